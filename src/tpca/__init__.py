@@ -1,0 +1,5 @@
+"""tpca: tensor PCA on streams."""
+
+from tpca.model import SpikedTensor
+
+__all__ = ["SpikedTensor"]

@@ -1,0 +1,172 @@
+r"""Dense samples, and their contraction with the blocks of all replicas.
+
+With the modes grouped into k blocks a sample is a k-way array ``T[a_1, ..., a_k]`` and each block of a replica
+a vector ``w_m`` of D_m entries.  The reward and its block gradients are (paper, Eq. def-hatR)
+
+.. math::
+    R = \langle w_1 \otimes \dots \otimes w_k, T\rangle, \qquad
+    \nabla_m R = T \text{ contracted with all } w_i, i \ne m, \qquad R = \langle \nabla_m R, w_m\rangle .
+
+All gradients of all replicas come from two matrix products: split the blocks into a left and a right half, multiply
+the half-unfolded ``T`` once by the replicas' outer products of the right half and once by those of the left, and
+split again inside each half, where everything is small.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.batches.query import Answer, Query, rewards
+from tpca.blocks import Array, Partition
+from tpca.errors import SampleError
+
+
+def contract(tensor: NDArray[Any], query: Query) -> Answer:
+    """Gradients and rewards of every replica of ``query`` on one tensor (a sample, or a mean of samples)."""
+    partition = query.partition
+    unfolded = _unfold(tensor, partition)
+    count = len(query.replicas[0])
+    gradients = {m: np.empty((count, *partition.shapes[m])) for m in query.blocks}
+    for some in _slices(count, partition.sizes, unfolded.size):
+        vectors = [block[some].reshape(-1, size) for block, size in zip(query.replicas, partition.sizes, strict=True)]
+        for m, gradient in _split_shared(unfolded, vectors, query.blocks).items():
+            gradients[m][some] = gradient.reshape(-1, *partition.shapes[m])
+    return Answer(gradients, rewards(gradients, query.replicas))
+
+
+def _unfold(tensor: NDArray[Any], partition: Partition) -> NDArray[Any]:
+    """The tensor as a k-way array, one axis per block (a view when the blocks are in mode order)."""
+    modes = [n for group in partition.groups for n in group]
+    return tensor.transpose(modes).reshape(partition.sizes)
+
+
+def _slices(count: int, sizes: Sequence[int], entries: int) -> list[slice]:
+    """Replicas in slices whose outer products together stay below the size of the tensor itself."""
+    cut = _middle(sizes)
+    per_replica = math.prod(sizes[:cut]) + math.prod(sizes[cut:])
+    step = max(1, entries // per_replica)
+    return [slice(i, min(i + step, count)) for i in range(0, count, step)]
+
+
+def _middle(sizes: Sequence[int]) -> int:
+    """Where to cut a list of block sizes so that the two halves are as even as possible."""
+    if len(sizes) < 2:
+        return len(sizes)
+    return min(range(1, len(sizes)), key=lambda i: max(math.prod(sizes[:i]), math.prod(sizes[i:])))
+
+
+def _split_shared(tensor: NDArray[Any], vectors: list[Array], wanted: Sequence[int]) -> dict[int, Array]:
+    """Gradients when all replicas see the same tensor: two matrix products, then :func:`_split_own`."""
+    cut = _middle(tensor.shape)
+    if cut == len(vectors):  # a single block: its gradient is the tensor itself
+        return {0: np.broadcast_to(tensor.astype(np.float64), vectors[0].shape)}
+    left = math.prod(tensor.shape[:cut])
+    matrix = tensor.reshape(left, -1)
+    gradients: dict[int, Array] = {}
+    if any(m < cut for m in wanted):
+        partial = _outer(vectors[cut:]).astype(tensor.dtype, copy=False) @ matrix.T
+        mine = [m for m in wanted if m < cut]
+        gradients.update(_split_own(partial, vectors[:cut], mine))
+    if any(m >= cut for m in wanted):
+        partial = _outer(vectors[:cut]).astype(tensor.dtype, copy=False) @ matrix
+        mine = [m - cut for m in wanted if m >= cut]
+        gradients.update({m + cut: g for m, g in _split_own(partial, vectors[cut:], mine).items()})
+    return gradients
+
+
+def _split_own(tensors: NDArray[Any], vectors: list[Array], wanted: Sequence[int]) -> dict[int, Array]:
+    """Gradients when replica r sees its own small tensor ``tensors[r]`` (flattened)."""
+    if len(vectors) == 1:
+        return {0: tensors.astype(np.float64, copy=False)}
+    sizes = [v.shape[1] for v in vectors]
+    cut = _middle(sizes)
+    tensors = tensors.reshape(len(tensors), math.prod(sizes[:cut]), -1)
+    gradients: dict[int, Array] = {}
+    if any(m < cut for m in wanted):
+        partial = np.matmul(tensors, _outer(vectors[cut:])[:, :, None])[:, :, 0]
+        gradients.update(_split_own(partial, vectors[:cut], [m for m in wanted if m < cut]))
+    if any(m >= cut for m in wanted):
+        partial = np.matmul(_outer(vectors[:cut])[:, None, :], tensors)[:, 0, :]
+        mine = [m - cut for m in wanted if m >= cut]
+        gradients.update({m + cut: g for m, g in _split_own(partial, vectors[cut:], mine).items()})
+    return gradients
+
+
+def _outer(vectors: Sequence[Array]) -> Array:
+    """Row-wise outer products: ``(R, D_1), (R, D_2), ... -> (R, D_1 D_2 ...)``."""
+    product = vectors[0]
+    for v in vectors[1:]:
+        product = (product[:, :, None] * v[:, None, :]).reshape(len(v), -1)
+    return product
+
+
+class DenseBatch:
+    """``n`` dense samples, an array of shape ``(n, d_1, ..., d_k̄)``, checked to be finite real numbers."""
+
+    def __init__(self, samples: NDArray[Any]) -> None:
+        self.samples = samples
+
+    @classmethod
+    def checked(cls, samples: Any, dims: tuple[int, ...], first: int = 0) -> DenseBatch:
+        """A batch of samples of shape ``dims``; ``first`` is the number of its first sample, for messages."""
+        array = np.asarray(samples)
+        if array.dtype.kind not in "fiu":
+            raise SampleError(f"samples must be real numbers, got dtype {array.dtype}; convert them to float first.")
+        if array.shape[1:] != dims:
+            raise SampleError(
+                f"samples must have shape (n, {', '.join(map(str, dims))}), got {array.shape} at sample {first}; "
+                "all samples of a stream share one shape."
+            )
+        if array.dtype.kind != "f" or array.dtype.itemsize < 4:
+            array = array.astype(np.float32 if array.dtype.itemsize < 4 else np.float64)
+        if not np.isfinite(array.sum()):
+            bad = int(np.argmin(np.isfinite(array.reshape(len(array), -1)).all(axis=1)))
+            if not np.isfinite(array[bad]).all():
+                raise SampleError(f"sample {first + bad} contains NaN or Inf; clean or drop it before fitting.")
+        return cls(array)
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, some: slice) -> DenseBatch:
+        return DenseBatch(self.samples[some])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the samples held."""
+        return int(self.samples.nbytes)
+
+    def total(self) -> NDArray[Any]:
+        """Sum of the samples: contraction is linear, so replicas need only this."""
+        return _sum_samples(self.samples)
+
+    def each(self, query: Query) -> Answer:
+        """Gradients where replica r sees only the samples r, R + r, 2R + r, ...: shape ``(n / R, R, *block shape)``.
+
+        The paper feeds every start fresh samples (Algorithm MPSNSGA, steps 1 to 3); this is that access.
+        """
+        partition, count = query.partition, len(query.replicas[0])
+        steps = len(self.samples) // count
+        modes = [1 + n for group in partition.groups for n in group]
+        own = self.samples.transpose([0, *modes]).reshape(steps, count, *partition.sizes)
+        (block,) = query.blocks
+        others = [
+            w.reshape(count, -1) for m, w in enumerate(query.replicas) if m != block
+        ]
+        front = np.moveaxis(own, 2 + block, 2).reshape(steps, count, partition.sizes[block], -1)
+        weights = _outer(others).astype(own.dtype, copy=False)
+        gradient = np.matmul(front, weights[None, :, :, None])[..., 0].astype(np.float64, copy=False)
+        shaped = gradient.reshape(steps, count, *partition.shapes[block])
+        reward = np.einsum("tri,ri->tr", gradient, query.replicas[block].reshape(count, -1))
+        return Answer({block: shaped}, reward)
+
+
+def _sum_samples(samples: NDArray[Any]) -> NDArray[Any]:
+    """Sum over samples by one BLAS product per batch (``ones @ X``): a single read of every entry."""
+    flat = samples.reshape(len(samples), -1)
+    return (np.ones(len(samples), dtype=flat.dtype) @ flat).reshape(samples.shape[1:])

@@ -1,0 +1,37 @@
+"""Every error that tpca raises on purpose.
+
+Each message names the value at fault, what was expected, and the way out.  All of them derive from
+:class:`TpcaError`, so ``except tpca.TpcaError`` catches what the library refuses and nothing else.
+"""
+
+
+class TpcaError(Exception):
+    """Root of all errors raised by tpca."""
+
+
+class ModelError(TpcaError, ValueError):
+    """The description of a spiked tensor is not one (strength, vectors, dims, correlation, noise law)."""
+
+
+class PartitionError(TpcaError, ValueError):
+    """The grouping of modes into blocks is not a partition of the modes."""
+
+
+class SampleError(TpcaError, ValueError):
+    """A sample or batch does not fit the stream: shape, dtype, NaN or Inf."""
+
+
+class StreamError(TpcaError, ValueError):
+    """A source cannot be read as a stream of samples."""
+
+
+class ScheduleError(TpcaError, ValueError):
+    """A schedule cannot be built: an order outside the theorem, or a missing or impossible number."""
+
+
+class SolverError(TpcaError, ValueError):
+    """A solver was given an option that it cannot work with."""
+
+
+class MemoryBudgetError(SolverError):
+    """The memory given is below the least that the solver needs."""

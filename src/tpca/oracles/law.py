@@ -1,0 +1,70 @@
+r"""The batch law as an oracle: the mean of n Gaussian samples is one draw, whatever n is.
+
+The mean of n samples of :math:`\lambda v_1\otimes\dots\otimes v_{\bar k} + E` with i.i.d. N(0, 1) noise is exactly
+:math:`\lambda v_1\otimes\dots\otimes v_{\bar k} + N(0, 1/n)`.  A solver driven by this oracle sees the same law as on
+real samples, at a cost that depends on the number of rounds only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tpca.batches import Query, contract
+from tpca.batches.dense import DenseBatch
+from tpca.blocks import Array
+from tpca.model import SpikedTensor
+from tpca.oracles.protocol import Round
+
+
+class LawOracle:
+    """Gaussian batches of a spiked tensor drawn at once; ``scale`` multiplies every sample (signal and noise).
+
+    ``truth=None`` with ``dims`` gives pure noise.  ``max_samples`` ends the stream.
+    """
+
+    def __init__(
+        self,
+        truth: SpikedTensor | None,
+        seed: int = 0,
+        dims: tuple[int, ...] | None = None,
+        scale: float = 1.0,
+        max_samples: float = math.inf,
+    ) -> None:
+        self._dims = truth.dims if truth is not None else tuple(dims or ())
+        self._signal: Array | None = None if truth is None else truth.signal()
+        self._rng = np.random.default_rng(seed)
+        self._scale = scale
+        self._left = max_samples
+        self.buffer_bytes = 0
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Shape of one sample."""
+        return self._dims
+
+    def mean(self, queries: Sequence[Query], n: int) -> Round:
+        """Mean gradients over the next ``n`` samples, from one draw of their mean."""
+        n = int(min(n, self._left))
+        if n == 0:
+            return Round(0, ())
+        self._left -= n
+        mean = self._rng.standard_normal(self._dims)
+        mean *= self._scale / math.sqrt(n)
+        if self._signal is not None:
+            mean += self._scale * self._signal
+        self.buffer_bytes = max(self.buffer_bytes, mean.nbytes)
+        return Round(n, tuple(contract(mean, query) for query in queries))
+
+    def each(self, query: Query, n: int) -> Round:
+        """Fresh samples for every replica and step: nothing to gain from the batch law, so they are drawn in full."""
+        count = len(query.replicas[0])
+        steps = int(min(n, self._left // count))
+        self._left -= steps * count
+        samples = self._scale * self._rng.standard_normal((steps * count, *self._dims))
+        if self._signal is not None:
+            samples += self._scale * self._signal
+        self.buffer_bytes = max(self.buffer_bytes, samples.nbytes)
+        return Round(steps * count, (DenseBatch(samples).each(query),))

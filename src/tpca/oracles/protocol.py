@@ -1,0 +1,43 @@
+"""The oracle: the only way a solver touches data.
+
+"Here are replicas, give me their mean gradients and rewards over the next n samples."  Whether the samples come from
+memory, a file, other machines or a law that is simulated, the solver cannot tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tpca.batches import Answer, Query
+
+
+@dataclass(frozen=True)
+class Round:
+    """Mean gradients of some queries, all over the same ``n`` samples.  ``n`` is less than asked at the stream's end."""
+
+    n: int
+    answers: tuple[Answer, ...]
+
+
+class Oracle(Protocol):
+    """Access to samples through block gradients."""
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Shape of one sample."""
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Most bytes held so far for samples in flight."""
+
+    def mean(self, queries: Sequence[Query], n: int) -> Round:
+        """Mean gradients of all queries over the next ``n`` samples, the same ones for every replica."""
+
+    def each(self, query: Query, n: int) -> Round:
+        """Gradients of ``n`` steps, every replica with a fresh sample of its own at every step.
+
+        The one answer has gradients ``(steps, R, *block shape)`` of the one block wanted; ``Round.n`` is the number of
+        samples taken, ``R`` per step.  Allowed because gradients do not depend on the block that is wanted.
+        """
