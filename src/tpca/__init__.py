@@ -1,5 +1,14 @@
-"""tpca: tensor PCA on streams."""
+"""tpca: tensor PCA on streams.
 
+Recover the rank-one signal λ·v_1⊗…⊗v_k̄ hidden in a stream of noisy tensors, in one pass, with memory that grows as d².
+"""
+
+from tpca.errors import TpcaError
 from tpca.model import SpikedTensor
+from tpca.solvers.paper import PaperSolver
+from tpca.solvers.recovery import Recovery, StopReason
+from tpca.streams import open_stream
 
-__all__ = ["SpikedTensor"]
+__version__ = "0.1.0"
+
+__all__ = ["PaperSolver", "Recovery", "SpikedTensor", "StopReason", "TpcaError", "open_stream"]

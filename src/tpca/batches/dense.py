@@ -27,16 +27,26 @@ from tpca.errors import SampleError
 
 
 def contract(tensor: NDArray[Any], query: Query) -> Answer:
-    """Gradients and rewards of every replica of ``query`` on one tensor (a sample, or a mean of samples)."""
+    """Gradients and rewards of every replica of ``query`` on one tensor (a sample, or a mean of samples).
+
+    Gradients come in the dtype of their block's replicas, rewards in float64.
+    """
     partition = query.partition
     unfolded = _unfold(tensor, partition)
     count = len(query.replicas[0])
-    gradients = {m: np.empty((count, *partition.shapes[m])) for m in query.blocks}
+    gradients = {m: np.empty((count, *partition.shapes[m]), dtype=query.replicas[m].dtype) for m in query.blocks}
+    reward = np.empty(count)
+    wide = np.result_type(tensor.dtype, *(block.dtype for block in query.replicas))
     for some in _slices(count, partition.sizes, unfolded.size):
-        vectors = [block[some].reshape(-1, size) for block, size in zip(query.replicas, partition.sizes, strict=True)]
-        for m, gradient in _split_shared(unfolded, vectors, query.blocks).items():
+        vectors = [
+            block[some].reshape(-1, size).astype(wide, copy=False)
+            for block, size in zip(query.replicas, partition.sizes, strict=True)
+        ]
+        parts = _split_shared(unfolded, vectors, query.blocks)
+        reward[some] = rewards(parts, vectors)
+        for m, gradient in parts.items():  # narrow replicas get narrow answers; the arithmetic above was wide
             gradients[m][some] = gradient.reshape(-1, *partition.shapes[m])
-    return Answer(gradients, rewards(gradients, query.replicas))
+    return Answer(gradients, reward)
 
 
 def _unfold(tensor: NDArray[Any], partition: Partition) -> NDArray[Any]:
@@ -124,10 +134,11 @@ class DenseBatch:
             )
         if array.dtype.kind != "f" or array.dtype.itemsize < 4:
             array = array.astype(np.float32 if array.dtype.itemsize < 4 else np.float64)
-        if not np.isfinite(array.sum()):
-            bad = int(np.argmin(np.isfinite(array.reshape(len(array), -1)).all(axis=1)))
-            if not np.isfinite(array[bad]).all():
-                raise SampleError(f"sample {first + bad} contains NaN or Inf; clean or drop it before fitting.")
+        with np.errstate(over="ignore", invalid="ignore"):
+            suspect = not np.isfinite(array.sum())  # one cheap read; only a suspect batch is looked at entry by entry
+        if suspect and not (finite := np.isfinite(array).reshape(len(array), -1).all(axis=1)).all():
+            bad = int(np.argmin(finite))
+            raise SampleError(f"sample {first + bad} contains NaN or Inf; clean or drop it before fitting.")
         return cls(array)
 
     def __len__(self) -> int:

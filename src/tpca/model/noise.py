@@ -32,9 +32,10 @@ def _gaussian(rng: np.random.Generator, n: int, dims: tuple[int, ...], dtype: An
 
 
 def _rademacher(rng: np.random.Generator, n: int, dims: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    # Whole bytes of bits per sample, so that the stream does not depend on how it is cut into batches.
+    # Whole 64-bit words per sample, so that the stream does not depend on how it is cut into batches.
     entries = math.prod(dims)
-    bits = np.unpackbits(rng.integers(0, 256, (n, -(-entries // 8)), dtype=np.uint8), axis=1, count=entries)
+    words = rng.integers(0, 2**64, (n, -(-entries // 64)), dtype=np.uint64)
+    bits = np.unpackbits(words.view(np.uint8), axis=1, count=entries)
     noise: NDArray[Any] = bits.astype(dtype).reshape(n, *dims)
     noise *= 2
     noise -= 1

@@ -1,0 +1,40 @@
+# Everything from nothing but python3 and make:  make demo · make test · make lint · make bench
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+# Two cores are common; libraries that start threads of their own only fight over them.
+export OPENBLAS_NUM_THREADS ?= 1
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test lint bench race-targets clean help
+.DEFAULT_GOAL := help
+
+help:  ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+
+# Built once, rebuilt when what it is made from changes.
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[plots,dev]"
+	@touch $@
+
+demo: $(VENV)/.ready  ## plant a signal, recover it, draw the figure
+	$(BIN)/tpca demo --out demo
+
+test: $(VENV)/.ready  ## all tests
+	$(BIN)/python -m pytest -n 2
+
+lint: $(VENV)/.ready  ## ruff, mypy --strict, import contract
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: $(VENV)/.ready  ## ratios against the machine's limits
+	$(BIN)/python benchmarks/run.py
+
+race-targets: $(VENV)/.ready  ## the table of docs/race.md from fresh seeds
+	$(BIN)/python -m tpca.studies.race_targets --out docs/race-targets.json
+
+clean:  ## remove what the other targets made
+	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

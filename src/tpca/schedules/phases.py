@@ -1,0 +1,16 @@
+r"""What the two configurations share: Phase III, :math:`\eta^{(3)} = \log^2 T^{(3)}/(\lambda T^{(3)})` for every block."""
+
+from __future__ import annotations
+
+import math
+
+from tpca.blocks import Partition
+from tpca.schedules.constants import Constants
+from tpca.schedules.plan import Leg
+
+
+def estimation_legs(partition: Partition, strength: float, constants: Constants) -> tuple[Leg, ...]:
+    """The same T^{(3)} and η^{(3)} for every block, set by the largest (Eq. hyper-para-T-even, hyper-para-eta-even)."""
+    steps = constants.estimation_steps(partition.order, max(partition.sizes), max(partition.dims), strength)
+    step_size = constants.estimation_step * math.log(steps) ** 2 / (strength * steps)
+    return tuple(Leg(step_size, steps) for _ in partition.groups)

@@ -1,0 +1,57 @@
+r"""What a schedule is: step sizes and durations for every phase and block, as plain numbers.
+
+The theorem counts samples as (Theorem main-theorem)
+
+.. math:: N = 2^{\bar k}\Big(N_0 + \sum_m T^{(1)}_m + T^{(2)}_m\Big) + 2\sum_m T^{(3)}_m .
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tpca.errors import ScheduleError
+
+
+@dataclass(frozen=True)
+class Leg:
+    """One block's run inside a phase: step size η and number of steps T."""
+
+    step_size: float
+    steps: int
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """All phases; every inner tuple has one leg per block, block m = 1 first (blocks *run* from the last to the first).
+
+    ``stages`` are the h* cycles of Phase I, ``ascent`` is Phase II, ``selection`` is N_0, ``estimation`` Phase III.
+    ``search`` counts the samples already spent on finding c_3.
+    """
+
+    name: str
+    stages: tuple[tuple[Leg, ...], ...]
+    ascent: tuple[Leg, ...]
+    selection: int
+    estimation: tuple[Leg, ...]
+    search: int = 0
+
+    def samples(self, order: int) -> int:
+        """N as the theorem counts it, plus the samples of the c_3 search."""
+        climb = sum(leg.steps for stage in (*self.stages, self.ascent) for leg in stage)
+        finish = sum(leg.steps for leg in self.estimation)
+        return self.search + 2**order * (self.selection + climb) + 2 * finish
+
+
+def decay_length(steps: int) -> int:
+    """T̂ = ⌊T / log T⌋: SNSGA2 halves its step size every so many steps."""
+    return max(1, int(steps / math.log(steps))) if steps > 1 else 1
+
+
+def check_order(order: int) -> None:
+    """The theorems hold from order 4 on; below, 1/(k−1) and 1/(⌈k̄/2⌉−2) are not defined."""
+    if order < 4:
+        raise ScheduleError(
+            f"the paper's schedules need order >= 4, got order {order}: its exponents 1/(k-1) are undefined below. "
+            "Use tpca.RaceSolver, which handles any order >= 2."
+        )

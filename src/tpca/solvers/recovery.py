@@ -1,0 +1,51 @@
+"""What a solver returns, and why it stopped."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Any
+
+from tpca.blocks import Array
+
+
+class StopReason(enum.Enum):
+    """Why a run ended; the value is a sentence with advice."""
+
+    SCHEDULE_DONE = "The schedule ran to its end."
+    ACCURATE = "A signal was found and its vectors are as accurate as asked for."
+    STREAM_ENDED = "The stream ended after a signal was found; all of it was used."
+    MAX_SAMPLES = "max_samples was reached after a signal was found; all of it was used."
+    NOT_ACCURATE = (
+        "A signal was found, but the samples ended before its vectors were accurate; "
+        "see standard_errors, and give more samples."
+    )
+    STREAM_ENDED_EARLY = (
+        "The stream ended before the schedule did; the vectors are what was reached and may be far off: "
+        "give more samples, or use RaceSolver, which needs far fewer."
+    )
+    NO_SIGNAL = (
+        "No signal was found in these samples; strength_limit bounds what may be hidden. "
+        "Give more samples or more memory."
+    )
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """Vectors in the user's mode order, each of unit length and known up to sign, and how they were come by.
+
+    ``n_samples`` counts every sample consumed (N), ``n_passes`` the passes (K), ``state_bytes`` the most that the solver held
+    in its own arrays (S), ``buffer_bytes`` the most that the oracle held for samples in flight.
+    """
+
+    vectors: tuple[Array, ...]
+    strength: float
+    n_samples: int
+    state_bytes: int
+    buffer_bytes: int
+    stop_reason: StopReason
+    n_passes: int = 1
+    history: list[dict[str, Any]] = field(default_factory=list, repr=False)

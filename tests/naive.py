@@ -1,0 +1,76 @@
+"""Slow, obvious reference versions.  They import nothing from tpca.
+
+Blocks are given as groups of modes; a replica is a list with one array per group.
+"""
+
+import itertools
+import math
+import string
+
+import numpy as np
+
+
+def einsum_gradient(tensor, groups, blocks, wanted):
+    """Contract one dense sample with every block but ``wanted``: the block gradient of <W_1 ⊗ ... ⊗ W_k, T>."""
+    letters = string.ascii_lowercase
+    operands, subscripts = [tensor], [letters[: tensor.ndim]]
+    for m, (group, block) in enumerate(zip(groups, blocks, strict=True)):
+        if m != wanted:
+            operands.append(block)
+            subscripts.append("".join(letters[n] for n in group))
+    out = "".join(letters[n] for n in groups[wanted])
+    return np.einsum(",".join(subscripts) + "->" + out, *operands)
+
+
+def paper_groups(dims):
+    """Modes sorted by length; odd order: the shortest alone; the rest in consecutive pairs."""
+    modes = sorted(range(len(dims)), key=lambda n: (dims[n], n))
+    groups = []
+    if len(dims) % 2:
+        groups.append((modes.pop(0),))
+    while modes:
+        groups.append((modes.pop(0), modes.pop(0)))
+    return groups
+
+
+def update(block, gradient, eta, sign=1.0):
+    """Eq. update-SGA, written as it is printed."""
+    reward = sign * np.sum(gradient * block)
+    norm = math.sqrt(np.sum(block**2))
+    return (1 + eta * reward / norm) * block + eta * norm * (sign * gradient)
+
+
+def snsga(samples, groups, replica, legs, sign=1.0, halve=False):
+    """SNSGA1 / SNSGA2 on one replica; ``samples`` is an iterator of dense tensors, one per step."""
+    replica = [block.copy() for block in replica]
+    for m in reversed(range(len(groups))):
+        eta, steps = legs[m]
+        decay = max(1, int(steps / math.log(steps))) if steps > 1 else 1
+        for t in range(steps):
+            if halve and t > 0 and t % decay == 0:
+                eta = eta / 2
+            unit = [b / math.sqrt(np.sum(b**2)) if i != m else b for i, b in enumerate(replica)]
+            gradient = einsum_gradient(next(samples), groups, unit, m)
+            replica[m] = update(replica[m], gradient, eta, sign)
+        replica[m] = replica[m] / math.sqrt(np.sum(replica[m] ** 2))
+    return replica
+
+
+def sign_starts(shapes, random_parts):
+    """All sign combinations of ±(I 0)/(2√d) ± ½ ū ū'ᵀ (pairs) and ±ū (vector block)."""
+    per_block = []
+    for shape, random in zip(shapes, random_parts, strict=True):
+        if len(shape) == 1:
+            per_block.append([random, -random])
+        else:
+            eye = np.zeros(shape)
+            for i in range(shape[0]):
+                eye[i, i] = 1 / (2 * math.sqrt(shape[0]))
+            per_block.append([a * eye + b * random / 2 for a in (1, -1) for b in (1, -1)])
+    return [list(start) for start in itertools.product(*per_block)]
+
+
+def top_pair(matrix):
+    """Top singular vectors by SVD."""
+    u, _, vt = np.linalg.svd(matrix)
+    return u[:, 0], vt[0]

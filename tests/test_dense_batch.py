@@ -1,0 +1,85 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive import einsum_gradient
+
+from tpca.batches import DenseBatch, Query, contract
+from tpca.blocks import Partition
+from tpca.errors import SampleError
+
+
+def partitions(dims):
+    made = [Partition.pairs(dims), Partition.halves(dims), Partition.singles(dims)]
+    return [p for p in made if len(p) > 1]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(2, 5), min_size=2, max_size=6).map(tuple), st.integers(1, 5), st.integers(0, 999))
+def test_contraction_equals_einsum_for_every_block(dims, count, seed):
+    rng = np.random.default_rng(seed)
+    tensor = rng.standard_normal(dims)
+    for partition in partitions(dims):
+        replicas = tuple(rng.standard_normal((count, *shape)) for shape in partition.shapes)
+        answer = contract(tensor, Query(partition, replicas))
+        for m in range(len(partition)):
+            for r in range(count):
+                expected = einsum_gradient(tensor, partition.groups, [w[r] for w in replicas], m)
+                np.testing.assert_allclose(answer.gradients[m][r], expected, rtol=1e-10, atol=1e-10)
+                np.testing.assert_allclose(answer.rewards[r], np.sum(expected * replicas[m][r]), rtol=1e-9, atol=1e-9)
+
+
+def test_every_replica_gets_its_own_samples(rng):
+    dims, count, steps = (3, 4, 2, 5), 3, 4
+    samples = rng.standard_normal((count * steps, *dims))
+    partition = Partition.pairs(dims)
+    replicas = tuple(rng.standard_normal((count, *shape)) for shape in partition.shapes)
+    for m in range(len(partition)):
+        answer = DenseBatch(samples).each(Query(partition, replicas, wanted=(m,)))
+        for t in range(steps):
+            for r in range(count):
+                expected = einsum_gradient(samples[t * count + r], partition.groups, [w[r] for w in replicas], m)
+                np.testing.assert_allclose(answer.gradients[m][t, r], expected, rtol=1e-10, atol=1e-12)
+                np.testing.assert_allclose(answer.rewards[t, r], np.sum(expected * replicas[m][r]), rtol=1e-10)
+
+
+def test_many_replicas_are_contracted_in_slices_with_the_same_result(rng):
+    dims = (2, 2, 3, 3)  # 36 entries: 40 replicas of 4 + 9 outer-product entries cannot go through at once
+    tensor = rng.standard_normal(dims)
+    partition = Partition.singles(dims)
+    replicas = tuple(rng.standard_normal((40, *shape)) for shape in partition.shapes)
+    whole = contract(tensor, Query(partition, replicas))
+    for r in range(40):
+        one = contract(tensor, Query(partition, tuple(w[r : r + 1] for w in replicas)))
+        for m in range(4):
+            np.testing.assert_allclose(whole.gradients[m][r], one.gradients[m][0], rtol=1e-12, atol=1e-13)
+
+
+def test_total_is_the_sum_of_samples(rng):
+    samples = rng.standard_normal((7, 3, 4))
+    np.testing.assert_allclose(DenseBatch(samples).total(), samples.sum(axis=0), rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("samples", "says"),
+    [
+        (np.zeros((2, 3, 5)), r"shape \(n, 3, 4\), got \(2, 3, 5\)"),
+        (np.zeros((2, 3, 4), dtype=complex), "real numbers, got dtype complex128"),
+        (np.array([["a"]]), "real numbers"),
+        (np.full((2, 3, 4), np.nan), "sample 10 contains NaN or Inf"),
+        (np.stack([np.zeros((3, 4)), np.full((3, 4), np.inf)]), "sample 11 contains NaN or Inf"),
+    ],
+)
+def test_bad_samples_are_refused_by_name(samples, says):
+    with pytest.raises(SampleError, match=says):
+        DenseBatch.checked(samples, (3, 4), first=10)
+
+
+def test_finite_samples_whose_sum_overflows_are_accepted():
+    samples = np.full((2, 3, 4), 1.7e308)
+    assert len(DenseBatch.checked(samples, (3, 4))) == 2
+
+
+def test_integers_are_converted():
+    batch = DenseBatch.checked(np.ones((2, 3, 4), dtype=np.int16), (3, 4))
+    assert batch.samples.dtype == np.float32
