@@ -6,9 +6,10 @@ Recover the rank-one signal λ·v_1⊗…⊗v_k̄ hidden in a stream of noisy te
 from tpca.errors import TpcaError
 from tpca.model import SpikedTensor
 from tpca.solvers.paper import PaperSolver
+from tpca.solvers.race import RaceSolver
 from tpca.solvers.recovery import Recovery, StopReason
 from tpca.streams import open_stream
 
 __version__ = "0.1.0"
 
-__all__ = ["PaperSolver", "Recovery", "SpikedTensor", "StopReason", "TpcaError", "open_stream"]
+__all__ = ["PaperSolver", "RaceSolver", "Recovery", "SpikedTensor", "StopReason", "TpcaError", "open_stream"]

@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from tpca.blocks import check_dims
 from tpca.errors import ModelError
 from tpca.model.noise import check_dtype, noise_law
+from tpca.randomness import generator
 
 # A batch of about this many entries keeps the buffer small and BLAS busy.
 BATCH_ENTRIES = 2**20
@@ -44,7 +45,7 @@ class Samples:
         self._signal = None if signal is None else np.asarray(signal, dtype=self.dtype)
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
-        rng = np.random.default_rng(self.seed)
+        rng = generator(self.seed, "samples")
         while True:
             batch = self._law(rng, self.batch_size, self.dims, self.dtype)
             if self._signal is not None:

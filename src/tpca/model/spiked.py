@@ -23,6 +23,7 @@ from numpy.typing import DTypeLike
 from tpca.blocks import Array, Partition, check_dims, unit
 from tpca.errors import ModelError
 from tpca.model.sampling import Samples
+from tpca.randomness import generator
 
 
 def cor(u: Array, v: Array) -> float:
@@ -69,7 +70,7 @@ class SpikedTensor:
             raise ModelError(f"correlation must lie in [0, 1], got {correlation}.")
         if identical_pairs and len(set(dims)) > 1:
             raise ModelError(f"identical_pairs needs equal dims, got {dims}.")
-        rng = np.random.default_rng(seed)
+        rng = generator(seed, "truth")
         vectors = [unit(rng.standard_normal(d)) for d in dims]
         groups = Partition.pairs(dims).groups
         if identical_pairs:

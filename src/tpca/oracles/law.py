@@ -15,8 +15,10 @@ import numpy as np
 from tpca.batches import Query, contract
 from tpca.batches.dense import DenseBatch
 from tpca.blocks import Array
+from tpca.errors import StreamError
 from tpca.model import SpikedTensor
 from tpca.oracles.protocol import Round
+from tpca.randomness import generator
 
 
 class LawOracle:
@@ -35,15 +37,26 @@ class LawOracle:
     ) -> None:
         self._dims = truth.dims if truth is not None else tuple(dims or ())
         self._signal: Array | None = None if truth is None else truth.signal()
-        self._rng = np.random.default_rng(seed)
+        self._rng = generator(seed, "law")
         self._scale = scale
         self._left = max_samples
         self.buffer_bytes = 0
+        self.length = None if math.isinf(max_samples) else int(max_samples)
+        self.rereadable = False
 
     @property
     def dims(self) -> tuple[int, ...]:
         """Shape of one sample."""
         return self._dims
+
+    @property
+    def endless(self) -> bool:
+        """Whether the samples never end."""
+        return math.isinf(self._left)
+
+    def rewind(self) -> None:
+        """Samples that are drawn once cannot be read again."""
+        raise StreamError("samples drawn from a law cannot be read again; use max_passes=1.")
 
     def mean(self, queries: Sequence[Query], n: int) -> Round:
         """Mean gradients over the next ``n`` samples, from one draw of their mean."""

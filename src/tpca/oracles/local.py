@@ -34,6 +34,16 @@ class LocalOracle:
         return self.stream.dims
 
     @property
+    def endless(self) -> bool:
+        """Whether the samples never end."""
+        return self.stream.endless
+
+    @property
+    def length(self) -> int | None:
+        """Samples in one pass, where that is known."""
+        return self.stream.length
+
+    @property
     def rereadable(self) -> bool:
         """Whether :meth:`rewind` may be called."""
         return self.stream.rereadable

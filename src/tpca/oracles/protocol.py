@@ -29,6 +29,21 @@ class Oracle(Protocol):
         """Shape of one sample."""
 
     @property
+    def endless(self) -> bool:
+        """Whether the samples never end."""
+
+    @property
+    def length(self) -> int | None:
+        """Samples in one pass, where that is known."""
+
+    @property
+    def rereadable(self) -> bool:
+        """Whether :meth:`rewind` may be called."""
+
+    def rewind(self) -> None:
+        """Start another pass over the same samples."""
+
+    @property
     def buffer_bytes(self) -> int:
         """Most bytes held so far for samples in flight."""
 

@@ -31,6 +31,7 @@ from tpca.errors import SolverError
 from tpca.model import SpikedTensor
 from tpca.model.spiked import check_strength
 from tpca.oracles import Oracle, open_oracle
+from tpca.randomness import generator
 from tpca.schedules import (
     Constants,
     Leg,
@@ -92,7 +93,7 @@ class PaperSolver:
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from a stream (or oracle); a stream that ends early gives what was reached."""
         oracle = open_oracle(source)
-        run = PaperRun(oracle, np.random.default_rng(self.seed), self.callbacks)
+        run = PaperRun(oracle, generator(self.seed, "paper"), self.callbacks)
         try:
             schedule = self.find_schedule(run)
             run.multi_phase(schedule)
@@ -195,17 +196,18 @@ class PaperRun:
     def _turn(self, block: int, leg: Leg, signs: Array | None, halve: bool) -> None:
         """T steps of one block on all replicas, one fresh sample per replica and step."""
         decay = decay_length(leg.steps)
-        done, late = 0, []
+        done, late_steps, late_rewards = 0, 0, np.zeros(len(self.replicas[0]))
         for gradients, chunk_rewards in self._fresh_gradients(block, leg.steps):
             current = self.replicas[block]
             for gradient in gradients:
                 eta = leg.step_size * 0.5 ** (done // decay) if halve else leg.step_size
                 current = ascent_step(current, gradient, eta, signs)
                 done += 1
-            current = normalise(current)
-            late = [*late, chunk_rewards.mean(axis=0)][-max(1, len(late) // 2 + 1) :]
-            self.replicas = (*self.replicas[:block], current, *self.replicas[block + 1 :])
-        rewards = np.mean(late, axis=0)
+            self.replicas = (*self.replicas[:block], normalise(current), *self.replicas[block + 1 :])
+            if 2 * done >= leg.steps:  # the second half of a turn tells what it reached
+                late_rewards += chunk_rewards.sum(axis=0)
+                late_steps += len(chunk_rewards)
+        rewards = late_rewards / late_steps
         self.mean_reward = float(rewards[0] if signs is not None else rewards.max())
 
     def _fresh_gradients(self, block: int, steps: int) -> Any:

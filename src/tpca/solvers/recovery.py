@@ -25,7 +25,7 @@ class StopReason(enum.Enum):
         "give more samples, or use RaceSolver, which needs far fewer."
     )
     NO_SIGNAL = (
-        "No signal was found in these samples; strength_limit bounds what may be hidden. "
+        "No signal was found in these samples; strength_interval bounds what may be hidden. "
         "Give more samples or more memory."
     )
 
@@ -39,6 +39,10 @@ class Recovery:
 
     ``n_samples`` counts every sample consumed (N), ``n_passes`` the passes (K), ``state_bytes`` the most that the solver held
     in its own arrays (S), ``buffer_bytes`` the most that the oracle held for samples in flight.
+
+    ``standard_errors`` has one for every component of every vector; ``strength_interval`` is a confidence interval at the solver's
+    ``confidence``.  With ``NO_SIGNAL`` the vectors are a best guess that proves nothing, ``strength`` is NaN, there are no standard errors, and
+    ``strength_interval`` runs from 0 to the upper confidence limit.
     """
 
     vectors: tuple[Array, ...]
@@ -48,4 +52,6 @@ class Recovery:
     buffer_bytes: int
     stop_reason: StopReason
     n_passes: int = 1
+    standard_errors: tuple[Array, ...] | None = None
+    strength_interval: tuple[float, float] | None = None
     history: list[dict[str, Any]] = field(default_factory=list, repr=False)

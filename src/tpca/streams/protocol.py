@@ -20,6 +20,10 @@ class Stream(Protocol):
         """Number of samples; ``None`` if unknown or endless."""
 
     @property
+    def endless(self) -> bool:
+        """Whether the samples are known never to end."""
+
+    @property
     def rereadable(self) -> bool:
         """Whether :meth:`batches` may be called again for another pass over the same finite data."""
 

@@ -22,6 +22,7 @@ class ArrayStream:
     """The samples of an array ``(n, d_1, ..., d_k̄)``, in order; may be read again."""
 
     rereadable = True
+    endless = False
 
     def __init__(self, samples: NDArray[Any]) -> None:
         if samples.ndim < 3:
@@ -46,6 +47,7 @@ class IterableStream:
     """
 
     rereadable = False
+    endless = False
     length = None
 
     def __init__(self, source: Iterable[Any]) -> None:
@@ -75,6 +77,7 @@ class SamplesStream:
     """The endless samples of a spiked tensor."""
 
     rereadable = False
+    endless = True
     length = None
 
     def __init__(self, samples: Samples) -> None:

@@ -40,6 +40,9 @@ class Racer(Protocol):
     def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
         """Take the mean gradients over the ``n`` samples just seen."""
 
+    def restart(self) -> None:
+        """The next samples were seen before: keep the directions, forget the sums."""
+
     def propose(self) -> Proposal:
         """The best reading so far."""
 

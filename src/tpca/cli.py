@@ -1,0 +1,124 @@
+"""The command ``tpca``: parse, call, print.  The only place that prints."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tpca.studies.demo import Climb, Demo
+
+app = typer.Typer(
+    help="Tensor PCA on streams: recover a rank-one signal from noisy tensors in one pass.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def _root() -> None:
+    """Tensor PCA on streams: recover a rank-one signal from noisy tensors in one pass."""
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("demo"),
+    seed: Annotated[int, typer.Option(help="Seed of the planted signal and of the samples.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Plant a signal, recover it with the race and with the paper's algorithm, and draw both climbs."""
+    from rich.console import Console
+
+    from tpca.report.climb import draw_demo
+    from tpca.studies.demo import planted
+
+    console = Console(stderr=as_json)
+    truth = planted(seed)
+    console.print(
+        f"Planted: order {truth.order}, dims {truth.dims}, strength {truth.strength:g} in unit Gaussian noise; "
+        "pairs of vectors uncorrelated."
+    )
+    result = _run_demo(console, truth, seed)
+    figure = out / "alignment.png"
+    draw_demo(result, figure)
+    if as_json:
+        sys.stdout.write(json.dumps({"race": _numbers(result, result.race), "paper": _numbers(result, result.paper)}) + "\n")
+        return
+    _print_demo(console, result)
+    console.print(f"Figure: {figure}", soft_wrap=True)
+
+
+def _run_demo(console: Console, truth: object, seed: int) -> Demo:
+    """Both solvers under one progress display."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from tpca.model import SpikedTensor
+    from tpca.studies.demo import Demo, paper_samples, run_paper, run_race
+
+    assert isinstance(truth, SpikedTensor)
+    columns = (TextColumn("{task.description:18s}"), BarColumn(), MofNCompleteColumn(), TextColumn("samples"), TimeRemainingColumn())
+    with Progress(*columns, console=console) as progress:
+        race_bar = progress.add_task("race", total=None)
+        race = run_race(truth, seed, lambda n: progress.update(race_bar, completed=n))
+        progress.update(race_bar, total=race.recovery.n_samples, completed=race.recovery.n_samples)
+        paper_bar = progress.add_task("paper's algorithm", total=paper_samples(truth))
+        paper = run_paper(truth, seed, lambda n: progress.update(paper_bar, completed=n))
+        progress.update(paper_bar, total=paper.recovery.n_samples, completed=paper.recovery.n_samples)
+    return Demo(truth, paper, race)
+
+
+def _print_demo(console: Console, result: Demo) -> None:
+    from rich.table import Table
+
+    truth = result.truth
+    table = Table(title="Overlap with the planted vectors", caption=f"d^order = {math.prod(truth.dims):,} entries a sample")
+    for heading in ("", "race", "paper's algorithm"):
+        table.add_column(heading, justify="left" if not heading else "right")
+    overlaps = [truth.overlaps(c.recovery.vectors) for c in (result.race, result.paper)]
+    for mode in range(truth.order):
+        table.add_row(f"mode {mode}", *(f"{each[mode]:.4f}" for each in overlaps))
+    table.add_section()
+    both = (result.race.recovery, result.paper.recovery)
+    table.add_row("samples", *(f"{r.n_samples:,}" for r in both))
+    table.add_row("strength", *(f"{r.strength:.3f}" for r in both))
+    table.add_row("state", *(f"{r.state_bytes / 1000:,.1f} kB" for r in both))
+    table.add_row("one sample", *(f"{8 * math.prod(truth.dims) / 1000:,.1f} kB" for _ in both))
+    console.print(table)
+    ratio = both[1].n_samples / both[0].n_samples
+    console.print(f"The race used {ratio:,.0f} times fewer samples, and was told neither the strength nor the noise level.")
+
+
+def _numbers(result: Demo, climb: Climb) -> dict[str, object]:
+    recovery = climb.recovery
+    return {
+        "overlaps": [float(o) for o in result.truth.overlaps(recovery.vectors)],
+        "strength": recovery.strength,
+        "n_samples": recovery.n_samples,
+        "state_bytes": recovery.state_bytes,
+        "sample_bytes": 8 * math.prod(result.truth.dims),
+        "stop_reason": recovery.stop_reason.name,
+    }
+
+
+def main() -> None:
+    """Entry point: errors that tpca raises on purpose become one line and exit code 2."""
+    from tpca.errors import TpcaError
+
+    try:
+        app()
+    except TpcaError as error:
+        sys.stderr.write(f"tpca: {error}\n")
+        raise SystemExit(2) from None
+
+
+if __name__ == "__main__":
+    main()

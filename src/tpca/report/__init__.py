@@ -1,0 +1,1 @@
+"""Pictures and reports, drawn from results."""

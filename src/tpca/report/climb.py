@@ -1,0 +1,50 @@
+"""The demonstration's figure: how alignment with the truth grows with the samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from tpca.errors import TpcaError
+from tpca.studies.demo import Climb, Demo
+
+# Okabe–Ito: told apart without colour vision, and on light and dark grounds.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+
+
+def draw_demo(demo: Demo, path: Path) -> None:
+    """Write the figure; needs matplotlib (``pip install tpca[plots]``)."""
+    try:
+        import matplotlib as mpl
+    except ImportError as error:
+        raise TpcaError("the figure needs matplotlib; install it with: pip install 'tpca[plots]'") from error
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharex=True, sharey=True, layout="constrained")
+    panels = [
+        (axes[0], demo.race, "race", [f"mode {i}" for i in range(demo.truth.order)]),
+        (axes[1], demo.paper, "paper's algorithm", [f"block {m + 1}" for m in range(len(demo.paper.alignments[0]))]),
+    ]
+    for axis, climb, name, labels in panels:
+        _draw(axis, climb, labels)
+        axis.set_title(f"{name}: {climb.recovery.n_samples:,} samples")
+        axis.set_xscale("log")
+        axis.set_xlabel("samples")
+        axis.set_ylim(0, 1.02)
+        axis.grid(alpha=0.3)
+        axis.legend(loc="upper left", frameon=False)
+    axes[0].set_ylabel("alignment with the planted vectors")
+    entries = float(np.prod(demo.truth.dims))
+    figure.suptitle(f"order {demo.truth.order}, dims {demo.truth.dims}: {entries:,.0f} entries a sample, strength {demo.truth.strength:g}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def _draw(axis: object, climb: Climb, labels: list[str]) -> None:
+    curves = np.array(climb.alignments).T
+    marker = "o" if len(climb.samples) < 40 else None
+    for curve, label, colour in zip(curves, labels, COLOURS, strict=False):
+        axis.plot(climb.samples, curve, label=label, color=colour, marker=marker, markersize=4)  # type: ignore[attr-defined]

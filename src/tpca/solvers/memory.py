@@ -1,0 +1,44 @@
+"""Memory budgets: what was asked for, in bytes, and a sensible default."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Sequence
+
+from tpca.errors import SolverError
+
+UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+SHARE_OF_MACHINE = 0.1
+SAMPLES_WORTH = 2.0
+
+
+def parse_memory(memory: str | float) -> int:
+    """Bytes of ``"64MB"``, ``"1.5GiB"`` or a plain number of bytes."""
+    if isinstance(memory, str):
+        match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*", memory)
+        if match is None or match[2].upper() not in UNITS:
+            raise SolverError(f"memory must be a number of bytes or text like '64MB' or '1.5GiB', got {memory!r}.")
+        memory = float(match[1]) * UNITS[match[2].upper()]
+    if not (math.isfinite(memory) and memory > 0):
+        raise SolverError(f"memory must be positive and finite, got {memory}.")
+    return int(memory)
+
+
+def default_memory(dims: Sequence[int]) -> int:
+    """The smaller of a tenth of this machine's memory and two samples' size in float64.
+
+    Beyond that a method that holds the mean of all samples would be the better choice.
+    """
+    sample = 8 * math.prod(dims)
+    return int(min(SHARE_OF_MACHINE * machine_memory(), SAMPLES_WORTH * sample))
+
+
+def machine_memory() -> float:
+    """Physical memory of this machine in bytes; 4 GB where it cannot be asked."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, OSError, ValueError):
+        return 4e9

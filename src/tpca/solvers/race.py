@@ -1,0 +1,293 @@
+r"""The race: racers propose, leaders are tried, the polish finishes.  Nothing needs to be known or tuned.
+
+Every round takes B = max(1, ⌊0.06 n⌋) fresh samples, the same ones for everybody:
+
+1. each racer is asked for the replicas it wants gradients of, each leader for its vectors — all fixed before the samples;
+2. the oracle answers; racers add up, leaders take their rewards as evidence (:mod:`tpca.solvers.leader`);
+3. a leader with enough evidence is a signal *found*, with error at most 1 − ``confidence`` over the whole run;
+4. otherwise each leader looks at its racer's reading, and stays, is refined, or steps down.
+
+When a signal is found and its leader is accurate enough the racers go home, and the polish (:mod:`tpca.solvers.polish`) uses every further
+sample until the vectors are as accurate as asked, or the samples end.  If they end before: ``NO_SIGNAL``, with an upper limit on the strength.
+
+Several passes (``max_passes`` > 1 on stored data): the last fifth of the data is held out from the racers.  After the first pass, which is the
+one-pass race, the flow repeats whole passes over its part (subspace iteration), and every reading is tried on the held-out part only.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from scipy.special import ndtri
+
+from tpca.batches import Answer, Query
+from tpca.blocks import Array
+from tpca.errors import SolverError
+from tpca.oracles import Oracle, open_oracle
+from tpca.randomness import generator
+from tpca.solvers.lineup import Contestant, check_partition, line_up
+from tpca.solvers.memory import default_memory, parse_memory
+from tpca.solvers.polish import Polish, polish_from
+from tpca.solvers.recovery import Recovery, StopReason
+
+GROWTH = 0.06
+# A leader hands over to the polish when found and (signal² · samples)/d is at least this: overlap² about 0.9.
+ACCURATE = 8.0
+# An endless stream is left when the root mean squared error of every vector is below this: squared error 1 %.
+ENDLESS_TOLERANCE = 0.1
+# A root mean squared error above this is worth a warning: overlap below 0.9.
+POOR = 0.45
+# Share of the data that racers never see when there are several passes.
+HELD_OUT = 0.2
+LIMIT = 6.0
+Callback = Callable[[dict[str, Any]], None]
+
+
+class RaceSolver:
+    """Recover a rank-one signal of unknown strength in unknown noise, in one pass, with bounded memory.
+
+    Parameters
+    ----------
+    memory
+        Bound on the solver's state, bytes or text like ``"64MB"``; by default the smaller of a tenth of the machine's memory and two samples' size.
+    max_samples, max_passes
+        Limits on what is read; passes beyond the first need a re-readable stream.
+    confidence
+        At most ``1 - confidence`` of all runs on pure noise ever claim a signal.
+    tolerance
+        Root mean squared error of a vector at which to stop.  ``None``: use all of a finite stream, and leave an endless one at 0.1 (1 % squared error).
+    partition
+        Two groups of modes for the block flow, as in ``[(0, 1), (2, 3, 4)]``; by default as even as possible.
+    callbacks
+        Called after every round with its record and, under ``"vectors"``, the current estimate.
+    """
+
+    def __init__(
+        self,
+        seed: int = 0,
+        memory: str | float | None = None,
+        max_samples: int | None = None,
+        max_passes: int = 1,
+        confidence: float = 0.95,
+        tolerance: float | None = None,
+        partition: Sequence[Sequence[int]] | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> None:
+        if not 0.0 < confidence < 1.0:
+            raise SolverError(f"confidence must lie strictly between 0 and 1, got {confidence}.")
+        if tolerance is not None and not tolerance > 0:
+            raise SolverError(f"tolerance must be positive, got {tolerance}.")
+        if max_samples is not None and max_samples < 1:
+            raise SolverError(f"max_samples must be at least 1, got {max_samples}.")
+        if max_passes < 1:
+            raise SolverError(f"max_passes must be at least 1, got {max_passes}.")
+        self.seed = seed
+        self.memory = None if memory is None else parse_memory(memory)
+        self.max_samples = max_samples
+        self.max_passes = max_passes
+        self.confidence = confidence
+        self.tolerance = tolerance
+        self.partition = partition
+        self.callbacks = tuple(callbacks)
+
+    def run(self, source: Any) -> Recovery:
+        """Race on a stream (or oracle) and return what was found, or that nothing was."""
+        return RaceRun(self, open_oracle(source)).finish()
+
+
+class Part(Protocol):
+    """Whatever takes part in a round: a racer, a leader, the polish."""
+
+    def queries(self) -> tuple[Query, ...]:
+        """What to ask about the next samples."""
+
+    def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
+        """Take the answers."""
+
+    def arrays(self) -> dict[str, Array]:
+        """Every array of the state, by name."""
+
+
+class RaceRun:
+    """One run of the race; its state is the contestants and the polish, the rest is accounting."""
+
+    def __init__(self, solver: RaceSolver, oracle: Oracle) -> None:
+        self.solver, self.oracle = solver, oracle
+        budget = default_memory(oracle.dims) if solver.memory is None else solver.memory
+        partition = check_partition(oracle.dims, solver.partition)
+        rng = generator(solver.seed, "race")
+        self.contestants = line_up(oracle.dims, budget, partition, 1 - solver.confidence, rng)
+        self.samples, self.passes, self.state_bytes = 0, 1, 0
+        self.per_pass = self._samples_per_pass()
+        # With several passes the last part of the data is kept from the racers, so that re-use cannot fool a trial.
+        self.racing = int((1 - HELD_OUT) * self.per_pass) if solver.max_passes > 1 else self.per_pass
+        self._limit = self.racing
+        self.history: list[dict[str, Any]] = []
+        self._started = time.perf_counter()
+
+    def finish(self) -> Recovery:
+        """Search, polish, and say how it ended."""
+        winner = self.search()
+        while winner is None and self._next_pass():
+            winner = self.search_again()
+        if winner is None:
+            return self._nothing_found()
+        polish = polish_from(winner.racer, winner.leader)
+        self.contestants = []
+        reason = self.polish(polish)
+        if reason is not StopReason.ACCURATE and self._next_pass():
+            polish = polish.anew()
+            self._round([polish], size=self.per_pass)
+            self._record("polish", polish)
+            reason = self._why_ended(polish, self.solver.tolerance)
+        return self._found(polish, reason)
+
+    def search(self) -> Contestant | None:
+        """The one-pass race: rounds until a leader is found and accurate, or the samples end; ``None`` if nothing was found."""
+        while self._round([part for c in self.contestants for part in (c.leader, c.racer)]):
+            found = [c for c in self.contestants if c.leader.found]
+            if found:  # the others have lost: from here on they would only cost memory
+                self.contestants = [max(found, key=lambda c: c.leader.log_evidence)]
+            best = self._leading()
+            self._record("search", best)
+            if found and best.leader.accuracy >= ACCURATE:
+                return best
+            for contestant in self.contestants:
+                contestant.leader.consider(contestant.racer)
+        return self._try_held_out()
+
+    def search_again(self) -> Contestant | None:
+        """A later pass: one step of subspace iteration on the racers' part, then a trial on the held-out part only."""
+        del self.contestants[1:]
+        (contestant,) = self.contestants
+        contestant.racer.restart()
+        self._round([contestant.racer], size=self.racing)
+        contestant.leader.appoint(contestant.racer)
+        return self._try_held_out()
+
+    def _try_held_out(self) -> Contestant | None:
+        """Rounds in which the leaders are tried and nobody learns; then the winner, if there is one."""
+        self._limit = self.per_pass
+        while self._round([c.leader for c in self.contestants]):
+            self._record("trial", self._leading())
+        best = self._leading()
+        return best if best.leader.found else None
+
+    def polish(self, polish: Polish) -> StopReason:
+        """Rounds until the vectors are accurate enough or the samples end."""
+        self._limit = self.per_pass
+        tolerance = self.solver.tolerance
+        if tolerance is None and self.oracle.endless and self.solver.max_samples is None:
+            tolerance = ENDLESS_TOLERANCE
+        while tolerance is None or polish.error() > tolerance:
+            if not self._round([polish]):
+                return self._why_ended(polish, tolerance)
+            self._record("polish", polish)
+        return StopReason.ACCURATE
+
+    def _next_pass(self) -> bool:
+        """Rewind for another pass, if one is allowed and there is anything to rewind."""
+        if self.passes >= self.solver.max_passes:
+            return False
+        self.oracle.rewind()
+        self.passes, self.samples, self._limit = self.passes + 1, 0, self.racing
+        return True
+
+    def _round(self, parts: Sequence[Part], size: float | None = None) -> bool:
+        """The next B samples for all parts; false when there are none left."""
+        size = min(max(1, int(GROWTH * self.samples)) if size is None else size, self._limit - self.samples)
+        if size < 1:
+            return False
+        asked = [part.queries() for part in parts]
+        answered = self.oracle.mean([query for queries in asked for query in queries], int(size))
+        if answered.n == 0:
+            return False
+        self.samples += answered.n
+        self._note_state(parts, asked, answered.answers)
+        answers = iter(answered.answers)
+        for part, queries in zip(parts, asked, strict=True):
+            part.absorb(tuple(itertools.islice(answers, len(queries))), answered.n)
+        return True
+
+    def _samples_per_pass(self) -> float:
+        """The smaller of ``max_samples`` and the stream's length; infinite when neither is known."""
+        if self.solver.max_passes > 1 and not (self.oracle.rereadable and self.oracle.length):
+            raise SolverError(
+                f"max_passes={self.solver.max_passes} needs samples that can be read again, such as an array; "
+                "use max_passes=1 for a stream that is gone once read."
+            )
+        limits = (self.solver.max_samples, self.oracle.length)
+        return min((limit for limit in limits if limit is not None), default=math.inf)
+
+    def _leading(self) -> Contestant:
+        """The contestant with the strongest evidence."""
+        return max(self.contestants, key=lambda c: c.leader.log_evidence)
+
+    def _note_state(self, parts: Sequence[Part], asked: Sequence[tuple[Query, ...]], answers: Sequence[Answer]) -> None:
+        """State as held right now: all arrays of all parts, replicas made for the queries, and answers in flight."""
+        held = [array for part in parts for array in part.arrays().values()]
+        made = [block for queries in asked for query in queries for block in query.replicas]
+        self.state_bytes = max(self.state_bytes, held_bytes([*held, *made]) + sum(a.nbytes for a in answers))
+
+    def _record(self, phase: str, best: Contestant | Polish) -> None:
+        """What a reader of the race wants to know of a round; vectors go to the callbacks only."""
+        record: dict[str, Any] = {"phase": phase, "samples": self.samples, "seconds": time.perf_counter() - self._started}
+        if isinstance(best, Contestant):
+            leader, vectors = best.leader, best.leader.vectors
+            record |= {"leader": best.name, "tenure": leader.tenure, "log_evidence": leader.log_evidence}
+            record |= {"found": leader.found, "strength": leader.strength}
+        else:
+            vectors = best.vectors
+            record |= {"leader": "polish", "found": True, "strength": best.strength, "error": best.error()}
+        self.history.append(record)
+        for callback in self.solver.callbacks:
+            callback({**record, "vectors": vectors})
+
+    def _why_ended(self, polish: Polish, tolerance: float | None) -> StopReason:
+        if tolerance is not None or polish.error() > POOR:
+            return StopReason.NOT_ACCURATE
+        limit = self.solver.max_samples
+        return StopReason.MAX_SAMPLES if limit is not None and self.samples >= limit else StopReason.STREAM_ENDED
+
+    def _found(self, polish: Polish, reason: StopReason) -> Recovery:
+        half = float(ndtri(0.5 + self.solver.confidence / 2)) * polish.strength_error
+        return self._recovery(
+            polish.vectors,
+            polish.strength,
+            reason,
+            standard_errors=polish.standard_errors(),
+            strength_interval=(max(0.0, polish.strength - half), polish.strength + half),
+        )
+
+    def _nothing_found(self) -> Recovery:
+        best = self._leading()
+        limit = strength_limit(self.oracle.dims, self.samples, best.leader.sigma)
+        return self._recovery(best.leader.vectors, math.nan, StopReason.NO_SIGNAL, strength_interval=(0.0, limit))
+
+    def _recovery(self, vectors: tuple[Array, ...], strength: float, reason: StopReason, **more: Any) -> Recovery:
+        return Recovery(
+            vectors=vectors,
+            strength=strength,
+            n_samples=self.samples if self.passes == 1 else int(self.per_pass),
+            n_passes=self.passes,
+            state_bytes=self.state_bytes,
+            buffer_bytes=self.oracle.buffer_bytes,
+            stop_reason=reason,
+            history=self.history,
+            **more,
+        )
+
+
+def held_bytes(arrays: Sequence[Array]) -> int:
+    """Bytes behind some arrays, views of one array counted once."""
+    roots = {id(root): root.nbytes for root in (a if a.base is None else a.base for a in arrays)}
+    return sum(roots.values())
+
+
+def strength_limit(dims: Sequence[int], samples: int, sigma: float) -> float:
+    """Placeholder until calibrated."""
+    return sigma * math.sqrt(LIMIT * math.sqrt(math.prod(dims)) / max(samples, 1))

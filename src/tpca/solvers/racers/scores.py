@@ -1,0 +1,64 @@
+"""What every small racer keeps besides its replicas: the noise level, and fading sums of rewards."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tpca.batches import Answer
+from tpca.blocks import Array
+
+MEMORY_OF_SCORES = 0.9
+
+
+class NoiseLevel:
+    """sigma² as the mean over rounds of B ‖G‖² / D: the signal's share of a gradient's energy is negligible."""
+
+    def __init__(self) -> None:
+        self._energy = 0.0
+        self._rounds = 0
+
+    def absorb(self, answer: Answer, n: int, gain: float = 1.0) -> None:
+        """Take the energy of all gradients of one answer over ``n`` samples; they come ``gain`` times too large."""
+        entries = sum(g.size for g in answer.gradients.values())
+        energy = sum(float(np.linalg.norm(row.astype(np.float64)) ** 2) for g in answer.gradients.values() for row in g)
+        self._energy += n * energy / (entries * gain**2)
+        self._rounds += 1
+
+    @property
+    def known(self) -> bool:
+        """Whether any round was seen."""
+        return self._rounds > 0
+
+    @property
+    def sigma(self) -> float:
+        """The estimate so far; 1 before the first round or when the data are all zero."""
+        return math.sqrt(self._energy / self._rounds) if self._energy > 0 else 1.0
+
+
+class Scores:
+    """Fading sums of rewards, one per replica, and their variance in units of sigma²."""
+
+    def __init__(self, replicas: int) -> None:
+        self.sums = np.zeros(replicas)
+        self._variance = 0.0
+
+    def absorb(self, rewards: Array, n: int) -> None:
+        """Take the mean rewards over ``n`` samples."""
+        self.sums *= MEMORY_OF_SCORES
+        self.sums += n * rewards
+        self._variance = MEMORY_OF_SCORES**2 * self._variance + n
+
+    def restart(self) -> None:
+        """Forget all rewards."""
+        self.sums[:] = 0.0
+        self._variance = 0.0
+
+    def best(self) -> int:
+        """Return the replica with the best score."""
+        return int(np.argmax(self.sums))
+
+    def z(self, replica: int, sigma: float) -> float:
+        """Return a replica's score in standard deviations of pure noise."""
+        return float(self.sums[replica]) / (sigma * math.sqrt(max(self._variance, 1.0)))

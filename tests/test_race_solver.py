@@ -1,0 +1,338 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tpca import RaceSolver, SpikedTensor, StopReason
+from tpca.errors import MemoryBudgetError, PartitionError, SolverError
+from tpca.model import Samples
+from tpca.oracles import LawOracle
+from tpca.solvers.memory import default_memory, parse_memory
+
+KINDS = {"weak": {}, "paired": {"correlation": 1.0}, "equal": {"correlation": 1.0, "identical_pairs": True}}
+FOUND = {StopReason.ACCURATE, StopReason.MAX_SAMPLES, StopReason.STREAM_ENDED}
+
+
+def take(truth, n, **options):
+    """The first n samples of a stream as one array."""
+    batches = truth.stream(batch_size=1, **options) if isinstance(truth, SpikedTensor) else truth
+    return np.concatenate(list(itertools.islice(batches, n)))
+
+
+# Budgets are twice the targets of docs/race.md, where success is above 0.95; 2 failures of 3 seeds: below 1e-2, all rows of
+# one run below 1e-1 — so every seed must pass only with the endless stream, which goes on until a signal is proven.
+@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("dims", [(16,) * 3, (10,) * 4, (6,) * 5, (5,) * 6])
+def test_an_endless_stream_is_left_with_accurate_vectors(dims, kind):
+    for seed in range(3):
+        truth = SpikedTensor.random(dims, 1.0, seed=seed, **KINDS[kind])
+        recovery = RaceSolver(seed=seed).run(LawOracle(truth, seed=seed))
+        assert recovery.stop_reason is StopReason.ACCURATE
+        # Root mean squared error at most 0.1 as estimated: squared error 0.01 on average; 0.05 is a chi-square beyond 1e-6.
+        assert truth.loss(recovery.vectors).max() < 0.05
+        assert recovery.standard_errors is not None
+
+
+@pytest.mark.parametrize("dims", [(20, 30), (2, 500), (2, 100, 3), (9, 4, 7, 5), (3, 12, 2, 5, 4)])
+def test_unequal_dims_come_back_in_the_users_order(dims):
+    truth = SpikedTensor.random(dims, 2.0, seed=4)
+    recovery = RaceSolver(seed=1).run(truth.stream(seed=5))
+    assert [len(v) for v in recovery.vectors] == list(dims)
+    assert recovery.stop_reason is StopReason.ACCURATE
+    assert truth.loss(recovery.vectors).max() < 0.05
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1000.0])
+def test_the_scale_of_the_samples_does_not_matter(scale):
+    truth = SpikedTensor.random((10,) * 4, 1.0, seed=2)
+    plain, scaled = (RaceSolver(seed=3).run(LawOracle(truth, seed=6, scale=s)) for s in (1.0, scale))
+    assert scaled.n_samples == plain.n_samples
+    assert scaled.strength == pytest.approx(scale * plain.strength, rel=1e-3)
+    for a, b in zip(plain.vectors, scaled.vectors, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("dims", [(12,) * 3, (8,) * 4])
+def test_a_negative_strength_is_found_as_well(dims, kind):
+    for seed in range(3):
+        plus = SpikedTensor.random(dims, 1.0, seed=seed, **KINDS[kind])
+        minus = SpikedTensor((-plus.vectors[0], *plus.vectors[1:]), 1.0)
+        recovery = RaceSolver(seed=seed).run(LawOracle(minus, seed=seed))
+        assert minus.loss(recovery.vectors).max() < 0.05
+        signs = [np.sign(a @ b) for a, b in zip(recovery.vectors, minus.vectors, strict=True)]
+        assert np.prod(signs) == 1.0  # the signs together say that the strength is that of ``minus``
+        assert recovery.strength > 0
+
+
+def test_pure_noise_is_claimed_to_be_a_signal_in_at_most_five_percent_of_runs():
+    runs = 60
+    for dims in [(6,) * 3, (4,) * 4]:
+        claims = 0
+        for seed in range(runs):
+            recovery = RaceSolver(seed=seed, max_samples=600).run(LawOracle(None, dims=dims, seed=seed))
+            claims += recovery.stop_reason is not StopReason.NO_SIGNAL
+        # If the rate were 5 %: P(X >= 11 of 60) = 1e-4.
+        assert claims < 11
+
+
+@pytest.mark.parametrize("noise", ["correlated", "rademacher", "bounded"])
+def test_other_noise_does_not_raise_the_rate_of_false_claims(noise):
+    runs, claims = 30, 0
+    for seed in range(runs):
+        samples = Samples((6, 6, 6), noise=noise, seed=seed)
+        recovery = RaceSolver(seed=seed, max_samples=400).run(samples)
+        claims += recovery.stop_reason is not StopReason.NO_SIGNAL
+    assert claims < 8  # 5 %: P(X >= 8 of 30) = 1e-4
+
+
+def test_no_signal_is_said_with_a_limit_on_the_strength():
+    recovery = RaceSolver(seed=1).run(take(Samples((8,) * 3, seed=1, batch_size=1), 300))
+    assert recovery.stop_reason is StopReason.NO_SIGNAL
+    assert recovery.standard_errors is None
+    assert math.isnan(recovery.strength)
+    low, high = recovery.strength_interval
+    assert low == 0.0
+    assert 0.05 < high < 2.0
+    assert recovery.n_samples == 300
+    assert "No signal" in str(recovery.stop_reason)
+
+
+def test_a_signal_at_the_limit_is_missed_in_at_most_five_percent_of_runs():
+    # The limit after N samples is the strength that would have been found with 95 % chance (docs/race.md).
+    dims, n, runs = (8,) * 3, 300, 60
+    limit = RaceSolver(seed=1, max_samples=n).run(LawOracle(None, dims=dims, seed=1)).strength_interval[1]
+    missed = 0
+    for seed in range(runs):
+        truth = SpikedTensor.random(dims, limit, seed=seed)
+        recovery = RaceSolver(seed=seed, max_samples=n).run(LawOracle(truth, seed=seed))
+        missed += recovery.stop_reason is StopReason.NO_SIGNAL
+    assert missed < 11  # as above: 1e-4 if the rate is 5 %
+
+
+def test_errors_and_strength_are_covered_at_their_nominal_rate():
+    inside, components, covered, runs = 0, 0, 0, 80
+    for seed in range(runs):
+        truth = SpikedTensor.random((6, 7, 8), 1.0, seed=seed)
+        recovery = RaceSolver(seed=seed, tolerance=0.08).run(LawOracle(truth, seed=seed))
+        low, high = recovery.strength_interval
+        covered += low <= truth.strength <= high
+        for v, w, e in zip(recovery.vectors, truth.vectors, recovery.standard_errors, strict=True):
+            sign = np.sign(v @ w)
+            inside += int(np.sum(np.abs(sign * v - w) <= 1.96 * e))
+            components += len(v)
+    # 80 runs at 95 %: P(X <= 66) = 4e-5.  1680 components, correlated at most within a vector (effective number above
+    # 1680/2): six standard errors of sqrt(.05 * .95 / 840).
+    assert covered > 66
+    assert abs(inside / components - 0.95) < 6 * math.sqrt(0.05 * 0.95 / 840)
+
+
+@pytest.mark.parametrize("dims", [(16,) * 3, (8,) * 4, (5,) * 5, (4,) * 6])
+def test_the_polish_ends_at_the_cramer_rao_limit(dims):
+    ratios = []
+    for seed in range(12):
+        truth = SpikedTensor.random(dims, 1.0, seed=seed)
+        recovery = RaceSolver(seed=seed, max_samples=40 * round(math.prod(dims) ** 0.5)).run(LawOracle(truth, seed=seed))
+        searched = [h["samples"] for h in recovery.history if h["phase"] == "search"][-1]
+        bound = (dims[0] - 1) / (recovery.n_samples - searched)
+        ratios.extend(truth.loss(recovery.vectors) / bound)
+    # Each ratio is about chi-square(d-1)/(d-1): its mean over m ratios has standard error sqrt(2/((d-1) m)).
+    spread = math.sqrt(2 / ((dims[0] - 1) * len(ratios)))
+    assert np.mean(ratios) < 1.1 + 4 * spread
+
+
+@pytest.mark.parametrize(
+    ("dims", "memory"),
+    [((16,) * 4, 20_000), ((16,) * 4, 200_000), ((24,) * 3, 30_000), ((8,) * 5, 9_000), ((8,) * 5, 90_000), ((6,) * 6, 8_000)],
+)
+def test_memory_is_kept_and_spent(dims, memory):
+    truth = SpikedTensor.random(dims, 1.0, seed=0)
+    states = set()
+    for n in (200, 2000):
+        recovery = RaceSolver(seed=0, memory=memory, max_samples=n).run(LawOracle(truth, seed=1))
+        assert recovery.state_bytes <= memory
+        states.add(recovery.state_bytes)
+    assert max(states) >= 0.6 * memory
+    assert len(states) == 1  # constant in the number of samples
+
+
+@pytest.mark.parametrize("dims", [(16,) * 4, (24,) * 3, (8,) * 6, (30, 40)])
+def test_too_little_memory_is_refused_with_the_minimum_that_works(dims):
+    truth = SpikedTensor.random(dims, 1.0, seed=0)
+    with pytest.raises(MemoryBudgetError, match=r"give at least \d+ bytes") as refused:
+        RaceSolver(memory=500).run(LawOracle(truth))
+    minimum = int(str(refused.value).split("at least ")[1].split()[0])
+    recovery = RaceSolver(memory=minimum, max_samples=50).run(LawOracle(truth))
+    assert recovery.state_bytes <= minimum
+
+
+def test_memory_can_be_written_in_several_ways():
+    assert parse_memory("64MB") == 64_000_000
+    assert parse_memory("1.5 GiB") == 3 * 2**29
+    assert parse_memory(1000) == 1000
+    assert default_memory((10,) * 4) <= 8 * 10**4 * 4
+    for bad in ("64 parsecs", "MB", "-3MB", 0, math.nan):
+        with pytest.raises(SolverError, match="memory must be"):
+            parse_memory(bad)
+
+
+def test_same_seed_gives_the_same_bits():
+    truth = SpikedTensor.random((10,) * 3, 1.0, seed=0)
+    first, second = (RaceSolver(seed=5).run(truth.stream(seed=1)) for _ in range(2))
+    for a, b in zip(first.vectors, second.vectors, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert first.strength == second.strength
+    assert first.n_samples == second.n_samples
+
+
+@pytest.mark.parametrize("noise", ["rademacher", "uniform", "correlated"])
+def test_other_noise_laws_recover(noise):
+    truth = SpikedTensor.random((8,) * 4, 1.0, seed=3)
+    recovery = RaceSolver(seed=1).run(truth.stream(noise=noise, seed=2))
+    assert recovery.stop_reason is StopReason.ACCURATE
+    assert truth.loss(recovery.vectors).max() < 0.05
+
+
+def test_bounded_noise_is_found_at_a_strength_far_below_one():
+    truth = SpikedTensor.random((8,) * 4, 0.02, seed=3)  # one sample's noise has norm 1, its entries 1/64
+    recovery = RaceSolver(seed=1).run(truth.stream(noise="bounded", seed=2))
+    assert truth.loss(recovery.vectors).max() < 0.05
+    assert recovery.strength == pytest.approx(0.02, rel=0.3)
+
+
+def test_heavy_tails_give_the_signal_or_nothing():
+    for seed in range(6):
+        truth = SpikedTensor.random((8,) * 4, 1.0, seed=seed)
+        recovery = RaceSolver(seed=seed, max_samples=600).run(truth.stream(noise="student-t", seed=seed))
+        wrong = truth.overlaps(recovery.vectors).min() < 0.5
+        assert not (wrong and recovery.stop_reason in FOUND)
+
+
+def test_of_two_signals_the_stronger_is_found():
+    # Documented in docs/race.md: a sum of rank-one signals gives its strongest term, with a strength that is its own.
+    strong, weak = SpikedTensor.random((10,) * 4, 2.0, seed=0), SpikedTensor.random((10,) * 4, 1.0, seed=1)
+    samples = take(strong, 1200, seed=3) + weak.signal()
+    recovery = RaceSolver(seed=0).run(samples)
+    assert recovery.stop_reason is StopReason.STREAM_ENDED
+    assert strong.overlaps(recovery.vectors).min() > 0.95
+
+
+def test_of_a_drifting_signal_the_average_is_found():
+    # Documented in docs/race.md: vectors that turn slowly are averaged over the samples of the polish.
+    first = SpikedTensor.random((10,) * 3, 2.0, seed=0)
+    samples = take(Samples((10,) * 3, seed=4, batch_size=1), 1500)
+    turned = first.vectors[0] + 0.5 * SpikedTensor.random((10,) * 3, 1.0, seed=9).vectors[0]
+    last = SpikedTensor((turned / np.linalg.norm(turned), *first.vectors[1:]), 2.0)
+    share = np.linspace(0, 1, len(samples)).reshape(-1, 1, 1, 1)
+    samples += (1 - share) * first.signal() + share * last.signal()
+    recovery = RaceSolver(seed=0).run(samples)
+    middle = first.vectors[0] + last.vectors[0]
+    assert abs(recovery.vectors[0] @ middle) / np.linalg.norm(middle) > 0.97
+    assert first.overlaps(recovery.vectors)[1:].min() > 0.97
+
+
+def test_more_passes_find_what_one_cannot():
+    found = {1: 0, 6: 0}
+    for seed in range(8):
+        truth = SpikedTensor.random((12,) * 3, 1.0, seed=seed)
+        samples = take(truth, 90, seed=seed)
+        for passes in found:
+            recovery = RaceSolver(seed=seed, memory=8000, max_passes=passes).run(samples)
+            right = truth.overlaps(recovery.vectors).min() > 0.7
+            assert right or recovery.stop_reason is StopReason.NO_SIGNAL
+            found[passes] += recovery.stop_reason is not StopReason.NO_SIGNAL
+            assert recovery.n_passes <= passes
+            assert recovery.n_samples <= 90
+    assert found[6] >= found[1] + 2
+
+
+def test_more_passes_are_not_fooled_by_noise():
+    runs, claims = 40, 0
+    for seed in range(runs):
+        samples = take(Samples((6,) * 3, seed=seed, batch_size=1), 100)
+        recovery = RaceSolver(seed=seed, max_passes=5).run(samples)
+        claims += recovery.stop_reason is not StopReason.NO_SIGNAL
+    assert claims < 9  # 5 %: P(X >= 9 of 40) = 2e-4
+
+
+def test_a_partition_can_be_given_by_hand():
+    truth = SpikedTensor.random((5,) * 5, 1.0, seed=0)
+    recovery = RaceSolver(seed=0, partition=[(2, 3, 4), (0, 1)]).run(LawOracle(truth, seed=1))
+    assert truth.loss(recovery.vectors).max() < 0.05
+    with pytest.raises(PartitionError, match="exactly once"):
+        RaceSolver(partition=[(0, 1), (2, 3)]).run(LawOracle(truth))
+    with pytest.raises(PartitionError, match="two groups"):
+        RaceSolver(partition=[(0, 1), (2, 3), (4,)]).run(LawOracle(truth))
+
+
+def test_tolerance_is_the_error_at_which_it_stops():
+    truth = SpikedTensor.random((10,) * 3, 1.0, seed=0)
+    coarse, fine = (RaceSolver(seed=0, tolerance=t).run(LawOracle(truth, seed=1)) for t in (0.2, 0.05))
+    assert coarse.stop_reason is fine.stop_reason is StopReason.ACCURATE
+    # Squared error falls as 1/N: sixteen times the samples, less those of the search.
+    assert 4 < fine.n_samples / coarse.n_samples < 32
+    assert fine.history[-1]["error"] <= 0.05
+    short = RaceSolver(seed=0, tolerance=0.01, max_samples=fine.n_samples).run(LawOracle(truth, seed=1))
+    assert short.stop_reason is StopReason.NOT_ACCURATE
+
+
+def test_history_tells_the_race():
+    truth = SpikedTensor.random((8,) * 4, 1.0, seed=0)
+    seen = []
+    recovery = RaceSolver(seed=0, callbacks=[seen.append]).run(truth.stream(seed=1))
+    assert [h["samples"] for h in recovery.history] == sorted(h["samples"] for h in recovery.history)
+    assert recovery.history[-1]["samples"] == recovery.n_samples
+    search = [h for h in recovery.history if h["phase"] == "search"]
+    assert {"leader", "log_evidence", "strength", "seconds", "tenure", "found"} <= set(search[0])
+    assert search[-1]["found"]
+    assert not search[0]["found"]
+    assert len(seen) == len(recovery.history)
+    assert truth.overlaps(seen[-1]["vectors"]).min() > 0.95
+    assert "vectors" not in recovery.history[-1]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"confidence": 1.0}, "confidence must lie strictly between 0 and 1"),
+        ({"tolerance": 0.0}, "tolerance must be positive"),
+        ({"max_samples": 0}, "max_samples must be at least 1"),
+        ({"max_passes": 0}, "max_passes must be at least 1"),
+        ({"memory": "lots"}, "memory must be"),
+    ],
+)
+def test_bad_options_are_refused(options, says):
+    with pytest.raises(SolverError, match=says):
+        RaceSolver(**options)
+
+
+def test_passes_need_samples_that_can_be_read_again():
+    truth = SpikedTensor.random((5,) * 3, 1.0, seed=0)
+    with pytest.raises(SolverError, match="read again"):
+        RaceSolver(max_passes=3).run(truth.stream())
+
+
+def test_constant_data_is_no_signal_and_no_crash():
+    recovery = RaceSolver().run(np.zeros((50, 4, 5, 6)))
+    assert recovery.stop_reason is StopReason.NO_SIGNAL
+
+
+def test_noise_free_data_is_recovered():
+    truth = SpikedTensor.random((5, 6, 7), 1.0, seed=0)
+    recovery = RaceSolver().run(np.repeat(truth.signal()[None], 100, axis=0))
+    assert recovery.stop_reason is not StopReason.NO_SIGNAL
+    assert truth.overlaps(recovery.vectors).min() > 0.99
+
+
+def test_naive_ks_check_of_the_batch_law():
+    # The mean of n samples has entries N(signal, 1/n): Kolmogorov–Smirnov, false-alarm rate 1e-5.
+    from tpca.batches import Query
+    from tpca.blocks import Partition
+
+    partition = Partition.singles((3, 4))
+    query = Query(partition, (np.eye(3)[:1], np.eye(4)[:1]))
+    oracle = LawOracle(None, dims=(3, 4), seed=0)
+    drawn = np.array([oracle.mean([query], 25).answers[0].rewards[0] for _ in range(2000)])
+    assert stats.kstest(5 * drawn, stats.norm.cdf).pvalue > 1e-5
