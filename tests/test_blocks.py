@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from naive import paper_groups
 
+from naive import paper_groups
 from tpca.blocks import Partition
 from tpca.errors import ModelError, PartitionError
 
@@ -23,9 +23,7 @@ def test_halves_are_the_most_even_split_there_is(dims):
     a, b = Partition.halves(dims).sizes
     assert a <= b
     total = a * b
-    splits = [
-        int(np.prod([d for n, d in enumerate(dims) if mask >> n & 1])) for mask in range(1, 2 ** len(dims) - 1)
-    ]
+    splits = [int(np.prod([d for n, d in enumerate(dims) if mask >> n & 1])) for mask in range(1, 2 ** len(dims) - 1)]
     assert b == min(max(s, total // s) for s in splits)
 
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive import einsum_gradient
 
+from naive import einsum_gradient
 from tpca.batches import DenseBatch, Query, contract
 from tpca.blocks import Partition
 from tpca.errors import SampleError

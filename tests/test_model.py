@@ -102,7 +102,8 @@ def test_the_mean_of_the_samples_is_the_signal(noise):
     truth = SpikedTensor.random((3, 4, 5), 2.0, seed=5)
     n = 4000
     mean = first_samples(truth.stream(noise=noise, seed=3), n).mean(axis=0)
-    # 60 entries of variance <= 1/n: P(any |error| > 6.5/sqrt(n)) < 60 * 8e-11 for light tails; Student t(3) sums of 4000
+    # 60 entries of variance <= 1/n: P(any |error| > 6.5/sqrt(n)) < 60 * 8e-11 for light tails; Student t(3) sums of
+    # 4000
     # are within a factor two of that in the tail.
     assert np.abs(mean - truth.signal()).max() < 6.5 / np.sqrt(n)
 
@@ -130,7 +131,8 @@ def test_rademacher_bounded_and_correlated_noise_are_what_they_say():
     correlated = first_samples(Samples((4, 6), noise="correlated", seed=2), 20_000).reshape(-1, 6)
     covariance = correlated.T @ correlated / len(correlated)
     expected = 0.5 * np.eye(6) + 0.25 * (np.roll(np.eye(6), 1, 0) + np.roll(np.eye(6), -1, 0))
-    # Entries of a sample covariance of 80000 rows: standard error < 0.5/sqrt(80000) * sqrt 2 = 0.0025; 0.015 is six of them.
+    # Entries of a sample covariance of 80000 rows: standard error < 0.5/sqrt(80000) * sqrt 2 = 0.0025; 0.015 is six
+    # of them.
     np.testing.assert_allclose(covariance, expected, atol=0.015)
     assert np.linalg.eigvalsh(expected).max() == pytest.approx(1.0)
 

@@ -1,9 +1,9 @@
 import itertools
 
-import naive
 import numpy as np
 import pytest
 
+import naive
 from tpca import PaperSolver, SpikedTensor, StopReason
 from tpca.blocks import Partition
 from tpca.errors import SampleError, ScheduleError, SolverError, StreamError
@@ -225,9 +225,9 @@ def test_a_stream_that_ends_early_gives_what_was_reached(batches):
 
 def test_bad_input_is_refused():
     truth = SpikedTensor.random((4,) * 4, 1.0, seed=0)
+    samples = next(iter(truth.stream(batch_size=2000))).copy()
+    samples[15, 0, 0, 0, 0] = np.nan
     with pytest.raises(SampleError, match="sample 15 contains NaN"):
-        samples = next(iter(truth.stream(batch_size=2000))).copy()
-        samples[15, 0, 0, 0, 0] = np.nan
         PaperSolver().run(samples)
     with pytest.raises(SampleError, match="share one shape"):
         PaperSolver().run([np.zeros((2, 4, 4, 4, 4)), np.zeros((2, 4, 4, 4, 5))])

@@ -51,7 +51,9 @@ def demo(
     figure = out / "alignment.png"
     draw_demo(result, figure)
     if as_json:
-        sys.stdout.write(json.dumps({"race": _numbers(result, result.race), "paper": _numbers(result, result.paper)}) + "\n")
+        sys.stdout.write(
+            json.dumps({"race": _numbers(result, result.race), "paper": _numbers(result, result.paper)}) + "\n"
+        )
         return
     _print_demo(console, result)
     console.print(f"Figure: {figure}", soft_wrap=True)
@@ -65,7 +67,13 @@ def _run_demo(console: Console, truth: object, seed: int) -> Demo:
     from tpca.studies.demo import Demo, paper_samples, run_paper, run_race
 
     assert isinstance(truth, SpikedTensor)
-    columns = (TextColumn("{task.description:18s}"), BarColumn(), MofNCompleteColumn(), TextColumn("samples"), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description:18s}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("samples"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console) as progress:
         race_bar = progress.add_task("race", total=None)
         race = run_race(truth, seed, lambda n: progress.update(race_bar, completed=n))
@@ -80,7 +88,9 @@ def _print_demo(console: Console, result: Demo) -> None:
     from rich.table import Table
 
     truth = result.truth
-    table = Table(title="Overlap with the planted vectors", caption=f"d^order = {math.prod(truth.dims):,} entries a sample")
+    table = Table(
+        title="Overlap with the planted vectors", caption=f"d^order = {math.prod(truth.dims):,} entries a sample"
+    )
     for heading in ("", "race", "paper's algorithm"):
         table.add_column(heading, justify="left" if not heading else "right")
     overlaps = [truth.overlaps(c.recovery.vectors) for c in (result.race, result.paper)]
@@ -94,7 +104,9 @@ def _print_demo(console: Console, result: Demo) -> None:
     table.add_row("one sample", *(f"{8 * math.prod(truth.dims) / 1000:,.1f} kB" for _ in both))
     console.print(table)
     ratio = both[1].n_samples / both[0].n_samples
-    console.print(f"The race used {ratio:,.0f} times fewer samples, and was told neither the strength nor the noise level.")
+    console.print(
+        f"The race used {ratio:,.0f} times fewer samples, and was told neither the strength nor the noise level."
+    )
 
 
 def _numbers(result: Demo, climb: Climb) -> dict[str, object]:

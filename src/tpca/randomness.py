@@ -1,4 +1,4 @@
-"""Random generators with a purpose: the same seed for the truth, the samples and the solver must not mean the same numbers."""
+"""Random generators with a purpose: one seed for truth, samples and solver must not mean the same numbers."""
 
 from __future__ import annotations
 

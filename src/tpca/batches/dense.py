@@ -166,9 +166,7 @@ class DenseBatch:
         modes = [1 + n for group in partition.groups for n in group]
         own = self.samples.transpose([0, *modes]).reshape(steps, count, *partition.sizes)
         (block,) = query.blocks
-        others = [
-            w.reshape(count, -1) for m, w in enumerate(query.replicas) if m != block
-        ]
+        others = [w.reshape(count, -1) for m, w in enumerate(query.replicas) if m != block]
         front = np.moveaxis(own, 2 + block, 2).reshape(steps, count, partition.sizes[block], -1)
         weights = _outer(others).astype(own.dtype, copy=False)
         gradient = np.matmul(front, weights[None, :, :, None])[..., 0].astype(np.float64, copy=False)
@@ -180,4 +178,5 @@ class DenseBatch:
 def _sum_samples(samples: NDArray[Any]) -> NDArray[Any]:
     """Sum over samples by one BLAS product per batch (``ones @ X``): a single read of every entry."""
     flat = samples.reshape(len(samples), -1)
-    return (np.ones(len(samples), dtype=flat.dtype) @ flat).reshape(samples.shape[1:])
+    total: NDArray[Any] = np.ones(len(samples), dtype=flat.dtype) @ flat
+    return total.reshape(samples.shape[1:])

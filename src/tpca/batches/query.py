@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tpca.blocks import Array, Partition
 
@@ -15,7 +17,7 @@ class Query:
     """Replicas of the blocks of a partition, and the blocks whose gradients are wanted (``None``: all)."""
 
     partition: Partition
-    replicas: tuple[Array, ...]
+    replicas: tuple[NDArray[Any], ...]
     wanted: tuple[int, ...] | None = None
 
     @property

@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
 from tpca.batches import Query, contract
 from tpca.batches.dense import DenseBatch
 from tpca.blocks import Array

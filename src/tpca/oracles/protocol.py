@@ -15,7 +15,7 @@ from tpca.batches import Answer, Query
 
 @dataclass(frozen=True)
 class Round:
-    """Mean gradients of some queries, all over the same ``n`` samples.  ``n`` is less than asked at the stream's end."""
+    """Mean gradients of some queries, all over the same ``n`` samples; fewer than asked at the stream's end."""
 
     n: int
     answers: tuple[Answer, ...]

@@ -37,7 +37,10 @@ def draw_demo(demo: Demo, path: Path) -> None:
         axis.legend(loc="upper left", frameon=False)
     axes[0].set_ylabel("alignment with the planted vectors")
     entries = float(np.prod(demo.truth.dims))
-    figure.suptitle(f"order {demo.truth.order}, dims {demo.truth.dims}: {entries:,.0f} entries a sample, strength {demo.truth.strength:g}")
+    truth = demo.truth
+    figure.suptitle(
+        f"order {truth.order}, dims {truth.dims}: {entries:,.0f} entries a sample, strength {truth.strength:g}"
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
     plt.close(figure)

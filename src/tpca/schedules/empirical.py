@@ -1,20 +1,24 @@
-r"""The empirical schedule: no truth, only λ ≍ 1 (paper, Sections para-setting-empirical and para-setting-empirical-odd).
+r"""The empirical schedule: no truth, only λ ≍ 1 (paper, Sections para-setting-empirical and -odd).
 
 A reference parameter c_3, an estimate of :math:`|\prod_m Cor_m|^{1/K}`, decides between two cases:
 
-* Case I, c_3 found: :math:`\tildeγ_m = c_3 D_m^{-1/4}` (vector block: c_3 d_1^{-1/2}, by the convention d_0 = d_1), Phase I in two
-  parts: h_1* cycles that lift the common overlap from c_3^K to c_3, then h_2* cycles that lift to D_m^{-1/4+1/(4(K-1))}.
+* Case I, c_3 found: :math:`\tildeγ_m = c_3 D_m^{-1/4}` (vector block: c_3 d_1^{-1/2}, by the convention d_0 = d_1),
+  Phase I in two parts: h_1* cycles that lift the common overlap from c_3^K to c_3, then h_2* cycles that lift to
+  D_m^{-1/4+1/(4(K-1))}.
 * Case II, no c_3: :math:`\tildeγ_m = c_0^{|m|/2} D_m^{-1/2}` with |m| the number of modes of the block (c_0 for a pair,
   c_0^{1/2} for the vector block), h* cycles.
 
 Step sizes and durations, in both cases (Eq. empirical-sample-size-caseI/II, empirical-set-size-caseI/II):
 
 .. math::
-    \eta^{(1)} = \frac{1}{c_2 h^{*2}}\frac{\tilde\lambda^I}{UB \cdot D_m}, \quad T^{(1)} = \frac{UB}{\tilde\lambda^I\eta},
-    \qquad \eta^{(2)} = \frac{\tilde\lambda^{II}}{c_2 k D_m}, \quad T^{(2)} = \frac1{\tilde\lambda^{II}\eta}.
+    \eta^{(1)} = \frac{1}{c_2 h^{*2}}\frac{\tilde\lambda^I}{UB \cdot D_m}, \quad
+    T^{(1)} = \frac{UB}{\tilde\lambda^I\eta}, \qquad
+    \eta^{(2)} = \frac{\tilde\lambda^{II}}{c_2 k D_m}, \quad
+    T^{(2)} = \frac1{\tilde\lambda^{II}\eta}.
 
-Here K is the number of blocks (k even, k+1 odd), D_m the entries of block m.  Even and odd order differ only in the blocks.
-Errata: the odd Case II prints (d_{2m-1} d_{2m}) where block m owns modes 2m-2 and 2m-1; Case I's second UB is UB^I.
+Here K is the number of blocks (k even, k+1 odd), D_m the entries of block m.  Even and odd order differ only in the
+blocks. Errata: the odd Case II prints (d_{2m-1} d_{2m}) where block m owns modes 2m-2 and 2m-1; Case I's second UB is
+UB^I.
 """
 
 from __future__ import annotations
@@ -38,10 +42,14 @@ class SearchStep:
 
 
 def search_steps(partition: Partition, strength: float, constants: Constants) -> tuple[SearchStep, ...]:
-    r"""The tests τ = 0 … T̃ (Algorithm search-c_3-even / -odd): :math:`N_1 \gtrsim κ^{-2Kτ}\prod_m d_{short}`, threshold κ^{Kτ}.
+    r"""The tests τ = 0 … T̃ (Algorithm search-c_3-even / -odd).
 
-    The score has noise variance ∏ d_short, so at ``search_samples`` = 32 the slack threshold lies 2.8 standard deviations
-    from zero.  Errata: the loop runs to T̃ (printed T̂); the odd search uses the odd score.
+    Test τ takes :math:`N_1 \gtrsim κ^{-2Kτ}\prod_m d_{short}` samples, with d_1 for the vector block of an odd order,
+    and compares the mean score with κ^{Kτ}.  The score has noise variance ∏ d_short (less at odd order), so at
+    ``search_samples``
+    = 32 the slack threshold lies at least 2.8 standard deviations from zero.  Errata: the loop runs to T̃ (printed
+    T̂); the odd
+    search uses the odd score.
     """
     check_order(partition.order)
     blocks = len(partition)
@@ -49,9 +57,7 @@ def search_steps(partition: Partition, strength: float, constants: Constants) ->
     log_dim = math.fsum(math.log(d) for d in partition.dims) / partition.order
     reach = (0.5 - (1.5 if odd else 1.0) / blocks) * log_dim
     last = math.ceil(max(0.0, reach) / math.log(1 / constants.kappa))
-    variance = math.prod(shape[0] for shape in partition.shapes) if not odd else math.prod(
-        shape[0] for shape in partition.shapes[1:]
-    )
+    variance = math.prod(shape[0] for shape in partition.shapes)
     steps = []
     for tau in range(last + 1):
         level = constants.kappa ** (blocks * tau)

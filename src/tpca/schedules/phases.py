@@ -1,4 +1,4 @@
-r"""What the two configurations share: Phase III, :math:`\eta^{(3)} = \log^2 T^{(3)}/(\lambda T^{(3)})` for every block."""
+r"""What both configurations share: Phase III, :math:`\eta^{(3)} = \log^2 T^{(3)}/(\lambda T^{(3)})` for every block."""
 
 from __future__ import annotations
 

@@ -40,7 +40,8 @@ class Schedule:
         """N as the theorem counts it, plus the samples of the c_3 search."""
         climb = sum(leg.steps for stage in (*self.stages, self.ascent) for leg in stage)
         finish = sum(leg.steps for leg in self.estimation)
-        return self.search + 2**order * (self.selection + climb) + 2 * finish
+        starts: int = 2**order
+        return self.search + starts * (self.selection + climb) + 2 * finish
 
 
 def decay_length(steps: int) -> int:

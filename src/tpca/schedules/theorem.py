@@ -21,8 +21,8 @@ from tpca.blocks import Array, Partition
 from tpca.model import SpikedTensor
 from tpca.model.bounds import block_gauge
 from tpca.schedules.constants import Constants
-from tpca.schedules.plan import Leg, Schedule, check_order
 from tpca.schedules.phases import estimation_legs
+from tpca.schedules.plan import Leg, Schedule, check_order
 
 
 def theorem_schedule(truth: SpikedTensor, constants: Constants) -> Schedule:

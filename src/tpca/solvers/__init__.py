@@ -1,0 +1,1 @@
+"""Solvers: the paper's algorithm, and the race."""

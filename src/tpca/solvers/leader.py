@@ -35,8 +35,8 @@ from scipy.special import log_ndtr
 
 from tpca.batches import Answer, Query
 from tpca.blocks import Array, Partition, unit
-from tpca.solvers.racers.flow import along
 from tpca.solvers.racers.protocol import Proposal, Racer
+from tpca.solvers.rankone import along
 
 KEEP = 2.0  # log evidence above which a disagreeing reading does not unseat the leader
 AGREE = 0.5  # overlap of every mode above which a reading is about the same signal
@@ -56,6 +56,8 @@ class Leader:
 
     Small blocks (one per mode) keep the state at a few vectors; larger blocks let old sums profit from better partners.
     """
+
+    working_bytes = 0  # copies of a few vectors at most
 
     def __init__(self, partition: Partition, rng: np.random.Generator, delta: float = 0.05) -> None:
         self.partition, self.delta = partition, delta

@@ -1,13 +1,16 @@
 r"""Who runs in the race, and how large: a memory budget turned into racers.
 
-The blocks of a two-block flow need D_1 + D_2 ~ 2 d^{⌈k̄/2⌉} entries per column; where that is affordable the flow is the
-main racer.  Where it is not (order ≥ 5 and memory of a few d²) many small replicas are.  The racers for structure, *equal* and
-*paired*, cost a few d² and join when they take no more than a small share.  Every racer has a leader of its own, and the leaders
-share the chance of a false alarm δ.
+Where the sum of all samples fits (small tensors, order 3) it is kept, and nothing beats it.  The blocks of a two-
+block flow need D_1 + D_2 ~ 2 d^{⌈k̄/2⌉} entries per column; where that is affordable the flow is the main racer.
+Where it is not (order ≥ 5 and memory of a few d²) many
+small replicas are.  The racers for structure, *equal* and
+*paired*, cost a few d² and join when they take no more than a small share.  Every racer has a leader of its own, and
+the leaders share the chance of a false alarm δ.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -20,13 +23,18 @@ from tpca.solvers.racers.flow import FlowRacer, columns_within, state_floats
 from tpca.solvers.racers.protocol import Racer
 from tpca.solvers.racers.replicas import SinglesRacer, singles_floats
 from tpca.solvers.racers.symmetric import EqualRacer, PairedRacer, equal_floats, paired_floats
+from tpca.solvers.racers.whole import WholeRacer, whole_floats
 
-# A flow with fewer columns than this is beaten by small replicas of the same size (docs/race.md).
-FLOW_COLUMNS = 4
-# A racer for structure takes at most this share of the memory.
-STRUCTURE_SHARE = 0.25
-# Vectors per mode that leaders and polish hold: the leader, its sums, its answers; the polish's likewise.
-LEADER_VECTORS = 6
+# At order 5 and above a flow with fewer columns than this is no better than small replicas of the same size
+# (docs/race.md).
+FLOW_COLUMNS = 8
+# Above this many rows the sum of all samples is too slow to read (an eigenproblem of that size at every look).
+WHOLE_ROWS = 256
+# A racer for structure joins if it takes no more than this share of the memory.
+STRUCTURE_SHARE = 0.1
+# Vectors per mode that a leader holds: itself, its sums, its question and its answer; the polish takes the same place
+# later.
+LEADER_VECTORS = 5
 
 
 @dataclass
@@ -58,12 +66,13 @@ def line_up(
 ) -> list[Contestant]:
     """The racers that fit into ``nbytes``, the main racer first; all of the memory is spent as far as it helps."""
     dims = tuple(dims)
-    racers, left = [], nbytes / 8
+    racers, left = [], nbytes / 8 - LEADER_VECTORS * sum(dims)
     for make, floats in _structure(dims):
-        if floats <= STRUCTURE_SHARE * nbytes / 8:
+        cost = floats + LEADER_VECTORS * sum(dims)
+        if cost <= STRUCTURE_SHARE * nbytes / 8:
             racers.append(make(rng))
-            left -= floats + LEADER_VECTORS * sum(dims)
-    racers.insert(0, _main(dims, partition, left - LEADER_VECTORS * sum(dims), nbytes, rng))
+            left -= cost
+    racers.insert(0, _main(dims, partition, left, nbytes, rng))
     # Half of δ for the main racer, the rest in equal parts.
     others = 0.5 * delta / max(1, len(racers) - 1)
     shares = [0.5 * delta if len(racers) > 1 else delta] + [others] * (len(racers) - 1)
@@ -84,21 +93,18 @@ def _structure(dims: tuple[int, ...]) -> list[tuple[Callable[[np.random.Generato
 def _main(
     dims: tuple[int, ...], partition: Partition | None, floats: float, nbytes: int, rng: np.random.Generator
 ) -> Racer:
-    """The block flow if its columns fit, small replicas if not."""
+    """The sum of all samples if it fits, else the block flow if enough of its columns fit, else small replicas."""
     blocks = Partition.halves(dims) if partition is None else partition
-    least = min(FLOW_COLUMNS, *blocks.sizes)
+    if whole_floats(blocks) <= floats and blocks.sizes[0] <= WHOLE_ROWS:
+        return WholeRacer(blocks, rng)
     columns = columns_within(blocks, floats)
-    if columns >= least:
+    small = len(dims) >= 5 and partition is None
+    if columns >= min(FLOW_COLUMNS if small else 1, blocks.sizes[0]):
         return FlowRacer(blocks, columns, rng)
-    if len(dims) >= 5 and partition is None:
-        per_replica = singles_floats(dims, 2) - singles_floats(dims, 1)
-        replicas = int((floats - singles_floats(dims, 0)) / per_replica)
-        if replicas >= 1:
-            return SinglesRacer(dims, replicas, rng)
-        needed = singles_floats(dims, 1)
-    else:
-        needed = state_floats(blocks, least)
-    minimum = int(8 * (needed + LEADER_VECTORS * sum(dims) + 1) / (1 - STRUCTURE_SHARE))
+    fixed, one = singles_floats(dims, 0), singles_floats(dims, 1)
+    if small and floats >= one:
+        return SinglesRacer(dims, int((floats - fixed) / (one - fixed)), rng)
+    needed = math.ceil(8 * ((one if small else state_floats(blocks, 1)) + LEADER_VECTORS * sum(dims)))
     raise MemoryBudgetError(
-        f"memory of {nbytes} bytes is too small for samples of shape {dims}; give at least {minimum} bytes."
+        f"memory of {nbytes} bytes is too small for samples of shape {dims}; give at least {needed} bytes."
     )

@@ -12,7 +12,7 @@ from tpca.errors import SolverError
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 SHARE_OF_MACHINE = 0.1
-SAMPLES_WORTH = 2.0
+SAMPLES_WORTH = 4.0
 
 
 def parse_memory(memory: str | float) -> int:
@@ -28,7 +28,7 @@ def parse_memory(memory: str | float) -> int:
 
 
 def default_memory(dims: Sequence[int]) -> int:
-    """The smaller of a tenth of this machine's memory and two samples' size in float64.
+    """The smaller of a tenth of this machine's memory and four samples' size in float64.
 
     Beyond that a method that holds the mean of all samples would be the better choice.
     """

@@ -4,17 +4,18 @@ r"""The paper's algorithm: SNSGA1, SNSGA2 and MPSNSGA, even and odd order (Algor
 Phase I         h* cycles of SNSGA1 on all 2^k̄ sign starts, each with fresh samples of its own
 Phase II        one more SNSGA1
 selection       the start with the largest mean reward over N_0 fresh samples each
-Phase III       SNSGA2 (step size halved every T̂ steps) twice from the winner, with +R and with −R; per block the nearer end
-estimator       top vectors of every block
+Phase III       SNSGA2 (step size halved every T̂ steps) twice from the winner, with +R and with −R; per block the
+nearer end estimator       top vectors of every block
 ==============  ================================================================================================
 
-SNSGA runs the blocks m = K, K−1, …, 1; in block m's turn the blocks j > m are already new and i < m still old (Eq. def-hatR;
-Section "Block-wise Update Structure" says the reverse — erratum 1, docs/paper.md).  Within a turn the gradient
-:math:`\nabla_m R` does not depend on :math:`W_m` (R is linear in it), so the oracle may hand out the gradients of many steps at once;
-the steps themselves are taken one sample at a time.
+SNSGA runs the blocks m = K, K−1, …, 1; in block m's turn the blocks j > m are already new and i < m still old (Eq.
+def-hatR; Section "Block-wise Update Structure" says the reverse — erratum 1, docs/paper.md).  Within a turn the
+gradient
+:math:`\nabla_m R` does not depend on :math:`W_m` (R is linear in it), so the oracle may hand out the gradients of
+many steps at once; the steps themselves are taken one sample at a time.
 
-Deliberately different: blocks are rescaled to unit norm after every chunk of steps, which changes no direction (the step
-is scale-free) and keeps long runs from overflowing.
+Deliberately different: blocks are rescaled to unit norm after every chunk of steps, which changes no direction (the
+step is scale-free) and keeps long runs from overflowing.
 """
 
 from __future__ import annotations
@@ -56,10 +57,12 @@ class PaperSolver:
     Parameters
     ----------
     schedule
-        ``"empirical"`` (needs only ``strength``, the paper's known λ), ``"theorem"`` (needs ``truth``; for studies), or a
+        ``"empirical"`` (needs only ``strength``, the paper's known λ), ``"theorem"`` (needs ``truth``; for studies),
+        or a
         :class:`~tpca.schedules.Schedule` of your own.
     preset
-        The constants that the paper leaves open: ``"practical"``, ``"theory"``, or a :class:`~tpca.schedules.Constants`.
+        The constants that the paper leaves open: ``"practical"``, ``"theory"``, or a
+        :class:`~tpca.schedules.Constants`.
     estimator
         ``"power"`` or ``"ascent"``: the two estimator steps of the paper.
     callbacks
@@ -152,7 +155,7 @@ class PaperRun:
         self.estimate(schedule.estimation)
 
     def search_reference(self, strength: float, constants: Constants) -> float | None:
-        """Reference parameter search (Algorithm search-c_3-even / -odd): the first κ^τ whose test passes, or ``None``."""
+        """Reference parameter search (Algorithm search-c_3-even / -odd): the first κ^τ that passes, or ``None``."""
         blocks = [
             identity(shape) if len(shape) == 2 else self.replicas[m][0] for m, shape in enumerate(self.partition.shapes)
         ]
@@ -168,7 +171,9 @@ class PaperRun:
                 return test.c3
         return None
 
-    def sequential_ascent(self, legs: Sequence[Leg], phase: str, signs: Array | None = None, halve: bool = False) -> None:
+    def sequential_ascent(
+        self, legs: Sequence[Leg], phase: str, signs: Array | None = None, halve: bool = False
+    ) -> None:
         """SNSGA1, or SNSGA2 with ``halve``: every block in turn, the last first, normalised at the end of its turn."""
         for block in reversed(range(len(self.partition))):
             self._turn(block, legs[block], signs, halve)
@@ -211,7 +216,7 @@ class PaperRun:
         self.mean_reward = float(rewards[0] if signs is not None else rewards.max())
 
     def _fresh_gradients(self, block: int, steps: int) -> Any:
-        """Chunks of (gradients, rewards) until ``steps`` steps are served; rewards are those of the blocks asked with."""
+        """Chunks of (gradients, rewards) until ``steps`` steps are served; rewards belong to the blocks asked with."""
         served = 0
         while served < steps:
             query = Query(self.partition, self.replicas, wanted=(block,))
@@ -243,7 +248,9 @@ def _nearer(ends: Array, start: Array) -> Array:
     return ends[best : best + 1]
 
 
-def planned_samples(dims: Sequence[int], strength: float = 1.0, preset: str | Constants = "practical") -> dict[str, int]:
+def planned_samples(
+    dims: Sequence[int], strength: float = 1.0, preset: str | Constants = "practical"
+) -> dict[str, int]:
     """Samples the empirical schedule would ask for, by case, without running it (c_3 = 1 for Case I)."""
     partition = Partition.pairs(tuple(dims))
     constants = preset_constants(preset)

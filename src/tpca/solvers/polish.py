@@ -1,4 +1,4 @@
-r"""The polish: every fresh sample, contracted with all vectors but one, tells that one; the end is the Cramér–Rao limit.
+r"""The polish: every sample, contracted with all vectors but one, tells that one; the end is the Cramér–Rao limit.
 
 For mode i a round of B samples gives, with the other vectors fixed before it,
 
@@ -7,15 +7,16 @@ For mode i a round of B samples gives, with the other vectors fixed before it,
 unbiased in direction whatever the others' errors.  Weighted by its own signal,
 
 .. math::
-    A_i = \sum B\, w_i\, g_i = \lambda W_i v_i + N(0, \sigma^2 W_i), \quad W_i = \sum B\, w_i^2, \quad \hat v_i = A_i/\|A_i\|,
+    A_i = \sum B\, w_i\, g_i = \lambda W_i v_i + N(0, \sigma^2 W_i), \qquad W_i = \sum B\, w_i^2, \qquad
+    \hat v_i = A_i/\|A_i\|,
 
-so that the squared error of v̂_i is (d−1)σ²/(λ²W_i), and w → 1 makes that (d−1)σ²/(λ²T): the bound for an unknown unit vector.
-The estimated overlap is :math:`q_i^2 = 1 - (d_i-1)σ^2 W_i/\|A_i\|^2`; the strength is :math:`\sum B w R/\sum B w^2` with
-:math:`w = \prod_i q_i`, R the reward.  The noise level comes from the part of g_i across v̂_i, whose expected energy is
-:math:`(d_i-1)\sigma^2(1/B + w_i^2/W_i)`: noise of the round, and of v̂_i itself.
+so that the squared error of v̂_i is (d−1)σ²/(λ²W_i), and w → 1 makes that (d−1)σ²/(λ²T): the bound for an unknown
+unit vector.  The estimated overlap is :math:`q_i^2 = 1 - (d_i-1)\sigma^2 W_i/\|A_i\|^2`, the strength
+:math:`\sum B w R/\sum B w^2` with :math:`w = \prod_i q_i` and R the reward.  The noise level comes from the part of g_i
+across v̂_i, whose expected energy is :math:`(d_i-1)\sigma^2(1/B + w_i^2/W_i)`: noise of the round, and of v̂_i itself.
 
 ==========  ======================
-A_i, W_i    ``sums``, ``weights``
+A_i, W_i    ``totals()``, ``weights()``
 q_i         ``quality``
 λ           ``strength``
 ==========  ======================
@@ -24,38 +25,48 @@ q_i         ``quality``
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from tpca.batches import Answer, Query
 from tpca.blocks import Array, Partition, unit
 from tpca.solvers.leader import Leader
-from tpca.solvers.racers.protocol import Racer
 
 FLOOR = 0.05  # an estimated overlap is never taken for less: a weight of zero would learn nothing
+SETTLED = 0.25  # the polish's own strength is used once it weighs this share of what the search knew
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the search knows of one mode, as if from a sum h = s v + N(0, nσ²).
+
+    ``direction`` is (s/n) h and ``signal`` is s²/n.  Divided by λ and λ² these count as A_i and W_i: the strength,
+    which the search knows badly, stays out of them.
+    """
+
+    direction: Array
+    signal: float
 
 
 class Polish:
-    """Running sums for every mode; ``sums`` and ``weights`` may start from what the search knows."""
+    """Running sums for every mode, on top of what the search knows."""
+
+    working_bytes = 0  # copies of a few vectors at most
 
     def __init__(
-        self,
-        vectors: tuple[Array, ...],
-        sums: tuple[Array, ...],
-        weights: Array,
-        sigma: float,
-        entries: float,
-        reward: float,
+        self, vectors: tuple[Array, ...], known: tuple[Known, ...], reward: float, sigma: float, entries: float
     ) -> None:
         self.partition = Partition.singles(tuple(len(v) for v in vectors))
         self.vectors = vectors
-        self.sums = [np.array(total, dtype=np.float64) for total in sums]
-        self.weights = np.array(weights, dtype=np.float64)
         self.samples = 0
+        self._known, self._first_reward = known, reward
+        self._sums = [np.zeros(len(v)) for v in vectors]
+        self._weights = np.zeros(len(vectors))
         self._squares, self._entries = sigma**2 * entries, float(entries)
         self._reward, self._reward_weight = 0.0, 0.0
-        self._first_reward = reward
-        self.quality = self._estimate_quality()
+        noise = [(len(v) - 1) * sigma**2 for v in vectors]
+        self.quality = np.array([_overlap(k.signal / (k.signal + e or 1.0)) for k, e in zip(known, noise, strict=True)])
 
     @property
     def sigma(self) -> float:
@@ -64,14 +75,26 @@ class Polish:
 
     @property
     def strength(self) -> float:
-        """λ: the mean reward, corrected for the estimated overlaps; the leader's mean reward before any sample."""
-        return self._reward / self._reward_weight if self._reward_weight else self._first_reward
+        """λ: the mean reward, corrected for the estimated overlaps; the leader's until there are enough samples."""
+        first = self._first_reward / float(np.prod(self.quality))
+        if not self._reward_weight:
+            return first
+        own = self._reward / self._reward_weight
+        settled = self._reward_weight * own**2 >= SETTLED * min(k.signal for k in self._known)
+        return own if settled else first
 
     @property
     def strength_error(self) -> float:
-        """Standard error of the strength."""
-        known = self._reward_weight or float(np.min(self.weights))
-        return self.sigma / math.sqrt(known) if known else math.inf
+        """Standard error of the strength.
+
+        The leader's mean reward is over rounds in which its vectors were worse than they are now: as long as it is
+        used, the whole correction for their overlaps counts as an error as well.
+        """
+        strength = self.strength
+        if self._reward_weight and strength == self._reward / self._reward_weight:
+            return self.sigma / math.sqrt(self._reward_weight)
+        noise = self.sigma * strength / math.sqrt(max(min(k.signal for k in self._known), 1e-300))
+        return math.hypot(noise, strength - self._first_reward)
 
     def queries(self) -> tuple[Query, ...]:
         """The current vectors, gradients of all modes."""
@@ -82,42 +105,56 @@ class Polish:
         (answer,) = answers
         reward = float(answer.rewards[0])
         overlap = float(np.prod(self.quality))
-        for i, total in enumerate(self.sums):
+        weights = self.weights()
+        for i, total in enumerate(self._sums):
             fresh = answer.gradients[i][0]
             own = overlap / self.quality[i]
-            self._note_noise(fresh, reward, n, n * own**2 / self.weights[i] if self.weights[i] else 0.0)
+            self._note_noise(fresh, reward, n, n * own**2 / weights[i] if weights[i] else 0.0)
             total += n * own * fresh
-            self.weights[i] += n * own**2
+            self._weights[i] += n * own**2
         self._reward += n * overlap * reward
         self._reward_weight += n * overlap**2
         self.samples += n
-        self.vectors = tuple(unit(total) for total in self.sums)
-        self.quality = self._estimate_quality()
+        totals = self.totals()
+        self.vectors = tuple(unit(total) for total in totals)
+        noise = [(len(a) - 1) * self.sigma**2 * w / _norm(a) ** 2 for a, w in zip(totals, self.weights(), strict=True)]
+        self.quality = np.array([_overlap(1 - e) for e in noise])
+
+    def totals(self) -> list[Array]:
+        """A_i: own sums and what the search knows."""
+        strength = self.strength or 1.0
+        return [own + k.direction / strength for own, k in zip(self._sums, self._known, strict=True)]
+
+    def weights(self) -> Array:
+        """W_i: own weights and what the search knows."""
+        squared = self.strength**2 or 1.0
+        return self._weights + np.array([k.signal for k in self._known]) / squared
 
     def anew(self) -> Polish:
         """The same vectors with nothing summed up: for a pass over samples that were already counted."""
-        empty = tuple(np.zeros(len(v)) for v in self.vectors)
-        return Polish(self.vectors, empty, np.zeros(len(empty)), self.sigma, self._entries, self.strength)
+        nothing = tuple(Known(np.zeros(len(v)), 0.0) for v in self.vectors)
+        fresh = Polish(self.vectors, nothing, self.strength, self.sigma, self._entries)
+        fresh.quality = np.ones(len(nothing))
+        return fresh
 
     def standard_errors(self) -> tuple[Array, ...]:
         """Standard error of every component of every vector: σ√W_i/‖A_i‖ across v̂_i."""
-        levels = [self.sigma * math.sqrt(w) / _norm(a) for w, a in zip(self.weights, self.sums, strict=True)]
-        return tuple(e * np.sqrt(np.maximum(0.0, 1 - v**2)) for e, v in zip(levels, self.vectors, strict=True))
+        pairs = zip(self._levels(), self.vectors, strict=True)
+        return tuple(e * np.sqrt(np.maximum(0.0, 1 - v**2)) for e, v in pairs)
 
     def error(self) -> float:
         """Root mean squared error of the least certain vector: max_i σ√((d_i−1)W_i)/‖A_i‖."""
-        return max(
-            self.sigma * math.sqrt((len(a) - 1) * w) / _norm(a) for w, a in zip(self.weights, self.sums, strict=True)
-        )
+        return max(e * math.sqrt(len(v) - 1) for e, v in zip(self._levels(), self.vectors, strict=True))
 
     def arrays(self) -> dict[str, Array]:
         """Every array of the state, by name."""
-        named = {f"sum_{i}": a for i, a in enumerate(self.sums)}
-        return named | {f"vector_{i}": v for i, v in enumerate(self.vectors)} | {"weights": self.weights}
+        named = {f"sum_{i}": a for i, a in enumerate(self._sums)}
+        named |= {f"known_{i}": k.direction for i, k in enumerate(self._known)}
+        return named | {f"vector_{i}": v for i, v in enumerate(self.vectors)}
 
-    def _estimate_quality(self) -> Array:
-        noise = [(len(a) - 1) * self.sigma**2 * w / _norm(a) ** 2 for a, w in zip(self.sums, self.weights, strict=True)]
-        return np.sqrt(np.maximum(1 - np.array(noise), FLOOR**2))
+    def _levels(self) -> list[float]:
+        pairs = zip(self.totals(), self.weights(), strict=True)
+        return [self.sigma * math.sqrt(w) / _norm(a) for a, w in pairs]
 
     def _note_noise(self, fresh: Array, reward: float, n: int, staleness: float) -> None:
         across = max(0.0, float(fresh @ fresh) - reward**2)
@@ -125,22 +162,24 @@ class Polish:
         self._entries += len(fresh) - 1
 
 
-def polish_from(racer: Racer, leader: Leader) -> Polish:
-    """Start from what racer and leader know: g = s v + N(0, nσ²) counts as A with W = s²/(λ²n), and likewise for h.
+def polish_from(leader: Leader) -> Polish:
+    """Start from the leader's vectors, with the information of its own sums h = s v + N(0, nσ²) since it took office.
 
-    Racer and leader have seen the same samples in part, so together they count for no more than the better of the two.
+    The vectors have been refined by the racer's sums as well and are better than that.  But those sums, fitted many
+    times to the same samples, cannot be trusted about how much better; the leader's were taken on samples that its
+    vectors had not seen.
     """
-    vectors, known = leader.vectors, racer.evidence(leader.vectors)
-    strength = max(leader.strength, 1e-300)
-    sums, weights = [], []
-    for i, v in enumerate(vectors):
-        terms = [(known.sums[i], known.weight), (leader.own(vectors, i), leader.seen)]
-        signals = [max(0.0, float(v @ total)) / (strength * n) if n else 0.0 for total, n in terms]
-        infos = [s * s * n for s, (_, n) in zip(signals, terms, strict=True)]
-        share = max(infos) / sum(infos) if sum(infos) else 0.0
-        sums.append(share * sum((s * total for s, (total, _) in zip(signals, terms, strict=True)), np.zeros(len(v))))
-        weights.append(max(infos))
-    return Polish(vectors, tuple(sums), np.array(weights), leader.sigma, leader.entries, leader.strength)
+    known = []
+    for i, v in enumerate(leader.vectors):
+        noise = (len(v) - 1) * leader.sigma**2
+        projection = max(0.0, float(v @ leader.own(leader.vectors, i)))
+        signal = max(0.0, projection**2 / max(leader.seen, 1) - noise)  # v was fitted to h: less the noise of that
+        known.append(Known(math.sqrt(signal**2 + noise * signal) * v, signal))
+    return Polish(leader.vectors, tuple(known), leader.strength, leader.sigma, leader.entries)
+
+
+def _overlap(squared: float) -> float:
+    return math.sqrt(max(squared, FLOOR**2))
 
 
 def _norm(array: Array) -> float:

@@ -2,16 +2,18 @@ r"""The race: racers propose, leaders are tried, the polish finishes.  Nothing n
 
 Every round takes B = max(1, ⌊0.06 n⌋) fresh samples, the same ones for everybody:
 
-1. each racer is asked for the replicas it wants gradients of, each leader for its vectors — all fixed before the samples;
+1. each racer is asked for the replicas it wants gradients of, each leader for its vectors: all fixed before the samples;
 2. the oracle answers; racers add up, leaders take their rewards as evidence (:mod:`tpca.solvers.leader`);
 3. a leader with enough evidence is a signal *found*, with error at most 1 − ``confidence`` over the whole run;
 4. otherwise each leader looks at its racer's reading, and stays, is refined, or steps down.
 
-When a signal is found and its leader is accurate enough the racers go home, and the polish (:mod:`tpca.solvers.polish`) uses every further
-sample until the vectors are as accurate as asked, or the samples end.  If they end before: ``NO_SIGNAL``, with an upper limit on the strength.
+When a signal is found and its leader is accurate enough the racers go home, and the polish
+(:mod:`tpca.solvers.polish`) uses every further sample until the vectors are as accurate as asked, or the samples end.
+If they end before a signal is found: ``NO_SIGNAL``, with an upper limit on the strength.
 
-Several passes (``max_passes`` > 1 on stored data): the last fifth of the data is held out from the racers.  After the first pass, which is the
-one-pass race, the flow repeats whole passes over its part (subspace iteration), and every reading is tried on the held-out part only.
+Several passes (``max_passes`` > 1 on stored data): the last fifth of the data is held out from the racers.  After the
+first pass, which is the one-pass race, the flow repeats whole passes over its part (subspace iteration), and every
+reading is tried on the held-out part only.
 """
 
 from __future__ import annotations
@@ -35,6 +37,9 @@ from tpca.solvers.polish import Polish, polish_from
 from tpca.solvers.recovery import Recovery, StopReason
 
 GROWTH = 0.06
+# Readings are taken when the samples have grown by this factor since the last one: they cost more than the round
+# itself.
+LOOK = 1.08
 # A leader hands over to the polish when found and (signal² · samples)/d is at least this: overlap² about 0.9.
 ACCURATE = 8.0
 # An endless stream is left when the root mean squared error of every vector is below this: squared error 1 %.
@@ -53,13 +58,15 @@ class RaceSolver:
     Parameters
     ----------
     memory
-        Bound on the solver's state, bytes or text like ``"64MB"``; by default the smaller of a tenth of the machine's memory and two samples' size.
+        Bound on the solver's state, bytes or text like ``"64MB"``; by default the smaller of a tenth of the machine's
+        memory and four samples' size.
     max_samples, max_passes
         Limits on what is read; passes beyond the first need a re-readable stream.
     confidence
         At most ``1 - confidence`` of all runs on pure noise ever claim a signal.
     tolerance
-        Root mean squared error of a vector at which to stop.  ``None``: use all of a finite stream, and leave an endless one at 0.1 (1 % squared error).
+        Root mean squared error of a vector at which to stop.  ``None``: use all of a finite stream, and leave an
+        endless one at 0.1 (1 % squared error).
     partition
         Two groups of modes for the block flow, as in ``[(0, 1), (2, 3, 4)]``; by default as even as possible.
     callbacks
@@ -111,6 +118,10 @@ class Part(Protocol):
     def arrays(self) -> dict[str, Array]:
         """Every array of the state, by name."""
 
+    @property
+    def working_bytes(self) -> int:
+        """Most bytes of temporary copies while answers are in flight."""
+
 
 class RaceRun:
     """One run of the race; its state is the contestants and the polish, the rest is accounting."""
@@ -136,7 +147,7 @@ class RaceRun:
             winner = self.search_again()
         if winner is None:
             return self._nothing_found()
-        polish = polish_from(winner.racer, winner.leader)
+        polish = polish_from(winner.leader)
         self.contestants = []
         reason = self.polish(polish)
         if reason is not StopReason.ACCURATE and self._next_pass():
@@ -147,7 +158,8 @@ class RaceRun:
         return self._found(polish, reason)
 
     def search(self) -> Contestant | None:
-        """The one-pass race: rounds until a leader is found and accurate, or the samples end; ``None`` if nothing was found."""
+        """The one-pass race, until a leader is found and accurate or the samples end; ``None`` if nothing was found."""
+        look = 0.0
         while self._round([part for c in self.contestants for part in (c.leader, c.racer)]):
             found = [c for c in self.contestants if c.leader.found]
             if found:  # the others have lost: from here on they would only cost memory
@@ -156,8 +168,10 @@ class RaceRun:
             self._record("search", best)
             if found and best.leader.accuracy >= ACCURATE:
                 return best
-            for contestant in self.contestants:
-                contestant.leader.consider(contestant.racer)
+            if self.samples >= look:
+                look = max(self.samples + 1, LOOK * self.samples)
+                for contestant in self.contestants:
+                    contestant.leader.consider(contestant.racer)
         return self._try_held_out()
 
     def search_again(self) -> Contestant | None:
@@ -228,14 +242,22 @@ class RaceRun:
         return max(self.contestants, key=lambda c: c.leader.log_evidence)
 
     def _note_state(self, parts: Sequence[Part], asked: Sequence[tuple[Query, ...]], answers: Sequence[Answer]) -> None:
-        """State as held right now: all arrays of all parts, replicas made for the queries, and answers in flight."""
+        """State right now: arrays of all parts, replicas made for queries, answers in flight, working copies.
+
+        Parts absorb one after the other, so that only the largest working copy counts.
+        """
         held = [array for part in parts for array in part.arrays().values()]
         made = [block for queries in asked for query in queries for block in query.replicas]
-        self.state_bytes = max(self.state_bytes, held_bytes([*held, *made]) + sum(a.nbytes for a in answers))
+        in_flight = sum(a.nbytes for a in answers) + max(part.working_bytes for part in parts)
+        self.state_bytes = max(self.state_bytes, held_bytes([*held, *made]) + in_flight)
 
     def _record(self, phase: str, best: Contestant | Polish) -> None:
         """What a reader of the race wants to know of a round; vectors go to the callbacks only."""
-        record: dict[str, Any] = {"phase": phase, "samples": self.samples, "seconds": time.perf_counter() - self._started}
+        record: dict[str, Any] = {
+            "phase": phase,
+            "samples": self.samples,
+            "seconds": time.perf_counter() - self._started,
+        }
         if isinstance(best, Contestant):
             leader, vectors = best.leader, best.leader.vectors
             record |= {"leader": best.name, "tenure": leader.tenure, "log_evidence": leader.log_evidence}

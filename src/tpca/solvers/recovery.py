@@ -37,12 +37,13 @@ class StopReason(enum.Enum):
 class Recovery:
     """Vectors in the user's mode order, each of unit length and known up to sign, and how they were come by.
 
-    ``n_samples`` counts every sample consumed (N), ``n_passes`` the passes (K), ``state_bytes`` the most that the solver held
-    in its own arrays (S), ``buffer_bytes`` the most that the oracle held for samples in flight.
+    ``n_samples`` counts every sample consumed (N), ``n_passes`` the passes (K), ``state_bytes`` the most that the
+    solver held in its own arrays (S), ``buffer_bytes`` the most that the oracle held for samples in flight.
 
-    ``standard_errors`` has one for every component of every vector; ``strength_interval`` is a confidence interval at the solver's
-    ``confidence``.  With ``NO_SIGNAL`` the vectors are a best guess that proves nothing, ``strength`` is NaN, there are no standard errors, and
-    ``strength_interval`` runs from 0 to the upper confidence limit.
+    ``standard_errors`` has one for every component of every vector; ``strength_interval`` is a confidence interval at
+    the solver's ``confidence``.  With ``NO_SIGNAL`` the vectors are a best guess that proves nothing, ``strength`` is
+    NaN, there
+    are no standard errors, and ``strength_interval`` runs from 0 to the upper confidence limit.
     """
 
     vectors: tuple[Array, ...]

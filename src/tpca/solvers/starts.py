@@ -4,7 +4,8 @@ r"""The paper's initialisation (Eq. init-setting and init-setting-odd), all sign
     W_m^{(0)} = \pm\frac{1}{2\sqrt{d}}\,(I\;0) \;\pm\; \frac12\,\bar u\,\bar u'^\top, \qquad
     w_1^{(0)} = \pm\bar u \;\text{(odd order)},
 
-u, u' standard normal, drawn once and shared by all starts: 4^k starts at order 2k, 2^{2k+1} at order 2k+1, 2^k̄ either way.
+u, u' standard normal, drawn once and shared by all starts: 4^k starts at order 2k, 2^{2k+1} at order 2k+1, 2^k̄
+either way.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def sign_starts(partition: Partition, rng: np.random.Generator) -> Replicas:
 
 def identity(shape: tuple[int, ...]) -> Array:
     """(I 0): ones on the diagonal of a d × d' block, d ≤ d'."""
-    return np.eye(*shape)
+    rows, columns = shape
+    return np.eye(rows, columns)
 
 
 def _parts(shape: tuple[int, ...], rng: np.random.Generator) -> list[Array]:

@@ -1,0 +1,1 @@
+"""Studies: experiments that can be run again with one command."""

@@ -1,4 +1,4 @@
-"""The demonstration: one planted signal, recovered by the paper's algorithm and by the race, on samples of the same law."""
+"""The demonstration: one planted signal, recovered by the paper's algorithm and by the race."""
 
 from __future__ import annotations
 

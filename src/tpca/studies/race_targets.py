@@ -1,8 +1,11 @@
 """The race against its targets, from fresh seeds: ``python -m tpca.studies.race_targets --out docs/race-targets.json``.
 
-Every row runs ``RaceSolver`` with ``max_samples`` and ``memory`` at the figures of the table, once per seed, and counts how often every overlap
-with the planted vectors exceeds 0.9.  ``law`` rows draw batch means from their exact law; ``samples`` rows draw every single sample.
-The polish rows compare the squared error after T₃ polish samples with the Cramér–Rao limit.  ``docs/race.md`` shows the file.
+Every row runs ``RaceSolver`` with ``max_samples`` and ``memory`` at the figures of the table, once per seed, and
+counts how often every overlap with the planted vectors exceeds 0.9.  ``law`` rows draw batch means from their exact
+law; ``samples`` rows draw every
+single sample. The polish rows compare the squared error after T₃ polish samples with the Cramér–Rao limit.
+``docs/race.md`` shows
+the file.
 """
 
 from __future__ import annotations
@@ -146,7 +149,8 @@ def describe(result: dict[str, Any]) -> str:
         f"order {result['order']} d {result['dim']:3d} {result['kind']:6s} {result['source']:7s} "
         f"N <= {result['factor']:.1f} d^{result['order'] / 2:g}: {result['success']}/{result['trials']} "
         f"[{low:.2f}, {high:.2f}], proven {result['proven']} (median {result['proven_median']:.2f}, "
-        f"worst {result['proven_worst']:.2f}), state {result['state_floats']:.1f} of {result['state']:g} d^{result['power']}, "
+        f"worst {result['proven_worst']:.2f}), "
+        f"state {result['state_floats']:.1f} of {result['state']:g} d^{result['power']}, "
         f"{result['seconds']:.1f} s {'ok' if result['ok'] else 'SHORT'}"
     )
 

@@ -1,0 +1,1 @@
+"""Racers: search strategies that propose vectors."""

@@ -14,14 +14,14 @@ Memory is what buys samples here, so nothing is held twice:
 
 * :math:`\hat U` is never formed: the oracle is asked about U itself, and its answer times
   :math:`(U^\top U)^{-1/2}` (r x r) is what was wanted;
-* U, V and the answers are float16, in units that keep both in range.  Rounding adds a noise some 10^-3 times that of
-  the samples.  The units need the noise level, which one sample (the *probe*) tells.
+* U, V and the answers are float16 (:mod:`tpca.solvers.racers.columns`), in units that keep both in range.  The units
+  need the noise level, which one sample (the *probe*) tells.
 
 ===============  ==========================================================================================
 symbol           code
 ===============  ==========================================================================================
-U, V             ``_unit[m] * _sums[m]`` for the blocks m = 0, 1; stored as rows, shape ``(r, *block shape)``
-U^T U, V^T V     ``_unit[m]**2 * _grams[m]``
+U, V             ``sums[m]`` for the blocks m = 0, 1: :class:`~tpca.solvers.racers.columns.Columns`
+U^T U, V^T V     ``sums[m].unit**2 * sums[m].gram``
 sum of B * Û     ``_past`` (narrow block only), see :meth:`FlowRacer._regress`
 n, sigma         ``count``, ``sigma``
 ===============  ==========================================================================================
@@ -32,33 +32,37 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tpca.batches import Answer, Query
 from tpca.blocks import Array, Partition, unit
 from tpca.errors import PartitionError
+from tpca.solvers.racers.columns import STORE, Columns, Stored, piece_entries, top_eigenvectors
 from tpca.solvers.racers.protocol import Evidence, Proposal
+from tpca.solvers.rankone import along, rank_one
 
-STORE = np.float16
 EIGENVECTORS = 3  # of U^T U + V^T V, as starts of readings
 FINALISTS = 3  # readings that are carried on after two sweeps
-PIECE = 2**11  # entries widened at a time: small beside any state worth having
+SQUARE = 14  # bytes per entry of a symmetric matrix in single precision and what its top eigenvector takes to find
 
-Stored = NDArray[Any]  # float16 or float32
+
+def working_bytes(partition: Partition, columns: int) -> int:
+    """Most bytes of temporary copies while the answers are in flight: square matrices in double, pieces in single."""
+    return (
+        24 * columns**2 + 16 * max(piece_entries(columns * max(partition.sizes)), columns) + 16 * max(partition.sizes)
+    )
 
 
 def state_floats(partition: Partition, columns: int) -> int:
-    """Peak state in float64 units: sums, Gram matrices, and the answers in flight (or the reading's working copy)."""
+    """Peak state in float64 units: sums, Gram matrices, answers in flight, temporary copies."""
     entries, item = sum(partition.sizes), np.dtype(STORE).itemsize
-    narrow = 4 * columns * partition.sizes[0] if _is_narrow(partition) else 0
+    narrow = 8 * columns * partition.sizes[0] if _is_narrow(partition) else 0
     held = columns * entries * item + 2 * 4 * columns**2 + narrow
-    answers = columns * entries * item
-    reading = 3 * 8 * columns**2
-    return math.ceil((held + max(answers, reading)) / 8)
+    answers = columns * (entries * item + 8)
+    probe = 2 * 8 * entries  # the one question and answer in full precision that come first
+    return math.ceil((max(held + answers, probe) + working_bytes(partition, columns)) / 8) + 1
 
 
 def columns_within(partition: Partition, floats: float) -> int:
@@ -84,55 +88,62 @@ class FlowRacer:
             raise PartitionError(f"the flow needs between 1 and {partition.sizes[0]} columns, got {columns}.")
         self.partition, self.columns = partition, columns
         self.count = 0
+        self.sums: list[Columns] = []
         self._rng = rng
-        self._squares, self._weight = 0.0, 0
-        self._sums: list[Stored] = []
-        self._grams: list[Stored] = []
-        self._unit, self._level = [0.0, 0.0], 1.0
+        self._squares, self._entries = 0.0, 0
         self._past: Stored | None = None
         if _is_narrow(partition):
             self._past = np.zeros((columns, partition.sizes[0]), np.float32)
         self._last: tuple[Array, ...] | None = None
 
     @property
+    def working_bytes(self) -> int:
+        """Most bytes of temporary copies while answers are in flight."""
+        return working_bytes(self.partition, self.columns)
+
+    @property
     def sigma(self) -> float:
         """Noise level of one entry of one sample."""
-        return math.sqrt(self._squares / self._weight) if self._weight else 1.0
+        return math.sqrt(self._squares / self._entries) if self._entries else 1.0
+
+    @property
+    def _room(self) -> int:
+        """Bytes that a reading may use: the answers and the copies they needed are gone by then."""
+        return sum(columns.store.nbytes for columns in self.sums) + self.working_bytes
 
     def queries(self) -> tuple[Query, ...]:
         """Ask about the columns themselves (orthonormalised only when the answer comes); at first one random probe."""
-        if self._sums:
-            return (Query(self.partition, tuple(self._sums)),)
+        if self.sums:
+            return (Query(self.partition, tuple(columns.store for columns in self.sums)),)
         probe = tuple(unit(self._rng.standard_normal((1, *shape))) for shape in self.partition.shapes)
         return (Query(self.partition, probe),)
 
     def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
         """One round of the flow."""
-        gradients = [answers[0].gradients[m] for m in (0, 1)]
-        if not self._sums:
-            self._note_noise(float(sum(np.sum(g**2) for g in gradients)) * n, sum(self.partition.sizes))
+        gradients = answers[0].gradients
+        if not self.sums:
+            self._note_noise(n * float(sum(np.sum(g**2) for g in gradients.values())), sum(self.partition.sizes))
             self._start()
             return
-        mixes = [_inverse_root(gram) for gram in self._grams]
+        mixes = [columns.inverse_root() for columns in self.sums]
         if self._past is not None:
-            self._keep_past(mixes[0], n)
+            self._keep_past(self._past, mixes[0], n)
+        sigma = self.sigma
         for m in (0, 1):
-            self._add(m, mixes[1 - m], gradients[m].reshape(self.columns, -1), n)
+            squares = self.sums[m].add(mixes[1 - m], gradients[m], n, self.count, sigma)
+            self._note_noise(n * squares, gradients[m].size)
         self.count += n
-        self._grams = [self._gram(m) for m in (0, 1)]
 
     def restart(self) -> None:
         """Keep the columns as the next question, forget the sums: the next round starts them afresh."""
         self.count = 0
-        self._unit = [0.0, 0.0]
 
     def propose(self) -> Proposal:
         """Return the best of several readings: starts from all unfoldings of U and V and from the last reading."""
         if self.count == 0 or self.sigma == 0:
             vectors = tuple(unit(self._rng.standard_normal(d)) for d in self.partition.dims)
             return Proposal(vectors, 0.0)
-        starts = self._starts()
-        readings = [self._climb(p, None, 2) for p in starts]
+        readings = [self._climb(p, None, 2) for p in self._starts()]
         readings.sort(key=lambda reading: -reading.score)
         finals = [self._climb(self._weights(r.vectors), r.vectors, 8) for r in readings[:FINALISTS]]
         best = max(finals, key=lambda reading: reading.score)
@@ -155,95 +166,46 @@ class FlowRacer:
 
     def arrays(self) -> dict[str, Stored]:
         """Every array of the state, by name."""
-        named = {f"sums_{m}": block for m, block in enumerate(self._sums)}
-        named.update({f"gram_{m}": gram for m, gram in enumerate(self._grams)})
+        named = {f"sums_{m}": columns.store for m, columns in enumerate(self.sums)}
+        named.update({f"gram_{m}": columns.gram for m, columns in enumerate(self.sums)})
         return named if self._past is None else {**named, "past": self._past}
 
     def _start(self) -> None:
         """Random columns, in units that put both them and the answers about them well inside the range of float16."""
-        if self.sigma > 0:
-            self._level = (self.sigma * math.sqrt(self.partition.sizes[1])) ** -0.5
-        self._sums = [
-            (self._level * self._rng.standard_normal((self.columns, *shape), dtype=np.float32)).astype(STORE)
-            for shape in self.partition.shapes
-        ]
-        self._grams = [self._gram(m) for m in (0, 1)]
+        level = (self.sigma * math.sqrt(self.partition.sizes[1])) ** -0.5 if self.sigma > 0 else 1.0
+        self.sums = [Columns(self.columns, shape, level, self._rng) for shape in self.partition.shapes]
 
     def _note_noise(self, squares: float, entries: int) -> None:
         self._squares += squares
-        self._weight += entries
+        self._entries += entries
 
-    def _add(self, m: int, mix: Stored, gradient: Stored, n: int) -> None:
-        """``U += n * T V̂`` in place, a few entries of the block at a time; units follow the size of U."""
-        flat, old = self._sums[m].reshape(self.columns, -1), self._unit[m]
-        rms = math.sqrt(float(np.trace(self._grams[m])) / flat.size)
-        growth = math.sqrt((self.count + n) / self.count) if self.count else 1.0
-        new = old * growth * rms if self.count else self.sigma * math.sqrt(n)
-        new = new / self._level or 1.0  # a stream of zeros has no scale
-        squares = 0.0
-        for some in self._pieces(m):
-            piece = gradient[:, some].astype(np.float32)
-            fresh = mix @ piece if mix.ndim else mix * piece
-            squares += float(np.vdot(fresh, fresh))
-            flat[:, some] = (old / new) * flat[:, some] + (n / new) * fresh
-        self._unit[m] = new
-        self._note_noise(n * squares, flat.size)
-
-    def _keep_past(self, mix: Stored, n: int) -> None:
+    def _keep_past(self, past: Stored, mix: Stored, n: int) -> None:
         """``_past`` = mean over all samples of the columns Û they were asked about."""
-        assert self._past is not None
         share = n / (self.count + n)
-        self._past *= 1 - share
-        self._past += share * (mix @ self._sums[0].reshape(self.columns, -1).astype(np.float32))
-
-    def _pieces(self, m: int) -> Iterator[slice]:
-        step = max(1, PIECE // self.columns)
-        for first in range(0, self.partition.sizes[m], step):
-            yield slice(first, first + step)
-
-    def _gram(self, m: int) -> Stored:
-        flat = self._sums[m].reshape(self.columns, -1)
-        gram: Stored = np.zeros((self.columns, self.columns), np.float32)
-        for some in self._pieces(m):
-            piece = flat[:, some].astype(np.float32)
-            gram += piece @ piece.T
-        return gram
-
-    def _times(self, m: int, p: Array) -> Array:
-        """``U p`` as a block; like all passes over U it widens a few entries at a time."""
-        flat = self._sums[m].reshape(self.columns, -1)
-        product = np.concatenate([p.astype(np.float32) @ flat[:, some].astype(np.float32) for some in self._pieces(m)])
-        return (self._unit[m] * product.astype(np.float64)).reshape(self.partition.shapes[m])
-
-    def _weigh(self, m: int, block: Array) -> Array:
-        """``U^T block``."""
-        flat, vector = self._sums[m].reshape(self.columns, -1), block.reshape(-1).astype(np.float32)
-        pieces = (flat[:, some].astype(np.float32) @ vector[some] for some in self._pieces(m))
-        total: Array = np.sum(list(pieces), axis=0, dtype=np.float64)
-        return self._unit[m] * total
+        past *= 1 - share
+        past += share * (mix @ self.sums[0].flat.astype(np.float32))
 
     def _weights(self, vectors: Sequence[Array]) -> Array:
         """Return the weight vector p that fits ``vectors``: ``unit(s_A U^T v_A + s_B V^T v_B)``."""
-        sides = [self._weigh(m, block) for m, block in enumerate(self.partition.outer(vectors))]
+        sides = [self.sums[m].weigh(block) for m, block in enumerate(self.partition.outer(vectors))]
         return unit(sum((float(np.linalg.norm(side)) * side for side in sides), np.zeros(self.columns)))
 
     def _block(self, m: int, p: Array, blocks: list[Array | None]) -> Array:
         """Return what is known about one block given p and the current outer products: ``s v + N(0, n sigma^2)``."""
         other = blocks[1 - m]
         if self._past is None or other is None:
-            return self._times(m, p)
+            return self.sums[m].times(p)
         if m == 0:
-            return self._regress(self._times(0, p), other, blocks[0])
-        return self._times(1, unit(self._past @ other.reshape(-1)))
+            return self._regress(self._past.astype(np.float64), self.sums[0].times(p), other, blocks[0])
+        return self.sums[1].times(unit(self._past @ other.reshape(-1)))
 
-    def _regress(self, own: Array, other: Array, mine: Array | None) -> Array:
-        """Read the narrow block from V as well as from U: ``V^T v_B = P (lambda v_A) + noise`` with P = n * ``_past``.
+    def _regress(self, past: Array, own: Array, other: Array, mine: Array | None) -> Array:
+        """Read the narrow block from V as well as from U: ``V^T v_B = P (lambda v_A) + noise`` with P = n * ``past``.
 
         Ridge regression on both, scaled to noise variance n sigma^2 per entry.
         """
-        assert self._past is not None
         n, size, noise = self.count, own.size, self.sigma**2 / self.count
-        x, y, past = self._weigh(1, other) / n, own.reshape(-1) / n, self._past.astype(np.float64)
+        x, y = self.sums[1].weigh(other) / n, own.reshape(-1) / n
         values, axes = np.linalg.eigh(past @ past.T)
         power = max(float(x @ x) - noise * self.columns, noise) * size / float(values.sum())  # strength squared
         ratio = 0.0 if mine is None else max(0.0, float(y @ mine.reshape(-1))) / math.sqrt(power)
@@ -272,69 +234,13 @@ class FlowRacer:
 
     def _starts(self) -> list[Array]:
         """Weight vectors to start from: top eigenvectors of U^T U + V^T V, and singular pairs of other unfoldings."""
-        joint = sum((u**2 * g.astype(np.float64) for u, g in zip(self._unit, self._grams, strict=True)), np.zeros(()))
-        starts = list(np.linalg.eigh(joint)[1][:, : -1 - EIGENVECTORS : -1].T)
-        for m, group in enumerate(self.partition.groups):
+        largest = max(c.unit for c in self.sums)
+        joint = functools.reduce(np.add, [np.float32((c.unit / largest) ** 2) * c.gram for c in self.sums])
+        starts = [p.astype(np.float64) for p in top_eigenvectors(joint, EIGENVECTORS)]
+        for columns, group in zip(self.sums, self.partition.groups[-len(self.sums) :], strict=True):
             for some in range(1, len(group)):
                 for modes in itertools.combinations(range(len(group)), some):
-                    side = math.prod(self.partition.shapes[m][i] for i in modes)
-                    if side**2 <= self._sums[m].size:
-                        starts.append(self._unfolded(m, modes))
+                    side = math.prod(columns.store.shape[1 + i] for i in modes)
+                    if SQUARE * side**2 <= self._room:
+                        starts.append(columns.top_weights(modes))
         return starts if self._last is None else [*starts, self._weights(self._last)]
-
-    def _unfolded(self, m: int, modes: tuple[int, ...]) -> Array:
-        """Return p from the top singular pair of the unfolding ``modes | other modes and columns`` of U (or V)."""
-        side = math.prod(self.partition.shapes[m][i] for i in modes)
-        gram: Stored = np.zeros((side, side), np.float32)
-        for matrix in self._unfoldings(m, modes):
-            gram += matrix @ matrix.T
-        top = np.linalg.eigh(gram)[1][:, -1]
-        rest = np.stack([top @ matrix for matrix in self._unfoldings(m, modes)])
-        if len(rest) < rest.shape[1]:
-            return np.asarray(np.linalg.eigh(rest @ rest.T)[1][:, -1], dtype=np.float64)
-        return unit((rest @ np.linalg.eigh(rest.T @ rest)[1][:, -1]).astype(np.float64))
-
-    def _unfoldings(self, m: int, modes: tuple[int, ...]) -> Iterator[Stored]:
-        """Column after column, as a matrix ``modes | other modes``."""
-        for column in self._sums[m]:
-            front = np.moveaxis(column, modes, range(len(modes))).astype(np.float32)
-            yield front.reshape(math.prod(front.shape[: len(modes)]), -1)
-
-
-def _inverse_root(gram: Stored) -> Stored:
-    """``gram^(-1/2)``, tiny eigenvalues floored."""
-    values, axes = np.linalg.eigh(gram.astype(np.float64))
-    root: Stored = (axes / np.sqrt(np.maximum(values, 1e-9 * values[-1]))) @ axes.T
-    return root.astype(np.float32)
-
-
-def along(block: Array, vectors: Sequence[Array], place: int) -> Array:
-    """``block`` contracted with the vectors of all its modes but the one at ``place``."""
-    for v in vectors[:place]:
-        block = v @ block.reshape(len(v), -1)
-    for v in reversed(vectors[place + 1 :]):
-        block = block.reshape(-1, len(v)) @ v
-    return block.reshape(-1)
-
-
-def rank_one(block: Array, start: Sequence[Array] | None = None) -> list[Array]:
-    """Fit unit vectors whose outer product is next to ``block``: SVD for two modes, alternating from three on."""
-    if block.ndim == 1:
-        return [unit(block)]
-    if block.ndim == 2 and start is None:
-        left, _, right = np.linalg.svd(block)
-        return [left[:, 0], right[0]]
-    vectors = _leading(block) if start is None else list(start)
-    for _ in range(4 if start is None else 2):
-        for place in range(block.ndim):
-            vectors[place] = unit(along(block, vectors, place))
-    return vectors
-
-
-def _leading(block: Array) -> list[Array]:
-    """Return the leading singular vector of every unfolding."""
-    vectors = []
-    for place in range(block.ndim):
-        matrix = np.moveaxis(block, place, 0).reshape(block.shape[place], -1)
-        vectors.append(np.linalg.eigh(matrix @ matrix.T)[1][:, -1])
-    return vectors

@@ -23,7 +23,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a racer knows about each mode, given the other vectors: ``sums[i] = signal * v_i + N(0, weight * sigma^2)``."""
+    """What a racer knows of each mode, given the other vectors: ``sums[i] = signal * v_i + N(0, weight * σ²)``."""
 
     sums: tuple[Array, ...]
     weight: float
@@ -33,6 +33,10 @@ class Racer(Protocol):
     """One search strategy.  All of its state lives in the arrays that :meth:`arrays` lists."""
 
     name: str
+
+    @property
+    def working_bytes(self) -> int:
+        """Most bytes of temporary copies while answers are in flight; part of the state."""
 
     def queries(self) -> tuple[Query, ...]:
         """What to ask about the next samples; fixed before they are seen."""

@@ -37,7 +37,7 @@ SLICE = 256  # entries of one mode updated at a time: bounds the working copy in
 def singles_floats(dims: tuple[int, ...], replicas: int) -> float:
     """State of :class:`SinglesRacer` in float64 units: vectors and answers, lengths, scores, a slice of sums."""
     each = 2 * sum(dims) * np.dtype(STORE).itemsize + 4 * len(dims) + 16
-    return replicas * each / 8 + max(SLICE, *dims)
+    return replicas * each / 8 + 3 * max(SLICE, *dims)
 
 
 class SinglesRacer:
@@ -50,7 +50,7 @@ class SinglesRacer:
     name = "singles"
 
     def __init__(self, dims: tuple[int, ...], replicas: int, rng: np.random.Generator) -> None:
-        self._partition = Partition.singles(check_dims(dims))
+        self._partition, self.replicas = Partition.singles(check_dims(dims)), replicas
         self._vectors: list[Array] = []
         for d in self._partition.dims:
             start = rng.standard_normal((replicas, d))
@@ -60,6 +60,11 @@ class SinglesRacer:
         self._scores = Scores(replicas)
         self._noise = NoiseLevel()
         self._seen = 0
+
+    @property
+    def working_bytes(self) -> int:
+        """Most bytes of temporary copies while answers are in flight."""
+        return 24 * max(SLICE, *self._partition.dims)
 
     def queries(self) -> tuple[Query, ...]:
         """All replicas, gradients of all modes; at first a single replica in full precision."""
@@ -127,7 +132,7 @@ class SinglesRacer:
 def pairs_floats(dims: tuple[int, ...], replicas: int) -> float:
     """State of :class:`PairsRacer` in float64 units: blocks and answers in flight (float32), scores, working copies."""
     sizes = Partition.pairs(dims).sizes
-    return replicas * (sum(sizes) + 2) + 2 * max(sizes)
+    return replicas * (sum(sizes) + 2) + 6 * max(sizes)
 
 
 class PairsRacer:
@@ -146,6 +151,11 @@ class PairsRacer:
         self._scores = Scores(replicas)
         self._noise = NoiseLevel()
         self._keep, self._seen = 1.0, 0
+
+    @property
+    def working_bytes(self) -> int:
+        """Most bytes of temporary copies while answers are in flight."""
+        return 48 * max(self._partition.sizes)
 
     def queries(self) -> tuple[Query, ...]:
         """All replicas, gradients of all blocks."""

@@ -63,7 +63,7 @@ def equal_floats(dims: tuple[int, ...], asked: int | None = None) -> float:
     asked = count if asked is None else min(asked, count)
     trace = d if order % 2 else d * d
     in_flight = asked * (1 if order % 2 else order // 2) * trace / 2
-    return trace * 3 + in_flight + (order + 2) * d
+    return 6 * trace + in_flight + (order + 2) * d
 
 
 class EqualRacer:
@@ -86,6 +86,11 @@ class EqualRacer:
         self._sign = 1.0
         self._noise = NoiseLevel()
         self._trace_variance = self._variance = 0.0
+
+    @property
+    def working_bytes(self) -> int:
+        """Most bytes of temporary copies while answers are in flight: the eigenvectors of M."""
+        return 32 * self._traces.size
 
     def queries(self) -> tuple[Query, ...]:
         """Ask for the traces of the next pairings, and the contractions with x."""
@@ -187,6 +192,11 @@ class PairedRacer:
         self._scores = Scores(2)
         self._noise = NoiseLevel()
         self._keep, self._seen = 1.0, 0
+
+    @property
+    def working_bytes(self) -> int:
+        """Most bytes of temporary copies while answers are in flight: one block's singular vectors."""
+        return 48 * max(self._partition.sizes)
 
     def queries(self) -> tuple[Query, ...]:
         """Pull all blocks toward the identity, only the last block of the second replica toward minus the identity."""

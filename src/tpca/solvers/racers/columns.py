@@ -1,0 +1,133 @@
+r"""The columns of the flow, in a quarter of the memory: U = ``unit`` · ``store``, ``store`` in float16.
+
+Rounding to float16 is relative, 2^-11 a round; with rounds that grow by 6 % about eight of them matter, so that it
+adds a noise some 10^-3 times that of the samples.  ``unit`` follows the size of U and keeps the store near ``level``,
+inside the range of float16.
+
+Nothing is ever widened whole: all passes over the store take a few thousand entries at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+
+from tpca.blocks import Array, unit
+
+STORE = np.float16
+
+Stored = NDArray[Any]  # float16 or float32
+
+
+def piece_entries(entries: int) -> int:
+    """Entries of a store that are widened at a time: a sixteenth, and no more than a few thousand."""
+    return min(2**12, max(64, entries // 16))
+
+
+def top_eigenvectors(matrix: Stored, count: int) -> Stored:
+    """The leading eigenvectors of a symmetric matrix, as rows, the first one first; ``matrix`` is used up."""
+    size = len(matrix)
+    chosen = (size - min(count, size), size - 1)
+    rows: Stored = eigh(matrix, subset_by_index=chosen, overwrite_a=True, check_finite=False)[1].T[::-1]
+    return rows
+
+
+class Columns:
+    """r columns over the entries of a block, stored as rows: shape ``(r, *block shape)``."""
+
+    def __init__(self, count: int, shape: tuple[int, ...], level: float, rng: np.random.Generator | None) -> None:
+        self.level, self.unit = level, 0.0
+        if rng is None:
+            self.store: Stored = np.zeros((count, *shape), STORE)
+        else:
+            self.store = (level * rng.standard_normal((count, *shape), dtype=np.float32)).astype(STORE)
+        self.gram: Stored = self._gram()
+
+    def __len__(self) -> int:
+        return len(self.store)
+
+    @property
+    def flat(self) -> Stored:
+        """The store as a matrix, columns as rows."""
+        return self.store.reshape(len(self.store), -1)
+
+    def inverse_root(self) -> Stored:
+        """(store storeᵀ)^(-1/2), tiny eigenvalues floored: what turns the store into orthonormal columns."""
+        values, axes = eigh(self.gram, check_finite=False)
+        axes *= np.maximum(values, 1e-6 * values[-1]) ** -0.25
+        root: Stored = axes @ axes.T
+        return root
+
+    def add(self, mix: Stored | float, gradient: Stored, n: int, before: int, sigma: float) -> float:
+        """``U += n * mix @ gradient`` in place; returns the squared norm of ``mix @ gradient``.
+
+        ``before`` samples are in U already (0: what is stored is only a direction and is replaced).
+        """
+        flat, gradient, old = self.flat, gradient.reshape(len(self.store), -1), self.unit
+        if before:
+            rms = math.sqrt(float(np.trace(self.gram)) / flat.size)
+            new = old * rms * math.sqrt((before + n) / before) / self.level
+        else:
+            old, new = 0.0, sigma * math.sqrt(n) / self.level
+        new = new or 1.0  # a stream of zeros has no scale
+        squares = 0.0
+        for some in self._pieces():
+            piece = gradient[:, some].astype(np.float32)
+            fresh = mix @ piece if isinstance(mix, np.ndarray) else mix * piece
+            squares += float(np.vdot(fresh, fresh))
+            fresh *= n / new
+            fresh += (old / new) * flat[:, some].astype(np.float32)
+            flat[:, some] = fresh
+        self.unit = new
+        self.gram = self._gram()
+        return squares
+
+    def times(self, p: Array) -> Array:
+        """``U p`` as a block."""
+        flat, narrow = self.flat, p.astype(np.float32)
+        product = np.concatenate([narrow @ flat[:, some].astype(np.float32) for some in self._pieces()])
+        return (self.unit * product.astype(np.float64)).reshape(self.store.shape[1:])
+
+    def weigh(self, block: Array) -> Array:
+        """``Uᵀ block``."""
+        flat, vector = self.flat, block.reshape(-1).astype(np.float32)
+        total = np.zeros(len(self.store))
+        for some in self._pieces():
+            total += flat[:, some].astype(np.float32) @ vector[some]
+        return self.unit * total
+
+    def top_weights(self, modes: tuple[int, ...]) -> Array:
+        """P from the top singular pair of the unfolding ``modes | other modes and columns``."""
+        side = math.prod(self.store.shape[1 + i] for i in modes)
+        gram: Stored = np.zeros((side, side), np.float32)
+        for matrix in self._unfoldings(modes):
+            gram += matrix @ matrix.T
+        (top,) = top_eigenvectors(gram, 1)
+        del gram
+        rest = np.stack([top @ matrix for matrix in self._unfoldings(modes)])
+        if len(rest) < rest.shape[1]:
+            return np.asarray(top_eigenvectors(rest @ rest.T, 1)[0], dtype=np.float64)
+        return unit((rest @ top_eigenvectors(rest.T @ rest, 1)[0]).astype(np.float64))
+
+    def _unfoldings(self, modes: tuple[int, ...]) -> Iterator[Stored]:
+        """Column after column, as a matrix ``modes | other modes``."""
+        for column in self.store:
+            front = np.moveaxis(column, modes, range(len(modes))).astype(np.float32)
+            yield front.reshape(math.prod(front.shape[: len(modes)]), -1)
+
+    def _gram(self) -> Stored:
+        gram: Stored = np.zeros((len(self.store), len(self.store)), np.float32)
+        for some in self._pieces():
+            piece = self.flat[:, some].astype(np.float32)
+            gram += piece @ piece.T
+        return gram
+
+    def _pieces(self) -> Iterator[slice]:
+        step = max(1, piece_entries(self.store.size) // len(self.store))
+        for first in range(0, self.flat.shape[1], step):
+            yield slice(first, first + step)

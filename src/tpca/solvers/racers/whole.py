@@ -1,0 +1,70 @@
+r"""The whole: when memory holds one sample, the sum of all samples is the best thing to keep.
+
+The flow with r = D_1 columns and :math:`\hat U = I`: :math:`V = \sum B\,T^\top` is all the data there is, U adds
+nothing to it, and a reading is the best rank-one fit of the mean sample (unfolding, then alternating least squares).
+The columns are the entries of block A, so the weight vector p of a reading *is* the outer product ``v_A``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tpca.batches import Answer, Query
+from tpca.blocks import Array, Partition
+from tpca.solvers.racers.columns import STORE, Columns
+from tpca.solvers.racers.flow import FlowRacer, working_bytes
+
+
+def whole_floats(partition: Partition) -> int:
+    """Peak state in float64 units: the sum, its Gram matrix, the answers in flight, temporary copies."""
+    rows, entries = partition.sizes
+    stored = rows * entries * np.dtype(STORE).itemsize
+    return math.ceil((2 * stored + 4 * rows**2 + 16 * rows + working_bytes(partition, rows)) / 8)
+
+
+class WholeRacer(FlowRacer):
+    """The sum of all samples, in float16."""
+
+    name = "whole"
+
+    def __init__(self, partition: Partition, rng: np.random.Generator) -> None:
+        super().__init__(partition, partition.sizes[0], rng)
+        self._past = None
+
+    def queries(self) -> tuple[Query, ...]:
+        """One question per entry of block A; the other block is not used, and neither takes memory."""
+        if not self.sums:
+            return super().queries()
+        rows = self.columns
+        line = np.zeros(2 * rows - 1, STORE)
+        line[rows - 1] = self.sums[0].level
+        single = np.lib.stride_tricks.sliding_window_view(line, rows)[::-1]  # level * identity, as views of one line
+        nothing = np.broadcast_to(np.zeros((), STORE), (rows, *self.partition.shapes[1]))
+        return (Query(self.partition, (single.reshape(rows, *self.partition.shapes[0]), nothing), wanted=(1,)),)
+
+    def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
+        """Add the batch."""
+        if not self.sums:
+            super().absorb(answers, n)
+            return
+        (columns,) = self.sums
+        gradient = answers[0].gradients[1]
+        self._note_noise(n * columns.add(1 / columns.level, gradient, n, self.count, self.sigma), gradient.size)
+        self.count += n
+
+    def _start(self) -> None:
+        level = self.sigma**-0.5 if self.sigma > 0 else 1.0
+        self.sums = [Columns(self.columns, self.partition.shapes[1], level, None)]
+
+    def _weights(self, vectors: Sequence[Array]) -> Array:
+        return self.partition.outer(vectors)[0].reshape(-1)
+
+    def _block(self, m: int, p: Array, blocks: list[Array | None]) -> Array:
+        (columns,) = self.sums
+        other = blocks[1 - m]
+        if m == 0 and other is not None:
+            return columns.weigh(other).reshape(self.partition.shapes[0])
+        return columns.times(p)
