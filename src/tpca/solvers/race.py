@@ -2,7 +2,7 @@ r"""The race: racers propose, leaders are tried, the polish finishes.  Nothing n
 
 Every round takes B = max(1, ⌊0.06 n⌋) fresh samples, the same ones for everybody:
 
-1. each racer is asked for the replicas it wants gradients of, each leader for its vectors: all fixed before the samples;
+1. each racer names the replicas it wants gradients of, each leader its vectors: all fixed before the samples;
 2. the oracle answers; racers add up, leaders take their rewards as evidence (:mod:`tpca.solvers.leader`);
 3. a leader with enough evidence is a signal *found*, with error at most 1 − ``confidence`` over the whole run;
 4. otherwise each leader looks at its racer's reading, and stays, is refined, or steps down.
@@ -31,6 +31,7 @@ from tpca.blocks import Array
 from tpca.errors import SolverError
 from tpca.oracles import Oracle, open_oracle
 from tpca.randomness import generator
+from tpca.solvers.limits import strength_limit
 from tpca.solvers.lineup import Contestant, check_partition, line_up
 from tpca.solvers.memory import default_memory, parse_memory
 from tpca.solvers.polish import Polish, polish_from
@@ -48,7 +49,6 @@ ENDLESS_TOLERANCE = 0.1
 POOR = 0.45
 # Share of the data that racers never see when there are several passes.
 HELD_OUT = 0.2
-LIMIT = 6.0
 Callback = Callable[[dict[str, Any]], None]
 
 
@@ -287,7 +287,8 @@ class RaceRun:
 
     def _nothing_found(self) -> Recovery:
         best = self._leading()
-        limit = strength_limit(self.oracle.dims, self.samples, best.leader.sigma)
+        samples = self.samples if self.passes == 1 else int(self.per_pass)
+        limit = strength_limit(self.oracle.dims, self.contestants[0].racer, samples, best.leader.sigma)
         return self._recovery(best.leader.vectors, math.nan, StopReason.NO_SIGNAL, strength_interval=(0.0, limit))
 
     def _recovery(self, vectors: tuple[Array, ...], strength: float, reason: StopReason, **more: Any) -> Recovery:
@@ -308,8 +309,3 @@ def held_bytes(arrays: Sequence[Array]) -> int:
     """Bytes behind some arrays, views of one array counted once."""
     roots = {id(root): root.nbytes for root in (a if a.base is None else a.base for a in arrays)}
     return sum(roots.values())
-
-
-def strength_limit(dims: Sequence[int], samples: int, sigma: float) -> float:
-    """Placeholder until calibrated."""
-    return sigma * math.sqrt(LIMIT * math.sqrt(math.prod(dims)) / max(samples, 1))
