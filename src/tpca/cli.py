@@ -99,6 +99,8 @@ def _print_demo(console: Console, result: Demo) -> None:
     table.add_section()
     both = (result.race.recovery, result.paper.recovery)
     table.add_row("samples", *(f"{r.n_samples:,}" for r in both))
+    proven = next(h["samples"] for h in both[0].history if h["found"])
+    table.add_row("signal proven after", f"{proven:,}", "no test")
     table.add_row("strength", *(f"{r.strength:.3f}" for r in both))
     table.add_row("state", *(f"{r.state_bytes / 1000:,.1f} kB" for r in both))
     table.add_row("one sample", *(f"{8 * math.prod(truth.dims) / 1000:,.1f} kB" for _ in both))

@@ -25,7 +25,7 @@ from tpca.solvers.racers.replicas import SinglesRacer
 
 START = 95.0  # N_0: what the trial alone takes
 WHOLE = 1.7  # C with all the data in memory
-PER_COLUMN = 13.0  # a flow of r columns adds this over r
+PER_COLUMN = 18.0  # a flow of r columns adds this over r
 SINGLES = {5: 13.0, 6: 30.0}  # singles add this times (d/replicas)^SHARE, by order
 SHARE = 0.65
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -65,7 +66,7 @@ def run_paper(truth: SpikedTensor, seed: int, progress: Progress) -> Climb:
 
 
 def run_race(truth: SpikedTensor, seed: int, progress: Progress) -> Climb:
-    """The race; overlaps of the leader's vectors after every round."""
+    """The race, in half the memory of one sample; overlaps of the leader's vectors after every round."""
     samples: list[int] = []
     alignments: list[Array] = []
 
@@ -76,4 +77,5 @@ def run_race(truth: SpikedTensor, seed: int, progress: Progress) -> Climb:
         alignments.append(truth.overlaps(vectors))
         progress(samples[-1])
 
-    return Climb(RaceSolver(seed=seed, callbacks=[watch]).run(truth.stream(seed=seed + 1)), samples, alignments)
+    solver = RaceSolver(seed=seed, memory=4 * math.prod(truth.dims), callbacks=[watch])
+    return Climb(solver.run(truth.stream(seed=seed + 1)), samples, alignments)

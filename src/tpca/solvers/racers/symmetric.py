@@ -57,13 +57,16 @@ def pairings(modes: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], ...]]:
 
 
 def equal_floats(dims: tuple[int, ...], asked: int | None = None) -> float:
-    """State of :class:`EqualRacer` in float64 units: M, A, x and the answers in flight (float32)."""
+    """State of :class:`EqualRacer` in float64 units.
+
+    M, A, x and the eigenvectors of M in float64; the identity that is asked with and the answers in flight in float32.
+    """
     order, d = len(dims), dims[0]
     count = math.prod(range(order - 1 + order % 2, 0, -2))
     asked = count if asked is None else min(asked, count)
     trace = d if order % 2 else d * d
     in_flight = asked * (1 if order % 2 else order // 2) * trace / 2
-    return 6 * trace + in_flight + (order + 2) * d
+    return 5 * trace + in_flight + d * d / 2 + (2 * order + 5) * d
 
 
 class EqualRacer:
@@ -175,7 +178,7 @@ def paired_floats(dims: tuple[int, ...]) -> float:
     W, C and the answers in flight of two replicas, all float32, and the working copies of one block.
     """
     sizes = Partition.pairs(dims).sizes
-    return 3 * sum(sizes) + 4 * max(sizes)
+    return 3 * sum(sizes) + 6 * max(sizes) + 8
 
 
 class PairedRacer:

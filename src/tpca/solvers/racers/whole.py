@@ -22,7 +22,7 @@ def whole_floats(partition: Partition) -> int:
     """Peak state in float64 units: the sum, its Gram matrix, the answers in flight, temporary copies."""
     rows, entries = partition.sizes
     stored = rows * entries * np.dtype(STORE).itemsize
-    return math.ceil((2 * stored + 4 * rows**2 + 16 * rows + working_bytes(partition, rows)) / 8)
+    return math.ceil((2 * stored + 4 * rows**2 + 48 * rows + working_bytes(partition, rows)) / 8)
 
 
 class WholeRacer(FlowRacer):

@@ -1,0 +1,113 @@
+import math
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from tpca import SpikedTensor
+from tpca.blocks import Partition
+from tpca.oracles import LawOracle
+from tpca.solvers.leader import Leader, log_evidence
+from tpca.solvers.polish import polish_from
+from tpca.solvers.racers.protocol import Evidence, Proposal
+
+
+def test_evidence_is_the_half_normal_mixture():
+    score, seen, first = 7.0, 30.0, 4.0
+
+    def likelihood_ratio(signal):
+        # Samples N(signal, 1): ratio exp(signal * S - signal² V / 2), signal half-normal with variance 1/first.
+        return 2 * stats.norm.pdf(signal, scale=first**-0.5) * math.exp(signal * score - 0.5 * signal**2 * seen)
+
+    mixture, _ = integrate.quad(likelihood_ratio, 0, 10)
+    assert log_evidence(score, seen, first) == pytest.approx(math.log(mixture), rel=1e-9)
+    assert log_evidence(0.0, 0.0, 0.0) == 0.0
+
+
+def test_evidence_has_mean_one_without_a_signal():
+    # A test martingale: E exp(log E) = 1 whatever the rounds.  The mean over 20000 runs of a variable with a heavy
+    # tail is
+    # below 1.5 except with probability 1/1.5 by Markov only, so the mean of min(E, 20) is used: <= 1, variance <= 20.
+    rng = np.random.default_rng(0)
+    rounds = [1, 2, 3, 5, 8]
+    noise = rng.standard_normal((20_000, len(rounds))) * np.sqrt(rounds)
+    scores = noise.sum(axis=1)
+    capped = [min(math.exp(log_evidence(s, sum(rounds), rounds[0])), 20.0) for s in scores]
+    assert np.mean(capped) < 1 + 5 * math.sqrt(20 / 20_000)
+
+
+class FixedRacer:
+    """Proposes what it is told and knows nothing."""
+
+    name, working_bytes = "fixed", 0
+
+    def __init__(self, vectors):
+        self.vectors = vectors
+
+    def propose(self):
+        return Proposal(self.vectors, 1.0)
+
+    def evidence(self, vectors):
+        return Evidence(tuple(np.zeros(len(v)) for v in vectors), 1.0)
+
+
+def tried(truth, vectors, rounds=60, delta=0.05):
+    leader = Leader(Partition.singles(truth.dims), np.random.default_rng(0), delta)
+    oracle, racer = LawOracle(truth, seed=1), FixedRacer(vectors)
+    leader.consider(racer)
+    for _ in range(rounds):
+        leader.absorb(oracle.mean(leader.queries(), 2).answers, 2)
+    return leader
+
+
+def test_the_truth_on_trial_is_found_and_its_opposite_is_not():
+    truth = SpikedTensor.random((6, 5, 4), 1.0, seed=0)
+    right = tried(truth, truth.vectors)
+    assert right.found
+    assert right.strength == pytest.approx(1.0, abs=0.5)  # 120 samples: standard error 0.09
+    opposite = tried(truth, (-truth.vectors[0], *truth.vectors[1:]))
+    assert not opposite.found
+    assert opposite.log_evidence < 0
+
+
+def test_a_leader_with_evidence_stays_and_one_without_steps_down():
+    truth = SpikedTensor.random((6, 5, 4), 1.0, seed=0)
+    other = SpikedTensor.random((6, 5, 4), 1.0, seed=99)
+    proven = tried(truth, truth.vectors)
+    tenure = proven.tenure
+    proven.consider(FixedRacer(other.vectors))
+    assert proven.tenure == tenure
+    assert truth.overlaps(proven.vectors).min() > 0.8
+    failing = tried(truth, (-truth.vectors[0], *truth.vectors[1:]))
+    failing.consider(FixedRacer(other.vectors))
+    assert failing.tenure == tenure + 1
+    assert failing.seen == 0
+    np.testing.assert_allclose(other.overlaps(failing.vectors), 1.0)
+
+
+def test_every_change_of_leader_raises_the_bar():
+    truth = SpikedTensor.random((6, 5, 4), 1.0, seed=0)
+    leader = tried(truth, truth.vectors)
+    leader.tenure = 10**6
+    assert not leader.found or leader.log_evidence > math.log(10**12 / 0.05)
+
+
+def test_the_noise_level_is_learnt_from_the_leaders_own_answers():
+    leader = Leader(Partition.singles((20, 20, 20)), np.random.default_rng(0))
+    oracle = LawOracle(None, dims=(20, 20, 20), seed=3, scale=7.0)
+    for _ in range(100):
+        leader.absorb(oracle.mean(leader.queries(), 3).answers, 3)
+    # 100 rounds of 57 entries: relative standard error sqrt(1/(2*5700)) = 0.0094; six of them.
+    assert leader.sigma == pytest.approx(7.0, rel=0.057)
+
+
+def test_the_polish_starts_from_the_leaders_own_information():
+    truth = SpikedTensor.random((6, 5, 4), 1.0, seed=0)
+    leader = tried(truth, truth.vectors)
+    polish = polish_from(leader)
+    for v, w in zip(polish.vectors, leader.vectors, strict=True):
+        np.testing.assert_allclose(v, w)
+    # 120 samples at strength one: error of the longest mode about sqrt(5/120) = 0.2
+    assert 0.1 < polish.error() < 0.4
+    anew = polish.anew()
+    assert anew.weights().max() == 0.0

@@ -1,0 +1,88 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from tpca import SpikedTensor, open_stream
+from tpca.batches import Query, contract
+from tpca.blocks import Partition
+from tpca.errors import ModelError, SampleError, StreamError
+from tpca.oracles import LawOracle, LocalOracle, open_oracle
+
+DIMS = (4, 3, 5)
+TRUTH = SpikedTensor.random(DIMS, 1.0, seed=0)
+
+
+def samples(n):
+    return np.concatenate(list(itertools.islice(TRUTH.stream(seed=1, batch_size=1), n)))
+
+
+def query(rng, count=3):
+    partition = Partition.halves(DIMS)
+    return Query(partition, tuple(rng.standard_normal((count, *shape)) for shape in partition.shapes))
+
+
+@pytest.mark.parametrize("cut", [1, 3, 7, 100])
+def test_rounds_take_the_samples_in_order_however_they_are_batched(cut, rng):
+    data, ask = samples(20), query(rng)
+    batches = [data[i : i + cut] for i in range(0, 20, cut)]
+    oracle = LocalOracle(batches)
+    first = 0
+    for n in (1, 4, 10, 9):
+        answered = oracle.mean([ask], n)
+        part = data[first : first + n]
+        first += n
+        assert answered.n == len(part)
+        expected = contract(part.mean(axis=0), ask)
+        for m in expected.gradients:
+            np.testing.assert_allclose(answered.answers[0].gradients[m], expected.gradients[m], rtol=1e-10, atol=1e-12)
+    assert oracle.mean([ask], 1).n == 0
+
+
+def test_an_array_can_be_read_again_and_an_iterator_cannot(rng):
+    data, ask = samples(10), query(rng)
+    oracle = LocalOracle(data)
+    assert oracle.rereadable
+    assert oracle.length == 10
+    once = oracle.mean([ask], 10).answers[0].rewards
+    oracle.rewind()
+    np.testing.assert_array_equal(oracle.mean([ask], 10).answers[0].rewards, once)
+    assert not LocalOracle(iter([data])).rereadable
+    assert LocalOracle(TRUTH.stream()).endless
+    with pytest.raises(StreamError, match="cannot be read again"):
+        LawOracle(TRUTH).rewind()
+
+
+def test_float32_samples_are_contracted_in_float32_and_agree(rng):
+    data, ask = samples(50), query(rng)
+    wide = LocalOracle(data).mean([ask], 50).answers[0].rewards
+    narrow = LocalOracle(data.astype(np.float32)).mean([ask], 50).answers[0].rewards
+    np.testing.assert_allclose(narrow, wide, rtol=1e-4, atol=1e-5)
+
+
+def test_the_buffer_is_what_is_held_of_the_samples(rng):
+    data, ask = samples(20), query(rng)
+    oracle = LocalOracle([data[:10], data[10:]])
+    oracle.mean([ask], 20)
+    one = 8 * np.prod(DIMS)
+    assert oracle.buffer_bytes == 10 * one + one  # a batch, and the sum of samples
+
+
+def test_law_oracle_ends_and_counts(rng):
+    oracle = LawOracle(TRUTH, seed=1, max_samples=10)
+    assert not oracle.endless
+    assert oracle.mean([query(rng)], 7).n == 7
+    assert oracle.mean([query(rng)], 7).n == 3
+    assert oracle.mean([query(rng)], 7).n == 0
+    assert open_oracle(oracle) is oracle
+
+
+def test_sources_that_are_no_streams_are_refused():
+    with pytest.raises(SampleError, match=r"at least two modes, got \(5, 3\)"):
+        open_stream(np.zeros((5, 3)))
+    with pytest.raises(SampleError, match=r"sample\[None\]"):
+        open_stream([np.zeros((5, 3))])
+    with pytest.raises(StreamError, match="cannot read samples from str"):
+        open_stream("samples.npy")
+    with pytest.raises(ModelError, match="at least 2 long"):
+        open_stream(np.zeros((5, 3, 1)))

@@ -1,0 +1,162 @@
+import math
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from tpca import SpikedTensor
+from tpca.blocks import Partition
+from tpca.errors import PartitionError
+from tpca.oracles import LawOracle
+from tpca.solvers.race import held_bytes
+from tpca.solvers.racers.columns import Columns
+from tpca.solvers.racers.flow import FlowRacer, columns_within, state_floats
+from tpca.solvers.racers.replicas import PairsRacer, SinglesRacer, pairs_floats, singles_floats
+from tpca.solvers.racers.symmetric import EqualRacer, PairedRacer, equal_floats, paired_floats, pairings
+from tpca.solvers.racers.whole import WholeRacer, whole_floats
+from tpca.solvers.rankone import along, rank_one
+
+# name: (dims, how to make it, its size in floats, the kind of signal it is made for)
+RACERS = {
+    "flow": ((12,) * 4, lambda d, r: FlowRacer(Partition.halves(d), 20, r), lambda d:
+    state_floats(Partition.halves(d), 20), {}), "flow, narrow": ((24,) * 3, lambda d, r:
+    FlowRacer(Partition.halves(d), 10, r), lambda d:
+    state_floats(Partition.halves(d), 10), {}), "flow, order 5": ((8,) * 5, lambda d, r:
+    FlowRacer(Partition.halves(d), 20, r), lambda d:
+    state_floats(Partition.halves(d), 20), {}), "whole": ((16,) * 3, lambda d, r: WholeRacer(Partition.halves(d), r),
+    lambda d: whole_floats(Partition.halves(d)),
+    {}), "singles": ((8,) * 5, lambda d, r: SinglesRacer(d, 100, r), lambda d: singles_floats(d, 100), {}),
+    "pairs": ((12,) * 4, lambda d, r: PairsRacer(d, 20, r), lambda d: pairs_floats(d, 20), {}),
+    "equal": ((16,) * 4, EqualRacer, equal_floats, {"correlation": 1.0, "identical_pairs": True}),
+    "equal, odd": ((16,) * 3, EqualRacer, equal_floats, {"correlation": 1.0, "identical_pairs": True}),
+    "paired": ((16,) * 4, PairedRacer, paired_floats, {"correlation": 1.0}),
+}  # fmt: skip
+
+
+def rounds(racer, oracle, count):
+    n = 0
+    for _ in range(count):
+        answered = oracle.mean(racer.queries(), max(1, int(0.06 * n)))
+        n += answered.n
+        racer.absorb(answered.answers, answered.n)
+        yield n, answered
+
+
+@pytest.mark.parametrize("name", list(RACERS))
+def test_every_racer_ends_with_the_right_reading(name):
+    dims, make, _, kind = RACERS[name]
+    truth = SpikedTensor.random(dims, 2.0, seed=1, **kind)
+    racer = make(dims, np.random.default_rng(2))
+    for n, _ in rounds(racer, LawOracle(truth, seed=3), 300):
+        if n > 20 * math.prod(dims) ** 0.5:
+            break
+    proposal = racer.propose()
+    assert truth.overlaps(proposal.vectors).min() > 0.8
+    signs = [np.sign(a @ b) for a, b in zip(proposal.vectors, truth.vectors, strict=True)]
+    assert np.prod(signs) == 1.0
+    known = racer.evidence(proposal.vectors)
+    for i, (total, v) in enumerate(zip(known.sums, proposal.vectors, strict=True)):
+        assert total.shape == (dims[i],)
+        assert total @ v > 0  # evidence points the way of the proposal
+
+
+@pytest.mark.parametrize("name", list(RACERS))
+def test_state_stays_below_its_formula_and_does_not_grow(name):
+    dims, make, floats, kind = RACERS[name]
+    racer = make(dims, np.random.default_rng(2))
+    sizes = []
+    for _, answered in rounds(racer, LawOracle(SpikedTensor.random(dims, 1.0, seed=1, **kind), seed=3), 60):
+        made = [block for query in racer.queries() for block in query.replicas]
+        held = held_bytes([*racer.arrays().values(), *made])
+        sizes.append(held + sum(a.nbytes for a in answered.answers) + racer.working_bytes)
+    assert max(sizes) <= 8 * floats(dims)
+    assert len(set(sizes[3:])) == 1
+    assert sizes[-1] >= 0.5 * 8 * floats(dims)
+
+
+@pytest.mark.parametrize("name", ["flow", "flow, order 5", "whole", "singles", "paired", "equal"])
+def test_working_copies_stay_below_what_is_declared(name):
+    # Python's own objects (lists, frames) are traced as well: 24 kB are allowed for them.
+    dims, make, _, kind = RACERS[name]
+    dims = tuple(2 * d for d in dims) if len(dims) < 5 else dims
+    racer = make(dims, np.random.default_rng(2))
+    oracle = LawOracle(SpikedTensor.random(dims, 1.0, seed=1, **kind), seed=3)
+    list(rounds(racer, oracle, 3))
+    answered = oracle.mean(racer.queries(), 2)
+    tracemalloc.start()
+    racer.absorb(answered.answers, answered.n)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak <= racer.working_bytes + 24_000
+
+
+def test_half_precision_columns_do_what_full_ones_would():
+    rng = np.random.default_rng(0)
+    columns = Columns(5, (6, 7), level=0.3, rng=rng)
+    exact = np.zeros((5, 42))
+    seen = 0
+    for n in (1, 2, 4, 8, 16, 32):
+        mix, gradient = rng.standard_normal((5, 5)).astype(np.float32), rng.standard_normal((5, 6, 7)) / math.sqrt(n)
+        columns.add(mix, gradient.astype(np.float16), n, seen, 2.0)
+        exact += n * mix @ gradient.reshape(5, -1)
+        seen += n
+    scale = np.abs(exact).max()
+    assert columns.store.dtype == np.float16
+    np.testing.assert_allclose(columns.unit * columns.flat.astype(float), exact, atol=4e-3 * scale)
+    p, block = rng.standard_normal(5), rng.standard_normal((6, 7))
+    np.testing.assert_allclose(columns.times(p).ravel(), p @ exact, atol=2e-2 * scale)
+    np.testing.assert_allclose(columns.weigh(block), exact @ block.ravel(), atol=4e-2 * scale)
+    root = columns.inverse_root()
+    orthonormal = root @ columns.flat.astype(np.float32)
+    np.testing.assert_allclose(orthonormal @ orthonormal.T, np.eye(5), atol=1e-3)
+
+
+def test_top_weights_are_those_of_the_svd():
+    rng = np.random.default_rng(1)
+    columns = Columns(4, (5, 6), level=1.0, rng=None)
+    signal = np.einsum("r,i,j->rij", rng.standard_normal(4), rng.standard_normal(5), rng.standard_normal(6))
+    columns.add(1.0, signal + 0.1 * rng.standard_normal((4, 5, 6)), 1, 0, 1.0)
+    stored = columns.store.astype(float)
+    left, _, _ = np.linalg.svd(stored.transpose(1, 2, 0).reshape(5, -1))
+    expected = np.linalg.svd(np.einsum("i,rij->rj", left[:, 0], stored))[0][:, 0]
+    assert abs(columns.top_weights((0,)) @ expected) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_columns_within_a_budget_are_the_most_that_fit():
+    partition = Partition.halves((16,) * 4)
+    for floats in (0, 2_000, 20_000, 10**9):
+        columns = columns_within(partition, floats)
+        assert columns == 0 or state_floats(partition, columns) <= floats
+        assert columns == 256 or state_floats(partition, columns + 1) > floats
+
+
+def test_pairings_are_all_there_are():
+    counted = [len(list(pairings(tuple(range(order))))) for order in (2, 3, 4, 5, 6)]
+    assert counted == [1, 3, 3, 15, 15]
+    for groups in pairings(tuple(range(5))):
+        assert sorted(n for group in groups for n in group) == list(range(5))
+
+
+def test_rank_one_fits():
+    rng = np.random.default_rng(0)
+    vectors = [v / np.linalg.norm(v) for v in (rng.standard_normal(d) for d in (4, 5, 6))]
+    block = np.einsum("i,j,k->ijk", *vectors)
+    for place, v in enumerate(vectors):
+        np.testing.assert_allclose(along(block, vectors, place), v)
+    noisy = block + 0.02 * rng.standard_normal(block.shape)
+    for fit, v in zip(rank_one(noisy), vectors, strict=True):
+        assert abs(fit @ v) > 0.98
+    left, right = rank_one(noisy[:, :, 0])
+    u, _, vt = np.linalg.svd(noisy[:, :, 0])
+    assert abs(left @ u[:, 0]) == pytest.approx(1.0)
+    assert abs(right @ vt[0]) == pytest.approx(1.0)
+
+
+def test_wrong_partitions_and_columns_are_refused():
+    rng = np.random.default_rng(0)
+    with pytest.raises(PartitionError, match="two blocks"):
+        FlowRacer(Partition.singles((4, 4, 4)), 2, rng)
+    with pytest.raises(PartitionError, match="between 1 and 16 columns, got 17"):
+        FlowRacer(Partition.halves((4,) * 4), 17, rng)
+    with pytest.raises(PartitionError, match="equal dims"):
+        EqualRacer((4, 5, 4), rng)
