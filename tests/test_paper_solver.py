@@ -23,8 +23,10 @@ def replica_samples(samples, replica, count):
     return itertools.islice(endless, replica, None, count)
 
 
+@pytest.mark.parametrize("chunk", [2**20, 3000])  # entries the oracle hands out at once: one chunk a turn, and many
 @pytest.mark.parametrize("dims", ORDERS)
-def test_phases_match_the_naive_algorithm_step_by_step(dims):
+def test_phases_match_the_naive_algorithm_step_by_step(dims, chunk, monkeypatch):
+    monkeypatch.setattr("tpca.oracles.local.BATCH_ENTRIES", chunk)
     truth = SpikedTensor.random(dims, 1.0, seed=2)
     groups = naive.paper_groups(dims)
     legs = [Leg(0.05 + 0.01 * m, 3 + m) for m in range(len(groups))]
@@ -45,8 +47,10 @@ def test_phases_match_the_naive_algorithm_step_by_step(dims):
             np.testing.assert_allclose(block[r], reference, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("chunk", [2**20, 3000])
 @pytest.mark.parametrize("dims", ORDERS)
-def test_phase_three_matches_the_naive_algorithm(dims):
+def test_phase_three_matches_the_naive_algorithm(dims, chunk, monkeypatch):
+    monkeypatch.setattr("tpca.oracles.local.BATCH_ENTRIES", chunk)
     truth = SpikedTensor.random(dims, 2.0, seed=2)
     groups = naive.paper_groups(dims)
     run = PaperRun(LocalOracle(truth.stream(seed=9)), np.random.default_rng(0))
@@ -223,6 +227,30 @@ def test_a_stream_that_ends_early_gives_what_was_reached(batches):
     assert [v.shape for v in recovery.vectors] == [(4,)] * 4
 
 
+def test_what_was_reached_is_the_best_start_and_its_own_strength():
+    # Cut right after Phase II, where some of the 64 starts have arrived and others have not: four seeds, all must be
+    # right.
+    for seed in range(4):
+        truth = SpikedTensor.random((5,) * 6, 6.0, seed=seed)
+        whole = PaperSolver(strength=6.0, seed=seed).run(truth.stream(seed=seed))
+        climbed = next(h["samples"] for h in whole.history if h["phase"] == "selection") - 64
+        batches = itertools.islice(truth.stream(seed=seed, batch_size=64), climbed // 64)
+        recovery = PaperSolver(strength=6.0, seed=seed).run(batches)
+        assert recovery.stop_reason is StopReason.STREAM_ENDED_EARLY
+        assert truth.overlaps(recovery.vectors).min() > 0.8
+        assert recovery.strength > 3.0
+
+
+def test_a_schedule_or_truth_for_other_samples_is_refused():
+    truth = SpikedTensor.random((4,) * 4, 1.0, seed=0)
+    short = Schedule("short", stages=(), ascent=(Leg(0.1, 2),), selection=1, estimation=(Leg(0.1, 2),) * 2)
+    with pytest.raises(SolverError, match=r"needs 2 legs a phase, got 1"):
+        PaperSolver(schedule=short).run(truth.stream())
+    other = SpikedTensor.random((5,) * 4, 1.0, seed=0)
+    with pytest.raises(SolverError, match="truth has dims"):
+        PaperSolver(schedule="theorem", truth=other).run(truth.stream())
+
+
 def test_bad_input_is_refused():
     truth = SpikedTensor.random((4,) * 4, 1.0, seed=0)
     samples = next(iter(truth.stream(batch_size=2000))).copy()
@@ -231,6 +259,8 @@ def test_bad_input_is_refused():
         PaperSolver().run(samples)
     with pytest.raises(SampleError, match="share one shape"):
         PaperSolver().run([np.zeros((2, 4, 4, 4, 4)), np.zeros((2, 4, 4, 4, 5))])
+    with pytest.raises(SampleError, match="share one dtype, expected float64, got float32"):
+        PaperSolver().run([np.zeros((2, 4, 4, 4, 4)), np.zeros((2, 4, 4, 4, 4), dtype=np.float32)])
     with pytest.raises(StreamError, match="empty"):
         PaperSolver().run([])
     with pytest.raises(StreamError, match="cannot read samples from int"):

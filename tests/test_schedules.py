@@ -45,30 +45,73 @@ def test_case_two_order_six_by_hand():
     rise = math.log(4 / c0) + 0.25 * math.log(36)
     cycles = math.ceil(rise)
     zeta = math.exp(rise / cycles)
-    c2 = 6 * math.log(6 * 6 / 0.1)
+    c2 = 3 * math.log(3 * 6 / 0.1)
     assert len(schedule.stages) == cycles
-    for h in (1, 2):
+    for h in range(1, cycles + 1):
         signal = c0**2 / 16 * zeta ** (2 * (h - 1)) / 36
-        high = c0 * zeta**h / 6 / 4
-        eta = min(signal / (high * 36), high / (signal + 1)) / (c2 * cycles**2)
-        assert schedule.stages[h - 1][0].step_size == pytest.approx(eta)
-        assert schedule.stages[h - 1][0].steps == pytest.approx(high / (signal * eta), rel=1e-6)
+        high, low = c0 * zeta**h / 6 / 4, c0 * zeta ** (h - 1) / 6 / 4
+        eta = min(signal / (high * 36), low / (signal + 1)) / (c2 * cycles**2)
+        for leg in schedule.stages[h - 1]:
+            assert leg.step_size == pytest.approx(eta)
+            assert leg.steps == pytest.approx(high / (signal * eta), rel=1e-6)
+    # The last stage ends where Phase II begins: D^{-1/2 + 1/(2(k-1))} = 36^{-1/4}.
+    assert high == pytest.approx(36**-0.25)
+    for m, leg in enumerate(schedule.ascent):
+        signal = (1 - 1 / 3) ** (2 - m) * 36 ** (-0.25 * m)
+        assert leg.step_size == pytest.approx(signal / (3 * 36) / c2)
 
 
-def test_case_one_has_two_parts():
-    dims, c3 = (6,) * 6, 0.5
-    schedule = empirical_schedule(Partition.pairs(dims), 1.0, THEORY, c3=c3)
-    first = math.ceil(math.log(4) + 2 * math.log(2))
-    second = math.ceil(math.log(2) + math.log(36) / 8)
+@pytest.mark.parametrize("order", [5, 6, 7])
+def test_case_one_by_hand(order):
+    dim, c3 = 6, 0.5
+    partition = Partition.pairs((dim,) * order)
+    schedule = empirical_schedule(partition, 1.0, THEORY, c3=c3)
+    blocks, pairs, odd = len(partition), order // 2, order % 2
+    roots = [dim**0.5] * blocks  # (d d')^{1/4}, and d_1^{1/2} by d_0 = d_1
+    sizes = [dim] * odd + [dim**2] * (blocks - odd)
+    first = math.ceil(math.log(4) + (blocks - 1) * math.log(2))
+    second = math.ceil(math.log(2) + math.log(dim**2) / (4 * (blocks - 1)))
     assert len(schedule.stages) == first + second
-    c2 = 6 * math.log(6 * 6 / 0.1)
-    signal = c3**3 / 16 * 36 ** (-0.5)
-    high = math.e * c3**3 * 36 ** (-0.25) / 4
-    eta = min(signal / (high * 36), high / (signal + 1)) / (c2 * first**2)
+    c2 = pairs * math.log(pairs * dim / 0.1) * (pairs if odd else 1)
+    for h in range(1, first + 1):
+        for m, leg in enumerate(schedule.stages[h - 1]):
+            signal = c3**blocks / 4 ** (blocks - 1) / roots[0] ** (blocks - 1)
+            high = min(math.exp(h) * c3**blocks / roots[m] / 4, 0.5)
+            eta = min(signal / (high * sizes[m]), high * signal) / (c2 * first**2)
+            assert leg.step_size == pytest.approx(eta)
+    zeta = math.exp((math.log(2) + math.log(dim**2) / (4 * (blocks - 1))) / second)
+    for m, leg in enumerate(schedule.stages[first]):
+        signal, high = (c3 / roots[0]) ** (blocks - 1), min(c3 * zeta / roots[m], 0.5)
+        assert leg.step_size == pytest.approx(signal / (high * sizes[m]) / (c2 * second**2))
+
+
+def test_odd_theory_vector_block_reaches_its_target():
+    # Erratum: UB of the vector block is divided by 2, not 4, so that its last stage ends at d_1^{-1/2 + 1/(2k)}.
+    schedule = empirical_schedule(Partition.pairs((50,) * 5), 1.0, THEORY, c3=None)
+    c0 = initial_overlap((50,) * 5, 0.1)
+    cycles = len(schedule.stages)
+    assert cycles == math.ceil(math.log(4 / c0) + math.log(2500) / 4)
+    signal = math.prod([c0 / 50 * math.exp((math.log(4 / c0) + math.log(2500) / 4) * (cycles - 1) / cycles) / 4] * 2)
+    last = schedule.stages[-1][0]
+    assert last.step_size * last.steps * signal == pytest.approx(50**-0.25, rel=1e-6)
+
+
+def test_theorem_schedule_order_five_by_hand():
+    truth = SpikedTensor.random((40,) * 5, 1.0, correlation=0.0, seed=0)
+    schedule = theorem_schedule(truth, THEORY)
+    c0 = initial_overlap(truth.dims, 0.1)
+    gammas = [math.sqrt(c0 / 40), c0 / 40, c0 / 40]
+    rises = [math.log(4) + math.log(1 / g) for g in gammas]
+    cycles = math.ceil(max(rises))
+    zetas = [math.exp(r / cycles) for r in rises]
+    c2 = 5 * math.log(5 * 40 / 0.1)
+    assert len(schedule.stages) == cycles
+    signal = gammas[1] * gammas[2] / 16
+    eta = min(signal / (zetas[0] * gammas[0] * 40), gammas[0] / (signal + 1)) / c2
+    assert schedule.stages[0][0].step_size == pytest.approx(eta)
+    signal = gammas[0] * gammas[2] / 16
+    eta = min(signal / (zetas[1] * gammas[1] * 1600), gammas[1] / (signal + 1)) / c2
     assert schedule.stages[0][1].step_size == pytest.approx(eta)
-    zeta = math.exp((math.log(2) + math.log(36) / 8) / second)
-    signal, high = c3**2 * 36 ** (-0.5), c3 * zeta * 36 ** (-0.25)
-    assert schedule.stages[first][1].step_size == pytest.approx(signal / (high * 36) / (c2 * second**2))
 
 
 def test_odd_order_vector_block_uses_its_own_gauge():
@@ -102,7 +145,7 @@ def test_search_follows_the_algorithm():
 
 
 def test_theory_estimation_length_is_the_fixed_point():
-    steps = THEORY.estimation_steps(order=4, size=64, dim=8, strength=1.0)
+    steps = THEORY.estimation_steps(count=4, size=64, dim=8, strength=1.0)
     assert steps == pytest.approx((4 * 64) ** 2 * math.log(4 * 8 * steps / 0.1) ** 4, rel=1e-6)
 
 
@@ -122,3 +165,12 @@ def test_unknown_presets_are_refused():
     with pytest.raises(ScheduleError, match="preset must be one of theory, practical"):
         preset_constants("fast")
     assert preset_constants(Constants(delta=0.2)).delta == 0.2
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"kappa": 1.0}, {"kappa": 2.0}, {"delta": 0.0}, {"c0": 0.0}, {"duration": -1.0}, {"estimation_power": 3}]
+)
+def test_impossible_constants_are_refused(wrong):
+    (name,) = wrong
+    with pytest.raises(ScheduleError, match=f"{name} must"):
+        Constants(**wrong)

@@ -122,9 +122,14 @@ class DenseBatch:
         self.samples = samples
 
     @classmethod
-    def checked(cls, samples: Any, dims: tuple[int, ...], first: int = 0) -> DenseBatch:
-        """A batch of samples of shape ``dims``; ``first`` is the number of its first sample, for messages."""
+    def checked(cls, samples: Any, dims: tuple[int, ...], first: int = 0, dtype: Any = None) -> DenseBatch:
+        """A batch of samples of shape ``dims`` (and ``dtype``); ``first`` is the number of its first, for messages."""
         array = np.asarray(samples)
+        if dtype is not None and array.dtype != dtype:
+            raise SampleError(
+                f"all samples of a stream share one dtype, expected {np.dtype(dtype)}, got {array.dtype} "
+                f"at sample {first}; convert them to one."
+            )
         if array.dtype.kind not in "fiu":
             raise SampleError(f"samples must be real numbers, got dtype {array.dtype}; convert them to float first.")
         if array.shape[1:] != dims:

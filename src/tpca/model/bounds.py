@@ -2,9 +2,9 @@ r"""Numbers of the theory: c_0, γ_m, sample complexities, the memory lower boun
 
 =====================  ==============================================================================
 ``initial_overlap``    c_0 (paper, Eq. c0-definition): how well a random start overlaps, at least
-``block_gauge``        γ_m (Eq. def-gamma-m, def-gamma-m-odd): a start's alignment with block m
-``worst_case_samples`` the worst case c_0^{4-k̄} d^{k̄-2} of Corollary cor-equal-dim, without its constant
-``adaptive_samples``   d² max γ⁴ ∏ γ^{-2} of the same corollary, without its constant
+``block_gauge``        γ_m (Eq. def-gamma-m, def-gamma-m-odd), with |Cor|: signs are searched
+``worst_case_samples`` the worst case c_0^{4-k̄} d^{k̄-2}, even order, of Corollary cor-equal-dim
+``adaptive_samples``   d² max γ⁴ ∏ γ^{-2}, even order, of the same corollary
 ``memory_bound``       Dudeja & Hsu 2024: S K λ² N >~ d^k̄
 ``cramer_rao``         (d - 1) / (λ² N): squared error of an unbiased estimate of a unit vector
 =====================  ==============================================================================

@@ -143,6 +143,4 @@ def _correlate(short: Array, long: Array, correlation: float) -> Array:
     padded = np.zeros(len(long))
     padded[: len(short)] = short
     rest = long - np.dot(long, padded) * padded
-    if np.linalg.norm(rest) < 1e-12:  # identical pairs: any direction orthogonal to it will do
-        rest = np.roll(padded, 1) - np.dot(np.roll(padded, 1), padded) * padded
     return unit(correlation * padded + math.sqrt(1.0 - correlation**2) * unit(rest))

@@ -79,8 +79,10 @@ class LocalOracle:
         if whole == 0:
             return Round(0, ())
         samples = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        self._note_buffer(samples.nbytes)
-        return Round(whole, (DenseBatch(samples[:whole]).each(query),))
+        answer = DenseBatch(samples[:whole]).each(query)
+        copied = samples.nbytes if len(parts) > 1 else 0
+        self._note_buffer(sum(part.nbytes for part in parts) + copied + answer.nbytes)
+        return Round(whole, (answer,))
 
     def _take(self, n: int) -> DenseBatch | None:
         """Up to ``n`` samples of the batch in hand, or of the next one; ``None`` at the end of the stream."""

@@ -9,8 +9,11 @@ from tpca.schedules.constants import Constants
 from tpca.schedules.plan import Leg
 
 
-def estimation_legs(partition: Partition, strength: float, constants: Constants) -> tuple[Leg, ...]:
-    """The same T^{(3)} and η^{(3)} for every block, set by the largest (Eq. hyper-para-T-even, hyper-para-eta-even)."""
-    steps = constants.estimation_steps(partition.order, max(partition.sizes), max(partition.dims), strength)
+def estimation_legs(partition: Partition, strength: float, constants: Constants, pairs: int) -> tuple[Leg, ...]:
+    """The same T^{(3)} and η^{(3)} for every block, set by the largest (Eq. hyper-para-T-even and -eta-even).
+
+    ``pairs`` is the k̄ of the theorem or the k of the empirical sections.
+    """
+    steps = constants.estimation_steps(pairs, max(partition.sizes), max(partition.dims), strength)
     step_size = constants.estimation_step * math.log(steps) ** 2 / (strength * steps)
     return tuple(Leg(step_size, steps) for _ in partition.groups)

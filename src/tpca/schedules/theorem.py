@@ -10,7 +10,8 @@ r"""The theorem's schedule (Theorem main-theorem and main-theorem-odd).  It need
 with D_m the number of entries of block m (d d', or d_1 for the vector block of an odd order), K blocks,
 :math:`\lambda^I_{m,h} = \lambda\prod_{i\ne m}\zeta_i^{h-1}\gamma_i/4` and
 :math:`\lambda^{II}_m = \lambda(1-1/\lfloor\bar k/2\rfloor)^{K-m}\prod_{i<m}\gamma_i^{1-1/(\lfloor\bar k/2\rfloor-1)}`
-(Eq. block-eff-SNR).  Erratum 1: inside a phase the blocks j > m are new and i < m old, as the loop order says.
+(Eq. block-eff-SNR).  Alignments are capped at ``target_cap`` (erratum 6).  Erratum 8: the sketch's T^{(2)} ≍ 1/(λ² D)
+reads D/λ². Erratum 1: inside a phase the blocks j > m are new and i < m old, as the loop order says.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def theorem_schedule(truth: SpikedTensor, constants: Constants) -> Schedule:
         stages=tuple(stages),
         ascent=_ascent(truth, partition, constants, gauges, root),
         selection=constants.selection_samples(truth.order, truth.strength),
-        estimation=estimation_legs(partition, truth.strength, constants),
+        estimation=estimation_legs(partition, truth.strength, constants, pairs=truth.order),
     )
 
 
@@ -51,7 +52,7 @@ def _stage(
     legs = []
     lows = [min(z ** (h - 1) * g, constants.target_cap) for z, g in zip(zetas, gauges, strict=True)]
     highs = [min(z**h * g, constants.target_cap) for z, g in zip(zetas, gauges, strict=True)]
-    c2 = constants.step_divisor(truth.dims)
+    c2 = constants.step_divisor(truth.order, truth.dims)
     for m, size in enumerate(partition.sizes):
         others = math.prod(low / constants.signal_loss for i, low in enumerate(lows) if i != m)
         signal = truth.strength * others
@@ -66,7 +67,7 @@ def _ascent(
     """Phase II, one leg per block."""
     legs = []
     keep = 1 - 1 / (truth.order // 2)
-    c2 = constants.step_divisor(truth.dims)
+    c2 = constants.step_divisor(truth.order, truth.dims)
     penalty = truth.order**constants.block_penalty
     for m, size in enumerate(partition.sizes):
         reached = math.prod(min(g ** (1 - root), constants.target_cap) for g in gauges[:m])

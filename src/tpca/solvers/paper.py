@@ -1,12 +1,13 @@
 r"""The paper's algorithm: SNSGA1, SNSGA2 and MPSNSGA, even and odd order (Algorithms SGA-con-ss … MSANSGA-odd).
 
-==============  ================================================================================================
+==============  ========================================================================================
 Phase I         h* cycles of SNSGA1 on all 2^k̄ sign starts, each with fresh samples of its own
 Phase II        one more SNSGA1
 selection       the start with the largest mean reward over N_0 fresh samples each
-Phase III       SNSGA2 (step size halved every T̂ steps) twice from the winner, with +R and with −R; per block the
-nearer end estimator       top vectors of every block
-==============  ================================================================================================
+Phase III       SNSGA2 (step size halved every T̂ steps) twice from the winner, with +R and with −R;
+                per block the end point nearer to the start
+estimator       top vectors of every block
+==============  ========================================================================================
 
 SNSGA runs the blocks m = K, K−1, …, 1; in block m's turn the blocks j > m are already new and i < m still old (Eq.
 def-hatR; Section "Block-wise Update Structure" says the reverse — erratum 1, docs/paper.md).  Within a turn the
@@ -103,7 +104,9 @@ class PaperSolver:
             reason = StopReason.SCHEDULE_DONE
         except _StreamEndedError:
             reason = StopReason.STREAM_ENDED_EARLY
-        vectors = block_vectors(run.partition, tuple(block[0] for block in run.replicas), self.estimator, run.rng)
+        vectors = block_vectors(
+            run.partition, tuple(block[run.best] for block in run.replicas), self.estimator, run.rng
+        )
         return Recovery(
             vectors=vectors,
             strength=run.mean_reward,
@@ -119,6 +122,10 @@ class PaperSolver:
         if isinstance(self.schedule, Schedule):
             return self.schedule
         if self.schedule == "theorem" and self.truth is not None:
+            if self.truth.dims != run.partition.dims:
+                raise SolverError(
+                    f"truth has dims {self.truth.dims}, the stream {run.partition.dims}; give its own truth."
+                )
             return theorem_schedule(self.truth, self.constants)
         c3 = run.search_reference(self.strength, self.constants)
         return empirical_schedule(run.partition, self.strength, self.constants, c3, search=run.samples)
@@ -142,12 +149,19 @@ class PaperRun:
         # Eq. def-hatR contracts with normalised blocks, the untouched starts included.
         self.replicas: Replicas = tuple(normalise(block) for block in sign_starts(self.partition, rng))
         self.samples = 0
-        self.mean_reward = math.nan
+        # The best replica by its latest rewards, and that reward: what a stream that ends early leaves.
+        self.best, self.mean_reward = 0, math.nan
         self.history: list[dict[str, Any]] = []
         self.state_bytes = self._held()
 
     def multi_phase(self, schedule: Schedule) -> None:
         """MPSNSGA (Algorithm MSANSGA / MSANSGA-odd), all but the estimator step."""
+        for legs in (*schedule.stages, schedule.ascent, schedule.estimation):
+            if len(legs) != len(self.partition):
+                raise SolverError(
+                    f"a schedule for samples of shape {self.partition.dims} needs {len(self.partition)} legs a phase, "
+                    f"got {len(legs)}."
+                )
         for h, legs in enumerate(schedule.stages, start=1):
             self.sequential_ascent(legs, f"I.{h}")
         self.sequential_ascent(schedule.ascent, "II")
@@ -186,7 +200,7 @@ class PaperRun:
         for _, answer_rewards in self._fresh_gradients(last, samples_each):
             totals += answer_rewards.sum(axis=0)
         best = int(np.argmax(totals))
-        self.mean_reward = float(totals[best]) / samples_each
+        self.best, self.mean_reward = 0, float(totals[best]) / samples_each
         self.replicas = tuple(block[best : best + 1].copy() for block in self.replicas)
         self._record("selection", block=None, reward=self.mean_reward, start=best)
 
@@ -213,7 +227,8 @@ class PaperRun:
                 late_rewards += chunk_rewards.sum(axis=0)
                 late_steps += len(chunk_rewards)
         rewards = late_rewards / late_steps
-        self.mean_reward = float(rewards[0] if signs is not None else rewards.max())
+        self.best = 0 if signs is not None else int(np.argmax(rewards))
+        self.mean_reward = float(rewards[self.best])
 
     def _fresh_gradients(self, block: int, steps: int) -> Any:
         """Chunks of (gradients, rewards) until ``steps`` steps are served; rewards belong to the blocks asked with."""

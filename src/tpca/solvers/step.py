@@ -24,9 +24,9 @@ def ascent_step(blocks: Array, gradients: Array, step_size: float, signs: Array 
     norms = np.sqrt(np.einsum("ri,ri->r", flat_blocks, flat_blocks))
     rewards = np.einsum("ri,ri->r", flat_gradients, flat_blocks)
     etas = step_size if signs is None else step_size * signs
-    shrink: Array = 1 + etas * rewards / norms
+    keep: Array = 1 + etas * rewards / norms
     grow: Array = etas * norms
-    return shrink[axes] * blocks + grow[axes] * gradients
+    return keep[axes] * blocks + grow[axes] * gradients
 
 
 def normalise(blocks: Array) -> Array:

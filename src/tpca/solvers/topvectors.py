@@ -1,9 +1,9 @@
 r"""From a block to its vectors: the estimator step of the paper (Section simple-top-eig).
 
-A converged block is close to :math:`v v'^\top`, so :math:`v = \text{top-eig}(W W^\top)` and :math:`v' = \text{top-
-eig}(W^\top W)`. Two ways, as in the paper: the power method, and gradient ascent on :math:`\langle v, W W^\top
-v\rangle`
-(Eq. compute-top-eigenvector-GA).  Erratum 2: at odd order block m yields :math:`\hat v_{2m-2}, \hat v_{2m-1}`.
+A converged block is close to :math:`v v'^\top`: v is the top eigenvector of :math:`W W^\top` and v' that of
+:math:`W^\top W`.  Two ways, as in the paper: the power method, and gradient ascent on
+:math:`\langle v, W W^\top v\rangle` (Eq. compute-top-eigenvector-GA).  Erratum 2: at odd order block m yields
+:math:`\hat v_{2m-2}, \hat v_{2m-1}`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ STILL = 1e-24
 
 
 def power_method(matrix: Array, rng: np.random.Generator) -> Array:
-    """V ← W Wᵀ v / ‖·‖ until it stands still."""
+    """Iterate v ← W Wᵀ v / ‖·‖ until it stands still."""
     return _iterate(lambda v: matrix @ (matrix.T @ v), len(matrix), rng)
 
 
 def gradient_ascent(matrix: Array, rng: np.random.Generator) -> Array:
-    """V ← v + η ∇⟨v, W Wᵀ v⟩ = (I + 2η W Wᵀ) v, with η = 1/‖W‖²; rescaled, which changes no direction."""
+    """Iterate v ← v + η ∇⟨v, W Wᵀ v⟩ = (I + 2η W Wᵀ) v, with η = 1/‖W‖²; rescaled, which changes no direction."""
     eta = 1.0 / float(np.sum(matrix**2))
     return _iterate(lambda v: v + 2 * eta * (matrix @ (matrix.T @ v)), len(matrix), rng)
 

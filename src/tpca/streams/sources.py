@@ -62,13 +62,14 @@ class IterableStream:
                 "wrap a single sample as sample[None]."
             )
         self.dims = check_dims(head.shape[1:])
+        self._dtype = head.dtype
         self._rest: Iterator[Any] = itertools.chain([head], iterator)
 
     def batches(self) -> Iterator[DenseBatch]:
         """The iterable's own batches, checked."""
         first = 0
         for item in self._rest:
-            batch = DenseBatch.checked(item, self.dims, first)
+            batch = DenseBatch.checked(item, self.dims, first, self._dtype)
             first += len(batch)
             yield batch
 
