@@ -12,7 +12,6 @@ from tpca.oracles import LawOracle
 from tpca.solvers.memory import default_memory, parse_memory
 
 KINDS = {"weak": {}, "paired": {"correlation": 1.0}, "equal": {"correlation": 1.0, "identical_pairs": True}}
-FOUND = {StopReason.ACCURATE, StopReason.MAX_SAMPLES, StopReason.STREAM_ENDED}
 
 
 def take(truth, n, **options):
@@ -21,9 +20,8 @@ def take(truth, n, **options):
     return np.concatenate(list(itertools.islice(batches, n)))
 
 
-# Budgets are twice the targets of docs/race.md, where success is above 0.95; 2 failures of 3 seeds: below 1e-2, all
-# rows of
-# one run below 1e-1 — so every seed must pass only with the endless stream, which goes on until a signal is proven.
+# An endless stream is read until a signal is proven and accurate, so that only a false claim (5 % a run at most, none seen in
+# hundreds) could make this fail.
 @pytest.mark.parametrize("kind", list(KINDS))
 @pytest.mark.parametrize("dims", [(16,) * 3, (10,) * 4, (6,) * 5, (5,) * 6])
 def test_an_endless_stream_is_left_with_accurate_vectors(dims, kind):
@@ -46,7 +44,7 @@ def test_unequal_dims_come_back_in_the_users_order(dims):
     assert truth.loss(recovery.vectors).max() < 0.05
 
 
-@pytest.mark.parametrize("scale", [1e-3, 1000.0])
+@pytest.mark.parametrize("scale", [1e-30, 1e-3, 1000.0, 1e20])
 def test_the_scale_of_the_samples_does_not_matter(scale):
     truth = SpikedTensor.random((10,) * 4, 1.0, seed=2)
     plain, scaled = (RaceSolver(seed=3).run(LawOracle(truth, seed=6, scale=s)) for s in (1.0, scale))
@@ -76,8 +74,8 @@ def test_pure_noise_is_claimed_to_be_a_signal_in_at_most_five_percent_of_runs():
         for seed in range(runs):
             recovery = RaceSolver(seed=seed, max_samples=600).run(LawOracle(None, dims=dims, seed=seed))
             claims += recovery.stop_reason is not StopReason.NO_SIGNAL
-        # If the rate were 5 %: P(X >= 11 of 60) = 1e-4.
-        assert claims < 11
+        # If the rate were 5 %: P(X >= 12 of 60) = 4e-5.
+        assert claims < 12
 
 
 @pytest.mark.parametrize("noise", ["correlated", "rademacher", "bounded"])
@@ -111,7 +109,7 @@ def test_a_signal_at_the_limit_is_missed_in_at_most_five_percent_of_runs():
         truth = SpikedTensor.random(dims, limit, seed=seed)
         recovery = RaceSolver(seed=seed, max_samples=n).run(LawOracle(truth, seed=seed))
         missed += recovery.stop_reason is StopReason.NO_SIGNAL
-    assert missed < 11  # as above: 1e-4 if the rate is 5 %
+    assert missed < 12  # as above: 4e-5 if the rate is 5 %
 
 
 def test_errors_and_strength_are_covered_at_their_nominal_rate():
@@ -218,7 +216,7 @@ def test_heavy_tails_give_the_signal_or_nothing():
         truth = SpikedTensor.random((8,) * 4, 1.0, seed=seed)
         recovery = RaceSolver(seed=seed, max_samples=600).run(truth.stream(noise="student-t", seed=seed))
         wrong = truth.overlaps(recovery.vectors).min() < 0.5
-        assert not (wrong and recovery.stop_reason in FOUND)
+        assert not wrong or recovery.stop_reason is StopReason.NO_SIGNAL
 
 
 def test_of_two_signals_the_stronger_is_found():
@@ -265,7 +263,7 @@ def test_more_passes_are_not_fooled_by_noise():
         samples = take(Samples((6,) * 3, seed=seed, batch_size=1), 100)
         recovery = RaceSolver(seed=seed, max_passes=5).run(samples)
         claims += recovery.stop_reason is not StopReason.NO_SIGNAL
-    assert claims < 9  # 5 %: P(X >= 9 of 40) = 2e-4
+    assert claims < 10  # 5 %: P(X >= 10 of 40) = 3e-5
 
 
 def test_a_partition_can_be_given_by_hand():
@@ -275,7 +273,14 @@ def test_a_partition_can_be_given_by_hand():
     with pytest.raises(PartitionError, match="exactly once"):
         RaceSolver(partition=[(0, 1), (2, 3)]).run(LawOracle(truth))
     with pytest.raises(PartitionError, match="two groups"):
-        RaceSolver(partition=[(0, 1), (2, 3), (4,)]).run(LawOracle(truth))
+        RaceSolver(partition=[(0, 1, 2), (3,), (4,)]).run(LawOracle(truth))
+
+
+@pytest.mark.parametrize("partition", [[(0, 1), (2, 3)], [(0, 1), (2,), (3,)], [(0,), (1,), (2,), (3,)]])
+def test_more_groups_by_hand_race_replicas_of_such_blocks(partition):
+    truth = SpikedTensor.random((6,) * 4, 1.0, seed=0)
+    recovery = RaceSolver(seed=0, partition=partition).run(LawOracle(truth, seed=1))
+    assert truth.loss(recovery.vectors).max() < 0.05
 
 
 def test_tolerance_is_the_error_at_which_it_stops():
@@ -325,9 +330,48 @@ def test_passes_need_samples_that_can_be_read_again():
         RaceSolver(max_passes=3).run(truth.stream())
 
 
-def test_constant_data_is_no_signal_and_no_crash():
-    recovery = RaceSolver().run(np.zeros((50, 4, 5, 6)))
+@pytest.mark.parametrize(
+    ("shape", "memory"), [((50, 4, 5, 6), None), ((50, 6, 6, 6, 6), 6000), ((50, 5, 5, 5, 5, 5), 6000)]
+)
+def test_zeros_are_no_signal_and_no_crash(shape, memory):
+    recovery = RaceSolver(memory=memory).run(np.zeros(shape))
     assert recovery.stop_reason is StopReason.NO_SIGNAL
+
+
+@pytest.mark.parametrize("memory", [None, 14_000])
+@pytest.mark.parametrize("factor", [0.0, 1e-6, 1e6])
+def test_one_odd_sample_at_the_start_does_no_harm(factor, memory):
+    truth = SpikedTensor.random((8,) * 4, 1.0, seed=0)
+    samples = take(truth, 500, seed=1)
+    samples[0] *= factor
+    recovery = RaceSolver(memory=memory).run(samples)
+    assert recovery.stop_reason is not StopReason.NO_SIGNAL
+    assert truth.overlaps(recovery.vectors).min() > 0.9
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_a_handful_of_samples_is_no_signal(n):
+    truth = SpikedTensor.random((6, 6, 6), 1.0, seed=0)
+    recovery = RaceSolver().run(take(truth, n, seed=1))
+    assert recovery.stop_reason is StopReason.NO_SIGNAL
+    assert recovery.n_samples == n
+    assert recovery.strength_interval == (0.0, math.inf)
+
+
+@pytest.mark.parametrize("dims", [(2, 2), (2, 2, 2), (2,) * 6, (3,) * 7])
+def test_tiny_modes_and_high_orders(dims):
+    truth = SpikedTensor.random(dims, 2.0, seed=1)
+    recovery = RaceSolver(seed=1).run(LawOracle(truth, seed=1))
+    assert recovery.stop_reason is StopReason.ACCURATE
+    assert truth.loss(recovery.vectors).max() < 0.1
+
+
+def test_a_very_strong_signal_is_no_problem():
+    for strength in (1e2, 1e6):
+        truth = SpikedTensor.random((8,) * 3, strength, seed=0)
+        recovery = RaceSolver().run(take(truth, 100, seed=1))
+        assert truth.overlaps(recovery.vectors).min() > 0.9999
+        assert recovery.strength == pytest.approx(strength, rel=1e-2)
 
 
 def test_noise_free_data_is_recovered():

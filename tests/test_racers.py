@@ -17,20 +17,42 @@ from tpca.solvers.racers.whole import WholeRacer, whole_floats
 from tpca.solvers.rankone import along, rank_one
 
 # name: (dims, how to make it, its size in floats, the kind of signal it is made for)
+SYMMETRIC = {"correlation": 1.0, "identical_pairs": True}
+
+
+def flow(columns):
+    return (
+        lambda d, rng: FlowRacer(Partition.halves(d), columns, rng),
+        lambda d: state_floats(Partition.halves(d), columns),
+    )
+
+
+def whole():
+    return (lambda d, rng: WholeRacer(Partition.halves(d), rng), lambda d: whole_floats(Partition.halves(d)))
+
+
+def singles(count):
+    return (lambda d, rng: SinglesRacer(d, count, rng), lambda d: singles_floats(d, count))
+
+
+def pairs(count):
+    return (
+        lambda d, rng: PairsRacer(Partition.pairs(d), count, rng),
+        lambda d: pairs_floats(Partition.pairs(d), count),
+    )
+
+
 RACERS = {
-    "flow": ((12,) * 4, lambda d, r: FlowRacer(Partition.halves(d), 20, r), lambda d:
-    state_floats(Partition.halves(d), 20), {}), "flow, narrow": ((24,) * 3, lambda d, r:
-    FlowRacer(Partition.halves(d), 10, r), lambda d:
-    state_floats(Partition.halves(d), 10), {}), "flow, order 5": ((8,) * 5, lambda d, r:
-    FlowRacer(Partition.halves(d), 20, r), lambda d:
-    state_floats(Partition.halves(d), 20), {}), "whole": ((16,) * 3, lambda d, r: WholeRacer(Partition.halves(d), r),
-    lambda d: whole_floats(Partition.halves(d)),
-    {}), "singles": ((8,) * 5, lambda d, r: SinglesRacer(d, 100, r), lambda d: singles_floats(d, 100), {}),
-    "pairs": ((12,) * 4, lambda d, r: PairsRacer(d, 20, r), lambda d: pairs_floats(d, 20), {}),
-    "equal": ((16,) * 4, EqualRacer, equal_floats, {"correlation": 1.0, "identical_pairs": True}),
-    "equal, odd": ((16,) * 3, EqualRacer, equal_floats, {"correlation": 1.0, "identical_pairs": True}),
+    "flow": ((12,) * 4, *flow(20), {}),
+    "flow, narrow": ((24,) * 3, *flow(10), {}),
+    "flow, order 5": ((8,) * 5, *flow(20), {}),
+    "whole": ((16,) * 3, *whole(), {}),
+    "singles": ((8,) * 5, *singles(100), {}),
+    "pairs": ((12,) * 4, *pairs(20), {}),
+    "equal": ((16,) * 4, EqualRacer, equal_floats, SYMMETRIC),
+    "equal, odd": ((16,) * 3, EqualRacer, equal_floats, SYMMETRIC),
     "paired": ((16,) * 4, PairedRacer, paired_floats, {"correlation": 1.0}),
-}  # fmt: skip
+}
 
 
 def rounds(racer, oracle, count):
@@ -97,7 +119,7 @@ def test_half_precision_columns_do_what_full_ones_would():
     seen = 0
     for n in (1, 2, 4, 8, 16, 32):
         mix, gradient = rng.standard_normal((5, 5)).astype(np.float32), rng.standard_normal((5, 6, 7)) / math.sqrt(n)
-        columns.add(mix, gradient.astype(np.float16), n, seen, 2.0)
+        columns.add(mix, gradient.astype(np.float16), n, anew=seen == 0)
         exact += n * mix @ gradient.reshape(5, -1)
         seen += n
     scale = np.abs(exact).max()
@@ -115,7 +137,7 @@ def test_top_weights_are_those_of_the_svd():
     rng = np.random.default_rng(1)
     columns = Columns(4, (5, 6), level=1.0, rng=None)
     signal = np.einsum("r,i,j->rij", rng.standard_normal(4), rng.standard_normal(5), rng.standard_normal(6))
-    columns.add(1.0, signal + 0.1 * rng.standard_normal((4, 5, 6)), 1, 0, 1.0)
+    columns.add(1.0, signal + 0.1 * rng.standard_normal((4, 5, 6)), 1, anew=True)
     stored = columns.store.astype(float)
     left, _, _ = np.linalg.svd(stored.transpose(1, 2, 0).reshape(5, -1))
     expected = np.linalg.svd(np.einsum("i,rij->rj", left[:, 0], stored))[0][:, 0]

@@ -44,8 +44,9 @@ def contract(tensor: NDArray[Any], query: Query) -> Answer:
         ]
         parts = _split_shared(unfolded, vectors, query.blocks)
         reward[some] = rewards(parts, vectors)
-        for m, gradient in parts.items():  # narrow replicas get narrow answers; the arithmetic above was wide
-            gradients[m][some] = gradient.reshape(-1, *partition.shapes[m])
+        with np.errstate(over="ignore"):  # narrow replicas get narrow answers, infinite where they do not fit
+            for m, gradient in parts.items():
+                gradients[m][some] = gradient.reshape(-1, *partition.shapes[m])
     return Answer(gradients, reward)
 
 

@@ -56,16 +56,16 @@ class LawOracle:
         """Samples that are drawn once cannot be read again."""
         raise StreamError("samples drawn from a law cannot be read again; use max_passes=1.")
 
-    def mean(self, queries: Sequence[Query], n: int) -> Round:
+    def mean(self, queries: Sequence[Query], n: int, scale: float = 1.0) -> Round:
         """Mean gradients over the next ``n`` samples, from one draw of their mean."""
         n = int(min(n, self._left))
         if n == 0:
             return Round(0, ())
         self._left -= n
         mean = self._rng.standard_normal(self._dims)
-        mean *= self._scale / math.sqrt(n)
+        mean *= scale * self._scale / math.sqrt(n)
         if self._signal is not None:
-            mean += self._scale * self._signal
+            mean += scale * self._scale * self._signal
         self.buffer_bytes = max(self.buffer_bytes, mean.nbytes)
         return Round(n, tuple(contract(mean, query) for query in queries))
 

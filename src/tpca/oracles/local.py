@@ -27,6 +27,7 @@ class LocalOracle:
         self.buffer_bytes = 0
         self._batches: Iterator[DenseBatch] = self.stream.batches()
         self._left: DenseBatch | None = None
+        self._batch_bytes = 0
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -53,18 +54,18 @@ class LocalOracle:
         self._batches = self.stream.batches()
         self._left = None
 
-    def mean(self, queries: Sequence[Query], n: int) -> Round:
-        """Mean gradients of all queries over the next ``n`` samples."""
+    def mean(self, queries: Sequence[Query], n: int, scale: float = 1.0) -> Round:
+        """Mean gradients of all queries over the next ``n`` samples, each multiplied by ``scale``."""
         total: NDArray[Any] | None = None
         taken = 0
         while taken < n and (batch := self._take(n - taken)) is not None:
             part = batch.total()
             total = part if total is None else np.add(total, part, out=total)
             taken += len(batch)
-            self._note_buffer(batch.nbytes + total.nbytes)
+            self._note_buffer(self._batch_bytes + 2 * total.nbytes)
         if total is None:
             return Round(0, ())
-        mean = total / taken
+        mean = np.multiply(total, scale / taken, out=total)
         return Round(taken, tuple(contract(mean, query) for query in queries))
 
     def each(self, query: Query, n: int) -> Round:
@@ -90,6 +91,7 @@ class LocalOracle:
             self._left = next(self._batches, None)
             if self._left is None:
                 return None
+            self._batch_bytes = self._left.nbytes
         batch = self._left[: min(n, len(self._left))]
         self._left = self._left[len(batch) :]
         return batch

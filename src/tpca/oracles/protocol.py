@@ -47,8 +47,11 @@ class Oracle(Protocol):
     def buffer_bytes(self) -> int:
         """Most bytes held so far for samples in flight."""
 
-    def mean(self, queries: Sequence[Query], n: int) -> Round:
-        """Mean gradients of all queries over the next ``n`` samples, the same ones for every replica."""
+    def mean(self, queries: Sequence[Query], n: int, scale: float = 1.0) -> Round:
+        """Mean gradients of all queries over the next ``n`` samples, the same ones for every replica.
+
+        ``scale`` multiplies every sample: replicas kept in half precision need data of about unit size.
+        """
 
     def each(self, query: Query, n: int) -> Round:
         """Gradients of ``n`` steps, every replica with a fresh sample of its own at every step.

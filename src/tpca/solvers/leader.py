@@ -41,6 +41,7 @@ from tpca.solvers.rankone import along
 KEEP = 2.0  # log evidence above which a disagreeing reading does not unseat the leader
 AGREE = 0.5  # overlap of every mode above which a reading is about the same signal
 SWEEPS = 8
+ENTRIES = 60  # of gradients that the noise level must rest on before a reward counts
 
 
 def log_evidence(score: float, seen: float, first: float) -> float:
@@ -54,16 +55,17 @@ def log_evidence(score: float, seen: float, first: float) -> float:
 class Leader:
     """One leader on trial at error share ``delta``; its own sums live on the blocks of ``partition``.
 
-    Small blocks (one per mode) keep the state at a few vectors; larger blocks let old sums profit from better partners.
+    The race uses one block per mode, which keeps the state at a few vectors.  Before the first reading a random leader
+    sits in, tenure 0: it can prove nothing, but it tells the noise level.
     """
 
     working_bytes = 0  # copies of a few vectors at most
 
     def __init__(self, partition: Partition, rng: np.random.Generator, delta: float = 0.05) -> None:
         self.partition, self.delta = partition, delta
-        self.tenure = 0
+        self.tenure = -1
         self.score, self.seen, self.first = 0.0, 0.0, 0.0
-        self.entries = 0  # behind sigma
+        self.entries = 0.0  # behind sigma
         self._squares = 0.0
         self._sums: list[Array] = []
         self._install(tuple(unit(rng.standard_normal(d)) for d in partition.dims))
@@ -81,6 +83,8 @@ class Leader:
     @property
     def found(self) -> bool:
         """Whether a signal is proven at error share delta."""
+        if self.tenure < 1:
+            return False
         return self.log_evidence > math.log(self.tenure * (self.tenure + 1) / self.delta)
 
     @property
@@ -100,14 +104,16 @@ class Leader:
     def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
         """Add the mean gradients and reward over the ``n`` samples just seen."""
         gradients, reward = answers[0].gradients, float(answers[0].rewards[0])
+        for gradient in gradients.values():
+            self._squares += n * max(0.0, float(np.vdot(gradient, gradient)) - reward**2)
+            self.entries += gradient.size - 1
+        if self.entries < ENTRIES or self.sigma == 0:  # a noise level known so badly would pass for evidence
+            return
         for m, own in enumerate(self._sums):
-            fresh = gradients[m][0]
-            own += n * fresh
-            self._squares += n * max(0.0, float(np.vdot(fresh, fresh)) - reward**2)
-            self.entries += fresh.size - 1
+            own += n * gradients[m][0]
         self.first = self.first or float(n)
         self.seen += n
-        self.score += n * reward / self.sigma if self.sigma > 0 else 0.0
+        self.score += n * reward / self.sigma
 
     def consider(self, racer: Racer) -> None:
         """Look at the racer's reading: step down for it, or stay; then refine with all that is known."""
@@ -156,6 +162,8 @@ class Leader:
         self.vectors = vectors
         self.tenure += 1
         self.score = self.seen = self.first = 0.0
+        if self.entries > 2 * ENTRIES:  # what a strong signal added to the noise level fades with every new leader
+            self._squares, self.entries = self._squares / 2, self.entries / 2
         self._sums = [np.zeros(shape) for shape in self.partition.shapes]
 
     def _agrees(self, reading: Proposal) -> bool:

@@ -21,25 +21,34 @@ from collections.abc import Sequence
 
 from tpca.solvers.racers.flow import FlowRacer
 from tpca.solvers.racers.protocol import Racer
-from tpca.solvers.racers.replicas import SinglesRacer
+from tpca.solvers.racers.replicas import PairsRacer, SinglesRacer
+from tpca.solvers.racers.whole import WholeRacer
 
 START = 95.0  # N_0: what the trial alone takes
 WHOLE = 1.7  # C with all the data in memory
 PER_COLUMN = 18.0  # a flow of r columns adds this over r
 SINGLES = {5: 13.0, 6: 30.0}  # singles add this times (d/replicas)^SHARE, by order
 SHARE = 0.65
+LEAST = 15
 
 
-def strength_limit(dims: Sequence[int], racer: Racer, samples: int, sigma: float) -> float:
-    """95 % upper confidence limit on the strength after ``samples`` samples in which nothing was found."""
-    return sigma * math.sqrt(samples_to_find(dims, racer) / max(samples, 1))
+def strength_limit(dims: Sequence[int], racer: Racer, samples: int, sigma: float, delta: float) -> float:
+    """95 % upper confidence limit on the strength after ``samples`` samples in which nothing was found.
+
+    ``delta`` is the level of the trial.  Infinite below 15 samples: not even the strongest signal is proven by so few.
+    """
+    if samples < LEAST:
+        return math.inf
+    return sigma * math.sqrt(samples_to_find(dims, racer, delta) / samples)
 
 
-def samples_to_find(dims: Sequence[int], racer: Racer) -> float:
-    """N_95 at strength one in unit noise."""
+def samples_to_find(dims: Sequence[int], racer: Racer, delta: float) -> float:
+    """N_95 at strength one in unit noise; a trial at level δ takes ln(6/δ) times as long (measured at δ = 0.05)."""
     constant = WHOLE
     if isinstance(racer, SinglesRacer):
         constant += SINGLES.get(len(dims), 30.0 * 2.5 ** (len(dims) - 6)) * (max(dims) / racer.replicas) ** SHARE
-    elif isinstance(racer, FlowRacer) and racer.name == "flow":
+    elif isinstance(racer, PairsRacer):
+        constant += SINGLES[6] * (max(dims) / racer.replicas) ** SHARE
+    elif isinstance(racer, FlowRacer) and not isinstance(racer, WholeRacer):
         constant += PER_COLUMN / racer.columns
-    return START + constant * math.sqrt(math.prod(dims))
+    return START * math.log(6 / delta) / math.log(6 / 0.05) + constant * math.sqrt(math.prod(dims))

@@ -1,17 +1,16 @@
 r"""Who runs in the race, and how large: a memory budget turned into racers.
 
-Where the sum of all samples fits (small tensors, order 3) it is kept, and nothing beats it.  The blocks of a two-
-block flow need D_1 + D_2 ~ 2 d^{⌈k̄/2⌉} entries per column; where that is affordable the flow is the main racer.
-Where it is not (order ≥ 5 and memory of a few d²) many
-small replicas are.  The racers for structure, *equal* and
-*paired*, cost a few d² and join when they take no more than a small share.  Every racer has a leader of its own, and
-the leaders share the chance of a false alarm δ.
+Where the sum of all samples fits (small tensors, order 3) it is kept, and nothing beats it.  The blocks of a two-block
+flow need D_1 + D_2 ~ 2 d^{⌈k̄/2⌉} entries per column; where that is affordable the flow is the main racer.  Where it is
+not (order ≥ 5 and memory of a few d²) many small replicas are.  The racers for structure, *equal* and *paired*, cost a
+few d² and join when they take no more than a small share.  Every racer has a leader of its own, and the leaders share
+the chance of a false alarm δ.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +20,7 @@ from tpca.errors import MemoryBudgetError, PartitionError
 from tpca.solvers.leader import Leader
 from tpca.solvers.racers.flow import FlowRacer, columns_within, state_floats
 from tpca.solvers.racers.protocol import Racer
-from tpca.solvers.racers.replicas import SinglesRacer, singles_floats
+from tpca.solvers.racers.replicas import PairsRacer, SinglesRacer, pairs_floats, singles_floats
 from tpca.solvers.racers.symmetric import EqualRacer, PairedRacer, equal_floats, paired_floats
 from tpca.solvers.racers.whole import WholeRacer, whole_floats
 
@@ -51,14 +50,18 @@ class Contestant:
 
 
 def check_partition(dims: Sequence[int], groups: Sequence[Sequence[int]] | None) -> Partition | None:
-    """A partition given by hand: two groups of modes, put in order of size."""
+    """A partition given by hand: two groups, put in order of size, or more groups of one or two modes each."""
     if groups is None:
         return None
     partition = Partition(tuple(dims), tuple(tuple(group) for group in groups))
-    if len(partition) != 2:
-        raise PartitionError(f"partition must have two groups of modes, got {len(partition)}: {partition.groups}.")
-    small, large = sorted(range(2), key=lambda m: partition.sizes[m])
-    return Partition(partition.dims, (partition.groups[small], partition.groups[large]))
+    if len(partition) == 2:
+        small, large = sorted(range(2), key=lambda m: partition.sizes[m])
+        return Partition(partition.dims, (partition.groups[small], partition.groups[large]))
+    if len(partition) == 1 or max(map(len, partition.groups)) > 2:
+        raise PartitionError(
+            f"partition must have two groups of modes, or more of one or two modes each, got {partition.groups}."
+        )
+    return partition
 
 
 def line_up(
@@ -66,12 +69,12 @@ def line_up(
 ) -> list[Contestant]:
     """The racers that fit into ``nbytes``, the main racer first; all of the memory is spent as far as it helps."""
     dims = tuple(dims)
-    racers, left = [], nbytes / 8 - LEADER_VECTORS * sum(dims)
-    for make, floats in _structure(dims):
-        cost = floats + LEADER_VECTORS * sum(dims)
-        if cost <= STRUCTURE_SHARE * nbytes / 8:
-            racers.append(make(rng))
-            left -= cost
+    racers: list[Racer] = []
+    left = nbytes / 8 - LEADER_VECTORS * sum(dims)
+    own = LEADER_VECTORS * sum(dims)
+    for racer, floats in _structure(dims, STRUCTURE_SHARE * nbytes / 8 - own, rng):
+        racers.append(racer)
+        left -= floats + own
     racers.insert(0, _main(dims, partition, left, nbytes, rng))
     # Half of δ for the main racer, the rest in equal parts.
     others = 0.5 * delta / max(1, len(racers) - 1)
@@ -80,20 +83,23 @@ def line_up(
     return [Contestant(r, Leader(singles, rng, share)) for r, share in zip(racers, shares, strict=True)]
 
 
-def _structure(dims: tuple[int, ...]) -> list[tuple[Callable[[np.random.Generator], Racer], float]]:
-    """The racers for structure that make sense for these dims, with their sizes in floats."""
-    made: list[tuple[Callable[[np.random.Generator], Racer], float]] = []
+def _structure(dims: tuple[int, ...], most: float, rng: np.random.Generator) -> Iterator[tuple[Racer, float]]:
+    """The racers for structure that make sense for these dims in at most ``most`` floats each, with their sizes."""
     if len(dims) >= 3 and len(set(dims)) == 1:
-        made.append((lambda rng: EqualRacer(dims, rng), equal_floats(dims)))
-    if len(dims) >= 4:
-        made.append((lambda rng: PairedRacer(dims, rng), paired_floats(dims)))
-    return made
+        # As many pairings a round as fit; all of them are asked in turn.
+        asked = max((a for a in range(1, 16) if equal_floats(dims, a) <= most), default=0)
+        if asked:
+            yield EqualRacer(dims, rng, asked), equal_floats(dims, asked)
+    if len(dims) >= 4 and paired_floats(dims) <= most:
+        yield PairedRacer(dims, rng), paired_floats(dims)
 
 
 def _main(
     dims: tuple[int, ...], partition: Partition | None, floats: float, nbytes: int, rng: np.random.Generator
 ) -> Racer:
     """The sum of all samples if it fits, else the block flow if enough of its columns fit, else small replicas."""
+    if partition is not None and len(partition) > 2:
+        return _replicas(partition, floats, nbytes, rng)
     blocks = Partition.halves(dims) if partition is None else partition
     if whole_floats(blocks) <= floats and blocks.sizes[0] <= WHOLE_ROWS:
         return WholeRacer(blocks, rng)
@@ -101,10 +107,23 @@ def _main(
     small = len(dims) >= 5 and partition is None
     if columns >= min(FLOW_COLUMNS if small else 1, blocks.sizes[0]):
         return FlowRacer(blocks, columns, rng)
-    fixed, one = singles_floats(dims, 0), singles_floats(dims, 1)
-    if small and floats >= one:
-        return SinglesRacer(dims, int((floats - fixed) / (one - fixed)), rng)
-    needed = math.ceil(8 * ((one if small else state_floats(blocks, 1)) + LEADER_VECTORS * sum(dims)))
-    raise MemoryBudgetError(
-        f"memory of {nbytes} bytes is too small for samples of shape {dims}; give at least {needed} bytes."
+    if small:
+        return _replicas(Partition.singles(dims), floats, nbytes, rng)
+    raise _too_small(dims, state_floats(blocks, 1), nbytes)
+
+
+def _replicas(partition: Partition, floats: float, nbytes: int, rng: np.random.Generator) -> Racer:
+    """Small replicas, as many as fit: singles if every block is one mode, else pairs."""
+    dims, single = partition.dims, len(partition) == partition.order
+    fixed, one = (singles_floats(dims, r) if single else pairs_floats(partition, r) for r in (0, 1))
+    count = int((floats - fixed) / (one - fixed))
+    if count < 1:
+        raise _too_small(dims, one, nbytes)
+    return SinglesRacer(dims, count, rng) if single else PairsRacer(partition, count, rng)
+
+
+def _too_small(dims: tuple[int, ...], needed: float, nbytes: int) -> MemoryBudgetError:
+    least = math.ceil(8 * (needed + LEADER_VECTORS * sum(dims) + 1))
+    return MemoryBudgetError(
+        f"memory of {nbytes} bytes is too small for samples of shape {dims}; give at least {least} bytes."
     )

@@ -130,13 +130,6 @@ class Polish:
         squared = self.strength**2 or 1.0
         return self._weights + np.array([k.signal for k in self._known]) / squared
 
-    def anew(self) -> Polish:
-        """The same vectors with nothing summed up: for a pass over samples that were already counted."""
-        nothing = tuple(Known(np.zeros(len(v)), 0.0) for v in self.vectors)
-        fresh = Polish(self.vectors, nothing, self.strength, self.sigma, self._entries)
-        fresh.quality = np.ones(len(nothing))
-        return fresh
-
     def standard_errors(self) -> tuple[Array, ...]:
         """Standard error of every component of every vector: σ√W_i/‖A_i‖ across v̂_i."""
         pairs = zip(self._levels(), self.vectors, strict=True)
@@ -175,7 +168,9 @@ def polish_from(leader: Leader) -> Polish:
         projection = max(0.0, float(v @ leader.own(leader.vectors, i)))
         signal = max(0.0, projection**2 / max(leader.seen, 1) - noise)  # v was fitted to h: less the noise of that
         known.append(Known(math.sqrt(signal**2 + noise * signal) * v, signal))
-    return Polish(leader.vectors, tuple(known), leader.strength, leader.sigma, leader.entries)
+    # A strong signal inflates the leader's noise level: it counts for little once the polish has its own.
+    entries = min(leader.entries, max(50.0, sum(leader.partition.dims)))
+    return Polish(leader.vectors, tuple(known), leader.strength, leader.sigma, entries)
 
 
 def _overlap(squared: float) -> float:

@@ -5,11 +5,13 @@ Every round takes B = max(1, ⌊0.06 n⌋) fresh samples, the same ones for ever
 1. each racer names the replicas it wants gradients of, each leader its vectors: all fixed before the samples;
 2. the oracle answers; racers add up, leaders take their rewards as evidence (:mod:`tpca.solvers.leader`);
 3. a leader with enough evidence is a signal *found*, with error at most 1 − ``confidence`` over the whole run;
-4. otherwise each leader looks at its racer's reading, and stays, is refined, or steps down.
+4. whenever n has grown by 8 %, each leader looks at its racer's reading, and stays, is refined, or steps down.
 
 When a signal is found and its leader is accurate enough the racers go home, and the polish
 (:mod:`tpca.solvers.polish`) uses every further sample until the vectors are as accurate as asked, or the samples end.
 If they end before a signal is found: ``NO_SIGNAL``, with an upper limit on the strength.
+
+The first three samples only tell in what units the data come (:mod:`tpca.solvers.probe`).
 
 Several passes (``max_passes`` > 1 on stored data): the last fifth of the data is held out from the racers.  After the
 first pass, which is the one-pass race, the flow repeats whole passes over its part (subspace iteration), and every
@@ -35,6 +37,7 @@ from tpca.solvers.limits import strength_limit
 from tpca.solvers.lineup import Contestant, check_partition, line_up
 from tpca.solvers.memory import default_memory, parse_memory
 from tpca.solvers.polish import Polish, polish_from
+from tpca.solvers.probe import Probe
 from tpca.solvers.recovery import Recovery, StopReason
 
 GROWTH = 0.06
@@ -59,7 +62,7 @@ class RaceSolver:
     ----------
     memory
         Bound on the solver's state, bytes or text like ``"64MB"``; by default the smaller of a tenth of the machine's
-        memory and four samples' size.
+        memory and four samples' size, but at least 1 MB.
     max_samples, max_passes
         Limits on what is read; passes beyond the first need a re-readable stream.
     confidence
@@ -68,7 +71,8 @@ class RaceSolver:
         Root mean squared error of a vector at which to stop.  ``None``: use all of a finite stream, and leave an
         endless one at 0.1 (1 % squared error).
     partition
-        Two groups of modes for the block flow, as in ``[(0, 1), (2, 3, 4)]``; by default as even as possible.
+        Groups of modes: two for the block flow, as in ``[(0, 1), (2, 3, 4)]``, by default as even as possible; more,
+        of one or two modes each, for replicas of such blocks.
     callbacks
         Called after every round with its record and, under ``"vectors"``, the current estimate.
     """
@@ -131,17 +135,22 @@ class RaceRun:
         budget = default_memory(oracle.dims) if solver.memory is None else solver.memory
         partition = check_partition(oracle.dims, solver.partition)
         rng = generator(solver.seed, "race")
+        self.probe = Probe(oracle.dims, rng)
         self.contestants = line_up(oracle.dims, budget, partition, 1 - solver.confidence, rng)
         self.samples, self.passes, self.state_bytes = 0, 1, 0
         self.per_pass = self._samples_per_pass()
         # With several passes the last part of the data is kept from the racers, so that re-use cannot fool a trial.
         self.racing = int((1 - HELD_OUT) * self.per_pass) if solver.max_passes > 1 else self.per_pass
+        self.scale = 1.0  # everybody sees the samples times this; strengths are divided by it at the end
         self._limit = self.racing
         self.history: list[dict[str, Any]] = []
         self._started = time.perf_counter()
 
     def finish(self) -> Recovery:
         """Search, polish, and say how it ended."""
+        while not self.probe.done and self._round([self.probe]):
+            pass
+        self.scale = self.probe.scale
         winner = self.search()
         while winner is None and self._next_pass():
             winner = self.search_again()
@@ -149,13 +158,7 @@ class RaceRun:
             return self._nothing_found()
         polish = polish_from(winner.leader)
         self.contestants = []
-        reason = self.polish(polish)
-        if reason is not StopReason.ACCURATE and self._next_pass():
-            polish = polish.anew()
-            self._round([polish], size=self.per_pass)
-            self._record("polish", polish)
-            reason = self._why_ended(polish, self.solver.tolerance)
-        return self._found(polish, reason)
+        return self._found(polish, self.polish(polish))
 
     def search(self) -> Contestant | None:
         """The one-pass race, until a leader is found and accurate or the samples end; ``None`` if nothing was found."""
@@ -181,6 +184,7 @@ class RaceRun:
         contestant.racer.restart()
         self._round([contestant.racer], size=self.racing)
         contestant.leader.appoint(contestant.racer)
+        self._record("search", contestant)
         return self._try_held_out()
 
     def _try_held_out(self) -> Contestant | None:
@@ -217,7 +221,7 @@ class RaceRun:
         if size < 1:
             return False
         asked = [part.queries() for part in parts]
-        answered = self.oracle.mean([query for queries in asked for query in queries], int(size))
+        answered = self.oracle.mean([query for queries in asked for query in queries], int(size), self.scale)
         if answered.n == 0:
             return False
         self.samples += answered.n
@@ -255,16 +259,17 @@ class RaceRun:
         """What a reader of the race wants to know of a round; vectors go to the callbacks only."""
         record: dict[str, Any] = {
             "phase": phase,
+            "pass": self.passes,
             "samples": self.samples,
             "seconds": time.perf_counter() - self._started,
         }
         if isinstance(best, Contestant):
             leader, vectors = best.leader, best.leader.vectors
             record |= {"leader": best.name, "tenure": leader.tenure, "log_evidence": leader.log_evidence}
-            record |= {"found": leader.found, "strength": leader.strength}
+            record |= {"found": leader.found, "strength": leader.strength / self.scale}
         else:
             vectors = best.vectors
-            record |= {"leader": "polish", "found": True, "strength": best.strength, "error": best.error()}
+            record |= {"leader": "polish", "found": True, "strength": best.strength / self.scale, "error": best.error()}
         self.history.append(record)
         for callback in self.solver.callbacks:
             callback({**record, "vectors": vectors})
@@ -276,20 +281,22 @@ class RaceRun:
         return StopReason.MAX_SAMPLES if limit is not None and self.samples >= limit else StopReason.STREAM_ENDED
 
     def _found(self, polish: Polish, reason: StopReason) -> Recovery:
-        half = float(ndtri(0.5 + self.solver.confidence / 2)) * polish.strength_error
+        strength = polish.strength / self.scale
+        half = float(ndtri(0.5 + self.solver.confidence / 2)) * polish.strength_error / self.scale
         return self._recovery(
             polish.vectors,
-            polish.strength,
+            strength,
             reason,
             standard_errors=polish.standard_errors(),
-            strength_interval=(max(0.0, polish.strength - half), polish.strength + half),
+            strength_interval=(max(0.0, strength - half), strength + half),
         )
 
     def _nothing_found(self) -> Recovery:
-        best = self._leading()
+        best = self._leading().leader
         samples = self.samples if self.passes == 1 else int(self.per_pass)
-        limit = strength_limit(self.oracle.dims, self.contestants[0].racer, samples, best.leader.sigma)
-        return self._recovery(best.leader.vectors, math.nan, StopReason.NO_SIGNAL, strength_interval=(0.0, limit))
+        delta, racer = 1 - self.solver.confidence, self.contestants[0].racer
+        limit = strength_limit(self.oracle.dims, racer, samples, best.sigma / self.scale, delta)
+        return self._recovery(best.vectors, math.nan, StopReason.NO_SIGNAL, strength_interval=(0.0, limit))
 
     def _recovery(self, vectors: tuple[Array, ...], strength: float, reason: StopReason, **more: Any) -> Recovery:
         return Recovery(

@@ -59,33 +59,38 @@ class Columns:
     def inverse_root(self) -> Stored:
         """(store storeᵀ)^(-1/2), tiny eigenvalues floored: what turns the store into orthonormal columns."""
         values, axes = eigh(self.gram, check_finite=False)
-        axes *= np.maximum(values, 1e-6 * values[-1]) ** -0.25
+        axes *= np.maximum(values, max(1e-6 * values[-1], np.finfo(np.float32).tiny)) ** -0.25
         root: Stored = axes @ axes.T
         return root
 
-    def add(self, mix: Stored | float, gradient: Stored, n: int, before: int, sigma: float) -> float:
-        """``U += n * mix @ gradient`` in place; returns the squared norm of ``mix @ gradient``.
+    def add(self, mix: Stored | float, gradient: Stored, n: int, anew: bool) -> float:
+        """``U += n * mix @ gradient`` in place (``anew``: instead of what is stored, which was only a direction).
 
-        ``before`` samples are in U already (0: what is stored is only a direction and is replaced).
+        Returns the squared norm of ``mix @ gradient``; a gradient of zeros changes nothing, nor does one that left the
+        range of float16.
         """
-        flat, gradient, old = self.flat, gradient.reshape(len(self.store), -1), self.unit
-        if before:
-            rms = math.sqrt(float(np.trace(self.gram)) / flat.size)
-            new = old * rms * math.sqrt((before + n) / before) / self.level
-        else:
-            old, new = 0.0, sigma * math.sqrt(n) / self.level
-        new = new or 1.0  # a stream of zeros has no scale
-        squares = 0.0
-        for some in self._pieces():
-            piece = gradient[:, some].astype(np.float32)
-            fresh = mix @ piece if isinstance(mix, np.ndarray) else mix * piece
-            squares += float(np.vdot(fresh, fresh))
+        gradient = gradient.reshape(len(self.store), -1)
+        old = 0.0 if anew else self.unit
+        with np.errstate(invalid="ignore", over="ignore"):
+            squares = sum(float(np.vdot(fresh, fresh)) for _, fresh in self._mixed(mix, gradient))
+        new = math.sqrt(old**2 * float(np.trace(self.gram)) + n**2 * squares) / (
+            math.sqrt(self.store.size) * self.level
+        )
+        if squares == 0.0 or not math.isfinite(new):
+            return 0.0
+        for some, fresh in self._mixed(mix, gradient):
             fresh *= n / new
-            fresh += (old / new) * flat[:, some].astype(np.float32)
-            flat[:, some] = fresh
+            fresh += (old / new) * self.flat[:, some].astype(np.float32)
+            self.flat[:, some] = fresh
         self.unit = new
         self.gram = self._gram()
         return squares
+
+    def _mixed(self, mix: Stored | float, gradient: Stored) -> Iterator[tuple[slice, Stored]]:
+        """``mix @ gradient``, piece after piece."""
+        for some in self._pieces():
+            piece = gradient[:, some].astype(np.float32)
+            yield some, (mix @ piece if isinstance(mix, np.ndarray) else np.float32(mix) * piece)
 
     def times(self, p: Array) -> Array:
         """``U p`` as a block."""

@@ -14,15 +14,15 @@ Memory is what buys samples here, so nothing is held twice:
 
 * :math:`\hat U` is never formed: the oracle is asked about U itself, and its answer times
   :math:`(U^\top U)^{-1/2}` (r x r) is what was wanted;
-* U, V and the answers are float16 (:mod:`tpca.solvers.racers.columns`), in units that keep both in range.  The units
-  need the noise level, which one sample (the *probe*) tells.
+* U, V and the answers are float16 (:mod:`tpca.solvers.racers.columns`).  The race hands out data in units of about the
+  noise level, and columns of size D_2^{-1/4} then have answers of size D_2^{1/4}: both well inside the range.
 
 ===============  ==========================================================================================
 symbol           code
 ===============  ==========================================================================================
 U, V             ``sums[m]`` for the blocks m = 0, 1: :class:`~tpca.solvers.racers.columns.Columns`
 U^T U, V^T V     ``sums[m].unit**2 * sums[m].gram``
-sum of B * Û     ``_past`` (narrow block only), see :meth:`FlowRacer._regress`
+mean of Û        ``_past`` over all samples (narrow block only), see :meth:`FlowRacer._regress`
 n, sigma         ``count``, ``sigma``
 ===============  ==========================================================================================
 """
@@ -61,8 +61,7 @@ def state_floats(partition: Partition, columns: int) -> int:
     narrow = 8 * columns * partition.sizes[0] if _is_narrow(partition) else 0
     held = columns * entries * item + 2 * 4 * columns**2 + narrow
     answers = columns * (entries * item + 8)
-    probe = 2 * 8 * entries  # the one question and answer in full precision that come first
-    return math.ceil((max(held + answers, probe) + working_bytes(partition, columns)) / 8) + 1
+    return math.ceil((held + answers + working_bytes(partition, columns)) / 8)
 
 
 def columns_within(partition: Partition, floats: float) -> int:
@@ -88,7 +87,7 @@ class FlowRacer:
             raise PartitionError(f"the flow needs between 1 and {partition.sizes[0]} columns, got {columns}.")
         self.partition, self.columns = partition, columns
         self.count = 0
-        self.sums: list[Columns] = []
+        self.sums = self._columns(rng)
         self._rng = rng
         self._squares, self._entries = 0.0, 0
         self._past: Stored | None = None
@@ -112,25 +111,17 @@ class FlowRacer:
         return sum(columns.store.nbytes for columns in self.sums) + self.working_bytes
 
     def queries(self) -> tuple[Query, ...]:
-        """Ask about the columns themselves (orthonormalised only when the answer comes); at first one random probe."""
-        if self.sums:
-            return (Query(self.partition, tuple(columns.store for columns in self.sums)),)
-        probe = tuple(unit(self._rng.standard_normal((1, *shape))) for shape in self.partition.shapes)
-        return (Query(self.partition, probe),)
+        """Ask about the columns themselves; they are orthonormalised only when the answer comes."""
+        return (Query(self.partition, tuple(columns.store for columns in self.sums)),)
 
     def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
         """One round of the flow."""
         gradients = answers[0].gradients
-        if not self.sums:
-            self._note_noise(n * float(sum(np.sum(g**2) for g in gradients.values())), sum(self.partition.sizes))
-            self._start()
-            return
         mixes = [columns.inverse_root() for columns in self.sums]
         if self._past is not None:
             self._keep_past(self._past, mixes[0], n)
-        sigma = self.sigma
         for m in (0, 1):
-            squares = self.sums[m].add(mixes[1 - m], gradients[m], n, self.count, sigma)
+            squares = self.sums[m].add(mixes[1 - m], gradients[m], n, anew=self.count == 0)
             self._note_noise(n * squares, gradients[m].size)
         self.count += n
 
@@ -140,7 +131,7 @@ class FlowRacer:
 
     def propose(self) -> Proposal:
         """Return the best of several readings: starts from all unfoldings of U and V and from the last reading."""
-        if self.count == 0 or self.sigma == 0:
+        if self._blank:
             vectors = tuple(unit(self._rng.standard_normal(d)) for d in self.partition.dims)
             return Proposal(vectors, 0.0)
         readings = [self._climb(p, None, 2) for p in self._starts()]
@@ -152,7 +143,7 @@ class FlowRacer:
 
     def evidence(self, vectors: tuple[Array, ...]) -> Evidence:
         """U p and V p contracted with the partner vectors inside each block, p read off from ``vectors``."""
-        if self.count == 0 or self.sigma == 0:
+        if self._blank:
             return Evidence(tuple(np.zeros(d) for d in self.partition.dims), 1.0)
         p = self._weights(vectors)
         outer: list[Array | None] = list(self.partition.outer(vectors))
@@ -170,10 +161,15 @@ class FlowRacer:
         named.update({f"gram_{m}": columns.gram for m, columns in enumerate(self.sums)})
         return named if self._past is None else {**named, "past": self._past}
 
-    def _start(self) -> None:
-        """Random columns, in units that put both them and the answers about them well inside the range of float16."""
-        level = (self.sigma * math.sqrt(self.partition.sizes[1])) ** -0.5 if self.sigma > 0 else 1.0
-        self.sums = [Columns(self.columns, shape, level, self._rng) for shape in self.partition.shapes]
+    def _columns(self, rng: np.random.Generator) -> list[Columns]:
+        """Random columns for both blocks."""
+        level = self.partition.sizes[1] ** -0.25
+        return [Columns(self.columns, shape, level, rng) for shape in self.partition.shapes]
+
+    @property
+    def _blank(self) -> bool:
+        """Whether there is nothing to read yet: no sample, or only zeros."""
+        return self.count == 0 or any(columns.unit == 0 for columns in self.sums)
 
     def _note_noise(self, squares: float, entries: int) -> None:
         self._squares += squares

@@ -44,7 +44,7 @@ class SinglesRacer:
     """``replicas`` replicas of one vector per mode; see the top of this file.
 
     The vectors are stored α times too long, with α^{k̄-1} = √B / sigma for the B expected next: that keeps the answers
-    near 1, where 16 bits are plenty, at any scale of the data.  The first sample is a probe that tells sigma.
+    near 1, where 16 bits are plenty.
     """
 
     name = "singles"
@@ -55,7 +55,8 @@ class SinglesRacer:
         for d in self._partition.dims:
             start = rng.standard_normal((replicas, d))
             self._vectors.append((start / np.linalg.norm(start, axis=1, keepdims=True)).astype(STORE))
-        self._lengths: Array = np.zeros((self._partition.order, replicas), dtype=np.float32)
+        # A start counts as much as the noise of one sample; data come in units of about the noise level.
+        self._lengths: Array = np.repeat(np.sqrt(np.array(dims, dtype=np.float32))[:, None], replicas, axis=1)
         self._stretch = 1.0
         self._scores = Scores(replicas)
         self._noise = NoiseLevel()
@@ -67,29 +68,25 @@ class SinglesRacer:
         return 24 * max(SLICE, *self._partition.dims)
 
     def queries(self) -> tuple[Query, ...]:
-        """All replicas, gradients of all modes; at first a single replica in full precision."""
-        if not self._noise.known:
-            return (Query(self._partition, tuple(v[:1].astype(np.float64) for v in self._vectors)),)
+        """All replicas, gradients of all modes."""
         return (Query(self._partition, tuple(self._vectors)),)
 
     def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
         """Add the gradients to the sums; the directions of the sums are the next vectors."""
         (answer,) = answers
+        if not all(np.isfinite(g).all() for g in answer.gradients.values()):
+            return  # samples so wild that they leave the range of 16 bits are passed over
         gain = self._stretch ** (self._partition.order - 1)
-        probing = not self._noise.known
         self._noise.absorb(answer, n, gain)
         self._seen += n
         expected = max(1.0, self._seen / 16)
         stretch = (math.sqrt(expected) / self._noise.sigma) ** (1 / (self._partition.order - 1))
-        if probing:  # a start counts as much as the noise of the samples so far
-            self._lengths[:] = self._noise.sigma * np.sqrt(n * np.array(self._partition.dims))[:, None]
         for mode, d in enumerate(self._partition.dims):
             step = max(1, SLICE // d)
             for first in range(0, self._lengths.shape[1], step):
                 some = slice(first, first + step)
-                self._move(mode, some, None if probing else answer.gradients[mode][some], n / gain, stretch)
-        if not probing:
-            self._scores.absorb(answer.rewards / (gain * self._stretch), n)
+                self._move(mode, some, answer.gradients[mode][some], n / gain, stretch)
+        self._scores.absorb(answer.rewards / (gain * self._stretch), n)
         self._stretch = stretch
 
     def restart(self) -> None:
@@ -98,12 +95,11 @@ class SinglesRacer:
         self._scores.restart()
         self._seen = 0
 
-    def _move(self, mode: int, some: slice, gradients: Array | None, weight: float, stretch: float) -> None:
+    def _move(self, mode: int, some: slice, gradients: Array, weight: float, stretch: float) -> None:
         """Add ``weight * gradients`` to some sums of one mode and store them ``stretch`` long."""
         sums = self._vectors[mode][some].astype(np.float64)
         sums *= self._lengths[mode, some, None] / np.linalg.norm(sums, axis=1, keepdims=True)
-        if gradients is not None:
-            sums += weight * gradients.astype(np.float64)
+        sums += weight * gradients.astype(np.float64)
         lengths = np.maximum(np.linalg.norm(sums, axis=1), np.finfo(np.float32).tiny)
         self._vectors[mode][some] = sums * (stretch / lengths)[:, None]
         self._lengths[mode, some] = lengths
@@ -129,19 +125,19 @@ class SinglesRacer:
         return {**vectors, "lengths": self._lengths, "scores": self._scores.sums}
 
 
-def pairs_floats(dims: tuple[int, ...], replicas: int) -> float:
+def pairs_floats(partition: Partition, replicas: int) -> float:
     """State of :class:`PairsRacer` in float64 units: blocks and answers in flight (float32), scores, working copies."""
-    sizes = Partition.pairs(dims).sizes
+    sizes = partition.sizes
     return replicas * (sum(sizes) + 2) + 6 * max(sizes)
 
 
 class PairsRacer:
-    """``replicas`` replicas of the paper's blocks with random rank-one starts; the first starts from the identity."""
+    """Replicas of blocks of one or two modes with random rank-one starts; the first starts from the identity."""
 
     name = "pairs"
 
-    def __init__(self, dims: tuple[int, ...], replicas: int, rng: np.random.Generator) -> None:
-        self._partition = Partition.pairs(check_dims(dims))
+    def __init__(self, partition: Partition, replicas: int, rng: np.random.Generator) -> None:
+        self._partition, self.replicas = partition, replicas
         self._blocks: list[Array] = []
         for shape in self._partition.shapes:
             block: Array = np.empty((replicas, *shape), dtype=np.float32)

@@ -27,11 +27,6 @@ class NoiseLevel:
         self._rounds += 1
 
     @property
-    def known(self) -> bool:
-        """Whether any round was seen."""
-        return self._rounds > 0
-
-    @property
     def sigma(self) -> float:
         """The estimate so far; 1 before the first round or when the data are all zero."""
         return math.sqrt(self._energy / self._rounds) if self._energy > 0 else 1.0

@@ -233,7 +233,7 @@ class PairedRacer:
         self._scores.restart()
 
     def propose(self) -> Proposal:
-        """Leading eigenvectors (singular vectors when the lengths differ) of the replica with the better rewards."""
+        """Leading singular vectors of the blocks of the replica with the better rewards."""
         best = self._scores.best()
         return Proposal(read(self._partition, self._blocks, best), self._scores.z(best, self._noise.sigma))
 

@@ -36,8 +36,6 @@ class WholeRacer(FlowRacer):
 
     def queries(self) -> tuple[Query, ...]:
         """One question per entry of block A; the other block is not used, and neither takes memory."""
-        if not self.sums:
-            return super().queries()
         rows = self.columns
         line = np.zeros(2 * rows - 1, STORE)
         line[rows - 1] = self.sums[0].level
@@ -47,17 +45,14 @@ class WholeRacer(FlowRacer):
 
     def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
         """Add the batch."""
-        if not self.sums:
-            super().absorb(answers, n)
-            return
         (columns,) = self.sums
         gradient = answers[0].gradients[1]
-        self._note_noise(n * columns.add(1 / columns.level, gradient, n, self.count, self.sigma), gradient.size)
+        squares = columns.add(1 / columns.level, gradient, n, anew=self.count == 0)
+        self._note_noise(n * squares, gradient.size)
         self.count += n
 
-    def _start(self) -> None:
-        level = self.sigma**-0.5 if self.sigma > 0 else 1.0
-        self.sums = [Columns(self.columns, self.partition.shapes[1], level, None)]
+    def _columns(self, rng: np.random.Generator) -> list[Columns]:  # noqa: ARG002
+        return [Columns(self.columns, self.partition.shapes[1], 1.0, None)]
 
     def _weights(self, vectors: Sequence[Array]) -> Array:
         return self.partition.outer(vectors)[0].reshape(-1)
