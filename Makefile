@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint bench race-targets clean help
+.PHONY: demo test lint bench race-targets race-checks detection clean help
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -35,6 +35,13 @@ bench: $(VENV)/.ready  ## ratios against the machine's limits
 
 race-targets: $(VENV)/.ready  ## the table of docs/race.md from fresh seeds
 	$(BIN)/python -m tpca.studies.race_targets --out docs/race-targets.json
+	$(BIN)/python -m tpca.studies.race_targets --show docs/race-targets.json
+
+race-checks: $(VENV)/.ready  ## false alarms and coverage of docs/race.md
+	$(BIN)/python -m tpca.studies.race_checks --out docs/race-checks.json
+
+detection: $(VENV)/.ready  ## samples until a signal is proven, behind the limit on the strength
+	$(BIN)/python -m tpca.studies.detection --out docs/detection.json
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

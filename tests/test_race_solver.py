@@ -20,8 +20,8 @@ def take(truth, n, **options):
     return np.concatenate(list(itertools.islice(batches, n)))
 
 
-# An endless stream is read until a signal is proven and accurate, so that only a false claim (5 % a run at most, none seen in
-# hundreds) could make this fail.
+# An endless stream is read until a signal is proven and accurate, so that only a false claim (5 % a run at most, none
+# seen in hundreds) could make this fail.
 @pytest.mark.parametrize("kind", list(KINDS))
 @pytest.mark.parametrize("dims", [(16,) * 3, (10,) * 4, (6,) * 5, (5,) * 6])
 def test_an_endless_stream_is_left_with_accurate_vectors(dims, kind):

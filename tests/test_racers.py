@@ -8,7 +8,7 @@ from tpca import SpikedTensor
 from tpca.blocks import Partition
 from tpca.errors import PartitionError
 from tpca.oracles import LawOracle
-from tpca.solvers.race import held_bytes
+from tpca.solvers.memory import held_bytes
 from tpca.solvers.racers.columns import Columns
 from tpca.solvers.racers.flow import FlowRacer, columns_within, state_floats
 from tpca.solvers.racers.replicas import PairsRacer, SinglesRacer, pairs_floats, singles_floats

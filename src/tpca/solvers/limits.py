@@ -2,8 +2,7 @@ r"""What "nothing found" says about the strength: an upper confidence limit by i
 
 If a signal of strength λ would have been found in N samples with probability 95 % or more, and none was, then the
 strength is below λ with 95 % confidence.  Samples needed scale as σ²/λ² and, measured over many sizes at λ = σ = 1,
-95 % of races
-have proven the signal after at most
+95 % of races have proven the signal after at most
 
 .. math:: N_{95} = N_0 + C \prod_n d_n^{1/2}
 

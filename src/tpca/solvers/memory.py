@@ -1,4 +1,4 @@
-"""Memory budgets: what was asked for, in bytes, and a sensible default."""
+"""Memory: what was asked for, in bytes; a sensible default; what some arrays really hold."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 
+from tpca.blocks import Array
 from tpca.errors import SolverError
 
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -43,3 +44,9 @@ def machine_memory() -> float:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, OSError, ValueError):
         return 4e9
+
+
+def held_bytes(arrays: Sequence[Array]) -> int:
+    """Bytes behind some arrays, views of one array counted once."""
+    roots = {id(root): root.nbytes for root in (a if a.base is None else a.base for a in arrays)}
+    return sum(roots.values())

@@ -24,7 +24,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from scipy.special import ndtri
 
@@ -35,9 +35,10 @@ from tpca.oracles import Oracle, open_oracle
 from tpca.randomness import generator
 from tpca.solvers.limits import strength_limit
 from tpca.solvers.lineup import Contestant, check_partition, line_up
-from tpca.solvers.memory import default_memory, parse_memory
+from tpca.solvers.memory import default_memory, held_bytes, parse_memory
 from tpca.solvers.polish import Polish, polish_from
 from tpca.solvers.probe import Probe
+from tpca.solvers.racers.protocol import Part
 from tpca.solvers.recovery import Recovery, StopReason
 
 GROWTH = 0.06
@@ -108,23 +109,6 @@ class RaceSolver:
     def run(self, source: Any) -> Recovery:
         """Race on a stream (or oracle) and return what was found, or that nothing was."""
         return RaceRun(self, open_oracle(source)).finish()
-
-
-class Part(Protocol):
-    """Whatever takes part in a round: a racer, a leader, the polish."""
-
-    def queries(self) -> tuple[Query, ...]:
-        """What to ask about the next samples."""
-
-    def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
-        """Take the answers."""
-
-    def arrays(self) -> dict[str, Array]:
-        """Every array of the state, by name."""
-
-    @property
-    def working_bytes(self) -> int:
-        """Most bytes of temporary copies while answers are in flight."""
 
 
 class RaceRun:
@@ -310,9 +294,3 @@ class RaceRun:
             history=self.history,
             **more,
         )
-
-
-def held_bytes(arrays: Sequence[Array]) -> int:
-    """Bytes behind some arrays, views of one array counted once."""
-    roots = {id(root): root.nbytes for root in (a if a.base is None else a.base for a in arrays)}
-    return sum(roots.values())

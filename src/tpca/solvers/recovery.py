@@ -42,8 +42,7 @@ class Recovery:
 
     ``standard_errors`` has one for every component of every vector; ``strength_interval`` is a confidence interval at
     the solver's ``confidence``.  With ``NO_SIGNAL`` the vectors are a best guess that proves nothing, ``strength`` is
-    NaN, there
-    are no standard errors, and ``strength_interval`` runs from 0 to the upper confidence limit.
+    NaN, there are no standard errors, and ``strength_interval`` runs from 0 to an upper 95 % confidence limit.
     """
 
     vectors: tuple[Array, ...]

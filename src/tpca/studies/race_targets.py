@@ -2,10 +2,8 @@
 
 Every row runs ``RaceSolver`` with ``max_samples`` and ``memory`` at the figures of the table, once per seed, and
 counts how often every overlap with the planted vectors exceeds 0.9.  ``law`` rows draw batch means from their exact
-law; ``samples`` rows draw every
-single sample. The polish rows compare the squared error after T₃ polish samples with the Cramér–Rao limit.
-``docs/race.md`` shows
-the file.
+law; ``samples`` rows draw every single sample.  The polish rows compare the squared error after T₃ polish samples with
+the Cramér–Rao limit.  ``docs/race.md`` shows the file.
 """
 
 from __future__ import annotations
@@ -155,6 +153,34 @@ def describe(result: dict[str, Any]) -> str:
     )
 
 
+def markdown(content: dict[str, Any]) -> str:
+    """The tables of docs/race.md, from the stored results."""
+    lines = [
+        "| order, dims | source | signal | samples | state (floats) | success, 95 % interval | proven: median, worst |"
+    ]
+    lines.append("|---|---|---|---|---|---|---|")
+    lines += [_markdown_row(row) for row in content["rows"]]
+    lines += ["", "| order, d | squared error / Cramér–Rao limit | runs |", "|---|---|---|"]
+    lines += [f"| {row['order']}, {row['dim']} | {row['ratio']:.2f} | {row['trials']} |" for row in content["polish"]]
+    return "\n".join(lines)
+
+
+def _markdown_row(row: dict[str, Any]) -> str:
+    order, dim, trials = row["order"], row["dim"], row["trials"]
+    low, high = row["interval"]
+    median, worst = ("—" if value is None else f"{value:.2f}" for value in (row["proven_median"], row["proven_worst"]))
+    cells = [
+        f"{order}, {dim}^{order}",
+        row["source"],
+        row["kind"],
+        f"{row['factor']:g}·d^{order / 2:g}",
+        f"{row['state_floats']:.0f} of {row['state']:g}·d^{row['power']}",
+        f"{row['success']}/{trials}, {low:.2f}–{high:.2f}",
+        f"{row['proven']}/{trials}: {median}, {worst}",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the table and write it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -162,7 +188,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=20, help="number of seeds per row")
     parser.add_argument("--first-seed", type=int, default=None, help="default: drawn from the clock, and stored")
     parser.add_argument("--rows", type=int, nargs="*", default=None, help="only these rows, by number from 0")
+    parser.add_argument("--show", type=Path, default=None, help="print a stored result as Markdown and stop")
     options = parser.parse_args(arguments)
+    if options.show is not None:
+        sys.stdout.write(markdown(json.loads(options.show.read_text())) + "\n")
+        return
     first = int(time.time()) % 10**8 if options.first_seed is None else options.first_seed
     seeds = [first + 1000 * i for i in range(options.seeds)]
     rows = ROWS if options.rows is None else [ROWS[i] for i in options.rows]

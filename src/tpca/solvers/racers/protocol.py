@@ -29,10 +29,8 @@ class Evidence:
     weight: float
 
 
-class Racer(Protocol):
-    """One search strategy.  All of its state lives in the arrays that :meth:`arrays` lists."""
-
-    name: str
+class Part(Protocol):
+    """Whatever takes part in a round: a racer, a leader, the polish.  All of its state is in :meth:`arrays`."""
 
     @property
     def working_bytes(self) -> int:
@@ -44,6 +42,15 @@ class Racer(Protocol):
     def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
         """Take the mean gradients over the ``n`` samples just seen."""
 
+    def arrays(self) -> dict[str, Array]:
+        """Every array of the state, by name."""
+
+
+class Racer(Part, Protocol):
+    """One search strategy."""
+
+    name: str
+
     def restart(self) -> None:
         """The next samples were seen before: keep the directions, forget the sums."""
 
@@ -52,6 +59,3 @@ class Racer(Protocol):
 
     def evidence(self, vectors: tuple[Array, ...]) -> Evidence:
         """What the samples so far say about each mode when the others are ``vectors``."""
-
-    def arrays(self) -> dict[str, Array]:
-        """Every array of the state, by name."""

@@ -1,0 +1,45 @@
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tpca.studies import paper_plan
+from tpca.studies.race_targets import markdown
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+
+
+def test_the_example_of_the_readme_runs(capsys):
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    exec(compile(block, "README.md", "exec"), {})
+    printed = capsys.readouterr().out.splitlines()
+    assert "accurate" in printed[0]
+    overlaps = [float(x) for x in re.findall(r"\d\.\d+", printed[1])]
+    assert len(overlaps) == 4
+    assert min(overlaps) > 0.95
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page):
+    targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
+    assert [t for t in targets if not (page.parent / t).exists()] == []
+
+
+def test_the_page_shows_the_stored_race():
+    stored = json.loads((ROOT / "docs" / "race-targets.json").read_text())
+    page = (ROOT / "docs" / "race.md").read_text()
+    for line in markdown(stored).splitlines():
+        assert line in page
+    assert {(r["order"], r["dim"], r["kind"]) for r in stored["rows"]} >= {
+        (3, 48, "weak"),
+        (4, 32, "weak"),
+        (6, 10, "equal"),
+    }
+
+
+def test_the_page_shows_what_the_schedule_asks_for():
+    page = (ROOT / "docs" / "paper.md").read_text()
+    for line in paper_plan.rows():
+        assert line in page
