@@ -97,6 +97,10 @@ class Leader:
         """Squared signal over noise of the own sum of the longest mode: about 1/(1 - overlap^2)."""
         return max(self.score, 0.0) ** 2 / self.seen / max(self.partition.dims) if self.seen else 0.0
 
+    def inherit_noise(self, other: Leader) -> None:
+        """Take over what another leader has learnt of the noise level."""
+        self._squares, self.entries = other._squares, other.entries
+
     def queries(self) -> tuple[Query, ...]:
         """Ask about the leader itself, one replica."""
         return (Query(self.partition, tuple(block[None] for block in self.partition.outer(self.vectors))),)

@@ -83,6 +83,14 @@ def line_up(
     return [Contestant(r, Leader(singles, rng, share)) for r, share in zip(racers, shares, strict=True)]
 
 
+def again(contestant: Contestant, delta: float) -> Contestant:
+    """The same racer with a new leader at error share ``delta``, for passes over samples that were seen before."""
+    old = contestant.leader
+    fresh = Leader(old.partition, np.random.default_rng(0), delta)  # its random vectors are replaced before any trial
+    fresh.inherit_noise(old)
+    return Contestant(contestant.racer, fresh)
+
+
 def _structure(dims: tuple[int, ...], most: float, rng: np.random.Generator) -> Iterator[tuple[Racer, float]]:
     """The racers for structure that make sense for these dims in at most ``most`` floats each, with their sizes."""
     if len(dims) >= 3 and len(set(dims)) == 1:

@@ -14,8 +14,8 @@ If they end before a signal is found: ``NO_SIGNAL``, with an upper limit on the 
 The first three samples only tell in what units the data come (:mod:`tpca.solvers.probe`).
 
 Several passes (``max_passes`` > 1 on stored data): the last fifth of the data is held out from the racers.  After the
-first pass, which is the one-pass race, the flow repeats whole passes over its part (subspace iteration), and every
-reading is tried on the held-out part only.
+first pass, which is the one-pass race, the main racer repeats whole passes over its part (subspace iteration), and a
+reading that has come to rest is tried on the held-out part only.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tpca.errors import SolverError
 from tpca.oracles import Oracle, open_oracle
 from tpca.randomness import generator
 from tpca.solvers.limits import strength_limit
-from tpca.solvers.lineup import Contestant, check_partition, line_up
+from tpca.solvers.lineup import Contestant, again, check_partition, line_up
 from tpca.solvers.memory import default_memory, held_bytes, parse_memory
 from tpca.solvers.polish import Polish, polish_from
 from tpca.solvers.probe import Probe
@@ -53,6 +53,8 @@ ENDLESS_TOLERANCE = 0.1
 POOR = 0.45
 # Share of the data that racers never see when there are several passes.
 HELD_OUT = 0.2
+# A reading has come to rest when every vector overlaps this much with that of the pass before.
+REST = 0.99
 Callback = Callable[[dict[str, Any]], None]
 
 
@@ -120,7 +122,11 @@ class RaceRun:
         partition = check_partition(oracle.dims, solver.partition)
         rng = generator(solver.seed, "race")
         self.probe = Probe(oracle.dims, rng)
-        self.contestants = line_up(oracle.dims, budget, partition, 1 - solver.confidence, rng)
+        # With several passes half of the chance of a false alarm is kept for the passes after the first.
+        self._delta = (1 - solver.confidence) / (2 if solver.max_passes > 1 else 1)
+        self.contestants = line_up(oracle.dims, budget, partition, self._delta, rng)
+        self._reading: tuple[Array, ...] | None = None
+        self._rested = False
         self.samples, self.passes, self.state_bytes = 0, 1, 0
         self.per_pass = self._samples_per_pass()
         # With several passes the last part of the data is kept from the racers, so that re-use cannot fool a trial.
@@ -136,7 +142,9 @@ class RaceRun:
             pass
         self.scale = self.probe.scale
         winner = self.search()
-        while winner is None and self._next_pass():
+        if winner is None and self.solver.max_passes > 1:
+            self.contestants = [again(self.contestants[0], self._delta)]
+        while winner is None and not self._rested and self._next_pass():
             winner = self.search_again()
         if winner is None:
             return self._nothing_found()
@@ -162,11 +170,19 @@ class RaceRun:
         return self._try_held_out()
 
     def search_again(self) -> Contestant | None:
-        """A later pass: one step of subspace iteration on the racers' part, then a trial on the held-out part only."""
-        del self.contestants[1:]
+        """A later pass: one step of subspace iteration on the racers' part.
+
+        A reading that has come to rest, or the last one, is tried on the held-out part; every trial raises the bar for
+        the next, so that there is no trial of what still moves, nor a second one of the same.
+        """
         (contestant,) = self.contestants
         contestant.racer.restart()
         self._round([contestant.racer], size=self.racing)
+        before, self._reading = self._reading, contestant.racer.propose().vectors
+        rests = before is not None and min(abs(float(v @ w)) for v, w in zip(before, self._reading, strict=True)) > REST
+        if not (rests or self.passes == self.solver.max_passes):
+            return None
+        self._rested = True
         contestant.leader.appoint(contestant.racer)
         self._record("search", contestant)
         return self._try_held_out()

@@ -58,12 +58,34 @@ def covered(job: tuple[tuple[int, ...], float, int]) -> tuple[int, int, bool, fl
     return inside, sum(dims), bool(low <= truth.strength <= high), ratio
 
 
+def markdown(content: dict[str, Any]) -> str:
+    """The tables of docs/race.md, from the stored results."""
+    lines = ["| pure noise | samples | claims |", "|---|---|---|"]
+    for row in content["false_alarms"]:
+        lines.append(f"| {_shape(row['dims'])}, {row['noise']} | {row['samples']} | {row['claims']} of {row['runs']} |")
+    lines += ["", "| signal | tolerance | components | strength | error ratio | runs |", "|---|---|---|---|---|---|"]
+    for row in content["coverage"]:
+        lines.append(
+            f"| {_shape(row['dims'])} | {row['tolerance']:g} | {row['components']:.3f} | {row['strength']:.2f} "
+            f"| {row['error_ratio']:.2f} | {row['runs']} |"
+        )
+    return "\n".join(lines)
+
+
+def _shape(dims: Sequence[int]) -> str:
+    return "×".join(map(str, dims))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run both checks and write them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("race-checks.json"))
     parser.add_argument("--runs", type=int, default=60)
+    parser.add_argument("--show", type=Path, default=None, help="print a stored result as Markdown and stop")
     options = parser.parse_args(arguments)
+    if options.show is not None:
+        sys.stdout.write(markdown(json.loads(options.show.read_text())) + "\n")
+        return
     alarms: list[dict[str, Any]] = []
     coverage: list[dict[str, Any]] = []
     with multiprocessing.get_context("spawn").Pool() as pool:
