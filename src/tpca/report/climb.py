@@ -29,12 +29,16 @@ def draw_demo(demo: Demo, path: Path) -> None:
     ]
     for axis, climb, name, labels in panels:
         _draw(axis, climb, labels)
+        proven = next((h["samples"] for h in climb.recovery.history if h.get("found")), None)
+        if proven is not None:
+            axis.axvline(proven, color="0.5", linestyle="--", linewidth=1)
+            axis.text(1.15 * proven, 0.5, f"proven after {proven:,}", color="0.4")
         axis.set_title(f"{name}: {climb.recovery.n_samples:,} samples")
         axis.set_xscale("log")
         axis.set_xlabel("samples")
         axis.set_ylim(0, 1.02)
         axis.grid(alpha=0.3)
-        axis.legend(loc="upper left", frameon=False)
+        axis.legend(loc="lower right" if climb is demo.race else "upper left", frameon=False)
     axes[0].set_ylabel("alignment with the planted vectors")
     entries = float(np.prod(demo.truth.dims))
     truth = demo.truth
