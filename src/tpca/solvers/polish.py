@@ -64,7 +64,7 @@ class Polish:
         self._sums = [np.zeros(len(v)) for v in vectors]
         self._weights = np.zeros(len(vectors))
         self._squares, self._entries = sigma**2 * entries, float(entries)
-        self._reward, self._reward_weight = 0.0, 0.0
+        self._reward, self._reward_weight, self._plain = 0.0, 0.0, 0.0
         noise = [(len(v) - 1) * sigma**2 for v in vectors]
         self.quality = np.array([_overlap(k.signal / (k.signal + e or 1.0)) for k, e in zip(known, noise, strict=True)])
 
@@ -74,27 +74,31 @@ class Polish:
         return math.sqrt(self._squares / self._entries)
 
     @property
+    def settled(self) -> bool:
+        """Whether the polish has samples enough of its own to tell the strength."""
+        enough = SETTLED * self._reward_weight * min(k.signal for k in self._known)
+        return self._reward_weight > 0 and self._reward**2 >= enough
+
+    @property
     def strength(self) -> float:
-        """λ: the mean reward, corrected for the estimated overlaps; the leader's until there are enough samples."""
-        first = self._first_reward / float(np.prod(self.quality))
-        if not self._reward_weight:
-            return first
-        own = self._reward / self._reward_weight
-        settled = self._reward_weight * own**2 >= SETTLED * min(k.signal for k in self._known)
-        return own if settled else first
+        """λ: the mean reward, corrected for the estimated overlaps; the leader's until the polish has settled."""
+        if self.settled:
+            return self._reward / self._reward_weight
+        return self._first_reward / float(np.prod(self.quality))
 
     @property
     def strength_error(self) -> float:
         """Standard error of the strength.
 
-        The leader's mean reward is over rounds in which its vectors were worse than they are now: as long as it is
-        used, the whole correction for their overlaps counts as an error as well.
+        The correction for the overlaps is only as good as their estimates, which are cautious at first: half of it
+        counts as an error too.  The leader's mean reward is over rounds in which its vectors were worse than they are
+        now: as long as it is used, twice the correction does.
         """
-        strength = self.strength
-        if self._reward_weight and strength == self._reward / self._reward_weight:
-            return self.sigma / math.sqrt(self._reward_weight)
-        noise = self.sigma * strength / math.sqrt(max(min(k.signal for k in self._known), 1e-300))
-        return math.hypot(noise, strength - self._first_reward)
+        if self.settled:
+            doubt = 0.5 * (self.strength - self._plain / self.samples)
+            return math.hypot(self.sigma / math.sqrt(self._reward_weight), doubt)
+        noise = self.sigma * self.strength / math.sqrt(max(min(k.signal for k in self._known), 1e-300))
+        return math.hypot(noise, 2 * (self.strength - self._first_reward))
 
     def queries(self) -> tuple[Query, ...]:
         """The current vectors, gradients of all modes."""
@@ -112,6 +116,7 @@ class Polish:
             self._note_noise(fresh, reward, n, n * own**2 / weights[i] if weights[i] else 0.0)
             total += n * own * fresh
             self._weights[i] += n * own**2
+        self._plain += n * reward
         self._reward += n * overlap * reward
         self._reward_weight += n * overlap**2
         self.samples += n

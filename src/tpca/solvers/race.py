@@ -196,12 +196,12 @@ class RaceRun:
         return best if best.leader.found else None
 
     def polish(self, polish: Polish) -> StopReason:
-        """Rounds until the vectors are accurate enough or the samples end."""
+        """Rounds until the vectors are accurate enough and the strength has settled, or the samples end."""
         self._limit = self.per_pass
         tolerance = self.solver.tolerance
         if tolerance is None and self.oracle.endless and self.solver.max_samples is None:
             tolerance = ENDLESS_TOLERANCE
-        while tolerance is None or polish.error() > tolerance:
+        while tolerance is None or polish.error() > tolerance or not polish.settled:
             if not self._round([polish]):
                 return self._why_ended(polish, tolerance)
             self._record("polish", polish)
@@ -275,7 +275,7 @@ class RaceRun:
             callback({**record, "vectors": vectors})
 
     def _why_ended(self, polish: Polish, tolerance: float | None) -> StopReason:
-        if tolerance is not None or polish.error() > POOR:
+        if polish.error() > (POOR if tolerance is None else tolerance):
             return StopReason.NOT_ACCURATE
         limit = self.solver.max_samples
         return StopReason.MAX_SAMPLES if limit is not None and self.samples >= limit else StopReason.STREAM_ENDED
