@@ -29,11 +29,12 @@ def test_theorem_schedule_order_six_by_hand():
     c2 = 6 * math.log(6 * 5 / 0.1)
     assert len(schedule.stages) == cycles
     for h, stage in enumerate(schedule.stages, start=1):
-        signal = (zeta ** (h - 1) * gamma / 4) ** 2
-        eta = min(signal / (zeta**h * gamma * 25), zeta ** (h - 1) * gamma / (signal + 1)) / c2
+        low, high = min(zeta ** (h - 1) * gamma, 0.5), min(zeta**h * gamma, 0.5)  # no alignment above target_cap
+        signal = (low / 4) ** 2
+        eta = min(signal / (high * 25), low / (signal + 1)) / c2
         for leg in stage:
             assert leg.step_size == pytest.approx(eta)
-            assert leg.steps == pytest.approx(zeta**h * gamma / (eta * signal), rel=1e-6)
+            assert leg.steps == pytest.approx(high / (eta * signal), rel=1e-6)
     for m, leg in enumerate(schedule.ascent):
         signal = (1 - 1 / 3) ** (2 - m) * gamma ** (m / 2)
         assert leg.step_size == pytest.approx(min(signal / (6 * 25), 1 / (signal + 1)) / c2)
