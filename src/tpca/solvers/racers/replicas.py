@@ -131,26 +131,22 @@ def pairs_floats(partition: Partition, replicas: int) -> float:
     return replicas * (sum(sizes) + 2) + 6 * max(sizes)
 
 
-class PairsRacer:
-    """Replicas of blocks of one or two modes with random rank-one starts; the first starts from the identity."""
+class BlocksRacer:
+    """What racers with blocks of one or two modes share: anytime steps 1/√(D n), scores, readings by SVD."""
 
-    name = "pairs"
+    name = "blocks"
+    step = 1.0
 
-    def __init__(self, partition: Partition, replicas: int, rng: np.random.Generator) -> None:
-        self._partition, self.replicas = partition, replicas
-        self._blocks: list[Array] = []
-        for shape in self._partition.shapes:
-            block: Array = np.empty((replicas, *shape), dtype=np.float32)
-            for j in range(replicas):
-                block[j] = unit(np.eye(*shape)) if j == 0 and len(shape) == 2 else _rank_one(shape, rng)
-            self._blocks.append(block)
-        self._scores = Scores(replicas)
+    def __init__(self, partition: Partition, blocks: list[Array]) -> None:
+        self._partition, self._blocks = partition, blocks
+        self.replicas = len(blocks[0])
+        self._scores = Scores(self.replicas)
         self._noise = NoiseLevel()
         self._keep, self._seen = 1.0, 0
 
     @property
     def working_bytes(self) -> int:
-        """Most bytes of temporary copies while answers are in flight."""
+        """Most bytes of temporary copies while answers are in flight: one block's singular vectors."""
         return 48 * max(self._partition.sizes)
 
     def queries(self) -> tuple[Query, ...]:
@@ -158,14 +154,14 @@ class PairsRacer:
         return (Query(self._partition, tuple(self._blocks)),)
 
     def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
-        """One anytime step 1/√(D n) of every block of every replica."""
+        """One anytime step of every block of every replica."""
         (answer,) = answers
         self._noise.absorb(answer, n)
         self._seen += n
         for m, size in enumerate(self._partition.sizes):
-            step = n / (self._noise.sigma * math.sqrt(size * self._seen))
+            step = self.step * n / (self._noise.sigma * math.sqrt(size * self._seen))
             for own, gradient in zip(self._blocks[m], answer.gradients[m], strict=True):
-                own[...] = unit(self._keep * own + step * gradient.astype(np.float64, copy=False))
+                own[...] = unit(self._keep * own + step * self._direction(gradient.astype(np.float64)))
         self._keep = 1.0
         self._scores.absorb(answer.rewards, n)
 
@@ -186,6 +182,25 @@ class PairsRacer:
     def arrays(self) -> dict[str, Array]:
         """Blocks of all replicas, and scores."""
         return {**{f"blocks_{m}": w for m, w in enumerate(self._blocks)}, "scores": self._scores.sums}
+
+    def _direction(self, gradient: Array) -> Array:
+        """The direction of a step, from the gradient of a block."""
+        return gradient
+
+
+class PairsRacer(BlocksRacer):
+    """Replicas with random rank-one starts; the first starts from the identity."""
+
+    name = "pairs"
+
+    def __init__(self, partition: Partition, replicas: int, rng: np.random.Generator) -> None:
+        blocks: list[Array] = []
+        for shape in partition.shapes:
+            block: Array = np.empty((replicas, *shape), dtype=np.float32)
+            for j in range(replicas):
+                block[j] = unit(np.eye(*shape)) if j == 0 and len(shape) == 2 else _rank_one(shape, rng)
+            blocks.append(block)
+        super().__init__(partition, blocks)
 
 
 def read(partition: Partition, blocks: list[Array], replica: int) -> tuple[Array, ...]:

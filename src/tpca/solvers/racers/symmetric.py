@@ -32,8 +32,8 @@ from tpca.batches import Answer, Query
 from tpca.blocks import Array, Partition, check_dims, unit
 from tpca.errors import PartitionError
 from tpca.solvers.racers.protocol import Evidence, Proposal
-from tpca.solvers.racers.replicas import blocks_evidence, read
-from tpca.solvers.racers.scores import NoiseLevel, Scores
+from tpca.solvers.racers.replicas import BlocksRacer
+from tpca.solvers.racers.scores import NoiseLevel
 
 SWEEPS = 5  # of M and A on x
 STEP = 1.4  # in units of the anytime step
@@ -181,25 +181,19 @@ def paired_floats(dims: tuple[int, ...]) -> float:
     return 3 * sum(sizes) + 6 * max(sizes) + 8
 
 
-class PairedRacer:
+class PairedRacer(BlocksRacer):
     """Vectors equal inside each pair of the paper's partition, for either sign of the strength."""
 
     name = "paired"
+    step = STEP
 
     def __init__(self, dims: tuple[int, ...], rng: np.random.Generator) -> None:
-        self._partition = Partition.pairs(check_dims(dims))
-        self._blocks: list[Array] = []
-        for shape in self._partition.shapes:
+        partition = Partition.pairs(check_dims(dims))
+        blocks: list[Array] = []
+        for shape in partition.shapes:
             start = unit(rng.standard_normal(shape)) if len(shape) == 1 else np.zeros(shape)
-            self._blocks.append(np.stack([start, start]).astype(np.float32))
-        self._scores = Scores(2)
-        self._noise = NoiseLevel()
-        self._keep, self._seen = 1.0, 0
-
-    @property
-    def working_bytes(self) -> int:
-        """Most bytes of temporary copies while answers are in flight: one block's singular vectors."""
-        return 48 * max(self._partition.sizes)
+            blocks.append(np.stack([start, start]).astype(np.float32))
+        super().__init__(partition, blocks)
 
     def queries(self) -> tuple[Query, ...]:
         """Pull all blocks toward the identity, only the last block of the second replica toward minus the identity."""
@@ -215,35 +209,9 @@ class PairedRacer:
             pulled[j] = unit(sharpened(blocks[j]) + pull * eye)
         return pulled
 
-    def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
-        """One anytime step of all blocks."""
-        (answer,) = answers
-        self._noise.absorb(answer, n)
-        self._seen += n
-        for m, size in enumerate(self._partition.sizes):
-            step = STEP * n / (self._noise.sigma * math.sqrt(size * self._seen))
-            for own, gradient in zip(self._blocks[m], answer.gradients[m], strict=True):
-                own[...] = unit(self._keep * own + step * symmetrised(gradient.astype(np.float64)))
-        self._keep = 1.0
-        self._scores.absorb(answer.rewards, n)
-
-    def restart(self) -> None:
-        """Keep the blocks as the next question; the next round starts them afresh."""
-        self._keep, self._seen = 0.0, 0
-        self._scores.restart()
-
-    def propose(self) -> Proposal:
-        """Leading singular vectors of the blocks of the replica with the better rewards."""
-        best = self._scores.best()
-        return Proposal(read(self._partition, self._blocks, best), self._scores.z(best, self._noise.sigma))
-
-    def evidence(self, vectors: tuple[Array, ...]) -> Evidence:
-        """Take the blocks of the replica nearest to ``vectors``, contracted with them."""
-        return blocks_evidence(self._partition, self._blocks, vectors, self._noise.sigma)
-
-    def arrays(self) -> dict[str, Array]:
-        """Blocks of both replicas, and scores."""
-        return {**{f"blocks_{m}": w for m, w in enumerate(self._blocks)}, "scores": self._scores.sums}
+    def _direction(self, gradient: Array) -> Array:
+        """Signal is symmetric, so noise that is not is left out."""
+        return symmetrised(gradient)
 
 
 def symmetrised(block: Array) -> Array:
