@@ -25,11 +25,6 @@ class Query:
         """The blocks whose gradients are wanted."""
         return tuple(range(len(self.partition))) if self.wanted is None else self.wanted
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the replicas."""
-        return sum(block.nbytes for block in self.replicas)
-
 
 @dataclass(frozen=True)
 class Answer:

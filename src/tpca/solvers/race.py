@@ -241,6 +241,11 @@ class RaceRun:
         limits = (self.solver.max_samples, self.oracle.length)
         return min((limit for limit in limits if limit is not None), default=math.inf)
 
+    @property
+    def distinct(self) -> int:
+        """Samples consumed, those of later passes not counted again."""
+        return self.samples if self.passes == 1 else int(self.per_pass)
+
     def _leading(self) -> Contestant:
         """The contestant with the strongest evidence."""
         return max(self.contestants, key=lambda c: c.leader.log_evidence)
@@ -293,16 +298,15 @@ class RaceRun:
 
     def _nothing_found(self) -> Recovery:
         best = self._leading().leader
-        samples = self.samples if self.passes == 1 else int(self.per_pass)
         delta, racer = 1 - self.solver.confidence, self.contestants[0].racer
-        limit = strength_limit(self.oracle.dims, racer, samples, best.sigma / self.scale, delta)
+        limit = strength_limit(self.oracle.dims, racer, self.distinct, best.sigma / self.scale, delta)
         return self._recovery(best.vectors, math.nan, StopReason.NO_SIGNAL, strength_interval=(0.0, limit))
 
     def _recovery(self, vectors: tuple[Array, ...], strength: float, reason: StopReason, **more: Any) -> Recovery:
         return Recovery(
             vectors=vectors,
             strength=strength,
-            n_samples=self.samples if self.passes == 1 else int(self.per_pass),
+            n_samples=self.distinct,
             n_passes=self.passes,
             state_bytes=self.state_bytes,
             buffer_bytes=self.oracle.buffer_bytes,

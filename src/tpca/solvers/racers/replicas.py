@@ -29,6 +29,7 @@ from tpca.batches import Answer, Query
 from tpca.blocks import Array, Partition, check_dims, unit
 from tpca.solvers.racers.protocol import Evidence, Proposal
 from tpca.solvers.racers.scores import NoiseLevel, Scores
+from tpca.solvers.rankone import rank_one
 
 STORE = np.float16
 SLICE = 256  # entries of one mode updated at a time: bounds the working copy in 64 bits
@@ -207,12 +208,7 @@ def read(partition: Partition, blocks: list[Array], replica: int) -> tuple[Array
     """Return unit vectors, in mode order: the best rank-one fits of one replica's blocks of one or two modes."""
     vectors: dict[int, Array] = {}
     for group, block in zip(partition.groups, blocks, strict=True):
-        own = block[replica].astype(np.float64)
-        if own.ndim == 1:
-            vectors[group[0]] = unit(own)
-        else:
-            left, _, right = np.linalg.svd(own, full_matrices=False)
-            vectors[group[0]], vectors[group[1]] = left[:, 0], right[0]
+        vectors.update(zip(group, rank_one(block[replica].astype(np.float64)), strict=True))
     return tuple(vectors[mode] for mode in range(partition.order))
 
 
