@@ -15,7 +15,7 @@ help:  ## show this list
 # Built once, rebuilt when what it is made from changes.
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[plots,dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[all,dev]"
 	@touch $@
 
 demo: $(VENV)/.ready  ## plant a signal, recover it, draw the figure

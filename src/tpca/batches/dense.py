@@ -117,10 +117,14 @@ def _outer(vectors: Sequence[Array]) -> Array:
 
 
 class DenseBatch:
-    """``n`` dense samples, an array of shape ``(n, d_1, ..., d_k̄)``, checked to be finite real numbers."""
+    """``n`` dense samples, an array of shape ``(n, d_1, ..., d_k̄)`` of finite real numbers (streams check them).
 
-    def __init__(self, samples: NDArray[Any]) -> None:
+    ``first`` is the place of the batch in its stream, ``dropped`` how many of its samples the stream left out.
+    """
+
+    def __init__(self, samples: NDArray[Any], first: int = 0, dropped: int = 0) -> None:
         self.samples = samples
+        self.first, self.dropped = first, dropped
 
     @classmethod
     def checked(cls, samples: Any, dims: tuple[int, ...], first: int = 0, dtype: Any = None) -> DenseBatch:
