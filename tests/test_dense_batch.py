@@ -1,12 +1,10 @@
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from naive import einsum_gradient
 from tpca.batches import DenseBatch, Query, contract
 from tpca.blocks import Partition
-from tpca.errors import SampleError
 
 
 def partitions(dims):
@@ -58,28 +56,3 @@ def test_many_replicas_are_contracted_in_slices_with_the_same_result(rng):
 def test_total_is_the_sum_of_samples(rng):
     samples = rng.standard_normal((7, 3, 4))
     np.testing.assert_allclose(DenseBatch(samples).total(), samples.sum(axis=0), rtol=1e-12, atol=1e-13)
-
-
-@pytest.mark.parametrize(
-    ("samples", "says"),
-    [
-        (np.zeros((2, 3, 5)), r"shape \(n, 3, 4\), got \(2, 3, 5\)"),
-        (np.zeros((2, 3, 4), dtype=complex), "real numbers, got dtype complex128"),
-        (np.array([["a"]]), "real numbers"),
-        (np.full((2, 3, 4), np.nan), "sample 10 contains NaN or Inf"),
-        (np.stack([np.zeros((3, 4)), np.full((3, 4), np.inf)]), "sample 11 contains NaN or Inf"),
-    ],
-)
-def test_bad_samples_are_refused_by_name(samples, says):
-    with pytest.raises(SampleError, match=says):
-        DenseBatch.checked(samples, (3, 4), first=10)
-
-
-def test_finite_samples_whose_sum_overflows_are_accepted():
-    samples = np.full((2, 3, 4), 1.7e308)
-    assert len(DenseBatch.checked(samples, (3, 4))) == 2
-
-
-def test_integers_are_converted():
-    batch = DenseBatch.checked(np.ones((2, 3, 4), dtype=np.int16), (3, 4))
-    assert batch.samples.dtype == np.float32

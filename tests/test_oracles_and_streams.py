@@ -3,10 +3,10 @@ import itertools
 import numpy as np
 import pytest
 
-from tpca import SpikedTensor, open_stream
+from tpca import SpikedTensor
 from tpca.batches import Query, contract
 from tpca.blocks import Partition
-from tpca.errors import ModelError, SampleError, StreamError
+from tpca.errors import StreamError
 from tpca.oracles import LawOracle, LocalOracle, open_oracle
 
 DIMS = (4, 3, 5)
@@ -75,14 +75,3 @@ def test_law_oracle_ends_and_counts(rng):
     assert oracle.mean([query(rng)], 7).n == 3
     assert oracle.mean([query(rng)], 7).n == 0
     assert open_oracle(oracle) is oracle
-
-
-def test_sources_that_are_no_streams_are_refused():
-    with pytest.raises(SampleError, match=r"at least two modes, got \(5, 3\)"):
-        open_stream(np.zeros((5, 3)))
-    with pytest.raises(SampleError, match=r"sample\[None\]"):
-        open_stream([np.zeros((5, 3))])
-    with pytest.raises(StreamError, match="cannot read samples from str"):
-        open_stream("samples.npy")
-    with pytest.raises(ModelError, match="at least 2 long"):
-        open_stream(np.zeros((5, 3, 1)))

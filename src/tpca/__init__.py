@@ -3,6 +3,8 @@
 Recover the rank-one signal λ·v_1⊗…⊗v_k̄ hidden in a stream of noisy tensors, in one pass, with memory that grows as d².
 """
 
+from typing import Any
+
 from tpca.errors import TpcaError
 from tpca.model import SpikedTensor
 from tpca.solvers.paper import PaperSolver
@@ -12,4 +14,22 @@ from tpca.streams import open_stream
 
 __version__ = "0.1.0"
 
-__all__ = ["PaperSolver", "RaceSolver", "Recovery", "SpikedTensor", "StopReason", "TpcaError", "open_stream"]
+__all__ = [
+    "PaperSolver",
+    "RaceSolver",
+    "Recovery",
+    "SpikedTensor",
+    "StopReason",
+    "TensorPCA",
+    "TpcaError",
+    "open_stream",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """The estimators, when they are first asked for: scikit-learn takes a second to import."""
+    if name == "TensorPCA":
+        from tpca import estimators
+
+        return getattr(estimators, name)
+    raise AttributeError(f"module 'tpca' has no attribute {name!r}")

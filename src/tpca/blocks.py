@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tpca.checkpoint import kept
 from tpca.errors import ModelError, PartitionError
 
 Array = NDArray[np.float64]
@@ -44,6 +45,7 @@ def check_dims(dims: Iterable[int]) -> tuple[int, ...]:
     return checked
 
 
+@kept
 @dataclass(frozen=True)
 class Partition:
     """Modes of a tensor of shape ``dims`` grouped into blocks; ``groups`` lists the modes of each block."""

@@ -35,3 +35,15 @@ class SolverError(TpcaError, ValueError):
 
 class MemoryBudgetError(SolverError):
     """The memory given is below the least that the solver needs."""
+
+
+class CheckpointError(TpcaError, ValueError):
+    """A checkpoint cannot be written, read, or does not belong to this run."""
+
+
+class OutputError(TpcaError, OSError):
+    """A result cannot be written."""
+
+
+class RunInterrupted(KeyboardInterrupt):
+    """A run was stopped by the user after its round was finished and its checkpoint written."""

@@ -1,6 +1,9 @@
 """Batches: some samples, in whatever form they come; each knows how to contract itself with blocks."""
 
 from tpca.batches.dense import DenseBatch, contract
-from tpca.batches.query import Answer, Query
+from tpca.batches.protocol import Batch
+from tpca.batches.query import Answer, Query, RankOne
+from tpca.batches.reductions import Reduction, reduction
+from tpca.batches.slabs import SlabBatch
 
-__all__ = ["Answer", "DenseBatch", "Query", "contract"]
+__all__ = ["Answer", "Batch", "DenseBatch", "Query", "RankOne", "Reduction", "SlabBatch", "contract", "reduction"]

@@ -15,15 +15,14 @@ split again inside each half, where everything is small.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.batches.query import Answer, Query, rewards
-from tpca.blocks import Array, Partition
-from tpca.errors import SampleError
+from tpca.batches.query import Answer, Query, rewards, subtract
+from tpca.blocks import Array
 
 
 def contract(tensor: NDArray[Any], query: Query) -> Answer:
@@ -31,29 +30,39 @@ def contract(tensor: NDArray[Any], query: Query) -> Answer:
 
     Gradients come in the dtype of their block's replicas, rewards in float64.
     """
-    partition = query.partition
-    unfolded = _unfold(tensor, partition)
-    count = len(query.replicas[0])
+    partition, count = query.partition, len(query.replicas[0])
     gradients = {m: np.empty((count, *partition.shapes[m]), dtype=query.replicas[m].dtype) for m in query.blocks}
     reward = np.empty(count)
-    wide = np.result_type(tensor.dtype, *(block.dtype for block in query.replicas))
-    for some in _slices(count, partition.sizes, unfolded.size):
-        vectors = [
-            block[some].reshape(-1, size).astype(wide, copy=False)
-            for block, size in zip(query.replicas, partition.sizes, strict=True)
-        ]
-        parts = _split_shared(unfolded, vectors, query.blocks)
+    for some, vectors, parts in gradient_slices(tensor, partition.groups, query.replicas, query.blocks):
+        parts = subtract(parts, vectors, query)
         reward[some] = rewards(parts, vectors)
-        with np.errstate(over="ignore"):  # narrow replicas get narrow answers, infinite where they do not fit
-            for m, gradient in parts.items():
-                gradients[m][some] = gradient.reshape(-1, *partition.shapes[m])
+        narrow(parts, gradients, some)
     return Answer(gradients, reward)
 
 
-def _unfold(tensor: NDArray[Any], partition: Partition) -> NDArray[Any]:
+def narrow(parts: dict[int, Array], gradients: dict[int, NDArray[Any]], some: slice) -> None:
+    """Store gradients in the dtype of their replicas; infinite where they do not fit."""
+    with np.errstate(over="ignore"):
+        for m, gradient in parts.items():
+            gradients[m][some] = gradient.reshape(gradients[m][some].shape)
+
+
+def gradient_slices(
+    tensor: NDArray[Any], groups: Sequence[Sequence[int]], replicas: Sequence[NDArray[Any]], wanted: Sequence[int]
+) -> Iterator[tuple[slice, list[Array], dict[int, Array]]]:
+    """Gradients of a few replicas after the other: which ones, their blocks as rows, their gradients as rows."""
+    unfolded = _unfold(tensor, groups)
+    wide = np.result_type(tensor.dtype, *(block.dtype for block in replicas))
+    for some in _slices(len(replicas[0]), unfolded.shape, unfolded.size):
+        pairs = zip(replicas, unfolded.shape, strict=True)
+        vectors = [block[some].reshape(-1, size).astype(wide, copy=False) for block, size in pairs]
+        yield some, vectors, _split_shared(unfolded, vectors, wanted)
+
+
+def _unfold(tensor: NDArray[Any], groups: Sequence[Sequence[int]]) -> NDArray[Any]:
     """The tensor as a k-way array, one axis per block (a view when the blocks are in mode order)."""
-    modes = [n for group in partition.groups for n in group]
-    return tensor.transpose(modes).reshape(partition.sizes)
+    sizes = [math.prod(tensor.shape[n] for n in group) for group in groups]
+    return tensor.transpose([n for group in groups for n in group]).reshape(sizes)
 
 
 def _slices(count: int, sizes: Sequence[int], entries: int) -> list[slice]:
@@ -126,31 +135,6 @@ class DenseBatch:
         self.samples = samples
         self.first, self.dropped = first, dropped
 
-    @classmethod
-    def checked(cls, samples: Any, dims: tuple[int, ...], first: int = 0, dtype: Any = None) -> DenseBatch:
-        """A batch of samples of shape ``dims`` (and ``dtype``); ``first`` is the number of its first, for messages."""
-        array = np.asarray(samples)
-        if dtype is not None and array.dtype != dtype:
-            raise SampleError(
-                f"all samples of a stream share one dtype, expected {np.dtype(dtype)}, got {array.dtype} "
-                f"at sample {first}; convert them to one."
-            )
-        if array.dtype.kind not in "fiu":
-            raise SampleError(f"samples must be real numbers, got dtype {array.dtype}; convert them to float first.")
-        if array.shape[1:] != dims:
-            raise SampleError(
-                f"samples must have shape (n, {', '.join(map(str, dims))}), got {array.shape} at sample {first}; "
-                "all samples of a stream share one shape."
-            )
-        if array.dtype.kind != "f" or array.dtype.itemsize < 4:
-            array = array.astype(np.float32 if array.dtype.itemsize < 4 else np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):
-            suspect = not np.isfinite(array.sum())  # one cheap read; only a suspect batch is looked at entry by entry
-        if suspect and not (finite := np.isfinite(array).reshape(len(array), -1).all(axis=1)).all():
-            bad = int(np.argmin(finite))
-            raise SampleError(f"sample {first + bad} contains NaN or Inf; clean or drop it before fitting.")
-        return cls(array)
-
     def __len__(self) -> int:
         return len(self.samples)
 
@@ -166,6 +150,14 @@ class DenseBatch:
         """Sum of the samples: contraction is linear, so replicas need only this."""
         return _sum_samples(self.samples)
 
+    def scores(self, vectors: Sequence[Array]) -> Array:
+        """Reward ``(n, c)`` of every sample with every rank-one component; ``vectors[i]`` is ``(c, d_i)``."""
+        *others, last = vectors
+        part: NDArray[Any] = self.samples @ last.T.astype(self.samples.dtype)
+        for v in reversed(others):
+            part = np.einsum("...ic,ci->...c", part, v)
+        return part.astype(np.float64, copy=False)
+
     def each(self, query: Query) -> Answer:
         """Gradients where replica r sees only the samples r, R + r, 2R + r, ...: shape ``(n / R, R, *block shape)``.
 
@@ -180,6 +172,9 @@ class DenseBatch:
         front = np.moveaxis(own, 2 + block, 2).reshape(steps, count, partition.sizes[block], -1)
         weights = _outer(others).astype(own.dtype, copy=False)
         gradient = np.matmul(front, weights[None, :, :, None])[..., 0].astype(np.float64, copy=False)
+        if query.less:  # the same for every step
+            rows = [w.reshape(count, -1) for w in query.replicas]
+            gradient += subtract({block: np.zeros(gradient.shape[1:])}, rows, query)[block]
         shaped = gradient.reshape(steps, count, *partition.shapes[block])
         reward = np.einsum("tri,ri->tr", gradient, query.replicas[block].reshape(count, -1))
         return Answer({block: shaped}, reward)

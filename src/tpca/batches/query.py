@@ -13,12 +13,25 @@ from tpca.blocks import Array, Partition
 
 
 @dataclass(frozen=True)
+class RankOne:
+    """A component that is known already: ``strength`` times the outer product of ``vectors``."""
+
+    strength: float
+    vectors: tuple[Array, ...]
+
+
+@dataclass(frozen=True)
 class Query:
-    """Replicas of the blocks of a partition, and the blocks whose gradients are wanted (``None``: all)."""
+    """Replicas of the blocks of a partition, and the blocks whose gradients are wanted (``None``: all).
+
+    ``less`` holds components to subtract from every sample.  They are subtracted inside the contraction, where they
+    are a few inner products; no sample is ever changed.
+    """
 
     partition: Partition
     replicas: tuple[NDArray[Any], ...]
     wanted: tuple[int, ...] | None = None
+    less: tuple[RankOne, ...] = ()
 
     @property
     def blocks(self) -> tuple[int, ...]:
@@ -45,3 +58,18 @@ def rewards(gradients: dict[int, Array], replicas: Sequence[Array]) -> Array:
     count = len(replicas[block])
     products: Array = np.einsum("ri,ri->r", gradients[block].reshape(count, -1), replicas[block].reshape(count, -1))
     return products
+
+
+def subtract(gradients: dict[int, Array], vectors: Sequence[Array], query: Query) -> dict[int, Array]:
+    r"""Gradients without the components ``query.less``; ``vectors[m]`` are the replicas' blocks as rows.
+
+    The gradient of a component :math:`c\,u_1\otimes\dots\otimes u_k` is
+    :math:`c\prod_{i\ne m}\langle w_i, u_i\rangle\,u_m`.
+    """
+    for known in query.less:
+        rays = [ray.reshape(-1) for ray in query.partition.outer(known.vectors)]
+        inner = np.stack([w @ ray for w, ray in zip(vectors, rays, strict=True)])
+        for m in gradients:
+            others = known.strength * np.delete(inner, m, axis=0).prod(axis=0)
+            gradients[m] = gradients[m] - np.multiply.outer(others, rays[m])
+    return gradients

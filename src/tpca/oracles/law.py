@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from tpca.batches import Query, contract
 from tpca.batches.dense import DenseBatch
@@ -38,7 +39,9 @@ class LawOracle:
         self._rng = generator(seed, "law")
         self._scale = scale
         self._left = max_samples
-        self.buffer_bytes = 0
+        self.buffer_bytes = self.n_skipped = 0
+        self.constant = False
+        self.identity = f"law {self._dims} seed {seed} scale {scale} of {max_samples} samples"
         self.length = None if math.isinf(max_samples) else int(max_samples)
         self.rereadable = False
 
@@ -55,6 +58,16 @@ class LawOracle:
     def rewind(self) -> None:
         """Samples that are drawn once cannot be read again."""
         raise StreamError("samples drawn from a law cannot be read again; use max_passes=1.")
+
+    def position(self) -> dict[str, Any]:
+        """What was drawn so far."""
+        left = None if self.endless else int(self._left)
+        return {"rng": self._rng, "left": left, "buffer_bytes": self.buffer_bytes}
+
+    def seek(self, position: dict[str, Any]) -> None:
+        """Go on drawing from there."""
+        self._rng, self.buffer_bytes = position["rng"], int(position["buffer_bytes"])
+        self._left = math.inf if position["left"] is None else int(position["left"])
 
     def mean(self, queries: Sequence[Query], n: int, scale: float = 1.0) -> Round:
         """Mean gradients over the next ``n`` samples, from one draw of their mean."""

@@ -9,25 +9,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.batches import DenseBatch, Query, contract
+from tpca.batches import Batch, DenseBatch, Query, Reduction, SlabBatch, reduction
+from tpca.errors import StreamError
 from tpca.model.sampling import BATCH_ENTRIES
 from tpca.oracles.protocol import Round
 from tpca.streams import Stream, open_stream
 
 
 class LocalOracle:
-    """Answers queries over the next samples of a stream; keeps no more than a batch and a sum of samples.
-
-    A round of n samples is reduced to its sum first: contraction is linear, so the cost of replicas does not grow
-    with n.
-    """
+    """Answers queries over the next samples of a stream; keeps no more than a batch and the reduction of a round."""
 
     def __init__(self, source: Any) -> None:
         self.stream: Stream = open_stream(source)
         self.buffer_bytes = 0
-        self._batches: Iterator[DenseBatch] = self.stream.batches()
-        self._left: DenseBatch | None = None
-        self._batch_bytes = 0
+        self.n_skipped = 0
+        self._batches: Iterator[Batch] | None = None  # opened by the first question
+        self._batch: Batch | None = None
+        self._offset = 0  # samples of the batch in hand that were taken
+        self._ended = False
+        self._watch = ConstantWatch()
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -49,24 +49,52 @@ class LocalOracle:
         """Whether :meth:`rewind` may be called."""
         return self.stream.rereadable
 
+    @property
+    def identity(self) -> str:
+        """Which data these are."""
+        return self.stream.identity
+
+    @property
+    def constant(self) -> bool:
+        """Whether there were several samples, and all of them the same."""
+        return self._watch.constant
+
     def rewind(self) -> None:
         """Start the next pass over a re-readable stream."""
-        self._batches = self.stream.batches()
-        self._left = None
+        self._open(0)
+
+    def position(self) -> dict[str, Any]:
+        """Where in the stream the next sample is, for :meth:`seek`."""
+        first = 0 if self._batch is None else self._batch.first
+        counted_again = 0 if self._batch is None or self._ended else self._batch.dropped
+        return {
+            "first": first,
+            "offset": self._offset,
+            "ended": self._ended,
+            "skipped": self.n_skipped - counted_again,
+            "buffer_bytes": self.buffer_bytes,
+            "varied": self._watch.varied,
+        }
+
+    def seek(self, position: dict[str, Any]) -> None:
+        """Go on from a :meth:`position`, with the same batches, so that all sums come out bit by bit the same."""
+        self.n_skipped, self.buffer_bytes = int(position["skipped"]), int(position["buffer_bytes"])
+        self._watch.varied = bool(position["varied"])
+        self._open(int(position["first"]))
+        if position["ended"]:
+            self._ended = True
+        elif int(position["offset"]):
+            self._next_batch()
+            self._offset = int(position["offset"])
 
     def mean(self, queries: Sequence[Query], n: int, scale: float = 1.0) -> Round:
         """Mean gradients of all queries over the next ``n`` samples, each multiplied by ``scale``."""
-        total: NDArray[Any] | None = None
-        taken = 0
-        while taken < n and (batch := self._take(n - taken)) is not None:
-            part = batch.total()
-            total = part if total is None else np.add(total, part, out=total)
-            taken += len(batch)
-            self._note_buffer(self._batch_bytes + 2 * total.nbytes)
-        if total is None:
-            return Round(0, ())
-        mean = np.multiply(total, scale / taken, out=total)
-        return Round(taken, tuple(contract(mean, query) for query in queries))
+        kept: Reduction | None = None
+        while (taken := 0 if kept is None else kept.n) < n and (batch := self._take(n - taken)) is not None:
+            kept = reduction(batch, queries) if kept is None else kept
+            kept.add(batch)
+            self._note_buffer(self._batch_bytes + kept.nbytes)
+        return Round(0, ()) if kept is None else Round(kept.n, kept.answers(scale))
 
     def each(self, query: Query, n: int) -> Round:
         """Up to ``n`` steps with a fresh sample for every replica at every step; fewer when the buffer is full."""
@@ -74,7 +102,7 @@ class LocalOracle:
         steps = max(1, min(n, BATCH_ENTRIES // (count * math.prod(self.dims))))
         parts, taken = [], 0
         while taken < steps * count and (batch := self._take(steps * count - taken)) is not None:
-            parts.append(batch.samples)
+            parts.append(_samples(batch))
             taken += len(batch)
         whole = taken - taken % count
         if whole == 0:
@@ -85,16 +113,76 @@ class LocalOracle:
         self._note_buffer(sum(part.nbytes for part in parts) + copied + answer.nbytes)
         return Round(whole, (answer,))
 
-    def _take(self, n: int) -> DenseBatch | None:
+    @property
+    def _batch_bytes(self) -> int:
+        return 0 if self._batch is None else self._batch.nbytes
+
+    def _take(self, n: int) -> Any:
         """Up to ``n`` samples of the batch in hand, or of the next one; ``None`` at the end of the stream."""
-        while self._left is None or len(self._left) == 0:
-            self._left = next(self._batches, None)
-            if self._left is None:
+        while self._batch is None or self._offset >= len(self._batch):
+            if self._ended or not self._next_batch():
                 return None
-            self._batch_bytes = self._left.nbytes
-        batch = self._left[: min(n, len(self._left))]
-        self._left = self._left[len(batch) :]
+        batch = self._batch[self._offset : self._offset + n]
+        self._offset += len(batch)
         return batch
+
+    def _open(self, first: int) -> None:
+        self._batches = self.stream.batches(first)
+        self._batch, self._offset, self._ended = None, 0, False
+
+    def _next_batch(self) -> bool:
+        """Take the next batch in hand; false, and the last one kept as a place, at the end of the stream."""
+        if self._batches is None:
+            self._open(0)
+            assert self._batches is not None
+        fresh = next(self._batches, None)
+        if fresh is None:
+            self._ended = True
+            return False
+        self._batch, self._offset = fresh, 0
+        self.n_skipped += fresh.dropped
+        self._watch.look(fresh)
+        return True
 
     def _note_buffer(self, nbytes: int) -> None:
         self.buffer_bytes = max(self.buffer_bytes, nbytes)
+
+
+class ConstantWatch:
+    """Notices samples that are all the same: there is no noise in them to tell a signal from."""
+
+    def __init__(self) -> None:
+        self.varied = False
+        self._seen = 0
+        self._reference: NDArray[Any] | None = None
+
+    @property
+    def constant(self) -> bool:
+        """Whether at least two samples were seen and no two differed."""
+        return self._seen > 1 and not self.varied
+
+    def look(self, batch: Batch) -> None:
+        """Compare a batch with the first sample, until one differs."""
+        if self.varied or not len(batch):
+            return
+        if not isinstance(batch, DenseBatch):  # reading ahead in huge samples is not worth it
+            self.varied = True
+            return
+        if self._reference is None:
+            self._reference = batch.samples[0].copy()
+        same = np.array_equal(batch.samples[-1], self._reference)
+        self.varied = not (same and all(np.array_equal(sample, self._reference) for sample in batch.samples))
+        self._seen += len(batch)
+        if self.varied:
+            self._reference = None
+
+
+def _samples(batch: Batch) -> NDArray[Any]:
+    """The samples of a batch in full, for an algorithm that looks at one after the other."""
+    if isinstance(batch, DenseBatch):
+        return batch.samples
+    if isinstance(batch, SlabBatch):
+        return batch.samples()
+    raise StreamError(
+        f"PaperSolver needs samples one by one, which a {type(batch).__name__} never builds; use RaceSolver."
+    )

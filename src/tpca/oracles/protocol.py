@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from tpca.batches import Answer, Query
 
@@ -44,8 +44,26 @@ class Oracle(Protocol):
         """Start another pass over the same samples."""
 
     @property
+    def identity(self) -> str:
+        """Which data these are: a checkpoint is good for these only."""
+
+    def position(self) -> dict[str, Any]:
+        """Where the next sample is, as plain values."""
+
+    def seek(self, position: dict[str, Any]) -> None:
+        """Go on from a position taken before, also in another process."""
+
+    @property
     def buffer_bytes(self) -> int:
         """Most bytes held so far for samples in flight."""
+
+    @property
+    def n_skipped(self) -> int:
+        """Samples left out so far because they could not be used."""
+
+    @property
+    def constant(self) -> bool:
+        """Whether there were several samples, and all of them the same."""
 
     def mean(self, queries: Sequence[Query], n: int, scale: float = 1.0) -> Round:
         """Mean gradients of all queries over the next ``n`` samples, the same ones for every replica.

@@ -35,6 +35,7 @@ from scipy.special import log_ndtr
 
 from tpca.batches import Answer, Query
 from tpca.blocks import Array, Partition, unit
+from tpca.checkpoint import kept
 from tpca.solvers.racers.protocol import Proposal, Racer
 from tpca.solvers.rankone import along
 
@@ -52,6 +53,7 @@ def log_evidence(score: float, seen: float, first: float) -> float:
     return math.log(2.0) + 0.5 * math.log(first / (first + seen)) + 0.5 * z * z + float(log_ndtr(z))
 
 
+@kept
 class Leader:
     """One leader on trial at error share ``delta``; its own sums live on the blocks of ``partition``.
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tpca.blocks import Partition
+from tpca.checkpoint import kept
 from tpca.errors import MemoryBudgetError, PartitionError
 from tpca.solvers.leader import Leader
 from tpca.solvers.racers.flow import FlowRacer, columns_within, state_floats
@@ -36,6 +37,7 @@ STRUCTURE_SHARE = 0.1
 LEADER_VECTORS = 5
 
 
+@kept
 @dataclass
 class Contestant:
     """A racer and the leader that tries its proposals."""

@@ -31,12 +31,14 @@ import numpy as np
 
 from tpca.batches import Answer, Query
 from tpca.blocks import Array, Partition, unit
+from tpca.checkpoint import kept
 from tpca.solvers.leader import Leader
 
 FLOOR = 0.05  # an estimated overlap is never taken for less: a weight of zero would learn nothing
 SETTLED = 0.25  # the polish's own strength is used once it weighs this share of what the search knew
 
 
+@kept
 @dataclass(frozen=True)
 class Known:
     """What the search knows of one mode, as if from a sum h = s v + N(0, nσ²).
@@ -49,6 +51,7 @@ class Known:
     signal: float
 
 
+@kept
 class Polish:
     """Running sums for every mode, on top of what the search knows."""
 

@@ -14,10 +14,12 @@ import numpy as np
 
 from tpca.batches import Answer, Query
 from tpca.blocks import Array, Partition, unit
+from tpca.checkpoint import kept
 
 LOOKS = 3
 
 
+@kept
 class Probe:
     """Random vectors, and the size of what they have seen."""
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from tpca.blocks import Array
+from tpca.checkpoint import kept
 
 
+@kept
 class StopReason(enum.Enum):
     """Why a run ended; the value is a sentence with advice."""
 
@@ -43,6 +48,9 @@ class Recovery:
     ``standard_errors`` has one for every component of every vector; ``strength_interval`` is a confidence interval at
     the solver's ``confidence``.  With ``NO_SIGNAL`` the vectors are a best guess that proves nothing, ``strength`` is
     NaN, there are no standard errors, and ``strength_interval`` runs from 0 to an upper 95 % confidence limit.
+
+    ``n_skipped`` counts samples that were left out (``nan_policy="skip"``); ``further`` holds the components found
+    after this one, if more than one was asked for.
     """
 
     vectors: tuple[Array, ...]
@@ -54,4 +62,21 @@ class Recovery:
     n_passes: int = 1
     standard_errors: tuple[Array, ...] | None = None
     strength_interval: tuple[float, float] | None = None
+    n_skipped: int = 0
+    further: tuple[Recovery, ...] = ()
     history: list[dict[str, Any]] = field(default_factory=list, repr=False)
+
+    @property
+    def found(self) -> bool:
+        """Whether there is an answer at all."""
+        return self.stop_reason is not StopReason.NO_SIGNAL
+
+
+def oriented(vectors: Sequence[Array]) -> tuple[Array, ...]:
+    """The same signal with signs made definite: the largest entry of every vector positive, but for the last.
+
+    The last takes the sign that is left, so that the product of all signs, and with it the strength, stays.
+    """
+    signs = [1.0 if v[np.argmax(np.abs(v))] >= 0 else -1.0 for v in vectors]
+    signs[-1] = float(np.prod(signs[:-1]))
+    return tuple(s * v for s, v in zip(signs, vectors, strict=True))

@@ -1,106 +1,166 @@
-"""Arrays and Python iterables as streams."""
+"""``open_stream``: whatever holds samples, as a stream."""
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Iterable, Iterator
-from typing import Any
+import operator
+import os
+import re
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable
+from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tpca.batches import DenseBatch
-from tpca.blocks import check_dims
-from tpca.errors import SampleError, StreamError
+from tpca.errors import StreamError
 from tpca.model import Samples
-from tpca.model.sampling import BATCH_ENTRIES
-from tpca.streams.protocol import Stream
+from tpca.streams.checks import as_array, one_line
+from tpca.streams.iterables import IterableStream, SamplesStream
+from tpca.streams.npy import NpyFolder, open_npy
+from tpca.streams.protocol import Items, NanPolicy, Source, Stream
+from tpca.streams.stored import ArraySource, StoredStream
+from tpca.streams.stores import HDF5_SIGNATURE, DaskSource, hdf5_source, open_hdf5, open_zarr, zarr_source
+
+_HDF5_SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".h5py")
+_ZARR_FILES = ("zarr.json", ".zarray", ".zgroup")
+_SUPPORTED = "a .npy file, a folder of them, a Zarr store (.zarr) or an HDF5 file (.h5, .hdf5)"
 
 
-class ArrayStream:
-    """The samples of an array ``(n, d_1, ..., d_k̄)``, in order; may be read again."""
+def open_stream(
+    source: Any, *, items: Items = "batches", shuffle: int | None = None, nan_policy: NanPolicy = "raise"
+) -> Stream:
+    """A stream over whatever holds samples.
 
-    rereadable = True
-    endless = False
+    Parameters
+    ----------
+    source
+        An array ``(n, d_1, ..., d_k)`` of NumPy, Zarr, HDF5 or Dask; the path of a ``.npy`` file, of a folder of such
+        files (read in the order of their names), of a Zarr store or of an HDF5 file, with ``::/path/of/array`` for an
+        array inside it; the URL of a Zarr store; an iterable of batches, such as a data loader; synthetic samples;
+        or a stream, which is returned as it is.
+    items
+        What the items of an iterable, or the files of a folder, are: ``"batches"`` ``(n, d_1, ..., d_k)`` or single
+        ``"samples"`` ``(d_1, ..., d_k)``.
+    shuffle
+        A seed: batches in random order, samples in random order within each; the same on every pass.
+    nan_policy
+        What to do about NaN and Inf: ``"raise"`` an error, ``"skip"`` the sample, or take the missing entries as
+        ``"zero"`` and divide the others by the observed fraction, which keeps the mean unbiased if entries are missing
+        at random.
 
-    def __init__(self, samples: NDArray[Any]) -> None:
-        if samples.ndim < 3:
-            raise SampleError(
-                f"an array of samples must have shape (n, d_1, ..., d_k) with at least two modes, got {samples.shape}."
-            )
-        self.dims = check_dims(samples.shape[1:])
-        self.length = len(samples)
-        self._samples = samples
-        self._step = max(1, BATCH_ENTRIES // math.prod(self.dims))
-
-    def batches(self) -> Iterator[DenseBatch]:
-        """Slices of the array, each about a million entries."""
-        for first in range(0, self.length, self._step):
-            yield DenseBatch.checked(self._samples[first : first + self._step], self.dims, first)
-
-
-class IterableStream:
-    """Batches ``(n, d_1, ..., d_k̄)`` from any iterable; the first one fixes the shape.
-
-    ``rereadable`` is false: an iterator can be consumed once only.
+    Examples
+    --------
+    >>> import numpy as np
+    >>> stream = open_stream(np.zeros((10, 3, 4)))
+    >>> stream.dims, stream.length
+    ((3, 4), 10)
     """
-
-    rereadable = False
-    endless = False
-    length = None
-
-    def __init__(self, source: Iterable[Any]) -> None:
-        iterator = iter(source)
-        try:
-            head = np.asarray(next(iterator))
-        except StopIteration:
-            raise StreamError("the stream is empty: it ended before the first batch; give at least one.") from None
-        if head.ndim < 3:
-            raise SampleError(
-                f"a batch must have shape (n, d_1, ..., d_k) with at least two modes, got {head.shape}; "
-                "wrap a single sample as sample[None]."
-            )
-        self.dims = check_dims(head.shape[1:])
-        self._dtype = head.dtype
-        self._rest: Iterator[Any] = itertools.chain([head], iterator)
-
-    def batches(self) -> Iterator[DenseBatch]:
-        """The iterable's own batches, checked."""
-        first = 0
-        for item in self._rest:
-            batch = DenseBatch.checked(item, self.dims, first, self._dtype)
-            first += len(batch)
-            yield batch
-
-
-class SamplesStream:
-    """The endless samples of a spiked tensor."""
-
-    rereadable = False
-    endless = True
-    length = None
-
-    def __init__(self, samples: Samples) -> None:
-        self.dims = samples.dims
-        self._samples = samples
-
-    def batches(self) -> Iterator[DenseBatch]:
-        """Fresh samples for ever; finite by construction, so they need no check."""
-        return map(DenseBatch, self._samples)
-
-
-def open_stream(source: Any) -> Stream:
-    """A stream over ``source``: an array of samples, an iterable of batches, synthetic samples, or a stream."""
+    _check_options(items, shuffle, nan_policy)
     if hasattr(source, "batches") and hasattr(source, "dims"):
+        if (items, shuffle, nan_policy) != ("batches", None, "raise"):
+            raise StreamError("a stream keeps the options it was opened with; give them to its own open_stream.")
         stream: Stream = source
         return stream
+    stored = _stored(source, items)
+    if stored is not None:
+        return StoredStream(stored, None if shuffle is None else operator.index(shuffle), nan_policy)
+    if shuffle is not None:
+        raise StreamError(
+            f"shuffle needs samples that can be sliced, got {type(source).__name__}; shuffle them where they are made, "
+            "or store them in an array or file first."
+        )
     if isinstance(source, Samples):
+        _only_batches(items, "synthetic samples")
         return SamplesStream(source)
-    if isinstance(source, np.ndarray):
-        return ArrayStream(source)
-    if isinstance(source, Iterable) and not isinstance(source, str | bytes):
-        return IterableStream(source)
+    if isinstance(source, Iterable) and not isinstance(source, bytes | dict):
+        return IterableStream(source, items, nan_policy)
     raise StreamError(
-        f"cannot read samples from {type(source).__name__}; give an array (n, d_1, ..., d_k) or an iterable of batches."
+        f"cannot read samples from {type(source).__name__}; give an array (n, d_1, ..., d_k), "
+        f"an iterable of batches, or {_SUPPORTED}."
     )
+
+
+def _check_options(items: str, shuffle: Any, nan_policy: str) -> None:
+    if items not in get_args(Items):
+        raise StreamError(f'items must be "batches" or "samples", got {items!r}.')
+    if nan_policy not in get_args(NanPolicy):
+        raise StreamError(f'nan_policy must be "raise", "skip" or "zero", got {nan_policy!r}.')
+    if shuffle is not None and (isinstance(shuffle, bool) or not hasattr(shuffle, "__index__") or shuffle < 0):
+        raise StreamError(f"shuffle must be a seed, a non-negative integer, or None, got {shuffle!r}.")
+
+
+def _only_batches(items: Items, what: str) -> None:
+    if items != "batches":
+        raise StreamError(
+            f'items="samples" is for iterables and folders; {what} hold batches (n, d_1, ..., d_k): leave it out.'
+        )
+
+
+def _stored(source: Any, items: Items) -> Source | None:
+    """``source`` as something that can be sliced; ``None`` if it cannot."""
+    if isinstance(source, str | os.PathLike):
+        return _stored_at(os.fsdecode(source), items)
+    package = type(source).__module__.partition(".")[0]
+    if package == "zarr" and hasattr(source, "store"):
+        _only_batches(items, "Zarr arrays")
+        return zarr_source(source, "the Zarr array" if hasattr(source, "shape") else "what was given")
+    if package == "h5py" and hasattr(source, "file"):
+        _only_batches(items, "HDF5 datasets")
+        return hdf5_source(source)
+    if package == "dask" and hasattr(source, "chunksize"):
+        _only_batches(items, "Dask arrays")
+        return DaskSource(source)
+    if isinstance(source, np.ndarray) or hasattr(source, "__array__"):
+        _only_batches(items, "arrays")
+        return ArraySource(as_array(source))
+    return None
+
+
+def _stored_at(text: str, items: Items) -> Source:
+    """What lies at a path or URL, with the path of an array inside it after ``::``."""
+    place, inner = _split(text)
+    if re.match(r"file://", place):
+        place = urllib.request.url2pathname(urllib.parse.urlsplit(place).path)
+    if "://" in place:
+        if place.endswith((".npy", *_HDF5_SUFFIXES)):
+            raise StreamError(f"only Zarr stores are read from URLs, got {place!r}; copy the file here first.")
+        _only_batches(items, "Zarr arrays")
+        return open_zarr(place, inner)
+    if not os.path.exists(place):
+        raise StreamError(f"no such file or folder: {place!r}.")
+    try:
+        return _folder(place, inner, items) if os.path.isdir(place) else _file(place, inner, items)
+    except OSError as cause:
+        raise StreamError(f"cannot read {place!r}: {one_line(cause)}; check its permissions and its disk.") from cause
+
+
+def _split(text: str) -> tuple[str, str | None]:
+    """Place and inner path; the ``::`` of a chained URL (``simplecache::s3://...``) is part of the place."""
+    place, mark, inner = text.rpartition("::")
+    return (text, None) if not mark or "://" in inner else (place, inner)
+
+
+def _folder(place: str, inner: str | None, items: Items) -> Source:
+    zarr = place.rstrip("/").endswith(".zarr") or any(os.path.exists(os.path.join(place, f)) for f in _ZARR_FILES)
+    if zarr or inner is not None:
+        _only_batches(items, "Zarr arrays")
+        return open_zarr(place, inner)
+    return NpyFolder(place, items)
+
+
+def _file(place: str, inner: str | None, items: Items) -> Source:
+    if place.endswith(".npy"):
+        _only_batches(items, ".npy files")
+        if inner is not None:
+            raise StreamError(f"a .npy file holds one array, got {place + '::' + inner!r}; leave out '::{inner}'.")
+        return open_npy(place)
+    if place.endswith(_HDF5_SUFFIXES) or _is_hdf5(place):
+        _only_batches(items, "HDF5 datasets")
+        return open_hdf5(place, inner)
+    suffix = os.path.splitext(place)[1] or "no suffix"
+    raise StreamError(f"cannot read samples from {place!r} ({suffix}); give {_SUPPORTED}.")
+
+
+def _is_hdf5(place: str) -> bool:
+    with open(place, "rb") as file:
+        return file.read(len(HDF5_SIGNATURE)) == HDF5_SIGNATURE

@@ -19,7 +19,9 @@ import numpy as np
 
 from tpca.model import SpikedTensor
 from tpca.oracles import LawOracle
-from tpca.solvers.race import RaceRun, RaceSolver
+from tpca.solvers.components import ComponentsRun
+from tpca.solvers.drive import drive
+from tpca.solvers.race import RaceSolver
 
 # dims, and memory in bytes (None: the default)
 SETTINGS: tuple[tuple[tuple[int, ...], int | None], ...] = (
@@ -51,10 +53,10 @@ def run_trial(job: tuple[tuple[int, ...], int | None, int]) -> dict[str, Any]:
     unit = math.sqrt(math.prod(dims))
     oracle = LawOracle(SpikedTensor.random(dims, 1.0, seed=seed), seed=seed)
     solver = RaceSolver(seed=seed, memory=memory, max_samples=int(MOST * unit) + 400, tolerance=1e3)
-    run = RaceRun(solver, oracle)
-    racer = run.contestants[0].racer
+    run = ComponentsRun(solver, oracle)
+    racer = run.runs[0].contestants[0].racer
     size = getattr(racer, "columns", None) or getattr(racer, "replicas", None)
-    proven = [h["samples"] for h in run.finish().history if h["found"]]
+    proven = [h["samples"] for h in drive(run, oracle).history if h["found"]]
     return {"racer": racer.name, "size": size, "samples": proven[0] if proven else math.inf}
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from tpca.blocks import Array, unit
+from tpca.checkpoint import kept
 
 STORE = np.float16
 
@@ -37,6 +38,7 @@ def top_eigenvectors(matrix: Stored, count: int) -> Stored:
     return rows
 
 
+@kept
 class Columns:
     """r columns over the entries of a block, stored as rows: shape ``(r, *block shape)``."""
 

@@ -38,6 +38,7 @@ import numpy as np
 
 from tpca.batches import Answer, Query
 from tpca.blocks import Array, Partition, unit
+from tpca.checkpoint import kept
 from tpca.errors import PartitionError
 from tpca.solvers.racers.columns import STORE, Columns, Stored, piece_entries, top_eigenvectors
 from tpca.solvers.racers.protocol import Evidence, Proposal
@@ -75,6 +76,7 @@ def _is_narrow(partition: Partition) -> bool:
     return 3 * partition.sizes[0] <= partition.sizes[1]
 
 
+@kept
 class FlowRacer:
     """The block flow with ``columns`` columns on a partition into two blocks, the smaller first."""
 

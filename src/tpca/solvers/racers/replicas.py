@@ -27,6 +27,7 @@ import numpy as np
 
 from tpca.batches import Answer, Query
 from tpca.blocks import Array, Partition, check_dims, unit
+from tpca.checkpoint import kept
 from tpca.solvers.racers.protocol import Evidence, Proposal
 from tpca.solvers.racers.scores import NoiseLevel, Scores
 from tpca.solvers.rankone import rank_one
@@ -41,6 +42,7 @@ def singles_floats(dims: tuple[int, ...], replicas: int) -> float:
     return replicas * each / 8 + 3 * max(SLICE, *dims)
 
 
+@kept
 class SinglesRacer:
     """``replicas`` replicas of one vector per mode; see the top of this file.
 
@@ -189,6 +191,7 @@ class BlocksRacer:
         return gradient
 
 
+@kept
 class PairsRacer(BlocksRacer):
     """Replicas with random rank-one starts; the first starts from the identity."""
 

@@ -8,10 +8,12 @@ import numpy as np
 
 from tpca.batches import Answer
 from tpca.blocks import Array
+from tpca.checkpoint import kept
 
 MEMORY_OF_SCORES = 0.9
 
 
+@kept
 class NoiseLevel:
     """sigma² as the mean over rounds of B ‖G‖² / D: the signal's share of a gradient's energy is negligible."""
 
@@ -32,6 +34,7 @@ class NoiseLevel:
         return math.sqrt(self._energy / self._rounds) if self._energy > 0 else 1.0
 
 
+@kept
 class Scores:
     """Fading sums of rewards, one per replica, and their variance in units of sigma²."""
 

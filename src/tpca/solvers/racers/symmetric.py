@@ -30,6 +30,7 @@ import numpy as np
 
 from tpca.batches import Answer, Query
 from tpca.blocks import Array, Partition, check_dims, unit
+from tpca.checkpoint import kept
 from tpca.errors import PartitionError
 from tpca.solvers.racers.protocol import Evidence, Proposal
 from tpca.solvers.racers.replicas import BlocksRacer
@@ -69,6 +70,7 @@ def equal_floats(dims: tuple[int, ...], asked: int | None = None) -> float:
     return 5 * trace + in_flight + d * d / 2 + (2 * order + 5) * d
 
 
+@kept
 class EqualRacer:
     """All vectors the same up to sign.  ``asked`` limits the pairings asked per round (all, when there is memory)."""
 
@@ -181,6 +183,7 @@ def paired_floats(dims: tuple[int, ...]) -> float:
     return 3 * sum(sizes) + 6 * max(sizes) + 8
 
 
+@kept
 class PairedRacer(BlocksRacer):
     """Vectors equal inside each pair of the paper's partition, for either sign of the strength."""
 

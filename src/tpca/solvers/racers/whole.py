@@ -14,6 +14,7 @@ import numpy as np
 
 from tpca.batches import Answer, Query
 from tpca.blocks import Array, Partition
+from tpca.checkpoint import kept
 from tpca.solvers.racers.columns import STORE, Columns
 from tpca.solvers.racers.flow import FlowRacer, working_bytes
 
@@ -25,6 +26,7 @@ def whole_floats(partition: Partition) -> int:
     return math.ceil((2 * stored + 4 * rows**2 + 48 * rows + working_bytes(partition, rows)) / 8)
 
 
+@kept
 class WholeRacer(FlowRacer):
     """The sum of all samples, in float16."""
 

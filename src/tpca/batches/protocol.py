@@ -1,0 +1,42 @@
+"""A batch: some samples, in whatever form they come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, Self
+
+from numpy.typing import NDArray
+
+from tpca.batches.query import Query
+from tpca.blocks import Array
+
+
+class Batch(Protocol):
+    """Some samples of a stream; a slice of a batch is a batch."""
+
+    first: int
+    """Place of the batch in its stream."""
+    dropped: int
+    """Samples that the stream left out of it."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, some: slice, /) -> Self: ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the samples held."""
+
+
+class SummableBatch(Batch, Protocol):
+    """A batch whose samples can be added up: contraction is linear, so replicas need only the sum."""
+
+    def total(self) -> NDArray[Any]:
+        """Sum of the samples."""
+
+
+class ContractingBatch(Batch, Protocol):
+    """A batch whose samples are never built, or never in memory at once."""
+
+    def add_gradients(self, queries: Sequence[Query], sums: Sequence[dict[int, Array]]) -> None:
+        """Add the gradients of all queries, summed over the samples, to ``sums``, one entry per query and block."""

@@ -1,0 +1,258 @@
+"""Checkpoints: a run's state as a folder, to go on from after any interruption.
+
+A checkpoint is a folder with two files, ``state.json`` (a tree of plain values) and ``arrays.npz``.  Nothing is
+pickled: the tree may hold numbers, text, lists, tuples, dicts, arrays, random generators, and objects of classes marked
+:func:`kept`, which are stored by their attributes.  What is shared stays shared (two racers with one generator).
+
+A checkpoint appears whole or not at all: it is written under another name, flushed to the disk, and renamed.  The one
+before is kept until the next, so that a damaged one (checksums tell) costs no more than a little time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import hashlib
+import json
+import os
+import shutil
+import time
+import warnings
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.errors import CheckpointError
+
+VERSION = 1  # raised whenever the attributes of a kept class change their meaning
+KEEP = 2
+_KEPT: dict[str, type] = {}
+T = TypeVar("T", bound=type)
+
+
+class CheckpointWarning(UserWarning):
+    """A damaged checkpoint was passed over."""
+
+
+def kept(cls: T) -> T:
+    """Mark a class whose objects are part of a run's state: stored by their attributes, made again without a call."""
+    _KEPT[cls.__name__] = cls
+    return cls
+
+
+class Checkpoints:
+    """The checkpoints of one run in ``folder``, at most one every ``every`` seconds (0: after every round)."""
+
+    def __init__(self, folder: str | os.PathLike[str], every: float = 60.0) -> None:
+        if not every >= 0:
+            raise CheckpointError(f"checkpoint_every must be a number of seconds, 0 or more, got {every}.")
+        self.folder, self.every = Path(folder), every
+        self._last = time.monotonic()
+
+    def due(self) -> bool:
+        """Whether it is time for another one."""
+        return time.monotonic() - self._last >= self.every
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Write a checkpoint; either the whole of it appears or nothing does."""
+        numbers = self._numbers()
+        number = numbers[-1] + 1 if numbers else 1
+        draft = self.folder / f".writing-{os.getpid()}"
+        try:
+            draft.mkdir(parents=True, exist_ok=True)
+            _fill(draft, state)
+            draft.rename(self.folder / f"{number:08d}")
+            _flush(self.folder)
+        except OSError as error:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise CheckpointError(
+                f"cannot write a checkpoint to {str(self.folder)!r}: {error}; "
+                "make room there or choose another folder, and resume from the last one."
+            ) from error
+        for old in numbers[: len(numbers) + 1 - KEEP]:
+            shutil.rmtree(self.folder / f"{old:08d}", ignore_errors=True)
+        self._last = time.monotonic()
+
+    def any(self) -> bool:
+        """Whether there is one, good or not."""
+        return bool(self._numbers())
+
+    def load(self) -> dict[str, Any] | None:
+        """The newest checkpoint that is whole, or ``None`` if there is none at all."""
+        problems = []
+        for number in reversed(self._numbers()):
+            try:
+                state = _read(self.folder / f"{number:08d}")
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                problems.append(f"checkpoint {number} in {str(self.folder)!r} is damaged ({error})")
+                continue
+            for problem in problems:
+                warnings.warn(f"{problem}; going on from checkpoint {number}.", CheckpointWarning, stacklevel=2)
+            return state
+        if problems:
+            raise CheckpointError(f"{'; '.join(problems)}; start again without resume and in an empty folder.")
+        return None
+
+    def clear(self) -> None:
+        """Remove all checkpoints, and the folder if nothing else is in it."""
+        for number in self._numbers():
+            shutil.rmtree(self.folder / f"{number:08d}", ignore_errors=True)
+        for draft in self.folder.glob(".writing-*"):  # of runs that were killed
+            shutil.rmtree(draft, ignore_errors=True)
+        if self.folder.is_dir() and not any(self.folder.iterdir()):
+            self.folder.rmdir()
+
+    def _numbers(self) -> list[int]:
+        if not self.folder.is_dir():
+            return []
+        return sorted(int(path.name) for path in self.folder.iterdir() if path.name.isdigit() and path.is_dir())
+
+
+def _fill(folder: Path, state: dict[str, Any]) -> None:
+    """Write both files; the head of ``state.json`` knows the checksums of its body and of the arrays."""
+    writer = _Writer()
+    body = json.dumps(writer.encode(state), separators=(",", ":"))
+    packed = folder / "arrays.npz"
+    np.savez(packed, **{f"a{i}": array for i, array in enumerate(writer.arrays)})  # type: ignore[arg-type]
+    head = {"format": "tpca checkpoint", "version": VERSION, "arrays": _file_digest(packed), "body": _digest(body)}
+    (folder / "state.json").write_text(f"{json.dumps(head)}\n{body}\n")
+    for path in (packed, folder / "state.json", folder):
+        _flush(path)
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    head_line, _, body = (folder / "state.json").read_text().partition("\n")
+    head, body = json.loads(head_line), body.rstrip("\n")
+    if head.get("format") != "tpca checkpoint":
+        raise ValueError("state.json is not one of tpca's")
+    if head["version"] != VERSION:
+        raise ValueError(f"it has version {head['version']}, this tpca reads version {VERSION}")
+    if _digest(body) != head["body"]:
+        raise ValueError("the checksum of state.json does not match")
+    if _file_digest(folder / "arrays.npz") != head["arrays"]:
+        raise ValueError("the checksum of arrays.npz does not match")
+    with np.load(folder / "arrays.npz", allow_pickle=False) as stored:
+        arrays = [stored[f"a{i}"] for i in range(len(stored.files))]
+    state: dict[str, Any] = _Reader(arrays).decode(json.loads(body))
+    return state
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _flush(path: Path) -> None:
+    """Bring a file, or the names in a folder, safely to the disk."""
+    if path.is_dir() and not hasattr(os, "O_DIRECTORY"):
+        return  # a system that cannot
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class _Writer:
+    """A tree of state as JSON values and a list of arrays."""
+
+    def __init__(self) -> None:
+        self.arrays: list[NDArray[Any]] = []
+        self._places: dict[int, int] = {}  # id -> number, of everything that may be shared
+        self._held: list[Any] = []  # keeps those ids from being used again
+
+    def encode(self, value: Any) -> Any:
+        if value is None or isinstance(value, bool | str) or type(value) in (int, float):
+            return value  # json writes floats so that they are read back exactly, also inf and nan
+        if isinstance(value, list):
+            return [self.encode(v) for v in value]
+        if isinstance(value, tuple):
+            return {"tuple": [self.encode(v) for v in value]}
+        if isinstance(value, dict):
+            return {"dict": [[self.encode(k), self.encode(v)] for k, v in value.items()]}
+        if isinstance(value, enum.Enum) and type(value).__name__ in _KEPT:
+            return {"enum": type(value).__name__, "name": value.name}
+        if isinstance(value, np.generic):
+            self.arrays.append(np.asarray(value))
+            return {"scalar": len(self.arrays) - 1}
+        if id(value) in self._places:
+            return {"same": self._places[id(value)]}
+        self._places[id(value)] = len(self._places)
+        self._held.append(value)
+        return self._encode_shared(value)
+
+    def _encode_shared(self, value: Any) -> dict[str, Any]:
+        if isinstance(value, np.ndarray):
+            # BLAS may round a strided array differently from a contiguous one: a resumed run would not be the same.
+            if not value.flags.c_contiguous or value.dtype.hasobject:
+                raise TypeError(f"state arrays must be C-contiguous numbers, got strides {value.strides}.")
+            self.arrays.append(value)
+            return {"array": len(self.arrays) - 1}
+        if isinstance(value, np.random.Generator):
+            return {"rng": _plain(value.bit_generator.state)}
+        name = type(value).__name__
+        if _KEPT.get(name) is not type(value):
+            raise TypeError(f"objects of class {name} cannot be part of a checkpoint.")
+        names = [f.name for f in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else list(vars(value))
+        return {"object": name, "fields": {n: self.encode(getattr(value, n)) for n in names}}
+
+
+class _Reader:
+    """The way back."""
+
+    def __init__(self, arrays: list[NDArray[Any]]) -> None:
+        self._arrays = arrays
+        self._shared: list[Any] = []
+
+    def decode(self, tree: Any) -> Any:
+        if isinstance(tree, list):
+            return [self.decode(t) for t in tree]
+        if not isinstance(tree, dict):
+            return tree
+        if "tuple" in tree:
+            return tuple(self.decode(t) for t in tree["tuple"])
+        if "dict" in tree:
+            return {self.decode(k): self.decode(v) for k, v in tree["dict"]}
+        if "enum" in tree:
+            return _KEPT[tree["enum"]][tree["name"]]  # type: ignore[index]
+        if "scalar" in tree:
+            return self._arrays[tree["scalar"]][()]
+        if "same" in tree:
+            return self._shared[tree["same"]]
+        return self._decode_shared(tree)
+
+    def _decode_shared(self, tree: dict[str, Any]) -> Any:
+        place = len(self._shared)
+        self._shared.append(None)
+        if "array" in tree:
+            self._shared[place] = self._arrays[tree["array"]]
+        elif "rng" in tree:
+            self._shared[place] = _generator(tree["rng"])
+        else:
+            cls = _KEPT[tree["object"]]
+            made: Any = object.__new__(cls)
+            self._shared[place] = made
+            for name, field in tree["fields"].items():
+                object.__setattr__(made, name, self.decode(field))
+        return self._shared[place]
+
+
+def _plain(state: Any) -> Any:
+    """A bit generator's state as JSON values."""
+    if isinstance(state, dict):
+        return {k: _plain(v) for k, v in state.items()}
+    return state.tolist() if isinstance(state, np.ndarray | np.generic) else state
+
+
+def _generator(state: dict[str, Any]) -> np.random.Generator:
+    if state["bit_generator"] != "PCG64":
+        raise ValueError(f"random generator {state['bit_generator']} is not one of tpca's")
+    rng = np.random.Generator(np.random.PCG64())
+    rng.bit_generator.state = state
+    return rng

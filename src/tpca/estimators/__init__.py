@@ -1,0 +1,5 @@
+"""Estimators: scikit-learn faces; validate, delegate, expose."""
+
+from tpca.estimators.pca import Score, TensorPCA
+
+__all__ = ["Score", "TensorPCA"]

@@ -1,0 +1,376 @@
+"""TensorPCA: the race with the manners of scikit-learn."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+from tpca.blocks import Array
+from tpca.checkpoint import Checkpoints
+from tpca.errors import SampleError, SolverError
+from tpca.solvers.components import ComponentsRun
+from tpca.solvers.drive import Feed, run_on_data
+from tpca.solvers.paper import PaperSolver
+from tpca.solvers.race import RaceSolver
+from tpca.solvers.recovery import Recovery, StopReason, oriented
+from tpca.streams import Stream, open_stream
+
+Callback = Callable[[dict[str, Any]], None]
+
+
+class Score(float):
+    """A mean reward, with its standard error: a float that also has ``standard_error``."""
+
+    standard_error: float
+
+    def __new__(cls, value: float, standard_error: float) -> Self:
+        """The mean ``value`` and its ``standard_error``."""
+        score = super().__new__(cls, value)
+        score.standard_error = standard_error
+        return score
+
+    def __repr__(self) -> str:
+        return f"{float(self):.6g} ± {self.standard_error:.2g}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Score, (float(self), self.standard_error))
+
+
+class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Principal component of noisy tensors: the rank-one part that all samples share.
+
+    Every sample ``X[i]`` is taken as ``strength * v_1 ⊗ ... ⊗ v_k + noise``.
+
+    Parameters
+    ----------
+    solver : {"race", "paper"} or a solver
+        ``"race"`` needs nothing tuned; ``"paper"`` is the published algorithm at strength 1 (give a
+        :class:`~tpca.PaperSolver` for another); anything with ``run(stream) -> Recovery`` will do.
+    max_samples : int, optional
+        Most samples to use.
+    max_passes : int or "auto"
+        Most passes over data that can be read again; "auto" allows ten where they can help.
+    memory : int or str, optional
+        Bound on the solver's state, in bytes or as ``"64MB"``.
+    tolerance : float, optional
+        Root mean squared error of a component at which to stop; by default all of a finite stream is used.
+    n_components : int
+        Rank-one components to look for.
+    random_state : int, Generator, RandomState or None
+        Seed of the solver; ``None`` takes a new one for every fit.
+    callbacks : sequence of callables, optional
+        Called after every round with a dict that says how far the solver is.
+    verbose : int
+        0 is silent, 1 writes a line whenever the samples have doubled, 2 after every round.
+    confidence : float
+        At most ``1 - confidence`` of all fits on pure noise claim a signal.
+    nan_policy : {"raise", "skip", "zero"}
+        What to do about NaN and Inf, see :func:`tpca.open_stream`.
+    shuffle : int, optional
+        Seed for reading stored data in random order.
+    checkpoint, checkpoint_every, resume
+        Folder for checkpoints of ``fit``, seconds between them, and whether to go on from the last one.
+
+    Attributes
+    ----------
+    components_ : list of arrays, one per mode
+        Unit vectors: ``components_[i]`` has shape ``(d_i,)``, with ``n_components > 1`` ``(n_components_, d_i)``,
+        strongest first.  The largest entry of every vector is positive, except in the last mode, whose sign makes the
+        strength positive.
+    strength_ : float, or array with ``n_components > 1``
+        λ; NaN if no signal was found, and then the components are a guess that proves nothing.
+    standard_errors_ : list of arrays like ``components_``, or None
+    n_components_, n_samples_seen_, n_skipped_ : int
+        Components found; samples used; samples left out.
+    shape_in_ : tuple of int
+        Shape of one sample.
+    stop_reason_ : StopReason
+    history_ : list of dict
+    recovery_ : Recovery
+        All of the above and more, as the solver gave it.
+
+    Examples
+    --------
+    >>> import tpca
+    >>> truth = tpca.SpikedTensor.random((6, 5, 4), strength=2.0, seed=1)
+    >>> X = next(iter(truth.stream(seed=2, batch_size=500)))
+    >>> pca = tpca.TensorPCA(random_state=0).fit(X)
+    >>> bool(min(truth.overlaps(pca.components_)) > 0.95)
+    True
+    """
+
+    _recovery: Recovery | None
+    _feed: Feed | None
+    _run: ComponentsRun | None
+
+    def __init__(
+        self,
+        solver: Any = "race",
+        max_samples: int | None = None,
+        max_passes: int | str = "auto",
+        memory: str | float | None = None,
+        tolerance: float | None = None,
+        n_components: int = 1,
+        random_state: Any = None,
+        callbacks: Sequence[Callback] | None = None,
+        verbose: int = 0,
+        *,
+        confidence: float = 0.95,
+        nan_policy: str = "raise",
+        shuffle: int | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
+        resume: bool = False,
+    ) -> None:
+        self.solver = solver
+        self.max_samples = max_samples
+        self.max_passes = max_passes
+        self.memory = memory
+        self.tolerance = tolerance
+        self.n_components = n_components
+        self.random_state = random_state
+        self.callbacks = callbacks
+        self.verbose = verbose
+        self.confidence = confidence
+        self.nan_policy = nan_policy
+        self.shuffle = shuffle
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
+        """Fit all of ``X``: an array ``(n, d_1, ..., d_k)``, a path, an iterable of batches, or a stream."""
+        stream = self._open(X)
+        solver = self._solver(self._seed())
+        self._forget()
+        self._recovery, self.shape_in_ = run_on_data(solver, stream), stream.dims
+        self._warn()
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
+        """Take one more batch ``(n, d_1, ..., d_k)`` of any size; one pass, nothing is kept of the samples.
+
+        The same as ``fit`` on an iterable of the same batches.  The attributes say what is known so far, worked out
+        when they are looked at.
+        """
+        batches = open_stream([X], nan_policy=self.nan_policy)  # type: ignore[arg-type]
+        feed, run = getattr(self, "_feed", None), getattr(self, "_run", None)
+        if feed is None or run is None:
+            feed, run = self._start(batches.dims)
+        if batches.dims != self.shape_in_:
+            raise SampleError(
+                f"samples must have shape (n, {', '.join(map(str, self.shape_in_))}) as in the first batch, "
+                f"got {np.shape(X)}; call fit to start afresh."
+            )
+        for batch in batches.batches():
+            feed.pour(run, batch)
+        self._recovery = None
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Scores ``(n, n_components_)``: the contraction of every sample with the components."""
+        parts = [batch.scores(self._stacked()) for batch in self._batches(X)]
+        return np.concatenate(parts)
+
+    def inverse_transform(self, X: Any) -> NDArray[Any]:
+        """Tensors ``(n, d_1, ..., d_k)`` from scores ``(n, n_components_)``: ``sum_c X[:, c] v_1c ⊗ ... ⊗ v_kc``."""
+        scores = np.asarray(X, dtype=np.float64)
+        stacked = self._stacked()
+        if scores.ndim != 2 or scores.shape[1] != len(stacked[0]):
+            raise SampleError(f"scores must have shape (n, {len(stacked[0])}), got {scores.shape}.")
+        rays = [functools.reduce(np.multiply.outer, vectors) for vectors in zip(*stacked, strict=True)]
+        return np.tensordot(scores, np.stack(rays), axes=1)
+
+    def score(self, X: Any, y: Any = None) -> Score:  # noqa: ARG002
+        """Mean reward of samples that were not fitted, with its standard error: the strength that they show.
+
+        With several components, the sum over them.
+        """
+        rewards = self.transform(X).sum(axis=1)
+        spread = float(np.std(rewards, ddof=1)) if len(rewards) > 1 else math.nan
+        return Score(float(np.mean(rewards)), spread / math.sqrt(len(rewards)))
+
+    @property
+    def recovery_(self) -> Recovery:
+        """What the solver gave; after ``partial_fit``, what it would give if the samples ended now."""
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit or partial_fit first.")
+        if self._recovery is None:
+            assert self._feed is not None
+            assert self._run is not None
+            self._recovery = self._feed.recovery(self._run)
+        return self._recovery
+
+    @property
+    def components_(self) -> list[Array]:
+        """Unit vectors, one array per mode."""
+        stacked = self._stacked()
+        return stacked if self.n_components > 1 else [vectors[0] for vectors in stacked]
+
+    @property
+    def strength_(self) -> Any:
+        """λ, one for every component."""
+        found = [r.strength for r in self._found()]
+        return np.array(found) if self.n_components > 1 else found[0]
+
+    @property
+    def standard_errors_(self) -> list[Array] | None:
+        """Standard error of every entry of ``components_``; ``None`` if no signal was found."""
+        each = [r.standard_errors for r in self._found()]
+        if any(errors is None for errors in each):
+            return None
+        stacked = [np.stack(mode) for mode in zip(*each, strict=True)]
+        return stacked if self.n_components > 1 else [errors[0] for errors in stacked]
+
+    @property
+    def n_components_(self) -> int:
+        """Components found."""
+        return sum(r.found for r in self._found())
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """Samples used."""
+        return max(r.n_samples for r in self._found())
+
+    @property
+    def n_skipped_(self) -> int:
+        """Samples left out."""
+        return self.recovery_.n_skipped
+
+    @property
+    def stop_reason_(self) -> StopReason:
+        """Why the fit ended."""
+        return self.recovery_.stop_reason
+
+    @property
+    def history_(self) -> list[dict[str, Any]]:
+        """What happened, round by round."""
+        return self.recovery_.history
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self._found())
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return getattr(self, "_recovery", None) is not None or getattr(self, "_feed", None) is not None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        tags.input_tags.allow_nan = self.nan_policy != "raise"
+        return tags
+
+    def _found(self) -> tuple[Recovery, ...]:
+        return (self.recovery_, *self.recovery_.further)
+
+    def _stacked(self) -> list[Array]:
+        """Components of every mode as rows ``(n_components_, d_i)``."""
+        each = [oriented(r.vectors) for r in self._found()]
+        return [np.stack(mode) for mode in zip(*each, strict=True)]
+
+    def _batches(self, X: Any) -> Any:
+        """Batches of new samples, which must look like the fitted ones; rows stay aligned, so none is skipped."""
+        shape = self.shape_in_ if self.__sklearn_is_fitted__() else self.recovery_
+        stream = open_stream(X, nan_policy="zero" if self.nan_policy == "zero" else "raise")
+        if stream.dims != shape:
+            raise SampleError(f"samples must have the shape that was fitted, {shape}, got {stream.dims}.")
+        return stream.batches()
+
+    def _open(self, X: Any) -> Stream:
+        if hasattr(X, "batches") and hasattr(X, "dims"):
+            return open_stream(X)
+        return open_stream(X, shuffle=self.shuffle, nan_policy=self.nan_policy)  # type: ignore[arg-type]
+
+    def _solver(self, seed: int, partial: bool = False) -> Any:
+        if self.solver == "race":
+            return self._race(seed, partial)
+        self._refuse_what_only_the_race_does()
+        if self.solver == "paper":
+            return PaperSolver(seed=seed, callbacks=self._callbacks())
+        if hasattr(self.solver, "run"):
+            return self.solver
+        raise SolverError(f"solver must be 'race', 'paper' or an object with run(stream), got {self.solver!r}.")
+
+    def _start(self, dims: tuple[int, ...]) -> tuple[Feed, ComponentsRun]:
+        """A run that will be fed."""
+        solver = self._solver(self._seed(), partial=True)
+        if not isinstance(solver, RaceSolver):
+            raise SolverError(f"partial_fit needs solver='race', got {self.solver!r}; use fit.")
+        self._forget()
+        self._feed, self.shape_in_ = Feed(dims), dims
+        self._run = ComponentsRun(solver, self._feed)
+        return self._feed, self._run
+
+    def _race(self, seed: int, partial: bool) -> RaceSolver:
+        keeping = {"checkpoint": self.checkpoint, "checkpoint_every": self.checkpoint_every, "resume": self.resume}
+        return RaceSolver(
+            seed=seed,
+            memory=self.memory,
+            max_samples=self.max_samples,
+            max_passes=1 if partial else self.max_passes,
+            confidence=self.confidence,
+            tolerance=self.tolerance,
+            n_components=self.n_components,
+            callbacks=self._callbacks(),
+            **({} if partial else keeping),  # type: ignore[arg-type]
+        )
+
+    def _refuse_what_only_the_race_does(self) -> None:
+        usual = {"max_samples": None, "memory": None, "tolerance": None, "n_components": 1, "checkpoint": None}
+        for name, default in usual.items():
+            if getattr(self, name) != default:
+                raise SolverError(f"{name}={getattr(self, name)!r} needs solver='race', got {self.solver!r}.")
+
+    def _seed(self) -> int:
+        state = self.random_state
+        if state is None and self.resume and self.checkpoint is not None:
+            with warnings.catch_warnings():  # the run itself will say what is wrong with a checkpoint
+                warnings.simplefilter("ignore")
+                stored = Checkpoints(self.checkpoint).load()
+            if stored is not None:
+                return int(stored["settings"]["seed"])
+        if isinstance(state, np.random.RandomState):
+            return int(state.randint(2**31))
+        if state is None or isinstance(state, np.random.Generator):
+            return int(np.random.default_rng(state).integers(2**31))
+        return int(state)
+
+    def _forget(self) -> None:
+        self._recovery = self._feed = self._run = None
+
+    def _callbacks(self) -> tuple[Callback, ...]:
+        own = tuple(self.callbacks or ())
+        return (*own, _Lines(self.verbose)) if self.verbose else own
+
+    def _warn(self) -> None:
+        recovery = self.recovery_
+        if recovery.stop_reason in (StopReason.NO_SIGNAL, StopReason.NOT_ACCURATE, StopReason.STREAM_ENDED_EARLY):
+            warnings.warn(str(recovery.stop_reason), ConvergenceWarning, stacklevel=3)
+
+
+class _Lines:
+    """A line on standard output whenever the samples have doubled, or after every round."""
+
+    def __init__(self, verbose: int) -> None:
+        self._every = 2.0 if verbose == 1 else 1.0
+        self._next = 0.0
+
+    def __call__(self, record: dict[str, Any]) -> None:
+        samples = int(record["samples"])
+        if samples < self._next:
+            return
+        self._next = self._every * samples
+        known = ("strength", "error", "log_evidence", "reward")
+        numbers = "  ".join(f"{name} {record[name]:.4g}" for name in known if name in record)
+        sys.stdout.write(f"[TensorPCA] {samples:,} samples  {record['phase']}  {numbers}\n")

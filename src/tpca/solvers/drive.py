@@ -1,0 +1,216 @@
+"""The drive: a run says what it needs the next samples for, an oracle answers, and nothing is lost on the way.
+
+A *run* is a solver at work, written as a state machine: :meth:`Run.ask` says which gradients it wants over how many
+samples, :meth:`Run.tell` takes them.  :func:`drive` pulls the samples from an oracle; :class:`Feed` has them pushed in,
+in batches of any size.  Both lead through the same two doors, so the result is the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+from tpca.batches import Batch, Query, Reduction, reduction
+from tpca.checkpoint import Checkpoints
+from tpca.errors import CheckpointError, RunInterrupted, StreamError
+from tpca.oracles import Oracle, Round, open_oracle
+from tpca.solvers.recovery import Recovery
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Gradients wanted over the next ``n`` samples, each multiplied by ``scale``; first ``rewind`` if so said."""
+
+    queries: tuple[Query, ...]
+    n: int
+    scale: float = 1.0
+    rewind: bool = False
+
+
+class Data(Protocol):
+    """What a run must know of the samples before it sees any."""
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Shape of one sample."""
+
+    @property
+    def length(self) -> int | None:
+        """Samples in one pass, where that is known."""
+
+    @property
+    def endless(self) -> bool:
+        """Whether the samples never end."""
+
+    @property
+    def rereadable(self) -> bool:
+        """Whether there can be a second pass."""
+
+
+class Run(Protocol):
+    """A solver at work."""
+
+    def ask(self) -> Ask | None:
+        """What to do next; ``None`` when the run is over.  Asking again without telling changes nothing."""
+
+    def tell(self, answered: Round) -> None:
+        """Take the answers to the last question; a round of no samples means that they have ended."""
+
+    def close(self) -> None:
+        """There will be no more samples."""
+
+    def recovery(self) -> Recovery:
+        """What was found."""
+
+    def state(self) -> dict[str, Any]:
+        """All that the next step needs."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+
+    def silent_copy(self) -> Self:
+        """A copy that calls nobody back."""
+
+
+def drive(run: Run, oracle: Oracle, keeper: Keeper | None = None) -> Recovery:
+    """Run to the end; with a ``keeper``, leave checkpoints on the way and go on from the last."""
+    with contextlib.nullcontext() if keeper is None else keeper.watch():
+        if keeper is not None:
+            keeper.resume(run, oracle)
+        while (ask := run.ask()) is not None:
+            if ask.rewind:
+                oracle.rewind()
+            run.tell(oracle.mean(ask.queries, ask.n, ask.scale))
+            if keeper is not None:
+                keeper.after_round(run, oracle)
+        if keeper is not None:
+            keeper.finish(run, oracle)
+    return dataclasses.replace(run.recovery(), buffer_bytes=oracle.buffer_bytes, n_skipped=oracle.n_skipped)
+
+
+def run_on_data(solver: Any, source: Any) -> Recovery:
+    """Run a solver on a user's data; samples that are all the same are refused, for they are hardly meant to be."""
+    oracle = open_oracle(source)
+    recovery: Recovery = solver.run(oracle)
+    if oracle.constant:
+        raise StreamError(
+            "all samples are the same: there is no noise to tell a signal from; give samples that differ."
+        )
+    return recovery
+
+
+class Keeper:
+    """Keeps a run from being lost: checkpoints, and an interrupt that waits for the end of the round.
+
+    ``settings`` say what the run was asked to do; a checkpoint of other settings or other data is refused.
+    """
+
+    def __init__(self, folder: Any, every: float, resume: bool, settings: dict[str, Any]) -> None:
+        self.checkpoints = Checkpoints(folder, every)
+        self._resume, self._settings = resume, settings
+        self._interrupted = False
+
+    def resume(self, run: Run, oracle: Oracle) -> None:
+        """Go on from the newest checkpoint, if that is wanted and there is one."""
+        stored = self.checkpoints.load() if self._resume or self.checkpoints.any() else None
+        if stored is None:
+            return
+        if not self._resume:
+            if not stored["finished"]:
+                raise CheckpointError(
+                    f"{str(self.checkpoints.folder)!r} holds the checkpoint of an unfinished run; "
+                    "resume it (resume=True, --resume) or choose another folder."
+                )
+            self.checkpoints.clear()
+            return
+        self._check(stored, oracle)
+        run.restore(stored["run"])
+        oracle.seek(stored["oracle"])
+
+    def after_round(self, run: Run, oracle: Oracle) -> None:
+        """Leave a checkpoint when it is time or the user wants to stop."""
+        if self._interrupted or self.checkpoints.due():
+            self._save(run, oracle, finished=False)
+        if self._interrupted:
+            raise RunInterrupted(f"stopped; everything so far is in {str(self.checkpoints.folder)!r}.")
+
+    def finish(self, run: Run, oracle: Oracle) -> None:
+        """A last checkpoint, so that resuming a finished run gives its result at once."""
+        self._save(run, oracle, finished=True)
+
+    @contextlib.contextmanager
+    def watch(self) -> Iterator[None]:
+        """The first Ctrl-C only asks to stop after the round; the second is one as usual."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        usual = signal.getsignal(signal.SIGINT)
+
+        def note(*_: object) -> None:
+            self._interrupted = True
+            signal.signal(signal.SIGINT, usual)
+
+        signal.signal(signal.SIGINT, note)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, usual)
+
+    def _save(self, run: Run, oracle: Oracle, finished: bool) -> None:
+        known = {"settings": self._settings, "data": oracle.identity, "finished": finished}
+        self.checkpoints.save({**known, "run": run.state(), "oracle": oracle.position()})
+
+    def _check(self, stored: dict[str, Any], oracle: Oracle) -> None:
+        where = f"the checkpoint in {str(self.checkpoints.folder)!r}"
+        for name, value in self._settings.items():
+            before = stored["settings"].get(name)
+            if before != value:
+                raise CheckpointError(
+                    f"{where} was made with {name}={before!r}, now it is {value!r}; "
+                    "resume with the same settings, or start afresh in another folder."
+                )
+        if stored["data"] != oracle.identity:
+            raise CheckpointError(
+                f"{where} was made on other data ({stored['data']}; now {oracle.identity}); "
+                "resume with the same data, or start afresh in another folder."
+            )
+
+
+class Feed:
+    """A run whose samples are pushed in, batch after batch; what does not fill a round yet waits as its reduction."""
+
+    def __init__(self, dims: tuple[int, ...]) -> None:
+        self.dims = dims
+        self.length, self.endless, self.rereadable = None, False, False
+        self.buffer_bytes = 0
+        self.n_skipped = 0
+        self._pending: Reduction | None = None
+
+    def pour(self, run: Run, batch: Batch) -> None:
+        """Hand the samples of a batch to the run, round after round."""
+        self.n_skipped += batch.dropped
+        taken = 0
+        while taken < len(batch) and (ask := run.ask()) is not None:
+            pending = reduction(batch, ask.queries) if self._pending is None else self._pending
+            part = batch[taken : taken + ask.n - pending.n]
+            pending.add(part)
+            taken += len(part)
+            self._pending = pending
+            self.buffer_bytes = max(self.buffer_bytes, batch.nbytes + pending.nbytes)
+            if pending.n >= ask.n:
+                self._pending = None
+                run.tell(Round(pending.n, pending.answers(ask.scale)))
+
+    def recovery(self, run: Run) -> Recovery:
+        """What the run would say if the samples ended here; the run itself goes on."""
+        ending, pending = run.silent_copy(), copy.deepcopy(self._pending)
+        if pending is not None and (ask := ending.ask()) is not None:
+            ending.tell(Round(pending.n, pending.answers(ask.scale)))
+        ending.close()
+        return dataclasses.replace(ending.recovery(), buffer_bytes=self.buffer_bytes, n_skipped=self.n_skipped)

@@ -1,0 +1,124 @@
+"""What may pass as a sample: shape, dtype, and what to do about missing entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.batches import Batch
+from tpca.blocks import check_dims
+from tpca.errors import SampleError
+from tpca.streams.protocol import NanPolicy
+
+AnyBatch = TypeVar("AnyBatch", bound=Batch)
+
+
+def one_line(cause: BaseException) -> str:
+    """The message of an exception, for the inside of another message."""
+    return " ".join(str(cause).split()).rstrip(".;") or type(cause).__name__
+
+
+def as_array(item: Any, first: int = 0) -> NDArray[Any]:
+    """``item`` as an array; tensors of other libraries come through NumPy's own protocol."""
+    if isinstance(item, np.ma.MaskedArray):
+        raise SampleError(
+            f"masked arrays would lose their mask, got one at sample {first}; "
+            'give array.filled(np.nan) with nan_policy="skip" or "zero".'
+        )
+    try:
+        return np.asarray(item)
+    except Exception as cause:  # whatever another library's __array__ raises
+        raise SampleError(
+            f"cannot make an array of a {type(item).__name__} at sample {first}: {one_line(cause)}; "
+            "give NumPy arrays, all samples of one shape."
+        ) from cause
+
+
+def float_dtype(dtype: np.dtype[Any], where: str = "") -> np.dtype[Any]:
+    """The dtype in which samples stored as ``dtype`` are worked on: native float32 or float64."""
+    if dtype.kind not in "fiub":
+        raise SampleError(f"samples must be real numbers, got dtype {dtype}{where}; convert them to float first.")
+    if dtype.kind == "f":
+        return np.dtype(np.float32 if dtype.itemsize <= 4 else np.float64)
+    return np.dtype(np.float32 if dtype.itemsize < 4 else np.float64)
+
+
+def to_floats(array: NDArray[Any]) -> NDArray[Any]:
+    """``array`` as native, C-contiguous floats; itself if it is that already."""
+    with np.errstate(over="ignore"):  # a longdouble that does not fit becomes Inf, and is then a missing entry
+        return np.ascontiguousarray(array, dtype=float_dtype(array.dtype))
+
+
+def sample_dims(shape: tuple[int, ...], what: str, way_out: str = "") -> tuple[int, ...]:
+    """Dims of the samples of an array of samples."""
+    if len(shape) < 3:
+        raise SampleError(f"{what} must have shape (n, d_1, ..., d_k) with at least two modes, got {shape}{way_out}.")
+    return check_dims(shape[1:])
+
+
+def check_samples(array: NDArray[Any], dims: tuple[int, ...], dtype: np.dtype[Any], first: int) -> None:
+    """Refuse samples that do not have the shape and float dtype of the stream."""
+    if array.shape[1:] != dims:
+        raise SampleError(
+            f"samples must have shape (n, {', '.join(map(str, dims))}), got {array.shape} at sample {first}; "
+            "all samples of a stream share one shape."
+        )
+    found = float_dtype(array.dtype, f" at sample {first}")
+    if found != dtype:
+        raise SampleError(
+            f"all samples of a stream share one dtype, expected {dtype}, got {array.dtype} at sample {first}; "
+            "convert them to one."
+        )
+
+
+def missing(index: int) -> SampleError:
+    """The error for a sample with entries that are not numbers."""
+    return SampleError(
+        f'sample {index} contains NaN or Inf; clean it, or open the stream with nan_policy="skip" or "zero".'
+    )
+
+
+def all_finite(block: NDArray[Any]) -> bool:
+    """Whether no entry is NaN or Inf: one cheap read of clean data; only a suspect block is looked at closely."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(block.sum())) or bool(np.isfinite(block).all())
+
+
+def fill_missing(block: NDArray[Any], observed: NDArray[Any] | float) -> None:
+    """Replace, in place, what is not finite by 0 and divide by the observed fraction: the mean stays unbiased."""
+    block[~np.isfinite(block)] = 0
+    block /= observed
+
+
+def clean(samples: NDArray[Any], first: int, policy: NanPolicy) -> tuple[NDArray[Any], int]:
+    """The samples without missing entries, and how many were left out; ``first`` is the number of the first."""
+    if all_finite(samples):
+        return samples, 0
+    finite = np.isfinite(samples).reshape(len(samples), -1)
+    observed = np.count_nonzero(finite, axis=1) / finite.shape[1]
+    if policy == "raise":
+        raise missing(first + int(np.argmax(observed < 1)))
+    keep = observed == 1 if policy == "skip" else observed > 0
+    kept = samples[keep]  # a copy: what is filled in below is not the caller's
+    if policy == "zero":
+        fill_missing(kept, observed[keep].reshape(-1, *[1] * (samples.ndim - 1)))
+    return kept, len(samples) - len(kept)
+
+
+def without_empty(batches: Iterable[AnyBatch]) -> Iterator[AnyBatch]:
+    """The batches, an empty one made part of the next, so that its dropped samples are counted there.
+
+    If nothing is left at the very end, a last empty batch carries the count.
+    """
+    waiting: AnyBatch | None = None
+    for batch in batches:
+        if waiting is not None:
+            batch.first, batch.dropped = waiting.first, waiting.dropped + batch.dropped
+        waiting = None if len(batch) else batch
+        if waiting is None:
+            yield batch
+    if waiting is not None:
+        yield waiting

@@ -1,0 +1,167 @@
+"""Streams that cannot be sliced: Python iterables, and the endless samples of a spiked tensor."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.batches import Batch, DenseBatch
+from tpca.blocks import check_dims
+from tpca.errors import SampleError, StreamError
+from tpca.model import Samples
+from tpca.model.sampling import BATCH_ENTRIES
+from tpca.streams.checks import (
+    as_array,
+    check_samples,
+    clean,
+    float_dtype,
+    sample_dims,
+    to_floats,
+    without_empty,
+)
+from tpca.streams.protocol import Items, Kind, NanPolicy
+
+
+class IterableStream:
+    """Batches ``(n, d_1, ..., d_k̄)``, or single samples, from any iterable; the first one fixes the shape.
+
+    ``rereadable`` is false: an iterator can be consumed once only.
+    """
+
+    kind: Kind = "iterable"
+    rereadable = False
+    endless = False
+    length = None
+
+    def __init__(self, source: Iterable[Any], items: Items = "batches", nan_policy: NanPolicy = "raise") -> None:
+        self._single = items == "samples"
+        arrays = _arrays(source, self._single)
+        head = next(arrays, None)
+        if head is None:
+            raise StreamError(
+                f"the stream is empty: it ended before the first {'sample' if self._single else 'batch'}; "
+                "give at least one."
+            )
+        way_out = "" if self._single else '; wrap a single sample as sample[None], or say items="samples"'
+        self.dims = sample_dims(head.shape, "a batch", way_out) if not self._single else check_dims(head.shape[1:])
+        self.dtype = float_dtype(head.dtype)
+        self._policy = nan_policy
+        self._position = 0  # of the next sample that the iterator will give
+        checked = self._checked(itertools.chain([head], arrays))
+        self._blocks = self._grouped(checked) if self._single else checked
+
+    @property
+    def identity(self) -> str:
+        """The dims: what an iterator will give is not known before it was read."""
+        return f"{self.kind} {self.dims}"
+
+    def batches(self, start: int = 0) -> Iterator[Batch]:
+        """The iterable's own batches, or groups of its samples; those before ``start`` are drawn and dropped."""
+        if start < self._position:
+            raise StreamError(
+                f"cannot go back to sample {start}: an iterable is read once, and {self._position} samples are gone; "
+                "open a new stream, or give an array or a file."
+            )
+        return without_empty(self._cleaned(start))
+
+    def _cleaned(self, start: int) -> Iterator[DenseBatch]:
+        reached = False
+        for block in self._blocks:
+            first, self._position = self._position, self._position + len(block)
+            reached = reached or first == start
+            if reached:
+                samples, dropped = clean(to_floats(block), first, self._policy)
+                yield DenseBatch(samples, first, dropped)
+            elif first > start:
+                break
+        if not reached and self._position != start:
+            raise StreamError(
+                f"no batch of the iterable starts at sample {start}; go on with the data that the run was started with."
+            )
+
+    def _checked(self, arrays: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+        first = 0
+        for array in arrays:
+            check_samples(array, self.dims, self.dtype, first)
+            first += len(array)
+            yield array
+
+    def _grouped(self, singles: Iterator[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+        """Groups of samples, copied one by one: a source may use the same buffer for all of them."""
+        step = max(1, BATCH_ENTRIES // math.prod(self.dims))
+        for head in singles:
+            group = np.empty((step, *self.dims), dtype=self.dtype)
+            group[0], filled = to_floats(head)[0], 1
+            for single in itertools.islice(singles, step - 1):
+                group[filled] = to_floats(single)[0]
+                filled += 1
+            yield group[:filled]
+
+
+def _arrays(source: Iterable[Any], single: bool) -> Iterator[NDArray[Any]]:
+    """The items as arrays of samples; single samples become batches of one."""
+    first = 0
+    for item in source:
+        array = as_array(_unwrapped(item, first), first)
+        if single:
+            if array.ndim < 2:
+                raise SampleError(
+                    f"a sample must have shape (d_1, ..., d_k) with at least two modes, got {array.shape} "
+                    f"at sample {first}."
+                )
+            array = array[None]
+        if array.ndim == 0 or len(array):  # an empty batch says nothing
+            yield array
+            first += len(array)
+
+
+def _unwrapped(item: Any, first: int) -> Any:
+    """The array of a data loader's item: loaders wrap it into a tuple or list of one."""
+    if isinstance(item, Mapping):
+        raise SampleError(
+            f"an item must be one array of samples, got a mapping at sample {first}; "
+            "yield only the samples, e.g. (item['x'] for item in loader)."
+        )
+    if not isinstance(item, tuple | list) or not any(len(getattr(part, "shape", None) or ()) for part in item):
+        return item
+    if len(item) > 1:
+        raise SampleError(
+            f"an item must be one array of samples, got a {type(item).__name__} of {len(item)} at sample {first}; "
+            "yield only the samples, e.g. (x for x, _ in loader), or one array, e.g. np.stack(item)."
+        )
+    return item[0]
+
+
+class SamplesStream:
+    """The endless samples of a spiked tensor."""
+
+    kind: Kind = "synthetic"
+    rereadable = False
+    endless = True
+    length = None
+
+    def __init__(self, samples: Samples) -> None:
+        self.dims = samples.dims
+        self.dtype = np.dtype(samples.dtype)
+        self._samples = samples
+
+    @cached_property
+    def identity(self) -> str:
+        """How the samples are drawn, and a hash of the first."""
+        head = hashlib.sha256(next(iter(self._samples))[0].tobytes()).hexdigest()[:16]
+        return f"{self.kind} {self._samples!r} {self.dtype} {head}"
+
+    def batches(self, start: int = 0) -> Iterator[Batch]:
+        """Fresh samples for ever, finite by construction; those before ``start`` are drawn and dropped."""
+        first = 0
+        for samples in self._samples:
+            if first >= start:
+                yield DenseBatch(samples, first)
+            first += len(samples)

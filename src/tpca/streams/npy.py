@@ -1,0 +1,163 @@
+"""NumPy's own files: one, or a folder of them, mapped batch by batch and never loaded whole."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, BinaryIO, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.errors import SampleError, StreamError
+from tpca.streams.checks import float_dtype, one_line, to_floats
+from tpca.streams.protocol import Items, Kind
+
+# Pages of a mapping count as resident memory until it is undone: no mapping that is read in full is larger than this.
+MAP_BYTES = 2**26
+
+_Header = tuple[tuple[int, ...], bool, np.dtype[Any]]
+# Version 3 exists only for structured dtypes with names beyond latin-1: never samples.
+_HEADERS: dict[tuple[int, int], Callable[[BinaryIO], _Header]] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+@dataclass(frozen=True)
+class NpyFile:
+    """One ``.npy`` file; in Fortran order every batch walks through the whole file, in bounded memory."""
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fortran: bool
+    offset: int
+
+    kind: ClassVar[Kind] = "npy"
+    chunks: ClassVar[None] = None
+
+    @property
+    def name(self) -> str:
+        """The path, quoted."""
+        return repr(self.path)
+
+    def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
+        """A copy of the entries in these ranges of the leading axes."""
+        key = (*key, *[slice(None)] * (len(self.shape) - len(key)))
+        if self.fortran:  # the same bytes are an array in C order with its axes reversed
+            return self._copy(self.shape[::-1], key[::-1]).T
+        return self._copy(self.shape, key)
+
+    def _copy(self, shape: tuple[int, ...], key: tuple[slice, ...]) -> NDArray[Any]:
+        """Map, copy out, unmap, some rows of the first axis at a time."""
+        start, stop, _ = key[0].indices(shape[0])
+        row = math.prod(shape[1:]) * self.dtype.itemsize
+        lengths = [len(range(*part.indices(length))) for part, length in zip(key, shape, strict=True)]
+        copy = np.empty(lengths, dtype=self.dtype)
+        step = max(1, MAP_BYTES // row)
+        for a in range(start, stop, step):
+            b = min(a + step, stop)
+            rows = np.memmap(self.path, self.dtype, "r", self.offset + a * row, (b - a, *shape[1:]))
+            copy[a - start : b - start] = rows[(slice(None), *key[1:])]
+            del rows
+        return copy
+
+
+def open_npy(path: str) -> NpyFile:
+    """The file at ``path``, its header checked against its size."""
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        shape, fortran, dtype = _read_header(file, path, size)
+        offset = file.tell()
+    if dtype.hasobject:
+        raise SampleError(
+            f"{path!r} holds pickled Python objects, which are never loaded; save an array of numbers instead."
+        )
+    promised = offset + math.prod(shape) * dtype.itemsize
+    if size < promised:
+        raise StreamError(
+            f"{path!r} is truncated: its header says {promised} bytes, the file has {size}; write or copy it again."
+        )
+    return NpyFile(path, shape, dtype, fortran, offset)
+
+
+def _read_header(file: BinaryIO, path: str, size: int) -> _Header:
+    if size == 0:
+        raise StreamError(f"{path!r} is empty (0 bytes); write it with numpy.save.")
+    if file.read(6) != b"\x93NUMPY":
+        raise StreamError(f"{path!r} is not a .npy file: it starts with other bytes; write it with numpy.save.")
+    file.seek(0)
+    try:
+        return _HEADERS[np.lib.format.read_magic(file)](file)
+    except (ValueError, KeyError, SyntaxError, TypeError) as cause:
+        raise StreamError(
+            f"{path!r} has no readable .npy header: {one_line(cause)}; write it with numpy.save."
+        ) from cause
+
+
+class NpyFolder:
+    """The ``.npy`` files of a folder in the order of their names: each a batch, or each one sample."""
+
+    kind: Kind = "folder"
+    chunks: tuple[int, ...] | None = None
+
+    def __init__(self, path: str, items: Items) -> None:
+        self.name = repr(path)
+        found = sorted(f for f in os.listdir(path) if f.endswith(".npy") and not f.startswith("."))
+        if not found:
+            raise StreamError(f"folder {path!r} holds no .npy files and no Zarr array; give one that does.")
+        self._paths = [os.path.join(path, file) for file in found]
+        self._single = items == "samples"
+        head = self._check_first(open_npy(self._paths[0]))
+        self.dtype = float_dtype(head.dtype, f" in {head.name}")
+        if self._single:  # headers are read with their samples: there may be millions of files
+            self._dims, self._starts = head.shape, np.arange(len(found) + 1)
+        else:
+            self._dims = head.shape[1:]
+            lengths = [self._open(i).shape[0] for i in range(len(found))]
+            self._starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        self.shape = (int(self._starts[-1]), *self._dims)
+
+    def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
+        """The entries in these ranges of the leading axes, from as many files as they touch."""
+        start, stop, _ = key[0].indices(self.shape[0])
+        inner = (*key[1:], *[slice(None)] * (len(self._dims) - len(key) + 1))
+        lengths = [len(range(*part.indices(length))) for part, length in zip(inner, self._dims, strict=True)]
+        block = np.empty((stop - start, *lengths), dtype=self.dtype)
+        number = int(np.searchsorted(self._starts, start, side="right")) - 1
+        while number < len(self._paths) and self._starts[number] < stop:
+            begin, end = int(self._starts[number]), int(self._starts[number + 1])
+            a, b = max(start, begin), min(stop, end)
+            within = inner if self._single else (slice(a - begin, b - begin), *inner)
+            block[a - start : b - start] = to_floats(self._open(number).read(within))
+            number += 1
+        return block
+
+    def _check_first(self, file: NpyFile) -> NpyFile:
+        least = 2 if self._single else 3
+        if len(file.shape) < least:
+            expected = "(d_1, ..., d_k)" if self._single else "(n, d_1, ..., d_k)"
+            other = 'items="batches"' if self._single else 'items="samples" if it holds a single sample'
+            raise SampleError(
+                f"{file.name} must have shape {expected} with at least two modes, got {file.shape}; give {other}."
+            )
+        return file
+
+    def _open(self, number: int) -> NpyFile:
+        """File ``number``, which must have the shape and float dtype of the first."""
+        file = open_npy(self._paths[number])
+        dims = file.shape if self._single else file.shape[1:]
+        if dims != self._dims:
+            raise SampleError(
+                f"all files of a folder hold samples of one shape, expected {self._dims}, got {dims} in {file.name}; "
+                "move it elsewhere."
+            )
+        if float_dtype(file.dtype, f" in {file.name}") != self.dtype:
+            raise SampleError(
+                f"all files of a folder share one dtype, expected {self.dtype}, got {file.dtype} in {file.name}; "
+                "convert them to one."
+            )
+        return file

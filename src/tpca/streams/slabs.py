@@ -1,0 +1,60 @@
+"""Samples too large to be held: where to cut them, and how to read a piece."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.streams.checks import all_finite, fill_missing, missing, to_floats
+from tpca.streams.protocol import NanPolicy
+
+
+def cut(dims: tuple[int, ...], chunks: tuple[int, ...] | None, entries: int) -> tuple[int, list[slice]]:
+    """The mode to cut, and its ranges: whole chunks, each slab of at most ``entries`` entries where that is possible.
+
+    ``chunks`` are those of a sample (``None``: stored in one piece); the mode with the most of them is cut, so that
+    a slab touches as few chunks in vain as can be.
+    """
+    mode, unit = 0, 1
+    if chunks is not None:
+        counts = [-(-length // chunk) for length, chunk in zip(dims, chunks, strict=True)]
+        mode = counts.index(max(counts))
+        unit = chunks[mode]
+    fits = entries // (math.prod(dims) // dims[mode])
+    step = max(unit, fits // unit * unit)
+    return mode, [slice(a, min(a + step, dims[mode])) for a in range(0, dims[mode], step)]
+
+
+class SlabReader:
+    """Reads ranges of one mode of single samples, cleaned; ``observed`` is the share of finite entries of a sample."""
+
+    def __init__(self, read: Callable[[tuple[slice, ...]], NDArray[Any]], mode: int, policy: NanPolicy) -> None:
+        self.observed: dict[int, float] = {}
+        self._read, self._mode, self._policy = read, mode, policy
+
+    def __call__(self, index: int, part: slice) -> NDArray[Any]:
+        """The range ``part`` of the mode, of sample ``index``."""
+        slab = self._slab(index, part)
+        observed = self.observed.get(index, 1.0)
+        if self._policy == "zero" and observed < 1:
+            slab = slab.copy()
+            fill_missing(slab, observed)
+        elif not all_finite(slab):
+            raise missing(index)
+        return slab
+
+    def scan(self, index: int, parts: list[slice]) -> bool:
+        """Whether the sample is to be kept; notes what share of it is finite.  Reads all of it, slab by slab."""
+        slabs = (self._slab(index, part) for part in parts)
+        counts = [(slab.size, slab.size if all_finite(slab) else np.count_nonzero(np.isfinite(slab))) for slab in slabs]
+        self.observed[index] = sum(finite for _, finite in counts) / sum(size for size, _ in counts)
+        return self.observed[index] == 1 if self._policy == "skip" else self.observed[index] > 0
+
+    def _slab(self, index: int, part: slice) -> NDArray[Any]:
+        key = (slice(index, index + 1), *[slice(None)] * self._mode, part)
+        slab: NDArray[Any] = to_floats(self._read(key))[0]
+        return slab

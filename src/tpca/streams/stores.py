@@ -1,0 +1,202 @@
+"""Chunked stores: Zarr, HDF5 and Dask arrays.  Their packages are optional and imported where they are used."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.errors import StreamError
+from tpca.streams.checks import one_line
+from tpca.streams.protocol import Kind
+
+HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_LISTED = 12
+
+
+def _package(name: str, extra: str, what: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise StreamError(f"reading {what} needs the {name} package; install tpca[{extra}].") from None
+
+
+class ZarrSource:
+    """A Zarr array of format 2 or 3."""
+
+    kind: Kind = "zarr"
+
+    def __init__(self, array: Any, name: str, location: tuple[str, str] | None = None) -> None:
+        self.name = name
+        self.shape: tuple[int, ...] = tuple(array.shape)
+        self.dtype = np.dtype(array.dtype)
+        self.chunks: tuple[int, ...] | None = tuple(array.chunks)
+        self._array = array
+        self._location = location
+
+    def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
+        """The entries in these ranges of the leading axes."""
+        block = np.asarray(self._array[key])
+        if self._location is not None and block.size and self._looks_unwritten(block):
+            _open_node(*self._location)  # raises if the store is gone: Zarr itself takes a lost chunk for an empty one
+        return block
+
+    def _looks_unwritten(self, block: NDArray[Any]) -> bool:
+        fill, last = self._array.fill_value, block[(-1,) * block.ndim]
+        return fill is None or bool(last == fill) or bool(last != last)
+
+
+def open_zarr(store: str, inner: str | None) -> ZarrSource:
+    """The Zarr array at a path or fsspec URL, or at ``inner`` in the group there."""
+    name = repr(store if inner is None else f"{store}::{inner}")
+    location = (store, (inner or "").strip("/"))
+    try:
+        node = _open_node(*location)
+    except StreamError:
+        raise
+    except Exception as cause:  # stores raise what they like
+        if type(cause).__name__ in ("GroupNotFoundError", "NodeNotFoundError", "PathNotFoundError"):
+            raise StreamError(f"there is no Zarr array at {name}; check the path{_inside(store, inner)}.") from cause
+        raise StreamError(f"cannot open {name} as a Zarr array: {one_line(cause)}; check the path.") from cause
+    return zarr_source(node, name, location)
+
+
+def zarr_source(node: Any, name: str, location: tuple[str, str] | None = None) -> ZarrSource:
+    """``node`` as a source if it is an array; a group is refused, with the names of its arrays."""
+    if hasattr(node, "shape"):
+        return ZarrSource(node, name, location)
+    arrays = _list([path for path, _ in _arrays(node)])
+    raise StreamError(f"{name} is a Zarr group; name one of its arrays, in a path after '::', such as {arrays}.")
+
+
+def _open_node(store: str, inner: str) -> Any:
+    return _package("zarr", "zarr", "Zarr").open(store, mode="r", path=inner or None)
+
+
+def _inside(store: str, inner: str | None) -> str:
+    """The arrays that there are instead of ``inner``, as the end of a sentence."""
+    if inner is None:
+        return ""
+    try:
+        arrays = [path for path, _ in _arrays(_open_node(store, ""))]
+    except Exception:  # there is no group either: nothing to add to the message
+        return ""
+    return f"; the store holds {_list(arrays)}"
+
+
+def _arrays(group: Any) -> list[tuple[str, Any]]:
+    """All arrays below a Zarr group (zarr-python 2 lists its own level only)."""
+    members = group.members(max_depth=None) if hasattr(group, "members") else group.arrays()
+    return [("/" + path, node) for path, node in members if hasattr(node, "shape")]
+
+
+def _list(paths: list[str]) -> str:
+    shown = ", ".join(f"'{path}'" for path in sorted(paths)[:_LISTED])
+    more = f" and {len(paths) - _LISTED} more" if len(paths) > _LISTED else ""
+    return shown + more if paths else "(it has none)"
+
+
+class Hdf5Source:
+    """An HDF5 dataset: of a file that is opened for every read, or one that the caller holds open."""
+
+    kind: Kind = "hdf5"
+
+    def __init__(self, dataset: Any, name: str, location: tuple[str, str] | None = None) -> None:
+        self.name = name
+        self.shape: tuple[int, ...] = tuple(dataset.shape or ())
+        self.dtype = np.dtype(dataset.dtype)
+        self.chunks: tuple[int, ...] | None = dataset.chunks
+        self._dataset: Any = None if location else dataset
+        self._location = location
+
+    def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
+        """The entries in these ranges of the leading axes."""
+        if self._location is None:
+            return np.asarray(self._dataset[key])
+        path, inner = self._location
+        with _open_file(path) as file:
+            return np.asarray(file[inner][key])
+
+
+def open_hdf5(path: str, inner: str | None) -> Hdf5Source:
+    """The dataset ``inner`` of an HDF5 file; without it the only one with enough axes."""
+    with _open_file(path) as file:
+        if inner is not None and inner not in file:
+            raise StreamError(f"{path!r} has no dataset '{inner}'; it holds {_list(_datasets(file, 0))}.")
+        dataset = _the_dataset(file if inner is None else file[inner], path)
+        return Hdf5Source(dataset, repr(f"{path}::{dataset.name}"), (path, dataset.name))
+
+
+def hdf5_source(node: Any) -> Hdf5Source:
+    """An open h5py dataset, file or group as a source."""
+    path = node.file.filename
+    dataset = _the_dataset(node, path)
+    return Hdf5Source(dataset, repr(f"{path}::{dataset.name}"))
+
+
+def _the_dataset(node: Any, path: str) -> Any:
+    """``node`` if it is a dataset; in a group, the only one with enough axes."""
+    if hasattr(node, "shape"):
+        return node
+    fit = _datasets(node, 3)
+    if len(fit) == 1:
+        return node[fit[0]]
+    if fit:
+        raise StreamError(f"{path!r} holds several datasets; name one after '::', such as {_list(fit)}.")
+    others = _list(_datasets(node, 0))
+    raise StreamError(f"{path!r} holds no dataset of at least 3 axes (n, d_1, ..., d_k); its datasets are {others}.")
+
+
+def _datasets(group: Any, least_axes: int) -> list[str]:
+    found: list[str] = []
+
+    def visit(_: str, node: Any) -> None:
+        if hasattr(node, "shape") and len(node.shape or ()) >= least_axes:
+            found.append(node.name)
+
+    group.visititems(visit)
+    return found
+
+
+@contextmanager
+def _open_file(path: str) -> Iterator[Any]:
+    h5py = _package("h5py", "hdf5", "HDF5")
+    if not os.path.exists(path):
+        raise StreamError(f"no such file or folder: {path!r}.")
+    try:
+        file = h5py.File(path, "r")
+    except OSError as cause:
+        with open(path, "rb") as raw:
+            start = raw.read(len(HDF5_SIGNATURE))
+        if start == HDF5_SIGNATURE:
+            raise StreamError(f"cannot open {path!r}: {one_line(cause)}; write or copy it again.") from cause
+        what = "is empty (0 bytes)" if not start else "is not an HDF5 file: it starts with other bytes"
+        raise StreamError(f"{path!r} {what}; write it with h5py.") from cause
+    with file:
+        yield file
+
+
+class DaskSource:
+    """A Dask array; whatever scheduler is active computes its chunks."""
+
+    kind: Kind = "dask"
+    name = "the Dask array"
+
+    def __init__(self, array: Any) -> None:
+        if any(np.isnan(length) for length in array.shape):
+            raise StreamError(
+                f"the Dask array has unknown lengths {array.shape}; call its compute_chunk_sizes() first."
+            )
+        self.shape: tuple[int, ...] = tuple(int(length) for length in array.shape)
+        self.dtype = np.dtype(array.dtype)
+        self.chunks: tuple[int, ...] | None = tuple(array.chunksize)
+        self._array = array
+
+    def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
+        """The entries in these ranges of the leading axes, computed."""
+        return np.asarray(self._array[key].compute())

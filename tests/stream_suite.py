@@ -1,0 +1,173 @@
+"""Every form in which samples can come to ``open_stream``: the members of the conformance suite."""
+
+import itertools
+import uuid
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from tpca import SpikedTensor, open_stream
+
+
+@dataclass
+class Workspace:
+    """A folder, and what must be closed after use."""
+
+    path: Path
+    stack: ExitStack = field(default_factory=ExitStack)
+
+    def fresh(self, suffix):
+        return self.path / f"{uuid.uuid4().hex}{suffix}"
+
+
+class Tensor:
+    """What NumPy sees of another library's tensor."""
+
+    def __init__(self, array):
+        self._array = array
+        self.shape, self.ndim = array.shape, array.ndim
+
+    def __array__(self, dtype=None, copy=None):
+        return self._array
+
+
+def pieces(data, size=5):
+    return [data[i : i + size] for i in range(0, len(data), size)]
+
+
+def npy(data, work, order="C"):
+    path = work.fresh(".npy")
+    np.save(path, np.asarray(data, order=order))
+    return path
+
+
+def folder(data, work, size=5):
+    path = work.fresh("")
+    path.mkdir()
+    (path / "notes.txt").write_text("not a sample")
+    for i, piece in enumerate(pieces(data, size) if size else data):
+        np.save(path / f"{i:04d}.npy", piece)
+    return path
+
+
+def zarr_array(data, work, place=None, chunks=None, **options):
+    import zarr
+
+    place = str(work.fresh(".zarr")) if place is None else place
+    chunks = chunks or (5, *[max(1, d // 2) for d in data.shape[1:]])
+    array = zarr.create_array(place, shape=data.shape, dtype=data.dtype, chunks=chunks, **options)
+    array[:] = data
+    return place
+
+
+def zarr_in_group(data, work):
+    place = work.fresh(".zarr")
+    zarr_array(data, work, str(place), name="other/one")
+    zarr_array(data + data, work, str(place), name="two")
+    return f"{place}::/other/one"
+
+
+def zarr_object(data, work):
+    import zarr
+
+    return zarr.open(zarr_array(data, work), mode="r")
+
+
+def hdf5(data, work, inner="", **options):
+    import h5py
+
+    path = work.fresh(".h5")
+    with h5py.File(path, "w") as file:
+        file.create_dataset("group/x", data=data, **options)
+        file.create_dataset("labels", data=np.arange(len(data)))
+    return f"{path}{inner}"
+
+
+def hdf5_chunked(data, work):
+    inner = data.shape[1:]
+    return hdf5(data, work, "::/group/x", chunks=(3, *inner), maxshape=(None, *inner))
+
+
+def hdf5_object(data, work):
+    import h5py
+
+    file = work.stack.enter_context(h5py.File(hdf5(data, work), "r"))
+    return file["group/x"]
+
+
+def dask_array(data, work):
+    import dask.array
+
+    return dask.array.from_array(data, chunks=(4, *data.shape[1:]))
+
+
+def file_url(data, work):
+    return Path(zarr_array(data, work)).as_uri()
+
+
+def memory_url(data, work):
+    return zarr_array(data, work, f"memory://{uuid.uuid4().hex}/x.zarr")
+
+
+def strided(data, work):
+    return np.repeat(data, 2, axis=-1)[..., ::2]
+
+
+@dataclass(frozen=True)
+class Member:
+    """One way to hold samples; ``make(data, workspace)`` gives a fresh source of ``data``."""
+
+    name: str
+    kind: str
+    make: callable
+    options: dict = field(default_factory=dict)
+    native: bool = True  # whether it also holds dtypes that only NumPy knows
+
+    def open(self, data, work, **options):
+        return open_stream(self.make(data, work), **self.options, **options)
+
+    @property
+    def stored(self):
+        return self.kind not in ("iterable", "synthetic")
+
+    def __str__(self):
+        return self.name
+
+
+SINGLE = {"items": "samples"}
+MEMBERS = [
+    Member("array", "array", lambda data, work: data),
+    Member("strided array", "array", strided),
+    Member("tensor", "array", lambda data, work: Tensor(data)),
+    Member("npy", "npy", npy),
+    Member("npy path as text", "npy", lambda data, work: str(npy(data, work))),
+    Member("npy in Fortran order", "npy", lambda data, work: npy(data, work, order="F")),
+    Member("folder of batches", "folder", folder),
+    Member("folder of samples", "folder", lambda data, work: folder(data, work, size=None), SINGLE),
+    Member("zarr 2", "zarr", lambda data, work: zarr_array(data, work, zarr_format=2), native=False),
+    Member("zarr 3", "zarr", lambda data, work: zarr_array(data, work, zarr_format=3), native=False),
+    Member("zarr in a group", "zarr", zarr_in_group, native=False),
+    Member("zarr object", "zarr", zarr_object, native=False),
+    Member("zarr at a file URL", "zarr", file_url, native=False),
+    Member("zarr at a memory URL", "zarr", memory_url, native=False),
+    Member("hdf5", "hdf5", hdf5),
+    Member("hdf5 chunked", "hdf5", hdf5_chunked),
+    Member("hdf5 object", "hdf5", hdf5_object),
+    Member("dask", "dask", dask_array),
+    Member("list of batches", "iterable", lambda data, work: pieces(data)),
+    Member("generator of batches", "iterable", lambda data, work: (x for x in [data[:0], *pieces(data)])),
+    Member("generator of samples", "iterable", lambda data, work: (x for x in data), SINGLE),
+    Member("loader of tuples", "iterable", lambda data, work: [(x,) for x in pieces(data)]),
+    Member("loader of lists of tensors", "iterable", lambda data, work: ([Tensor(x)] for x in pieces(data))),
+    Member("loader of samples", "iterable", lambda data, work: ((Tensor(x),) for x in data), SINGLE),
+]
+
+DIMS = (3, 4)
+SPIKED = SpikedTensor.random(DIMS, 1.0, seed=0)
+SYNTHETIC = Member("synthetic", "synthetic", lambda data, work: SPIKED.stream(seed=1, batch_size=5))
+
+
+def synthetic_data(n):
+    return np.concatenate(list(itertools.islice(SPIKED.stream(seed=1, batch_size=1), n)))
