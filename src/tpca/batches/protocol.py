@@ -27,6 +27,9 @@ class Batch(Protocol):
     def nbytes(self) -> int:
         """Bytes of the samples held."""
 
+    def scores(self, vectors: Sequence[Array]) -> Array:
+        """Reward ``(n, c)`` of every sample with every rank-one component; ``vectors[i]`` is ``(c, d_i)``."""
+
 
 class SummableBatch(Batch, Protocol):
     """A batch whose samples can be added up: contraction is linear, so replicas need only the sum."""

@@ -89,7 +89,7 @@ def drive(run: Run, oracle: Oracle, keeper: Keeper | None = None) -> Recovery:
             run.tell(oracle.mean(ask.queries, ask.n, ask.scale))
             if keeper is not None:
                 keeper.after_round(run, oracle)
-        if keeper is not None:
+        if keeper is not None and not oracle.constant:  # what will be refused is not worth keeping
             keeper.finish(run, oracle)
     return dataclasses.replace(run.recovery(), buffer_bytes=oracle.buffer_bytes, n_skipped=oracle.n_skipped)
 
@@ -125,7 +125,7 @@ class Keeper:
             if not stored["finished"]:
                 raise CheckpointError(
                     f"{str(self.checkpoints.folder)!r} holds the checkpoint of an unfinished run; "
-                    "resume it (resume=True, --resume) or choose another folder."
+                    "go on with it (resume=True, --resume), throw it away (--restart) or choose another folder."
                 )
             self.checkpoints.clear()
             return

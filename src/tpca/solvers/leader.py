@@ -95,6 +95,11 @@ class Leader:
         return self.sigma * self.score / self.seen if self.seen else 0.0
 
     @property
+    def strength_error(self) -> float:
+        """Standard error of ``strength``; infinite before the first sample."""
+        return self.sigma / math.sqrt(self.seen) if self.seen else math.inf
+
+    @property
     def accuracy(self) -> float:
         """Squared signal over noise of the own sum of the longest mode: about 1/(1 - overlap^2)."""
         return max(self.score, 0.0) ** 2 / self.seen / max(self.partition.dims) if self.seen else 0.0
@@ -124,7 +129,10 @@ class Leader:
     def consider(self, racer: Racer) -> None:
         """Look at the racer's reading: step down for it, or stay; then refine with all that is known."""
         reading = racer.propose()
-        if self._agrees(reading):
+        if self.tenure == 0:  # the random one goes at once, even if it happens to agree: it can prove nothing
+            self._install(reading.vectors)
+            self.refine(racer, self.vectors)
+        elif self._agrees(reading):
             self.refine(racer, self._aligned(reading))
         elif self.log_evidence > KEEP:
             self.refine(racer, self.vectors)

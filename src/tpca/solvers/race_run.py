@@ -27,6 +27,7 @@ from tpca.errors import SolverError
 from tpca.oracles import Round
 from tpca.randomness import generator
 from tpca.solvers.drive import Ask, Data
+from tpca.solvers.leader import Leader
 from tpca.solvers.limits import strength_limit
 from tpca.solvers.lineup import LEADER_VECTORS, Contestant, again, check_partition, line_up
 from tpca.solvers.memory import default_memory, held_bytes
@@ -72,7 +73,7 @@ class RaceRun:
     def __init__(
         self, solver: RaceSolver, data: Data, number: int = 0, scale: float | None = None, begins: int | None = 0
     ) -> None:
-        self.solver, self.data = solver, data
+        self.solver, self.data, self.number = solver, data, number
         budget = default_memory(data.dims) if solver.memory is None else solver.memory
         budget -= 8 * LEADER_VECTORS * sum(data.dims) * number  # for the polish of those found before
         rng = generator(solver.seed, f"race {number}" if number else "race")
@@ -329,20 +330,22 @@ class RaceRun:
     def _record(self, best: Contestant | Polish) -> None:
         """What a reader of the race wants to know of a round; vectors go to the callbacks only."""
         record: dict[str, Any] = {
+            "component": self.number,
             "phase": "search" if self.phase == "again" else self.phase,
             "pass": self.passes,
             "samples": self.samples,
         }
         if isinstance(best, Contestant):
-            leader, vectors = best.leader, best.leader.vectors
-            record |= {"leader": best.name, "tenure": leader.tenure, "log_evidence": leader.log_evidence}
-            record |= {"found": leader.found, "strength": leader.strength / self.scale}
+            known: Leader | Polish = best.leader
+            record |= {"leader": best.name, "found": best.leader.found, "tenure": best.leader.tenure}
+            record |= {"log_evidence": best.leader.log_evidence}
         else:
-            vectors = best.vectors
-            record |= {"leader": "polish", "found": True, "strength": best.strength / self.scale, "error": best.error()}
+            known = best
+            record |= {"leader": "polish", "found": True, "error": best.error()}
+        record |= {"strength": known.strength / self.scale, "strength_error": known.strength_error / self.scale}
         self.history.append(record)
         for callback in self.solver.callbacks:
-            callback({**record, "vectors": vectors})
+            callback({**record, "position": self.position, "vectors": known.vectors})
 
     def _nothing_found(self) -> Recovery:
         best = self._leading().leader

@@ -55,7 +55,7 @@ class StoredStream:
         what = "an array of samples" if source.kind == "array" else source.name
         self.dims = sample_dims(source.shape, what)
         self.dtype = float_dtype(source.dtype, "" if source.kind == "array" else f" in {source.name}")
-        self.kind = source.kind
+        self.kind, self.chunks, self.stored_dtype = source.kind, source.chunks, source.dtype
         self.length = source.shape[0]
         if self.length == 0:
             raise StreamError(f"{source.name} holds no samples, its shape is {source.shape}; give at least one.")

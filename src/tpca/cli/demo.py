@@ -1,4 +1,4 @@
-"""The command ``tpca``: parse, call, print.  The only place that prints."""
+"""``tpca demo``: one planted signal, recovered twice."""
 
 from __future__ import annotations
 
@@ -15,21 +15,7 @@ if TYPE_CHECKING:
 
     from tpca.studies.demo import Climb, Demo
 
-app = typer.Typer(
-    help="Tensor PCA on streams: recover a rank-one signal from noisy tensors in one pass.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-)
 
-
-@app.callback()
-def _root() -> None:
-    """Tensor PCA on streams: recover a rank-one signal from noisy tensors in one pass."""
-
-
-@app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("demo"),
     seed: Annotated[int, typer.Option(help="Seed of the planted signal and of the samples.")] = 0,
@@ -121,18 +107,3 @@ def _numbers(result: Demo, climb: Climb) -> dict[str, object]:
         "sample_bytes": 8 * math.prod(result.truth.dims),
         "stop_reason": recovery.stop_reason.name,
     }
-
-
-def main() -> None:
-    """Entry point: errors that tpca raises on purpose become one line and exit code 2."""
-    from tpca.errors import TpcaError
-
-    try:
-        app()
-    except TpcaError as error:
-        sys.stderr.write(f"tpca: {error}\n")
-        raise SystemExit(2) from None
-
-
-if __name__ == "__main__":
-    main()

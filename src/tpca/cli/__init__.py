@@ -1,0 +1,46 @@
+"""The command ``tpca``: parse, call, print.  The only place that prints.
+
+Exit codes: 0 done (``fit``: a signal was recovered), 2 bad usage or data, 3 no signal, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from tpca.cli.demo import demo
+from tpca.cli.fit import fit
+from tpca.cli.generate import generate
+from tpca.cli.info import info
+from tpca.cli.score import score
+
+app = typer.Typer(
+    help="Tensor PCA on streams: recover a rank-one signal from noisy tensors in one pass.",
+    epilog="Exit codes: 0 done (fit: a signal was recovered) · 2 bad usage or data · 3 no signal · 130 interrupted.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+for command in (fit, score, info, generate, demo):
+    app.command()(command)
+
+
+@app.callback()
+def _root() -> None:
+    """Tensor PCA on streams: recover a rank-one signal from noisy tensors in one pass."""
+
+
+def main() -> None:
+    """Entry point: errors that tpca raises on purpose become one line and exit code 2."""
+    from tpca.errors import TpcaError
+
+    try:
+        app()
+    except TpcaError as error:
+        sys.stderr.write(f"tpca: {error}\n")
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        sys.stderr.write("tpca: interrupted.\n")
+        raise SystemExit(130) from None

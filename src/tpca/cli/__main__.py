@@ -1,0 +1,5 @@
+"""``python -m tpca.cli``."""
+
+from tpca.cli import main
+
+main()

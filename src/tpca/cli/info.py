@@ -1,0 +1,73 @@
+"""``tpca info``: what is in a file or a result."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tpca.cli.screens import put_json, recovery_table, shape, size
+
+if TYPE_CHECKING:
+    from tpca.streams import Stream
+
+
+def info(
+    path: Annotated[str, typer.Argument(help="Data, or a folder that tpca fit wrote.", show_default=False)],
+    items: Annotated[str, typer.Option(help="What the files of a folder hold: batches or samples.")] = "batches",
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Say what is in a file of samples or in a result, without reading the samples."""
+    from tpca.results import read_result
+    from tpca.streams import open_stream
+
+    if (Path(path) / "recovery.json").is_file():
+        summary = read_result(Path(path)).summary
+        if as_json:
+            put_json({"kind": "result", **{name: value for name, value in summary.items() if name != "history"}})
+        else:
+            from rich.console import Console
+
+            console = Console()
+            console.print(f"Result of fitting {summary['source']}", highlight=False)
+            recovery_table(console, summary)
+        return
+    found = _describe(open_stream(path, items=items), path)  # type: ignore[arg-type]
+    if as_json:
+        put_json(found)
+    else:
+        _print(found)
+
+
+def _describe(stream: Stream, path: str) -> dict[str, Any]:
+    from tpca.solvers.memory import default_memory
+    from tpca.streams.writing import truth_path
+
+    entries = math.prod(stream.dims)
+    dtype = getattr(stream, "stored_dtype", None)
+    found: dict[str, Any] = {
+        "kind": getattr(stream, "kind", "stream"),
+        "path": path,
+        "samples": stream.length,
+        "dims": list(stream.dims),
+        "dtype": str(dtype),
+        "chunks": getattr(stream, "chunks", None),
+        "sample_bytes": entries * dtype.itemsize if dtype is not None else None,
+        "default_memory": default_memory(stream.dims),
+    }
+    truth = truth_path(path)
+    return found | {"truth": str(truth) if truth.is_file() else None}
+
+
+def _print(found: dict[str, Any]) -> None:
+    total = found["sample_bytes"] * found["samples"]
+    print(f"{found['path']}: {found['kind']}, {found['dtype']}")
+    each = size(found["sample_bytes"])
+    print(f"  {found['samples']:,} samples of {shape(found['dims'])}, {each} each, {size(total)} in all")
+    if found["chunks"]:
+        print(f"  chunks of {shape(found['chunks'])}")
+    if found["truth"]:
+        print(f"  planted truth in {found['truth']}")
+    print(f"  tpca fit would use a state of up to {size(found['default_memory'])}; --memory sets another bound")

@@ -1,0 +1,87 @@
+"""``tpca score``: how a result does on data, and how far it is from the truth."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tpca.cli.fit import DATA
+from tpca.cli.screens import number, put_json
+
+if TYPE_CHECKING:
+    from tpca.blocks import Array
+    from tpca.streams import Stream
+
+
+def score(
+    path: Annotated[str, typer.Argument(help=DATA, show_default=False)],
+    result: Annotated[Path, typer.Argument(help="Folder that tpca fit wrote.", show_default=False)],
+    truth: Annotated[bool, typer.Option("--truth", help="Compare with the truth beside the data.")] = False,
+    nan_policy: Annotated[str, typer.Option(help="NaN and Inf: raise, skip the sample, or zero.")] = "raise",
+    items: Annotated[str, typer.Option(help="What the files of a folder hold: batches or samples.")] = "batches",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
+) -> None:
+    """Mean reward of the recovered components on some data, with its standard error; best on data not fitted.
+
+    With --truth also the overlap of every vector with the planted one (1 is perfect).
+    """
+    from tpca.errors import StreamError
+    from tpca.results import read_result
+    from tpca.streams import open_stream
+    from tpca.streams.writing import read_truth, truth_path
+
+    stored = read_result(result)
+    if not stored.vectors:
+        raise StreamError(f"no signal was found in {str(result)!r}: there is nothing to score; fit more samples.")
+    stream = open_stream(path, items=items, nan_policy=nan_policy)  # type: ignore[arg-type]
+    fitted = tuple(v.shape[1] for v in stored.vectors)
+    if stream.dims != fitted:
+        raise StreamError(f"the samples have shape {stream.dims}, the result {fitted}; give samples of that shape.")
+    known = read_truth(truth_path(path)) if truth else None
+    means, errors, count = _rewards(stream, stored.vectors)
+    report: dict[str, Any] = {"samples": count, "rewards": means, "standard_errors": errors}
+    if known is not None:
+        each = [known.overlaps([v[c] for v in stored.vectors]) for c in range(len(means))]
+        best = max(range(len(each)), key=lambda c: float(each[c].min()))
+        report |= {"component": best, "overlaps": [float(o) for o in each[best]], "strength": known.strength}
+    if as_json:
+        put_json(report)
+        return
+    _print(report)
+
+
+def _rewards(stream: Stream, vectors: list[Array]) -> tuple[list[float], list[float], int]:
+    """Mean and standard error of every component's reward, in one pass."""
+    import numpy as np
+
+    count, total, squares = 0, np.zeros(len(vectors[0])), np.zeros(len(vectors[0]))
+    center: Any = None
+    for batch in stream.batches():
+        scores = batch.scores(vectors)
+        if len(scores):
+            center = scores[0] if center is None else center  # near the mean: squares do not cancel
+            count += len(scores)
+            total += scores.sum(axis=0)
+            squares += ((scores - center) ** 2).sum(axis=0)
+    mean = total / max(count, 1)
+    spread = squares / max(count, 1) - (mean - (0 if center is None else center)) ** 2
+    errors = np.sqrt(np.maximum(spread, 0) / (count - 1)) if count > 1 else np.full(len(mean), math.nan)
+    return [float(m) for m in mean], [float(e) for e in errors], count
+
+
+def _print(report: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    for c, (mean, error) in enumerate(zip(report["rewards"], report["standard_errors"], strict=True)):
+        console.print(f"component {c}: reward {number(mean)} ± {number(error, 2)} over {report['samples']:,} samples")
+    if "overlaps" in report:
+        console.print(f"Component {report['component']} against the truth of strength {report['strength']:g}:")
+        table = Table("", "overlap")
+        for mode, overlap in enumerate(report["overlaps"]):
+            table.add_row(f"mode {mode}", f"{overlap:.4f}")
+        console.print(table)

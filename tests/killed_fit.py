@@ -1,0 +1,69 @@
+"""A fit in a process of its own, to be killed, interrupted or starved by tests/test_checkpoint.py.
+
+Arguments: one JSON object with ``data`` (a path), ``folder`` (of checkpoints), ``result`` (a file), ``solver`` (options
+of RaceSolver), ``stream`` (options of open_stream), ``pause`` (seconds after every round) and ``full_after`` (rounds
+after which no file may grow: a stand-in for a full disk).
+"""
+
+import json
+import os
+import resource
+import signal
+import sys
+import time
+
+import numpy as np
+
+from tpca.errors import CheckpointError, RunInterrupted
+from tpca.solvers.race import RaceSolver
+from tpca.streams import open_stream
+
+
+def say(word):
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
+
+
+def write(recovery, path):
+    """All of a recovery, as bytes that depend on nothing else; the file appears whole or not at all."""
+    arrays, words = {}, []
+    for c, part in enumerate((recovery, *recovery.further)):
+        arrays |= {f"vector_{c}_{i}": v for i, v in enumerate(part.vectors)}
+        arrays |= {f"error_{c}_{i}": e for i, e in enumerate(part.standard_errors or ())}
+        words += [part.strength, part.strength_interval, part.stop_reason.name, part.history]
+        words += [part.n_samples, part.n_passes, part.n_skipped, part.state_bytes, part.buffer_bytes]
+    np.savez(f"{path}.part.npz", text=np.array(repr(words)), **arrays)
+    os.rename(f"{path}.part.npz", path)
+
+
+def main():
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had it ignored
+    job = json.loads(sys.argv[1])
+    rounds = 0
+
+    def after_round(record):
+        nonlocal rounds
+        rounds += 1
+        if rounds == job.get("full_after"):
+            _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, most))
+        say(f"round {rounds}")
+        time.sleep(job.get("pause", 0.0))
+
+    solver = RaceSolver(
+        **job["solver"], checkpoint=job["folder"], checkpoint_every=0, resume=True, callbacks=[after_round]
+    )
+    stream = open_stream(job["data"], **job.get("stream", {}))
+    say("start")
+    try:
+        write(solver.run(stream), job["result"])
+    except RunInterrupted as stopped:
+        say(f"RunInterrupted: {stopped}")
+    except KeyboardInterrupt:
+        say("KeyboardInterrupt")
+    except CheckpointError as error:
+        say(f"CheckpointError: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1062 @@
+import dataclasses
+import enum
+import errno
+import hashlib
+import inspect
+import io
+import itertools
+import json
+import math
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tpca.checkpoint
+from tpca import RaceSolver, SpikedTensor, open_stream
+from tpca.checkpoint import Checkpoints, CheckpointWarning
+from tpca.errors import CheckpointError, SolverError, StreamError
+from tpca.oracles import LawOracle, open_oracle
+from tpca.solvers.components import ComponentsRun
+from tpca.solvers.drive import Keeper, run_on_data
+
+SCRIPT = Path(__file__).with_name("killed_fit.py")
+MINUTE = 60.0
+
+
+def take(truth, n, seed=1):
+    """The first n samples of a stream as one array."""
+    return np.concatenate(list(itertools.islice(truth.stream(seed=seed, batch_size=1), n)))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# A comparison of everything: types, bits, and what is shared with what.
+
+
+class Compare:
+    """Where two trees of objects differ, down to the bits; ``Compare()(a, b)`` gives a list of places."""
+
+    LEFT_OUT = ("solver", "data")  # what a run was given: not part of its state
+
+    def __init__(self):
+        self.found, self._pairs, self._held = [], {}, []
+
+    def __call__(self, a, b, place=""):
+        self._walk(a, b, place)
+        return self.found
+
+    def _walk(self, a, b, place):
+        if type(a) is not type(b):
+            self.found.append(f"{place}: {type(a).__name__} became {type(b).__name__}")
+        elif a is None or isinstance(a, bool | int | str | enum.Enum):
+            self._note(a == b, place, a, b)
+        elif isinstance(a, float | np.generic):
+            self._note(np.asarray(a).tobytes() == np.asarray(b).tobytes() or a != a and b != b, place, a, b)
+        elif isinstance(a, list | tuple):
+            self._note(len(a) == len(b), place, len(a), len(b))
+            for i, (one, other) in enumerate(zip(a, b, strict=False)):
+                self._walk(one, other, f"{place}[{i}]")
+        elif isinstance(a, dict):
+            self._note(list(a) == list(b), place, list(a), list(b))
+            for key in a:
+                self._walk(a[key], b.get(key), f"{place}[{key!r}]")
+        elif self._both_new(a, b, place):
+            self._walk_shared(a, b, place)
+
+    def _both_new(self, a, b, place):
+        """False for what was compared before; what is shared on one side must be so on the other."""
+        self._held += [a, b]
+        known, back = self._pairs.get(id(a)), self._pairs.get(id(b))
+        self._note((known is None) == (back is None) and known in (None, id(b)), f"{place} (sharing)", a, b)
+        self._pairs[id(a)], self._pairs[id(b)] = id(b), id(a)
+        return known is None
+
+    def _walk_shared(self, a, b, place):
+        if isinstance(a, np.ndarray):
+            same = a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+            self._note(same, place, a, b)
+            self._note(a.flags.c_contiguous == b.flags.c_contiguous, f"{place} (layout)", a.strides, b.strides)
+        elif isinstance(a, np.random.Generator):
+            self._note(a.bit_generator.state == b.bit_generator.state, place, a, b)
+        else:
+            fields = [f.name for f in dataclasses.fields(a)] if dataclasses.is_dataclass(a) else sorted(vars(a))
+            if not dataclasses.is_dataclass(a):
+                self._note(fields == sorted(vars(b)), place, fields, sorted(vars(b)))
+            for name in fields:
+                if name not in self.LEFT_OUT:
+                    self._walk(getattr(a, name), getattr(b, name, None), f"{place}.{name}")
+
+    def _note(self, good, place, a, b):
+        if not good:
+            self.found.append(f"{place}: {a!r} became {b!r}")
+
+
+def same(a, b):
+    assert Compare()(a, b) == []
+
+
+def test_the_comparison_sees_every_difference():
+    array = np.arange(3.0)
+    for a, b in [
+        (1, 1.0),
+        ([1], (1,)),
+        (0.0, -0.0),
+        (1.0, np.float64(1.0)),
+        (array, array.astype(np.float32)),
+        ({"a": 1}, {"b": 1}),
+        ([array, array], [array.copy(), array.copy()]),
+        ([array, array.copy()], [array, array]),
+        (np.random.default_rng(0), np.random.default_rng(1)),
+        (RaceSolver(seed=1), RaceSolver(seed=2)),
+    ]:
+        assert Compare()(a, b)
+        assert not Compare()(a, a)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The codec.
+
+
+@dataclasses.dataclass(frozen=True)
+class KeptFrozen:
+    array: np.ndarray
+    other: object
+
+
+class KeptPlain:
+    def __init__(self, **attributes):
+        vars(self).update(attributes)
+
+
+class KeptColour(enum.Enum):
+    RED = "a sentence"
+    BLUE = "another"
+
+
+@pytest.fixture(autouse=True)
+def own_kept_classes(monkeypatch):
+    for cls in (KeptFrozen, KeptPlain, KeptColour):
+        monkeypatch.setitem(tpca.checkpoint._KEPT, cls.__name__, cls)
+
+
+def round_trip(value, folder):
+    Checkpoints(folder).save({"value": value})
+    return Checkpoints(folder).load()["value"]
+
+
+numbers = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+dtypes = st.sampled_from(["f2", "f4", "f8", ">f8", "i1", "u8", "?", "c16", "M8[s]"])
+arrays = st.tuples(dtypes, st.lists(st.integers(0, 3), max_size=3), st.integers(0, 255)).map(
+    lambda drawn: np.full(math.prod(drawn[1]) * np.dtype(drawn[0]).itemsize, drawn[2] % (2 if drawn[0] == "?" else 256))
+    .astype(np.uint8)
+    .view(drawn[0])
+    .reshape(drawn[1])
+)
+scalars = arrays.filter(lambda a: a.size).map(lambda a: a.reshape(-1)[0])
+leaves = numbers | arrays | scalars | st.sampled_from(KeptColour) | st.integers(0, 9).map(np.random.default_rng)
+values = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner)
+        | st.lists(inner).map(tuple)
+        | st.dictionaries(numbers.filter(lambda key: key == key) | st.tuples(st.integers(), st.text()), inner)
+        | st.builds(KeptFrozen, arrays, inner)
+        | st.builds(KeptPlain, a=inner, b=inner)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(values)
+def test_every_kind_of_value_comes_back(tmp_path, value):
+    same(value, round_trip(value, tmp_path))
+
+
+def test_a_generator_goes_on_where_it_was(tmp_path):
+    rng = np.random.default_rng(3)
+    rng.standard_normal(7, dtype=np.float32)  # leaves half a word behind
+    rng.integers(5)
+    again = round_trip(rng, tmp_path)
+    np.testing.assert_array_equal(again.standard_normal(10, dtype=np.float32), rng.standard_normal(10, np.float32))
+    np.testing.assert_array_equal(again.integers(9, size=10), rng.integers(9, size=10))
+
+
+def test_what_is_shared_stays_shared(tmp_path):
+    array, rng = np.arange(4.0), np.random.default_rng(0)
+    inner = KeptPlain(array=array, rng=rng)
+    inner.me = inner  # also in a circle
+    value = round_trip({"first": inner, "second": KeptFrozen(array, [inner, rng]), "third": (array, rng)}, tmp_path)
+    assert value["first"].me is value["first"] is value["second"].other[0]
+    assert value["first"].array is value["second"].array is value["third"][0]
+    assert value["first"].rng is value["second"].other[1] is value["third"][1]
+    value["first"].array[0] = 9.0  # and can be written to, as before
+    assert value["third"][0][0] == 9.0
+
+
+def test_half_precision_and_what_is_not_finite_keep_their_bits(tmp_path):
+    halves = np.arange(2**16, dtype=np.uint16).view(np.float16)  # all there are, with every NaN
+    assert round_trip(halves, tmp_path).tobytes() == halves.tobytes()
+    floats = [math.inf, -math.inf, math.nan, -0.0, 5e-324, 0.1, 1.7976931348623157e308]
+    same(floats, round_trip(floats, tmp_path))
+
+
+class NotKept:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (NotKept(), "class NotKept cannot be part"),
+        (type("Leader", (), {})(), "class Leader cannot be part"),  # the name of a marked class is not enough
+        (b"bytes", "class bytes cannot be part"),
+        ({1, 2}, "class set cannot be part"),
+        (1j, "class complex cannot be part"),
+        (np.arange(6.0)[::2], "C-contiguous"),
+        (np.zeros((2, 3)).T, "C-contiguous"),
+        (np.array([None, 1]), "C-contiguous numbers"),
+    ],
+)
+def test_other_values_are_refused_and_leave_nothing_behind(value, says, tmp_path):
+    keeper = Checkpoints(tmp_path / "run")
+    keeper.save({"value": 1})
+    with pytest.raises(TypeError, match=says):
+        keeper.save({"value": [value]})
+    assert os.listdir(tmp_path / "run") == ["00000001"]
+    assert keeper.load() == {"value": 1}
+
+
+def test_a_generator_of_another_kind_is_not_read(tmp_path):
+    Checkpoints(tmp_path).save({"rng": np.random.Generator(np.random.Philox(0))})
+    with pytest.raises(CheckpointError, match="Philox"):
+        Checkpoints(tmp_path).load()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Nothing is pickled.
+
+
+def newest(folder):
+    return max(path for path in Path(folder).iterdir() if path.name.isdigit())
+
+
+def forge(checkpoint, change_body=None, arrays=None):
+    """Change a checkpoint and make its checksums right again."""
+    head, body, _ = (checkpoint / "state.json").read_text().split("\n")
+    head = json.loads(head)
+    if change_body is not None:
+        body = change_body(body)
+    if arrays is not None:
+        (checkpoint / "arrays.npz").write_bytes(arrays)
+    head["body"] = hashlib.sha256(body.encode()).hexdigest()
+    head["arrays"] = hashlib.sha256((checkpoint / "arrays.npz").read_bytes()).hexdigest()
+    (checkpoint / "state.json").write_text(f"{json.dumps(head)}\n{body}\n")
+
+
+def test_nothing_is_pickled(tmp_path):
+    RaceSolver(checkpoint=tmp_path, max_samples=40).run(LawOracle(None, dims=(4, 4, 4)))
+    for path in newest(tmp_path).iterdir():
+        assert b"pickle" not in path.read_bytes()
+        assert b"allow_pickle" not in path.read_bytes()
+    with np.load(newest(tmp_path) / "arrays.npz", allow_pickle=False) as stored:
+        assert not any(stored[name].dtype.hasobject for name in stored.files)
+    source = inspect.getsource(tpca.checkpoint)
+    assert "import pickle" not in source
+    assert "allow_pickle=True" not in source
+
+
+@pytest.mark.parametrize("name", ["Popen", "os.system", "builtins.eval", "Path", "__class__", ""])
+def test_a_forged_class_name_makes_no_object(name, tmp_path):
+    Checkpoints(tmp_path).save({"value": KeptPlain(args="touch forged")})
+    forge(newest(tmp_path), lambda body: body.replace('"KeptPlain"', json.dumps(name)))
+    with pytest.raises(CheckpointError, match="damaged"):
+        Checkpoints(tmp_path).load()
+
+
+class Bomb:
+    def __reduce__(self):
+        return (Path.touch, (Path("bomb-went-off"),))
+
+
+def test_a_forged_pickle_among_the_arrays_is_not_opened(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Checkpoints("run").save({"value": np.arange(3.0)})
+    packed = io.BytesIO()
+    np.savez(packed, a0=np.array([Bomb()], dtype=object))
+    forge(newest("run"), arrays=packed.getvalue())
+    with pytest.raises(CheckpointError, match="damaged"):
+        Checkpoints("run").load()
+    assert not Path("bomb-went-off").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda body: "[]",
+        lambda body: "null",
+        lambda body: body.replace('"array":0', '"array":7'),
+        lambda body: body.replace('"array":0', '"same":7'),
+        lambda body: body.replace('"array":0', '"enum":"KeptPlain","name":"RED"'),
+        lambda body: body.replace('{"array":0}', "[" * 500 + "]" * 500),
+    ],
+)
+def test_a_forged_tree_is_refused_or_plain_data(change, tmp_path):
+    Checkpoints(tmp_path).save({"value": np.arange(3.0)})
+    forge(newest(tmp_path), change)
+    try:
+        loaded = Checkpoints(tmp_path).load()
+    except CheckpointError as error:
+        assert "damaged" in str(error)
+    else:
+        assert loaded is None or isinstance(loaded, list | dict)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# A checkpoint appears whole or not at all.
+
+
+class KilledError(BaseException):
+    """Stands in for a process that is gone: no clean-up of the code under test may run after it."""
+
+
+def test_a_kill_at_any_step_of_writing_leaves_a_good_checkpoint(tmp_path, monkeypatch):
+    steps = [(os, "fsync"), (os, "open"), (shutil, "rmtree"), (np, "savez"), (Path, "write_text"), (Path, "rename")]
+    steps += [(Path, "mkdir"), (os, "unlink"), (os, "rmdir")]
+    for moment, after in itertools.product(range(200), (False, True)):
+        folder = tmp_path / f"{moment}{after}"
+        keeper = Checkpoints(folder)
+        for number in (1, 2):
+            keeper.save({"number": number, "array": np.full(5, number)})
+        done = 0
+
+        def counting(call, after=after, moment=moment):
+            def counted(*args, **options):
+                nonlocal done
+                if done > moment:  # dead already: whatever is still tried does nothing
+                    raise KilledError
+                done += 1
+                if done <= moment:
+                    return call(*args, **options)
+                if after:
+                    call(*args, **options)
+                done += 1
+                raise KilledError
+
+            return counted
+
+        with monkeypatch.context() as patch:
+            for owner, name in steps:
+                patch.setattr(owner, name, counting(getattr(owner, name)))
+            try:
+                keeper.save({"number": 3, "array": np.full(5, 3)})
+                finished = True
+            except KilledError:
+                finished = False
+        loaded = Checkpoints(folder).load()  # a warning would be an error here
+        assert loaded["number"] in (2, 3)
+        np.testing.assert_array_equal(loaded["array"], np.full(5, loaded["number"]))
+        Checkpoints(folder).save({"number": 4, "array": np.full(5, 4)})
+        assert Checkpoints(folder).load()["number"] == 4
+        assert not list(folder.glob(".writing-*"))
+        assert len(list(folder.iterdir())) == 2
+        if finished:
+            assert moment > 6  # there were steps to be killed at
+            return
+    raise AssertionError("the end of writing was never reached")
+
+
+def test_what_a_killed_run_was_writing_is_ignored_and_cleared(tmp_path):
+    folder, solver = tmp_path / "run", {"seed": 1, "max_samples": 60, "checkpoint": tmp_path / "run"}
+    oracle = {"truth": None, "dims": (4, 4, 4), "seed": 2}
+    whole = RaceSolver(**solver | {"checkpoint": None}).run(LawOracle(**oracle))
+    for name in (".writing-1", ".writing-99999"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "arrays.npz").write_bytes(b"half of an arr")
+    assert Checkpoints(folder).load() is None
+    assert not Checkpoints(folder).any()
+    same(whole, RaceSolver(**solver, resume=True, checkpoint_every=0).run(LawOracle(**oracle)))
+    assert sorted(path.name for path in folder.iterdir() if not path.name.isdigit()) == []
+
+
+def test_two_checkpoints_are_kept(tmp_path):
+    keeper = Checkpoints(tmp_path)
+    for number in range(5):
+        keeper.save({"number": number})
+    assert sorted(os.listdir(tmp_path)) == ["00000004", "00000005"]
+    keeper.clear()
+    assert not tmp_path.exists()
+    assert keeper.load() is None
+
+
+def test_other_files_in_the_folder_are_left_alone(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "results").mkdir()
+    keeper = Checkpoints(tmp_path)
+    for number in range(3):
+        keeper.save({"number": number})
+    keeper.clear()
+    assert sorted(os.listdir(tmp_path)) == ["notes.txt", "results"]
+
+
+def test_checkpoints_are_as_far_apart_as_asked(tmp_path, monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    keeper = Checkpoints(tmp_path, every=60.0)
+    assert not keeper.due()
+    now += 59.0
+    assert not keeper.due()
+    now += 1.0
+    assert keeper.due()
+    keeper.save({})
+    assert not keeper.due()
+    assert Checkpoints(tmp_path, every=0).due()
+    for bad in (-1.0, math.nan):
+        with pytest.raises(CheckpointError, match="checkpoint_every must be a number of seconds, 0 or more"):
+            Checkpoints(tmp_path, every=bad)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Stopped and resumed: the same bits.  One case for every racer and every phase.
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A race that is short but goes through much; ``racers`` and ``phases`` say what, and are checked."""
+
+    dims: tuple
+    racers: list
+    phases: set
+    n: int = 150
+    truth: dict = dataclasses.field(default_factory=lambda: {"strength": 1.5})
+    solver: dict = dataclasses.field(default_factory=dict)
+    components: int = 1
+    past: bool = False
+
+    def samples(self):
+        samples = take(SpikedTensor.random(self.dims, seed=0, **self.truth), self.n)
+        for number in range(1, self.components):
+            samples += SpikedTensor.random(self.dims, strength=1.5 * (number + 1), seed=number).signal()
+        return samples
+
+
+WEAK = {"strength": 0.5}
+ONE_PASS = {"probe", "search", "polish", "done"}
+NOTHING = {"probe", "search", "again", "trial", "done"}
+CASES = {
+    "whole": Case((6,) * 3, ["whole", "equal"], ONE_PASS),
+    "whole at order 2": Case((5, 9), ["whole"], ONE_PASS),
+    "whole, nothing found": Case((6,) * 3, ["whole", "equal"], {"probe", "search", "done"}, 90, WEAK),
+    "flow": Case((7,) * 4, ["flow"], ONE_PASS, solver={"memory": 11_000}),
+    "flow at order 3": Case((12, 8, 7), ["flow"], ONE_PASS, solver={"memory": 8_000}),
+    "flow with a narrow block": Case(
+        (6,) * 3, ["flow"], ONE_PASS, solver={"memory": 3_400, "partition": [(0,), (1, 2)]}, past=True
+    ),
+    "flow, several passes": Case((7,) * 4, ["flow"], NOTHING, 110, WEAK, {"memory": 11_000, "max_passes": 4}),
+    "narrow flow, several passes": Case(
+        (6,) * 3,
+        ["flow"],
+        NOTHING,
+        90,
+        WEAK,
+        {"memory": 3_400, "partition": [(0,), (1, 2)], "max_passes": 4},
+        past=True,
+    ),
+    "found in a later pass": Case(
+        (12,) * 4, ["flow"], NOTHING | {"polish"}, 350, {"strength": 1.0}, {"memory": 12_000, "max_passes": 8}
+    ),
+    "singles": Case((4,) * 5, ["singles"], ONE_PASS, solver={"memory": 8_000}),
+    "singles, several passes": Case((4,) * 5, ["singles"], NOTHING, 100, WEAK, {"memory": 8_000, "max_passes": 4}),
+    "pairs": Case(
+        (5,) * 4, ["pairs", "equal"], ONE_PASS, solver={"memory": 30_000, "partition": [(0, 1), (2,), (3,)]}
+    ),
+    "pairs, several passes": Case(
+        (5,) * 4,
+        ["pairs", "equal"],
+        NOTHING,
+        80,
+        WEAK,
+        {"memory": 30_000, "partition": [(0, 1), (2,), (3,)], "max_passes": 3},
+    ),
+    "equal vectors, even order": Case(
+        (4,) * 4,
+        ["whole", "equal", "paired"],
+        ONE_PASS,
+        truth={"strength": 1.5, "correlation": 1.0, "identical_pairs": True},
+        solver={"memory": 60_000},
+    ),
+    "equal and paired beside a flow": Case(
+        (4,) * 6,
+        ["flow", "equal", "paired"],
+        ONE_PASS,
+        90,
+        truth={"strength": 2.0, "correlation": 1.0},
+        solver={"memory": 60_000},
+    ),
+    "negative strength": Case((3, 4, 5), ["whole"], ONE_PASS, solver={"seed": 4}),
+    "accurate early": Case((5,) * 3, ["whole", "equal"], ONE_PASS, truth={"strength": 3.0}, solver={"tolerance": 0.2}),
+    "max_samples": Case((5,) * 3, ["whole", "equal"], ONE_PASS, solver={"max_samples": 100}),
+    "three components": Case(
+        (6,) * 3, ["whole", "equal"], ONE_PASS, 220, {"strength": 1.5}, {"n_components": 3}, components=3
+    ),
+    "two components at order 4": Case(
+        (6,) * 4, ["flow"], ONE_PASS, 220, solver={"n_components": 2, "memory": 9_000}, components=2
+    ),
+    "components and passes": Case(
+        (6,) * 4,
+        ["flow"],
+        NOTHING | {"polish"},
+        130,
+        WEAK,
+        {"n_components": 2, "memory": 9_000, "max_passes": 3},
+        components=2,
+    ),
+}
+
+
+class StoppedError(Exception):
+    """A run that was stopped after a round; it holds what was in memory then."""
+
+
+@pytest.fixture
+def stopping(monkeypatch):
+    """``stopping(k)`` makes every run stop after its k-th round, and returns the list of runs that did."""
+    after_round = Keeper.after_round
+
+    def stop_after(k):
+        stopped, rounds = [], itertools.count(1)
+
+        def stop(keeper, run, oracle):
+            after_round(keeper, run, oracle)
+            if next(rounds) % k == 0:
+                stopped.append((run, oracle))
+                raise StoppedError
+
+        monkeypatch.setattr(Keeper, "after_round", stop)
+        return stopped
+
+    return stop_after
+
+
+def in_pieces(make_solver, make_source, look=lambda: None):
+    """A run that is resumed in new objects until it is finished."""
+    for _ in range(1000):
+        try:
+            return make_solver().run(make_source())
+        except StoppedError:
+            look()
+    raise AssertionError("no progress")
+
+
+def check_restored(run, oracle, solver, source, folder):
+    """What the checkpoint gives is what was in memory: every attribute, recursively, and the same next question."""
+    other = open_oracle(source)
+    restored = ComponentsRun(solver, other)
+    stored = Checkpoints(folder).load()
+    restored.restore(stored["run"])
+    other.seek(stored["oracle"])
+    same(run.ask(), restored.ask())
+    same(run, restored)
+    same(oracle.position(), other.position())
+    assert oracle.n_skipped == other.n_skipped
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_a_run_stopped_after_every_round_ends_with_the_same_bits(name, tmp_path, stopping):
+    case = CASES[name]
+    samples, folder = case.samples(), tmp_path / "run"
+    options = {"seed": 3} | case.solver
+    first = ComponentsRun(RaceSolver(**options), open_oracle(samples)).runs[0]
+    assert [contestant.name for contestant in first.contestants] == case.racers
+    assert (getattr(first.contestants[0].racer, "_past", None) is not None) == case.past
+    whole = RaceSolver(**options).run(samples)
+    stopped, phases = stopping(1), {"done"}
+
+    def make():
+        return RaceSolver(**options, checkpoint=folder, checkpoint_every=0, resume=True)
+
+    def look():
+        run, oracle = stopped[-1]
+        phases.update(race.phase for race in run.runs)
+        check_restored(run, oracle, make(), samples, folder)
+
+    same(whole, in_pieces(make, lambda: samples, look))
+    assert phases == case.phases
+    assert 1 + len(whole.further) == case.components or case.truth == WEAK
+    assert len(stopped) >= len(whole.history)  # as many stops as rounds
+
+
+def test_all_phases_and_racers_are_in_the_cases():
+    assert set().union(*(case.phases for case in CASES.values())) == NOTHING | ONE_PASS
+    racers = {name for case in CASES.values() for name in case.racers}
+    assert racers == {"whole", "flow", "singles", "pairs", "equal", "paired"}
+
+
+@pytest.mark.parametrize("rounds", [2, 3, 7, 20])
+def test_a_callback_that_raises_stops_a_run_that_can_be_resumed(rounds, tmp_path):
+    case = CASES["three components"]
+    samples, seen, failed = case.samples(), itertools.count(1), 0
+    whole = RaceSolver(seed=3, n_components=3).run(samples)
+
+    def fail(record):
+        if next(seen) % rounds == 0:
+            raise StoppedError
+
+    for failed in range(1000):  # noqa: B007
+        try:
+            solver = RaceSolver(
+                seed=3, n_components=3, checkpoint=tmp_path, checkpoint_every=0, resume=True, callbacks=[fail]
+            )
+            same(whole, solver.run(samples))
+            break
+        except StoppedError:
+            pass
+    assert failed > 2
+
+
+@pytest.mark.parametrize("kind", ["law", "law that ends", "synthetic stream", "iterable"])
+def test_data_that_are_drawn_are_drawn_again(kind, tmp_path, stopping):
+    truth = SpikedTensor.random((5, 6, 7), 1.5, seed=0)
+    samples = take(truth, 120)
+    sources = {
+        "law": lambda: LawOracle(truth, seed=1),
+        "law that ends": lambda: LawOracle(truth, seed=1, max_samples=90),
+        "synthetic stream": lambda: truth.stream(seed=1, batch_size=4),
+        "iterable": lambda: (samples[i : i + 7] for i in range(0, 120, 7)),
+    }
+    options = {"seed": 2, "tolerance": 0.25}
+    whole = RaceSolver(**options).run(sources[kind]())
+    stopped = stopping(4)
+    kept = {"checkpoint": tmp_path, "checkpoint_every": 0, "resume": True}
+    same(whole, in_pieces(lambda: RaceSolver(**options, **kept), sources[kind]))
+    assert len(stopped) > 3
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Stored data.
+
+
+def holed(n, dims, seed):
+    """Samples with a signal; some have missing entries, also whole batches of them and the last ones."""
+    samples = take(SpikedTensor.random(dims, 2.0, seed=seed), n)
+    for i in (0, 5, 6, *range(40, 64), 90, n - 2, n - 1):
+        samples[i, 0, -1] = np.nan if i % 2 else np.inf
+    return samples
+
+
+def store(samples, kind, folder, chunk):
+    path = folder / f"data.{kind}"
+    if kind == "npy":
+        np.save(path, samples)
+    elif kind == "zarr":
+        import zarr
+
+        chunks = (chunk, *[max(1, d // 2) for d in samples.shape[1:]])
+        zarr.create_array(str(path), shape=samples.shape, dtype=samples.dtype, chunks=chunks)[:] = samples
+    else:
+        import h5py
+
+        with h5py.File(path, "w") as file:
+            file.create_dataset("x", data=samples, chunks=(chunk, *samples.shape[1:]))
+    return path
+
+
+@pytest.mark.parametrize("passes", [1, 3])
+@pytest.mark.parametrize(
+    ("kind", "chunk", "options"),
+    [
+        ("npy", 1, {}),
+        ("npy", 1, {"nan_policy": "skip"}),
+        ("npy", 1, {"nan_policy": "skip", "shuffle": 3}),
+        ("zarr", 1, {"nan_policy": "skip", "shuffle": 1}),
+        ("zarr", 7, {"nan_policy": "zero"}),
+        ("zarr", 50, {}),
+        ("h5", 3, {"nan_policy": "skip"}),
+        ("h5", 20, {"shuffle": 2}),
+    ],
+)
+def test_stored_data_are_taken_up_where_they_were_left(kind, chunk, options, passes, tmp_path, stopping, monkeypatch):
+    monkeypatch.setattr("tpca.streams.stored.BATCH_ENTRIES", 8 * 60)
+    dims = (3, 4, 5)
+    samples = holed(130, dims, seed=1) if "nan_policy" in options else take(SpikedTensor.random(dims, 2.0), 130)
+    if passes > 1:  # nothing will be found, so that there are more passes
+        samples = samples - np.nanmean(np.where(np.isinf(samples), np.nan, samples), axis=0)
+    path, folder = store(samples.astype(np.float32), kind, tmp_path, chunk), tmp_path / "run"
+    solver = {"seed": 1, "max_passes": passes}
+    whole = RaceSolver(**solver).run(open_stream(path, **options))
+    assert (whole.n_skipped > 0) == (options.get("nan_policy") == "skip")
+    assert (whole.n_passes > 1) == (passes > 1)
+    stopped = stopping(3)
+
+    def make():
+        return RaceSolver(**solver, checkpoint=folder, checkpoint_every=0, resume=True)
+
+    def look():
+        check_restored(*stopped[-1], make(), open_stream(path, **options), folder)
+
+    same(whole, in_pieces(make, lambda: open_stream(path, **options), look))
+    assert len(stopped) > 10
+
+
+@pytest.mark.parametrize("options", [{}, {"memory": 11_000}, {"partition": [(0, 1), (2,), (3,)]}])
+def test_zeros_can_be_kept_as_well(options, tmp_path, stopping):
+    zeros = np.zeros((40, 7, 7, 7, 7))
+    whole = RaceSolver(**options).run(zeros)
+    stopping(2)
+    kept = {"checkpoint": tmp_path, "checkpoint_every": 0, "resume": True}
+    same(whole, in_pieces(lambda: RaceSolver(**options, **kept), lambda: zeros))
+
+
+def test_samples_that_are_all_the_same_are_still_noticed_after_resuming(tmp_path, stopping, monkeypatch):
+    monkeypatch.setattr("tpca.streams.stored.BATCH_ENTRIES", 1)  # one sample a batch
+    samples = np.repeat(SpikedTensor.random((3, 4, 5), 1.0).signal()[None], 12, axis=0)
+    with pytest.raises(StreamError, match="all samples are the same"):
+        run_on_data(RaceSolver(), samples)
+    kept = {"checkpoint": tmp_path, "checkpoint_every": 0, "resume": True}
+    stopping(1)
+    for _ in range(100):
+        try:
+            run_on_data(RaceSolver(**kept), samples)
+        except StoppedError:
+            continue
+        except StreamError as error:
+            assert "all samples are the same" in str(error)
+            break
+    else:
+        raise AssertionError("not noticed")
+    with pytest.raises(StreamError, match="all samples are the same"):  # nor is it forgotten by a finished run
+        run_on_data(RaceSolver(**kept), samples)
+
+
+def test_skipped_samples_are_counted_once_whatever_the_passes(tmp_path, monkeypatch):
+    monkeypatch.setattr("tpca.streams.stored.BATCH_ENTRIES", 8 * 60)
+    samples = np.random.default_rng(0).standard_normal((120, 3, 4, 5))
+    samples[[3, 50, 51, 119], 0, 0, 0] = np.nan
+    recovery = RaceSolver(max_passes=4).run(open_stream(samples, nan_policy="skip"))
+    assert recovery.n_passes > 1
+    assert recovery.n_skipped == 4
+    assert recovery.n_samples == 116
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Damaged checkpoints.
+
+
+def flip(path, place):
+    content = bytearray(path.read_bytes())
+    content[place] ^= 0b100
+    path.write_bytes(content)
+
+
+def change_version(checkpoint):
+    text = (checkpoint / "state.json").read_text()
+    assert '"version": 1' in text
+    (checkpoint / "state.json").write_text(text.replace('"version": 1', '"version": 99', 1))
+
+
+def truncate(path):
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+DAMAGES = {
+    "arrays cut short": (lambda c: truncate(c / "arrays.npz"), "checksum of arrays.npz"),
+    "arrays empty": (lambda c: (c / "arrays.npz").write_bytes(b""), "checksum of arrays.npz"),
+    "a byte of the arrays": (lambda c: flip(c / "arrays.npz", 1000), "checksum of arrays.npz"),
+    "no arrays": (lambda c: (c / "arrays.npz").unlink(), "No such file"),
+    "state cut short": (lambda c: truncate(c / "state.json"), "checksum of state.json"),
+    "state empty": (lambda c: (c / "state.json").write_text(""), "damaged"),
+    "state not an object": (lambda c: (c / "state.json").write_text("[1]\n{}\n"), "not one of tpca's"),
+    "a byte of the state": (lambda c: flip(c / "state.json", -100), "checksum of state.json"),
+    "not text": (lambda c: (c / "state.json").write_bytes(b"\xff\xfe\x00"), "damaged"),
+    "another program's": (lambda c: (c / "state.json").write_text('{"format": "x"}\n{}\n'), "not one of tpca's"),
+    "another version": (change_version, "version 99, this tpca reads version"),
+    "no state": (lambda c: (c / "state.json").unlink(), "No such file"),
+    "nothing in it": (lambda c: [path.unlink() for path in c.iterdir()], "No such file"),
+}
+
+
+def unfinished(folder, source, rounds, stopping, **options):
+    stopping(rounds)
+    with pytest.raises(StoppedError):
+        RaceSolver(**options, checkpoint=folder, checkpoint_every=0).run(source)
+    stopping(10**9)
+
+
+@pytest.mark.parametrize("damage", list(DAMAGES))
+def test_the_checkpoint_before_a_damaged_one_is_used(damage, tmp_path, stopping):
+    samples, folder = CASES["whole"].samples(), tmp_path / "run"
+    whole = RaceSolver(seed=3).run(samples)
+    unfinished(folder, samples, 30, stopping, seed=3)
+    inflict, says = DAMAGES[damage]
+    inflict(newest(folder))
+    with pytest.warns(CheckpointWarning, match=says) as caught:
+        recovery = RaceSolver(seed=3, checkpoint=folder, resume=True).run(samples)
+    assert [str(w.message).startswith("checkpoint 30 in") for w in caught] == [True]
+    assert "going on from checkpoint 29" in str(caught[0].message)
+    same(whole, recovery)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        same(whole, RaceSolver(seed=3, checkpoint=folder, resume=True).run(samples))
+
+
+@pytest.mark.parametrize("damage", list(DAMAGES))
+def test_if_all_are_damaged_that_is_an_error(damage, tmp_path, stopping):
+    samples, folder = CASES["whole"].samples(), tmp_path / "run"
+    unfinished(folder, samples, 5, stopping, seed=3)
+    inflict, says = DAMAGES[damage]
+    for checkpoint in list(folder.iterdir()):
+        inflict(checkpoint)
+    for resume in (True, False):
+        with pytest.raises(CheckpointError, match=says) as refused:
+            RaceSolver(seed=3, checkpoint=folder, resume=resume).run(samples)
+        assert "checkpoint 4" in str(refused.value)
+        assert "checkpoint 5" in str(refused.value)
+        assert "empty folder" in str(refused.value)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.booleans(), st.floats(0, 1, exclude_max=True), st.integers(0, 7))
+def test_no_flipped_bit_goes_unnoticed(tmp_path, in_state, where, bit):
+    folder = tmp_path / "run"
+    shutil.rmtree(folder, ignore_errors=True)
+    states = [{"n": n, "x": [np.arange(9.0) + n, "text", 1e-3 * n, (True, None)]} for n in (1, 2)]
+    for state in states:
+        Checkpoints(folder).save(state)
+    path = newest(folder) / ("state.json" if in_state else "arrays.npz")
+    content = bytearray(path.read_bytes())
+    content[int(where * len(content))] ^= 1 << bit
+    path.write_bytes(content)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        loaded = Checkpoints(folder).load()
+    harmless = not caught  # white space between the entries of the head
+    assert harmless or [w.category for w in caught] == [CheckpointWarning]
+    same(states[1 if harmless else 0], loaded)
+    assert not harmless or in_state
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# A disk that takes no more.
+
+
+@pytest.mark.parametrize("owner", [(np, "savez"), (Path, "write_text"), (Path, "rename"), (os, "fsync"), (Path, "mkdir")])
+def test_a_write_that_fails_leaves_the_checkpoint_before_it(owner, tmp_path, monkeypatch):
+    keeper = Checkpoints(tmp_path)
+    keeper.save({"number": 1})
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*owner, full)
+        with pytest.raises(CheckpointError, match=r"cannot write a checkpoint to .*No space left.*make room"):
+            keeper.save({"number": 2})
+    assert os.listdir(tmp_path) == ["00000001"]
+    assert Checkpoints(tmp_path).load() == {"number": 1}
+    keeper.save({"number": 3})
+    assert Checkpoints(tmp_path).load() == {"number": 3}
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_of_its_own(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(CheckpointError, match="cannot write a checkpoint"):
+            RaceSolver(checkpoint=folder, checkpoint_every=0).run(np.random.default_rng(0).random((9, 3, 4)))
+    assert (tmp_path / "file").read_text() == "in the way"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The wrong checkpoint.
+
+
+def test_other_settings_are_refused_by_name(tmp_path, stopping):
+    samples = CASES["whole"].samples()
+    usual = {"seed": 3, "memory": "1MB", "max_samples": 100, "confidence": 0.95, "n_components": 2}
+    unfinished(tmp_path, samples, 5, stopping, **usual)
+    others = {"seed": 4, "memory": "2MB", "max_samples": None, "max_passes": 2, "confidence": 0.9, "tolerance": 0.1}
+    others |= {"n_components": 1, "partition": [(0,), (1, 2)]}
+    for name, value in others.items():
+        with pytest.raises(CheckpointError, match=rf"was made with {name}=.*, now it is .*same settings"):
+            RaceSolver(**usual | {name: value}, checkpoint=tmp_path, resume=True).run(samples)
+    same_again = RaceSolver(**usual | {"memory": 10**6}, checkpoint=tmp_path, resume=True).run(samples)
+    same(RaceSolver(**usual).run(samples), same_again)
+
+
+def test_settings_name_all_that_a_run_depends_on():
+    given_to = set(inspect.signature(RaceSolver.__init__).parameters) - {"self"}
+    apart = {"callbacks", "checkpoint", "checkpoint_every", "resume"}  # change no result
+    assert set(RaceSolver().settings()) == given_to - apart | {"solver"}
+
+
+def test_other_data_are_refused(tmp_path, stopping):
+    samples = CASES["whole"].samples()
+    unfinished(tmp_path / "run", samples, 5, stopping, seed=3)
+    np.save(tmp_path / "data.npy", samples)
+    changed = samples.copy()
+    changed[0, 0, 0, 0] += 1e-9
+    others = [samples[:-1], samples.astype(np.float32), changed, samples[:, :, :, :5], tmp_path / "data.npy"]
+    others += [open_stream(samples, shuffle=1), open_stream(samples, nan_policy="skip"), iter([samples])]
+    for other in others:
+        with pytest.raises(CheckpointError, match="was made on other data"):
+            RaceSolver(seed=3, checkpoint=tmp_path / "run", resume=True).run(other)
+    same(RaceSolver(seed=3).run(samples), RaceSolver(seed=3, checkpoint=tmp_path / "run", resume=True).run(samples))
+
+
+def test_an_unfinished_run_is_not_overwritten(tmp_path, stopping):
+    samples = CASES["whole"].samples()
+    unfinished(tmp_path, samples, 5, stopping, seed=3)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(CheckpointError, match=r"unfinished run; resume it \(resume=True, --resume\)"):
+        RaceSolver(seed=3, checkpoint=tmp_path, checkpoint_every=0).run(samples)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_finished_run_is_resumed_at_once_and_may_be_overwritten(tmp_path):
+    samples, seen = CASES["three components"].samples(), []
+    options = {"n_components": 3, "checkpoint": tmp_path, "checkpoint_every": MINUTE}
+    first = RaceSolver(seed=3, **options).run(samples)
+    assert len(os.listdir(tmp_path)) == 1  # no time for more than the last
+    same(first, RaceSolver(seed=3, **options, resume=True, callbacks=[seen.append]).run(samples))
+    assert seen == []  # not a single round
+    second = RaceSolver(seed=4, **options).run(samples)
+    same(second, RaceSolver(seed=4, n_components=3).run(samples))
+    same(second, RaceSolver(seed=4, **options, resume=True).run(samples))
+
+
+def test_resuming_where_there_is_nothing_starts_anew(tmp_path):
+    samples = CASES["whole"].samples()
+    plain = RaceSolver(seed=3).run(samples)
+    same(plain, RaceSolver(seed=3, checkpoint=tmp_path / "new", resume=True).run(samples))
+    with pytest.raises(SolverError, match="resume=True needs checkpoint"):
+        RaceSolver(resume=True)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Processes that are killed, interrupted, or have no disk.
+
+STORED = {"components": {"solver": {"seed": 1, "n_components": 3}, "dims": (8, 8, 8), "components": 3, "n": 400}}
+STORED["passes"] = {"solver": {"seed": 1, "memory": 10_000, "max_passes": 6}, "dims": (8,) * 4, "n": 150}
+STORED["passes"]["stream"] = {"nan_policy": "skip", "shuffle": 5}
+
+
+class Fits:
+    """Fits of one stored file in processes of their own."""
+
+    def __init__(self, name, folder):
+        plan = STORED[name]
+        samples = np.random.default_rng(0).standard_normal((plan["n"], *plan["dims"]), dtype=np.float32)
+        for number in range(plan.get("components", 0)):
+            samples += SpikedTensor.random(plan["dims"], 1.5 + number, seed=number).signal()
+        if "stream" in plan:
+            samples[::13, 0, 0] = np.nan
+        np.save(folder / "data.npy", samples)
+        self.folder = folder
+        self.job = {"data": str(folder / "data.npy"), "solver": plan["solver"], "stream": plan.get("stream", {})}
+
+    def start(self, run, **more):
+        job = {**self.job, "folder": str(self.folder / run), "result": str(self.folder / f"{run}.npz"), **more}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
+        command = [sys.executable, "-W", "error", str(SCRIPT), json.dumps(job)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+
+    def finish(self, run, **more):
+        with self.start(run, **more) as process:
+            said = process.stdout.read().splitlines()
+        assert process.returncode == 0
+        return said
+
+    def result(self, run):
+        return (self.folder / f"{run}.npz").read_bytes()
+
+
+def wait_for(process, word):
+    for line in process.stdout:
+        if line.startswith(word):
+            return
+    raise AssertionError(f"the fit ended without saying {word!r}")
+
+
+@pytest.mark.parametrize(("name", "kills"), [("components", 13), ("passes", 9)])
+def test_a_fit_killed_again_and_again_ends_with_the_same_bytes(name, kills, tmp_path):
+    fits = Fits(name, tmp_path)
+    rounds = sum(line.startswith("round") for line in fits.finish("whole"))
+    # A pause in every round makes the fit about as long as the kills need; they fall at random moments, in rounds, in
+    # pauses and while checkpoints are written.  The outcome must be the same for every choice of moments.
+    pause, moments, hit, chain = 0.01, random.Random(), 0, 0
+    while hit < kills:
+        run = f"chain {chain}"
+        chain += 1
+        while not (tmp_path / f"{run}.npz").exists() and chain < 50:
+            with fits.start(run, pause=pause) as process:
+                wait_for(process, "start")
+                if hit < kills:
+                    time.sleep(moments.uniform(0.0, 0.4 * rounds * pause))
+                    process.kill()
+                process.stdout.read()
+            assert process.returncode in (0, -signal.SIGKILL)
+            hit += process.returncode == -signal.SIGKILL and not (tmp_path / f"{run}.npz").exists()
+        assert fits.result(run) == fits.result("whole")
+        assert sorted(p.name for p in (tmp_path / run).iterdir() if not p.name.isdigit()) == []
+    assert hit >= kills
+
+
+def test_an_interrupt_waits_for_the_round_and_its_checkpoint(tmp_path):
+    fits = Fits("components", tmp_path)
+    fits.finish("whole")
+    with fits.start("run", pause=0.3) as process:
+        wait_for(process, "round 12")
+        process.send_signal(signal.SIGINT)
+        said = process.stdout.read().splitlines()
+    assert process.returncode == 0
+    assert said == [f"RunInterrupted: stopped; everything so far is in {str(tmp_path / 'run')!r}."]
+    stored = Checkpoints(tmp_path / "run").load()
+    assert not stored["finished"]
+    assert len(stored["run"]["runs"][0]["history"]) >= 12 - len(stored["run"]["runs"])
+    fits.finish("run")
+    assert fits.result("run") == fits.result("whole")
+
+
+def test_a_second_interrupt_does_not_wait(tmp_path):
+    fits = Fits("components", tmp_path)
+    with fits.start("run", pause=MINUTE) as process:
+        wait_for(process, "round 1")
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        assert process.poll() is None  # it waits for the end of the round
+        process.send_signal(signal.SIGINT)
+        said = process.stdout.read().splitlines()
+    assert said == ["KeyboardInterrupt"]
+    fits.finish("whole")
+    fits.finish("run")
+    assert fits.result("run") == fits.result("whole")
+
+
+def test_the_handler_of_interrupts_is_the_old_one_afterwards(tmp_path):
+    before = signal.getsignal(signal.SIGINT)
+    RaceSolver(checkpoint=tmp_path, max_samples=20).run(LawOracle(None, dims=(3, 3)))
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_full_disk_is_said_and_nothing_is_lost(tmp_path):
+    fits = Fits("components", tmp_path)
+    fits.finish("whole")
+    said = fits.finish("run", full_after=20)
+    assert said[-1].startswith(f"CheckpointError: cannot write a checkpoint to {str(tmp_path / 'run')!r}: ")
+    assert "File too large" in said[-1]
+    assert sum(line.startswith("round") for line in said) <= 22  # several components speak in one round
+    assert sorted(path.name.isdigit() for path in (tmp_path / "run").iterdir()) == [True, True]
+    stored = Checkpoints(tmp_path / "run").load()  # a warning would be an error here
+    assert not stored["finished"]
+    fits.finish("run")
+    assert fits.result("run") == fits.result("whole")
