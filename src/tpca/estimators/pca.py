@@ -297,7 +297,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             return self._race(seed, partial)
         self._refuse_what_only_the_race_does()
         if self.solver == "paper":
-            return PaperSolver(seed=seed, callbacks=self._callbacks())
+            return PaperSolver(seed=seed, callbacks=self._callbacks(), **({} if partial else self._keeping()))
         if hasattr(self.solver, "run"):
             return self.solver
         raise SolverError(f"solver must be 'race', 'paper' or an object with run(stream), got {self.solver!r}.")
@@ -313,7 +313,6 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return self._feed, self._run
 
     def _race(self, seed: int, partial: bool) -> RaceSolver:
-        keeping = {"checkpoint": self.checkpoint, "checkpoint_every": self.checkpoint_every, "resume": self.resume}
         return RaceSolver(
             seed=seed,
             memory=self.memory,
@@ -323,11 +322,16 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             tolerance=self.tolerance,
             n_components=self.n_components,
             callbacks=self._callbacks(),
-            **({} if partial else keeping),  # type: ignore[arg-type]
+            **({} if partial else self._keeping()),
         )
 
+    def _keeping(self) -> dict[str, Any]:
+        return {"checkpoint": self.checkpoint, "checkpoint_every": self.checkpoint_every, "resume": self.resume}
+
     def _refuse_what_only_the_race_does(self) -> None:
-        usual = {"max_samples": None, "memory": None, "tolerance": None, "n_components": 1, "checkpoint": None}
+        usual = {"max_samples": None, "memory": None, "tolerance": None, "n_components": 1}
+        if self.solver != "paper":
+            usual["checkpoint"] = None
         for name, default in usual.items():
             if getattr(self, name) != default:
                 raise SolverError(f"{name}={getattr(self, name)!r} needs solver='race', got {self.solver!r}.")

@@ -53,7 +53,17 @@ class Data(Protocol):
         """Whether there can be a second pass."""
 
 
-class Run(Protocol):
+class Kept(Protocol):
+    """A run that can be kept in a checkpoint."""
+
+    def state(self) -> dict[str, Any]:
+        """All that the next step needs."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+
+
+class Run(Kept, Protocol):
     """A solver at work."""
 
     def ask(self) -> Ask | None:
@@ -68,29 +78,19 @@ class Run(Protocol):
     def recovery(self) -> Recovery:
         """What was found."""
 
-    def state(self) -> dict[str, Any]:
-        """All that the next step needs."""
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
-
     def silent_copy(self) -> Self:
         """A copy that calls nobody back."""
 
 
 def drive(run: Run, oracle: Oracle, keeper: Keeper | None = None) -> Recovery:
     """Run to the end; with a ``keeper``, leave checkpoints on the way and go on from the last."""
-    with contextlib.nullcontext() if keeper is None else keeper.watch():
-        if keeper is not None:
-            keeper.resume(run, oracle)
+    with contextlib.nullcontext() if keeper is None else keeper.watch(run, oracle):
         while (ask := run.ask()) is not None:
             if ask.rewind:
                 oracle.rewind()
             run.tell(oracle.mean(ask.queries, ask.n, ask.scale))
             if keeper is not None:
                 keeper.after_round(run, oracle)
-        if keeper is not None and not oracle.constant:  # what will be refused is not worth keeping
-            keeper.finish(run, oracle)
     return dataclasses.replace(run.recovery(), buffer_bytes=oracle.buffer_bytes, n_skipped=oracle.n_skipped)
 
 
@@ -116,7 +116,7 @@ class Keeper:
         self._resume, self._settings = resume, settings
         self._interrupted = False
 
-    def resume(self, run: Run, oracle: Oracle) -> None:
+    def _go_on(self, run: Kept, oracle: Oracle) -> None:
         """Go on from the newest checkpoint, if that is wanted and there is one."""
         stored = self.checkpoints.load() if self._resume or self.checkpoints.any() else None
         if stored is None:
@@ -133,20 +133,27 @@ class Keeper:
         run.restore(stored["run"])
         oracle.seek(stored["oracle"])
 
-    def after_round(self, run: Run, oracle: Oracle) -> None:
+    def after_round(self, run: Kept, oracle: Oracle) -> None:
         """Leave a checkpoint when it is time or the user wants to stop."""
         if self._interrupted or self.checkpoints.due():
             self._save(run, oracle, finished=False)
         if self._interrupted:
             raise RunInterrupted(f"stopped; everything so far is in {str(self.checkpoints.folder)!r}.")
 
-    def finish(self, run: Run, oracle: Oracle) -> None:
-        """A last checkpoint, so that resuming a finished run gives its result at once."""
-        self._save(run, oracle, finished=True)
+    @contextlib.contextmanager
+    def watch(self, run: Kept, oracle: Oracle) -> Iterator[None]:
+        """Go on from the last checkpoint, if so wanted, and leave one at the end, for the result at once.
+
+        Meanwhile the first Ctrl-C only asks to stop after the round; the second is one as usual.
+        """
+        with self._patient():
+            self._go_on(run, oracle)
+            yield
+            if not oracle.constant:  # what will be refused is not worth keeping
+                self._save(run, oracle, finished=True)
 
     @contextlib.contextmanager
-    def watch(self) -> Iterator[None]:
-        """The first Ctrl-C only asks to stop after the round; the second is one as usual."""
+    def _patient(self) -> Iterator[None]:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -162,7 +169,7 @@ class Keeper:
         finally:
             signal.signal(signal.SIGINT, usual)
 
-    def _save(self, run: Run, oracle: Oracle, finished: bool) -> None:
+    def _save(self, run: Kept, oracle: Oracle, finished: bool) -> None:
         known = {"settings": self._settings, "data": oracle.identity, "finished": finished}
         self.checkpoints.save({**known, "run": run.state(), "oracle": oracle.position()})
 
