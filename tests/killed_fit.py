@@ -1,8 +1,10 @@
-"""A fit in a process of its own, to be killed, interrupted or starved by tests/test_checkpoint.py.
+"""Fits in processes of their own, to be killed, interrupted or starved by tests/test_checkpoint.py.
 
-Arguments: one JSON object with ``data`` (a path), ``folder`` (of checkpoints), ``result`` (a file), ``solver`` (options
-of RaceSolver), ``stream`` (options of open_stream), ``pause`` (seconds after every round) and ``full_after`` (rounds
-after which no file may grow: a stand-in for a full disk).
+Every line of the standard input is one job, a JSON object with ``data`` (a path), ``folder`` (of checkpoints),
+``result`` (a file), ``solver`` (options of RaceSolver), ``stream`` (options of open_stream), ``pause`` (seconds after
+every round), ``kill_after`` (seconds) and ``full_after`` (rounds after which no file may grow: a stand-in for a full
+disk).  Each is fitted in a fork, which saves importing everything anew; the fork says ``start`` and its id, what
+happens, and its parent ``end`` and how it ended.
 """
 
 import json
@@ -11,6 +13,7 @@ import resource
 import signal
 import sys
 import time
+import traceback
 
 import numpy as np
 
@@ -20,8 +23,7 @@ from tpca.streams import open_stream
 
 
 def say(word):
-    sys.stdout.write(f"{word}\n")
-    sys.stdout.flush()
+    os.write(1, f"{word}\n".encode())
 
 
 def write(recovery, path):
@@ -36,9 +38,8 @@ def write(recovery, path):
     os.rename(f"{path}.part.npz", path)
 
 
-def main():
+def fit(job):
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had it ignored
-    job = json.loads(sys.argv[1])
     rounds = 0
 
     def after_round(record):
@@ -50,11 +51,10 @@ def main():
         say(f"round {rounds}")
         time.sleep(job.get("pause", 0.0))
 
-    solver = RaceSolver(
-        **job["solver"], checkpoint=job["folder"], checkpoint_every=0, resume=True, callbacks=[after_round]
-    )
-    stream = open_stream(job["data"], **job.get("stream", {}))
-    say("start")
+    kept = {"checkpoint": job["folder"], "checkpoint_every": 0, "resume": True}
+    solver = RaceSolver(**job["solver"], **kept, callbacks=[after_round])
+    stream = open_stream(job["data"], **job["stream"])
+    say(f"start {os.getpid()}")
     try:
         write(solver.run(stream), job["result"])
     except RunInterrupted as stopped:
@@ -63,6 +63,24 @@ def main():
         say("KeyboardInterrupt")
     except CheckpointError as error:
         say(f"CheckpointError: {error}")
+
+
+def main():
+    for line in sys.stdin:
+        job = json.loads(line)
+        fork = os.fork()
+        if fork == 0:
+            try:
+                fit(job)
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+        if "kill_after" in job:
+            time.sleep(job["kill_after"])
+            os.kill(fork, signal.SIGKILL)  # still ours, even if it has ended: nobody has waited for it
+        _, status = os.waitpid(fork, 0)
+        say(f"end {os.waitstatus_to_exitcode(status)}")
 
 
 if __name__ == "__main__":

@@ -280,3 +280,40 @@ def test_interrupt_resume_and_restart(tmp_path):
     for name in ("recovery.json", "vectors.npz"):
         assert (tmp_path / "r" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert run(*command[3:], "--restart", cwd=tmp_path).returncode in (0, 3)
+
+
+def _write_views(folder, strength):
+    rng = np.random.default_rng(5)
+    factor = rng.standard_normal(2000)
+    directions = []
+    for name in "abcd":
+        u = rng.standard_normal(10)
+        directions.append(u / np.linalg.norm(u))
+        np.save(folder / f"{name}.npy", strength * np.outer(factor, directions[-1]) + rng.standard_normal((2000, 10)))
+    return directions
+
+
+def test_views_are_fitted_and_unrelated_ones_are_not(tmp_path):
+    files = [f"{name}.npy" for name in "abcd"]
+    directions = _write_views(tmp_path, 3.0)
+    done = run("fit", "--views", *files, "--out", "r", "--clip", "2", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["components"][0]["p_value"] <= 0.001
+    with np.load(tmp_path / "r" / "vectors.npz") as stored:
+        for i, u in enumerate(directions):
+            w = stored[f"mode_{i}"][0]
+            assert abs(float(w @ u)) / np.linalg.norm(w) > 0.9
+    assert "Shared directions" in run("info", "r", cwd=tmp_path).stdout
+    _write_views(tmp_path, 0.0)
+    nothing = run("fit", "--views", *files, "--out", "n", cwd=tmp_path)
+    assert nothing.returncode == 3, nothing.stdout  # a false alarm has 5 %; the seed is fixed
+    assert "Nothing shared" in nothing.stdout
+    for bad, says in (
+        ((*files[:1], "--views"), "at least two views"),
+        (files, "--views"),
+        (("x.npy",), "no such file"),
+    ):
+        refused = run("fit", *bad, "--out", "x", cwd=tmp_path)
+        assert refused.returncode == 2
+        assert says in refused.stderr
+        assert refused.stderr.count("\n") == 1

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tpca.streams import KINDS
 from tpca.studies import paper_plan, race_checks, race_targets
 
 ROOT = Path(__file__).parent.parent
@@ -18,6 +19,17 @@ def test_the_example_of_the_readme_runs(capsys):
     overlaps = [float(x) for x in re.findall(r"\d\.\d+", printed[1])]
     assert len(overlaps) == 4
     assert min(overlaps) > 0.95
+
+
+def test_the_example_of_the_data_page_runs():
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "data.md").read_text(), re.S)
+    exec(compile(block, "data.md", "exec"), {})
+
+
+def test_the_page_names_every_stream_and_command():
+    page = (ROOT / "docs" / "data.md").read_text().lower()
+    assert [kind for kind in KINDS if kind not in page] == []
+    assert [command for command in ("generate", "fit", "score", "info", "demo") if f"tpca {command}" not in page] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

@@ -10,7 +10,7 @@ from tpca.model import SpikedTensor
 from tpca.solvers.paper import PaperSolver
 from tpca.solvers.race import RaceSolver
 from tpca.solvers.recovery import Recovery, StopReason
-from tpca.streams import open_stream
+from tpca.streams import open_stream, open_views
 
 __version__ = "0.1.0"
 
@@ -20,15 +20,17 @@ __all__ = [
     "Recovery",
     "SpikedTensor",
     "StopReason",
+    "TensorCCA",
     "TensorPCA",
     "TpcaError",
     "open_stream",
+    "open_views",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """The estimators, when they are first asked for: scikit-learn takes a second to import."""
-    if name == "TensorPCA":
+    if name in ("TensorCCA", "TensorPCA"):
         from tpca import estimators
 
         return getattr(estimators, name)

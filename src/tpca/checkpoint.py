@@ -66,11 +66,12 @@ class Checkpoints:
             draft.rename(self.folder / f"{number:08d}")
             _flush(self.folder)
         except OSError as error:
-            shutil.rmtree(draft, ignore_errors=True)
             raise CheckpointError(
                 f"cannot write a checkpoint to {str(self.folder)!r}: {error}; "
                 "make room there or choose another folder, and resume from the last one."
             ) from error
+        finally:
+            self._clear_drafts()
         for old in numbers[: len(numbers) + 1 - KEEP]:
             shutil.rmtree(self.folder / f"{old:08d}", ignore_errors=True)
         self._last = time.monotonic()
@@ -85,7 +86,7 @@ class Checkpoints:
         for number in reversed(self._numbers()):
             try:
                 state = _read(self.folder / f"{number:08d}")
-            except (OSError, ValueError, KeyError, TypeError) as error:
+            except Exception as error:  # a damaged file may raise anything
                 problems.append(f"checkpoint {number} in {str(self.folder)!r} is damaged ({error})")
                 continue
             for problem in problems:
@@ -99,10 +100,14 @@ class Checkpoints:
         """Remove all checkpoints, and the folder if nothing else is in it."""
         for number in self._numbers():
             shutil.rmtree(self.folder / f"{number:08d}", ignore_errors=True)
-        for draft in self.folder.glob(".writing-*"):  # of runs that were killed
-            shutil.rmtree(draft, ignore_errors=True)
+        self._clear_drafts()
         if self.folder.is_dir() and not any(self.folder.iterdir()):
             self.folder.rmdir()
+
+    def _clear_drafts(self) -> None:
+        """Remove what was not written to its end, also by runs that were killed."""
+        for draft in self.folder.glob(".writing-*"):
+            shutil.rmtree(draft, ignore_errors=True)
 
     def _numbers(self) -> list[int]:
         if not self.folder.is_dir():
@@ -125,7 +130,7 @@ def _fill(folder: Path, state: dict[str, Any]) -> None:
 def _read(folder: Path) -> dict[str, Any]:
     head_line, _, body = (folder / "state.json").read_text().partition("\n")
     head, body = json.loads(head_line), body.rstrip("\n")
-    if head.get("format") != "tpca checkpoint":
+    if not isinstance(head, dict) or head.get("format") != "tpca checkpoint":
         raise ValueError("state.json is not one of tpca's")
     if head["version"] != VERSION:
         raise ValueError(f"it has version {head['version']}, this tpca reads version {VERSION}")

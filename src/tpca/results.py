@@ -13,13 +13,16 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tpca.blocks import Array
 from tpca.errors import OutputError, StreamError
 from tpca.solvers.recovery import Recovery
+
+if TYPE_CHECKING:
+    from tpca.estimators import TensorCCA
 
 FORMAT = "tpca result"
 
@@ -42,10 +45,34 @@ def write_result(folder: Path, recovery: Recovery, source: str) -> dict[str, Any
             arrays[f"mode_{i}"] = np.stack([r.vectors[i] for r in found])
         if found and all(r.standard_errors is not None for r in found):
             arrays[f"standard_error_{i}"] = np.stack([r.standard_errors[i] for r in found if r.standard_errors])
-    with replacing(folder / "vectors.npz") as draft, draft.open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
-    with replacing(folder / "recovery.json") as draft:
-        draft.write_text(json.dumps(finite(summary), indent=1) + "\n")
+    _write(folder, summary, arrays)
+    return summary
+
+
+def write_views_result(folder: Path, cca: TensorCCA, sources: list[str]) -> dict[str, Any]:
+    """A fit of views in the same two files: ``mode_i`` holds the weights of view i as rows, ``mean_i`` its means."""
+    found = cca.n_components_ > 0
+    columns = (cca.correlations_, cca.correlation_errors_, cca.p_values_, cca.moments_)
+    names = ("correlation", "correlation_error", "p_value", "moment")
+    summary = {
+        "format": FORMAT,
+        "version": 1,
+        "kind": "views",
+        "source": sources,
+        "found": found,
+        "stop_reason": cca.stop_reason_.name,
+        "advice": "Proven on rows that were held out." if found else "No direction shared by all views was proven.",
+        "dims": list(cca.dims_),
+        "n_samples": cca.n_samples_seen_,
+        "n_skipped": cca.n_skipped_,
+        "components": [
+            {name: float(v) for name, v in zip(names, values, strict=True)} for values in zip(*columns, strict=True)
+        ],
+    }
+    arrays = {f"mean_{i}": mean for i, mean in enumerate(cca.means_)}
+    if found:
+        arrays |= {f"mode_{i}": np.ascontiguousarray(w.T) for i, w in enumerate(cca.weights_)}
+    _write(folder, summary, arrays)
     return summary
 
 
@@ -101,6 +128,13 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
+
+
+def _write(folder: Path, summary: dict[str, Any], arrays: dict[str, Array]) -> None:
+    with replacing(folder / "vectors.npz") as draft, draft.open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+    with replacing(folder / "recovery.json") as draft:
+        draft.write_text(json.dumps(finite(summary), indent=1) + "\n")
 
 
 def _norm(errors: Array) -> float:

@@ -5,5 +5,19 @@ from tpca.batches.protocol import Batch
 from tpca.batches.query import Answer, Query, RankOne
 from tpca.batches.reductions import Reduction, reduction
 from tpca.batches.slabs import SlabBatch
+from tpca.batches.sparse import SparseBatch
+from tpca.batches.views import ViewsBatch
 
-__all__ = ["Answer", "Batch", "DenseBatch", "Query", "RankOne", "Reduction", "SlabBatch", "contract", "reduction"]
+__all__ = [
+    "Answer",
+    "Batch",
+    "DenseBatch",
+    "Query",
+    "RankOne",
+    "Reduction",
+    "SlabBatch",
+    "SparseBatch",
+    "ViewsBatch",
+    "contract",
+    "reduction",
+]

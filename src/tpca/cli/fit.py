@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tpca.cli.screens import duration, number, put_json, recovery_table
+from tpca.cli.views import fit_views
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,8 +24,13 @@ DATA = "A .npy file or a folder of them, a Zarr store or URL, or an HDF5 file; :
 
 
 def fit(
-    path: Annotated[str, typer.Argument(help=DATA, show_default=False)],
+    paths: Annotated[list[str], typer.Argument(help=DATA, show_default=False, metavar="PATH...")],
     out: Annotated[Path, typer.Option(help="Folder for recovery.json and vectors.npz.", show_default=False)],
+    views: Annotated[
+        bool, typer.Option("--views", help="Every PATH is a view (rows, columns) of the same rows.")
+    ] = False,
+    shrinkage: Annotated[str, typer.Option(help="With --views: of the covariances, 0 to 1, or auto.")] = "auto",
+    clip: Annotated[float | None, typer.Option(help="With --views: bound on a row's influence, such as 2.")] = None,
     components: Annotated[int, typer.Option(help="Components to look for.", min=1)] = 1,
     memory: Annotated[str | None, typer.Option(help="Bound on the solver's state, such as 64MB.")] = None,
     max_samples: Annotated[int | None, typer.Option(help="Most samples to use.")] = None,
@@ -45,16 +51,24 @@ def fit(
 
     Nothing needs to be known of strength or noise. Interrupt with Ctrl-C and go on with --resume.
 
+    With --views the samples are outer products of the rows of several files: tensor canonical correlation.
+
     Exit code 0: recovered; 3: no signal; 2: bad usage or data; 130: interrupted.
     """
     from rich.console import Console
 
     from tpca.checkpoint import Checkpoints
-    from tpca.errors import RunInterrupted
+    from tpca.errors import RunInterrupted, StreamError
     from tpca.results import write_result
     from tpca.solvers.race import RaceSolver
     from tpca.streams import open_stream
 
+    if views:
+        found = fit_views(paths, out, components, shrinkage, clip, memory, confidence, seed, nan_policy, as_json)
+        raise typer.Exit(0 if found else 3)
+    if len(paths) > 1:
+        raise StreamError(f"one PATH holds the samples, got {len(paths)}; with --views every PATH is a view.")
+    (path,) = paths
     stream = open_stream(path, items=items, shuffle=shuffle, nan_policy=nan_policy)  # type: ignore[arg-type]
     kept = Checkpoints(checkpoint or out / "checkpoint", checkpoint_every)
     if restart:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tpca.cli.screens import put_json, recovery_table, shape, size
+from tpca.cli.views import views_table
 
 if TYPE_CHECKING:
     from tpca.streams import Stream
@@ -26,13 +27,16 @@ def info(
     if (Path(path) / "recovery.json").is_file():
         summary = read_result(Path(path)).summary
         if as_json:
-            put_json({"kind": "result", **{name: value for name, value in summary.items() if name != "history"}})
+            put_json({**{name: value for name, value in summary.items() if name != "history"}, "kind": "result"})
         else:
             from rich.console import Console
 
             console = Console()
             console.print(f"Result of fitting {summary['source']}", highlight=False)
-            recovery_table(console, summary)
+            if summary.get("kind") == "views":
+                views_table(summary)
+            else:
+                recovery_table(console, summary)
         return
     found = _describe(open_stream(path, items=items), path)  # type: ignore[arg-type]
     if as_json:

@@ -34,6 +34,8 @@ def score(
     from tpca.streams.writing import read_truth, truth_path
 
     stored = read_result(result)
+    if stored.summary.get("kind") == "views":
+        raise StreamError(f"{str(result)!r} is a fit of views; score it in Python with TensorCCA.score.")
     if not stored.vectors:
         raise StreamError(f"no signal was found in {str(result)!r}: there is nothing to score; fit more samples.")
     stream = open_stream(path, items=items, nan_policy=nan_policy)  # type: ignore[arg-type]

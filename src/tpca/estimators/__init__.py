@@ -1,5 +1,6 @@
 """Estimators: scikit-learn faces; validate, delegate, expose."""
 
+from tpca.estimators.cca import TensorCCA
 from tpca.estimators.pca import Score, TensorPCA
 
-__all__ = ["Score", "TensorPCA"]
+__all__ = ["Score", "TensorCCA", "TensorPCA"]

@@ -46,6 +46,15 @@ class Score(float):
         return (Score, (float(self), self.standard_error))
 
 
+def seed_from(random_state: Any) -> int:
+    """A seed from whatever scikit-learn calls a random state; ``None`` gives a new one every time."""
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31))
+    if random_state is None or isinstance(random_state, np.random.Generator):
+        return int(np.random.default_rng(random_state).integers(2**31))
+    return int(random_state)
+
+
 class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Principal component of noisy tensors: the rank-one part that all samples share.
 
@@ -344,11 +353,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 stored = Checkpoints(self.checkpoint).load()
             if stored is not None:
                 return int(stored["settings"]["seed"])
-        if isinstance(state, np.random.RandomState):
-            return int(state.randint(2**31))
-        if state is None or isinstance(state, np.random.Generator):
-            return int(np.random.default_rng(state).integers(2**31))
-        return int(state)
+        return seed_from(state)
 
     def _forget(self) -> None:
         self._recovery = self._feed = self._run = None

@@ -22,7 +22,7 @@ class LocalOracle:
     def __init__(self, source: Any) -> None:
         self.stream: Stream = open_stream(source)
         self.buffer_bytes = 0
-        self.n_skipped = 0
+        self._skipped, self._skipped_before = 0, 0  # in this pass, and at most in one before
         self._batches: Iterator[Batch] | None = None  # opened by the first question
         self._batch: Batch | None = None
         self._offset = 0  # samples of the batch in hand that were taken
@@ -55,12 +55,18 @@ class LocalOracle:
         return self.stream.identity
 
     @property
+    def n_skipped(self) -> int:
+        """Samples that the stream left out, those of later passes not counted again."""
+        return max(self._skipped, self._skipped_before)
+
+    @property
     def constant(self) -> bool:
         """Whether there were several samples, and all of them the same."""
         return self._watch.constant
 
     def rewind(self) -> None:
         """Start the next pass over a re-readable stream."""
+        self._skipped, self._skipped_before = 0, self.n_skipped
         self._open(0)
 
     def position(self) -> dict[str, Any]:
@@ -71,15 +77,17 @@ class LocalOracle:
             "first": first,
             "offset": self._offset,
             "ended": self._ended,
-            "skipped": self.n_skipped - counted_again,
+            "skipped": [self._skipped - counted_again, self._skipped_before],
             "buffer_bytes": self.buffer_bytes,
+            "seen": self._watch.seen,
             "varied": self._watch.varied,
         }
 
     def seek(self, position: dict[str, Any]) -> None:
         """Go on from a :meth:`position`, with the same batches, so that all sums come out bit by bit the same."""
-        self.n_skipped, self.buffer_bytes = int(position["skipped"]), int(position["buffer_bytes"])
-        self._watch.varied = bool(position["varied"])
+        self._skipped, self._skipped_before = position["skipped"]
+        self.buffer_bytes = int(position["buffer_bytes"])
+        self._watch.seen, self._watch.varied = int(position["seen"]), bool(position["varied"])
         self._open(int(position["first"]))
         if position["ended"]:
             self._ended = True
@@ -140,7 +148,7 @@ class LocalOracle:
             self._ended = True
             return False
         self._batch, self._offset = fresh, 0
-        self.n_skipped += fresh.dropped
+        self._skipped += fresh.dropped
         self._watch.look(fresh)
         return True
 
@@ -153,13 +161,13 @@ class ConstantWatch:
 
     def __init__(self) -> None:
         self.varied = False
-        self._seen = 0
+        self.seen = 0
         self._reference: NDArray[Any] | None = None
 
     @property
     def constant(self) -> bool:
         """Whether at least two samples were seen and no two differed."""
-        return self._seen > 1 and not self.varied
+        return self.seen > 1 and not self.varied
 
     def look(self, batch: Batch) -> None:
         """Compare a batch with the first sample, until one differs."""
@@ -172,7 +180,7 @@ class ConstantWatch:
             self._reference = batch.samples[0].copy()
         same = np.array_equal(batch.samples[-1], self._reference)
         self.varied = not (same and all(np.array_equal(sample, self._reference) for sample in batch.samples))
-        self._seen += len(batch)
+        self.seen = max(self.seen, batch.first + len(batch))  # a batch that is read again counts once
         if self.varied:
             self._reference = None
 

@@ -69,6 +69,7 @@ class RaceRun:
     # All that a checkpoint holds; what else there is follows from the solver and the data.
     STATE: tuple[str, ...] = ("phase", "probe", "contestants", "polished", "reason", "samples", "begins", "passes")
     STATE += ("state_bytes", "held_now", "scale", "history", "_limit", "_look", "_reading", "_rested", "_rewind")
+    STATE += ("_before",)
 
     def __init__(
         self, solver: RaceSolver, data: Data, number: int = 0, scale: float | None = None, begins: int | None = 0
@@ -98,6 +99,7 @@ class RaceRun:
         self._limit, self._look, self._rewind = self.racing, 0.0, begins is None
         self._reading: tuple[Array, ...] | None = None
         self._rested = False
+        self._before = 0  # samples of the passes before this one
         self._asked: list[tuple[Part, tuple[Query, ...]]] = []
 
     @property
@@ -238,7 +240,7 @@ class RaceRun:
 
     def _enter_again(self) -> None:
         """The next pass: one step of subspace iteration on the racers' part."""
-        self.phase, self._limit = "again", self.racing
+        self.phase, self._limit, self._before = "again", self.racing, max(self._before, self.position)
         self.passes, self.samples, self.begins, self._rewind = self.passes + 1, 0, 0, True
         self.contestants[0].racer.restart()
 
@@ -248,7 +250,8 @@ class RaceRun:
         Every trial raises the bar for the next, so there is none of what still moves, nor a second one of the same.
         """
         (contestant,) = self.contestants
-        before, self._reading = self._reading, contestant.racer.propose().vectors
+        # Copies: a vector may be a column of some matrix, which would be kept with it.
+        before, self._reading = self._reading, tuple(v.copy() for v in contestant.racer.propose().vectors)
         rests = before is not None and min(abs(float(v @ w)) for v, w in zip(before, self._reading, strict=True)) > REST
         if not (rests or self.passes == self.max_passes):
             self._enter_again()
@@ -310,7 +313,7 @@ class RaceRun:
     @property
     def distinct(self) -> int:
         """Samples consumed, those of later passes not counted again."""
-        return self.samples if self.passes == 1 else int(self.per_pass)
+        return max(self._before, self.samples)
 
     def _leading(self) -> Contestant:
         """The contestant with the strongest evidence."""

@@ -2,5 +2,6 @@
 
 from tpca.streams.protocol import KINDS, Stream
 from tpca.streams.sources import open_stream
+from tpca.streams.views import open_views
 
-__all__ = ["KINDS", "Stream", "open_stream"]
+__all__ = ["KINDS", "Stream", "open_stream", "open_views"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 import os
 import re
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
 import numpy as np
@@ -18,6 +19,7 @@ from tpca.streams.checks import as_array, one_line
 from tpca.streams.iterables import IterableStream, SamplesStream
 from tpca.streams.npy import NpyFolder, open_npy
 from tpca.streams.protocol import Items, NanPolicy, Source, Stream
+from tpca.streams.sparse import SparseStream, is_sparse
 from tpca.streams.stored import ArraySource, StoredStream
 from tpca.streams.stores import HDF5_SIGNATURE, DaskSource, hdf5_source, open_hdf5, open_zarr, zarr_source
 
@@ -36,8 +38,9 @@ def open_stream(
     source
         An array ``(n, d_1, ..., d_k)`` of NumPy, Zarr, HDF5 or Dask; the path of a ``.npy`` file, of a folder of such
         files (read in the order of their names), of a Zarr store or of an HDF5 file, with ``::/path/of/array`` for an
-        array inside it; the URL of a Zarr store; an iterable of batches, such as a data loader; synthetic samples;
-        or a stream, which is returned as it is.
+        array inside it; the URL of a Zarr store; an iterable of batches, such as a data loader, or of sparse samples
+        (``scipy.sparse``, or with ``coords``, ``data`` and ``shape``); synthetic samples; or a stream, which is
+        returned as it is.
     items
         What the items of an iterable, or the files of a folder, are: ``"batches"`` ``(n, d_1, ..., d_k)`` or single
         ``"samples"`` ``(d_1, ..., d_k)``.
@@ -61,7 +64,7 @@ def open_stream(
             raise StreamError("a stream keeps the options it was opened with; give them to its own open_stream.")
         stream: Stream = source
         return stream
-    stored = _stored(source, items)
+    stored = stored_source(source, items)
     if stored is not None:
         return StoredStream(stored, None if shuffle is None else operator.index(shuffle), nan_policy)
     if shuffle is not None:
@@ -73,11 +76,23 @@ def open_stream(
         _only_batches(items, "synthetic samples")
         return SamplesStream(source)
     if isinstance(source, Iterable) and not isinstance(source, bytes | dict):
+        head, source = _peeked(source)
+        if is_sparse(head):
+            return SparseStream(source)
         return IterableStream(source, items, nan_policy)
     raise StreamError(
         f"cannot read samples from {type(source).__name__}; give an array (n, d_1, ..., d_k), "
         f"an iterable of batches, or {_SUPPORTED}."
     )
+
+
+def _peeked(source: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
+    """The first item, and an iterable that still has it."""
+    if isinstance(source, Sequence):
+        return (source[0] if source else None), source
+    items = iter(source)
+    head = next(items, None)
+    return head, source if head is None else itertools.chain([head], items)
 
 
 def _check_options(items: str, shuffle: Any, nan_policy: str) -> None:
@@ -96,7 +111,7 @@ def _only_batches(items: Items, what: str) -> None:
         )
 
 
-def _stored(source: Any, items: Items) -> Source | None:
+def stored_source(source: Any, items: Items = "batches") -> Source | None:
     """``source`` as something that can be sliced; ``None`` if it cannot."""
     if isinstance(source, str | os.PathLike):
         return _stored_at(os.fsdecode(source), items)

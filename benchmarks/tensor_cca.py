@@ -1,0 +1,172 @@
+"""TensorCCA against cca-zoo's TCCA, which builds the moment tensor: time, memory, training moment, held-out correlation.
+
+    python benchmarks/tensor_cca.py [--out results.json] [--quick]
+
+Views: random tanh features of the four quadrants of scikit-learn's digits, 1500 rows to fit and 297 to judge by, the
+same files for both; every fit is a process of its own (one BLAS thread), so that its peak memory is its own.  Fits are
+interleaved and repeated, and the times are of `fit` alone.  Last, four views of 2000 features with a planted factor.
+"""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+SHRINKAGE = 0.1
+ROWS = 1500
+WIDTHS = (47, 84, 126)  # 5, 50 and 250 million entries
+PEER_UP_TO = 84
+WIDE, WIDE_ROWS = 2000, 4000
+
+
+def digit_views(width):
+    from sklearn.datasets import load_digits
+
+    images = load_digits().images / 16.0
+    images = images[np.random.default_rng(1).permutation(len(images))]
+    views = []
+    for number, (i, j) in enumerate(((0, 0), (0, 4), (4, 0), (4, 4))):
+        pixels = images[:, i : i + 4, j : j + 4].reshape(len(images), 16)
+        rng = np.random.default_rng(number)
+        features = np.tanh((pixels - pixels.mean(0)) @ rng.standard_normal((16, width)) + rng.normal(0, 0.5, width))
+        features -= features.mean(axis=0)
+        # Mean variance 1, so that shrinking towards the identity means the same to both.
+        views.append(features / np.sqrt(np.mean(features**2)))
+    return views
+
+
+def planted_views():
+    rng = np.random.default_rng(0)
+    factor = rng.standard_normal(WIDE_ROWS)
+    directions = [rng.standard_normal(WIDE) for _ in range(4)]
+    directions = [u / np.linalg.norm(u) for u in directions]
+    noise = (rng.standard_normal((WIDE_ROWS, WIDE), dtype=np.float32) for _ in directions)
+    return [(6 * np.outer(factor, u)).astype(np.float32) + e for u, e in zip(directions, noise, strict=True)], directions
+
+
+def moment(views, weights, means, covariances):
+    """E[y_1 ... y_k] with every score scaled to unit variance under the shrunk covariance, as whitening does."""
+    scores = []
+    for view, w, mean, c in zip(views, weights, means, covariances, strict=True):
+        scores.append((view - mean) @ w / np.sqrt(w @ c @ w))
+    return abs(float(np.mean(np.prod(scores, axis=0))))
+
+
+def correlation(views, weights):
+    scores = [view @ w for view, w in zip(views, weights, strict=True)]
+    return float(np.mean(np.prod([(s - s.mean()) / s.std() for s in scores], axis=0)))
+
+
+def child(method, folder, rows, shrinkage):
+    """One fit; prints seconds, peak memory and the weights' file."""
+    views = [np.load(Path(folder) / f"{i}.npy", mmap_mode="r")[:rows].copy() for i in range(4)]
+    if method == "tpca":
+        from tpca import TensorCCA
+
+        model = TensorCCA(shrinkage=shrinkage, random_state=0)
+    else:
+        from cca_zoo.linear import TCCA
+
+        model = TCCA(shrinkage=shrinkage)
+    base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began = time.perf_counter()
+    model.fit(views)
+    seconds = time.perf_counter() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    np.savez(Path(folder) / f"{method}.npz", *[w[:, 0] for w in model.weights_])
+    print(json.dumps({"seconds": seconds, "peak_mb": peak / 1024, "base_mb": base / 1024}))
+
+
+def run(method, folder, rows=ROWS, shrinkage=SHRINKAGE):
+    alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, __file__, "--child", method, str(folder), str(rows), str(shrinkage)]
+    done = subprocess.run(command, capture_output=True, text=True, env=alone, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    result = json.loads(done.stdout.splitlines()[-1])
+    with np.load(folder / f"{method}.npz") as stored:
+        return result, [stored[f"arr_{i}"] for i in range(4)]
+
+
+def compare(width, folder, repeats):
+    views = digit_views(width)
+    for i, view in enumerate(views):
+        np.save(folder / f"{i}.npy", view)
+    train, test = [v[:ROWS] for v in views], [v[ROWS:] for v in views]
+    covariances = [(1 - SHRINKAGE) * np.cov(v, rowvar=False) + SHRINKAGE * np.eye(width) for v in train]
+    means = [v.mean(axis=0) for v in train]
+    row = {"width": width, "entries": width**4}
+    times = {"tpca": [], "cca-zoo": []}
+    for _ in range(repeats):
+        for method in ("tpca", "cca-zoo") if width <= PEER_UP_TO else ("tpca",):
+            if method == "cca-zoo" and times[method] and times[method][0] > 20:
+                continue  # minutes a fit: once is enough
+            result, weights = run(method, folder)
+            times[method].append(result["seconds"])
+            row[method] = {**result, "moment": moment(train, weights, means, covariances)}
+            row[method]["held_out"] = abs(correlation(test, weights))
+    for method, seconds in times.items():
+        if seconds:
+            row[method]["seconds"] = statistics.median(seconds)
+    if "cca-zoo" in row:
+        row["faster"] = row["cca-zoo"]["seconds"] / row["tpca"]["seconds"]
+        row["less_memory"] = row["cca-zoo"]["peak_mb"] / row["tpca"]["peak_mb"]
+    return row
+
+
+def wide(folder):
+    views, directions = planted_views()
+    for i, view in enumerate(views):
+        np.save(folder / f"{i}.npy", view)
+    del views
+    result, weights = run("tpca", folder, WIDE_ROWS, "auto")
+    overlaps = [abs(float(w @ u)) / np.linalg.norm(w) for w, u in zip(weights, directions, strict=True)]
+    return {"width": WIDE, "rows": WIDE_ROWS, "entries": WIDE**4, "tpca": result, "overlap": min(overlaps)}
+
+
+def show(row):
+    print(f"\n4 views of {row['width']} features: {row['entries']:.3g} entries if built")
+    for method in ("tpca", "cca-zoo"):
+        if method in row:
+            r = row[method]
+            quality = f"  moment {r['moment']:.3f}  held-out {r['held_out']:.2f}" if "moment" in r else ""
+            print(f"  {method:8s} {r['seconds']:8.2f} s  peak {r['peak_mb']:7.0f} MB{quality}")
+    if "faster" in row:
+        print(f"  ratio    {row['faster']:8.0f} x faster, {row['less_memory']:.1f} x less peak memory")
+    if "overlap" in row:
+        print(f"  overlap with the planted directions {row['overlap']:.3f}")
+
+
+def main():
+    if sys.argv[1:2] == ["--child"]:
+        method, folder, rows, shrinkage = sys.argv[2:]
+        child(method, folder, int(rows), shrinkage if shrinkage == "auto" else float(shrinkage))
+        return
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--quick", action="store_true", help="only the smallest comparison")
+    options = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for width in WIDTHS[: 1 if options.quick else None]:
+            rows.append(compare(width, Path(folder), repeats=3))
+            show(rows[-1])
+        if not options.quick:
+            rows.append(wide(Path(folder)))
+            show(rows[-1])
+    if options.out:
+        machine = {"python": platform.python_version(), "numpy": np.__version__, "cores": os.cpu_count()}
+        options.out.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

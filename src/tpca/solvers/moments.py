@@ -1,0 +1,312 @@
+r"""Moments of stored views: the best rank-one part of E[z_1 ⊗ … ⊗ z_k̄], in a few passes, without building it.
+
+Views z_i are whitened rows.  With scores :math:`y_i = \langle z_i, v_i\rangle` the moment
+:math:`E[y_1\cdots y_{\bar k}]` is climbed by alternating over the modes (higher-order power iteration, several starts
+at once):
+
+.. math::
+    g_m = E\Bigl[z_m \prod_{i\ne m} y_i\Bigr]
+          - \sum_c \lambda_c \prod_{i\ne m}\langle v_i, u_{ic}\rangle\, u_{mc}, \qquad v_m = g_m/\|g_m\|,
+
+the sum being over components (λ_c, u_c) found before.  The moment has many local optima, so the starts matter:
+
+* *shared*: leading directions of all views put side by side (MAXVAR, Kettenring 1971): what is related in pairs needs
+  far fewer rows to be seen there than in a moment of high order;
+* *flow*: subspace iteration on the unfolded moment, :math:`U = T\hat V,\ V = T^\top\hat U`, r columns, T never formed;
+  taken where its columns fit the memory;
+* *random*.
+
+Rows are split once: starts and climb see the training part; its best optimum is judged on the part held out, where a
+permutation test (rows of the views shuffled against each other) says whether it could be chance.  If it could not, the
+climb is repeated on all rows: what was judged is the procedure on the training part, an honest and cautious figure.
+
+With ``clip`` a score counts at most ``clip`` standard deviations, so that a row's influence on the moment is bounded by
+clip^k̄ (rows were drawn back to ``clip`` typical distances before, :mod:`tpca.streams.whitening`).
+
+=================  ===================================================================
+symbol             code
+=================  ===================================================================
+v_i                ``vectors[i]``, one row per start
+g_m                :func:`mode_gradient`
+(λ_c, u_c)         ``less``
+=================  ===================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from tpca.batches import Query, RankOne, ViewsBatch, reduction
+from tpca.blocks import Array, Partition
+from tpca.errors import SolverError
+from tpca.randomness import generator
+from tpca.solvers.rankone import rank_one
+from tpca.solvers.recovery import oriented
+from tpca.streams.views import ViewsStream
+
+SHARED, COLUMNS, RANDOM = 6, 6, 8  # starts of each kind
+EXTRA = 4  # columns beside those wanted, for the subspace iteration of the shared starts
+PASSES = 6  # of subspace iteration
+FIRST_SWEEPS, FINALISTS, SWEEPS = 5, 4, 60
+REST = 1e-9  # squared change of the vectors at which a climb is at rest
+PERMUTATIONS = 999
+EXACT_ROWS = 4000  # above this many rows the permutation law is normal enough
+LEAST_ROWS = 20
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One component: vectors among the whitened columns, its moment on all rows, and what held-out rows say of it."""
+
+    vectors: tuple[Array, ...]
+    moment: float
+    correlation: float
+    correlation_error: float
+    p_value: float
+
+
+class Rows:
+    """Whitened rows in two parts, kept if they fit ``memory`` and whitened again on every pass if not."""
+
+    def __init__(self, stream: ViewsStream, held_out: float, memory: float, seed: int) -> None:
+        self._stream, self._share, self._seed = stream, held_out, seed
+        item = np.dtype(stream.dtype).itemsize
+        fits = stream.length is not None and stream.length * sum(stream.dims) * item <= memory
+        self._kept = list(self._split()) if fits else None
+        self.dims = stream.dims
+
+    def train(self) -> Iterator[ViewsBatch]:
+        """Rows to learn from."""
+        return (train for train, _ in self._both())
+
+    def held(self) -> Iterator[ViewsBatch]:
+        """Rows to judge by."""
+        return (held for _, held in self._both())
+
+    def all(self) -> Iterator[ViewsBatch]:
+        """Both parts."""
+        return (part for both in self._both() for part in both if len(part))
+
+    def _both(self) -> Iterable[tuple[ViewsBatch, ViewsBatch]]:
+        return self._split() if self._kept is None else self._kept
+
+    def _split(self) -> Iterator[tuple[ViewsBatch, ViewsBatch]]:
+        for batch in self._stream.batches():
+            aside = generator(self._seed, f"held out {batch.first}").random(len(batch)) < self._share
+            yield tuple(ViewsBatch([view[part] for view in batch.views]) for part in (~aside, aside))  # type: ignore[misc]
+
+
+class MomentSolver:
+    """Rank-one parts of the moment of stored views, one after the other, as long as held-out rows prove them."""
+
+    def __init__(
+        self,
+        seed: int = 0,
+        n_components: int = 1,
+        held_out: float = 0.2,
+        clip: float | None = None,
+        confidence: float = 0.95,
+        memory: float = 256e6,
+        refit: bool = True,
+    ) -> None:
+        if not 0 < held_out < 1:
+            raise SolverError(f"held_out must lie strictly between 0 and 1, got {held_out}.")
+        self.seed, self.n_components, self.held_out = seed, n_components, held_out
+        self.clip, self.confidence, self.memory, self.refit = clip, confidence, memory, refit
+
+    def run(self, stream: ViewsStream) -> list[Moment]:
+        """Components, strongest evidence first found; the last one is not proven if its ``p_value`` is too large."""
+        rows = Rows(stream, self.held_out, self.memory, self.seed)
+        count = sum(len(batch) for batch in rows.all())
+        if count < LEAST_ROWS:
+            raise SolverError(f"at least {LEAST_ROWS} rows are needed to learn from and to judge by, got {count}.")
+        rng = generator(self.seed, "moments")
+        found: list[Moment] = []
+        while len(found) < self.n_components:
+            less = tuple(RankOne(m.moment, m.vectors) for m in found)
+            found.append(self._component(rows, less, rng))
+            if found[-1].p_value > 1 - self.confidence:
+                break
+        return found
+
+    def _component(self, rows: Rows, less: tuple[RankOne, ...], rng: np.random.Generator) -> Moment:
+        starts = self._starts(rows, less, rng)
+        winner, moment = self._best(rows.train, starts, less)
+        correlation, error, p_value = judge([_scores(b, winner) for b in rows.held()], self.clip, rng)
+        if self.refit and p_value <= 1 - self.confidence:  # all starts again: more rows may prefer another optimum
+            again = [np.concatenate(both) for both in zip(winner, starts, strict=True)]
+            winner, moment = self._best(rows.all, again, less)
+        return Moment(oriented([v[0] for v in winner]), moment, correlation, error, p_value)
+
+    def _best(self, rows: Any, starts: Sequence[Array], less: tuple[RankOne, ...]) -> tuple[list[Array], float]:
+        """The start that climbs highest: all of them for a few sweeps, the best that differ until they rest."""
+        vectors, moments = climb(rows, starts, FIRST_SWEEPS, self.clip, less)
+        best = _different(vectors, moments, FINALISTS)
+        vectors, moments = climb(rows, [v[best] for v in vectors], SWEEPS, self.clip, less)
+        top = int(np.argmax(moments))
+        return [v[[top]] for v in vectors], float(moments[top])
+
+    def _starts(self, rows: Rows, less: tuple[RankOne, ...], rng: np.random.Generator) -> list[Array]:
+        kinds = [shared_starts(rows, rng), [rng.standard_normal((RANDOM, d)) for d in rows.dims]]
+        partition = Partition.halves(rows.dims)
+        columns = min(COLUMNS, *partition.sizes)
+        if 8 * 6 * columns * sum(partition.sizes) <= self.memory:  # columns, gradients, and copies to turn them
+            kinds.append(flow_starts(rows, partition, columns, less, rng))
+        return [_unit_rows(np.concatenate(modes)) for modes in zip(*kinds, strict=True)]
+
+
+def climb(
+    rows: Any, vectors: Sequence[Array], sweeps: int, clip: float | None, less: Sequence[RankOne]
+) -> tuple[list[Array], Array]:
+    """Alternate over the modes until all starts are at rest; the vectors reached and their moments."""
+    vectors = list(vectors)
+    moments = np.zeros(len(vectors[0]))
+    for _ in range(sweeps):
+        change = 0.0
+        for m in range(len(vectors)):
+            gradient = mode_gradient(rows(), vectors, m, clip, less)
+            moments = np.linalg.norm(gradient, axis=1)
+            moved = gradient / np.maximum(moments, 1e-300)[:, None]
+            change = max(change, float(np.max(np.sum((moved - vectors[m]) ** 2, axis=1))))
+            vectors[m] = moved
+        if change < REST:
+            break
+    return vectors, moments
+
+
+def mode_gradient(
+    batches: Iterable[ViewsBatch], vectors: Sequence[Array], mode: int, clip: float | None, less: Sequence[RankOne]
+) -> Array:
+    """g_m of every start, over all rows of some batches."""
+    total, count = np.zeros(vectors[mode].shape), 0
+    others = [i for i in range(len(vectors)) if i != mode]
+    for batch in batches:
+        product: Any = 1.0
+        for i in others:
+            product = product * _bounded(batch.views[i] @ vectors[i].T.astype(batch.views[i].dtype), clip)
+        total += product.T @ batch.views[mode]
+        count += len(batch)
+    total /= max(count, 1)
+    for known in less:
+        overlaps = np.prod([vectors[i] @ known.vectors[i] for i in others], axis=0)
+        total -= known.strength * np.multiply.outer(overlaps, known.vectors[mode])
+    return total
+
+
+def shared_starts(rows: Rows, rng: np.random.Generator) -> list[Array]:
+    """Leading directions of all views side by side, by subspace iteration, cut into one vector per view."""
+    count = min(SHARED + EXTRA, *rows.dims)
+    cuts = np.cumsum(rows.dims)[:-1]
+    basis = np.linalg.qr(rng.standard_normal((sum(rows.dims), count)))[0]
+    for _ in range(PASSES):
+        image = np.zeros(basis.shape)
+        parts, images = np.split(basis, cuts), np.split(image, cuts)
+        for batch in rows.train():
+            pairs = list(zip(batch.views, parts, strict=True))
+            together: Any = sum(view @ part.astype(view.dtype) for view, part in pairs)
+            for (view, _), own in zip(pairs, images, strict=True):
+                own += view.T @ together
+        values, axes = np.linalg.eigh(basis.T @ image)
+        basis = np.linalg.qr(image @ axes[:, np.argsort(-values)])[0]
+    return [part[:, :SHARED].T for part in np.split(basis, cuts)]
+
+
+def flow_starts(
+    rows: Rows, partition: Partition, columns: int, less: tuple[RankOne, ...], rng: np.random.Generator
+) -> list[Array]:
+    """Singular pairs of the unfolded moment by subspace iteration, each read as one vector per mode."""
+    left, right = (_polar(rng.standard_normal((columns, size))) for size in partition.sizes)
+    for _ in range(PASSES):
+        left = _polar(_block_gradient(rows, partition, (left, right), 0, less))
+        image = _block_gradient(rows, partition, (left, right), 1, less)
+        core, right = image @ right.T, _polar(image)
+    turn, _, back = np.linalg.svd(core)
+    vectors: list[list[Array]] = [[] for _ in rows.dims]
+    for blocks in zip(turn.T @ left, back @ right, strict=True):
+        for group, shape, block in zip(partition.groups, partition.shapes, blocks, strict=True):
+            for mode, v in zip(group, rank_one(block.reshape(shape)), strict=True):
+                vectors[mode].append(v)
+    return [np.stack(v) for v in vectors]
+
+
+def judge(
+    scores: Sequence[Sequence[NDArray[Any]]], clip: float | None, rng: np.random.Generator
+) -> tuple[float, float, float]:
+    """Correlation of higher order of some scores, its standard error, and the chance of as much by accident."""
+    views = [np.concatenate(parts)[:, 0] for parts in zip(*scores, strict=True)]
+    rows = len(views[0])
+    if rows < 3:
+        return math.nan, math.nan, 1.0
+    standard = standardised(views, clip)
+    products = np.prod(standard, axis=0)
+    mean, error = float(products.mean()), float(products.std(ddof=1)) / math.sqrt(rows)
+    if rows > EXACT_ROWS:
+        return mean, error, float(ndtr(-mean / error)) if error > 0 else 1.0
+    first, *others = standard
+    chance = 1
+    for _ in range(PERMUTATIONS):
+        shuffled = first
+        for view in others:
+            shuffled = shuffled * view[rng.permutation(rows)]
+        chance += bool(shuffled.mean() >= mean)
+    return mean, error, chance / (PERMUTATIONS + 1)
+
+
+def standardised(views: Sequence[NDArray[Any]], clip: float | None) -> list[Array]:
+    """Scores of mean 0 and variance 1, at most ``clip`` in size."""
+    each = []
+    for view in views:
+        wide = view.astype(np.float64)
+        spread = float(wide.std())
+        each.append(_bounded((wide - wide.mean()) / (spread or 1.0), clip))
+    return each
+
+
+def _block_gradient(
+    rows: Rows, partition: Partition, blocks: tuple[Array, Array], wanted: int, less: tuple[RankOne, ...]
+) -> Array:
+    replicas = tuple(b.reshape(-1, *shape) for b, shape in zip(blocks, partition.shapes, strict=True))
+    query = Query(partition, replicas, (wanted,), less)
+    kept = None
+    for batch in rows.train():
+        kept = reduction(batch, [query]) if kept is None else kept
+        kept.add(batch)
+    assert kept is not None
+    return kept.answers(1.0)[0].gradients[wanted].reshape(blocks[wanted].shape)
+
+
+def _scores(batch: ViewsBatch, vectors: Sequence[Array]) -> list[NDArray[Any]]:
+    return [view @ v.T.astype(view.dtype) for view, v in zip(batch.views, vectors, strict=True)]
+
+
+def _bounded(scores: NDArray[Any], clip: float | None) -> NDArray[Any]:
+    return scores if clip is None else np.clip(scores, -clip, clip)
+
+
+def _different(vectors: Sequence[Array], moments: Array, most: int) -> list[int]:
+    """The best starts that have not ended at the same place as a better one."""
+    chosen: list[int] = []
+    for r in np.argsort(-moments):
+        same = any(min(abs(float(v[r] @ v[c])) for v in vectors) > 0.99 for c in chosen)
+        if not same and len(chosen) < most:
+            chosen.append(int(r))
+    return chosen
+
+
+def _polar(columns: Array) -> Array:
+    """The nearest orthonormal rows."""
+    left, _, right = np.linalg.svd(columns, full_matrices=False)
+    nearest: Array = left @ right
+    return nearest
+
+
+def _unit_rows(rows: Array) -> Array:
+    lengths: Array = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
+    return np.divide(rows, lengths)

@@ -1,0 +1,83 @@
+"""Streams of sparse samples: scipy matrices, or coordinates of any order."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from tpca.batches.sparse import SparseBatch
+from tpca.blocks import check_dims
+from tpca.errors import SampleError, StreamError
+from tpca.model.sampling import BATCH_ENTRIES
+
+BATCH_SAMPLES = 256
+
+
+def is_sparse(item: Any) -> bool:
+    """Whether an item of an iterable is a sparse sample, or a batch of them."""
+    coordinates = hasattr(item, "coords") and hasattr(item, "data")
+    return isinstance(item, SparseBatch) or hasattr(item, "tocoo") or coordinates
+
+
+class SparseStream:
+    """Sparse samples, or sparse batches, from a sequence (which may be read again) or any iterable (which may not).
+
+    A sample is a ``scipy.sparse`` matrix, or anything with ``coords``, ``data`` and ``shape``, as ``sparse.COO`` has.
+    """
+
+    kind = "sparse"
+    endless = False
+
+    def __init__(self, source: Iterable[Any]) -> None:
+        self.rereadable = isinstance(source, Sequence)
+        items = iter(source)
+        head = next(items, None)
+        if head is None:
+            raise StreamError("the stream is empty: it ended before the first sample; give at least one.")
+        self.dims = check_dims(head.dims if isinstance(head, SparseBatch) else head.shape)
+        self.length = sum(len(i) if isinstance(i, SparseBatch) else 1 for i in source) if self.rereadable else None
+        self._source = source if self.rereadable else itertools.chain([head], items)
+        self._position = 0
+
+    @property
+    def identity(self) -> str:
+        """Says which data these are, as far as that is known before they are read."""
+        return f"sparse {self.dims} {self.length}"
+
+    def batches(self, start: int = 0) -> Iterator[SparseBatch]:
+        """Samples put together, a bounded number of entries at a time."""
+        if self.rereadable:
+            self._position = 0
+        elif start < self._position:
+            raise StreamError(f"cannot go back to sample {start}: an iterable is read once; give a list.")
+        for batch in self._batches():
+            if batch.dims != self.dims:
+                raise SampleError(
+                    f"samples must have shape {self.dims}, got {batch.dims} at sample {self._position}; "
+                    "all samples of a stream share one shape."
+                )
+            batch.first, self._position = self._position, self._position + len(batch)
+            if batch.first >= start:
+                yield batch
+
+    def _batches(self) -> Iterator[SparseBatch]:
+        waiting: list[Any] = []
+        entries = 0
+        for item in self._source:
+            if isinstance(item, SparseBatch):
+                yield item
+                continue
+            waiting.append(item)
+            entries += int(getattr(item, "nnz", 0))
+            if len(waiting) == BATCH_SAMPLES or entries >= BATCH_ENTRIES:
+                yield _together(waiting)
+                waiting, entries = [], 0
+        if waiting:
+            yield _together(waiting)
+
+
+def _together(samples: list[Any]) -> SparseBatch:
+    if hasattr(samples[0], "tocoo") and not hasattr(samples[0], "fill_value"):
+        return SparseBatch.from_scipy(samples)
+    return SparseBatch.from_coo(samples)

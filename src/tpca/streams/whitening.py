@@ -1,0 +1,162 @@
+r"""Whitening, learnt from a stream: running mean and covariance of every view, d² numbers each.
+
+With the shrunk covariance :math:`C_s = (1-s)\,C + s\,\frac{\mathrm{tr}\,C}{d}\,I = L L^\top` a row becomes
+:math:`z = L^{-1}(x - \mu)`, of mean zero and (about) unit covariance.  Any other square root of C_s would give the same
+components, turned; this one is the cheapest.
+
+``shrinkage="auto"`` is the oracle approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010, Eq. 23), a function of
+the covariance and the number of rows alone.
+
+Clipping: a row farther from the mean than ``clip`` times the typical row is drawn back to that distance, and counts for
+mean and covariance as such, so that no single row decides them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
+
+from tpca.batches.views import ViewsBatch
+from tpca.blocks import Array
+from tpca.errors import SampleError
+from tpca.streams.views import ViewsStream
+
+
+class RunningMoments:
+    """Mean and covariance of rows that come in batches (Chan, Golub and LeVeque 1979)."""
+
+    def __init__(self, width: int) -> None:
+        self.count = 0
+        self.mean = np.zeros(width)
+        self._scatter = np.zeros((width, width))
+
+    def add(self, rows: NDArray[Any]) -> None:
+        """Take some more rows."""
+        n = len(rows)
+        if n == 0:
+            return
+        mean = rows.mean(axis=0, dtype=np.float64)
+        centred = rows - mean.astype(rows.dtype)
+        shift = mean - self.mean
+        self._scatter += centred.T @ centred
+        self._scatter += (self.count * n / (self.count + n)) * np.multiply.outer(shift, shift)
+        self.mean = self.mean + shift * (n / (self.count + n))
+        self.count += n
+
+    def covariance(self) -> Array:
+        """The covariance, with n - 1."""
+        return self._scatter / max(self.count - 1, 1)
+
+
+class Whitener:
+    """Rows of one view, centred and whitened."""
+
+    def __init__(self, mean: Array, factor: Array) -> None:
+        self.mean, self.factor = mean, factor  # z = (x - mean) @ factor
+
+    @classmethod
+    def learn(cls, moments: RunningMoments, shrinkage: float | str, center: bool, view: int) -> Whitener:
+        """From mean and covariance; columns without any variation are named if they are in the way."""
+        covariance = moments.covariance()
+        width = len(covariance)
+        spread = np.diag(covariance).copy()
+        if not spread.any():
+            raise SampleError(f"view {view} is constant: all its rows are the same; leave it out.")
+        share = auto_shrinkage(covariance, moments.count) if isinstance(shrinkage, str) else float(shrinkage)
+        covariance *= 1 - share
+        covariance[np.diag_indices(width)] += share * spread.mean()
+        try:
+            lower = cholesky(covariance, lower=True, check_finite=False)
+            if np.min(np.diag(lower)) < 1e-7 * np.sqrt(spread.max()):
+                raise LinAlgError
+        except LinAlgError:
+            still = [int(i) for i in np.flatnonzero(spread <= 1e-14 * spread.max())]
+            why = (
+                f"column {still[0]} is constant" if still else f"{moments.count} rows cannot tell {width} columns apart"
+            )
+            raise SampleError(
+                f"view {view} cannot be whitened: {why}; leave such columns out, or set shrinkage above 0."
+            ) from None
+        factor = solve_triangular(lower, np.eye(width), lower=True, check_finite=False).T
+        return cls(moments.mean if center else np.zeros(width), np.ascontiguousarray(factor))
+
+    def __call__(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Whitened rows, in their own dtype."""
+        white: NDArray[Any] = (rows - self.mean.astype(rows.dtype)) @ self.factor.astype(rows.dtype)
+        return white
+
+    def weights(self, vectors: Array) -> Array:
+        """Directions ``(d, c)`` among whitened columns as weights on the raw ones."""
+        return self.factor @ vectors
+
+
+def auto_shrinkage(covariance: Array, count: int) -> float:
+    """Oracle approximating shrinkage: between 0 and 1, falling with the number of rows."""
+    width = len(covariance)
+    squares, trace = float(np.sum(covariance**2)), float(np.trace(covariance))
+    top = (1 - 2 / width) * squares + trace**2
+    bottom = (count + 1 - 2 / width) * (squares - trace**2 / width)
+    return 1.0 if bottom <= 0 else min(1.0, top / bottom)
+
+
+class Clipper:
+    """Draws far rows of one view back: a robust centre and typical distance from the first rows it saw."""
+
+    def __init__(self, rows: NDArray[Any], clip: float) -> None:
+        self.center = np.median(rows, axis=0).astype(np.float64)
+        spread = np.median(np.abs(rows - self.center), axis=0)
+        largest = float(spread.max())
+        # Columns that hardly ever move count by their mean distance, so that they neither vanish nor dominate.
+        fallback = np.mean(np.abs(rows - self.center), axis=0) if largest == 0 else np.full(rows.shape[1], largest)
+        self.scale = np.where(spread > 1e-3 * largest, spread, np.where(fallback > 0, fallback, 1.0))
+        self._limit = clip * float(np.median(self._distance(rows)))
+
+    def __call__(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """The rows, none farther than the limit."""
+        distance = self._distance(rows)
+        shrink = np.minimum(1.0, self._limit / np.maximum(distance, 1e-300))
+        if (shrink == 1.0).all():
+            return rows
+        center = self.center.astype(rows.dtype)
+        drawn: NDArray[Any] = center + (rows - center) * shrink[:, None].astype(rows.dtype)
+        return drawn
+
+    def _distance(self, rows: NDArray[Any]) -> NDArray[Any]:
+        distance: NDArray[Any] = np.linalg.norm((rows - self.center) / self.scale, axis=1)
+        return distance
+
+
+class WhitenedViews(ViewsStream):
+    """A stream of views, clipped if wanted, centred and whitened."""
+
+    def __init__(self, stream: ViewsStream, whiteners: Sequence[Whitener], clippers: Sequence[Clipper] | None) -> None:
+        self.dims, self.length, self.dtype = stream.dims, stream.length, stream.dtype
+        self.rereadable = stream.rereadable
+        self._stream, self._whiteners, self._clippers = stream, list(whiteners), clippers
+
+    @property
+    def identity(self) -> str:
+        """Says which data these are."""
+        return f"whitened {self._stream.identity}"
+
+    def batches(self, start: int = 0) -> Iterator[ViewsBatch]:
+        """Whitened batches."""
+        for batch in self._stream.batches(start):
+            yield self.whiten(batch)
+
+    def whiten(self, batch: ViewsBatch) -> ViewsBatch:
+        """One batch, clipped, centred and whitened."""
+        rows = clipped(batch.views, self._clippers)
+        white = [whitener(view) for whitener, view in zip(self._whiteners, rows, strict=True)]
+        return ViewsBatch(white, batch.weights, batch.first, batch.dropped)
+
+
+def clipped(views: Sequence[NDArray[Any]], clippers: Sequence[Clipper] | None) -> list[NDArray[Any]]:
+    """The views with far rows drawn back, if there is anything to do that."""
+    if clippers is None:
+        return list(views)
+    return [clipper(view) for clipper, view in zip(clippers, views, strict=True)]

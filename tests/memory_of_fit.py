@@ -1,0 +1,21 @@
+"""A fit in a process of its own; writes the most memory that it had in use, in bytes.
+
+Arguments: the path of the data, and options of RaceSolver as JSON.
+"""
+
+import json
+import resource
+import sys
+
+from tpca.solvers.race import RaceSolver
+
+
+def main():
+    recovery = RaceSolver(**json.loads(sys.argv[2])).run(sys.argv[1])
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    known = {"n_samples": recovery.n_samples, "buffer_bytes": recovery.buffer_bytes}
+    sys.stdout.write(json.dumps({"peak": peak, "state_bytes": recovery.state_bytes, **known}))
+
+
+if __name__ == "__main__":
+    main()
