@@ -30,8 +30,9 @@ lint: $(VENV)/.ready  ## ruff, mypy --strict, import contract
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-bench: $(VENV)/.ready  ## ratios against the machine's limits
+bench: $(VENV)/.ready  ## ratios against the machine's limits and against peers (some minutes)
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/tensor_cca.py --out benchmarks/results/tensor_cca.json
 
 race-targets: $(VENV)/.ready  ## the table of docs/race.md from fresh seeds
 	$(BIN)/python -m tpca.studies.race_targets --out docs/race-targets.json

@@ -3,7 +3,8 @@
     python benchmarks/tensor_cca.py [--out results.json] [--quick]
 
 Views: random tanh features of the four quadrants of scikit-learn's digits, 1500 rows to fit and 297 to judge by, the
-same files for both; every fit is a process of its own (one BLAS thread), so that its peak memory is its own.  Fits are
+same files for both; every fit is a process of its own (one BLAS thread), so that its peak memory is its own, imports
+included.  Fits are
 interleaved and repeated, and the times are of `fit` alone.  Last, four views of 2000 features with a planted factor.
 """
 
@@ -11,7 +12,6 @@ import argparse
 import json
 import os
 import platform
-import resource
 import statistics
 import subprocess
 import sys
@@ -66,8 +66,17 @@ def correlation(views, weights):
     return float(np.mean(np.prod([(s - s.mean()) / s.std() for s in scores], axis=0)))
 
 
+def peak_kb():
+    """Peak resident memory of this process; getrusage would count the parent's, from which it was forked."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return int(line.split()[1])
+    raise SystemExit("peak memory is read from /proc, which this system does not have")
+
+
 def child(method, folder, rows, shrinkage):
     """One fit; prints seconds, peak memory and the weights' file."""
+    sys.modules["pandas"] = None  # scikit-learn would import it if it is there (40 MB); neither method needs it
     views = [np.load(Path(folder) / f"{i}.npy", mmap_mode="r")[:rows].copy() for i in range(4)]
     if method == "tpca":
         from tpca import TensorCCA
@@ -77,11 +86,11 @@ def child(method, folder, rows, shrinkage):
         from cca_zoo.linear import TCCA
 
         model = TCCA(shrinkage=shrinkage)
-    base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    base = peak_kb()
     began = time.perf_counter()
     model.fit(views)
     seconds = time.perf_counter() - began
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak = peak_kb()
     np.savez(Path(folder) / f"{method}.npz", *[w[:, 0] for w in model.weights_])
     print(json.dumps({"seconds": seconds, "peak_mb": peak / 1024, "base_mb": base / 1024}))
 
@@ -139,11 +148,28 @@ def show(row):
         if method in row:
             r = row[method]
             quality = f"  moment {r['moment']:.3f}  held-out {r['held_out']:.2f}" if "moment" in r else ""
-            print(f"  {method:8s} {r['seconds']:8.2f} s  peak {r['peak_mb']:7.0f} MB{quality}")
+            memory = f"peak {r['peak_mb']:5.0f} MB, of which imports and data {r['base_mb']:.0f}"
+            print(f"  {method:8s} {r['seconds']:8.2f} s  {memory}{quality}")
     if "faster" in row:
         print(f"  ratio    {row['faster']:8.0f} x faster, {row['less_memory']:.1f} x less peak memory")
     if "overlap" in row:
         print(f"  overlap with the planted directions {row['overlap']:.3f}")
+
+
+def markdown(rows):
+    """The table of docs/views.md."""
+    lines = ["| entries if built | | time | peak memory | training moment | held-out correlation |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        for method in ("tpca", "cca-zoo"):
+            if method in row:
+                r = row[method]
+                quality = f"{r['moment']:.2f} | {r['held_out']:.2f}" if "moment" in r else f"overlap {row['overlap']:.2f} | "
+                ratio = f" ({row['faster']:.0f}×)" if method == "cca-zoo" else ""
+                more = f" ({row['less_memory']:.1f}×)" if method == "cca-zoo" else ""
+                entries = f"{row['entries']:.2g} (4 views of {row['width']})" if method == "tpca" else ""
+                time_, memory = f"{r['seconds']:.2f} s{ratio}", f"{r['peak_mb']:.0f} MB{more}"
+                lines.append(f"| {entries} | {method} | {time_} | {memory} | {quality} |")
+    return "\n".join(lines)
 
 
 def main():
@@ -153,8 +179,12 @@ def main():
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--show", type=Path, help="print the table of a stored run")
     parser.add_argument("--quick", action="store_true", help="only the smallest comparison")
     options = parser.parse_args()
+    if options.show:
+        print(markdown(json.loads(options.show.read_text())["rows"]))
+        return
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for width in WIDTHS[: 1 if options.quick else None]:

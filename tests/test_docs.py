@@ -1,5 +1,7 @@
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,9 +23,20 @@ def test_the_example_of_the_readme_runs(capsys):
     assert min(overlaps) > 0.95
 
 
-def test_the_example_of_the_data_page_runs():
-    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "data.md").read_text(), re.S)
-    exec(compile(block, "data.md", "exec"), {})
+@pytest.mark.parametrize("name", ["data.md", "views.md"])
+def test_the_examples_of_a_page_run(name):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / name).read_text(), re.S)
+    assert blocks
+    exec(compile("\n".join(blocks), name, "exec"), {})
+
+
+def test_the_example_of_the_views_runs_and_draws(tmp_path):
+    picture = tmp_path / "digits.png"
+    command = [sys.executable, ROOT / "examples" / "multiview_digits.py", "--out", picture]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "TensorCCA, component 0" in done.stdout
+    assert "pairwise CCA" in done.stdout
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_page_names_every_stream_and_command():

@@ -7,8 +7,10 @@ import os
 import re
 from collections.abc import Sequence
 
+from tpca.batches import Answer, Query
 from tpca.blocks import Array
 from tpca.errors import SolverError
+from tpca.solvers.racers.protocol import Part
 
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
@@ -50,3 +52,14 @@ def held_bytes(arrays: Sequence[Array]) -> int:
     """Bytes behind some arrays, views of one array counted once."""
     roots = {id(root): root.nbytes for root in (a if a.base is None else a.base for a in arrays)}
     return sum(roots.values())
+
+
+def round_bytes(asked: Sequence[tuple[Part, tuple[Query, ...]]], answers: Sequence[Answer]) -> int:
+    """State in the middle of a round: arrays of all parts, replicas made for queries, answers, working copies.
+
+    Parts absorb one after the other, so that only the largest working copy counts.
+    """
+    held = [array for part, _ in asked for array in part.arrays().values()]
+    made = [block for _, queries in asked for query in queries for block in query.replicas]
+    in_flight = sum(answer.nbytes for answer in answers) + max(part.working_bytes for part, _ in asked)
+    return held_bytes([*held, *made]) + in_flight

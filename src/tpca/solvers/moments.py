@@ -16,9 +16,10 @@ the sum being over components (λ_c, u_c) found before.  The moment has many loc
   taken where its columns fit the memory;
 * *random*.
 
-Rows are split once: starts and climb see the training part; its best optimum is judged on the part held out, where a
+Rows are split once: starts and climb see the training part.  The part held out says how far to climb (to the top, a few
+sweeps, or not at all: with few rows the highest moments are those of single rows) and judges what comes of it; a
 permutation test (rows of the views shuffled against each other) says whether it could be chance.  If it could not, the
-climb is repeated on all rows: what was judged is the procedure on the training part, an honest and cautious figure.
+same is done on all rows: what was judged is the procedure on the training part, an honest and cautious figure.
 
 With ``clip`` a score counts at most ``clip`` standard deviations, so that a row's influence on the moment is bounded by
 clip^k̄ (rows were drawn back to ``clip`` typical distances before, :mod:`tpca.streams.whitening`).
@@ -53,7 +54,7 @@ from tpca.streams.views import ViewsStream
 
 SHARED, COLUMNS, RANDOM = 6, 6, 8  # starts of each kind
 EXTRA = 4  # columns beside those wanted, for the subspace iteration of the shared starts
-PASSES = 6  # of subspace iteration
+PASSES, FLOW_PASSES = 6, 4  # of subspace iteration: shared starts, flow
 FIRST_SWEEPS, FINALISTS, SWEEPS = 5, 4, 60
 REST = 1e-9  # squared change of the vectors at which a climb is at rest
 PERMUTATIONS = 999
@@ -138,27 +139,37 @@ class MomentSolver:
 
     def _component(self, rows: Rows, less: tuple[RankOne, ...], rng: np.random.Generator) -> Moment:
         starts = self._starts(rows, less, rng)
-        winner, moment = self._best(rows.train, starts, less)
-        correlation, error, p_value = judge([_scores(b, winner) for b in rows.held()], self.clip, rng)
+        levels = self._levels(rows.train, starts, less)
+        held = [[_scores(batch, vectors) for batch in rows.held()] for vectors, _ in levels]
+        level = choose(held, self.clip)
+        correlation, error, p_value = judge(held[level], self.clip, rng)
+        p_value = min(1.0, len(levels) * p_value)  # the best of so many was judged
         if self.refit and p_value <= 1 - self.confidence:  # all starts again: more rows may prefer another optimum
-            again = [np.concatenate(both) for both in zip(winner, starts, strict=True)]
-            winner, moment = self._best(rows.all, again, less)
-        return Moment(oriented([v[0] for v in winner]), moment, correlation, error, p_value)
+            shared = shared_starts(rows.all, rows.dims, rng)
+            again = [np.concatenate(both) for both in zip(shared, starts, strict=True)]
+            levels = self._levels(rows.all, again, less)
+        vectors, moment = levels[level]
+        return Moment(oriented([v[0] for v in vectors]), moment, correlation, error, p_value)
 
-    def _best(self, rows: Any, starts: Sequence[Array], less: tuple[RankOne, ...]) -> tuple[list[Array], float]:
-        """The start that climbs highest: all of them for a few sweeps, the best that differ until they rest."""
-        vectors, moments = climb(rows, starts, FIRST_SWEEPS, self.clip, less)
-        best = _different(vectors, moments, FINALISTS)
-        vectors, moments = climb(rows, [v[best] for v in vectors], SWEEPS, self.clip, less)
-        top = int(np.argmax(moments))
-        return [v[[top]] for v in vectors], float(moments[top])
+    def _levels(self, rows: Any, starts: Sequence[Array], less: tuple[RankOne, ...]) -> list[tuple[list[Array], float]]:
+        """The best after a climb to the top, after a few sweeps, and of the shared starts as they are."""
+        few, moments = climb(rows, starts, FIRST_SWEEPS, self.clip, less)
+        best = _different(few, moments, FINALISTS)
+        top, highest = climb(rows, [v[best] for v in few], SWEEPS, self.clip, less)
+        shared = [v[:SHARED].copy() for v in starts]
+        still = np.sum(mode_gradient(rows(), shared, 0, self.clip, less) * shared[0], axis=1)
+        shared[-1] *= np.where(still < 0, -1.0, 1.0)[:, None]
+        each = ((top, highest), (few, moments), (shared, np.abs(still)))
+        winners = [int(np.argmax(sizes)) for _, sizes in each]
+        return [([v[[w]] for v in vectors], float(sizes[w])) for (vectors, sizes), w in zip(each, winners, strict=True)]
 
     def _starts(self, rows: Rows, less: tuple[RankOne, ...], rng: np.random.Generator) -> list[Array]:
-        kinds = [shared_starts(rows, rng), [rng.standard_normal((RANDOM, d)) for d in rows.dims]]
+        """Starts of all kinds, the shared ones first."""
+        kinds = [shared_starts(rows.train, rows.dims, rng), [rng.standard_normal((RANDOM, d)) for d in rows.dims]]
         partition = Partition.halves(rows.dims)
         columns = min(COLUMNS, *partition.sizes)
         if 8 * 6 * columns * sum(partition.sizes) <= self.memory:  # columns, gradients, and copies to turn them
-            kinds.append(flow_starts(rows, partition, columns, less, rng))
+            kinds.append(flow_starts(rows.train, partition, columns, less, rng))
         return [_unit_rows(np.concatenate(modes)) for modes in zip(*kinds, strict=True)]
 
 
@@ -200,40 +211,54 @@ def mode_gradient(
     return total
 
 
-def shared_starts(rows: Rows, rng: np.random.Generator) -> list[Array]:
+def shared_starts(rows: Any, dims: tuple[int, ...], rng: np.random.Generator) -> list[Array]:
     """Leading directions of all views side by side, by subspace iteration, cut into one vector per view."""
-    count = min(SHARED + EXTRA, *rows.dims)
-    cuts = np.cumsum(rows.dims)[:-1]
-    basis = np.linalg.qr(rng.standard_normal((sum(rows.dims), count)))[0]
+    count = min(SHARED + EXTRA, *dims)
+    cuts = np.cumsum(dims)[:-1]
+    basis = np.linalg.qr(rng.standard_normal((sum(dims), count)))[0]
     for _ in range(PASSES):
         image = np.zeros(basis.shape)
         parts, images = np.split(basis, cuts), np.split(image, cuts)
-        for batch in rows.train():
+        for batch in rows():
             pairs = list(zip(batch.views, parts, strict=True))
             together: Any = sum(view @ part.astype(view.dtype) for view, part in pairs)
             for (view, _), own in zip(pairs, images, strict=True):
                 own += view.T @ together
         values, axes = np.linalg.eigh(basis.T @ image)
         basis = np.linalg.qr(image @ axes[:, np.argsort(-values)])[0]
-    return [part[:, :SHARED].T for part in np.split(basis, cuts)]
+    return [_unit_rows(part[:, :SHARED].T) for part in np.split(basis, cuts)]
 
 
 def flow_starts(
-    rows: Rows, partition: Partition, columns: int, less: tuple[RankOne, ...], rng: np.random.Generator
+    rows: Any, partition: Partition, columns: int, less: tuple[RankOne, ...], rng: np.random.Generator
 ) -> list[Array]:
     """Singular pairs of the unfolded moment by subspace iteration, each read as one vector per mode."""
     left, right = (_polar(rng.standard_normal((columns, size))) for size in partition.sizes)
-    for _ in range(PASSES):
+    for _ in range(FLOW_PASSES):
         left = _polar(_block_gradient(rows, partition, (left, right), 0, less))
         image = _block_gradient(rows, partition, (left, right), 1, less)
         core, right = image @ right.T, _polar(image)
     turn, _, back = np.linalg.svd(core)
-    vectors: list[list[Array]] = [[] for _ in rows.dims]
+    vectors: list[list[Array]] = [[] for _ in partition.dims]
     for blocks in zip(turn.T @ left, back @ right, strict=True):
         for group, shape, block in zip(partition.groups, partition.shapes, blocks, strict=True):
             for mode, v in zip(group, rank_one(block.reshape(shape)), strict=True):
                 vectors[mode].append(v)
     return [np.stack(v) for v in vectors]
+
+
+def choose(held: Sequence[Sequence[Sequence[NDArray[Any]]]], clip: float | None) -> int:
+    """How far to climb: to the top, unless held-out rows are clearly better off with less.
+
+    With few rows the highest moments belong to single rows, and every sweep leads away from what the views share.
+    """
+    chosen, best = 0, _products(held[0], clip)
+    for level, scores in enumerate(held[1:], start=1):
+        products = _products(scores, clip)
+        gain = products - best
+        if len(gain) > 1 and gain.mean() > gain.std(ddof=1) / math.sqrt(len(gain)):
+            chosen, best = level, products
+    return chosen
 
 
 def judge(
@@ -259,6 +284,12 @@ def judge(
     return mean, error, chance / (PERMUTATIONS + 1)
 
 
+def _products(scores: Sequence[Sequence[NDArray[Any]]], clip: float | None) -> Array:
+    views = [np.concatenate(parts)[:, 0] for parts in zip(*scores, strict=True)]
+    products: Array = np.prod(standardised(views, clip), axis=0)
+    return products
+
+
 def standardised(views: Sequence[NDArray[Any]], clip: float | None) -> list[Array]:
     """Scores of mean 0 and variance 1, at most ``clip`` in size."""
     each = []
@@ -270,12 +301,12 @@ def standardised(views: Sequence[NDArray[Any]], clip: float | None) -> list[Arra
 
 
 def _block_gradient(
-    rows: Rows, partition: Partition, blocks: tuple[Array, Array], wanted: int, less: tuple[RankOne, ...]
+    rows: Any, partition: Partition, blocks: tuple[Array, Array], wanted: int, less: tuple[RankOne, ...]
 ) -> Array:
     replicas = tuple(b.reshape(-1, *shape) for b, shape in zip(blocks, partition.shapes, strict=True))
     query = Query(partition, replicas, (wanted,), less)
     kept = None
-    for batch in rows.train():
+    for batch in rows():
         kept = reduction(batch, [query]) if kept is None else kept
         kept.add(batch)
     assert kept is not None

@@ -16,26 +16,22 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from scipy.special import ndtri
-
-from tpca.batches import Answer, Query, RankOne
+from tpca.batches import Query, RankOne
 from tpca.blocks import Array
 from tpca.errors import SolverError
 from tpca.oracles import Round
 from tpca.randomness import generator
 from tpca.solvers.drive import Ask, Data
-from tpca.solvers.leader import Leader
-from tpca.solvers.limits import strength_limit
 from tpca.solvers.lineup import LEADER_VECTORS, Contestant, again, check_partition, line_up
-from tpca.solvers.memory import default_memory, held_bytes
+from tpca.solvers.memory import default_memory, round_bytes
 from tpca.solvers.polish import Polish, polish_from
 from tpca.solvers.probe import Probe
+from tpca.solvers.race_report import conclusion, record_of
 from tpca.solvers.racers.protocol import Part
 from tpca.solvers.racers.whole import WholeRacer
-from tpca.solvers.recovery import Recovery, StopReason, oriented
+from tpca.solvers.recovery import Recovery, StopReason
 
 if TYPE_CHECKING:
     from tpca.solvers.race import RaceSolver
@@ -137,7 +133,8 @@ class RaceRun:
             self.end()
             return
         self.samples += answered.n
-        self._note_state(answered.answers)
+        self.held_now = round_bytes(self._asked, answered.answers)
+        self.state_bytes = max(self.state_bytes, self.held_now)
         answers = iter(answered.answers)
         for part, queries in self._asked:
             part.absorb(tuple(itertools.islice(answers, len(queries))), answered.n)
@@ -156,7 +153,7 @@ class RaceRun:
         elif self.phase == "search":
             self.phase, self._limit = "trial", self.per_pass
         elif self.phase == "trial":
-            best = self._leading()
+            best = self.leading()
             if best.leader.found:
                 self._enter_polish(best)
             elif self._rested or self.passes >= self.max_passes:
@@ -177,18 +174,7 @@ class RaceRun:
 
     def recovery(self) -> Recovery:
         """What was found, or that nothing was."""
-        assert self.reason is not None, "the race is not over"
-        if self.polished is None:
-            return self._nothing_found()
-        polish, scale = self.polished, self.scale
-        strength = polish.strength / scale
-        half = float(ndtri(0.5 + self.solver.confidence / 2)) * polish.strength_error / scale
-        return self._recovery(
-            polish.vectors,
-            strength,
-            standard_errors=polish.standard_errors(),
-            strength_interval=(max(0.0, strength - half), strength + half),
-        )
+        return conclusion(self)
 
     def state(self) -> dict[str, Any]:
         """All that the next step needs."""
@@ -226,7 +212,7 @@ class RaceRun:
         found = [c for c in self.contestants if c.leader.found]
         if found:  # the others have lost: from here on they would only cost memory
             self.contestants = [max(found, key=lambda c: c.leader.log_evidence)]
-        best = self._leading()
+        best = self.leading()
         self._record(best)
         if found and best.leader.accuracy >= ACCURATE:
             self._enter_polish(best)
@@ -236,7 +222,7 @@ class RaceRun:
                 contestant.leader.consider(contestant.racer)
 
     def _after_trial(self) -> None:
-        self._record(self._leading())
+        self._record(self.leading())
 
     def _enter_again(self) -> None:
         """The next pass: one step of subspace iteration on the racers' part."""
@@ -315,57 +301,12 @@ class RaceRun:
         """Samples consumed, those of later passes not counted again."""
         return max(self._before, self.samples)
 
-    def _leading(self) -> Contestant:
+    def leading(self) -> Contestant:
         """The contestant with the strongest evidence."""
         return max(self.contestants, key=lambda c: c.leader.log_evidence)
 
-    def _note_state(self, answers: Sequence[Answer]) -> None:
-        """State right now: arrays of all parts, replicas made for queries, answers in flight, working copies.
-
-        Parts absorb one after the other, so that only the largest working copy counts.
-        """
-        held = [array for part, _ in self._asked for array in part.arrays().values()]
-        made = [block for _, queries in self._asked for query in queries for block in query.replicas]
-        in_flight = sum(a.nbytes for a in answers) + max(part.working_bytes for part, _ in self._asked)
-        self.held_now = held_bytes([*held, *made]) + in_flight
-        self.state_bytes = max(self.state_bytes, self.held_now)
-
     def _record(self, best: Contestant | Polish) -> None:
-        """What a reader of the race wants to know of a round; vectors go to the callbacks only."""
-        record: dict[str, Any] = {
-            "component": self.number,
-            "phase": "search" if self.phase == "again" else self.phase,
-            "pass": self.passes,
-            "samples": self.samples,
-        }
-        if isinstance(best, Contestant):
-            known: Leader | Polish = best.leader
-            record |= {"leader": best.name, "found": best.leader.found, "tenure": best.leader.tenure}
-            record |= {"log_evidence": best.leader.log_evidence}
-        else:
-            known = best
-            record |= {"leader": "polish", "found": True, "error": best.error()}
-        record |= {"strength": known.strength / self.scale, "strength_error": known.strength_error / self.scale}
+        record, vectors = record_of(self, best)
         self.history.append(record)
         for callback in self.solver.callbacks:
-            callback({**record, "position": self.position, "vectors": known.vectors})
-
-    def _nothing_found(self) -> Recovery:
-        best = self._leading().leader
-        delta, racer = 1 - self.solver.confidence, self.contestants[0].racer
-        limit = strength_limit(self.data.dims, racer, self.distinct, best.sigma / self.scale, delta)
-        return self._recovery(best.vectors, math.nan, strength_interval=(0.0, limit))
-
-    def _recovery(self, vectors: tuple[Array, ...], strength: float, **more: Any) -> Recovery:
-        assert self.reason is not None
-        return Recovery(
-            vectors=oriented(vectors),
-            strength=strength,
-            n_samples=self.distinct,
-            n_passes=self.passes,
-            state_bytes=self.state_bytes,
-            buffer_bytes=0,
-            stop_reason=self.reason,
-            history=self.history,
-            **more,
-        )
+            callback({**record, "position": self.position, "vectors": vectors})

@@ -5,7 +5,8 @@ With the shrunk covariance :math:`C_s = (1-s)\,C + s\,\frac{\mathrm{tr}\,C}{d}\,
 components, turned; this one is the cheapest.
 
 ``shrinkage="auto"`` is the oracle approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010, Eq. 23), a function of
-the covariance and the number of rows alone.
+the covariance and the number of rows alone, but at least d/n: with fewer rows to a column whitened noise of unrelated
+views looks related.
 
 Clipping: a row farther from the mean than ``clip`` times the typical row is drawn back to that distance, and counts for
 mean and covariance as such, so that no single row decides them.
@@ -66,7 +67,7 @@ class Whitener:
         spread = np.diag(covariance).copy()
         if not spread.any():
             raise SampleError(f"view {view} is constant: all its rows are the same; leave it out.")
-        share = auto_shrinkage(covariance, moments.count) if isinstance(shrinkage, str) else float(shrinkage)
+        share = chosen_shrinkage(covariance, moments.count) if isinstance(shrinkage, str) else float(shrinkage)
         covariance *= 1 - share
         covariance[np.diag_indices(width)] += share * spread.mean()
         try:
@@ -92,6 +93,11 @@ class Whitener:
     def weights(self, vectors: Array) -> Array:
         """Directions ``(d, c)`` among whitened columns as weights on the raw ones."""
         return self.factor @ vectors
+
+
+def chosen_shrinkage(covariance: Array, count: int) -> float:
+    """``shrinkage="auto"``."""
+    return min(1.0, max(auto_shrinkage(covariance, count), len(covariance) / max(count, 1)))
 
 
 def auto_shrinkage(covariance: Array, count: int) -> float:
