@@ -65,6 +65,15 @@ def test_the_page_shows_the_stored_race():
     }
 
 
+def test_the_page_shows_the_stored_benchmark():
+    stored = ROOT / "benchmarks" / "results" / "tensor_cca.json"
+    command = [sys.executable, ROOT / "benchmarks" / "tensor_cca.py", "--show", stored]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    page = (ROOT / "docs" / "views.md").read_text()
+    assert [line for line in shown.splitlines() if line not in page] == []
+    assert len(shown.splitlines()) == 8
+
+
 def test_the_page_shows_what_the_schedule_asks_for():
     page = (ROOT / "docs" / "paper.md").read_text()
     for line in paper_plan.rows():
