@@ -1,4 +1,4 @@
-"""TensorCCA against cca-zoo's TCCA, which builds the moment tensor: time, memory, training moment, held-out correlation.
+"""TensorCCA against cca-zoo's TCCA, which builds the moment tensor: time, memory, moment, held-out correlation.
 
     python benchmarks/tensor_cca.py [--out results.json] [--quick]
 
