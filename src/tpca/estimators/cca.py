@@ -235,6 +235,10 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
             raise SolverError(f"n_components must be at least 1, got {self.n_components}.")
         if not 0 < self.confidence < 1:
             raise SolverError(f"confidence must lie strictly between 0 and 1, got {self.confidence}.")
+        if not 0 < self.held_out < 1:
+            raise SolverError(f"held_out must lie strictly between 0 and 1, got {self.held_out}.")
+        if self.memory is not None:
+            parse_memory(self.memory)
 
     def _forget(self, dims: tuple[int, ...]) -> None:
         self.dims_ = dims
@@ -303,7 +307,7 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
         recovery = race.recovery()
         self._whiteners = race.whiteners
         each = [recovery, *recovery.further]
-        found = [_as_moment(r, self.confidence) for r in each]
+        found = [_as_moment(r, self.confidence, race.spread(r.vectors)) for r in each]
         self._keep(found, [r.found for r in each])
 
     # -- both ----------------------------------------------------------------------------------------------------------
@@ -346,14 +350,21 @@ class _Race:
         self.whiteners, self._clippers = whiteners, clippers
         self._feed = Feed(dims)
         self._run = ComponentsRun(solver, self._feed)
+        self._moments = [RunningMoments(width) for width in dims]
 
     def pour(self, batch: ViewsBatch) -> None:
         rows = clipped(batch.views, self._clippers)
         white = [whitener(view) for whitener, view in zip(self.whiteners, rows, strict=True)]
+        _add(self._moments, ViewsBatch(white), None)
         self._feed.pour(self._run, ViewsBatch(white))
 
     def recovery(self) -> Recovery:
         return self._feed.recovery(self._run)
+
+    def spread(self, vectors: Sequence[Array]) -> float:
+        """Product of the standard deviations of the scores over all rows; the whitening knew only the first ones."""
+        pairs = zip(self._moments, vectors, strict=True)
+        return math.prod(math.sqrt(v @ moments.covariance() @ v) for moments, v in pairs)
 
 
 def _race_memory(dims: tuple[int, ...]) -> float:
@@ -366,11 +377,14 @@ def _add(moments: Sequence[RunningMoments], batch: ViewsBatch, clippers: Sequenc
         own.add(rows)
 
 
-def _as_moment(recovery: Recovery, confidence: float) -> Moment:
-    """What a race found, in the words of moments; its strength was measured on rows that its vectors had not seen."""
+def _as_moment(recovery: Recovery, confidence: float, spread: float) -> Moment:
+    """What a race found, in the words of moments; its strength was measured on rows that its vectors had not seen.
+
+    Divided by the spread of the scores, it is their correlation.
+    """
     if not recovery.found or recovery.strength_interval is None:
         return Moment(recovery.vectors, math.nan, math.nan, math.nan, 1.0)
     _, high = recovery.strength_interval
     error = (high - recovery.strength) / float(ndtri(0.5 + confidence / 2))
     p_value = float(ndtr(-recovery.strength / error)) if error > 0 else 0.0
-    return Moment(recovery.vectors, recovery.strength, recovery.strength, error, p_value)
+    return Moment(recovery.vectors, recovery.strength, recovery.strength / spread, error / spread, p_value)

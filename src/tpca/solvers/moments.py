@@ -125,9 +125,13 @@ class MomentSolver:
     def run(self, stream: ViewsStream) -> list[Moment]:
         """Components, strongest evidence first found; the last one is not proven if its ``p_value`` is too large."""
         rows = Rows(stream, self.held_out, self.memory, self.seed)
-        count = sum(len(batch) for batch in rows.all())
+        count, learnt = (sum(len(batch) for batch in part()) for part in (rows.all, rows.train))
         if count < LEAST_ROWS:
             raise SolverError(f"at least {LEAST_ROWS} rows are needed to learn from and to judge by, got {count}.")
+        if learnt < 2:
+            raise SolverError(
+                f"held_out={self.held_out} leaves {learnt} of {count} rows to learn from; hold out fewer, or give more."
+            )
         rng = generator(self.seed, "moments")
         found: list[Moment] = []
         while len(found) < self.n_components:

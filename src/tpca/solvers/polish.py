@@ -35,6 +35,7 @@ from tpca.checkpoint import kept
 from tpca.solvers.leader import Leader
 
 FLOOR = 0.05  # an estimated overlap is never taken for less: a weight of zero would learn nothing
+KEPT = 10.0  # signal over noise that vectors count for when their sums are forgotten
 SETTLED = 0.25  # the polish's own strength is used once it weighs this share of what the search knew
 
 
@@ -127,6 +128,21 @@ class Polish:
         self.vectors = tuple(unit(total) for total in totals)
         noise = [(len(a) - 1) * self.sigma**2 * w / _norm(a) ** 2 for a, w in zip(totals, self.weights(), strict=True)]
         self.quality = np.array([_overlap(1 - e) for e in noise])
+
+    def start_over(self) -> None:
+        """Keep the vectors and the noise level, forget all sums: they were taken with another component in the samples.
+
+        The vectors still count for as much as makes a squared error of one tenth, so that fresh samples soon take over.
+        """
+        strength, variance = self.strength, self.sigma**2
+        noise = [(len(v) - 1) * variance for v in self.vectors]
+        pairs = zip(self.vectors, noise, strict=True)
+        self._known = tuple(Known(math.sqrt(KEPT**2 + KEPT) * e * v, KEPT * e) for v, e in pairs)
+        self._first_reward = strength * float(np.prod(self.quality))
+        self._sums = [np.zeros(len(v)) for v in self.vectors]
+        self._weights = np.zeros(len(self.vectors))
+        self._reward = self._reward_weight = self._plain = 0.0
+        self.samples = 0
 
     def totals(self) -> list[Array]:
         """A_i: own sums and what the search knows."""

@@ -72,7 +72,7 @@ class RaceRun:
     ) -> None:
         self.solver, self.data, self.number = solver, data, number
         budget = default_memory(data.dims) if solver.memory is None else solver.memory
-        budget -= 8 * LEADER_VECTORS * sum(data.dims) * number  # for the polish of those found before
+        budget -= 8 * LEADER_VECTORS * sum(data.dims) * min(number, solver.n_components - 1)  # for polishing the others
         rng = generator(solver.seed, f"race {number}" if number else "race")
         self.probe = Probe(data.dims, rng)
         delta = 1 - solver.confidence

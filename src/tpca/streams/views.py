@@ -45,11 +45,11 @@ def open_views(source: Any, *, groups: Any = None, nan_policy: str = "raise") ->
         source = _column_groups(source, groups)
     elif groups is not None:
         raise StreamError("groups are the columns of a DataFrame; give the views themselves, or a DataFrame.")
-    if isinstance(source, str | os.PathLike | np.ndarray):
+    if isinstance(source, str | os.PathLike) or hasattr(source, "shape"):
         raise StreamError("at least two views are needed, got one; give a list of arrays or paths, one per view.")
     if isinstance(source, Sequence) and not _are_batches(source):
         return StoredViews([_source(view, i) for i, view in enumerate(source)], nan_policy)
-    if not isinstance(source, Iterable):
+    if not isinstance(source, Iterable) or isinstance(source, Mapping | bytes):
         raise StreamError(f"cannot read views from {type(source).__name__}; give a list of arrays or paths.")
     return IterableViews(source, nan_policy)
 
@@ -116,6 +116,8 @@ class IterableViews(ViewsStream):
         head = next(items, None)
         if head is None:
             raise StreamError("the stream of views is empty; give at least one batch.")
+        if not isinstance(head, Iterable):
+            raise StreamError(f"batches must be tuples of arrays, one per view, got a {type(head).__name__}.")
         first = [as_array(view) for view in head]
         self.dims = _check_shapes([view.shape for view in first])
         self.dtype = _common([float_dtype(view.dtype) for view in first])
@@ -197,6 +199,9 @@ def _column_groups(frame: Any, groups: Any) -> list[NDArray[Any]]:
             raise StreamError("groups must name the columns of every view, as in {'left': ['a', 'b'], 'right': ...}.")
         return [frame[name].to_numpy() for name in dict.fromkeys(frame.columns.get_level_values(0))]
     chosen = list(groups.values()) if isinstance(groups, Mapping) else list(groups)
+    text = next((columns for columns in chosen if isinstance(columns, str)), None)
+    if text is not None:
+        raise StreamError(f"every group must be a list of columns, got the text {text!r}; write [{text!r}, ...].")
     missing = [column for columns in chosen for column in columns if column not in frame.columns]
     if missing:
         raise StreamError(f"the DataFrame has no column {missing[0]!r}; it has {', '.join(map(repr, frame.columns))}.")

@@ -33,6 +33,8 @@ class RunningMoments:
     def __init__(self, width: int) -> None:
         self.count = 0
         self.mean = np.zeros(width)
+        # Sums of equal numbers are rounded, so that their variance does not tell a column that never moves.
+        self.low, self.high = np.full(width, np.inf), np.full(width, -np.inf)
         self._scatter = np.zeros((width, width))
 
     def add(self, rows: NDArray[Any]) -> None:
@@ -43,6 +45,7 @@ class RunningMoments:
         mean = rows.mean(axis=0, dtype=np.float64)
         centred = rows - mean.astype(rows.dtype)
         shift = mean - self.mean
+        self.low, self.high = np.minimum(self.low, rows.min(axis=0)), np.maximum(self.high, rows.max(axis=0))
         self._scatter += centred.T @ centred
         self._scatter += (self.count * n / (self.count + n)) * np.multiply.outer(shift, shift)
         self.mean = self.mean + shift * (n / (self.count + n))
@@ -62,23 +65,24 @@ class Whitener:
     @classmethod
     def learn(cls, moments: RunningMoments, shrinkage: float | str, center: bool, view: int) -> Whitener:
         """From mean and covariance; columns without any variation are named if they are in the way."""
+        if moments.count < 2:
+            raise SampleError(f"at least two rows are needed to whiten view {view}, got {moments.count}.")
         covariance = moments.covariance()
         width = len(covariance)
         spread = np.diag(covariance).copy()
-        if not spread.any():
+        still = moments.low == moments.high
+        if still.all():
             raise SampleError(f"view {view} is constant: all its rows are the same; leave it out.")
         share = chosen_shrinkage(covariance, moments.count) if isinstance(shrinkage, str) else float(shrinkage)
         covariance *= 1 - share
         covariance[np.diag_indices(width)] += share * spread.mean()
         try:
             lower = cholesky(covariance, lower=True, check_finite=False)
-            if np.min(np.diag(lower)) < 1e-7 * np.sqrt(spread.max()):
+            if np.any(np.diag(lower) <= 1e-7 * np.sqrt(np.diag(covariance))) or (still.any() and share == 0):
                 raise LinAlgError
         except LinAlgError:
-            still = [int(i) for i in np.flatnonzero(spread <= 1e-14 * spread.max())]
-            why = (
-                f"column {still[0]} is constant" if still else f"{moments.count} rows cannot tell {width} columns apart"
-            )
+            apart = f"{moments.count} rows cannot tell {width} columns apart"
+            why = f"column {int(np.argmax(still))} is constant" if still.any() else apart
             raise SampleError(
                 f"view {view} cannot be whitened: {why}; leave such columns out, or set shrinkage above 0."
             ) from None
@@ -113,22 +117,28 @@ class Clipper:
     """Draws far rows of one view back: a robust centre and typical distance from the first rows it saw."""
 
     def __init__(self, rows: NDArray[Any], clip: float) -> None:
+        if len(rows) == 0:
+            raise SampleError("clip needs rows to tell what is far, got none; give rows without NaN or Inf.")
         self.center = np.median(rows, axis=0).astype(np.float64)
         spread = np.median(np.abs(rows - self.center), axis=0)
         largest = float(spread.max())
         # Columns that hardly ever move count by their mean distance, so that they neither vanish nor dominate.
         fallback = np.mean(np.abs(rows - self.center), axis=0) if largest == 0 else np.full(rows.shape[1], largest)
         self.scale = np.where(spread > 1e-3 * largest, spread, np.where(fallback > 0, fallback, 1.0))
-        self._limit = clip * float(np.median(self._distance(rows)))
+        distance = self._distance(rows)
+        typical = float(np.median(distance))
+        if typical == 0 and distance.any():  # most rows are the same: the typical row is one of the others
+            typical = float(np.median(distance[distance > 0]))
+        self._limit = clip * typical
 
     def __call__(self, rows: NDArray[Any]) -> NDArray[Any]:
         """The rows, none farther than the limit."""
         distance = self._distance(rows)
-        shrink = np.minimum(1.0, self._limit / np.maximum(distance, 1e-300))
-        if (shrink == 1.0).all():
+        far = distance > self._limit
+        if not far.any():
             return rows
-        center = self.center.astype(rows.dtype)
-        drawn: NDArray[Any] = center + (rows - center) * shrink[:, None].astype(rows.dtype)
+        drawn, center = rows.copy(), self.center.astype(rows.dtype)
+        drawn[far] = center + (rows[far] - center) * (self._limit / distance[far, None]).astype(rows.dtype)
         return drawn
 
     def _distance(self, rows: NDArray[Any]) -> NDArray[Any]:
