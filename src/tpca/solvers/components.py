@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tpca.solvers.race import RaceSolver
 
 # Share of a pass over stored data that may have gone by when another race begins in the middle of it.
-YOUNG = 0.1
+YOUNG = 0.5
 # Overlap above which two vectors count as the same one.
 GHOST = 0.9
 # The next race begins when the last component was polished with so many samples, to such an error: what an inaccurate
