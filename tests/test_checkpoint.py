@@ -1036,7 +1036,7 @@ def test_an_interrupt_waits_for_the_round_and_its_checkpoint(tmp_path, server):
     assert len(said) <= 2  # of the same round: every component speaks for itself
     stored = Checkpoints(tmp_path / "run").load()
     assert not stored["finished"]
-    assert sum(len(run["history"]) for run in stored["run"]["runs"]) == 5 + len(said)
+    assert sum(len(state["history"]) for _, state in stored["run"]["runs"]) == 5 + len(said)
     fits.finish("run")
     assert fits.result("run") == fits.result("whole")
 
