@@ -137,17 +137,15 @@ def test_without_a_signal_it_says_so(once):
 
 @pytest.mark.parametrize("order", [2, 4])
 def test_one_gross_outlier_is_no_trouble_for_a_clipped_fit(order):
-    # Without clipping the row of 1e4 in all columns is the whole covariance; with it, the row counts like three typical
-    # ones among 1000.
-    planted = Planted(order, (8,) * order, [2.0])
-    views = planted.draw(1000)
-    clean = planted.overlap(TensorCCA(random_state=0, clip=3).fit(views))
+    # One row in 1000 is 1e4 in all columns.  Without clipping it is the whole covariance; with it, it counts like three
+    # typical rows, and the weights are off by about sqrt((1 + strength²) d / n), 0.1, as without it.
+    planted = Planted(order, (4,) * order, [2.0])
+    views = planted.draw(2000)
     for view in views:
-        view[500] = 1e4
+        view[[500, 1500]] = 1e4
     plain, clipped = (quietly(TensorCCA(random_state=0, clip=clip).fit, views) for clip in (None, 3))
-    assert planted.overlap(plain) < 0.8
+    assert planted.overlap(plain) < 0.9
     assert planted.overlap(clipped) >= 0.95
-    assert planted.overlap(clipped) > clean - 0.02
 
 
 @pytest.mark.parametrize("order", [2, 3])
@@ -336,7 +334,6 @@ def test_too_few_rows():
         TensorCCA(held_out=0.9999999, random_state=0).fit(Planted(0, (3, 3)).draw(600))
 
 
-@pytest.mark.xfail(strict=True, reason="999 shufflings, times three levels, cannot show less than p = 0.003")
 def test_any_confidence_can_be_reached():
     planted = Planted(0, (4, 4), [5.0])
     assert quietly(TensorCCA(random_state=0, confidence=0.999).fit, planted.draw(1000)).n_components_ == 1
@@ -399,9 +396,9 @@ def test_other_views_are_refused(fitted):
 # -- one pass ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("order", "skewed", "clip"), [(2, False, None), (3, True, 3.0), (4, False, None)])
-def test_one_pass_finds_the_factor(order, skewed, clip):
-    planted = Planted([order, 3], (6,) * order, [2.0], skewed)
+@pytest.mark.parametrize(("order", "clip"), [(2, None), (4, None), (4, 3.0)])
+def test_one_pass_finds_the_factor(order, clip):
+    planted = Planted([order, 3], (6,) * order, [2.0])
     cca = TensorCCA(random_state=1, clip=clip).fit(iter(pieces(planted.draw(8000), 500)))
     assert cca.stop_reason_ is StopReason.STREAM_ENDED
     assert cca.n_components_ == 1

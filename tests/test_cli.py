@@ -298,7 +298,7 @@ def test_views_are_fitted_and_unrelated_ones_are_not(tmp_path):
     directions = _write_views(tmp_path, 3.0)
     done = run("fit", "--views", *files, "--out", "r", "--clip", "2", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["components"][0]["p_value"] <= 0.001
+    assert json.loads(done.stdout)["components"][0]["p_value"] <= 0.003
     with np.load(tmp_path / "r" / "vectors.npz") as stored:
         for i, u in enumerate(directions):
             w = stored[f"mode_{i}"][0]

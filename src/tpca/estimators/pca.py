@@ -121,6 +121,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     _recovery: Recovery | None
     _feed: Feed | None
     _run: ComponentsRun | None
+    _form: tuple[str, str]
 
     def __init__(
         self,
@@ -174,12 +175,19 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         batches = open_stream([X], nan_policy=self.nan_policy)  # type: ignore[arg-type]
         feed, run = getattr(self, "_feed", None), getattr(self, "_run", None)
+        form = (type(batches).__name__, str(getattr(batches, "dtype", "")))
         if feed is None or run is None:
             feed, run = self._start(batches.dims)
+            self._form = form
         if batches.dims != self.shape_in_:
             raise SampleError(
                 f"samples must have shape (n, {', '.join(map(str, self.shape_in_))}) as in the first batch, "
                 f"got {np.shape(X)}; call fit to start afresh."
+            )
+        if form != self._form:
+            raise SampleError(
+                f"all batches share one dtype and one form, expected {' '.join(self._form)}, got {' '.join(form)}; "
+                "convert them to one."
             )
         for batch in batches.batches():
             feed.pour(run, batch)
@@ -338,7 +346,8 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return {"checkpoint": self.checkpoint, "checkpoint_every": self.checkpoint_every, "resume": self.resume}
 
     def _refuse_what_only_the_race_does(self) -> None:
-        usual = {"max_samples": None, "memory": None, "tolerance": None, "n_components": 1}
+        usual: dict[str, Any] = {"max_samples": None, "memory": None, "tolerance": None, "n_components": 1}
+        usual |= {"max_passes": "auto", "confidence": 0.95}
         if self.solver != "paper":
             usual["checkpoint"] = None
         for name, default in usual.items():

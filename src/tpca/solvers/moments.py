@@ -146,7 +146,9 @@ class MomentSolver:
         levels = self._levels(rows.train, starts, less)
         held = [[_scores(batch, vectors) for batch in rows.held()] for vectors, _ in levels]
         level = choose(held, self.clip)
-        correlation, error, p_value = judge(held[level], self.clip, rng)
+        # Enough shufflings for the level asked for to be reached at all.
+        shufflings = max(PERMUTATIONS, math.ceil(2 * len(levels) / (1 - self.confidence)))
+        correlation, error, p_value = judge(held[level], self.clip, rng, shufflings)
         p_value = min(1.0, len(levels) * p_value)  # the best of so many was judged
         if self.refit and p_value <= 1 - self.confidence:  # all starts again: more rows may prefer another optimum
             shared = shared_starts(rows.all, rows.dims, rng)
@@ -266,7 +268,10 @@ def choose(held: Sequence[Sequence[Sequence[NDArray[Any]]]], clip: float | None)
 
 
 def judge(
-    scores: Sequence[Sequence[NDArray[Any]]], clip: float | None, rng: np.random.Generator
+    scores: Sequence[Sequence[NDArray[Any]]],
+    clip: float | None,
+    rng: np.random.Generator,
+    shufflings: int = PERMUTATIONS,
 ) -> tuple[float, float, float]:
     """Correlation of higher order of some scores, its standard error, and the chance of as much by accident."""
     views = [np.concatenate(parts)[:, 0] for parts in zip(*scores, strict=True)]
@@ -280,12 +285,12 @@ def judge(
         return mean, error, float(ndtr(-mean / error)) if error > 0 else 1.0
     first, *others = standard
     chance = 1
-    for _ in range(PERMUTATIONS):
+    for _ in range(shufflings):
         shuffled = first
         for view in others:
             shuffled = shuffled * view[rng.permutation(rows)]
         chance += bool(shuffled.mean() >= mean)
-    return mean, error, chance / (PERMUTATIONS + 1)
+    return mean, error, chance / (shufflings + 1)
 
 
 def _products(scores: Sequence[Sequence[NDArray[Any]]], clip: float | None) -> Array:
