@@ -14,6 +14,7 @@ from scipy.special import ndtr, ndtri
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
+from tpca.batches import RankOne
 from tpca.batches.views import ViewsBatch
 from tpca.blocks import Array, Partition
 from tpca.errors import SampleError, SolverError
@@ -383,8 +384,9 @@ def _as_moment(recovery: Recovery, confidence: float, spread: float) -> Moment:
     Divided by the spread of the scores, it is their correlation.
     """
     if not recovery.found or recovery.strength_interval is None:
-        return Moment(recovery.vectors, math.nan, math.nan, math.nan, 1.0)
+        return Moment(recovery.vectors, math.nan, math.nan, math.nan, 1.0, RankOne(0.0, recovery.vectors))
     _, high = recovery.strength_interval
     error = (high - recovery.strength) / float(ndtri(0.5 + confidence / 2))
     p_value = float(ndtr(-recovery.strength / error)) if error > 0 else 0.0
-    return Moment(recovery.vectors, recovery.strength, recovery.strength / spread, error / spread, p_value)
+    known = RankOne(recovery.strength, recovery.vectors)
+    return Moment(recovery.vectors, recovery.strength, recovery.strength / spread, error / spread, p_value, known)

@@ -60,17 +60,22 @@ REST = 1e-9  # squared change of the vectors at which a climb is at rest
 PERMUTATIONS = 999
 EXACT_ROWS = 4000  # above this many rows the permutation law is normal enough
 LEAST_ROWS = 20
+SAME = 0.7  # overlap above which a vector is that of an earlier component
 
 
 @dataclass(frozen=True)
 class Moment:
-    """One component: vectors among the whitened columns, its moment on all rows, and what held-out rows say of it."""
+    """One component: vectors among the whitened columns, its moment on all rows, and what held-out rows say of it.
+
+    ``trained`` is the same from the training part alone.
+    """
 
     vectors: tuple[Array, ...]
     moment: float
     correlation: float
     correlation_error: float
     p_value: float
+    trained: RankOne
 
 
 class Rows:
@@ -135,13 +140,17 @@ class MomentSolver:
         rng = generator(self.seed, "moments")
         found: list[Moment] = []
         while len(found) < self.n_components:
-            less = tuple(RankOne(m.moment, m.vectors) for m in found)
-            found.append(self._component(rows, less, rng))
+            found.append(self._component(rows, found, rng))
+            if any(_is_rest(found[-1], earlier) for earlier in found[:-1]):
+                found.pop()
+                break
             if found[-1].p_value > 1 - self.confidence:
                 break
         return found
 
-    def _component(self, rows: Rows, less: tuple[RankOne, ...], rng: np.random.Generator) -> Moment:
+    def _component(self, rows: Rows, found: Sequence[Moment], rng: np.random.Generator) -> Moment:
+        # What the training part says of the earlier ones is subtracted from it: nothing of the held-out rows gets in.
+        less = tuple(moment.trained for moment in found)
         starts = self._starts(rows, less, rng)
         levels = self._levels(rows.train, starts, less)
         held = [[_scores(batch, vectors) for batch in rows.held()] for vectors, _ in levels]
@@ -150,12 +159,14 @@ class MomentSolver:
         shufflings = max(PERMUTATIONS, math.ceil(2 * len(levels) / (1 - self.confidence)))
         correlation, error, p_value = judge(held[level], self.clip, rng, shufflings)
         p_value = min(1.0, len(levels) * p_value)  # the best of so many was judged
+        vectors, moment = levels[level]
+        trained = RankOne(moment, tuple(v[0] for v in vectors))
         if self.refit and p_value <= 1 - self.confidence:  # all starts again: more rows may prefer another optimum
             shared = shared_starts(rows.all, rows.dims, rng)
             again = [np.concatenate(both) for both in zip(shared, starts, strict=True)]
-            levels = self._levels(rows.all, again, less)
-        vectors, moment = levels[level]
-        return Moment(oriented([v[0] for v in vectors]), moment, correlation, error, p_value)
+            whole = tuple(RankOne(earlier.moment, earlier.vectors) for earlier in found)
+            vectors, moment = self._levels(rows.all, again, whole)[level]
+        return Moment(oriented([v[0] for v in vectors]), moment, correlation, error, p_value, trained)
 
     def _levels(self, rows: Any, starts: Sequence[Array], less: tuple[RankOne, ...]) -> list[tuple[list[Array], float]]:
         """The best after a climb to the top, after a few sweeps, and of the shared starts as they are."""
@@ -320,6 +331,12 @@ def _block_gradient(
         kept.add(batch)
     assert kept is not None
     return kept.answers(1.0)[0].gradients[wanted].reshape(blocks[wanted].shape)
+
+
+def _is_rest(component: Moment, earlier: Moment) -> bool:
+    """Whether a component is only what an inaccurate estimate of an earlier one leaves: all its vectors but one."""
+    pairs = zip(component.vectors, earlier.vectors, strict=True)
+    return sum(abs(float(v @ w)) > SAME for v, w in pairs) >= len(component.vectors) - 1
 
 
 def _scores(batch: ViewsBatch, vectors: Sequence[Array]) -> list[NDArray[Any]]:
