@@ -68,7 +68,7 @@ def check_all_found(recovery, truth):
 # 1000 samples or so that are left when it is found, against 0.1 that an overlap of 0.95 allows, and its strength is off
 # by 0.03/2.5: both tens of standard deviations away.  What components do to each other while not all of them are found
 # is washed out: in 150 other seeds the worst overlap was 0.999, the worst strength off by 3 %.  A race claims a signal
-# that is not there with 5 % chance, but not in place of a real one.  tests/test_several_components.py sweeps seeds.
+# that is not there with 5 % chance, but not in place of a real one.
 @pytest.mark.parametrize("dims", [(16, 17, 18), (8, 9, 10, 7)])
 def test_all_components_are_found_in_a_stream_and_in_stored_data(dims):
     truth = planted(dims, seed=5)

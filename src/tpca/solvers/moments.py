@@ -57,7 +57,7 @@ EXTRA = 4  # columns beside those wanted, for the subspace iteration of the shar
 PASSES, FLOW_PASSES = 6, 4  # of subspace iteration: shared starts, flow
 FIRST_SWEEPS, FINALISTS, SWEEPS = 5, 4, 60
 REST = 1e-9  # squared change of the vectors at which a climb is at rest
-PERMUTATIONS = 999
+PERMUTATIONS, MOST_PERMUTATIONS = 999, 29_999
 EXACT_ROWS = 4000  # above this many rows the permutation law is normal enough
 LEAST_ROWS = 20
 SAME = 0.7  # overlap above which a vector is that of an earlier component
@@ -155,8 +155,9 @@ class MomentSolver:
         levels = self._levels(rows.train, starts, less)
         held = [[_scores(batch, vectors) for batch in rows.held()] for vectors, _ in levels]
         level = choose(held, self.clip)
-        # Enough shufflings for the level asked for to be reached at all.
-        shufflings = max(PERMUTATIONS, math.ceil(2 * len(levels) / (1 - self.confidence)))
+        # Enough shufflings for the level asked for to be reached, up to a confidence of about 0.9998.
+        wanted = math.ceil(2 * len(levels) / (1 - self.confidence))
+        shufflings = min(max(PERMUTATIONS, wanted), MOST_PERMUTATIONS)
         correlation, error, p_value = judge(held[level], self.clip, rng, shufflings)
         p_value = min(1.0, len(levels) * p_value)  # the best of so many was judged
         vectors, moment = levels[level]
