@@ -22,7 +22,7 @@ demo: $(VENV)/.ready  ## plant a signal, recover it, draw the figure
 	$(BIN)/tpca demo --out demo
 
 test: $(VENV)/.ready  ## all tests
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(VENV)/.ready  ## ruff, mypy --strict, import contract
 	$(BIN)/ruff check .
