@@ -1,0 +1,1 @@
+"""The alternatives: one file per published method, all with `run(stream) -> Recovery`."""

@@ -1,0 +1,1 @@
+"""Which method for which tensor: what each would need, and a recommendation."""
