@@ -1,1 +1,51 @@
-"""The alternatives: one file per published method, all with `run(stream) -> Recovery`."""
+"""The alternatives: one file per published method, all with ``run(source) -> Recovery``.
+
+The last two run other people's packages, which are imported when they are run: ``pip install 'tpca[peers]'``.
+"""
+
+from tpca.baselines.als import ALS
+from tpca.baselines.amp import AMP
+from tpca.baselines.homotopy import Homotopy
+from tpca.baselines.oja import Oja
+from tpca.baselines.partial_trace import PartialTrace
+from tpca.baselines.power_iteration import PowerIteration
+from tpca.baselines.pyttb_cp_als import PyttbCpAls
+from tpca.baselines.recursive_unfolding import RecursiveUnfolding
+from tpca.baselines.symmetric_matrix_sgd import SymmetricMatrixSGD
+from tpca.baselines.tensorly_parafac import TensorLyParafac
+from tpca.baselines.unfolding import Unfolding
+from tpca.baselines.vector_sgd import VectorSGD
+
+BASELINES: dict[str, type] = {
+    method.__name__: method
+    for method in (
+        Unfolding,
+        RecursiveUnfolding,
+        PartialTrace,
+        Homotopy,
+        PowerIteration,
+        ALS,
+        VectorSGD,
+        SymmetricMatrixSGD,
+        AMP,
+        Oja,
+        TensorLyParafac,
+        PyttbCpAls,
+    )
+}
+
+__all__ = [
+    "ALS",
+    "AMP",
+    "BASELINES",
+    "Homotopy",
+    "Oja",
+    "PartialTrace",
+    "PowerIteration",
+    "PyttbCpAls",
+    "RecursiveUnfolding",
+    "SymmetricMatrixSGD",
+    "TensorLyParafac",
+    "Unfolding",
+    "VectorSGD",
+]

@@ -33,6 +33,7 @@ class StopReason(enum.Enum):
         "No signal was found in these samples; strength_interval bounds what may be hidden. "
         "Give more samples or more memory."
     )
+    ITERATED = "The method ran to its end; it has no test of whether there is a signal."
 
     def __str__(self) -> str:
         return self.value

@@ -1,0 +1,109 @@
+r"""All samples of a source at once: their mean held in memory, or one pass over the data per question.
+
+Most published methods see nothing but the mean of all N samples,
+
+.. math:: \bar T = \frac1N \sum_t T_t = \lambda\, v_1 \otimes \dots \otimes v_{\bar k} + \bar E,
+          \qquad \bar E_{ij\dots} \sim N(0, \sigma^2 / N),
+
+and only through contractions.  :class:`AllSamples` answers such questions either from the mean itself, which is then
+part of the method's state (∏ d floats), or by reading the data again for every question: no state, as many passes as
+questions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tpca.baselines.books import Books, check_found, no_samples
+from tpca.baselines.options import check_fits
+from tpca.batches import Answer, Query, contract
+from tpca.blocks import Array, Partition
+from tpca.errors import SolverError, StreamError
+from tpca.solvers.recovery import Recovery
+
+
+class AllSamples(Books):
+    """Contractions of the mean of all samples.
+
+    ``hold`` keeps the mean in memory; otherwise every question costs a pass, which from the second on takes a
+    re-readable source.
+    """
+
+    def __init__(self, source: Any, max_samples: int | None, hold: bool = True) -> None:
+        super().__init__(source, max_samples)
+        self._mean: Array | None = None
+        if hold:
+            self._mean = self._read_mean()
+            self.note()
+
+    @property
+    def held(self) -> bool:
+        """Whether the mean is held."""
+        return self._mean is not None
+
+    @property
+    def mean(self) -> Array:
+        """The mean of all samples, if it is held."""
+        if self._mean is None:
+            raise SolverError("the mean is not held; construct AllSamples with hold=True.")
+        return self._mean
+
+    def ask(self, *queries: Query) -> tuple[Answer, ...]:
+        """Answers over all samples; they and the replicas asked with count as state."""
+        answers = self._pass(queries) if self._mean is None else tuple(contract(self._mean, q) for q in queries)
+        asked = [block for query in queries for block in query.replicas]
+        copied = 0 if self._mean is None or all(_in_order(q) for q in queries) else self._mean.nbytes
+        self.note(*asked, working=sum(answer.nbytes for answer in answers) + copied)
+        return answers
+
+    def ask_vectors(self, vectors: Sequence[Array], wanted: tuple[int, ...] | None = None) -> Answer:
+        """Gradients and reward of one vector per mode."""
+        return self.ask(Query(self.singles, tuple(v[None] for v in vectors), wanted))[0]
+
+    def note(self, *arrays: Array, working: int = 0) -> None:
+        """Remember the most that was held: the mean, ``arrays``, and ``working`` bytes beside them."""
+        super().note(*arrays, working=working + (0 if self._mean is None else self._mean.nbytes))
+
+    def recovery(
+        self, vectors: Sequence[Array], strength: float | None = None, history: list[dict[str, Any]] | None = None
+    ) -> Recovery:
+        """As in :class:`Books`; a strength that is not given is asked for."""
+        check_found(vectors)
+        if strength is None:
+            strength = float(self.ask_vectors(vectors, wanted=(0,)).rewards[0])
+        return super().recovery(vectors, strength, history)
+
+    def _pass(self, queries: tuple[Query, ...]) -> tuple[Answer, ...]:
+        if self.passes:
+            if not self.oracle.rereadable:
+                raise StreamError(
+                    "this method reads the samples several times, and they can be read only once; "
+                    "store them (.npy, Zarr, HDF5), or use a method or option that holds the mean."
+                )
+            self.oracle.rewind()
+        answered = self.oracle.mean(queries, self.limit)
+        if answered.n == 0:
+            raise no_samples()
+        self.passes += 1
+        self.n = answered.n
+        return answered.answers
+
+    def _read_mean(self) -> Array:
+        """The mean of all samples: the gradient of the one block that holds all modes."""
+        check_fits(f"the mean of samples of shape {self.dims}", 8 * math.prod(self.dims))
+        whole = Partition(self.dims, (tuple(range(len(self.dims))),))
+        nothing = np.broadcast_to(np.zeros(()), (1, *self.dims))
+        mean: Array = self._pass((Query(whole, (nothing,)),))[0].gradients[0][0]
+        if not mean.any():
+            raise StreamError("the mean of all samples is zero in every entry: there is nothing to recover.")
+        return mean
+
+
+def _in_order(query: Query) -> bool:
+    """Whether the blocks name the modes in order, so that a contraction needs no copy of the mean."""
+    modes = [n for group in query.partition.groups for n in group]
+    return modes == sorted(modes)
