@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tpca.baselines.books import Books, check_found, no_samples
+from tpca.baselines.books import Books, all_zero, check_found, no_samples
 from tpca.baselines.options import check_fits
 from tpca.batches import Answer, Query, contract
 from tpca.blocks import Array, Partition
@@ -56,8 +56,8 @@ class AllSamples(Books):
         """Answers over all samples; they and the replicas asked with count as state."""
         answers = self._pass(queries) if self._mean is None else tuple(contract(self._mean, q) for q in queries)
         asked = [block for query in queries for block in query.replicas]
-        copied = 0 if self._mean is None or all(_in_order(q) for q in queries) else self._mean.nbytes
-        self.note(*asked, working=sum(answer.nbytes for answer in answers) + copied)
+        working = 0 if self._mean is None else max(_contraction_bytes(q) for q in queries)
+        self.note(*asked, working=sum(answer.nbytes for answer in answers) + working)
         return answers
 
     def ask_vectors(self, vectors: Sequence[Array], wanted: tuple[int, ...] | None = None) -> Answer:
@@ -90,6 +90,8 @@ class AllSamples(Books):
             raise no_samples()
         self.passes += 1
         self.n = answered.n
+        if not any(g.any() for answer in answered.answers for g in answer.gradients.values()):
+            raise all_zero()
         return answered.answers
 
     def _read_mean(self) -> Array:
@@ -98,12 +100,19 @@ class AllSamples(Books):
         whole = Partition(self.dims, (tuple(range(len(self.dims))),))
         nothing = np.broadcast_to(np.zeros(()), (1, *self.dims))
         mean: Array = self._pass((Query(whole, (nothing,)),))[0].gradients[0][0]
-        if not mean.any():
-            raise StreamError("the mean of all samples is zero in every entry: there is nothing to recover.")
         return mean
 
 
-def _in_order(query: Query) -> bool:
-    """Whether the blocks name the modes in order, so that a contraction needs no copy of the mean."""
-    modes = [n for group in query.partition.groups for n in group]
-    return modes == sorted(modes)
+def _contraction_bytes(query: Query) -> int:
+    """Bytes that a contraction of the mean takes besides its answer: see :func:`tpca.batches.contract`.
+
+    Three arrays the size of the replicas' outer products over both halves of the blocks (the products, the partial
+    contractions, a copy), for as many replicas at once as a mean has room for; and a copy of the mean if the blocks do
+    not name the modes in order.
+    """
+    sizes, modes = query.partition.sizes, [n for group in query.partition.groups for n in group]
+    entries = math.prod(sizes)
+    halves = [(math.prod(sizes[:cut]), math.prod(sizes[cut:])) for cut in range(1, len(sizes))]
+    outer = sum(min(halves, key=max, default=(0, 0)))
+    some = max(1, min(len(query.replicas[0]), entries // max(outer, 1)))
+    return 8 * (3 * some * outer + (0 if modes == sorted(modes) else entries))

@@ -56,7 +56,12 @@ def no_samples() -> StreamError:
     return StreamError("the stream is empty: there is no sample to work with; give at least one.")
 
 
+def all_zero() -> StreamError:
+    """The samples hold nothing but zeros, or cancel."""
+    return StreamError("the mean of all samples is zero in every entry that counts: there is nothing to recover.")
+
+
 def check_found(vectors: Sequence[Array]) -> None:
-    """Unit vectors, as they should be; data that are all zero leave zeros."""
+    """Unit vectors, as they should be."""
     if not all(math.isclose(float(np.linalg.norm(v)), 1.0, rel_tol=1e-6) for v in vectors):
-        raise StreamError("contractions of the samples vanish or overflow: nothing can be recovered; check the data.")
+        raise StreamError("contractions of the samples vanish or overflow: check the scale of the data.")

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tpca.baselines.books import Books, no_samples
+from tpca.baselines.books import Books, all_zero, no_samples
 from tpca.batches import Answer, Query
 from tpca.blocks import Array
 
@@ -31,17 +31,19 @@ class OnePass(Books):
         self.took = 0
         self._mean_reward: Array | None = None
         self._weight = 0.0
+        self._nothing = True  # but zeros so far
 
     def ask(self, query: Query, n: int) -> Answer | None:
         """The answer over the next ``n`` samples or what is left of them (``took``); ``None`` at their end."""
         answered = self.oracle.mean([query], min(n, self.limit - self.n)) if self.n < self.limit else None
         if answered is None or answered.n == 0:
-            if self.n == 0:
-                raise no_samples()
+            if self._nothing:
+                raise no_samples() if self.n == 0 else all_zero()
             return None
         self.passes, self.took = 1, answered.n
         self.n += answered.n
         (answer,) = answered.answers
+        self._nothing = self._nothing and not any(g.any() for g in answer.gradients.values())
         self.note(*query.replicas, working=2 * answer.nbytes)
         self._absorb(answer.rewards)
         return answer
@@ -82,4 +84,4 @@ class StepSizes:
         return self.first / (1 + max(0.0, seen - self.hold) * self.strength * self.first / 2)
 
 
-HOLD = 3.0  # in units of T
+HOLD = 8.0  # in units of T

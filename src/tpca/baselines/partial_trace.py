@@ -90,6 +90,7 @@ def trace_matrix(samples: AllSamples, lead: Array | None) -> Array:
     queries = [Query(p, (*single, *[eye] * len(wanted)), wanted) for p in _partitions(samples.dims)]
     matrices = [g[0] for answer in samples.ask(*queries) for g in answer.gradients.values()]
     total: Array = sum(matrices, start=np.zeros((d, d)))
+    samples.note(eye, *matrices, working=3 * total.nbytes)  # the sum, its mean, and later the eigenvectors
     return (total + total.T) / (2 * len(matrices))
 
 

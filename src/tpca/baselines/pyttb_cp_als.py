@@ -8,7 +8,7 @@ Different on purpose: the start ``init="nvecs"``, the leading eigenvector of eac
 is computed here and handed over, since pyttb's own depends on a random number that cannot be seeded; so is
 ``"random"``.
 
-State: the mean, pyttb's copy of it, and one unfolding; what else it holds is not counted.
+State: the mean, pyttb's copy of it, and one unfolding.
 """
 
 from __future__ import annotations

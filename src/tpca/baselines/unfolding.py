@@ -15,6 +15,8 @@ of Baik, Ben Arous and Péché for a square matrix); for D_A ≠ D_B put c² = �
 
 Symbols: ``partition`` is A | B, ``left`` is u, ``right`` is w.
 
+State: the mean, a copy of it where A | B is not in mode order, and Lanczos vectors; by passes some copies of u and w.
+
 Reference: A. Montanari, E. Richard, *A statistical model for tensor PCA*, NIPS 2014, Section 3.1 (Mat_q, q = ⌊k/2⌋).
 Different on purpose: vectors may differ from mode to mode and so may dims; both singular vectors are used, for each
 knows its own modes; blocks of three modes and more are split by an alternating fit
@@ -37,7 +39,7 @@ from tpca.randomness import generator
 from tpca.solvers.rankone import rank_one
 from tpca.solvers.recovery import Recovery
 
-LANCZOS = 20  # vectors that ARPACK keeps for one singular pair
+LANCZOS = 20  # vectors that ARPACK keeps for one singular pair; twice at its end
 
 Split = Callable[[Array], list[Array]]
 
@@ -88,6 +90,7 @@ class Unfolding:
             for m in (0, 1):
                 (answer,) = samples.ask(Query(partition, tuple(w[None] for w in blocks), wanted=(m,)))
                 new = unit(answer.gradients[m][0])
+                samples.note(*blocks, working=answer.nbytes + 2 * new.nbytes)
                 moved = float(np.linalg.norm(new - blocks[m]))
                 blocks[m] = new
             history.append({"passes": samples.passes, "moved": moved})
@@ -100,7 +103,7 @@ def spectral_vectors(samples: AllSamples, rng: np.random.Generator, split: Split
     flat = samples.mean.transpose([n for group in partition.groups for n in group]).reshape(partition.sizes)
     left, right = leading_pair(flat, rng)
     copied = 0 if np.shares_memory(flat, samples.mean) else flat.nbytes
-    samples.note(working=copied + 8 * (LANCZOS + 4) * min(partition.sizes) + 8 * sum(partition.sizes))
+    samples.note(working=copied + 8 * (2 * LANCZOS + 8) * min(partition.sizes) + 8 * sum(partition.sizes))
     blocks = (left.reshape(partition.shapes[0]), right.reshape(partition.shapes[1]))
     return split_blocks(partition, blocks, split)
 
@@ -108,7 +111,7 @@ def spectral_vectors(samples: AllSamples, rng: np.random.Generator, split: Split
 def leading_pair(matrix: Array, rng: np.random.Generator) -> tuple[Array, Array]:
     """Leading left and right singular vectors, by Lanczos iteration from a random start."""
     start = rng.standard_normal(min(matrix.shape))
-    scale = float(np.abs(matrix).max())  # ARPACK squares: keep tiny and huge data in range
+    scale = max(float(matrix.max()), -float(matrix.min()))  # ARPACK squares: keep tiny and huge data in range
     operator = scipy.sparse.linalg.aslinearoperator(matrix)
     left, _, right = scipy.sparse.linalg.svds(operator * (1 / scale), k=1, v0=start, solver="arpack")
     return unit(left[:, 0]), unit(right[0])
@@ -118,5 +121,5 @@ def split_blocks(partition: Partition, blocks: tuple[Array, Array], split: Split
     """The vectors of both blocks, in mode order."""
     vectors: dict[int, Array] = {}
     for group, block in zip(partition.groups, blocks, strict=True):
-        vectors.update(zip(group, split(block), strict=True))
+        vectors.update(zip(group, map(np.copy, split(block)), strict=True))  # not views of whole SVDs
     return [vectors[n] for n in range(partition.order)]

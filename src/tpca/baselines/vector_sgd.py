@@ -62,7 +62,7 @@ class VectorSGD:
         *,
         strength: float = 1.0,
         step_size: float | None = None,
-        fraction: float = 0.25,
+        fraction: float = 0.5,
         restarts: int = 1,
         batch_size: int = 1,
         seed: int = 0,
