@@ -11,11 +11,12 @@ best value given the others:
 from ``restarts`` random starts and keeps the one with the largest value, a tuple of vectors is a start of your own.
 
 The maximiser's overlaps q_n tend to the largest solution of :func:`tpca.baselines.amp.fixed_point`, as long as β =
-λ√N / (σ√Σd) is large enough for it to be the signal's (J. Seddik, M. Guillaud, R. Couillet 2022, Theorem 8).
+λ√N / (σ√Σd) is large enough for it to be the signal's (M. Seddik, M. Guillaud, R. Couillet, *When random tensors meet
+random matrices*, 2022).
 
 References: L. De Lathauwer, B. De Moor, J. Vandewalle, *On the best rank-1 and rank-(R1, …, RN) approximation*, SIAM J.
-Matrix Anal. Appl. 2000, Algorithm 3.1 with R = 1; spectral start for CP by ALS: R. Tang, J. Chhor, O. Klopp, A. Zhang,
-*Revisit CP tensor decomposition*, 2025.
+Matrix Anal. Appl. 2000, the higher-order power method; spectral start for CP by ALS: R. Tang, J. Chhor, O. Klopp, A.
+Zhang, *Revisit CP tensor decomposition: statistical optimality and fast convergence*, 2025.
 Different on purpose: the start is the balanced unfolding rather than the leading vector of each mode's own unfolding:
 it needs λ²N ≳ √∏d instead of about ∏d / d_n at orders beyond 3.
 

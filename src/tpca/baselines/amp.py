@@ -21,7 +21,7 @@ with, so that h is signal plus fresh-looking Gaussian noise,
 
 Symbols: ``vectors`` is x^t, ``previous`` x^{t-1}, ``lengths`` the norms of h, ``ratio`` is λ√N/σ, ``overlaps`` is q.
 
-References: A. Montanari, E. Richard, *A statistical model for tensor PCA*, NIPS 2014, Section 3.3 (symmetric);
+References: A. Montanari, E. Richard, *A statistical model for tensor PCA*, NIPS 2014 (symmetric);
 J. Kadmon, S. Ganguli, *Statistical mechanics of low-rank tensor decomposition*, NeurIPS 2018 (asymmetric); alignment:
 M. Seddik, M. Guillaud, R. Couillet, *When random tensors meet random matrices*, 2022.
 Different on purpose: the prior is the sphere, so the denoiser is a rescaling; s is not given but estimated from what

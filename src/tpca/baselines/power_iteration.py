@@ -5,13 +5,14 @@ r"""Tensor power iteration from random starts; the best by its value wins.
           R^t = \langle \bar T, u_1^t \otimes \dots \otimes u_{\bar k}^t\rangle .
 
 From a random start the overlaps are about d^{-1/2} each, so that the signal wins over the noise of a contraction only
-if λ√N / σ exceeds about d^{(k̄-1)/2} (Huang et al., Theorem 1.2): far more than a spectral start needs.
+if λ√N / σ exceeds about d^{(k̄-1)/2}: far more than a spectral start needs (Y. Wu, K. Zhou, *Sharp analysis of power
+iteration for tensor PCA*, JMLR 2024).
 
 Symbols: ``replicas[n]`` holds u_n of all ``restarts`` starts as rows.
 
 References: A. Anandkumar, R. Ge, D. Hsu, S. Kakade, M. Telgarsky, *Tensor decompositions for learning latent variable
 models*, JMLR 2014, Algorithm 1 (random restarts); J. Huang, D. Huang, Q. Yang, G. Cheng, *Power iteration for tensor
-PCA*, JMLR 2022, Eq. (3) (asymmetric).
+PCA*, JMLR 2022 (asymmetric).
 Different on purpose: of two iterations that alternate (simultaneous updates may), the better is kept, since vectors and
 value of the best iteration of each start are what is returned.
 

@@ -4,8 +4,8 @@ r"""Recursive unfolding: unfold, take the leading singular vectors, unfold those
     (u, w) = \text{leading singular vectors of } \mathrm{Mat}(\bar T), \qquad
     u \in R^{d_1 \cdots d_q} \text{ is a smaller tensor: the same again, until } q = 1 .
 
-Reference: A. Montanari, E. Richard, *A statistical model for tensor PCA*, NIPS 2014, Section 3.1, Algorithm 1
-(Recursive Unfolding).
+Reference: A. Montanari, E. Richard, *A statistical model for tensor PCA*, NIPS 2014, algorithm "Recursive
+Unfolding".
 Different on purpose: the paper has one vector v for all modes and unfolds the first singular vector once more as
 n × n^{q-1}; here each mode has a vector of its own, so both singular vectors are followed, and every unfolding is
 balanced (``Partition.halves``).  Up to order 4 the result is that of :class:`~tpca.baselines.Unfolding`.

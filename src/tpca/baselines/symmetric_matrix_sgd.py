@@ -13,7 +13,7 @@ Step sizes are those of :mod:`tpca.baselines.one_pass` with D = d² and a = d^{-
 
 Symbols: ``strength`` is λ/σ, ``fraction`` c, ``block`` W (as the one row of a replica array).
 
-Reference: Z. Ding et al., *Near-optimal tensor PCA via normalized stochastic gradient ascent with
+Reference: Ding et al., *Near-optimal tensor PCA via normalized stochastic gradient ascent with
 overparameterization*, 2025 (NSGA, even k).
 Different on purpose: gradients are symmetrised and averaged over the pairs, for noise need not be symmetric; the
 step falls like 1/t at the end instead of in stages; σ is estimated, so that the data's scale is free.  The strength

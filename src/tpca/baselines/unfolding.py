@@ -11,13 +11,13 @@ With the modes in two groups A | B of D_A ≤ D_B entries, as even as possible, 
 (d^{⌈k̄/2⌉} floats at equal dims) and reads the data again for each half step ``u <- unit(M w)``, ``w <- unit(M^T u)``.
 
 For D_A = D_B = D and c = λ√N / (σ√D), :math:`\langle u, a\rangle^2 \to 1 - c^{-2}` for c > 1 and 0 below (the threshold
-of Baik, Ben Arous and Péché for a square matrix); for D_A ≠ D_B put c² = λ²N / (σ²√(D_A D_B)).
+of Baik, Ben Arous and Péché for a square matrix); for D_A ≠ D_B the threshold is at c² = λ²N / (σ²√(D_A D_B)) = 1.
 
 Symbols: ``partition`` is A | B, ``left`` is u, ``right`` is w.
 
 State: the mean, a copy of it where A | B is not in mode order, and Lanczos vectors; by passes some copies of u and w.
 
-Reference: A. Montanari, E. Richard, *A statistical model for tensor PCA*, NIPS 2014, Section 3.1 (Mat_q, q = ⌊k/2⌋).
+Reference: A. Montanari, E. Richard, *A statistical model for tensor PCA*, NIPS 2014 (Mat_q(T), q = ⌊k/2⌋).
 Different on purpose: vectors may differ from mode to mode and so may dims; both singular vectors are used, for each
 knows its own modes; blocks of three modes and more are split by an alternating fit
 (:class:`~tpca.baselines.RecursiveUnfolding` splits them as the paper does).

@@ -14,7 +14,7 @@ modes).
 Symbols: ``strength`` is λ/σ, ``fraction`` c; ``replicas[n]`` holds u_n of all starts as rows.
 
 Reference: G. Ben Arous, R. Gheissari, A. Jagannath, *Online stochastic gradient descent on non-convex losses from
-high-dimensional inference*, JMLR 2021, Eq. (1.2), Theorem 1.3 and Section 2 (tensor PCA), whose δ/N is η here.
+high-dimensional inference*, JMLR 2021, whose δ/N is η here and whose information exponent is k̄ for tensor PCA.
 Different on purpose: vectors differ from mode to mode; every start runs twice, once with mode 0 negated, on the same
 samples, because a start whose overlaps have a negative product only falls back to zero (the theorem is conditional on
 the sign); the step falls at the end; the data's scale is free, with σ estimated from the gradients.
