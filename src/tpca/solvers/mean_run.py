@@ -1,0 +1,218 @@
+"""One fit of the mean at work, as a state machine: add samples up in groups; at their end, fit once and judge.
+
+The state is G sums of samples (:mod:`tpca.solvers.mean_stats` says why several); the next round always goes to the
+group that has the fewest.  When the samples end, the sums become the mean and the contrasts, in place.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tpca.batches import Query
+from tpca.blocks import Array, Partition
+from tpca.errors import SolverError
+from tpca.oracles import Round
+from tpca.randomness import generator
+from tpca.solvers.drive import Ask, Data
+from tpca.solvers.mean_components import Component, find_components
+from tpca.solvers.mean_fit import best_fits, gradients, top_pairs, unfold, unfoldings
+from tpca.solvers.mean_memory import groups_within, mean_bytes
+from tpca.solvers.mean_stats import Null, contrasts, read, strength_interval, strength_limit
+from tpca.solvers.memory import default_memory
+from tpca.solvers.race_run import POOR
+from tpca.solvers.recovery import Recovery, StopReason, oriented
+
+if TYPE_CHECKING:
+    from tpca.solvers.mean import MeanSolver
+
+# A round is this share of the samples so far: small against a group, so that all groups are about equal.
+GROWTH = 1 / 32
+COLUMNS = 2**12  # entries of the sums that are turned into contrasts at a time
+
+
+class MeanRun:
+    """The sums of the samples, in groups."""
+
+    STATE = ("sums", "counts", "scale", "ended", "gathered", "history")
+
+    def __init__(self, solver: MeanSolver, data: Data) -> None:
+        if data.endless and solver.max_samples is None:
+            raise SolverError(
+                "MeanSolver reads to the end of the samples, and these have none; give max_samples, or use RaceSolver."
+            )
+        self.solver, self.data = solver, data
+        budget = default_memory(data.dims) if solver.memory is None else solver.memory
+        groups = groups_within(data.dims, budget, solver.n_components)
+        self.sums = np.zeros((groups, *data.dims))
+        self.counts = [0] * groups
+        self.scale = 1.0  # after the end: what the sums were divided by
+        self.ended, self.gathered = False, False
+        self.history: list[dict[str, Any]] = []
+        self._recovery: Recovery | None = None
+
+    @property
+    def samples(self) -> int:
+        """Samples so far."""
+        return sum(self.counts)
+
+    def ask(self) -> Ask | None:
+        """The mean of the next few samples; ``None`` when they have ended."""
+        size = max(1, int(GROWTH * self.samples))
+        if self.solver.max_samples is not None:
+            size = min(size, self.solver.max_samples - self.samples)
+        if self.ended or size < 1:
+            self.close()
+            return None
+        dims = self.data.dims
+        nothing = np.broadcast_to(np.zeros(()), (1, *dims))  # one block of all modes: its gradient is the sample
+        return Ask((Query(Partition(dims, (tuple(range(len(dims))),)), (nothing,)),), size)
+
+    def tell(self, answered: Round) -> None:
+        """Add the samples to the smallest group."""
+        if answered.n == 0:
+            self.close()
+            return
+        group = self.counts.index(min(self.counts))
+        total = answered.answers[0].gradients[0][0]
+        total *= answered.n
+        self.sums[group] += total
+        self.counts[group] += answered.n
+        self._record({"phase": "average", "component": 0, "found": False}, None)
+
+    def close(self) -> None:
+        """There will be no more samples."""
+        self.ended = True
+        if not self.gathered:
+            self._gather()
+
+    def recovery(self) -> Recovery:
+        """The fit of the mean, if the contrasts do not reach as far; worked out once."""
+        if self._recovery is None:
+            assert self.gathered, "there may be more samples"
+            self._recovery = self._fit()
+        return self._recovery
+
+    def state(self) -> dict[str, Any]:
+        """All that the next step needs."""
+        return {name: getattr(self, name) for name in self.STATE}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        for name in self.STATE:
+            setattr(self, name, state[name])
+
+    def silent_copy(self) -> MeanRun:
+        """A copy that calls nobody back."""
+        solver = copy.copy(self.solver)
+        solver.callbacks = ()
+        twin = copy.copy(self)
+        twin.solver = solver
+        twin.restore(copy.deepcopy(self.state()))
+        return twin
+
+    def _gather(self) -> None:
+        """Turn the sums into √N times the mean and J contrasts, of about unit size so that no square overflows."""
+        self.gathered = True
+        groups = len(self.counts)
+        few = 2 ** int(math.log2(max(1, min(self.samples, groups))))
+        for group in range(few, groups):  # with fewer samples than groups
+            self.sums[group % few] += self.sums[group]
+            self.counts[group % few] += self.counts[group]
+        self.counts = self.counts[:few]
+        self.scale = max(float(self.sums.max()), -float(self.sums.min())) or 1.0
+        turned = contrasts(self.counts) / np.sqrt(self.counts) / self.scale if self.samples else np.eye(few)
+        self.sums = self.sums[:few] if few == groups else self.sums[:few].copy()
+        flat = self.sums.reshape(few, -1)
+        for some in range(0, flat.shape[1], COLUMNS):
+            flat[:, some : some + COLUMNS] = turned @ flat[:, some : some + COLUMNS]
+
+    def _fit(self) -> Recovery:
+        rng = generator(self.solver.seed, "mean")
+        vectors, maxima = best_fits(self.sums, rng)
+        noise = self.sums[1:]
+        sigma = math.sqrt(float(np.vdot(noise, noise)) / noise.size) if noise.size else math.nan
+        null = Null(sigma, noise.size, maxima[1:])
+        first = Component(float(maxima[0]), tuple(v[0] for v in vectors))
+        found = find_components(self.sums[0], first, self.solver.n_components, rng, lambda c: self._proven(null, c))
+        if not found:
+            return self._nothing(null, first, rng)
+        each = [self._conclude(null, component, number) for number, component in enumerate(found)]
+        first_one, *further = sorted(each, key=lambda r: -r.strength)
+        return dataclasses.replace(first_one, further=tuple(further), history=self.history)
+
+    def _proven(self, null: Null, component: Component) -> bool:
+        local, entries = self._local(component.vectors)
+        return component.value > max(0.0, null.threshold(local, entries, self.solver.confidence))
+
+    def _local(self, vectors: tuple[Array, ...]) -> tuple[float, int]:
+        """The noise level next to some vectors, and on how many entries it rests."""
+        noise = self.sums[1:]
+        if not len(noise):
+            return math.nan, 0
+        stacked = [np.broadcast_to(v, (len(noise), 1, len(v))) for v in vectors]
+        squares = sum(float(np.sum(gradients(noise, stacked, mode) ** 2)) for mode in range(len(vectors)))
+        lengths = sum(len(v) for v in vectors)
+        return math.sqrt(squares / (lengths * len(noise))), (lengths - len(vectors) + 1) * len(noise)
+
+    def _conclude(self, null: Null, component: Component, number: int) -> Recovery:
+        """A component in the units of the data."""
+        local, entries = self._local(component.vectors)
+        sigma, freedom = max((null.sigma, null.entries), (local, entries))
+        dims, unit = self.data.dims, self.scale / math.sqrt(self.samples)
+        reading = read(dims, component.value, sigma)
+        low, high = strength_interval(dims, component.value, sigma, freedom, self.solver.confidence)
+        record = {"phase": "fit", "component": number, "found": True, "strength": unit * reading.strength}
+        record |= {"strength_error": unit * sigma, "error": reading.error}
+        self._record(record, component.vectors)
+        vectors = oriented(component.vectors)
+        return Recovery(
+            vectors=vectors,
+            strength=unit * reading.strength,
+            n_samples=self.samples,
+            state_bytes=self._state_bytes(),
+            buffer_bytes=0,  # the oracle's, added by whoever drives
+            stop_reason=self._why_ended(reading.error),
+            standard_errors=reading.standard_errors(vectors),
+            strength_interval=(unit * low, unit * high),
+            history=self.history,
+        )
+
+    def _nothing(self, null: Null, best: Component, rng: np.random.Generator) -> Recovery:
+        limit = math.inf
+        if null.entries:
+            matrix = unfold(self.sums[0], unfoldings(self.data.dims)[0])
+            (norm,), _, _ = top_pairs(matrix, rng, 1, 0.0)
+            largest = strength_limit(*matrix.shape, float(norm), null.sigma, null.entries)
+            limit = self.scale / math.sqrt(self.samples) * largest
+        self._record({"phase": "fit", "component": 0, "found": False}, best.vectors)
+        return Recovery(
+            vectors=oriented(best.vectors),
+            strength=math.nan,
+            n_samples=self.samples,
+            state_bytes=self._state_bytes(),
+            buffer_bytes=0,
+            stop_reason=StopReason.NO_SIGNAL,
+            strength_interval=(0.0, limit),
+            history=self.history,
+        )
+
+    def _why_ended(self, error: float) -> StopReason:
+        if error > POOR:
+            return StopReason.NOT_ACCURATE
+        limit = self.solver.max_samples
+        return StopReason.MAX_SAMPLES if limit is not None and self.samples >= limit else StopReason.STREAM_ENDED
+
+    def _state_bytes(self) -> int:
+        """The sums, and what the fit needs besides."""
+        return mean_bytes(self.data.dims, len(self.counts), self.solver.n_components)
+
+    def _record(self, known: dict[str, Any], vectors: tuple[Array, ...] | None) -> None:
+        record = {**known, "pass": 1, "samples": self.samples, "leader": "mean"}
+        self.history.append(record)
+        for callback in self.solver.callbacks:
+            callback({**record, "position": self.samples, "vectors": vectors})
