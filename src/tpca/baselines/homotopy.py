@@ -12,9 +12,9 @@ knows little of v; even orders need λ²N ≳ d^{k̄/2}σ².
 Symbols: M and t as in :mod:`tpca.baselines.partial_trace`; ``sign`` is s, that of M's leading eigenvalue (1 at odd
 order).
 
-References: A. Anandkumar, Y. Deng, R. Ge, H. Mobahi, *Homotopy analysis for tensor PCA*, COLT 2017 (order 3); G. Biroli,
-C. Cammarota, F. Ricci-Tersenghi, *How to iron out rough landscapes and get optimal performances*, J. Phys. A 2020 (any
-order).
+References: A. Anandkumar, Y. Deng, R. Ge, H. Mobahi, *Homotopy analysis for tensor PCA*, COLT 2017 (order 3);
+G. Biroli, C. Cammarota, F. Ricci-Tersenghi, *How to iron out rough landscapes and get optimal performances*, J. Phys. A
+2020 (any order).
 Different on purpose: data need not be symmetric, so all pairings and all modes are averaged; every sample serves both
 the start and the iterations, without the noise that the first of these papers injects for its proof.
 

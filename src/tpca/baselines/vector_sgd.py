@@ -93,7 +93,7 @@ class VectorSGD:
         return samples.recovery([block[best].copy() for block in replicas], float(samples.mean_rewards[best]))
 
     def steps(self, dims: tuple[int, ...]) -> StepSizes:
-        """The step sizes for samples of shape ``dims``, mode 0's for all: they are equal but for the time they hold."""
+        """The step sizes for samples of shape ``dims``: the longest mode's, all equal but for the time they hold."""
         longest = max(dims)
         gain = longest / math.sqrt(math.prod(dims))
         return StepSizes.from_start(self.strength, gain, longest, self.fraction)
