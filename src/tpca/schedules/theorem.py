@@ -26,14 +26,17 @@ from tpca.schedules.phases import estimation_legs
 from tpca.schedules.plan import Leg, Schedule, check_order
 
 
-def theorem_schedule(truth: SpikedTensor, constants: Constants) -> Schedule:
-    """The schedule of the main theorem, even or odd order, from the truth's γ_m."""
+def theorem_schedule(truth: SpikedTensor, constants: Constants, cycles: int | None = None) -> Schedule:
+    """The schedule of the main theorem, even or odd order, from the truth's γ_m.
+
+    ``cycles`` overrides h*, the number of cycles that Phase I is cut into; 1 is Phase I without that partition.
+    """
     check_order(truth.order)
     partition = Partition.pairs(truth.dims)
     gauges = block_gauge(truth, constants.start_overlap(truth.dims))
     root = 1 / (truth.order // 2 - 1)
     rises = [math.log(4.0) + root * math.log(1 / g) for g in gauges]
-    cycles = math.ceil(max(rises))
+    cycles = math.ceil(max(rises)) if cycles is None else cycles
     zetas = [math.exp(rise / cycles) for rise in rises]
     stages = [_stage(truth, partition, constants, gauges, zetas, h) for h in range(1, cycles + 1)]
     return Schedule(

@@ -1,0 +1,122 @@
+r"""The reduced chain: one block's iterates in three numbers, exact in law for Gaussian noise.
+
+In block m's turn the other blocks stand still, so a fresh sample's gradient is :math:`s A + Z` with
+:math:`s = \lambda\prod_{i\ne m}\alpha_i`, :math:`A = v v'^\top` (unit length) and Z i.i.d. N(0, 1).  Write
+
+.. math:: W = a\,A + q\,Q + r\,U,
+
+Q the unit part of the start that is orthogonal to A, U uniform on the unit sphere of the rest (D − 2 dimensions).
+Neither Q nor A nor the law of Z changes when the rest is rotated, so U stays uniform and independent of (a, q, r), and
+the ascent step (:mod:`tpca.solvers.step`) moves
+
+.. math::
+    g_a = s + z_a, \quad g_q = z_q, \quad g_u = z_u, \qquad R = (a g_a + q g_q + r g_u)/n, \quad n^2 = a^2+q^2+r^2
+
+    a \leftarrow (1+\eta R)a + \eta n g_a, \quad q \leftarrow (1+\eta R)q + \eta n g_q, \quad
+    r \leftarrow \sqrt{((1+\eta R)r + \eta n g_u)^2 + \eta^2 n^2 \chi^2_{D-3}}
+
+with three normals and one chi-square variable a step: the cost does not depend on D.  A step on the mean of τ samples
+with step size τη has the same form, noise divided by :math:`\sqrt\tau`; that is how a run of 10¹³ samples is simulated
+(``coarse`` in :mod:`tpca.simulate.paper`).
+
+=========  =====================================
+symbol     argument
+=========  =====================================
+(a, q, r)  a row of ``coordinates``, (R, 3)
+s          ``signals`` (R,)
+η, τ       ``step_sizes``, ``batches``
+D          ``size``
+=========  =====================================
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.blocks import Array
+from tpca.errors import ModelError
+
+# Steps in one call of the compiled loop: a second or so, after which Ctrl-C is heard.
+CALL = 10_000_000
+
+
+def advance(
+    coordinates: Array,
+    signals: Array,
+    step_sizes: Array | float,
+    steps: int,
+    size: int,
+    rng: np.random.Generator,
+    batches: Array | float = 1.0,
+) -> Array:
+    """The coordinates after ``steps`` samples, ``batches`` of them a step, scaled to unit length.
+
+    Step sizes belong to one sample; a negative one descends (Phase III runs from both signs).  Everything but ``steps``
+    and ``size`` may differ from replica to replica.
+    """
+    if size < 2:
+        raise ModelError(f"a block needs at least 2 entries, got {size}.")
+    rows = np.array(coordinates, dtype=np.float64)
+    count = len(rows)
+    rounds = (
+        np.maximum(np.rint(steps / np.broadcast_to(batches, count)), 1).astype(np.int64)
+        if steps
+        else np.zeros(count, np.int64)
+    )
+    shares = steps / np.maximum(rounds, 1)  # so that the samples come out exactly
+    etas = np.broadcast_to(step_sizes, count) * shares
+    numbers = [np.ascontiguousarray(np.broadcast_to(x, count), dtype=np.float64) for x in (signals, etas)]
+    noises = 1 / np.sqrt(np.maximum(shares, 1.0))
+    while rounds.any():
+        now = np.minimum(rounds, max(1, CALL // count))
+        compiled()(rows, *numbers, noises, now, float(size), rng)
+        rounds = rounds - now
+    return rows
+
+
+def _climb(
+    rows: Array,
+    signals: Array,
+    step_sizes: Array,
+    noises: Array,
+    steps: NDArray[np.int64],
+    size: float,
+    rng: np.random.Generator,
+) -> None:
+    """Take the steps of every replica, in place; compiled."""
+    for j in range(len(rows)):
+        a, q, r = rows[j, 0], rows[j, 1], rows[j, 2]
+        signal, step_size, noise = signals[j], step_sizes[j], noises[j]
+        spread = noise * noise
+        for _ in range(steps[j]):
+            along_truth = signal + noise * rng.standard_normal()
+            along_start = noise * rng.standard_normal()
+            along_rest = noise * rng.standard_normal() if size > 2 else 0.0
+            beside = spread * rng.chisquare(size - 3) if size > 3 else 0.0
+            norm = math.sqrt(a * a + q * q + r * r)
+            grow = step_size * norm
+            keep = 1 + step_size * (a * along_truth + q * along_start + r * along_rest) / norm
+            a = keep * a + grow * along_truth
+            q = keep * q + grow * along_start
+            inward = keep * r + grow * along_rest
+            r = math.sqrt(inward * inward + grow * grow * beside)
+            if norm > 1e60:  # only the direction matters
+                a, q, r = a / norm, q / norm, r / norm
+        norm = math.sqrt(a * a + q * q + r * r)
+        rows[j, 0], rows[j, 1], rows[j, 2] = a / norm, q / norm, r / norm
+
+
+@functools.cache
+def compiled() -> Any:
+    """The compiled loop, kept beside the source where that can be written."""
+    import numba
+
+    try:
+        return numba.njit(cache=True, nogil=True)(_climb)
+    except RuntimeError:  # nowhere to keep it
+        return numba.njit(nogil=True)(_climb)

@@ -1,0 +1,65 @@
+"""One runner for all studies: every core, every trial stored as it finishes, nothing run twice."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tpca.studies.store import Store
+from tpca.studies.study import Params, Scale, Study
+
+Finished = Callable[[Study, float], None]
+Job = tuple[str, Params]
+
+
+def pending_jobs(studies: Sequence[Study], scale: Scale, store: Store) -> list[tuple[Study, Params]]:
+    """What is left to do, the longest trials of every study first."""
+    jobs = []
+    for study in studies:
+        trials = store.pending(study, study.grid(scale))
+        jobs += [(study, params) for params in sorted(trials, key=study.cost, reverse=True)]
+    return jobs
+
+
+def run_studies(
+    studies: Sequence[Study], scale: Scale, store: Store, finished: Finished, processes: int | None = None
+) -> int:
+    """Run every trial that is not stored; ``finished(study, cost)`` is called after each.  Returns how many ran."""
+    jobs = pending_jobs(studies, scale, store)
+    if not jobs:
+        return 0
+    by_name = {study.name: study for study in studies}
+    count = min(processes or _cores(), len(jobs))
+    with multiprocessing.get_context("spawn").Pool(count, initializer=_quiet) as pool:
+        tasks = [(study.name, params) for study, params in jobs]
+        for name, params, result, seconds in pool.imap_unordered(_execute, tasks):
+            study = by_name[name]
+            store.add(study, params, result, seconds)
+            finished(study, study.cost(params))
+    return len(jobs)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _quiet() -> None:
+    """One thread of BLAS a process, and Ctrl-C is the parent's business."""
+    import signal
+
+    from threadpoolctl import threadpool_limits
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threadpool_limits(1)
+
+
+def _execute(job: Job) -> tuple[str, Params, dict[str, Any], float]:
+    from tpca.studies.catalogue import STUDIES
+
+    name, params = job
+    began = time.perf_counter()
+    result = STUDIES[name].run(params)
+    return name, params, result, time.perf_counter() - began

@@ -1,0 +1,100 @@
+"""The store: one line of JSON per finished trial, appended and flushed to disk before the next is counted.
+
+A line that a kill cut short is passed over when the file is read, and its trial runs again.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from tpca.errors import StudyError
+from tpca.studies.study import Params, Record, Study
+
+
+class Store:
+    """Finished trials of all studies in one folder, ``<study>.jsonl`` each."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise StudyError(f"the store must be a folder, got the file {str(self.folder)!r}; name another.")
+
+    def path(self, study: Study) -> Path:
+        """The file of a study."""
+        return self.folder / f"{study.name}.jsonl"
+
+    def records(self, study: Study) -> list[Record]:
+        """All finished trials of the study as it is now; of a trial stored twice the first."""
+        found: dict[str, Record] = {}
+        for line in self._lines(study):
+            if line.get("version") == study.version and "params" in line:
+                record = Record(line["params"], line["result"], float(line["seconds"]))
+                found.setdefault(key(record.params), record)
+        return list(found.values())
+
+    def pending(self, study: Study, trials: Iterable[Params]) -> list[Params]:
+        """Those trials that are not stored yet."""
+        done = {key(record.params) for record in self.records(study)}
+        return [params for params in trials if key(params) not in done]
+
+    def add(self, study: Study, params: Params, result: dict[str, Any], seconds: float) -> None:
+        """Append a finished trial; on disk when this returns."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        line = {"version": study.version, "params": params, "result": result, "seconds": round(seconds, 3), **made()}
+        path = self.path(study)
+        torn = path.exists() and path.stat().st_size > 0 and path.read_bytes()[-1:] != b"\n"
+        with path.open("a", encoding="utf-8") as file:
+            file.write(("\n" if torn else "") + json.dumps(line, separators=(",", ":")) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _lines(self, study: Study) -> list[dict[str, Any]]:
+        path = self.path(study)
+        if not path.exists():
+            return []
+        lines = []
+        for text in path.read_text(encoding="utf-8").splitlines():
+            try:
+                line = json.loads(text)
+            except ValueError:  # cut short by a kill
+                continue
+            if isinstance(line, dict):
+                lines.append(line)
+        return lines
+
+
+def key(params: Params) -> str:
+    """A trial's name: its parameters in one spelling."""
+    return json.dumps(params, sort_keys=True)
+
+
+@functools.cache
+def made() -> dict[str, str]:
+    """What a result was made with."""
+    return {
+        "tpca": version("tpca"),
+        "numpy": version("numpy"),
+        "python": platform.python_version(),
+        "revision": _revision(),
+    }
+
+
+def _revision() -> str:
+    """The git revision of the source, with a + if it was changed since; empty outside a repository."""
+    here = Path(__file__).parent
+    try:
+        ask = ["git", "-C", str(here), "rev-parse", "--short=10", "HEAD"]
+        revision = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip()
+        ask = ["git", "-C", str(here), "status", "--porcelain", "--untracked-files=no", "--", str(here.parent)]
+        changed = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return revision + ("+" if changed else "")
