@@ -93,3 +93,33 @@ def dense_samples(coords, values, sample, n, dims):
     for place, value, j in zip(np.transpose(coords), values, sample, strict=True):
         samples[(j, *place)] += value
     return samples
+
+
+def rank_one_objective(tensor, vectors):
+    """<T, v_1 ⊗ ... ⊗ v_k>."""
+    for v in vectors:
+        tensor = np.tensordot(v, tensor, axes=1)
+    return float(tensor)
+
+
+def als(tensor, start, sweeps=2000):
+    """Alternating least squares for rank one, one mode after the other, from one start."""
+    vectors = [v / np.linalg.norm(v) for v in start]
+    groups = [(n,) for n in range(tensor.ndim)]
+    for _ in range(sweeps):
+        before = [v.copy() for v in vectors]
+        for m in range(tensor.ndim):
+            gradient = einsum_gradient(tensor, groups, vectors, m)
+            vectors[m] = gradient / np.linalg.norm(gradient)
+        if sum(np.sum((v - w) ** 2) for v, w in zip(vectors, before, strict=True)) < 1e-18:
+            break
+    return vectors
+
+
+def best_rank_one(tensor, starts, seed):
+    """The best of ALS from the HOSVD start and from many random starts."""
+    rng = np.random.default_rng(seed)
+    unfolded = [np.moveaxis(tensor, m, 0).reshape(tensor.shape[m], -1) for m in range(tensor.ndim)]
+    begins = [[np.linalg.svd(matrix, full_matrices=False)[0][:, 0] for matrix in unfolded]]
+    begins += [[rng.standard_normal(d) for d in tensor.shape] for _ in range(starts)]
+    return max((als(tensor, begin) for begin in begins), key=lambda v: rank_one_objective(tensor, v))

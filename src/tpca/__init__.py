@@ -15,6 +15,7 @@ from tpca.streams import open_stream, open_views
 __version__ = "0.1.0"
 
 __all__ = [
+    "MeanSolver",
     "PaperSolver",
     "RaceSolver",
     "Recovery",
@@ -29,7 +30,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The estimators, when they are first asked for: scikit-learn takes a second to import."""
+    """What is slow to import, when it is first asked for: scikit-learn takes a second, parts of SciPy half of one."""
+    if name == "MeanSolver":
+        from tpca.solvers.mean import MeanSolver
+
+        return MeanSolver
     if name in ("TensorCCA", "TensorPCA"):
         from tpca import estimators
 

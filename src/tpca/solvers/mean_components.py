@@ -36,18 +36,21 @@ class Component:
 def find_components(
     tensor: Array, first: Component, most: int, rng: np.random.Generator, proven: Callable[[Component], bool]
 ) -> list[Component]:
-    """Up to ``most`` components, beginning with ``first``, as long as each is ``proven``; strongest first."""
+    """Up to ``most`` components, beginning with ``first``, as long as each is ``proven``; strongest first.
+
+    The next one is searched for in ``tensor`` itself, from which the others are subtracted meanwhile: no copy is made.
+    """
     found: list[Component] = []
-    candidate, residual = first, tensor[:0]
+    candidate = first
     while proven(candidate) and not any(_ghost(candidate, other) for other in found):
         found = _refit(tensor, [*found, candidate])
         if len(found) == most:
             break
-        residual = tensor.copy() if not len(residual) else residual
-        np.copyto(residual, tensor)
         for component in found:
-            _subtract(residual, component)
-        vectors, (value,) = best_fits(residual[None], rng)
+            _add(tensor, component, -1.0)
+        vectors, (value,) = best_fits(tensor[None], rng)
+        for component in found:
+            _add(tensor, component, 1.0)
         candidate = Component(float(value), tuple(v[0] for v in vectors))
     return sorted(found, key=lambda c: -c.value)
 
@@ -80,14 +83,14 @@ def _sweep(tensor: Array, one: Component, others: Sequence[Component]) -> Compon
     return Component(value, tuple(vectors))
 
 
-def _subtract(tensor: Array, component: Component) -> None:
-    """Subtract a component in place, a slice of the first mode at a time."""
+def _add(tensor: Array, component: Component, sign: float) -> None:
+    """Add a component in place, or subtract it, a slice of the first mode at a time."""
     first, *others = component.vectors
     ray = others[0]
     for v in others[1:]:
         ray = np.multiply.outer(ray, v)
     for weight, part in zip(first, tensor, strict=True):
-        part -= (component.value * weight) * ray
+        part += (sign * component.value * weight) * ray
 
 
 def _ghost(candidate: Component, other: Component) -> bool:

@@ -112,19 +112,20 @@ def _gradients(tensors: Array, vectors: Sequence[Array], mode: int) -> Array:
     if left is None and right is not None:
         return _times(tensors.reshape(count, length, -1), right)
     if right is None and left is not None:
-        return np.matmul(left, tensors.reshape(count, -1, length))
+        return np.asarray(left @ tensors.reshape(count, -1, length))
     assert left is not None
     assert right is not None
     if right.shape[2] >= left.shape[2]:
         part = _times(tensors.reshape(count, -1, right.shape[2]), right)
-        return np.matmul(left[:, :, None, :], part.reshape(count, -1, left.shape[2], length))[:, :, 0]
-    part = np.matmul(left, tensors.reshape(count, left.shape[2], -1))
-    return np.matmul(part.reshape(count, -1, length, right.shape[2]), right[..., None])[..., 0]
+        gradient = left[:, :, None, :] @ part.reshape(count, -1, left.shape[2], length)
+        return np.asarray(gradient[:, :, 0])
+    part = np.asarray(left @ tensors.reshape(count, left.shape[2], -1))
+    return np.asarray((part.reshape(count, -1, length, right.shape[2]) @ right[..., None])[..., 0])
 
 
 def _times(matrices: Array, rows: Array) -> Array:
     """``rows @ matrix.T`` of every pair; the small operand is the one transposed, for it is the one that is copied."""
-    return np.matmul(matrices, rows.transpose(0, 2, 1)).transpose(0, 2, 1)
+    return np.asarray((matrices @ rows.transpose(0, 2, 1)).transpose(0, 2, 1))
 
 
 def _outer(vectors: Sequence[Array]) -> Array | None:
@@ -139,7 +140,7 @@ def _outer(vectors: Sequence[Array]) -> Array | None:
 
 def starts(tensor: Array, rng: np.random.Generator) -> tuple[Array, ...]:
     """Unit vectors ``(R, d_i)`` of all starts, as many for every tensor of one shape."""
-    random = ([unit(rng.standard_normal(d)) for d in tensor.shape] for _ in range(RANDOM))
+    random = ([unit(rng.standard_normal((d,))) for d in tensor.shape] for _ in range(RANDOM))
     each = itertools.chain(_unfolded(tensor, rng), _traced(tensor, rng), random)
     return tuple(np.stack(mode) for mode in zip(*itertools.islice(each, most_starts(tensor.shape)), strict=True))
 

@@ -13,13 +13,13 @@ from tpca.solvers.mean_fit import DENSE_ROWS, LANCZOS, WORK, most_starts, unfold
 GROUPS = (8, 4, 2)
 
 
-def mean_bytes(dims: Sequence[int], groups: int, n_components: int = 1) -> int:
+def mean_bytes(dims: Sequence[int], groups: int) -> int:
     """Peak state: the sums and, beside them, the samples in flight or the work of a fit, whichever is more."""
     entries = math.prod(dims)
     starts = most_starts(dims) * sum(dims) * groups
-    residual = entries if n_components > 1 else 0
     climbing = max(entries, WORK) + 4 * starts
-    return 8 * (groups * entries + residual + max(_spectral(dims) + starts, climbing))
+    fitting = _spectral(dims) if len(dims) == 2 else max(_spectral(dims) + starts, climbing)
+    return 8 * (groups * entries + max(entries, fitting))
 
 
 def _spectral(dims: Sequence[int]) -> int:
@@ -30,12 +30,12 @@ def _spectral(dims: Sequence[int]) -> int:
     return copy + 8 * columns + (3 * rows if rows <= DENSE_ROWS else LANCZOS + 3) * rows
 
 
-def groups_within(dims: Sequence[int], nbytes: int, n_components: int = 1) -> int:
+def groups_within(dims: Sequence[int], nbytes: int) -> int:
     """The most groups that fit into ``nbytes``."""
     for groups in GROUPS:
-        if mean_bytes(dims, groups, n_components) <= nbytes:
+        if mean_bytes(dims, groups) <= nbytes:
             return groups
     raise MemoryBudgetError(
         f"memory of {nbytes} bytes is too small for the mean of samples of shape {tuple(dims)}; "
-        f"give at least {mean_bytes(dims, GROUPS[-1], n_components)} bytes, or use RaceSolver."
+        f"give at least {mean_bytes(dims, GROUPS[-1])} bytes, or use RaceSolver."
     )

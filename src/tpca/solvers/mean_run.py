@@ -47,7 +47,7 @@ class MeanRun:
             )
         self.solver, self.data = solver, data
         budget = default_memory(data.dims) if solver.memory is None else solver.memory
-        groups = groups_within(data.dims, budget, solver.n_components)
+        groups = groups_within(data.dims, budget)
         self.sums = np.zeros((groups, *data.dims))
         self.counts = [0] * groups
         self.scale = 1.0  # after the end: what the sums were divided by
@@ -187,7 +187,8 @@ class MeanRun:
         if null.entries:
             matrix = unfold(self.sums[0], unfoldings(self.data.dims)[0])
             (norm,), _, _ = top_pairs(matrix, rng, 1, 0.0)
-            largest = strength_limit(*matrix.shape, float(norm), null.sigma, null.entries)
+            rows, columns = matrix.shape
+            largest = strength_limit(rows, columns, float(norm), null.sigma, null.entries)
             limit = self.scale / math.sqrt(self.samples) * largest
         self._record({"phase": "fit", "component": 0, "found": False}, best.vectors)
         return Recovery(
@@ -209,7 +210,7 @@ class MeanRun:
 
     def _state_bytes(self) -> int:
         """The sums, and what the fit needs besides."""
-        return mean_bytes(self.data.dims, len(self.counts), self.solver.n_components)
+        return mean_bytes(self.data.dims, len(self.counts))
 
     def _record(self, known: dict[str, Any], vectors: tuple[Array, ...] | None) -> None:
         record = {**known, "pass": 1, "samples": self.samples, "leader": "mean"}

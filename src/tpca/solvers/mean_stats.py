@@ -42,7 +42,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import hadamard
 from scipy.optimize import brentq
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from tpca.blocks import Array
 
@@ -149,4 +149,4 @@ def _edge(c: Array) -> float:
 
 
 def _quantile(probability: float, freedom: int) -> float:
-    return float(student.ppf(probability, max(1, freedom)))
+    return float(stdtrit(max(1, freedom), probability))
