@@ -104,6 +104,17 @@ def test_generated_files_hold_what_was_planted(data):
     assert not (data / "noise.npy.truth.npz").exists()
 
 
+def test_the_solver_is_chosen_and_said(data, tmp_path):
+    assert "solver mean: the mean of all samples fits" in run("fit", "d.npy", "--out", tmp_path / "r", cwd=data).stdout
+    for arguments, name in (
+        (("--solver", "race"), "race"),
+        (("--memory", "20kB"), "race"),
+        (("--solver", "mean"), "mean"),
+    ):
+        told = run("fit", "d.npy", "--out", tmp_path / "r", "--json", *arguments, cwd=data)
+        assert json.loads(told.stdout)["solver"] == name
+
+
 def test_noise_is_no_signal_and_exit_code_three(data, tmp_path):
     done = run("fit", "noise.npy", "--out", tmp_path / "r", cwd=data)
     # A false alarm has probability at most 5 %; this seed is fixed, so the test cannot flicker.
@@ -203,6 +214,8 @@ def test_usage_errors_name_the_value(data, tmp_path):
         (("--confidence", "2"), "2.0"),
         (("--nan-policy", "ignore"), "ignore"),
         (("--memory", "100"), "too small"),
+        (("--solver", "best"), "'best'"),
+        (("--solver", "mean", "--tolerance", "0.1"), "tolerance=0.1"),
     ):
         done = run("fit", "d.npy", "--out", tmp_path / "r", *arguments, cwd=data)
         assert done.returncode == 2

@@ -65,11 +65,12 @@ NOT_FOR_TENSORS = {
 }
 
 
-def test_scikit_learns_checks():
+@pytest.mark.parametrize("solver", ["auto", "race"])
+def test_scikit_learns_checks(solver):
     failed = set()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for estimator, check in estimator_checks_generator(Folded(random_state=0)):
+        for estimator, check in estimator_checks_generator(Folded(solver, random_state=0)):
             name = getattr(check, "func", check).__name__
             try:
                 check(estimator)
@@ -81,8 +82,9 @@ def test_scikit_learns_checks():
     assert failed == set(NOT_FOR_TENSORS)
 
 
-def test_a_fit_has_all_attributes_and_a_definite_sign():
-    pca = TensorPCA(random_state=0).fit(DATA)
+@pytest.mark.parametrize("solver", ["auto", "mean", "race"])
+def test_a_fit_has_all_attributes_and_a_definite_sign(solver):
+    pca = TensorPCA(solver, random_state=0).fit(DATA)
     assert [c.shape for c in pca.components_] == [(6,), (5,), (4,)]
     assert all(abs(np.linalg.norm(c) - 1) < 1e-12 for c in pca.components_)
     # Squared error (d-1)/(λ²N) = 0.3 %: an overlap below 0.95 is more than ten standard errors away.
@@ -93,9 +95,10 @@ def test_a_fit_has_all_attributes_and_a_definite_sign():
     assert (pca.n_samples_seen_, pca.n_skipped_, pca.n_components_, pca.shape_in_) == (400, 0, 1, (6, 5, 4))
     assert pca.stop_reason_ is StopReason.STREAM_ENDED
     assert [e.shape for e in pca.standard_errors_] == [(6,), (5,), (4,)]
-    assert pca.history_[-1]["phase"] == "polish"
+    assert pca.history_[-1]["phase"] == ("polish" if solver == "race" else "fit")
+    assert pca.solver_ == ("race" if solver == "race" else "mean")
     assert list(pca.get_feature_names_out()) == ["tensorpca0"]
-    again = TensorPCA(random_state=0).fit(DATA)
+    again = TensorPCA(solver, random_state=0).fit(DATA)
     assert all(np.array_equal(a, b) for a, b in zip(pca.components_, again.components_, strict=True))
 
 
@@ -116,12 +119,12 @@ def test_transform_score_and_inverse():
     np.testing.assert_allclose(narrow, scores, rtol=1e-3, atol=1e-4)
 
 
-@settings(max_examples=15, deadline=None)
-@given(st.lists(st.integers(1, 399), max_size=12), st.sets(st.integers(0, 12)))
-def test_partial_fit_is_fit_on_the_same_batches(cuts, looks):
+@settings(max_examples=20, deadline=None)
+@given(st.sampled_from(["auto", "race"]), st.lists(st.integers(1, 399), max_size=12), st.sets(st.integers(0, 12)))
+def test_partial_fit_is_fit_on_the_same_batches(solver, cuts, looks):
     batches = [b for b in np.split(DATA, sorted(cuts)) if len(b)]
-    whole = TensorPCA(random_state=0).fit(iter(batches))
-    parts = TensorPCA(random_state=0)
+    whole = TensorPCA(solver, random_state=0).fit(iter(batches))
+    parts = TensorPCA(solver, random_state=0)
     for i, batch in enumerate(batches):
         parts.partial_fit(batch)
         if i in looks:
@@ -129,14 +132,15 @@ def test_partial_fit_is_fit_on_the_same_batches(cuts, looks):
     assert all(np.array_equal(a, b) for a, b in zip(whole.components_, parts.components_, strict=True))
     assert whole.strength_ == parts.strength_
     assert whole.history_ == parts.history_
-    at_once = TensorPCA(random_state=0, max_passes=1).fit(DATA)
+    at_once = TensorPCA(solver, random_state=0, max_passes=1).fit(DATA)
     for a, b in zip(whole.components_, at_once.components_, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-9)
 
 
-def test_batches_of_one_and_pickles_in_the_middle():
-    whole = TensorPCA(random_state=0).fit(iter(DATA[:120, None]))
-    parts = TensorPCA(random_state=0)
+@pytest.mark.parametrize("solver", ["auto", "race"])
+def test_batches_of_one_and_pickles_in_the_middle(solver):
+    whole = TensorPCA(solver, random_state=0).fit(iter(DATA[:120, None]))
+    parts = TensorPCA(solver, random_state=0)
     for i, sample in enumerate(DATA[:120]):
         parts.partial_fit(sample[None])
         if i % 40 == 7:
@@ -157,15 +161,16 @@ def test_clone_parameters_pipeline_and_cross_validation():
     assert cross_val_score(TensorPCA(random_state=0), DATA, cv=3).min() > 1.5
 
 
-def test_every_source_gives_the_same_fit(tmp_path):
+@pytest.mark.parametrize("solver", ["auto", "race"])
+def test_every_source_gives_the_same_fit(tmp_path, solver):
     np.save(tmp_path / "d.npy", DATA)
     store = zarr.open_array(tmp_path / "d.zarr", mode="w", shape=DATA.shape, chunks=(50, 6, 5, 4), dtype="f8")
     store[:] = DATA
     with h5py.File(tmp_path / "d.h5", "w") as file:
         file["x"] = DATA
-    first = TensorPCA(random_state=0).fit(DATA)
+    first = TensorPCA(solver, random_state=0).fit(DATA)
     for source in (tmp_path / "d.npy", str(tmp_path / "d.zarr"), f"{tmp_path}/d.h5::/x", open_stream(DATA)):
-        other = TensorPCA(random_state=0).fit(source)
+        other = TensorPCA(solver, random_state=0).fit(source)
         for a, b in zip(first.components_, other.components_, strict=True):
             np.testing.assert_allclose(a, b, atol=1e-6)
 
@@ -206,6 +211,41 @@ def test_bad_shapes_and_options_are_named():
         TensorPCA(solver="paper").partial_fit(DATA)
     with pytest.raises(SolverError, match="n_components must be at least 1"):
         TensorPCA(n_components=0).fit(DATA)
+    with pytest.raises(SolverError, match="max_passes must be at least 1"):
+        TensorPCA(max_passes=0).fit(DATA)
+    with pytest.raises(SolverError, match=r"tolerance=0\.1 needs solver='race'"):
+        TensorPCA(solver="mean", tolerance=0.1).fit(DATA)
+    for option, says in (({"max_passes": 3}, "max_passes=3"), ({"confidence": 0.9}, "confidence=0.9")):
+        with pytest.raises(SolverError, match=f"{says} needs solver='race'"):
+            TensorPCA(solver=RaceSolver(), **option).fit(DATA)
+
+
+@pytest.mark.parametrize("solver", ["auto", "race"])
+def test_batches_of_another_dtype_are_refused(solver):
+    for first, second in (("f4", "f8"), ("f8", "f4")):
+        pca = TensorPCA(random_state=3, solver=solver).partial_fit(DATA.astype(first)[:20])
+        with pytest.raises(SampleError, match="one dtype"):
+            pca.partial_fit(DATA.astype(second)[20:40])
+
+
+def test_the_solver_is_chosen_and_named(capsys):
+    small = TensorPCA(random_state=0, verbose=1).fit(DATA)
+    said = capsys.readouterr().out.splitlines()[0]
+    assert said == f"[TensorPCA] solver mean: {small.solver_reason_}"
+    assert "fits into memory" in small.solver_reason_
+    # The least memory of the race, a twentieth of what the mean needs.
+    tight = TensorPCA(random_state=0, memory=20_000).fit(DATA)
+    assert tight.solver_ == "race"
+    assert "the memory is 20 kB" in tight.solver_reason_
+    assert TensorPCA(random_state=0, tolerance=0.2).fit(DATA).solver_ == "race"
+    assert TensorPCA(random_state=0).partial_fit(DATA).solver_ == "mean"
+    assert TensorPCA(random_state=0, memory=20_000).partial_fit(DATA).solver_ == "race"
+    assert TensorPCA(solver=RaceSolver(seed=4)).fit(DATA).solver_ == "RaceSolver"
+    endless = TensorPCA(random_state=0).fit(TRUTH.stream(seed=3))
+    assert (endless.solver_, endless.stop_reason_) == ("race", StopReason.ACCURATE)
+    bounded = TensorPCA(random_state=0, max_samples=200).fit(TRUTH.stream(seed=3))
+    assert (bounded.solver_, bounded.stop_reason_) == ("mean", StopReason.MAX_SAMPLES)
+    assert min(TRUTH.overlaps(bounded.components_)) > 0.95
 
 
 def test_nan_policies():
@@ -228,13 +268,15 @@ def test_other_solvers_and_verbose_lines(capsys):
     given_solver = TensorPCA(solver=RaceSolver(seed=4)).fit(DATA)
     assert given_solver.n_components_ == 1
     assert clone(TensorPCA(solver=PaperSolver(strength=2.0))).solver.strength == 2.0
-    TensorPCA(random_state=0, verbose=1).fit(DATA)
-    lines = capsys.readouterr().out.splitlines()
-    assert 3 < len(lines) < 15
-    assert all(line.startswith("[TensorPCA] ") for line in lines)
+    for solver in ("auto", "race"):
+        TensorPCA(solver, random_state=0, verbose=1).fit(DATA)
+        lines = capsys.readouterr().out.splitlines()
+        assert 3 < len(lines) < 15
+        assert all(line.startswith("[TensorPCA] ") for line in lines)
 
 
-def test_checkpoints_resume_without_a_random_state(tmp_path):
+@pytest.mark.parametrize("solver", ["auto", "race"])
+def test_checkpoints_resume_without_a_random_state(tmp_path, solver):
     class StopError(Exception):
         pass
 
@@ -244,7 +286,7 @@ def test_checkpoints_resume_without_a_random_state(tmp_path):
 
     options = {"checkpoint": tmp_path / "c", "checkpoint_every": 0.0}
     with pytest.raises(StopError):
-        TensorPCA(callbacks=[stop], **options).fit(DATA)
-    resumed = TensorPCA(resume=True, **options).fit(DATA)
+        TensorPCA(solver, callbacks=[stop], **options).fit(DATA)
+    resumed = TensorPCA(solver, resume=True, **options).fit(DATA)
     assert resumed.n_samples_seen_ == 400
     assert min(TRUTH.overlaps(resumed.components_)) > 0.95

@@ -17,6 +17,7 @@ from tpca.cli.views import fit_views
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from tpca.planning.choice import Choice
     from tpca.solvers.recovery import Recovery
     from tpca.streams import Stream
 
@@ -31,6 +32,9 @@ def fit(
     ] = False,
     shrinkage: Annotated[str, typer.Option(help="With --views: of the covariances, 0 to 1, or auto.")] = "auto",
     clip: Annotated[float | None, typer.Option(help="With --views: bound on a row's influence, such as 2.")] = None,
+    solver: Annotated[
+        str, typer.Option(help="mean: fits the mean, if it can be held; race: one pass in bounded memory; or auto.")
+    ] = "auto",
     components: Annotated[int, typer.Option(help="Components to look for.", min=1)] = 1,
     memory: Annotated[str | None, typer.Option(help="Bound on the solver's state, such as 64MB.")] = None,
     max_samples: Annotated[int | None, typer.Option(help="Most samples to use.")] = None,
@@ -51,6 +55,8 @@ def fit(
 
     Nothing needs to be known of strength or noise. Interrupt with Ctrl-C and go on with --resume.
 
+    Where the mean of all samples fits into memory it is fitted; where not, the race runs. It is said which, and why.
+
     With --views the samples are outer products of the rows of several files: tensor canonical correlation.
 
     Exit code 0: recovered; 3: no signal; 2: bad usage or data; 130: interrupted.
@@ -60,7 +66,6 @@ def fit(
     from tpca.checkpoint import Checkpoints
     from tpca.errors import RunInterrupted, StreamError
     from tpca.results import write_result
-    from tpca.solvers.race import RaceSolver
     from tpca.streams import open_stream
 
     if views:
@@ -75,21 +80,12 @@ def fit(
         kept.clear()
     console = Console(stderr=True)
     watcher = _Watcher()
-    solver = RaceSolver(
-        seed=seed,
-        memory=memory,
-        max_samples=max_samples,
-        max_passes=int(max_passes) if max_passes.isdigit() else max_passes,
-        confidence=confidence,
-        tolerance=tolerance,
-        n_components=components,
-        callbacks=[watcher],
-        checkpoint=kept.folder,
-        checkpoint_every=checkpoint_every,
-        resume=resume,
-    )
+    common: dict[str, Any] = {"seed": seed, "memory": memory, "max_samples": max_samples, "confidence": confidence}
+    common |= {"n_components": components, "callbacks": [watcher]}
+    common |= {"checkpoint": kept.folder, "checkpoint_every": checkpoint_every, "resume": resume}
+    chosen, choice = _solver(solver, stream, common, max_passes, tolerance)
     try:
-        recovery = _run(console, solver, stream, watcher)
+        recovery = _run(console, chosen, stream, watcher)
     except RunInterrupted as stop:
         again = shlex.join(["tpca", *(a for a in sys.argv[1:] if a not in ("--resume", "--restart")), "--resume"])
         console.print(f"[bold]interrupted[/]: {stop} Go on with:", soft_wrap=True)
@@ -98,15 +94,40 @@ def fit(
     summary = write_result(out, recovery, path)
     kept.clear()
     if as_json:
-        put_json({name: value for name, value in summary.items() if name != "history"})
+        known = {name: value for name, value in summary.items() if name != "history"}
+        put_json({**known, "solver": choice.solver, "solver_reason": choice.reason})
     else:
         recovery_table(Console(), summary)
+        print(f"solver {choice.solver}: {choice.reason}")
         print(f"written to {out}")
     raise typer.Exit(0 if recovery.found else 3)
 
 
+def _solver(
+    name: str, stream: Stream, common: dict[str, Any], max_passes: str, tolerance: float | None
+) -> tuple[Any, Choice]:
+    """The solver by its name, which it is and why."""
+    from tpca.errors import SolverError
+    from tpca.planning.choice import Choice, choose_for
+    from tpca.solvers.mean import MeanSolver
+    from tpca.solvers.race import RaceSolver
+
+    if name not in ("auto", "mean", "race"):
+        raise SolverError(f"solver must be auto, mean or race, got {name!r}.")
+    choice = Choice(name, "asked for")
+    if name == "auto":
+        choice = choose_for(stream, common["memory"], max_samples=common["max_samples"], tolerance=tolerance)
+    passes = int(max_passes) if max_passes.isdigit() else max_passes
+    race = RaceSolver(max_passes=passes, tolerance=tolerance, **common)  # checks all options, needed or not
+    if choice.solver == "race":
+        return race, choice
+    if tolerance is not None:
+        raise SolverError(f"tolerance={tolerance} needs --solver race or auto, got {name!r}.")
+    return MeanSolver(**common), choice
+
+
 class _Watcher:
-    """Turns the race's records into a progress bar; silent before :meth:`show`."""
+    """Turns the solver's records into a progress bar; silent before :meth:`show`."""
 
     def __init__(self) -> None:
         self._progress: Any = None
@@ -125,7 +146,9 @@ class _Watcher:
         phase = record["phase"] if record["pass"] == 1 else f"{record['phase']}, pass {record['pass']}"
         which = f" {record['component']}" if record["component"] else ""
         found = "found" if record["found"] else "not yet proven"
-        known = f"strength {number(record['strength'], 3)} ± {number(record['strength_error'], 2)} ({found})"
+        known = ""
+        if "strength" in record:
+            known = f"strength {number(record['strength'], 3)} ± {number(record['strength_error'], 2)} ({found})"
         self._progress.update(
             self._bar,
             completed=done,

@@ -1,4 +1,4 @@
-"""TensorPCA: the race with the manners of scikit-learn."""
+"""TensorPCA: the solvers with the manners of scikit-learn."""
 
 from __future__ import annotations
 
@@ -18,14 +18,19 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from tpca.blocks import Array
 from tpca.checkpoint import Checkpoints
 from tpca.errors import SampleError, SolverError
+from tpca.planning.choice import Choice, choose_for
 from tpca.solvers.components import ComponentsRun
-from tpca.solvers.drive import Feed, run_on_data
+from tpca.solvers.drive import Feed, Run, run_on_data
+from tpca.solvers.mean import MeanSolver
+from tpca.solvers.mean_run import MeanRun
 from tpca.solvers.paper import PaperSolver
 from tpca.solvers.race import RaceSolver
 from tpca.solvers.recovery import Recovery, StopReason, oriented
 from tpca.streams import Stream, open_stream
 
 Callback = Callable[[dict[str, Any]], None]
+# Options that solvers of other kinds do not have.
+RACE_ONLY = ("max_samples", "memory", "tolerance", "n_components", "max_passes", "confidence")
 
 
 class Score(float):
@@ -62,17 +67,19 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     Parameters
     ----------
-    solver : {"race", "paper"} or a solver
-        ``"race"`` needs nothing tuned; ``"paper"`` is the published algorithm at strength 1 (give a
-        :class:`~tpca.PaperSolver` for another); anything with ``run(stream) -> Recovery`` will do.
+    solver : {"auto", "mean", "race", "paper"} or a solver
+        ``"auto"`` fits the mean of all samples where it can be held (:class:`~tpca.MeanSolver`, the most accurate), and
+        is the race where it cannot (:class:`~tpca.RaceSolver`); ``"paper"`` is the published algorithm at strength 1
+        (give a :class:`~tpca.PaperSolver` for another); anything with ``run(stream) -> Recovery`` will do.
     max_samples : int, optional
         Most samples to use.
     max_passes : int or "auto"
-        Most passes over data that can be read again; "auto" allows ten where they can help.
+        Most passes over data that can be read again; "auto" allows ten where they can help.  The mean needs one.
     memory : int or str, optional
         Bound on the solver's state, in bytes or as ``"64MB"``.
     tolerance : float, optional
-        Root mean squared error of a component at which to stop; by default all of a finite stream is used.
+        Root mean squared error of a component at which to stop, which takes the race; by default all of a finite stream
+        is used.
     n_components : int
         Rank-one components to look for.
     random_state : int, Generator, RandomState or None
@@ -80,9 +87,11 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     callbacks : sequence of callables, optional
         Called after every round with a dict that says how far the solver is.
     verbose : int
-        0 is silent, 1 writes a line whenever the samples have doubled, 2 after every round.
+        0 is silent, 1 says which solver and why, and writes a line whenever the samples have doubled, 2 after every
+        round.
     confidence : float
-        At most ``1 - confidence`` of all fits on pure noise claim a signal.
+        At most ``1 - confidence`` of all fits on pure noise claim a signal.  After ``partial_fit`` that holds for one
+        look with the mean, for any number of looks with the race.
     nan_policy : {"raise", "skip", "zero"}
         What to do about NaN and Inf, see :func:`tpca.open_stream`.
     shuffle : int, optional
@@ -103,6 +112,8 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         Components found; samples used; samples left out.
     shape_in_ : tuple of int
         Shape of one sample.
+    solver_, solver_reason_ : str
+        The solver that was used, and why.
     stop_reason_ : StopReason
     history_ : list of dict
     recovery_ : Recovery
@@ -120,12 +131,12 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     _recovery: Recovery | None
     _feed: Feed | None
-    _run: ComponentsRun | None
+    _run: Run | None
     _form: tuple[str, str]
 
     def __init__(
         self,
-        solver: Any = "race",
+        solver: Any = "auto",
         max_samples: int | None = None,
         max_passes: int | str = "auto",
         memory: str | float | None = None,
@@ -161,7 +172,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Fit all of ``X``: an array ``(n, d_1, ..., d_k)``, a path, an iterable of batches, or a stream."""
         stream = self._open(X)
-        solver = self._solver(self._seed())
+        solver = self._solver(stream, partial=False)
         self._forget()
         self._recovery, self.shape_in_ = run_on_data(solver, stream), stream.dims
         self._warn()
@@ -177,7 +188,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         feed, run = getattr(self, "_feed", None), getattr(self, "_run", None)
         form = (type(batches).__name__, str(getattr(batches, "dtype", "")))
         if feed is None or run is None:
-            feed, run = self._start(batches.dims)
+            feed, run = self._start(batches)
             self._form = form
         if batches.dims != self.shape_in_:
             raise SampleError(
@@ -309,49 +320,66 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             return open_stream(X)
         return open_stream(X, shuffle=self.shuffle, nan_policy=self.nan_policy)  # type: ignore[arg-type]
 
-    def _solver(self, seed: int, partial: bool = False) -> Any:
-        if self.solver == "race":
-            return self._race(seed, partial)
-        self._refuse_what_only_the_race_does()
-        if self.solver == "paper":
-            return PaperSolver(seed=seed, callbacks=self._callbacks(), **({} if partial else self._keeping()))
-        if hasattr(self.solver, "run"):
-            return self.solver
-        raise SolverError(f"solver must be 'race', 'paper' or an object with run(stream), got {self.solver!r}.")
+    def _solver(self, stream: Stream, partial: bool) -> Any:
+        """The solver for these samples; says which, and why."""
+        choice = self._choice(stream)
+        makers = {"mean": self._mean, "race": self._race, "paper": self._paper}
+        solver = makers[choice.solver](self._seed(), partial) if isinstance(self.solver, str) else self.solver
+        self.solver_, self.solver_reason_ = choice.solver, choice.reason
+        if self.verbose:
+            sys.stdout.write(f"[TensorPCA] solver {choice.solver}: {choice.reason}\n")
+        return solver
 
-    def _start(self, dims: tuple[int, ...]) -> tuple[Feed, ComponentsRun]:
+    def _choice(self, stream: Stream) -> Choice:
+        """Which solver, and why; refuses what it cannot do."""
+        if isinstance(self.solver, str) and self.solver == "auto":
+            return choose_for(stream, self.memory, max_samples=self.max_samples, tolerance=self.tolerance)
+        if isinstance(self.solver, str) and self.solver in ("mean", "race", "paper"):
+            self._refuse({"mean": ("tolerance",), "paper": RACE_ONLY}.get(self.solver, ()))
+            return Choice(self.solver, "asked for")
+        if hasattr(self.solver, "run"):
+            self._refuse((*RACE_ONLY, "checkpoint"))
+            return Choice(type(self.solver).__name__, "given")
+        raise SolverError(
+            f"solver must be 'auto', 'mean', 'race', 'paper' or an object with run(stream), got {self.solver!r}."
+        )
+
+    def _start(self, stream: Stream) -> tuple[Feed, Run]:
         """A run that will be fed."""
-        solver = self._solver(self._seed(), partial=True)
-        if not isinstance(solver, RaceSolver):
-            raise SolverError(f"partial_fit needs solver='race', got {self.solver!r}; use fit.")
+        solver = self._solver(stream, partial=True)
+        if not isinstance(solver, RaceSolver | MeanSolver):
+            raise SolverError(f"partial_fit needs solver='race', 'mean' or 'auto', got {self.solver!r}; use fit.")
         self._forget()
-        self._feed, self.shape_in_ = Feed(dims), dims
-        self._run = ComponentsRun(solver, self._feed)
-        return self._feed, self._run
+        self._feed, self.shape_in_ = Feed(stream.dims), stream.dims
+        fed: Run = MeanRun(solver, self._feed) if isinstance(solver, MeanSolver) else ComponentsRun(solver, self._feed)
+        self._run = fed
+        return self._feed, fed
+
+    def _mean(self, seed: int, partial: bool) -> MeanSolver:
+        self._race(seed, partial)  # refuses options without a meaning, needed here or not
+        return MeanSolver(**self._common(seed, partial))
 
     def _race(self, seed: int, partial: bool) -> RaceSolver:
-        return RaceSolver(
-            seed=seed,
-            memory=self.memory,
-            max_samples=self.max_samples,
-            max_passes=1 if partial else self.max_passes,
-            confidence=self.confidence,
-            tolerance=self.tolerance,
-            n_components=self.n_components,
-            callbacks=self._callbacks(),
-            **({} if partial else self._keeping()),
-        )
+        passes = 1 if partial else self.max_passes
+        return RaceSolver(max_passes=passes, tolerance=self.tolerance, **self._common(seed, partial))
+
+    def _paper(self, seed: int, partial: bool) -> PaperSolver:
+        return PaperSolver(seed=seed, callbacks=self._callbacks(), **({} if partial else self._keeping()))
+
+    def _common(self, seed: int, partial: bool) -> dict[str, Any]:
+        """What the mean and the race both take."""
+        names = ("memory", "max_samples", "confidence", "n_components")
+        asked = {"seed": seed, "callbacks": self._callbacks(), **{name: getattr(self, name) for name in names}}
+        return asked if partial else asked | self._keeping()
 
     def _keeping(self) -> dict[str, Any]:
         return {"checkpoint": self.checkpoint, "checkpoint_every": self.checkpoint_every, "resume": self.resume}
 
-    def _refuse_what_only_the_race_does(self) -> None:
-        usual: dict[str, Any] = {"max_samples": None, "memory": None, "tolerance": None, "n_components": 1}
-        usual |= {"max_passes": "auto", "confidence": 0.95}
-        if self.solver != "paper":
-            usual["checkpoint"] = None
-        for name, default in usual.items():
-            if getattr(self, name) != default:
+    def _refuse(self, names: Sequence[str]) -> None:
+        """Refuse options that the solver does not have."""
+        usual = {"max_passes": "auto", "confidence": 0.95, "n_components": 1}
+        for name in names:
+            if getattr(self, name) != usual.get(name):
                 raise SolverError(f"{name}={getattr(self, name)!r} needs solver='race', got {self.solver!r}.")
 
     def _seed(self) -> int:

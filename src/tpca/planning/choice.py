@@ -1,0 +1,87 @@
+"""Which solver for which data: the mean where it fits into memory, else the race.
+
+Where the mean of all samples can be held, its best rank-one fit uses all that the samples know: it is never less
+accurate than the race, and proves a signal with fewer samples (order 3, d = 10, N = 60: half of all signals of strength
+one, the race one in eight).  The race is for what the mean cannot do: tensors that do not fit, streams without an end,
+and stopping as soon as the result is accurate enough.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tpca.errors import MemoryBudgetError
+from tpca.solvers.mean_memory import GROUPS, groups_within, mean_bytes
+from tpca.solvers.memory import LEAST, default_memory, parse_memory
+from tpca.streams import Stream, stored
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The name of a solver, and why, in one sentence."""
+
+    solver: str
+    reason: str
+
+
+def choose_solver(
+    dims: Sequence[int],
+    memory: str | float | None = None,
+    *,
+    max_samples: int | None = None,
+    tolerance: float | None = None,
+    endless: bool = False,
+    whole: bool = True,
+) -> Choice:
+    """The solver for samples of shape ``dims``.
+
+    Parameters
+    ----------
+    dims
+        Shape of one sample.
+    memory
+        Bound on the solver's state; ``None`` for the solvers' default (four samples, at least 1 MB).
+    max_samples, tolerance
+        What the solver is asked for.
+    endless
+        Whether the samples never end.
+    whole
+        Whether samples come in full, as arrays.  If not (sparse samples, samples read in slabs) they are meant never to
+        be held, and the mean is only used where it is small or memory was given for it.
+    """
+    if endless and max_samples is None:
+        return Choice("race", "the samples never end, and only the race knows when to stop")
+    if tolerance is not None:
+        return Choice("race", "it can stop as soon as the tolerance is reached")
+    usual = default_memory(dims) if whole else LEAST
+    given = usual if memory is None else parse_memory(memory)
+    try:
+        needed = mean_bytes(dims, groups_within(dims, given))
+    except MemoryBudgetError:
+        needed = mean_bytes(dims, GROUPS[-1])
+        return Choice("race", f"the mean of all samples needs {_size(needed)} of state, the memory is {_size(given)}")
+    return Choice("mean", f"the mean of all samples fits into memory: {_size(needed)} of {_size(given)}")
+
+
+def choose_for(stream: Stream, memory: str | float | None = None, **asked: Any) -> Choice:
+    """The solver for a stream; ``asked`` are ``max_samples`` and ``tolerance``."""
+    return choose_solver(stream.dims, memory, endless=stream.endless, whole=comes_whole(stream), **asked)
+
+
+def comes_whole(stream: Stream) -> bool:
+    """Whether samples come as arrays that are held in full: not sparse, no products of views, not read in slabs."""
+    kind = getattr(stream, "kind", "")
+    read_in_parts = kind in ("npy", "folder", "zarr", "hdf5", "dask") and math.prod(stream.dims) > stored.SLAB_ENTRIES
+    return kind not in ("sparse", "views") and not read_in_parts
+
+
+def _size(nbytes: float) -> str:
+    """Bytes in the unit that suits them."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if nbytes < 1000:
+            return f"{nbytes:.3g} {unit}"
+        nbytes /= 1000
+    return f"{nbytes:.3g} TB"
