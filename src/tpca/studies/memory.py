@@ -126,11 +126,11 @@ def applicable(order: int, dim: int) -> list[str]:
 
 
 def _cells(order: int, dim: int, asked: Sequence[tuple[str, float | None]], scale: Scale) -> list[Params]:
-    """Some runs of every method asked for: slow ones three at a time, others four."""
+    """Some runs of every method asked for: slow ones two at a time, others four."""
     trials = []
     for name, memory in asked:
-        count = 3 if name in SLOW else 4
-        for chunk in range(1 if scale == "quick" else 2 if name in SLOW else 3):
+        count = 2 if name in SLOW else 4
+        for chunk in range(1 if scale == "quick" else 3):
             first = count * chunk
             cell = {"order": order, "dim": dim, "method": name, "memory": memory}
             trials.append({**cell, "first": first, "count": count})
