@@ -5,10 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tpca.errors import StudyError
+from tpca.studies.convergence import Convergence
+from tpca.studies.memory import Memory
+from tpca.studies.noise import Noise
+from tpca.studies.race import Race
 from tpca.studies.scaling import InternetScale, Parameterisation, Symmetric, WorstCase
+from tpca.studies.structure import Adaptivity, EmpiricalSchedule, Initialisation, Stages
 from tpca.studies.study import Study
 
-_ALL: tuple[Study, ...] = (WorstCase(), Symmetric(), Parameterisation(), InternetScale())
+_ALL: tuple[Study, ...] = (
+    WorstCase(),
+    Symmetric(),
+    Adaptivity(),
+    Parameterisation(),
+    Convergence(),
+    Stages(),
+    Initialisation(),
+    Noise(),
+    Race(),
+    Memory(),
+    EmpiricalSchedule(),
+    InternetScale(),
+)
 STUDIES: dict[str, Study] = {study.name: study for study in _ALL}
 
 

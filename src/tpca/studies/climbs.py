@@ -27,7 +27,8 @@ from tpca.studies.study import Params, Record
 
 GOOD = 0.5
 COARSE = 0.005
-CHUNK = 20
+# Seeds of a trial: the quick run takes the first, the full one both.
+SEEDS = (20, 40)
 
 
 def climb(params: Params) -> dict[str, Any]:
@@ -78,13 +79,13 @@ def ladder(low: int, high: int, fine: bool) -> list[float]:
     return [2.0 ** (j / 2) for j in range(low, high + 1) if fine or (j - low) % 2 == 0]
 
 
-def cells(dims: Iterable[int], budgets: Sequence[float], chunks: int, count: int = CHUNK, **fixed: Any) -> list[Params]:
-    """A grid: every d, every budget, ``chunks`` times ``count`` seeds."""
+def cells(dims: Iterable[int], budgets: Sequence[float], seeds: Sequence[int], **fixed: Any) -> list[Params]:
+    """A grid: every d, every budget, trials of ``seeds[0]``, ``seeds[1]``, … seeds after one another."""
     return [
-        {**fixed, "dim": dim, "budget": budget, "first": count * chunk, "count": count}
+        {**fixed, "dim": dim, "budget": budget, "first": sum(seeds[:i]), "count": count}
         for dim in dims
         for budget in budgets
-        for chunk in range(chunks)
+        for i, count in enumerate(seeds)
     ]
 
 
@@ -102,4 +103,5 @@ def climb_cost(params: Params) -> float:
     """Seconds of :func:`climb`: 2^k̄ starts, the blocks, about log d stages of 1/ε steps at 10⁷ a second."""
     order, dim = params["order"], params["dim"]
     stages = 2 + math.log(dim) / max(1, order // 2 - 1)
-    return params["count"] * 2**order * ((order + 1) // 2) * stages * (1.5 / COARSE) * 1e-7 + 0.03
+    steps = 1.5 / COARSE
+    return float(params["count"] * 2**order * ((order + 1) // 2) * stages * steps * 1e-7 + 0.03)

@@ -56,7 +56,26 @@ class Curve:
 
     def redrawn(self, rng: np.random.Generator) -> float:
         """N₅₀ of trials drawn again."""
-        return self.half(rng.binomial(self.runs.astype(int), self.wins / self.runs).astype(float))
+        wins: Array = rng.binomial(self.runs.astype(int), self.wins / self.runs).astype(float)
+        return self.half(wins)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times more samples one curve needs than another."""
+
+    top: Curve
+    bottom: Curve
+
+    def half(self) -> float:
+        """The ratio of both N₅₀."""
+        below = self.bottom.half()
+        return self.top.half() / below if math.isfinite(below) else math.nan
+
+    def redrawn(self, rng: np.random.Generator) -> float:
+        """The ratio of trials drawn again."""
+        below = self.bottom.redrawn(rng)
+        return self.top.redrawn(rng) / below if math.isfinite(below) else math.nan
 
 
 @dataclass(frozen=True)
@@ -83,7 +102,7 @@ class PowerLaw:
 
     def at(self, x: float) -> float:
         """The line at x."""
-        return math.exp(self.intercept) * self.correction(x) * x**self.slope.value
+        return float(math.exp(self.intercept) * self.correction(x) * x**self.slope.value)
 
 
 def flat(_: float) -> float:
@@ -91,7 +110,9 @@ def flat(_: float) -> float:
     return 1.0
 
 
-def power_law(curves: Mapping[float, Curve], correction: Callable[[float], float] = flat) -> PowerLaw:
+def power_law(
+    curves: Mapping[float, Curve] | Mapping[float, Ratio], correction: Callable[[float], float] = flat
+) -> PowerLaw:
     """The slope of N₅₀ against d, from success curves."""
     xs = sorted(curves)
     points = {x: curves[x].half() for x in xs}
@@ -118,7 +139,7 @@ def _fit(
     slope, intercept = _line(finite, correction)
     rng = generator(0, "bootstrap")
     xs = np.array(list(finite))
-    slopes = []
+    slopes: list[float] = []
     while len(slopes) < DRAWS:
         chosen = rng.choice(xs, len(xs))
         again = [(x, draw(rng, x)) for x in chosen]

@@ -10,7 +10,7 @@ import numpy as np
 
 from tpca.randomness import generator
 from tpca.simulate import SimulatedRun, simulate_online
-from tpca.studies.climbs import CHUNK, COARSE, GOOD, cells, climb, climb_cost, curves, ladder, theorem_climb
+from tpca.studies.climbs import COARSE, GOOD, SEEDS, cells, climb, climb_cost, curves, ladder, theorem_climb
 from tpca.studies.estimates import Curve, PowerLaw, flat, power_law
 from tpca.studies.store import key
 from tpca.studies.study import Finding, Params, Record, Scale, Verdict, interval_text
@@ -62,10 +62,10 @@ class WorstCase:
         """Every order, d and budget."""
         trials = []
         for order, (quick, full) in self.dims.items():
-            dims, chunks = (quick, 1) if scale == "quick" else (full, 5 if order < 8 else 2)
+            every = SEEDS if order < 8 else (10, 10)
+            dims, seeds = (quick, every[:1]) if scale == "quick" else (full, every)
             budgets = ladder(*self.ladders[order], fine=scale == "full")
-            count = CHUNK if order < 8 else CHUNK // 2
-            trials += cells(dims, budgets, chunks, count, order=order, correlation=self.correlation)
+            trials += cells(dims, budgets, seeds, order=order, correlation=self.correlation)
         return trials
 
     cost = staticmethod(climb_cost)
@@ -144,13 +144,15 @@ class Parameterisation:
         """Vectors at factors of d^(k̄−1), matrices at budgets."""
         trials = []
         for order, (quick, full) in self.vector_dims.items():
-            dims, chunks = (quick, 2) if scale == "quick" else (full, 10)
+            dims, seeds = (quick, (50,)) if scale == "quick" else (full, (50, 200))
             factors = ladder(-8, 12, fine=scale == "full")
-            for params in cells(dims, factors, chunks, order=order, kind="vector"):
+            for params in cells(dims, factors, seeds, order=order, kind="vector"):
                 trials.append(params)
         for order, dims in ((4, (16, 64, 256, 1024)), (6, (16, 32, 64, 128))):
             low = -6 if order == 4 else -8
-            trials += cells(dims, ladder(low, 0, scale == "full"), 1, order=order, correlation=0.0, kind="matrix")
+            trials += cells(
+                dims, ladder(low, 0, scale == "full"), SEEDS[:1], order=order, correlation=0.0, kind="matrix"
+            )
         return trials
 
     def cost(self, params: Params) -> float:
@@ -210,8 +212,8 @@ class InternetScale:
         for order, large, small in self.sizes:
             low = -6 if order == 4 else -8
             budgets = ladder(low, 0, scale == "full")
-            fixed = {"order": order, "correlation": 0.0}
-            trials += cells((*small, large), budgets, 1 if scale == "quick" else 2, **fixed)
+            seeds = SEEDS[:1] if scale == "quick" else SEEDS
+            trials += cells((*small, large), budgets, seeds, order=order, correlation=0.0)
         runs = 2 if scale == "quick" else 6
         return trials + [{"order": 6, "dim": 1000, "kind": "whole", "seed": seed} for seed in range(runs)]
 
