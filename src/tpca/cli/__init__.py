@@ -13,6 +13,7 @@ from tpca.cli.demo import demo
 from tpca.cli.fit import fit
 from tpca.cli.generate import generate
 from tpca.cli.info import info
+from tpca.cli.reproduce import reproduce
 from tpca.cli.score import score
 
 app = typer.Typer(
@@ -23,7 +24,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for command in (fit, score, info, generate, demo):
+for command in (fit, score, info, generate, demo, reproduce):
     app.command()(command)
 
 

@@ -1,0 +1,157 @@
+"""``tpca reproduce``: the paper's claims, measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from tpca.studies.store import Store
+    from tpca.studies.study import Finding, Scale, Study
+
+
+def reproduce(
+    studies: Annotated[list[str] | None, typer.Argument(help="Which studies; all of them by default.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A small grid: minutes.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="The whole grid: an hour or two on two cores.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Run nothing; table and figures of what is stored.")] = False,
+    store: Annotated[Path, typer.Option(help="Folder of the finished trials.")] = Path("reproduction"),
+    figures: Annotated[Path | None, typer.Option(help="Folder for the figures; by default inside the store.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write table and figures into one HTML file.")] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="Processes; by default one per core.")] = None,
+    list_studies: Annotated[bool, typer.Option("--list", help="List the studies and stop.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Put the claims of the paper on this machine: run the studies, print predicted and measured, draw the figures.
+
+    Every finished trial is stored; interrupt or kill it, run it again, and it goes on where it was.
+    """
+    from rich.console import Console
+
+    from tpca.errors import StudyError
+    from tpca.studies.catalogue import choose
+    from tpca.studies.store import Store
+
+    console = Console(stderr=as_json or markdown)
+    chosen = choose(studies or [])
+    if list_studies:
+        _list(console, chosen)
+        return
+    if quick + full + show > 1:
+        raise StudyError("choose one of --quick, --full and --show.")
+    if not (quick or full or show or report):
+        raise StudyError("say how much to run: --quick (minutes) or --full (an hour or two); --show runs nothing.")
+    kept = Store(store)
+    if quick or full:
+        _run(console, chosen, "full" if full else "quick", kept, processes)
+    findings = _findings(chosen, kept)
+    _print(console, chosen, findings, markdown, as_json)
+    drawn = _draw(console, chosen, kept, figures or store / "figures")
+    if report is not None:
+        from tpca.report.page import write_page
+
+        write_page(report, chosen, findings, drawn, kept)
+        console.print(f"Report: {report}", soft_wrap=True)
+
+
+def _list(console: Console, studies: Sequence[Study]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("study", "quick", "full", "what it measures"):
+        table.add_column(heading, justify="right" if heading in ("quick", "full") else "left")
+    for study in studies:
+        seconds = [sum(map(study.cost, study.grid(scale))) for scale in ("quick", "full")]
+        table.add_row(study.name, *(f"{max(1, s / 60):.0f} min" for s in seconds), study.title)
+    console.print(table)
+    console.print("Times are for one core. Run some with: tpca reproduce NAME ... --quick")
+
+
+def _run(console: Console, studies: Sequence[Study], scale: Scale, store: Store, processes: int | None) -> None:
+    """All trials under one progress display; a bar for the study at work, one for everything."""
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    from tpca.studies.runner import pending_jobs, run_studies
+
+    jobs = pending_jobs(studies, scale, store)
+    done = sum(len(study.grid(scale)) for study in studies) - len(jobs)
+    if done:
+        console.print(f"{done:,} trials are stored already, {len(jobs):,} are left to run.")
+    columns = (TextColumn("{task.description:20s}"), BarColumn(), TaskProgressColumn())
+    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as progress:
+        totals = {study.name: sum(study.cost(p) for s, p in jobs if s is study) for study in studies}
+        bars = {name: progress.add_task(name, total=cost) for name, cost in totals.items() if cost}
+        whole = progress.add_task("all", total=sum(totals.values()))
+
+        def finished(study: Study, cost: float) -> None:
+            progress.advance(bars[study.name], cost)
+            progress.advance(whole, cost)
+
+        run_studies(studies, scale, store, finished, processes)
+
+
+def _findings(studies: Sequence[Study], store: Store) -> dict[str, list[Finding]]:
+    """What the store says; nothing for studies without a trial."""
+    records = {study.name: store.records(study) for study in studies}
+    return {study.name: study.findings(records[study.name]) for study in studies if records[study.name]}
+
+
+def _print(
+    console: Console, studies: Sequence[Study], findings: dict[str, list[Finding]], markdown: bool, as_json: bool
+) -> None:
+    from tpca.cli.screens import put_json
+    from tpca.studies.table import as_markdown, as_rows
+
+    if as_json:
+        put_json(as_rows(findings))
+        return
+    if markdown:
+        import sys
+
+        sys.stdout.write(as_markdown(studies, findings))
+        return
+    from rich.table import Table
+
+    colours = {"agrees": "green", "differs": "yellow", "not enough data": "dim"}
+    table = Table(title="The paper on a machine", caption="slopes: value [95 % bootstrap interval]")
+    for heading in ("study", "case", "predicted", "measured", "verdict"):
+        table.add_column(heading, overflow="fold")
+    for name, found in findings.items():
+        for i, f in enumerate(found):
+            verdict = str(f.verdict)
+            table.add_row(name if i == 0 else "", f.label, f.predicted, f.measured, verdict, style=None)
+            table.rows[-1].style = colours[verdict] if verdict != "agrees" else None
+        table.add_section()
+    console.print(table)
+    _reasons(console, findings)
+
+
+def _reasons(console: Console, findings: dict[str, list[Finding]]) -> None:
+    """Where something differs, why."""
+    for name, found in findings.items():
+        for f in found:
+            if str(f.verdict) == "differs":
+                console.print(f"[yellow]differs[/] {name}, {f.label}: {f.reason or 'see docs/reproduction.md.'}")
+
+
+def _draw(console: Console, studies: Sequence[Study], store: Store, folder: Path) -> dict[str, Path]:
+    from tpca.report.reproduction import draw_studies
+
+    drawn = draw_studies(studies, store, folder)
+    if drawn:
+        console.print(f"Figures: {folder}", soft_wrap=True)
+    return drawn
