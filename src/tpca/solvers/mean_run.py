@@ -22,7 +22,7 @@ from tpca.solvers.drive import Ask, Data
 from tpca.solvers.mean_components import Component, find_components
 from tpca.solvers.mean_fit import best_fits, gradients, top_pairs, unfold, unfoldings
 from tpca.solvers.mean_memory import groups_within, mean_bytes
-from tpca.solvers.mean_stats import Null, contrasts, read, strength_interval, strength_limit
+from tpca.solvers.mean_stats import Local, Null, contrasts, read, strength_interval, strength_limit
 from tpca.solvers.memory import default_memory
 from tpca.solvers.race_run import POOR
 from tpca.solvers.recovery import Recovery, StopReason, oriented
@@ -146,23 +146,24 @@ class MeanRun:
         return dataclasses.replace(first_one, further=tuple(further), history=self.history)
 
     def _proven(self, null: Null, component: Component) -> bool:
-        local, entries = self._local(component.vectors)
-        return component.value > max(0.0, null.threshold(local, entries, self.solver.confidence))
+        return component.value > null.threshold(self._local(component.vectors), self.solver.confidence)
 
-    def _local(self, vectors: tuple[Array, ...]) -> tuple[float, int]:
-        """The noise level next to some vectors, and on how many entries it rests."""
+    def _local(self, vectors: tuple[Array, ...]) -> Local:
+        """The noise next to some vectors, from the contrasts contracted with all of them but one."""
         noise = self.sums[1:]
         if not len(noise):
-            return math.nan, 0
+            return Local(math.nan, 0, math.nan)
         stacked = [np.broadcast_to(v, (len(noise), 1, len(v))) for v in vectors]
-        squares = sum(float(np.sum(gradients(noise, stacked, mode) ** 2)) for mode in range(len(vectors)))
-        lengths = sum(len(v) for v in vectors)
-        return math.sqrt(squares / (lengths * len(noise))), (lengths - len(vectors) + 1) * len(noise)
+        across = [gradients(noise, stacked, mode)[:, 0] for mode in range(len(vectors))]
+        squares, lengths = sum(float(np.sum(g**2)) for g in across), sum(len(v) for v in vectors)
+        along = math.sqrt(float(np.mean((across[0] @ vectors[0]) ** 2)))
+        entries = (lengths - len(vectors) + 1) * len(noise)
+        return Local(math.sqrt(squares / (lengths * len(noise))), entries, along)
 
     def _conclude(self, null: Null, component: Component, number: int) -> Recovery:
         """A component in the units of the data."""
-        local, entries = self._local(component.vectors)
-        sigma, freedom = max((null.sigma, null.entries), (local, entries))
+        local = self._local(component.vectors)
+        sigma, freedom = max((null.sigma, null.entries), (local.sigma, local.entries))
         dims, unit = self.data.dims, self.scale / math.sqrt(self.samples)
         reading = read(dims, component.value, sigma)
         low, high = strength_interval(dims, component.value, sigma, freedom, self.solver.confidence)

@@ -18,10 +18,12 @@ most about 0, by that of a normal of that standard deviation times σ.  A signal
 
 with t the Student quantiles at ``confidence``, σ_v the noise level next to the fitted vectors (noise that is not
 white is strongest where the fit ends up) and s the standard deviation of the Z_j (noise of a few wild samples, or
-directions; only for J > 1).  Calibrating on simulated white noise instead was tried: no better where noise is white,
-and wrong where it is not.
+directions; only for J > 1).  For J > 1 it must also hold that :math:`Z_0 > a\,t_J` at the two-sided quantile, a² the
+mean square of :math:`\langle X_j, \hat v_1\otimes\dots\otimes\hat v_k\rangle`: noise of random amplitude along one
+direction.  The contrasts were chosen over simulated white noise because nothing needs to be assumed of the noise.
+With σ alone in the maximum 6 to 8 % of fits to 2×2 correlated noise were claims at confidence 0.95, with all of it 4 %.
 
-**Errors.** For large dims the fit obeys (Seddik, Guillaud & Couillet 2021, Theorem 3), with
+**Errors.** For large dims the fit obeys (Seddik, Guillaud & Couillet 2021), with
 :math:`c_i = (d_i-1)/n,\ n = \sum(d_i-1),\ z = Z/(\sigma\sqrt n),\ \beta = \lambda\sqrt{N}/(\sigma\sqrt n)`,
 
 .. math::
@@ -60,6 +62,15 @@ def contrasts(counts: Sequence[int]) -> Array:
 
 
 @dataclass(frozen=True)
+class Local:
+    """The noise next to some vectors: its level, on how many entries that rests, and its level along them."""
+
+    sigma: float
+    entries: int
+    along: float
+
+
+@dataclass(frozen=True)
 class Null:
     """What the contrasts say about the noise: its level, on how many entries that rests, and the maxima of the fits."""
 
@@ -67,15 +78,19 @@ class Null:
     entries: int
     maxima: Array
 
-    def threshold(self, local: float, local_entries: int, confidence: float) -> float:
+    def threshold(self, local: Local, confidence: float) -> float:
         """The Z that noise alone exceeds in at most ``1 - confidence`` of all fits; infinite without contrasts."""
         count = len(self.maxima)
         if count == 0:
             return math.inf
-        levels = [self.sigma * _quantile(confidence, self.entries), local * _quantile(confidence, local_entries)]
+        level = max(
+            self.sigma * _quantile(confidence, self.entries), local.sigma * _quantile(confidence, local.entries)
+        )
+        least = 0.0
         if count > 1:
-            levels.append(float(np.std(self.maxima, ddof=1)) * _quantile(confidence, count - 1))
-        return float(np.mean(self.maxima)) + math.sqrt(1 + 1 / count) * max(levels)
+            level = max(level, float(np.std(self.maxima, ddof=1)) * _quantile(confidence, count - 1))
+            least = local.along * _quantile(0.5 + confidence / 2, count)
+        return max(least, float(np.mean(self.maxima)) + math.sqrt(1 + 1 / count) * level)
 
 
 @dataclass(frozen=True)
