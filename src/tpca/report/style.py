@@ -1,0 +1,45 @@
+"""How figures look: readable on light and on dark ground, told apart without colour vision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tpca.errors import TpcaError
+
+# Okabe–Ito without black and yellow, which vanish on dark or light ground.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+# Contrast of about 4.3 against white and against #111.
+INK = "#7f7f7f"
+
+
+@contextmanager
+def drawing() -> Iterator[Any]:
+    """Matplotlib's pyplot with our settings; needs matplotlib (``pip install tpca[plots]``)."""
+    try:
+        import matplotlib as mpl
+    except ImportError as error:
+        raise TpcaError("the figures need matplotlib; install it with: pip install 'tpca[plots]'") from error
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    ink = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "axes.titlecolor")
+    settings: dict[str, Any] = dict.fromkeys(ink, INK)
+    settings |= {"axes.grid": True, "grid.color": INK, "grid.alpha": 0.25, "grid.linewidth": 0.6}
+    settings |= {"legend.frameon": False, "legend.labelcolor": INK, "font.size": 10, "axes.titlesize": 11}
+    settings |= {"axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "tpca"}
+    with plt.rc_context(settings):  # type: ignore[arg-type]
+        yield plt
+    plt.close("all")
+
+
+def save(figure: Any, folder: Path, name: str) -> Path:
+    """Write ``name.png`` and ``name.svg``, on transparent ground; the path of the first."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for suffix in ("png", "svg"):
+        metadata = {"Date": None} if suffix == "svg" else None  # the same figure is the same file
+        figure.savefig(folder / f"{name}.{suffix}", dpi=110, transparent=True, metadata=metadata)
+    return folder / f"{name}.png"
