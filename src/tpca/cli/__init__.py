@@ -9,10 +9,12 @@ import sys
 
 import typer
 
+from tpca.cli.compare import compare
 from tpca.cli.demo import demo
 from tpca.cli.fit import fit
 from tpca.cli.generate import generate
 from tpca.cli.info import info
+from tpca.cli.plan import plan
 from tpca.cli.reproduce import reproduce
 from tpca.cli.score import score
 
@@ -24,7 +26,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for command in (fit, score, info, generate, demo, reproduce):
+for command in (fit, score, info, generate, demo, plan, compare, reproduce):
     app.command()(command)
 
 

@@ -70,17 +70,22 @@ def drawn_average(truth: SpikedTensor, n: int, seed: int) -> AverageOracle:
     mean: Array = generator(seed, "average").standard_normal(truth.dims)
     mean /= math.sqrt(n)
     mean += truth.signal()
-    return AverageOracle(mean, n, f"law {truth.dims} seed {seed}")
+    average = AverageOracle(mean, n, f"law {truth.dims} seed {seed}")
+    average.buffer_bytes = mean.nbytes
+    return average
 
 
 def averaged(batches: Any, dims: tuple[int, ...], n: int) -> AverageOracle:
     """The mean of the first n samples of some batches, never holding more than one batch."""
-    total, left = np.zeros(dims), n
+    total, left, flight = np.zeros(dims), n, 0
     for batch in batches:
         part = batch[:left]
         total += part.sum(axis=0)
         left -= len(part)
+        flight = max(flight, batch.nbytes + total.nbytes)  # a batch and its sum
         if left <= 0:
             break
     total /= n - left
-    return AverageOracle(total, n - left)
+    average = AverageOracle(total, n - left)
+    average.buffer_bytes = flight
+    return average

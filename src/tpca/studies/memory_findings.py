@@ -47,7 +47,7 @@ def point(records: Sequence[Record]) -> Point:
         rows += zip(record.result["samples"], record.result["wins"], record.result["levels"], strict=True)
     params, curve = records[0].params, Curve.gather(rows)
     rng = generator(0, "memory bootstrap")
-    draws = [curve.redrawn(rng) for _ in range(200)]
+    draws = [curve.redrawn(rng) for _ in range(100)]
     low, high = np.quantile(draws, [0.025, 0.975], method="nearest")
     return Point(
         params["method"],

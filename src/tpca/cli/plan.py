@@ -1,0 +1,131 @@
+"""``tpca plan``: what every method would need for a tensor, and which to take."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tpca.cli.screens import put_json, shape, size
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tpca.planning.plan import Plan, Row
+
+BASIS = {"measured": "m", "extrapolated": "m*", "theory": "t", "": ""}
+
+
+def plan(
+    order: Annotated[int | None, typer.Option(help="Number of modes.", show_default=False)] = None,
+    dim: Annotated[int | None, typer.Option(help="Length of every mode.", show_default=False)] = None,
+    dims: Annotated[str | None, typer.Option(help="Lengths of the modes instead, such as 10,20,30.")] = None,
+    strength: Annotated[float, typer.Option(help="Strength of the signal.")] = 1.0,
+    noise: Annotated[float, typer.Option(help="Standard deviation of an entry's noise.")] = 1.0,
+    correlation: Annotated[float | None, typer.Option(help="Cor inside pairs of modes, 0 to 1.")] = None,
+    equal: Annotated[bool, typer.Option("--equal", help="All modes have the same vector.")] = False,
+    samples: Annotated[str | None, typer.Option(help="Samples at hand: a number, or as 4d^2.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Bound on the state, such as 2GB.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Samples a second that arrive.")] = None,
+    workers: Annotated[int, typer.Option(help="Workers that share the samples.")] = 1,
+    plot: Annotated[Path | None, typer.Option(help="Draw samples against state into this file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Say for every method what samples, state and time it would need, and which one to use.
+
+    Nothing is run: constants are measured ones from the study of memory, kept with the package.
+    """
+    from rich.console import Console
+
+    from tpca.planning.plan import make_plan
+    from tpca.planning.problem import Problem, tensor_dims
+
+    problem = Problem(tensor_dims(order, dim, dims), strength, noise, correlation, equal)
+    made = make_plan(problem, samples=samples, memory=memory, rate=rate, workers=workers)
+    if plot is not None:
+        from tpca.report.plan import draw_plan
+
+        draw_plan(made, plot)
+    if as_json:
+        put_json(_numbers(made))
+        return
+    _print(Console(), made)
+    if plot is not None:
+        print(f"Figure: {plot}")
+
+
+def _numbers(made: Plan) -> dict[str, Any]:
+    from tpca.planning.constants import stored
+
+    return {**dataclasses.asdict(made), "constants": stored()["provenance"]}
+
+
+def _print(console: Console, made: Plan) -> None:
+    from rich.table import Table
+
+    from tpca.planning.constants import provenance
+
+    problem = made.problem
+    possible = sorted((r for r in made.rows if not r.obstacle), key=lambda r: r.samples)
+    kind = "all vectors equal" if problem.equal else f"correlation {problem.correlation or 0:g} inside pairs"
+    table = Table(
+        title=f"{shape(problem.dims)}, strength {problem.strength:g}, noise {problem.noise:g}, {kind}; "
+        f"memory {size(made.memory)}",
+        title_style="bold",
+    )
+    heads = ["method", "samples", "from", "state", "buffer", "passes", "time"]
+    heads += [f"{made.workers} workers"] if made.workers > 1 else []
+    heads += ["S·K·N / bound"] + ([f"{made.samples:,} are"] if made.samples is not None else [])
+    for head in heads:
+        table.add_column(head, justify="left" if head in ("method", "from") else "right")
+    for row in possible:
+        table.add_row(*_cells(row, made), style="bold" if row.name == made.recommended else "")
+    console.print(table)
+    impossible = [r for r in made.rows if r.obstacle]
+    if impossible:
+        console.print("Not possible:", highlight=False)
+        for obstacle in dict.fromkeys(r.obstacle for r in impossible):
+            titles = ", ".join(r.title for r in impossible if r.obstacle == obstacle)
+            console.print(f"  {titles}: {obstacle}", highlight=False)
+    console.print(_legend(made), highlight=False)
+    console.print(f"Constants: {provenance()}.", highlight=False)
+    console.print(made.recommendation, style="bold", highlight=False)
+
+
+def _cells(row: Row, made: Plan) -> list[str]:
+    mark = "→ " if row.name == made.recommended else "  "
+    cells = [mark + row.title, _count(row.samples), BASIS[row.basis], size(row.state_bytes), size(row.buffer_bytes)]
+    cells += [f"{row.passes:.0f}", time_text(row.seconds)]
+    cells += [time_text(row.seconds_by_workers)] if made.workers > 1 else []
+    return cells + [_count(row.product)] + ([row.suffices] if made.samples is not None else [])
+
+
+def _legend(made: Plan) -> str:
+    speed = f"{made.rate:g} samples a second" if made.rate else "as fast as memory delivers them"
+    return (
+        "samples: for every overlap above 0.9 in half of all runs; twice that is enough. "
+        "from: m constant measured at such sizes, m* measured at others and extrapolated, t theory with constant 1. "
+        f"time: dense samples that come {speed} ({made.machine.bandwidth / 1e9:.1f} GB/s here). "
+        "S·K·N / bound: state times passes times samples over the least that vectors which differ from mode to mode "
+        f"allow, {_count(made.least_product)} up to constants (Dudeja & Hsu 2024)."
+    )
+
+
+def _count(value: float) -> str:
+    if not math.isfinite(value):
+        return "—"
+    from tpca.planning.wording import approximately
+
+    return approximately(value) if value >= 10 else f"{value:.2g}"
+
+
+def time_text(seconds: float) -> str:
+    """Seconds in the unit that suits them, from milliseconds to years."""
+    for limit, unit, name in ((1.0, 1e-3, "ms"), (90, 1, "s"), (5400, 60, "min"), (2 * 86400, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / unit:.0f} {name}"
+    days = seconds / 86400
+    return f"{days:.0f} days" if days < 730 else f"{days / 365.25:.0f} years"

@@ -1,0 +1,79 @@
+"""The figure of a plan: samples against state for every method, the race at every memory, and the lower bound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tpca.errors import TpcaError
+from tpca.planning.plan import Plan, Row, race_samples
+from tpca.planning.race_size import least_race_bytes, race_size
+
+GREY = "#808080"  # readable on light and dark grounds, as are the Okabe–Ito colours
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKERS = "osD^vP"
+
+
+def draw_plan(plan: Plan, path: Path) -> None:
+    """Write the figure, on a transparent ground; needs matplotlib (``pip install tpca[plots]``)."""
+    try:
+        import matplotlib as mpl
+    except ImportError as error:
+        raise TpcaError("the figure needs matplotlib; install it with: pip install 'tpca[plots]'") from error
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    with mpl.rc_context(_TEXT):
+        figure, axis = plt.subplots(figsize=(9, 5.5), layout="constrained")
+        rows = [row for row in plan.rows if np.isfinite(row.samples) and row.name != "race"]
+        states = [row.state_bytes for row in rows]
+        low, high = min(*states, least_race_bytes(plan.problem.dims)) / 3, max(*states, plan.memory) * 3
+        _dial(axis, plan, high)
+        _bound(axis, plan, low, high)
+        for number, row in enumerate(rows):
+            _mark(axis, row, number)
+        axis.axvline(plan.memory, color=GREY, linestyle=":", linewidth=1, label="memory given")
+        if plan.samples is not None:
+            axis.axhline(plan.samples, color=GREY, linestyle="-.", linewidth=1, label="samples at hand")
+        axis.set(
+            xscale="log", yscale="log", xlim=(low, high), xlabel="state (bytes)", ylabel="samples, half of all runs"
+        )
+        axis.set_ylim(bottom=max(1.0, axis.get_ylim()[0]))
+        axis.set_title(f"dims {plan.problem.dims}, strength {plan.problem.strength:g}")
+        axis.grid(alpha=0.25)
+        axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=8)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=140, transparent=True)
+        plt.close(figure)
+
+
+_TEXT: Any = dict.fromkeys(
+    ("text.color", "axes.labelcolor", "axes.edgecolor", "axes.titlecolor", "xtick.color", "ytick.color"), GREY
+)
+
+
+def _dial(axis: Any, plan: Plan, high: float) -> None:
+    """The race from the least memory to the most."""
+    dims = plan.problem.dims
+    line = []
+    for nbytes in np.geomspace(1.01 * least_race_bytes(dims), high, 60):
+        found = race_size(dims, nbytes)
+        if found is not None:
+            line.append((8 * found.floats, race_samples(plan.problem, found)[0]))
+    axis.plot(*zip(*line, strict=True), color=COLOURS[0], linewidth=2.5, label="race, by memory")
+
+
+def _bound(axis: Any, plan: Plan, low: float, high: float) -> None:
+    """N = ∏d σ²/(λ² S), one pass."""
+    states = np.array([low, high])
+    axis.plot(states, plan.least_product / (states / 8), color=GREY, linestyle="--", label="S·N = bound, one pass")
+
+
+def _mark(axis: Any, row: Row, number: int) -> None:
+    colour, marker = COLOURS[1 + number % 5], MARKERS[number // 5 % len(MARKERS)]
+    face = "none" if row.obstacle else colour
+    passes = f", {row.passes:.0f} passes" if row.passes > 1 else ""
+    label = f"{row.title}{passes}" + (" (not possible)" if row.obstacle else "")
+    axis.plot(row.state_bytes, row.samples, marker, color=colour, markerfacecolor=face, markersize=8, label=label)
