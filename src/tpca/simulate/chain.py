@@ -49,32 +49,27 @@ def advance(
     coordinates: Array,
     signals: Array,
     step_sizes: Array | float,
-    steps: int,
+    steps: Array | int,
     size: int,
     rng: np.random.Generator,
     batches: Array | float = 1.0,
 ) -> Array:
     """The coordinates after ``steps`` samples, ``batches`` of them a step, scaled to unit length.
 
-    Step sizes belong to one sample; a negative one descends (Phase III runs from both signs).  Everything but ``steps``
-    and ``size`` may differ from replica to replica.
+    Step sizes belong to one sample; a negative one descends (Phase III runs from both signs).  Everything but ``size``
+    may differ from replica to replica.
     """
     if size < 2:
         raise ModelError(f"a block needs at least 2 entries, got {size}.")
     rows = np.array(coordinates, dtype=np.float64)
-    count = len(rows)
-    rounds = (
-        np.maximum(np.rint(steps / np.broadcast_to(batches, count)), 1).astype(np.int64)
-        if steps
-        else np.zeros(count, np.int64)
-    )
-    shares = steps / np.maximum(rounds, 1)  # so that the samples come out exactly
-    etas = np.broadcast_to(step_sizes, count) * shares
-    numbers = [np.ascontiguousarray(np.broadcast_to(x, count), dtype=np.float64) for x in (signals, etas)]
-    noises = 1 / np.sqrt(np.maximum(shares, 1.0))
+    wide = [np.broadcast_to(np.asarray(x, dtype=np.float64), len(rows)) for x in (signals, step_sizes, steps, batches)]
+    signal, eta, samples, batch = wide
+    rounds = np.where(samples > 0, np.maximum(np.rint(samples / batch), 1), 0).astype(np.int64)
+    shares = samples / np.maximum(rounds, 1)  # so that the samples come out exactly
+    numbers = [np.ascontiguousarray(x) for x in (signal, eta * shares, 1 / np.sqrt(np.maximum(shares, 1.0)))]
     while rounds.any():
-        now = np.minimum(rounds, max(1, CALL // count))
-        compiled()(rows, *numbers, noises, now, float(size), rng)
+        now = np.minimum(rounds, max(1, CALL // len(rows)))
+        compiled()(rows, *numbers, now, float(size), rng)
         rounds = rounds - now
     return rows
 

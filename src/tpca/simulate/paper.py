@@ -12,9 +12,11 @@ independent.
 * The final W: draw Q's own past, then U, and add up; its top vectors as usual.
 
 ``coarse`` = 0 takes every single step and is exact in law.  ``coarse`` = ε > 0 takes mini-batches of
-τ = ε/max(η²D, η|s|) samples with steps τη: a sample adds η²D to the noise energy of the direction and η|s| to its
-signal, so neither changes by more than about ε between two steps, and a leg costs about 1/ε steps whatever d is.
-Where τ would be below 1 every step is taken.
+τ = min(ε/(η²D), 10ε/(η|s|)) samples with steps τη: a sample adds η²D to the noise energy of the direction and η|s| to
+its signal, so a step changes the one by about ε and the other by 10ε (its growth is linear, and a coarse step of a
+linear growth is exact).  Where τ would be below 1 every step is taken.  A turn that lasts longer than 60 relaxation
+times 1/(η|s|) is begun at its last 60: what was before is forgotten to within e^{-60}.  A leg thus costs of the order
+of 1/ε steps whatever d is.
 """
 
 from __future__ import annotations
@@ -31,6 +33,9 @@ from tpca.schedules import Constants, Leg, Schedule, decay_length, empirical_sch
 from tpca.simulate.chain import advance
 from tpca.simulate.starts import BlockStart
 from tpca.solvers.topvectors import block_vectors
+
+# Relaxation times after which a turn has forgotten where it began.
+SETTLED = 60.0
 
 
 class SimulatedRun:
@@ -105,13 +110,20 @@ class SimulatedRun:
         """One block's steps at one step size, on all replicas."""
         size, rows = self.partition.sizes[block], self.coordinates[block]
         others = self.truth.strength * np.prod(np.delete(self.alignments, block, axis=0), axis=0)
-        fastest = np.maximum(step_size**2 * size, step_size * np.abs(others))
-        batches = np.maximum(1.0, self.coarse / fastest)
         etas = step_size * (np.ones(len(rows)) if signs is None else signs)
-        self.coordinates[block] = advance(rows, others, etas, steps, size, self.rng, batches)
-        self.steps += int(np.maximum(np.rint(steps / batches), 1).sum())
+        taken, batches = self._pace(step_size, steps, size, np.abs(others))
+        self.coordinates[block] = advance(rows, others, etas, taken, size, self.rng, batches)
+        self.steps += int(np.maximum(np.rint(taken / batches), 1).sum())
         self.samples += steps * len(rows)
         self.block_samples[block] += steps * len(rows)
+
+    def _pace(self, step_size: float, steps: int, size: int, signals: Array) -> tuple[Array, Array]:
+        """Samples to simulate and samples a step, for every replica (see ``coarse`` at the top)."""
+        if self.coarse == 0:
+            return np.full(len(signals), float(steps)), np.ones(len(signals))
+        pull = np.maximum(step_size * signals, np.finfo(float).tiny)
+        taken = np.minimum(steps, SETTLED / pull)
+        return taken, np.maximum(1.0, np.minimum(self.coarse / (step_size**2 * size), 10 * self.coarse / pull))
 
     def select(self, samples_each: int) -> None:
         """Keep the start with the largest mean reward over N_0 fresh samples each."""
