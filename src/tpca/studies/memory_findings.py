@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tpca.planning.race_size import race_size
 from tpca.randomness import generator
 from tpca.studies.estimates import Curve, Estimate
 from tpca.studies.memory_methods import METHODS
@@ -83,8 +84,9 @@ def equal_finding(order: int, points: Sequence[Point]) -> Finding | None:
     slope = math.log(least[-1].product / least[0].product) / math.log(dims[-1] / dims[0])
     predicted = 2 - order / 2
     verdict = Verdict.AGREES if abs(slope - predicted) <= 1 else Verdict.DIFFERS
-    reason = f"S·K·N/d^{order} ~ d^{slope:.1f}; S ~ d² and N ~ d^{order / 2:g} predict d^{predicted:g}, small d: ±1."
-    return Finding(f"order {order}, equal vectors", "no bound", text, verdict, reason)
+    told = f"S·K·N/d^{order} ~ d^{predicted:g}, ±1 at such sizes"
+    reason = f"measured d^{slope:.1f}; S ~ d² and N ~ d^{order / 2:g}, which the bound does not cover."
+    return Finding(f"order {order}, equal vectors", told, text, verdict, reason)
 
 
 def dial_finding(order: int, dim: int, points: Sequence[Point]) -> Finding | None:
@@ -99,6 +101,9 @@ def dial_finding(order: int, dim: int, points: Sequence[Point]) -> Finding | Non
     text = f"slope {whole:.2f} ({lower:.2f}, then {upper:.2f}); N/d^{order / 2:g} = {', '.join(ends)}"
     verdict = Verdict.AGREES if -1.1 <= whole <= 0 and upper > lower else Verdict.DIFFERS
     reason = "at small d a part of the state is fixed, which makes the lower end steeper." if lower < -1.1 else ""
+    last = race_size((dim,) * order, 8 * (line[-1].memory or 0) * dim**2)
+    if upper <= lower and last is not None and last.racer == "whole":
+        reason = "the upper end is where the sum of all samples fits: another racer, not only more columns."
     return Finding(
         f"order {order}, d = {dim}, memory of the race", "slope from −1 to 0, flattening", text, verdict, reason
     )
