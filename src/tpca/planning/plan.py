@@ -153,13 +153,16 @@ def _row(problem: Problem, method: Method, means: _Means) -> Row:
     if obstacle:
         return Row(method.name, method.title, obstacle)
     found = constant(method.measured_as(problem.order), problem.order)
-    samples = max(1.0, found.value * method.form(problem) * problem.ratio)
+    value, basis = found.value, found.basis(_dim(problem))
+    if method.at_large and basis == "extrapolated" and _dim(problem) > max(found.dims):
+        value = max(value, constant(method.at_large, problem.order).value)
+    samples = max(1.0, value * method.form(problem) * problem.ratio)
     passes = found.passes if method.passes else 1.0
     need = _Need(
         method.name,
         method.title,
         samples,
-        found.basis(_dim(problem)),
+        basis,
         8 * method.state(problem),
         passes,
         samples * passes if method.sequential else 0.0,

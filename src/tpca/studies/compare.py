@@ -9,8 +9,11 @@ one-pass methods (and those that step sample by sample take steps of N/400 sampl
 
 from __future__ import annotations
 
+import functools
+import multiprocessing
+import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -32,6 +35,7 @@ from tpca.studies.averages import AverageOracle, averaged, drawn_average
 
 GOOD = 0.9
 LAW_STEPS = 400
+SHARED = 10**8  # entries to draw, from which on processes share the trials
 MEAN_ONLY: dict[str, tuple[str, dict[str, Any]]] = {
     "als": ("ALS", {}),
     "amp": ("AMP", {}),
@@ -120,23 +124,42 @@ def _obstacle(setting: Setting, name: str) -> str:
 
 
 def compare(
-    setting: Setting, seeds: Iterable[int], methods: Sequence[str], progress: Progress = lambda _: None
+    setting: Setting, seeds: Sequence[int], methods: Sequence[str], progress: Progress = lambda _: None
 ) -> list[Outcome]:
-    """Every method on every trial; ``progress`` is told what comes next."""
-    outcomes = []
-    for seed in seeds:
-        truth = setting.truth(seed)
-        progress("averaging")
-        average, reading = _average(setting, truth, seed)
-        for name in methods:
-            progress(name)
-            began = time.perf_counter()
-            recovery = _run(setting, name, truth, seed, average)
-            seconds = time.perf_counter() - began
-            if name in MEAN_ONLY:
-                seconds += reading * recovery.n_passes
-            outcomes.append(_outcome(name, truth, recovery, seconds, average))
+    """Every method on every trial; ``progress`` is told the method that comes next, or after a trial that was shared.
+
+    Where samples are many, trials are shared among processes, one for every core; each holds one mean.
+    """
+    processes = min(_cores(), len(seeds))
+    if processes == 1 or setting.samples * setting.problem.entries < SHARED or setting.law:
+        return [outcome for seed in seeds for outcome in trial(setting, methods, seed, progress)]
+    outcomes: list[Outcome] = []
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        for found in pool.imap(functools.partial(trial, setting, methods), seeds):
+            outcomes += found
+            for name in ("averaging", *methods):
+                progress(name)
     return outcomes
+
+
+def trial(setting: Setting, methods: Sequence[str], seed: int, progress: Progress = lambda _: None) -> list[Outcome]:
+    """Every method on the samples of one planted signal."""
+    truth, outcomes = setting.truth(seed), []
+    progress("averaging")
+    average, reading = _average(setting, truth, seed)
+    for name in methods:
+        progress(name)
+        began = time.perf_counter()
+        recovery = _run(setting, name, truth, seed, average)
+        seconds = time.perf_counter() - began
+        if name in MEAN_ONLY:
+            seconds += reading * recovery.n_passes
+        outcomes.append(_outcome(name, truth, recovery, seconds, average))
+    return outcomes
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _average(setting: Setting, truth: SpikedTensor, seed: int) -> tuple[AverageOracle, float]:
