@@ -58,9 +58,10 @@ class SimulatedRun:
         vectors = [tuple(truth.vectors[n] for n in group) for group in self.partition.groups]
         self.starts = [BlockStart.draw(each, starts, rng) for each in vectors]
         self.signs = _combinations([start.signs for start in self.starts])
-        self.coordinates = [
-            np.array([start.coordinates(signs[m]) for signs in self.signs]) for m, start in enumerate(self.starts)
-        ]
+        self.coordinates = []
+        for m, start in enumerate(self.starts):
+            rows = {signs: start.coordinates(signs) for signs in start.signs}
+            self.coordinates.append(np.array([rows[signs[m]] for signs in self.signs]))
         self._winner: list[Array] | None = None  # what Q was before Phase III
         self.best, self.samples, self.steps = 0, 0, 0
         self.block_samples = [0] * len(self.partition)  # N_m: a block's share of the samples

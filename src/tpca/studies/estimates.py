@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.isotonic import isotonic_regression
+from scipy.optimize import isotonic_regression
 
 from tpca.blocks import Array
 from tpca.randomness import generator
@@ -44,7 +44,7 @@ class Curve:
 
     def half(self, wins: Array | None = None) -> float:
         """N₅₀, or infinity where success never reaches ½; at most the smallest N where it always exceeds ½."""
-        rates = isotonic_regression((self.wins if wins is None else wins) / self.runs, sample_weight=self.runs)
+        rates = isotonic_regression((self.wins if wins is None else wins) / self.runs, weights=self.runs).x
         logs = np.log(self.samples)
         above = int(np.argmax(rates >= 0.5))
         if rates[above] < 0.5:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -33,7 +35,7 @@ def run_studies(
         return 0
     by_name = {study.name: study for study in studies}
     count = min(processes or _cores(), len(jobs))
-    with multiprocessing.get_context("spawn").Pool(count, initializer=_quiet) as pool:
+    with multiprocessing.get_context("spawn").Pool(count, initializer=_prepare) as pool:
         tasks = [(study.name, params) for study, params in jobs]
         for name, params, result, seconds in pool.imap_unordered(_execute, tasks):
             study = by_name[name]
@@ -46,14 +48,21 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _quiet() -> None:
-    """One thread of BLAS a process, and Ctrl-C is the parent's business."""
-    import signal
-
+def _prepare() -> None:
+    """One thread of BLAS a process; Ctrl-C is the parent's business, and a worker does not outlive it."""
     from threadpoolctl import threadpool_limits
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threadpool_limits(1)
+    threading.Thread(target=_follow_parent, daemon=True).start()
+
+
+def _follow_parent() -> None:
+    """End this process when its parent is gone, killed or not: nobody would take its results."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _execute(job: Job) -> tuple[str, Params, dict[str, Any], float]:

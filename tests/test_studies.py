@@ -1,0 +1,251 @@
+"""Studies: estimates with known answers, the store, the runner, and every study's conclusions from few trials."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from tpca.errors import OutputError, StudyError
+from tpca.report.page import write_page
+from tpca.report.reproduction import FIGURES, draw_studies
+from tpca.studies.catalogue import STUDIES, choose
+from tpca.studies.climbs import climb, curves
+from tpca.studies.estimates import Curve, Ratio, power_law, power_law_of, rate_interval
+from tpca.studies.runner import pending_jobs, run_studies
+from tpca.studies.store import Store, key
+from tpca.studies.study import Record, Verdict
+from tpca.studies.table import as_markdown, as_rows
+
+
+def logistic_curve(dim, slope, rng, runs=200):
+    """Trials whose success is ½ at N = 3 d^slope."""
+    points = []
+    for j in range(-8, 9):
+        samples = 3 * dim**slope * 2 ** (j / 2)
+        p = 1 / (1 + math.exp(-3 * j / 2))
+        points.append((samples, int(rng.binomial(runs, p)), runs))
+    return Curve.gather(points)
+
+
+def test_slope_of_a_known_law_is_found_and_covered():
+    """N₅₀ = 3 d^2.5 exactly: 40 experiments; the 95 % interval should hold 38, fewer than 30 has probability < 1e-5."""
+    covered, values = 0, []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        law = power_law({d: logistic_curve(d, 2.5, rng) for d in (8, 16, 32, 64, 128, 256)})
+        covered += law.slope.holds(2.5)
+        values.append(law.slope.value)
+    assert np.mean(values) == pytest.approx(2.5, abs=0.01)
+    assert covered >= 30
+
+
+def test_half_is_interpolated_between_levels():
+    curve = Curve.gather([(10, 0, 10), (100, 10, 10)])
+    assert curve.half() == pytest.approx(math.sqrt(1000))
+    assert Curve.gather([(10, 6, 10), (100, 10, 10)]).half() == pytest.approx(10)
+    assert math.isinf(Curve.gather([(10, 0, 10), (100, 4, 10)]).half())
+    ratio = Ratio(curve, Curve.gather([(1, 0, 10), (10, 10, 10)]))
+    assert ratio.half() == pytest.approx(10)
+
+
+def test_trials_at_the_same_level_are_added_up():
+    curve = Curve.gather([(10, 1, 10), (10.001, 3, 10), (20, 9, 10)])
+    np.testing.assert_allclose(curve.wins, [4, 9])
+    np.testing.assert_allclose(curve.runs, [20, 10])
+
+
+def test_power_law_with_a_known_correction():
+    values = {x: [5 * math.log(x) * x**-1.0] * 3 for x in (10.0, 100.0, 1000.0, 1e4)}
+    assert power_law_of(values).slope.value > -0.95
+    law = power_law_of(values, math.log)
+    assert law.slope.value == pytest.approx(-1.0)
+    assert law.at(100.0) == pytest.approx(values[100.0][0])
+
+
+def test_too_few_points_give_no_slope():
+    law = power_law_of({1.0: [1.0], 2.0: [2.0]})
+    assert math.isnan(law.slope.value)
+
+
+def test_rate_interval_is_clopper_pearson():
+    rate = rate_interval(0, 20)
+    assert (rate.value, rate.low) == (0.0, 0.0)
+    assert rate.high == pytest.approx(1 - 0.025 ** (1 / 20))
+
+
+class Squares:
+    """A study that costs nothing."""
+
+    name, title, claim, version = "squares", "Squares", "x²", 1
+
+    def grid(self, scale):
+        return [{"x": x} for x in range(3 if scale == "quick" else 5)]
+
+    def cost(self, params):
+        return float(params["x"])
+
+    def run(self, params):
+        return {"y": params["x"] ** 2}
+
+    def findings(self, records):
+        return []
+
+
+def test_store_keeps_what_was_added_and_passes_over_a_torn_line(tmp_path):
+    store, study = Store(tmp_path / "s"), Squares()
+    store.add(study, {"x": 1}, {"y": 1}, 0.5)
+    store.add(study, {"x": 2}, {"y": 4}, 0.5)
+    path = store.path(study)
+    line = json.loads(path.read_text().splitlines()[0])
+    assert {"version", "params", "result", "seconds", "tpca", "numpy", "python", "revision"} <= set(line)
+    path.write_bytes(path.read_bytes()[:-25])  # as a kill leaves it
+    assert [r.params for r in store.records(study)] == [{"x": 1}]
+    assert store.pending(study, study.grid("quick")) == [{"x": 0}, {"x": 2}]
+    store.add(study, {"x": 2}, {"y": 4}, 0.5)
+    assert [r.result for r in store.records(study)] == [{"y": 1}, {"y": 4}]
+
+
+def test_results_of_another_version_do_not_count(tmp_path):
+    store, study = Store(tmp_path), Squares()
+    store.add(study, {"x": 1}, {"y": 1}, 0.1)
+    study.version = 2
+    assert store.records(study) == []
+
+
+def test_store_must_be_a_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StudyError, match="must be a folder"):
+        Store(tmp_path / "file")
+
+
+def test_long_trials_come_first_and_stored_ones_not_at_all(tmp_path):
+    store, study = Store(tmp_path), Squares()
+    store.add(study, {"x": 3}, {"y": 9}, 0.1)
+    assert [p["x"] for _, p in pending_jobs([study], "full", store)] == [4, 2, 1, 0]
+
+
+def test_unknown_study():
+    with pytest.raises(StudyError, match=r"no study 'worst'; the studies are: worst-case"):
+        choose(["worst"])
+
+
+def test_every_study_is_there_with_a_figure():
+    wanted = {"worst-case", "symmetric", "adaptivity", "parameterisation", "convergence", "stages", "initialisation"}
+    wanted |= {"noise", "memory", "race", "empirical-schedule", "internet-scale"}
+    assert set(STUDIES) == wanted == set(FIGURES)
+
+
+@pytest.mark.parametrize("name", list(STUDIES))
+def test_quick_grid_is_part_of_the_full_one_and_is_plain(name):
+    study = STUDIES[name]
+    quick, full = study.grid("quick"), study.grid("full")
+    names = [key(params) for params in quick]
+    assert len(set(names)) == len(names)
+    assert set(names) <= {key(params) for params in full}
+    assert all(json.loads(key(params)) == params for params in quick)
+    assert all(study.cost(params) > 0 for params in quick)
+
+
+@pytest.mark.parametrize("name", list(STUDIES))
+def test_a_study_without_trials_concludes_nothing_wrong(name):
+    assert all(f.verdict is Verdict.OPEN for f in STUDIES[name].findings([]))
+
+
+def test_a_climb_succeeds_with_many_samples_and_fails_with_few():
+    params = {"order": 4, "dim": 16, "correlation": 0.0, "first": 0, "count": 10}
+    plenty, few = climb({**params, "budget": 4.0}), climb({**params, "budget": 0.05})
+    assert plenty["wins"] == 10
+    assert few["wins"] == 0
+    assert plenty["samples"] > 50 * few["samples"]
+    assert climb({**params, "budget": 4.0}) == plenty
+
+
+def test_findings_of_a_planted_store(tmp_path):
+    """Records that follow the prediction exactly are told as agreement, others as difference; all of it is drawn."""
+    study = STUDIES["worst-case"]
+    rng = np.random.default_rng(0)
+
+    def records(bend):
+        found = []
+        for order, slope in study.slopes.items():
+            for dim in (16, 32, 64, 128):
+                correction = study_correction(order, dim)
+                for j in range(-6, 7):
+                    n = correction * dim ** (slope + bend) * 2 ** (j / 2)
+                    wins = int(rng.binomial(50, 1 / (1 + math.exp(-3 * j))))
+                    params = {"order": order, "dim": dim, "budget": j}
+                    found.append(Record(params, {"wins": wins, "runs": 50, "samples": n, "weighted": n * dim}, 0.1))
+        return found
+
+    assert all(f.verdict is Verdict.AGREES for f in study.findings(records(0.0)))
+    assert all(f.verdict is Verdict.DIFFERS for f in study.findings(records(0.5)))
+
+
+def study_correction(order, dim):
+    from tpca.studies.scaling import logarithm
+
+    return logarithm(order, 0.0)(dim)
+
+
+def test_table_figures_and_page_of_a_real_store(tmp_path):
+    """A few real trials of one study, run by the runner in processes of its own."""
+    store, study = Store(tmp_path / "store"), STUDIES["initialisation"]
+    seen = []
+    ran = run_studies([study], "quick", store, lambda s, cost: seen.append((s.name, cost)), processes=2)
+    assert ran == len(seen) == len(study.grid("quick"))
+    assert run_studies([study], "quick", store, lambda *_: None) == 0
+    findings = {study.name: study.findings(store.records(study))}
+    by_case = {f.label: f for f in findings[study.name]}
+    assert by_case["random, identical, d = 64"].verdict is Verdict.AGREES
+    assert by_case["both, uncorrelated, d = 64"].verdict is Verdict.AGREES
+    assert len(as_rows(findings)) == 6
+    assert "| both, identical, d = 64 | finds |" in as_markdown([study], findings)
+    drawn = draw_studies([study], store, tmp_path / "figures")
+    assert drawn[study.name].stat().st_size > 5000
+    page = tmp_path / "page.html"
+    write_page(page, [study], findings, drawn, store)
+    text = page.read_text()
+    assert "<svg" in text
+    assert "http://www.w3.org" in text  # the SVG's own namespace is the only address
+    assert "src=" not in text
+    with pytest.raises(OutputError, match="cannot write the report"):
+        write_page(page / "below", [study], findings, drawn, store)
+
+
+def test_a_study_goes_on_after_kill_9(tmp_path):
+    """A real SIGKILL in the middle; the lines stored before stay as they are, and only the rest is run."""
+    store = tmp_path / "store"
+    path = store / "initialisation.jsonl"
+    command = [sys.executable, "-m", "tpca.cli", "reproduce", "initialisation", "--quick", "--store", str(store)]
+    process = subprocess.Popen([*command, "--processes", "1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not (path.exists() and path.read_bytes().count(b"\n") >= 2):
+        assert process.poll() is None, "ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    before = path.read_bytes()
+    whole = before[: before.rindex(b"\n") + 1]
+    total = len(STUDIES["initialisation"].grid("quick"))
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
+    assert len(json.loads(done.stdout)) == 6
+    after = path.read_bytes()
+    assert after.startswith(whole)
+    lines = [json.loads(line) for line in after.splitlines() if line.endswith(b"}")]
+    assert len({key(line["params"]) for line in lines}) == len(lines) == total
+
+
+def test_curves_are_chosen_by_their_parameters():
+    rows = [
+        Record({"dim": d, "order": o}, {"samples": 10.0 * d, "wins": 1, "runs": 2}, 0) for d in (4, 8) for o in (4, 6)
+    ]
+    found = curves(rows, order=4)
+    assert list(found) == [4, 8]
+    assert all(len(curve.samples) == 1 for curve in found.values())
