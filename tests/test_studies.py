@@ -20,7 +20,7 @@ from tpca.studies.estimates import Curve, Ratio, power_law, power_law_of, rate_i
 from tpca.studies.runner import pending_jobs, run_studies
 from tpca.studies.store import Store, key
 from tpca.studies.study import Record, Verdict
-from tpca.studies.table import as_markdown, as_rows
+from tpca.studies.table import BEGIN, END, as_markdown, as_rows, write_markdown
 
 
 def logistic_curve(dim, slope, rng, runs=200):
@@ -207,6 +207,13 @@ def test_table_figures_and_page_of_a_real_store(tmp_path):
     assert len(as_rows(findings)) == 6
     assert "| both, identical, d = 64 | finds |" in as_markdown([study], findings)
     drawn = draw_studies([study], store, tmp_path / "figures")
+    told = tmp_path / "told.md"
+    told.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    write_markdown(told, [study], findings, drawn)
+    assert told.read_text().startswith("before\n")
+    assert told.read_text().endswith("after\n")
+    assert "old" not in told.read_text()
+    assert "](figures/initialisation.png)" in told.read_text()
     assert drawn[study.name].stat().st_size > 5000
     page = tmp_path / "page.html"
     write_page(page, [study], findings, drawn, store)

@@ -26,7 +26,7 @@ def reproduce(
     report: Annotated[Path | None, typer.Option(help="Write table and figures into one HTML file.")] = None,
     processes: Annotated[int | None, typer.Option(min=1, help="Processes; by default one per core.")] = None,
     list_studies: Annotated[bool, typer.Option("--list", help="List the studies and stop.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")] = False,
+    markdown: Annotated[Path | None, typer.Option(help="Write table and figures into a Markdown file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
     """Put the claims of the paper on this machine: run the studies, print predicted and measured, draw the figures.
@@ -39,21 +39,29 @@ def reproduce(
     from tpca.studies.catalogue import choose
     from tpca.studies.store import Store
 
-    console = Console(stderr=as_json or markdown)
+    console = Console(stderr=as_json)
     chosen = choose(studies or [])
     if list_studies:
         _list(console, chosen)
         return
     if quick + full + show > 1:
         raise StudyError("choose one of --quick, --full and --show.")
-    if not (quick or full or show or report):
+    if not (quick or full or show or report or markdown):
         raise StudyError("say how much to run: --quick (minutes) or --full (an hour or two); --show runs nothing.")
     kept = Store(store)
     if quick or full:
         _run(console, chosen, "full" if full else "quick", kept, processes)
     findings = _findings(chosen, kept)
-    _print(console, chosen, findings, markdown, as_json)
+    if not findings:
+        raise StudyError(
+            f"there are no finished trials in {str(store)!r}; run some with --quick, or name another --store."
+        )
+    _print(console, findings, as_json)
     drawn = _draw(console, chosen, kept, figures or store / "figures")
+    if markdown is not None:
+        from tpca.studies.table import write_markdown
+
+        write_markdown(markdown, chosen, findings, drawn)
     if report is not None:
         from tpca.report.page import write_page
 
@@ -110,19 +118,12 @@ def _findings(studies: Sequence[Study], store: Store) -> dict[str, list[Finding]
     return {study.name: study.findings(records[study.name]) for study in studies if records[study.name]}
 
 
-def _print(
-    console: Console, studies: Sequence[Study], findings: dict[str, list[Finding]], markdown: bool, as_json: bool
-) -> None:
-    from tpca.cli.screens import put_json
-    from tpca.studies.table import as_markdown, as_rows
-
+def _print(console: Console, findings: dict[str, list[Finding]], as_json: bool) -> None:
     if as_json:
-        put_json(as_rows(findings))
-        return
-    if markdown:
-        import sys
+        from tpca.cli.screens import put_json
+        from tpca.studies.table import as_rows
 
-        sys.stdout.write(as_markdown(studies, findings))
+        put_json(as_rows(findings))
         return
     from rich.table import Table
 

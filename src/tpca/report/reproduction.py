@@ -14,6 +14,7 @@ from tpca.report.style import COLOURS, INK, MARKERS, drawing, save
 from tpca.studies.convergence import Convergence
 from tpca.studies.estimates import PowerLaw, rate_interval
 from tpca.studies.memory import Memory
+from tpca.studies.memory_findings import Point
 from tpca.studies.noise import Noise
 from tpca.studies.race import Race
 from tpca.studies.race_targets import GOOD, ROWS
@@ -145,17 +146,23 @@ def _memory(axis: Any, study: Memory, records: Sequence[Record]) -> None:
         dim = min(p.dim for p in points if p.order == order)
         mine = sorted((p for p in points if p.order == order and p.dim == dim), key=lambda p: p.state)
         unit = float(dim) ** order
-        for kind, marker in (("race", "o"), ("other", "x")):
-            some = [p for p in mine if (p.method == "race") == (kind == "race")]
-            label = f"order {order}, d = {dim}: {'race' if kind == 'race' else 'other methods'}"
-            style = "-" if kind == "race" else "none"
+        for kind, marker, style in (("race", "o", "-"), ("other methods", "x", "none"), ("equal vectors", "+", "none")):
+            some = [p for p in mine if _kind(p) == kind]
             xs, ys = [p.state / dim**2 for p in some], [p.samples.value * dim**2 / unit for p in some]
-            axis.plot(xs, ys, marker, linestyle=style, color=COLOURS[i], markersize=5, label=label)
+            label = f"order {order}, d = {dim}: {kind}"
+            axis.plot(xs, ys, marker, linestyle=style, color=COLOURS[i], markersize=6, label=label)
     states = [p.state / p.dim**2 for p in points]
     line = np.array([min(states), max(states)])
     axis.plot(line, 1 / line, color=INK, linestyle="--", label="S·N = d^k̄")
     axis.set(xscale="log", yscale="log", xlabel="state S in d² floats", ylabel="samples N in d^(k̄−2)")
-    axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    axis.legend(fontsize=7.5, loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def _kind(point: Point) -> str:
+    """How a point is drawn: the race's dial, other methods, methods that were given equal vectors."""
+    if point.symmetric:
+        return "equal vectors"
+    return "race" if point.method == "race" else "other methods"
 
 
 FIGURES: dict[str, Callable[[Any, Any, Sequence[Record]], None]] = {

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from tpca.errors import OutputError
 from tpca.studies.study import Finding, Study
+
+BEGIN, END = "<!-- findings: begin -->", "<!-- findings: end -->"
 
 
 def as_rows(findings: Mapping[str, Sequence[Finding]]) -> list[dict[str, Any]]:
@@ -24,8 +29,10 @@ def as_rows(findings: Mapping[str, Sequence[Finding]]) -> list[dict[str, Any]]:
     ]
 
 
-def as_markdown(studies: Sequence[Study], findings: Mapping[str, Sequence[Finding]]) -> str:
-    """A section for every study: its claim, its table, its figure."""
+def as_markdown(
+    studies: Sequence[Study], findings: Mapping[str, Sequence[Finding]], figures: Mapping[str, str] | None = None
+) -> str:
+    """A section for every study: its claim, its table, its figure if there is one."""
     lines: list[str] = []
     for study in studies:
         if study.name not in findings:
@@ -33,7 +40,24 @@ def as_markdown(studies: Sequence[Study], findings: Mapping[str, Sequence[Findin
         lines += [f"### {study.name}: {study.title}", "", study.claim, ""]
         lines += ["| case | predicted | measured | verdict |", "|---|---|---|---|"]
         for f in findings[study.name]:
-            note = f" ({f.reason.rstrip('.')})" if f.reason else ""
+            note = f": {f.reason}" if f.reason else ""
             lines.append(f"| {f.label} | {f.predicted} | {f.measured} | **{f.verdict}**{note} |")
-        lines += ["", f"![{study.title}](figures/{study.name}.png)", ""]
+        lines.append("")
+        if figures and study.name in figures:
+            lines += [f"![{study.title}]({figures[study.name]})", ""]
     return "\n".join(lines)
+
+
+def write_markdown(
+    path: Path, studies: Sequence[Study], findings: Mapping[str, Sequence[Finding]], drawn: Mapping[str, Path]
+) -> None:
+    """The sections into a Markdown file, between its two marks if it has them; figures as paths relative to it."""
+    figures = {name: Path(os.path.relpath(figure, path.parent)).as_posix() for name, figure in drawn.items()}
+    text = as_markdown(studies, findings, figures)
+    old = path.read_text(encoding="utf-8") if path.exists() else ""
+    if BEGIN in old and END in old:
+        text = old[: old.index(BEGIN) + len(BEGIN)] + "\n\n" + text + "\n" + old[old.index(END) :]
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"cannot write {str(path)!r}: {error}; choose another place.") from error
