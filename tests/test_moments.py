@@ -252,13 +252,13 @@ def draws(law, rng, n):
 
 @pytest.mark.parametrize("law", ["normal", "exponential"])
 @pytest.mark.parametrize("order", [2, 4])
-def test_p_values_of_unrelated_scores_are_uniform(monkeypatch, law, order):
+def test_p_values_of_unrelated_scores_are_uniform(law, order):
     # Under independence all shufflings are equally likely, so p is uniform on 1/100, ..., 1 whatever the law (products
     # of continuous scores have no ties).  Dvoretzky, Kiefer, Wolfowitz: P(sup |F_n - F| > e) <= 2 exp(-2 n e²),
     # 1e-6 for n = 400 and e = 0.135.
-    monkeypatch.setattr(module, "PERMUTATIONS", 99)
     rng, fits = np.random.default_rng([order, law == "normal"]), 400
-    found = [judge(scores_of(*[draws(law, rng, 40) for _ in range(order)]), None, rng)[2] for _ in range(fits)]
+    scores = (scores_of(*[draws(law, rng, 40) for _ in range(order)]) for _ in range(fits))
+    found = [judge(each, None, rng, shufflings=99)[2] for each in scores]
     grid = np.arange(1, 101) / 100
     shares = np.mean(np.array(found)[:, None] <= grid + 1e-9, axis=0)
     assert np.abs(shares - grid).max() < math.sqrt(math.log(2e6) / (2 * fits))
