@@ -93,7 +93,7 @@ def _print(
 
     problem = setting.problem
     kind = ", equal vectors" if problem.equal else ""
-    title = f"{shape(problem.dims)}, strength {problem.strength:g}{kind}: {setting.samples:,} samples, {trials} trials"
+    title = f"{shape(problem.dims)}, strength {problem.strength:g}{kind}: {setting.samples:,} samples, trials: {trials}"
     table = Table(title=title, title_style="bold")
     for head in ("method", "success", "error", "time", "state", "buffer", "passes", "samples"):
         table.add_column(head, justify="left" if head == "method" else "right")
