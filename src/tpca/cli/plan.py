@@ -69,7 +69,8 @@ def _print(console: Console, made: Plan) -> None:
     from tpca.planning.constants import provenance
 
     problem = made.problem
-    possible = sorted((r for r in made.rows if not r.obstacle), key=lambda r: r.samples)
+    # What only takes too long is shown with its time: how many samples it needs is still worth knowing.
+    shown = sorted((r for r in made.rows if not r.obstacle or r.endless), key=lambda r: r.samples)
     kind = "all vectors equal" if problem.equal else f"correlation {problem.correlation or 0:g} inside pairs"
     table = Table(
         title=f"{shape(problem.dims)}, strength {problem.strength:g}, noise {problem.noise:g}, {kind}; "
@@ -81,10 +82,10 @@ def _print(console: Console, made: Plan) -> None:
     heads += ["S·K·N / bound"] + ([f"{made.samples:,} are"] if made.samples is not None else [])
     for head in heads:
         table.add_column(head, justify="left" if head in ("method", "from") else "right")
-    for row in possible:
+    for row in shown:
         table.add_row(*_cells(row, made), style="bold" if row.name == made.recommended else "")
     console.print(table)
-    impossible = [r for r in made.rows if r.obstacle]
+    impossible = [r for r in made.rows if r not in shown]
     if impossible:
         console.print("Not possible:", highlight=False)
         for obstacle in dict.fromkeys(r.obstacle for r in impossible):
@@ -128,4 +129,8 @@ def time_text(seconds: float) -> str:
         if seconds < limit:
             return f"{seconds / unit:.0f} {name}"
     days = seconds / 86400
-    return f"{days:.0f} days" if days < 730 else f"{days / 365.25:.0f} years"
+    if days < 730:
+        return f"{days:.0f} days"
+    from tpca.planning.wording import approximately
+
+    return f"{approximately(days / 365.25)} years"

@@ -29,6 +29,7 @@ from tpca.streams.stored import SLAB_ENTRIES
 MARGIN = 2.0  # times N₅₀ is enough
 LONG = 30 * 86400.0
 FOREVER = 100 * 365.25 * 86400.0
+TOO_LONG = "would take"
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,11 @@ class Row:
     seconds_by_workers: float = math.nan
     product: float = math.nan
     suffices: str = ""
+
+    @property
+    def endless(self) -> bool:
+        """Whether time is all that stands against it."""
+        return self.obstacle.startswith(TOO_LONG)
 
 
 @dataclass(frozen=True)
@@ -183,7 +189,7 @@ def _finish(problem: Problem, means: _Means, need: _Need) -> Row:
     if need.state_bytes > least:
         obstacle = f"needs {amount(need.state_bytes)} of state, the memory is {amount(least)}"
     elif shared > FOREVER:
-        obstacle = f"would take {approximately(100 * shared / FOREVER)} years"
+        obstacle = f"{TOO_LONG} {approximately(100 * shared / FOREVER)} years"
     return Row(
         need.name,
         need.title,
