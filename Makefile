@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint bench race-targets race-checks detection clean help
+.PHONY: demo test lint bench reproduce reproduction race-targets race-checks detection clean help
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -34,6 +34,12 @@ bench: $(VENV)/.ready  ## ratios against the machine's limits and against peers 
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/tensor_cca.py --out benchmarks/results/tensor_cca.json
 
+reproduce: $(VENV)/.ready  ## every claim of the paper, measured on a small grid (some minutes)
+	$(BIN)/tpca reproduce --quick
+
+reproduction: $(VENV)/.ready  ## docs/reproduction.md from the full run (an hour or two; what is stored is not run again)
+	$(BIN)/tpca reproduce --full --store docs/reproduction --figures docs/figures/reproduction --markdown docs/reproduction.md
+
 race-targets: $(VENV)/.ready  ## the table of docs/race.md from fresh seeds
 	$(BIN)/python -m tpca.studies.race_targets --out docs/race-targets.json
 	$(BIN)/python -m tpca.studies.race_targets --show docs/race-targets.json
@@ -45,4 +51,4 @@ detection: $(VENV)/.ready  ## samples until a signal is proven, behind the limit
 	$(BIN)/python -m tpca.studies.detection --out docs/detection.json
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) demo reproduction .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -8,6 +8,9 @@ import pytest
 
 from tpca.streams import KINDS
 from tpca.studies import paper_plan, race_checks, race_targets
+from tpca.studies.catalogue import STUDIES
+from tpca.studies.store import Store
+from tpca.studies.table import as_markdown
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -78,3 +81,19 @@ def test_the_page_shows_what_the_schedule_asks_for():
     page = (ROOT / "docs" / "paper.md").read_text()
     for line in paper_plan.rows():
         assert line in page
+
+
+@pytest.mark.parametrize("name", ["initialisation", "noise", "convergence", "race"])
+def test_the_page_shows_the_stored_study(name):
+    """The cheap ones; the others are written by the same command."""
+    study, page = STUDIES[name], (ROOT / "docs" / "reproduction.md").read_text()
+    findings = {name: study.findings(Store(ROOT / "docs" / "reproduction").records(study))}
+    assert as_markdown([study], findings, {name: f"figures/reproduction/{name}.png"}) in page
+
+
+def test_the_page_shows_every_study():
+    page = (ROOT / "docs" / "reproduction.md").read_text()
+    for name in STUDIES:
+        assert f"### {name}: " in page
+        for suffix in ("png", "svg"):
+            assert (ROOT / "docs" / "figures" / "reproduction" / f"{name}.{suffix}").exists()

@@ -256,3 +256,31 @@ def test_curves_are_chosen_by_their_parameters():
     found = curves(rows, order=4)
     assert list(found) == [4, 8]
     assert all(len(curve.samples) == 1 for curve in found.values())
+
+
+def run_cli(*arguments):
+    command = [sys.executable, "-m", "tpca.cli", "reproduce", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_the_list_names_every_study():
+    done = run_cli("--list")
+    assert done.returncode == 0
+    assert all(name in done.stdout for name in STUDIES)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "say how much to run"),
+        (("worst", "--quick"), "there is no study 'worst'"),
+        (("--quick", "--full"), "choose one of"),
+        (("--show", "--store", "nowhere"), "no finished trials in 'nowhere'"),
+    ],
+)
+def test_bad_usage_is_told(tmp_path, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    done = run_cli(*arguments)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert not list(tmp_path.iterdir())
