@@ -75,3 +75,10 @@ def test_law_oracle_ends_and_counts(rng):
     assert oracle.mean([query(rng)], 7).n == 3
     assert oracle.mean([query(rng)], 7).n == 0
     assert open_oracle(oracle) is oracle
+
+
+def test_laws_of_different_signals_are_different_data():
+    truths = [SpikedTensor.random((4, 4, 4), strength, seed=seed) for strength, seed in ((1.0, 1), (1.0, 2), (2.0, 1))]
+    names = [LawOracle(truth).identity for truth in truths]
+    assert len(set(names)) == 3
+    assert LawOracle(truths[0]).identity == names[0]
