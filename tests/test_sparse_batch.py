@@ -18,6 +18,7 @@ from tpca.batches import sparse as module
 from tpca.batches.sparse import SparseBatch
 from tpca.blocks import Partition
 from tpca.errors import SampleError
+from tpca.jit import compiled
 from tpca.solvers.racers.whole import WholeRacer
 
 
@@ -104,16 +105,17 @@ def test_the_compiled_loop_is_the_loop_as_written(rng):
     np.testing.assert_allclose(results[0], results[1], rtol=1e-12, atol=1e-14)
 
 
-def test_code_that_cannot_be_kept_is_compiled_for_this_run_only(rng):
+def test_code_that_cannot_be_kept_is_compiled_for_this_run_only():
     def njit(cache=False, nogil=False):
         if cache:
             raise RuntimeError("cannot cache function: no locator available")
         return lambda function: function
 
-    module._compiled.cache_clear()
+    def loop():
+        """One that nobody has asked for before."""
+
     with mock.patch.object(numba, "njit", njit):
-        assert module._compiled() is module._add_entries
-    module._compiled.cache_clear()
+        assert compiled(loop) is loop
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])

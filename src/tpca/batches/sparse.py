@@ -23,7 +23,6 @@ w_m                   ``rows[m]``, one row per replica, read at ``read[m]``
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -33,6 +32,7 @@ from numpy.typing import NDArray
 from tpca.batches.query import Query
 from tpca.blocks import Array
 from tpca.errors import SampleError
+from tpca.jit import compiled
 
 CHUNK = 2**20  # entries of a temporary copy of replicas; one replica where that is more
 
@@ -146,7 +146,7 @@ def _add(values: Array, places: Indices, query: Query, sums: dict[int, Array]) -
         rows = [_rows(query, m, some, places[m] if gathered[m] else None) for m in blocks]
         nothing = np.empty((0, 0))
         targets = [sums[m][some].reshape(len(rows[m]), -1) if wanted[m] else nothing for m in blocks]
-        _compiled()(values, places, read, tuple(rows), tuple(targets), wanted)
+        compiled(_add_entries)(values, places, read, tuple(rows), tuple(targets), wanted)
 
 
 def _is_gathered(query: Query, m: int, entries: int) -> bool:
@@ -184,16 +184,6 @@ def _add_entries(
                 if wanted[m]:
                     targets[m][r, places[m, e]] += before[m] * product
                 product *= inner[m]
-
-
-@functools.cache
-def _compiled() -> Any:
-    import numba  # a third of a second that only sparse samples need
-
-    try:
-        return numba.njit(cache=True, nogil=True)(_add_entries)
-    except RuntimeError:  # nowhere to keep the compiled loop
-        return numba.njit(nogil=True)(_add_entries)
 
 
 def _scipy_parts(matrix: Any, j: int) -> tuple[Any, Any, Any]:

@@ -13,12 +13,14 @@ from tpca.model.bounds import cramer_rao
 from tpca.report.style import COLOURS, INK, MARKERS, drawing, save
 from tpca.studies.convergence import Convergence
 from tpca.studies.estimates import PowerLaw, rate_interval
+from tpca.studies.internet_scale import InternetScale
 from tpca.studies.memory import Memory
 from tpca.studies.memory_findings import Point
 from tpca.studies.noise import Noise
+from tpca.studies.parameterisation import Parameterisation
 from tpca.studies.race import Race
 from tpca.studies.race_targets import GOOD, ROWS
-from tpca.studies.scaling import InternetScale, Parameterisation, WorstCase
+from tpca.studies.scaling import WorstCase
 from tpca.studies.store import Store
 from tpca.studies.structure import Adaptivity, EmpiricalSchedule, Initialisation, Stages
 from tpca.studies.study import Record, Study

@@ -31,15 +31,14 @@ D          ``size``
 
 from __future__ import annotations
 
-import functools
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpca.blocks import Array
 from tpca.errors import ModelError
+from tpca.jit import compiled
 
 # Steps in one call of the compiled loop: a second or so, after which Ctrl-C is heard.
 CALL = 10_000_000
@@ -69,7 +68,7 @@ def advance(
     numbers = [np.ascontiguousarray(x) for x in (signal, eta * shares, 1 / np.sqrt(np.maximum(shares, 1.0)))]
     while rounds.any():
         now = np.minimum(rounds, max(1, CALL // len(rows)))
-        compiled()(rows, *numbers, now, float(size), rng)
+        compiled(_climb)(rows, *numbers, now, float(size), rng)
         rounds = rounds - now
     return rows
 
@@ -104,14 +103,3 @@ def _climb(
                 a, q, r = a / norm, q / norm, r / norm
         norm = math.sqrt(a * a + q * q + r * r)
         rows[j, 0], rows[j, 1], rows[j, 2] = a / norm, q / norm, r / norm
-
-
-@functools.cache
-def compiled() -> Any:
-    """The compiled loop, kept beside the source where that can be written."""
-    import numba
-
-    try:
-        return numba.njit(cache=True, nogil=True)(_climb)
-    except RuntimeError:  # nowhere to keep it
-        return numba.njit(nogil=True)(_climb)

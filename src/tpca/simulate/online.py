@@ -15,14 +15,13 @@ along the rest of the iterate and across; the last is a chi-square variable with
 
 from __future__ import annotations
 
-import functools
 import math
-from typing import Any
 
 import numpy as np
 
 from tpca.blocks import Array
 from tpca.errors import ModelError
+from tpca.jit import compiled
 
 THERE = 0.9
 
@@ -44,7 +43,7 @@ def simulate_online(
     for sign in (1.0, -1.0):
         aligned = begin.copy()
         aligned[0] *= sign
-        compiled()(aligned, np.array(dims, dtype=np.float64), strength, step_size, float(samples), coarse, rng)
+        compiled(_ascend)(aligned, np.array(dims, dtype=np.float64), strength, step_size, float(samples), coarse, rng)
         ends.append(aligned)
     return max(ends, key=lambda a: float(np.prod(a)))
 
@@ -85,14 +84,3 @@ def _ascend(
             beside = beta + step * noise * rng.standard_normal()
             rest = (step * noise) ** 2 * rng.chisquare(sizes[n] - 2)
             aligned[n] = towards / math.sqrt(towards * towards + beside * beside + rest)
-
-
-@functools.cache
-def compiled() -> Any:
-    """The compiled loop."""
-    import numba
-
-    try:
-        return numba.njit(cache=True, nogil=True)(_ascend)
-    except RuntimeError:  # nowhere to keep it
-        return numba.njit(nogil=True)(_ascend)

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from tpca.errors import StudyError
 from tpca.studies.convergence import Convergence
+from tpca.studies.internet_scale import InternetScale
 from tpca.studies.memory import Memory
 from tpca.studies.noise import Noise
+from tpca.studies.parameterisation import Parameterisation
 from tpca.studies.race import Race
-from tpca.studies.scaling import InternetScale, Parameterisation, Symmetric, WorstCase
+from tpca.studies.scaling import Symmetric, WorstCase
 from tpca.studies.structure import Adaptivity, EmpiricalSchedule, Initialisation, Stages
 from tpca.studies.study import Study
 

@@ -20,7 +20,7 @@ from tpca.solvers.race import RaceSolver
 from tpca.solvers.topvectors import block_vectors
 from tpca.studies.climbs import COARSE
 from tpca.studies.estimates import PowerLaw, power_law_of
-from tpca.studies.scaling import slope_finding
+from tpca.studies.findings import slope_finding
 from tpca.studies.store import key
 from tpca.studies.study import Finding, Params, Record, Scale, Verdict
 

@@ -13,7 +13,7 @@ from tpca.model.noise import NOISE_LAWS
 from tpca.solvers.paper import PaperSolver
 from tpca.solvers.race import RaceSolver
 from tpca.studies.estimates import PowerLaw, power_law_of, rate_interval
-from tpca.studies.scaling import slope_finding
+from tpca.studies.findings import slope_finding
 from tpca.studies.study import Finding, Params, Record, Scale, Verdict, interval_text
 
 # A tolerance that any proven signal meets: the run is over when it is proven.

@@ -10,7 +10,7 @@ from tpca.model import SpikedTensor
 from tpca.model.bounds import adaptive_samples, block_gauge
 from tpca.studies.climbs import SEEDS, cells, climb, climb_cost, curves, ladder
 from tpca.studies.estimates import PowerLaw, Ratio, power_law, rate_interval
-from tpca.studies.scaling import slope_finding
+from tpca.studies.findings import slope_finding
 from tpca.studies.study import Finding, Params, Record, Scale, Verdict, interval_text
 
 
