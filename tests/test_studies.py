@@ -66,6 +66,7 @@ def test_power_law_with_a_known_correction():
     law = power_law_of(values, math.log)
     assert law.slope.value == pytest.approx(-1.0)
     assert law.at(100.0) == pytest.approx(values[100.0][0])
+    assert law.upper() == pytest.approx(-1.0)
 
 
 def test_too_few_points_give_no_slope():

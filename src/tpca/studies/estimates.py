@@ -100,6 +100,12 @@ class PowerLaw:
     points: dict[float, float]
     correction: Callable[[float], float]
 
+    def upper(self) -> float:
+        """The slope through the larger half of the points, where a prediction for large d should do better."""
+        finite = {x: y for x, y in self.points.items() if math.isfinite(y) and y > 0}
+        half = {x: finite[x] for x in sorted(finite)[len(finite) // 2 - 1 :]} if len(finite) > 3 else finite
+        return _line(half, self.correction)[0] if len(half) > 1 else math.nan
+
     def at(self, x: float) -> float:
         """The line at x."""
         return float(math.exp(self.intercept) * self.correction(x) * x**self.slope.value)

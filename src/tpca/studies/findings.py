@@ -15,5 +15,7 @@ def slope_finding(label: str, law: PowerLaw, predicted: float, reason: str = "",
     measured = interval_text(slope.value, slope.low, slope.high)
     if not math.isfinite(slope.value):
         return Finding(label, text, measured, Verdict.OPEN, "fewer than three values of d reached 50 % success.")
-    verdict = Verdict.AGREES if slope.holds(predicted) else Verdict.DIFFERS
-    return Finding(label, text, measured, verdict, reason)
+    if slope.holds(predicted):
+        return Finding(label, text, measured, Verdict.AGREES, reason)
+    trend = f"slope through the larger half of the points {law.upper():.2f}."
+    return Finding(label, text, measured, Verdict.DIFFERS, f"{reason} {trend}".strip())

@@ -26,7 +26,7 @@ class Adaptivity:
     def grid(self, scale: Scale) -> list[Params]:
         """Every correlation and budget."""
         quick = scale == "quick"
-        chosen, dims = (self.correlations[::2], (64,)) if quick else (self.correlations, (64, 256))
+        chosen, dims = (self.correlations[::2], (64,)) if quick else (self.correlations, (64, 256, 2048))
         budgets = ladder(-8, 4, fine=scale == "full")
         return [p for c in chosen for p in cells(dims, budgets, SEEDS[:1] if quick else SEEDS, order=6, correlation=c)]
 
