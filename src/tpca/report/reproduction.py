@@ -45,7 +45,7 @@ def draw_studies(studies: Sequence[Study], store: Store, folder: Path) -> dict[s
 def _lines(axis: Any, laws: Mapping[str, PowerLaw], x: str, y: str) -> None:
     """Measured points and fitted lines of several power laws."""
     for i, (label, law) in enumerate(laws.items()):
-        colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
+        colour, marker = COLOURS[i % len(COLOURS)], MARKERS[(i + i // len(COLOURS)) % len(MARKERS)]
         xs = [x for x, y in law.points.items() if math.isfinite(y)]
         slope = f", slope {law.slope.value:.2f}" if math.isfinite(law.slope.value) else ""
         axis.plot(xs, [law.points[x] for x in xs], marker, color=colour, markersize=5, label=label + slope)
