@@ -26,7 +26,7 @@ def test_the_example_of_the_readme_runs(capsys):
     assert min(overlaps) > 0.95
 
 
-@pytest.mark.parametrize("name", ["data.md", "views.md"])
+@pytest.mark.parametrize("name", ["data.md", "views.md", "planning.md"])
 def test_the_examples_of_a_page_run(name):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / name).read_text(), re.S)
     assert blocks
