@@ -69,13 +69,17 @@ class Stages:
     )
     version = 1
     cases: ClassVar[dict[float, float]] = {0.0: 1.0, 1.0: 0.5}
+    dims: ClassVar[dict[float, tuple[tuple[int, ...], tuple[int, ...]]]] = {
+        0.0: ((16, 64, 256), (16, 32, 64, 128, 256, 512)),
+        1.0: ((64, 512, 4096), (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)),
+    }
 
     def grid(self, scale: Scale) -> list[Params]:
         """Both schedules, uncorrelated and identical, order 6."""
         quick = scale == "quick"
         trials = []
         for correlation in self.cases:
-            dims = (16, 64, 256) if quick else (16, 32, 64, 128, 256, 512)
+            dims = self.dims[correlation][0 if quick else 1]
             for schedule, low, high in (("theorem", -8, 4), ("one stage", -16, 2)):
                 fixed = {"order": 6, "correlation": correlation, "schedule": schedule}
                 trials += [
