@@ -73,6 +73,7 @@ class Noise:
         reasons = {
             "bounded": "‖E‖ = 1 spreads one unit of noise over d⁴ entries: the signal shows in single samples, far "
             "inside the bound; what is left is the race's own minimum.",
+            "student-t": "outside the assumption; its points lie among those of the others.",
         }
         for noise, law in self.laws(records).items():
             found.append(slope_finding(f"race, {noise}", law, 2, reasons.get(noise, "")))
