@@ -8,6 +8,10 @@ the maximum of the likelihood for Gaussian noise.  One pass; rounds of samples a
 (:mod:`tpca.solvers.mean_fit`) and judged by contrasts between the groups, which hold noise only
 (:mod:`tpca.solvers.mean_stats`).  Several components: :mod:`tpca.solvers.mean_components`.
 
+Where all modes have the same length, the signal may be ±v ⊗ … ⊗ v (moment tensors): such a fit is made and judged, too
+(:mod:`tpca.solvers.mean_tied`), and returned where it is proven and the data do not say that the vectors differ.  The
+record of the fit in ``history`` says so (``"tied"``).
+
 The confidence holds for one look, at the end of the samples.  There is no stopping rule: whoever looks again and again
 and stops when a signal is claimed errs more often; the race (:mod:`tpca.solvers.race`) is made for that.
 """
@@ -43,7 +47,8 @@ class MeanSolver:
     confidence
         At most ``1 - confidence`` of all runs on pure noise claim a signal; for one look, at the end.
     n_components
-        Components to look for, each in what those before it leave (:mod:`tpca.solvers.mean_components`).
+        Components to look for, each in what those before it leave (:mod:`tpca.solvers.mean_components`).  With more
+        than one, vectors are never tied.
     callbacks
         Called after every round with its record, and after the fit with the ``"vectors"`` of each component.
     checkpoint, checkpoint_every, resume

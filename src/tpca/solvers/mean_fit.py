@@ -56,14 +56,14 @@ def best_fits(tensors: Array, rng: np.random.Generator) -> tuple[list[Array], Ar
         values, left, right = (np.concatenate(part) for part in zip(*each_pair, strict=True))
         return [left, right], values
     vectors = [np.stack(mode) for mode in zip(*(starts(tensor, rng) for tensor in tensors), strict=True)]
-    vectors, values = _select(*climb(tensors, vectors, SWEEPS), BEST)
-    vectors, values = _select(*climb(tensors, vectors, MORE_SWEEPS), 1)
+    vectors, values = select(*climb(tensors, vectors, SWEEPS), BEST)
+    vectors, values = select(*climb(tensors, vectors, MORE_SWEEPS), 1)
     first, value = climb(tensors[:1], [v[:1] for v in vectors], MOST_SWEEPS)
     values[0] = value[0]
     return [np.concatenate([v, others[1:]])[:, 0] for v, others in zip(first, vectors, strict=True)], values[:, 0]
 
 
-def _select(vectors: list[Array], values: Array, count: int) -> tuple[list[Array], Array]:
+def select(vectors: list[Array], values: Array, count: int) -> tuple[list[Array], Array]:
     """The best ``count`` starts of every tensor."""
     best = np.argsort(-values, axis=1)[:, :count]
     return [np.take_along_axis(v, best[:, :, None], axis=1) for v in vectors], np.take_along_axis(values, best, axis=1)

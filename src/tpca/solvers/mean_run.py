@@ -22,7 +22,9 @@ from tpca.solvers.drive import Ask, Data
 from tpca.solvers.mean_components import Component, find_components
 from tpca.solvers.mean_fit import best_fits, gradients, top_pairs, unfold, unfoldings
 from tpca.solvers.mean_memory import groups_within, mean_bytes
-from tpca.solvers.mean_stats import Local, Null, contrasts, read, strength_interval, strength_limit
+from tpca.solvers.mean_stats import Law, Local, Null, contrasts, read, strength_interval, strength_limit
+from tpca.solvers.mean_tied import best_tied, can_tie
+from tpca.solvers.mean_tied_stats import Tied, read_tied, tie_rejected
 from tpca.solvers.memory import default_memory
 from tpca.solvers.race_run import POOR
 from tpca.solvers.recovery import Recovery, StopReason, oriented
@@ -138,12 +140,25 @@ class MeanRun:
         sigma = math.sqrt(float(np.vdot(noise, noise)) / noise.size) if noise.size else math.nan
         null = Null(sigma, noise.size, maxima[1:])
         first = Component(float(maxima[0]), tuple(v[0] for v in vectors))
+        tied = self._tied(null, vectors)
+        if tied is not None and tied.proven(self.solver.confidence):
+            other = self._proven(null, first) and tie_rejected(self.data.dims, first.value, tied.value, tied.sigma)
+            if not other:
+                return self._conclude(tied.component, tied.noise, 0, read_tied)
         found = find_components(self.sums[0], first, self.solver.n_components, rng, lambda c: self._proven(null, c))
         if not found:
-            return self._nothing(null, first, rng)
-        each = [self._conclude(null, component, number) for number, component in enumerate(found)]
+            guess = tied.component if tied is not None and tied.likelier(first.value - null.mean) else first
+            return self._nothing(null, guess, rng)
+        noises = [max((null.sigma, null.entries), self._local(c.vectors).level) for c in found]
+        each = [self._conclude(c, level, number) for number, (c, level) in enumerate(zip(found, noises, strict=True))]
         first_one, *further = sorted(each, key=lambda r: -r.strength)
         return dataclasses.replace(first_one, further=tuple(further), history=self.history)
+
+    def _tied(self, null: Null, fitted: list[Array]) -> Tied | None:
+        """The fit with all vectors the same; only of one component, and only where they have the same length."""
+        if self.solver.n_components > 1 or not null.entries or not can_tie(self.data.dims):
+            return None
+        return Tied.of(self.sums, null, best_tied(self.sums, fitted, generator(self.solver.seed, "tied mean")))
 
     def _proven(self, null: Null, component: Component) -> bool:
         return component.value > null.threshold(self._local(component.vectors), self.solver.confidence)
@@ -160,15 +175,14 @@ class MeanRun:
         entries = (lengths - len(vectors) + 1) * len(noise)
         return Local(math.sqrt(squares / (lengths * len(noise))), entries, along)
 
-    def _conclude(self, null: Null, component: Component, number: int) -> Recovery:
-        """A component in the units of the data."""
-        local = self._local(component.vectors)
-        sigma, freedom = max((null.sigma, null.entries), (local.sigma, local.entries))
+    def _conclude(self, component: Component, noise: tuple[float, int], number: int, law: Law = read) -> Recovery:
+        """A component in the units of the data, in noise of a level that rests on so many entries."""
+        sigma, freedom = noise
         dims, unit = self.data.dims, self.scale / math.sqrt(self.samples)
-        reading = read(dims, component.value, sigma)
-        low, high = strength_interval(dims, component.value, sigma, freedom, self.solver.confidence)
+        reading = law(dims, component.value, sigma)
+        low, high = strength_interval(dims, component.value, sigma, freedom, self.solver.confidence, law)
         record = {"phase": "fit", "component": number, "found": True, "strength": unit * reading.strength}
-        record |= {"strength_error": unit * sigma, "error": reading.error}
+        record |= {"strength_error": unit * sigma, "error": reading.error, "tied": law is read_tied}
         self._record(record, component.vectors)
         vectors = oriented(component.vectors)
         return Recovery(

@@ -38,7 +38,7 @@ right to first order for small dims, too: bias :math:`\sum(d_i-1)\sigma^2/(2\lam
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,6 +69,11 @@ class Local:
     entries: int
     along: float
 
+    @property
+    def level(self) -> tuple[float, int]:
+        """The level, and on how many entries that rests."""
+        return self.sigma, self.entries
+
 
 @dataclass(frozen=True)
 class Null:
@@ -77,6 +82,11 @@ class Null:
     sigma: float
     entries: int
     maxima: Array
+
+    @property
+    def mean(self) -> float:
+        """The mean of the maxima: how far noise reaches; infinite without contrasts."""
+        return float(np.mean(self.maxima)) if len(self.maxima) else math.inf
 
     def threshold(self, local: Local, confidence: float) -> float:
         """The Z that noise alone exceeds in at most ``1 - confidence`` of all fits; infinite without contrasts."""
@@ -90,7 +100,7 @@ class Null:
         if count > 1:
             level = max(level, float(np.std(self.maxima, ddof=1)) * _quantile(confidence, count - 1))
             least = local.along * _quantile(0.5 + confidence / 2, count)
-        return max(least, float(np.mean(self.maxima)) + math.sqrt(1 + 1 / count) * level)
+        return max(least, self.mean + math.sqrt(1 + 1 / count) * level)
 
 
 @dataclass(frozen=True)
@@ -127,10 +137,15 @@ def read(dims: Sequence[int], value: float, sigma: float) -> Reading:
     return Reading(unit * y / float(overlaps.prod()), tuple(float(q) for q in overlaps), bool(edge))
 
 
-def strength_interval(dims: Sequence[int], value: float, sigma: float, entries: int, level: float) -> tuple[float, ...]:
+Law = Callable[[Sequence[int], float, float], Reading]
+
+
+def strength_interval(
+    dims: Sequence[int], value: float, sigma: float, entries: int, level: float, law: Law = read
+) -> tuple[float, ...]:
     """Confidence interval of √N λ: the readings of Z ± tσ; from 0 where noise reaches as far as Z − tσ."""
     half = sigma * _quantile(0.5 + level / 2, entries)
-    low, high = (read(dims, value + side * half, sigma) for side in (-1, 1))
+    low, high = (law(dims, value + side * half, sigma) for side in (-1, 1))
     return (0.0 if low.edge else low.strength, high.strength)
 
 
