@@ -12,7 +12,7 @@ from tpca.cli import app
 from tpca.errors import ModelError, SolverError, TpcaError
 from tpca.oracles import LawOracle
 from tpca.planning.choice import choose_solver
-from tpca.planning.constants import constant, stored
+from tpca.planning.constants import constant, frontier, stored
 from tpca.planning.machine import this_machine
 from tpca.planning.methods import METHODS, matrices
 from tpca.planning.plan import make_plan
@@ -216,3 +216,30 @@ def test_bad_input_is_named(arguments):
     done = runner.invoke(app, ["plan", *arguments])
     assert isinstance(done.exception, TpcaError)
     assert "got" in str(done.exception) or "say how large" in str(done.exception)
+
+
+@pytest.mark.parametrize("memory", ["33kB", "60kB", "300kB", "1MB", "80MB"])
+def test_the_race_is_never_planned_below_what_was_measured(memory):
+    """Far beyond the sizes measured its form would promise less than the smallest S·K·N of any method."""
+    plan = make_plan(Problem((100,) * 6), memory=memory)
+    (race,) = [row for row in plan.rows if row.name == "race"]
+    assert race.product >= 0.999 * frontier()
+
+
+def test_what_only_takes_too_long_is_told_apart_from_what_does_not_fit():
+    rows = {row.name: row for row in make_plan(Problem((100,) * 6), memory="2GB").rows}
+    assert rows["race"].endless
+    assert rows["als"].obstacle
+    assert not rows["als"].endless
+
+
+def test_a_method_that_fits_is_named_when_ours_do_not():
+    plan = make_plan(Problem((10,) * 4), memory="2kB", samples=10**5)
+    assert "give more memory, or use vectors by online SGD" in plan.recommendation
+    assert plan.recommended == "vector-sgd"
+
+
+def test_huge_problems_are_planned_or_refused_at_once():
+    assert "Nothing fits" in make_plan(Problem((10**9,) * 4)).recommendation
+    with pytest.raises(ModelError, match="orders up to 12, got 20"):
+        Problem((10,) * 20)

@@ -80,16 +80,19 @@ def _print(console: Console, made: Plan) -> None:
     heads = ["method", "samples", "from", "state", "buffer", "passes", "time"]
     heads += [f"{made.workers} workers"] if made.workers > 1 else []
     heads += ["S·K·N / bound"] + ([f"{made.samples:,} are"] if made.samples is not None else [])
-    for head in heads:
-        table.add_column(head, justify="left" if head in ("method", "from") else "right")
+    # A narrow screen goes without what matters least.
+    kept = [i for i, head in enumerate(heads) if console.width >= 100 or head not in ("buffer", "S·K·N / bound")]
+    for i in kept:
+        table.add_column(heads[i], justify="left" if heads[i] in ("method", "from") else "right")
     for row in shown:
-        table.add_row(*_cells(row, made), style="bold" if row.name == made.recommended else "")
+        cells = _cells(row, made)
+        table.add_row(*(cells[i] for i in kept), style="bold" if row.name == made.recommended else "")
     console.print(table)
     impossible = [r for r in made.rows if r not in shown]
     if impossible:
         console.print("Not possible:", highlight=False)
         for obstacle in dict.fromkeys(r.obstacle for r in impossible):
-            titles = ", ".join(r.title for r in impossible if r.obstacle == obstacle)
+            titles = "; ".join(r.title for r in impossible if r.obstacle == obstacle)
             console.print(f"  {titles}: {obstacle}", highlight=False)
     console.print(_legend(made), highlight=False)
     console.print(f"Constants: {provenance()}.", highlight=False)

@@ -62,6 +62,7 @@ def reproduce(
         from tpca.studies.table import write_markdown
 
         write_markdown(markdown, chosen, findings, drawn)
+        console.print(f"Markdown: {markdown}", soft_wrap=True)
     if report is not None:
         from tpca.report.page import write_page
 
@@ -96,6 +97,9 @@ def _run(console: Console, studies: Sequence[Study], scale: Scale, store: Store,
     from tpca.studies.runner import pending_jobs, run_studies
 
     jobs = pending_jobs(studies, scale, store)
+    if not jobs:
+        console.print("All of these trials are stored already; nothing is left to run.")
+        return
     done = sum(len(study.grid(scale)) for study in studies) - len(jobs)
     if done:
         console.print(f"{done:,} trials are stored already, {len(jobs):,} are left to run.")
@@ -109,7 +113,11 @@ def _run(console: Console, studies: Sequence[Study], scale: Scale, store: Store,
             progress.advance(bars[study.name], cost)
             progress.advance(whole, cost)
 
-        run_studies(studies, scale, store, finished, processes)
+        try:
+            run_studies(studies, scale, store, finished, processes)
+        except KeyboardInterrupt:
+            console.print(f"Stopped; every finished trial is in {store.folder}. The same command goes on from there.")
+            raise typer.Exit(130) from None
 
 
 def _findings(studies: Sequence[Study], store: Store) -> dict[str, list[Finding]]:
@@ -128,7 +136,7 @@ def _print(console: Console, findings: dict[str, list[Finding]], as_json: bool) 
     from rich.table import Table
 
     colours = {"agrees": "green", "differs": "yellow", "not enough data": "dim"}
-    table = Table(title="The paper on a machine", caption="slopes: value [95 % bootstrap interval]")
+    table = Table(title="The paper on a machine", caption="[...]: 95 % interval")
     for heading in ("study", "case", "predicted", "measured", "verdict"):
         table.add_column(heading, overflow="fold")
     for name, found in findings.items():

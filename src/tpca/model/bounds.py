@@ -33,9 +33,14 @@ def block_gauge(truth: SpikedTensor, c0: float) -> Array:
 
     Erratum: the paper's convention d_0 = c_0^{1/2} must read d_0 = c_0 for the γ_1 that its odd proofs use.
     """
-    partition = Partition.pairs(truth.dims)
+    return gauge(truth.dims, truth.correlations(), c0)
+
+
+def gauge(dims: Sequence[int], correlations: Sequence[float] | Array, c0: float) -> Array:
+    """γ_m from the correlation inside every block, without any vectors."""
+    partition = Partition.pairs(dims)
     gauges = []
-    for group, size, correlation in zip(partition.groups, partition.sizes, truth.correlations(), strict=True):
+    for group, size, correlation in zip(partition.groups, partition.sizes, correlations, strict=True):
         gauges.append(abs(correlation) / size**0.25 + c0 ** (len(group) / 2) / math.sqrt(size))
     return np.array(gauges)
 

@@ -49,6 +49,11 @@ def constant(method: str, order: int) -> Constant:
     return Constant(entry["constant"], low, high, entry["passes"], tuple(entry["dims"]), measured=True)
 
 
+def frontier() -> float:
+    """The smallest S·K·N in units of the lower bound that any method without structure was seen to need."""
+    return float(stored()["frontier"])
+
+
 def provenance() -> str:
     """Where the constants come from, in a line."""
     made = stored()["provenance"]

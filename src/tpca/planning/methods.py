@@ -6,7 +6,7 @@ Samples are :math:`N = C \cdot form \cdot \sigma^2/\lambda^2` for success in hal
 mean, ALS, AMP, unfoldings, Oja       √∏d, which is d^{k̄/2}: the threshold of the balanced unfolding
                                       (Oja: times (ln √D)²/4, D entries in a block)
 power iteration, vectors by SGD       ∏d / min d, which is d^{k̄-1}: starts overlap by d^{-1/2} (Ben Arous et al. 2021)
-paper's matrices                      max_m D_m γ_m⁴ ∏ γ^{-2}, γ by :func:`tpca.model.bounds.block_gauge`: d^{k̄-2}
+paper's matrices                      max_m D_m γ_m⁴ ∏ γ^{-2}, γ by :func:`tpca.model.bounds.gauge`: d^{k̄-2}
                                       without correlation, d^{k̄/2} with equal vectors (Corollary cor-equal-dim)
 equal vectors (traces, one matrix)    d^{k̄/2} with d² of state
 ====================================  ========================================================================
@@ -23,8 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tpca.blocks import Partition
-from tpca.model import SpikedTensor
-from tpca.model.bounds import block_gauge
+from tpca.model.bounds import gauge
 from tpca.planning.problem import Problem
 from tpca.solvers.mean_memory import GROUPS, mean_bytes
 
@@ -51,8 +50,9 @@ def oja_form(problem: Problem) -> float:
 def matrices(problem: Problem) -> float:
     """max_m D_m γ_m⁴ ∏ γ^{-2} with c_0 = 1."""
     correlation = 1.0 if problem.equal else (problem.correlation or 0.0)
-    truth = SpikedTensor.random(problem.dims, 1.0, correlation=correlation, seed=0)
-    gauges, sizes = block_gauge(truth, 1.0), np.array(Partition.pairs(problem.dims).sizes)
+    partition = Partition.pairs(problem.dims)
+    inside = [correlation if len(group) == 2 else 0.0 for group in partition.groups]
+    gauges, sizes = gauge(problem.dims, inside, 1.0), np.array(partition.sizes, dtype=np.float64)
     return float(np.max(sizes * gauges**4) * np.prod(gauges**-2.0))
 
 

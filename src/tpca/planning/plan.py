@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from tpca.errors import SolverError
 from tpca.model.sampling import BATCH_ENTRIES
 from tpca.planning.choice import choose_solver
-from tpca.planning.constants import constant
+from tpca.planning.constants import constant, frontier
 from tpca.planning.machine import Machine, this_machine
 from tpca.planning.methods import METHODS, Method
 from tpca.planning.problem import Problem, parse_samples
@@ -151,7 +151,9 @@ def race_samples(problem: Problem, size: RaceSize) -> tuple[float, str]:
         found = constant("race, equal", problem.order)
         return found.value * problem.unit * problem.ratio, found.basis(_dim(problem))
     found = constant("race", problem.order)
-    return found.value * size.form(problem.dims) * problem.unit * problem.ratio, found.basis(_dim(problem))
+    samples = found.value * size.form(problem.dims) * problem.unit * problem.ratio
+    # Far beyond the sizes measured the form would undercut what no method was seen to undercut.
+    return max(samples, frontier() * problem.least_product / size.floats), found.basis(_dim(problem))
 
 
 def _row(problem: Problem, method: Method, means: _Means) -> Row:
@@ -219,7 +221,7 @@ def _recommend(problem: Problem, means: _Means, rows: tuple[Row, ...], told: boo
     name = {"mean": "MeanSolver", "race": "RaceSolver"}[choice.solver]
     sentence = f"Use {name}: {choice.reason}"
     if math.isnan(row.samples):
-        return choice.solver, f"{sentence}; but it {row.obstacle}: give more memory."
+        return _instead(rows, f"RaceSolver {row.obstacle}, the memory is {amount(means.memory)}")
     sentence += f"; about {approximately(row.samples)} samples recover the signal in half of all runs"
     if means.samples is not None:
         sentence += f", and {means.samples:,} are {row.suffices}"
@@ -229,8 +231,17 @@ def _recommend(problem: Problem, means: _Means, rows: tuple[Row, ...], told: boo
     if row.obstacle:
         sentence += f", but on this machine it {row.obstacle}"
     elif row.seconds_by_workers > LONG:
-        sentence += f", which takes {row.seconds_by_workers / 86400:,.0f} days of reading dense samples"
+        sentence += f", which takes {_days(row.seconds_by_workers)} of reading dense samples"
     return choice.solver, sentence + "."
+
+
+def _instead(rows: tuple[Row, ...], why: str) -> tuple[str, str]:
+    """When neither of our solvers fits: the method that does with the fewest samples, or none."""
+    fitting = [r for r in rows if not r.obstacle]
+    if not fitting:
+        return "", f"Nothing fits: {why}; give more memory."
+    least = min(fitting, key=lambda r: r.samples)
+    return least.name, f"{why}: give more memory, or use {least.title}, which has no test for a signal."
 
 
 def _fewer(row: Row, least: Row) -> str:
@@ -245,6 +256,11 @@ def buffer_bytes(problem: Problem) -> float:
     if problem.entries > SLAB_ENTRIES:
         return 8.0 * SLAB_ENTRIES
     return 8.0 * (max(problem.entries, BATCH_ENTRIES) + 2 * problem.entries)
+
+
+def _days(seconds: float) -> str:
+    days = seconds / 86400
+    return f"{days:,.0f} days" if days < 730 else f"{approximately(days / 365.25)} years"
 
 
 def _dim(problem: Problem) -> float:

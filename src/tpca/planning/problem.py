@@ -22,6 +22,9 @@ _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 }
 
 
+MOST_MODES = 12
+
+
 @dataclass(frozen=True)
 class Problem:
     """Dims, λ, σ, the correlation inside pairs (``None``: not known), and whether all vectors are the same."""
@@ -34,6 +37,10 @@ class Problem:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dims", check_dims(self.dims))
+        if len(self.dims) > MOST_MODES:
+            raise ModelError(
+                f"a plan covers orders up to {MOST_MODES}, got order {len(self.dims)}; group modes together."
+            )
         check_strength(self.strength)
         if not (math.isfinite(self.noise) and self.noise > 0):
             raise ModelError(f"noise must be a positive finite number, got {self.noise}.")

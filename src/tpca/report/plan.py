@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tpca.errors import TpcaError
+from tpca.errors import OutputError, TpcaError
 from tpca.planning.plan import Plan, Row, race_samples
 from tpca.planning.race_size import least_race_bytes, race_size
 
@@ -34,7 +34,7 @@ def draw_plan(plan: Plan, path: Path) -> None:
         _bound(axis, plan, low, high)
         for number, row in enumerate(rows):
             _mark(axis, row, number)
-        axis.axvline(plan.memory, color=GREY, linestyle=":", linewidth=1, label="memory given")
+        axis.axvline(plan.memory, color=GREY, linestyle=":", linewidth=1, label="memory")
         if plan.samples is not None:
             axis.axhline(plan.samples, color=GREY, linestyle="-.", linewidth=1, label="samples at hand")
         axis.set(
@@ -44,9 +44,13 @@ def draw_plan(plan: Plan, path: Path) -> None:
         axis.set_title(f"dims {plan.problem.dims}, strength {plan.problem.strength:g}")
         axis.grid(alpha=0.25)
         axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=8)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=140, transparent=True)
-        plt.close(figure)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            figure.savefig(path, dpi=140, transparent=True)
+        except (OSError, ValueError) as error:
+            raise OutputError(f"cannot write the figure {str(path)!r}: {error}; give a .png or .svg file.") from error
+        finally:
+            plt.close(figure)
 
 
 _TEXT: Any = dict.fromkeys(
@@ -73,7 +77,8 @@ def _bound(axis: Any, plan: Plan, low: float, high: float) -> None:
 
 def _mark(axis: Any, row: Row, number: int) -> None:
     colour, marker = COLOURS[1 + number % 5], MARKERS[number // 5 % len(MARKERS)]
-    face = "none" if row.obstacle else colour
+    impossible = bool(row.obstacle) and not row.endless
+    face = "none" if impossible else colour
     passes = f", {row.passes:.0f} passes" if row.passes > 1 else ""
-    label = f"{row.title}{passes}" + (" (not possible)" if row.obstacle else "")
+    label = f"{row.title}{passes}" + (" (not possible)" if impossible else "")
     axis.plot(row.state_bytes, row.samples, marker, color=colour, markerfacecolor=face, markersize=8, label=label)

@@ -52,6 +52,7 @@ def _lines(axis: Any, laws: Mapping[str, PowerLaw], x: str, y: str) -> None:
         if slope:
             axis.plot(xs, [law.at(x) for x in xs], color=colour, linewidth=1.2, alpha=0.8)
     axis.set(xscale="log", yscale="log", xlabel=x, ylabel=y)
+    axis.xaxis.set_minor_formatter("")  # over less than a decade minor labels collide
     axis.legend(fontsize=9)
 
 

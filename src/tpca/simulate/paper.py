@@ -122,7 +122,7 @@ class SimulatedRun:
         """Samples to simulate and samples a step, for every replica (see ``coarse`` at the top)."""
         if self.coarse == 0:
             return np.full(len(signals), float(steps)), np.ones(len(signals))
-        pull = np.maximum(step_size * signals, np.finfo(float).tiny)
+        pull = np.maximum(step_size * signals, 1e-200)  # a signal of zero never settles
         taken = np.minimum(steps, SETTLED / pull)
         return taken, np.maximum(1.0, np.minimum(self.coarse / (step_size**2 * size), 10 * self.coarse / pull))
 

@@ -67,6 +67,8 @@ def constants(store: Store) -> dict[str, Any]:
     for point in study.points(records):
         if math.isfinite(point.samples.high) and math.isfinite(unit_of(point)):
             groups.setdefault((point.method, point.order), []).append(point)
+    general = [p for points in groups.values() for p in points if not p.symmetric]
+    frontier = min((p.product for p in general), default=1.0)
     methods: dict[str, dict[str, Any]] = {}
     for (name, order), points in sorted(groups.items()):
         methods.setdefault(name, {})[str(order)] = measured(points)
@@ -78,7 +80,7 @@ def constants(store: Store) -> dict[str, Any]:
         "revisions": revisions(store.path(study)),
         "meaning": "samples at 50 % success divided by the method's form, in units of (noise/strength)²",
     }
-    return {"provenance": made, "methods": methods}
+    return {"provenance": made, "frontier": float(f"{frontier:.3g}"), "methods": methods}
 
 
 def revisions(path: Path) -> list[str]:

@@ -69,7 +69,7 @@ class Parameterisation:
         found = []
         for (kind, order), law in self.laws(records).items():
             predicted = order - 1 if kind == "vector" else order - 2
-            form = "times log d" if (kind, order) == ("matrix", 4) else ""
+            form = "log d" if (kind, order) == ("matrix", 4) else ""
             found.append(slope_finding(f"order {order}, {kind}", law, predicted, form=form))
         return found
 

@@ -75,7 +75,7 @@ class WorstCase:
             note, form = f"d ≥ {self.fit_from}{self.notes.get(order, '')}.", ""
             if order == 4:
                 raw = power_law(self.fitted(records, order)).slope
-                form = "times log d"
+                form = "log d"
                 note = f"the theorem's sum of stages divided out; else {interval_text(raw.value, raw.low, raw.high)}."
             found.append(slope_finding(f"order {order}", law, self.slopes[order], note, form))
         return [*found, *self.further(records)]
