@@ -241,5 +241,5 @@ def test_a_method_that_fits_is_named_when_ours_do_not():
 
 def test_huge_problems_are_planned_or_refused_at_once():
     assert "Nothing fits" in make_plan(Problem((10**9,) * 4)).recommendation
-    with pytest.raises(ModelError, match="orders up to 12, got 20"):
+    with pytest.raises(ModelError, match="orders up to 12, got order 20"):
         Problem((10,) * 20)
