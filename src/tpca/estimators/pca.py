@@ -419,4 +419,5 @@ class _Lines:
         self._next = self._every * samples
         known = ("strength", "error", "log_evidence", "reward")
         numbers = "  ".join(f"{name} {record[name]:.4g}" for name in known if name in record)
-        sys.stdout.write(f"[TensorPCA] {samples:,} samples  {record['phase']}  {numbers}\n")
+        line = f"[TensorPCA] {samples:,} sample{'s' if samples != 1 else ''}  {record['phase']}  {numbers}"
+        sys.stdout.write(line.rstrip() + "\n")

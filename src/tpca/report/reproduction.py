@@ -92,9 +92,9 @@ def _initialisation(axis: Any, study: Initialisation, records: Sequence[Record])
         name = "uncorrelated pairs" if correlation == 0 else "identical vectors"
         axis.bar(np.arange(3) + 0.38 * (i - 0.5), values, 0.36, color=COLOURS[i], label=name)
         axis.errorbar(np.arange(3) + 0.38 * (i - 0.5), values, errors, fmt="none", ecolor=INK, capsize=3)
-    axis.set_xticks(range(3), [f"{kind} start" for kind in kinds])
-    axis.set(ylim=(0, 1.05), ylabel="success at twice the theorem's N, order 6, d = 64")
-    axis.legend(loc="lower center", ncols=2, bbox_to_anchor=(0.5, -0.22))
+    axis.set_xticks(range(3), ["identity alone", "random part alone", "both"])
+    axis.set(ylim=(0, 1.05), ylabel="success at twice the theorem's N")
+    axis.legend(loc="lower center", ncols=2, bbox_to_anchor=(0.5, -0.22), title="order 6, d = 64")
 
 
 def _convergence(axis: Any, study: Convergence, records: Sequence[Record]) -> None:
