@@ -133,3 +133,9 @@ def test_constants_are_made_from_the_store(records, tmp_path):
     assert als["dims"] == [16, 24]
     assert als["interval"][0] <= als["constant"] <= als["interval"][1]
     assert math.isfinite(content["methods"]["race"]["3"]["constant"])
+
+
+def test_when_no_method_can_run_the_reasons_are_told():
+    done = runner.invoke(app, ["compare", "--order", "4", "--dim", "6", "--methods", "paper,", "--samples", "50"])
+    assert isinstance(done.exception, StudyError)
+    assert "none of the methods can run here: paper: its schedule asks for" in str(done.exception)

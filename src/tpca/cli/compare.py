@@ -34,6 +34,7 @@ def compare(
     """Run every method that applies on the same samples of planted signals, and print how each did."""
     from rich.console import Console
 
+    from tpca.errors import StudyError
     from tpca.planning.problem import Problem, parse_samples, tensor_dims
     from tpca.solvers.memory import parse_memory
     from tpca.studies.compare import NAMES, Setting, left_out
@@ -42,17 +43,19 @@ def compare(
     problem = Problem(lengths, strength, 1.0, correlation, equal)
     bound = None if memory is None else parse_memory(memory)
     setting = Setting(problem, parse_samples(samples, lengths), bound, law)
-    asked = [] if methods is None else [name.strip() for name in methods.split(",")]
+    asked = [] if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
     reasons = left_out(setting, asked)
     chosen = [name for name in NAMES if name not in reasons]
+    if not chosen:
+        why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items() if reason != "not asked for")
+        raise StudyError(f"none of the methods can run here: {why}.")
     outcomes = _run(Console(stderr=True), setting, range(seed, seed + trials), chosen)
     rows = [_summary(name, [o for o in outcomes if o.method == name]) for name in chosen]
     rows.sort(key=lambda row: (-row["successes"], row["error"]))
     if as_json:
-        put_json(
-            {"dims": lengths, "samples": setting.samples, "trials": trials, "law": law, "methods": rows}
-            | {"left_out": reasons}
-        )
+        asked_for = {"dims": lengths, "strength": strength, "correlation": correlation, "equal": equal, "memory": bound}
+        asked_for |= {"samples": setting.samples, "trials": trials, "seed": seed, "law": law}
+        put_json({**asked_for, "methods": rows, "left_out": reasons})
     else:
         _print(Console(), setting, trials, rows, reasons)
 
@@ -93,6 +96,7 @@ def _print(
 
     problem = setting.problem
     kind = ", equal vectors" if problem.equal else ""
+    kind += f", correlation {problem.correlation:g}" if problem.correlation is not None else ""
     title = f"{shape(problem.dims)}, strength {problem.strength:g}{kind}: {setting.samples:,} samples, trials: {trials}"
     table = Table(title=title, title_style="bold")
     for head in ("method", "success", "error", "time", "state", "buffer", "passes", "samples"):
