@@ -12,8 +12,6 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from tpca.batches import Query, contract
 from tpca.batches.dense import DenseBatch
 from tpca.blocks import Array
@@ -44,7 +42,7 @@ class LawOracle:
         self._left = max_samples
         self.buffer_bytes = self.n_skipped = 0
         self.constant = False
-        planted = "noise" if truth is None else f"{_checksum(truth):08x}"
+        planted = "noise" if self._signal is None else f"{zlib.crc32(self._signal.tobytes()):08x}"
         self.identity = f"law of {planted} {self._dims} seed {seed} scale {scale} of {max_samples} samples"
         self.length = None if math.isinf(max_samples) else int(max_samples)
         self.rereadable = False
@@ -96,8 +94,3 @@ class LawOracle:
             samples += self._scale * self._signal
         self.buffer_bytes = max(self.buffer_bytes, samples.nbytes)
         return Round(steps * count, (DenseBatch(samples).each(query),))
-
-
-def _checksum(truth: SpikedTensor) -> int:
-    """Tells one planted signal from another."""
-    return zlib.crc32(np.concatenate([*truth.vectors, [truth.strength]]).tobytes())
