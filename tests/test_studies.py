@@ -50,6 +50,11 @@ def test_half_is_interpolated_between_levels():
     assert curve.half() == pytest.approx(math.sqrt(1000))
     assert Curve.gather([(10, 6, 10), (100, 10, 10)]).half() == pytest.approx(10)
     assert math.isinf(Curve.gather([(10, 0, 10), (100, 4, 10)]).half())
+    # Between two rungs, from 0 to 1, the crossing may be anywhere: uniform in log N, so all of 200 draws lie there and
+    # their mean is that of the interpolation within 6 standard errors (false alarms below 1e-8).
+    draws = np.log([curve.redrawn(np.random.default_rng(seed)) for seed in range(200)])
+    assert np.all((draws >= math.log(10)) & (draws <= math.log(100)))
+    assert np.mean(draws) == pytest.approx(math.log(1000) / 2, abs=6 * math.log(10) / math.sqrt(12 * 200))
     ratio = Ratio(curve, Curve.gather([(1, 0, 10), (10, 10, 10)]))
     assert ratio.half() == pytest.approx(10)
 

@@ -3,7 +3,8 @@ r"""From trials to slopes: N at 50 % success, power laws in d, and bootstrap int
 *N₅₀*: for every d, success counts at growing N are made monotone (isotonic regression) and interpolated at ½, linearly
 in log N.  *Slope*: least squares of :math:`\log N_{50}(d) - \log c(d)` on :math:`\log d`, c a known correction such as
 the number of stages.  *Interval*: 95 % of bootstrap slopes, in which both the values of d and the outcomes of the
-trials are drawn again, so that neither the noise of counts nor a jitter between neighbouring d (h* is rounded up) is
+trials are drawn again, and the place of the crossing between two rungs of the ladder where success jumps, so that
+neither the noise of counts, nor the coarseness of the ladder, nor a jitter between neighbouring d (h* is rounded up) is
 left out.
 """
 
@@ -42,22 +43,30 @@ class Curve:
         rows = np.array([[np.exp(s / r), w, r] for _, (s, w, r) in sorted(levels.items())])
         return cls(*rows.T)
 
-    def half(self, wins: Array | None = None) -> float:
+    def half(self) -> float:
         """N₅₀, or infinity where success never reaches ½; at most the smallest N where it always exceeds ½."""
-        rates = isotonic_regression((self.wins if wins is None else wins) / self.runs, weights=self.runs).x
+        return self._crossing(self.wins, 0.5)
+
+    def redrawn(self, rng: np.random.Generator) -> float:
+        """N₅₀ of trials drawn again, and of another place between two rungs of the ladder.
+
+        Where success jumps from one rung to the next the crossing lies anywhere between them.
+        """
+        wins: Array = rng.binomial(self.runs.astype(int), self.wins / self.runs).astype(float)
+        return self._crossing(wins, rng.random())
+
+    def _crossing(self, wins: Array, place: float) -> float:
+        """Where the isotonic success curve crosses ½; ``place`` in [0, 1] is ½ for its linear interpolation."""
+        rates = isotonic_regression(wins / self.runs, weights=self.runs).x
         logs = np.log(self.samples)
         above = int(np.argmax(rates >= 0.5))
         if rates[above] < 0.5:
             return math.inf
         if above == 0 or rates[above] == rates[above - 1]:
             return float(self.samples[above])
-        share = (0.5 - rates[above - 1]) / (rates[above] - rates[above - 1])
+        jump = rates[above] - rates[above - 1]
+        share = (0.5 - rates[above - 1]) / jump + jump * (place - 0.5)
         return float(np.exp(logs[above - 1] + share * (logs[above] - logs[above - 1])))
-
-    def redrawn(self, rng: np.random.Generator) -> float:
-        """N₅₀ of trials drawn again."""
-        wins: Array = rng.binomial(self.runs.astype(int), self.wins / self.runs).astype(float)
-        return self.half(wins)
 
 
 @dataclass(frozen=True)
