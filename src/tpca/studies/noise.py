@@ -77,7 +77,8 @@ class Noise:
             "student-t": "outside the assumption; its points lie among those of the others.",
         }
         for noise, law in self.laws(records).items():
-            found.append(slope_finding(f"race, {noise}", law, 2, reasons.get(noise, "")))
+            usual = "" if law.slope.holds(2) else "what the race needs at least flattens the line at such small d."
+            found.append(slope_finding(f"race, {noise}", law, 2, reasons.get(noise, usual)))
         for noise in NOISE_LAWS:
             overlaps = [
                 r.result["overlap"] for r in records if r.params["kind"] == "paper" and r.params["noise"] == noise
