@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tpca.errors import MemoryBudgetError
+from tpca.planning.wording import amount
 from tpca.solvers.mean_memory import GROUPS, groups_within, mean_bytes
 from tpca.solvers.memory import LEAST, default_memory, parse_memory
 from tpca.streams import Stream, stored
@@ -64,8 +65,8 @@ def choose_solver(
         needed = mean_bytes(dims, groups_within(dims, given))
     except MemoryBudgetError:
         needed = mean_bytes(dims, GROUPS[-1])
-        return Choice("race", f"the mean of all samples needs {_size(needed)} of state, the memory is {_size(given)}")
-    return Choice("mean", f"the mean of all samples fits into memory: {_size(needed)} of {_size(given)}")
+        return Choice("race", f"the mean of all samples needs {amount(needed)} of state, the memory is {amount(given)}")
+    return Choice("mean", f"the mean of all samples fits into memory: {amount(needed)} of {amount(given)}")
 
 
 def choose_for(stream: Stream, memory: str | float | None = None, **asked: Any) -> Choice:
@@ -78,12 +79,3 @@ def comes_whole(stream: Stream) -> bool:
     kind = getattr(stream, "kind", "")
     read_in_parts = kind in ("npy", "folder", "zarr", "hdf5", "dask") and math.prod(stream.dims) > stored.SLAB_ENTRIES
     return kind not in ("sparse", "views") and not read_in_parts
-
-
-def _size(nbytes: float) -> str:
-    """Bytes in the unit that suits them."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if nbytes < 1000:
-            return f"{nbytes:.3g} {unit}"
-        nbytes /= 1000
-    return f"{nbytes:.3g} TB"

@@ -6,22 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from tpca.errors import TpcaError
+from tpca.report.style import COLOURS, pyplot
 from tpca.studies.demo import Climb, Demo
-
-# Okabe–Ito: told apart without colour vision, and on light and dark grounds.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 
 
 def draw_demo(demo: Demo, path: Path) -> None:
-    """Write the figure; needs matplotlib (``pip install tpca[plots]``)."""
-    try:
-        import matplotlib as mpl
-    except ImportError as error:
-        raise TpcaError("the figure needs matplotlib; install it with: pip install 'tpca[plots]'") from error
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
+    """Write the figure."""
+    plt = pyplot()
     figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharex=True, sharey=True, layout="constrained")
     panels = [
         (axes[0], demo.race, "race", [f"mode {i}" for i in range(demo.truth.order)]),

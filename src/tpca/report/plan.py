@@ -7,25 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from tpca.errors import OutputError, TpcaError
+from tpca.errors import OutputError
 from tpca.planning.plan import Plan, Row, race_samples
 from tpca.planning.race_size import least_race_bytes, race_size
+from tpca.report.style import COLOURS, MARKERS, pyplot
 
-GREY = "#808080"  # readable on light and dark grounds, as are the Okabe–Ito colours
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-MARKERS = "osD^vP"
+GREY = "#808080"  # readable on light and dark grounds, as are the colours
 
 
 def draw_plan(plan: Plan, path: Path) -> None:
-    """Write the figure, on a transparent ground; needs matplotlib (``pip install tpca[plots]``)."""
-    try:
-        import matplotlib as mpl
-    except ImportError as error:
-        raise TpcaError("the figure needs matplotlib; install it with: pip install 'tpca[plots]'") from error
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    with mpl.rc_context(_TEXT):
+    """Write the figure, on a transparent ground."""
+    plt = pyplot()
+    with plt.rc_context(_TEXT):
         figure, axis = plt.subplots(figsize=(9, 5.5), layout="constrained")
         rows = [row for row in plan.rows if np.isfinite(row.samples) and row.name != "race"]
         states = [row.state_bytes for row in rows]

@@ -16,22 +16,28 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 INK = "#7f7f7f"
 
 
-@contextmanager
-def drawing() -> Iterator[Any]:
-    """Matplotlib's pyplot with our settings; needs matplotlib (``pip install tpca[plots]``)."""
+def pyplot() -> Any:
+    """Matplotlib's pyplot, drawing into files; needs matplotlib (``pip install tpca[plots]``)."""
     try:
         import matplotlib as mpl
     except ImportError as error:
-        raise TpcaError("the figures need matplotlib; install it with: pip install 'tpca[plots]'") from error
+        raise TpcaError("the figure needs matplotlib; install it with: pip install 'tpca[plots]'") from error
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
+    return plt
+
+
+@contextmanager
+def drawing() -> Iterator[Any]:
+    """Matplotlib's pyplot with our settings."""
+    plt = pyplot()
     ink = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "axes.titlecolor")
     settings: dict[str, Any] = dict.fromkeys(ink, INK)
     settings |= {"axes.grid": True, "grid.color": INK, "grid.alpha": 0.25, "grid.linewidth": 0.6}
     settings |= {"legend.frameon": False, "legend.labelcolor": INK, "font.size": 10, "axes.titlesize": 11}
     settings |= {"axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "tpca"}
-    with plt.rc_context(settings):  # type: ignore[arg-type]
+    with plt.rc_context(settings):
         yield plt
     plt.close("all")
 

@@ -87,7 +87,7 @@ class SimulatedRun:
         """c_3 or ``None``, and the samples that the search took (Algorithm search-c_3-even / -odd)."""
         score = self.truth.strength
         for start in self.starts:
-            overlaps, _ = start._overlaps()
+            overlaps, _ = start.overlaps()
             score *= overlaps[0] * math.sqrt(len(start.truth[0])) if len(start.truth) == 2 else overlaps[1]
         variance = math.prod(len(start.truth[0]) if len(start.truth) == 2 else 1 for start in self.starts)
         taken = 0

@@ -54,7 +54,7 @@ class BlockStart:
     def coordinates(self, signs: tuple[float, ...]) -> Array:
         """(a, q, r) of the start scaled to unit length; r = 0."""
         weights = self._weights(signs)
-        overlaps, inner = self._overlaps()
+        overlaps, inner = self.overlaps()
         aligned = float(np.dot(weights, overlaps))
         norm = math.sqrt(weights @ inner @ weights)
         a = aligned / norm
@@ -73,7 +73,7 @@ class BlockStart:
         alone = signs[0]
         return np.array([alone, 0.0]) if len(self.truth) == 2 and self.kind == "identity" else np.array([0.0, alone])
 
-    def _overlaps(self) -> tuple[Array, Array]:
+    def overlaps(self) -> tuple[Array, Array]:
         """Inner products of the unit parts with the truth, and with each other."""
         random = math.prod(float(u @ v) for u, v in zip(self.random, self.truth, strict=True))
         if len(self.truth) == 1:

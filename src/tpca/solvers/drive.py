@@ -189,6 +189,13 @@ class Keeper:
             )
 
 
+def keeper_of(solver: Any) -> Keeper | None:
+    """The keeper that a solver's options ask for, if any."""
+    if solver.checkpoint is None:
+        return None
+    return Keeper(solver.checkpoint, solver.checkpoint_every, solver.resume, solver.settings())
+
+
 class Feed:
     """A run whose samples are pushed in, batch after batch; what does not fill a round yet waits as its reduction."""
 

@@ -22,11 +22,11 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from tpca.errors import SolverError
 from tpca.oracles import open_oracle
-from tpca.solvers.drive import Keeper, drive
+from tpca.solvers.drive import drive, keeper_of
 from tpca.solvers.mean_run import MeanRun
 from tpca.solvers.memory import parse_memory
+from tpca.solvers.options import check_components, check_confidence, check_max_samples, check_resume
 from tpca.solvers.race import Callback
 from tpca.solvers.recovery import Recovery
 
@@ -68,29 +68,19 @@ class MeanSolver:
         checkpoint_every: float = 60.0,
         resume: bool = False,
     ) -> None:
-        if not 0.0 < confidence < 1.0:
-            raise SolverError(f"confidence must lie strictly between 0 and 1, got {confidence}.")
-        if max_samples is not None and max_samples < 1:
-            raise SolverError(f"max_samples must be at least 1, got {max_samples}.")
-        if n_components < 1:
-            raise SolverError(f"n_components must be at least 1, got {n_components}.")
-        if resume and checkpoint is None:
-            raise SolverError("resume=True needs checkpoint=..., the folder to go on from.")
         self.seed = seed
         self.memory = None if memory is None else parse_memory(memory)
-        self.max_samples = max_samples
-        self.confidence = confidence
-        self.n_components = n_components
+        self.max_samples = check_max_samples(max_samples)
+        self.confidence = check_confidence(confidence)
+        self.n_components = check_components(n_components)
         self.callbacks = tuple(callbacks)
-        self.checkpoint, self.checkpoint_every, self.resume = checkpoint, checkpoint_every, resume
+        self.checkpoint, self.checkpoint_every = checkpoint, checkpoint_every
+        self.resume = check_resume(resume, checkpoint)
 
     def run(self, source: Any) -> Recovery:
         """Average a stream (or oracle) to its end and return what was found, or that nothing was."""
         oracle = open_oracle(source)
-        keeper = None
-        if self.checkpoint is not None:
-            keeper = Keeper(self.checkpoint, self.checkpoint_every, self.resume, self.settings())
-        return drive(MeanRun(self, oracle), oracle, keeper)
+        return drive(MeanRun(self, oracle), oracle, keeper_of(self))
 
     def settings(self) -> dict[str, Any]:
         """What a run depends on besides its data, as plain values."""

@@ -33,7 +33,8 @@ from tpca.model.spiked import check_strength
 from tpca.oracles import open_oracle
 from tpca.randomness import generator
 from tpca.schedules import Constants, Schedule, empirical_schedule, preset_constants, search_steps, theorem_schedule
-from tpca.solvers.drive import Keeper
+from tpca.solvers.drive import keeper_of
+from tpca.solvers.options import check_resume
 from tpca.solvers.paper_run import Callback, PaperRun, StreamEndedError
 from tpca.solvers.recovery import Recovery, StopReason
 from tpca.solvers.topvectors import METHODS, block_vectors
@@ -72,8 +73,6 @@ class PaperSolver:
         checkpoint_every: float = 60.0,
         resume: bool = False,
     ) -> None:
-        if resume and checkpoint is None:
-            raise SolverError("resume=True needs checkpoint=..., the folder to go on from.")
         if isinstance(schedule, str) and schedule not in ("empirical", "theorem"):
             raise SolverError(f"schedule must be 'empirical', 'theorem' or a Schedule, got {schedule!r}.")
         if schedule == "theorem" and truth is None:
@@ -87,15 +86,14 @@ class PaperSolver:
         self.truth = truth
         self.estimator = estimator
         self.callbacks = tuple(callbacks)
-        self.checkpoint, self.checkpoint_every, self.resume = checkpoint, checkpoint_every, resume
+        self.checkpoint, self.checkpoint_every = checkpoint, checkpoint_every
+        self.resume = check_resume(resume, checkpoint)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from a stream (or oracle); a stream that ends early gives what was reached."""
         oracle = open_oracle(source)
         run = PaperRun(oracle, generator(self.seed, "paper"), self.callbacks)
-        keeper = None
-        if self.checkpoint is not None:
-            keeper = Keeper(self.checkpoint, self.checkpoint_every, self.resume, self.settings())
+        keeper = keeper_of(self)
         with contextlib.nullcontext() if keeper is None else keeper.watch(run, oracle):
             try:
                 run.multi_phase(self.find_schedule(run), keeper)

@@ -50,7 +50,7 @@ class Store:
         self.folder.mkdir(parents=True, exist_ok=True)
         line = {"version": study.version, "params": params, "result": result, "seconds": round(seconds, 3), **made()}
         path = self.path(study)
-        torn = path.exists() and path.stat().st_size > 0 and path.read_bytes()[-1:] != b"\n"
+        torn = _torn(path)
         with path.open("a", encoding="utf-8") as file:
             file.write(("\n" if torn else "") + json.dumps(line, separators=(",", ":")) + "\n")
             file.flush()
@@ -69,6 +69,15 @@ class Store:
             if isinstance(line, dict):
                 lines.append(line)
         return lines
+
+
+def _torn(path: Path) -> bool:
+    """Whether a kill has left the last line without its end."""
+    if not path.exists() or path.stat().st_size == 0:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
 
 
 def key(params: Params) -> str:
