@@ -85,9 +85,12 @@ class Leader:
     @property
     def found(self) -> bool:
         """Whether a signal is proven at error share delta."""
-        if self.tenure < 1:
-            return False
-        return self.log_evidence > math.log(self.tenure * (self.tenure + 1) / self.delta)
+        return self.log_evidence > self.needed
+
+    @property
+    def needed(self) -> float:
+        """Log evidence that proves a signal: ln(k(k+1)/δ); out of reach for the random leader before the first."""
+        return math.log(self.tenure * (self.tenure + 1) / self.delta) if self.tenure else math.inf
 
     @property
     def strength(self) -> float:

@@ -24,7 +24,7 @@ from tpca.solvers.mean_fit import best_fits, gradients, top_pairs, unfold, unfol
 from tpca.solvers.mean_memory import groups_within, mean_bytes
 from tpca.solvers.mean_stats import Law, Local, Null, contrasts, read, strength_interval, strength_limit
 from tpca.solvers.mean_tied import best_tied, can_tie
-from tpca.solvers.mean_tied_stats import Tied, read_tied, tie_rejected
+from tpca.solvers.mean_tied_stats import MARGIN, Tied, read_tied, tie_rejected
 from tpca.solvers.memory import default_memory
 from tpca.solvers.race_run import POOR
 from tpca.solvers.recovery import Recovery, StopReason, oriented
@@ -56,6 +56,7 @@ class MeanRun:
         self.ended, self.gathered = False, False
         self.history: list[dict[str, Any]] = []
         self._recovery: Recovery | None = None
+        self._reach: dict[str, Any] = {}  # of the noise, for the record of the first fit
 
     @property
     def samples(self) -> int:
@@ -141,14 +142,16 @@ class MeanRun:
         null = Null(sigma, noise.size, maxima[1:])
         first = Component(float(maxima[0]), tuple(v[0] for v in vectors))
         tied = self._tied(null, vectors)
+        self._reach = self._noise_reach(null, self._local(first.vectors))
         if tied is not None and tied.proven(self.solver.confidence):
             other = self._proven(null, first) and tie_rejected(self.data.dims, first.value, tied.value, tied.sigma)
             if not other:
+                self._reach = self._noise_reach(tied.null, tied.local, MARGIN * tied.sigma)
                 return self._conclude(tied.component, tied.noise, 0, read_tied)
         found = find_components(self.sums[0], first, self.solver.n_components, rng, lambda c: self._proven(null, c))
         if not found:
             guess = tied.component if tied is not None and tied.likelier(first.value - null.mean) else first
-            return self._nothing(null, guess, rng)
+            return self._nothing(null, first.value, guess, rng)
         noises = [max((null.sigma, null.entries), self._local(c.vectors).level) for c in found]
         each = [self._conclude(c, level, number) for number, (c, level) in enumerate(zip(found, noises, strict=True))]
         first_one, *further = sorted(each, key=lambda r: -r.strength)
@@ -159,6 +162,12 @@ class MeanRun:
         if self.solver.n_components > 1 or not null.entries or not can_tie(self.data.dims):
             return None
         return Tied.of(self.sums, null, best_tied(self.sums, fitted, generator(self.solver.seed, "tied mean")))
+
+    def _noise_reach(self, null: Null, local: Local, margin: float = 0.0) -> dict[str, Any]:
+        """What the same fit reaches on noise alone, and what it must exceed, in units of the data."""
+        unit = self.scale / math.sqrt(max(1, self.samples))
+        needed = null.threshold(local, self.solver.confidence) + margin
+        return {"noise_fits": [unit * float(z) for z in null.maxima], "needed": unit * needed}
 
     def _proven(self, null: Null, component: Component) -> bool:
         return component.value > null.threshold(self._local(component.vectors), self.solver.confidence)
@@ -183,6 +192,7 @@ class MeanRun:
         low, high = strength_interval(dims, component.value, sigma, freedom, self.solver.confidence, law)
         record = {"phase": "fit", "component": number, "found": True, "strength": unit * reading.strength}
         record |= {"strength_error": unit * sigma, "error": reading.error, "tied": law is read_tied}
+        record |= {"fit": unit * component.value, **(self._reach if number == 0 else {})}
         self._record(record, component.vectors)
         vectors = oriented(component.vectors)
         return Recovery(
@@ -197,7 +207,7 @@ class MeanRun:
             history=self.history,
         )
 
-    def _nothing(self, null: Null, best: Component, rng: np.random.Generator) -> Recovery:
+    def _nothing(self, null: Null, value: float, best: Component, rng: np.random.Generator) -> Recovery:
         limit = math.inf
         if null.entries:
             matrix = unfold(self.sums[0], unfoldings(self.data.dims)[0])
@@ -205,7 +215,8 @@ class MeanRun:
             rows, columns = matrix.shape
             largest = strength_limit(rows, columns, float(norm), null.sigma, null.entries)
             limit = self.scale / math.sqrt(self.samples) * largest
-        self._record({"phase": "fit", "component": 0, "found": False}, best.vectors)
+        reached = {"fit": self.scale / math.sqrt(max(1, self.samples)) * value, **self._reach}
+        self._record({"phase": "fit", "component": 0, "found": False, **reached}, best.vectors)
         return Recovery(
             vectors=oriented(best.vectors),
             strength=math.nan,
@@ -231,4 +242,4 @@ class MeanRun:
         record = {**known, "pass": 1, "samples": self.samples, "leader": "mean"}
         self.history.append(record)
         for callback in self.solver.callbacks:
-            callback({**record, "position": self.samples, "vectors": vectors})
+            callback({**record, "position": self.samples, "vectors": vectors, "state_bytes": self._state_bytes()})

@@ -29,7 +29,8 @@ def record_of(run: RaceRun, best: Contestant | Polish) -> tuple[dict[str, Any], 
     if isinstance(best, Contestant):
         known: Leader | Polish = best.leader
         record |= {"leader": best.name, "found": best.leader.found, "tenure": best.leader.tenure}
-        record |= {"log_evidence": best.leader.log_evidence}
+        record |= {"log_evidence": best.leader.log_evidence, "needed": best.leader.needed}
+        record |= {"evidence": {c.name: c.leader.log_evidence for c in run.contestants}}
     else:
         known = best
         record |= {"leader": "polish", "found": True, "error": best.error()}

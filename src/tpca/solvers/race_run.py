@@ -309,4 +309,4 @@ class RaceRun:
         record, vectors = record_of(self, best)
         self.history.append(record)
         for callback in self.solver.callbacks:
-            callback({**record, "position": self.position, "vectors": vectors})
+            callback({**record, "position": self.position, "vectors": vectors, "state_bytes": self.state_bytes})
