@@ -4,7 +4,8 @@ Rounding to float16 is relative, 2^-11 a round; with rounds that grow by 6 % abo
 adds a noise some 10^-3 times that of the samples.  ``unit`` follows the size of U and keeps the store near ``level``,
 inside the range of float16.
 
-Nothing is ever widened whole: all passes over the store take a few thousand entries at a time.
+Nothing is ever widened whole: passes over the store take a few thousand entries at a time while answers are in flight,
+and half of it at a time when a reading is taken: by then the answers, as large as the store, are gone.
 """
 
 from __future__ import annotations
@@ -36,6 +37,26 @@ def top_eigenvectors(matrix: Stored, count: int) -> Stored:
     chosen = (size - min(count, size), size - 1)
     rows: Stored = eigh(matrix, subset_by_index=chosen, overwrite_a=True, check_finite=False)[1].T[::-1]
     return rows
+
+
+def halves(length: int) -> tuple[slice, ...]:
+    """Two slices of an axis, or one if it is too short."""
+    middle = (length + 1) // 2
+    return (slice(0, middle), slice(middle, length))[: min(2, length)]
+
+
+def widened(store: Stored) -> Stored:
+    """Finite float16 as float32, by shifting bits: four times as fast as a cast where that is not done in hardware.
+
+    Sign and exponent move to their places in float32; the difference of the exponents' offsets is a factor 2^112, exact
+    for denormal numbers, too.  Infinity and NaN would come out as numbers: columns are finite.
+    """
+    bits = store.view(np.int16).astype(np.int32)
+    bits <<= 13
+    bits &= np.int32(-0x70000001)  # sign bits were copied into the three places between sign and exponent
+    wide: Stored = bits.view(np.float32)
+    wide *= np.float32(2.0**112)
+    return wide
 
 
 @kept
@@ -82,7 +103,7 @@ class Columns:
             return 0.0
         for some, fresh in self._mixed(mix, gradient):
             fresh *= n / new
-            fresh += (old / new) * self.flat[:, some].astype(np.float32)
+            fresh += (old / new) * widened(self.flat[:, some])
             self.flat[:, some] = fresh
         self.unit = new
         self.gram = self._gram()
@@ -97,15 +118,15 @@ class Columns:
     def times(self, p: Array) -> Array:
         """``U p`` as a block."""
         flat, narrow = self.flat, p.astype(np.float32)
-        product = np.concatenate([narrow @ flat[:, some].astype(np.float32) for some in self._pieces()])
+        product = np.concatenate([narrow @ widened(flat[:, some]) for some in halves(flat.shape[1])])
         return (self.unit * product.astype(np.float64)).reshape(self.store.shape[1:])
 
     def weigh(self, block: Array) -> Array:
         """``Uᵀ block``."""
         flat, vector = self.flat, block.reshape(-1).astype(np.float32)
         total = np.zeros(len(self.store))
-        for some in self._pieces():
-            total += flat[:, some].astype(np.float32) @ vector[some]
+        for some in halves(flat.shape[1]):
+            total += widened(flat[:, some]) @ vector[some]
         return self.unit * total
 
     def top_weights(self, modes: tuple[int, ...]) -> Array:
@@ -116,21 +137,22 @@ class Columns:
             gram += matrix @ matrix.T
         (top,) = top_eigenvectors(gram, 1)
         del gram
-        rest = np.stack([top @ matrix for matrix in self._unfoldings(modes)])
+        size = self.flat.shape[1] // side
+        rest = np.concatenate([(top @ matrix).reshape(-1, size) for matrix in self._unfoldings(modes)])
         if len(rest) < rest.shape[1]:
             return np.asarray(top_eigenvectors(rest @ rest.T, 1)[0], dtype=np.float64)
         return unit((rest @ top_eigenvectors(rest.T @ rest, 1)[0]).astype(np.float64))
 
     def _unfoldings(self, modes: tuple[int, ...]) -> Iterator[Stored]:
-        """Column after column, as a matrix ``modes | other modes``."""
-        for column in self.store:
-            front = np.moveaxis(column, modes, range(len(modes))).astype(np.float32)
+        """Some columns after the other, as a matrix ``modes | columns and other modes``."""
+        for some in halves(len(self.store)):
+            front = np.moveaxis(widened(self.store[some]), [1 + i for i in modes], range(len(modes)))
             yield front.reshape(math.prod(front.shape[: len(modes)]), -1)
 
     def _gram(self) -> Stored:
         gram: Stored = np.zeros((len(self.store), len(self.store)), np.float32)
         for some in self._pieces():
-            piece = self.flat[:, some].astype(np.float32)
+            piece = widened(self.flat[:, some])
             gram += piece @ piece.T
         return gram
 

@@ -11,6 +11,7 @@ from tpca.blocks import Array
 from tpca.checkpoint import kept
 
 MEMORY_OF_SCORES = 0.9
+PIECE = 2**10  # entries of a working copy
 
 
 @kept
@@ -24,7 +25,7 @@ class NoiseLevel:
     def absorb(self, answer: Answer, n: int, gain: float = 1.0) -> None:
         """Take the energy of all gradients of one answer over ``n`` samples; they come ``gain`` times too large."""
         entries = sum(g.size for g in answer.gradients.values())
-        energy = sum(float(np.linalg.norm(row.astype(np.float64)) ** 2) for g in answer.gradients.values() for row in g)
+        energy = sum(_squares(g) for g in answer.gradients.values())
         self._energy += n * energy / (entries * gain**2)
         self._rounds += 1
 
@@ -60,3 +61,10 @@ class Scores:
     def z(self, replica: int, sigma: float) -> float:
         """Return a replica's score in standard deviations of pure noise."""
         return float(self.sums[replica]) / (sigma * math.sqrt(max(self._variance, 1.0)))
+
+
+def _squares(gradients: Array) -> float:
+    """Sum of squares in double precision, a few thousand entries widened at a time."""
+    flat = gradients.reshape(-1)
+    pieces = (flat[first : first + PIECE].astype(np.float64) for first in range(0, flat.size, PIECE))
+    return sum(float(piece @ piece) for piece in pieces)
