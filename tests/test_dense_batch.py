@@ -1,10 +1,12 @@
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from naive import einsum_gradient
 from tpca.batches import DenseBatch, Query, contract
 from tpca.blocks import Partition
+from tpca.errors import SampleError
 
 
 def partitions(dims):
@@ -55,4 +57,32 @@ def test_many_replicas_are_contracted_in_slices_with_the_same_result(rng):
 
 def test_total_is_the_sum_of_samples(rng):
     samples = rng.standard_normal((7, 3, 4))
-    np.testing.assert_allclose(DenseBatch(samples).total(), samples.sum(axis=0), rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(DenseBatch(samples).add_to(None), samples.sum(axis=0), rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(
+    "use", [lambda b: b.samples, lambda b: b.add_to(None), lambda b: b.scores([np.ones((1, 3))] * 2)]
+)
+def test_missing_entries_are_found_when_the_samples_are_used(value, use):
+    samples = np.zeros((6, 3, 3), np.float32)
+    samples[4, 1, 2] = value
+    batch = DenseBatch(samples, unchecked=100)
+    with pytest.raises(SampleError, match="sample 104 contains NaN or Inf"):
+        use(batch)
+    with pytest.raises(SampleError, match="sample 104 contains NaN or Inf"):
+        use(batch[3:])
+    use(batch[:4])
+
+
+def test_a_sum_that_overflows_is_not_taken_for_a_missing_entry():
+    samples = np.full((3, 2, 2), 3e38, np.float32)
+    assert np.isinf(DenseBatch(samples, unchecked=0).add_to(None)).all()
+
+
+def test_sums_are_added_in_place():
+    samples = np.arange(24.0, dtype=np.float32).reshape(2, 3, 4)
+    total = np.ones((3, 4), np.float32)
+    assert DenseBatch(samples).add_to(total) is total
+    np.testing.assert_array_equal(total, 1 + samples.sum(axis=0))
+    assert DenseBatch(samples)[:0].add_to(total) is total

@@ -179,7 +179,7 @@ class TestContents:
         values[4, 1, 2], values[9, 0, 0], values[9, 2, 3] = np.nan, np.inf, -np.inf
         values[12] = np.nan
         with pytest.raises(SampleError, match=r'sample 4 contains NaN or Inf.*nan_policy="skip" or "zero"'):
-            read(member.open(values, work))
+            joined(read(member.open(values, work)))  # looked for when the samples are used
         skipped = read(member.open(values, work, nan_policy="skip"))
         np.testing.assert_array_equal(joined(skipped), np.delete(values, [4, 9, 12], axis=0))
         assert sum(batch.dropped for batch in skipped) == 3

@@ -290,3 +290,16 @@ def test_checkpoints_resume_without_a_random_state(tmp_path, solver):
     resumed = TensorPCA(solver, resume=True, **options).fit(DATA)
     assert resumed.n_samples_seen_ == 400
     assert min(TRUTH.overlaps(resumed.components_)) > 0.95
+
+
+def test_a_batch_that_is_refused_leaves_no_trace():
+    data = DATA
+    holed = data[200:250].copy()
+    holed[7, 0, 0] = np.nan
+    pca = TensorPCA(random_state=0).partial_fit(data[:200])
+    with pytest.raises(SampleError, match="sample 7 contains NaN"):
+        pca.partial_fit(holed)
+    pca.partial_fit(data[200:])
+    whole = TensorPCA(random_state=0).partial_fit(data[:200]).partial_fit(data[200:])
+    for mine, theirs in zip(pca.components_, whole.components_, strict=True):
+        np.testing.assert_array_equal(mine, theirs)

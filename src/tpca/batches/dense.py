@@ -20,9 +20,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import get_blas_funcs
 
 from tpca.batches.query import Answer, Query, rewards, subtract
 from tpca.blocks import Array
+from tpca.errors import SampleError
 
 
 def contract(tensor: NDArray[Any], query: Query) -> Answer:
@@ -125,30 +127,68 @@ def _outer(vectors: Sequence[Array]) -> Array:
     return product
 
 
-class DenseBatch:
-    """``n`` dense samples, an array of shape ``(n, d_1, ..., d_k̄)`` of finite real numbers (streams check them).
+def missing(index: int) -> SampleError:
+    """The error for a sample with entries that are not numbers."""
+    return SampleError(
+        f'sample {index} contains NaN or Inf; clean it, or open the stream with nan_policy="skip" or "zero".'
+    )
 
-    ``first`` is the place of the batch in its stream, ``dropped`` how many of its samples the stream left out.
+
+class DenseBatch:
+    """``n`` dense samples, a C-contiguous array of shape ``(n, d_1, ..., d_k̄)`` of finite real numbers.
+
+    ``first`` is the place of the batch in its stream, ``dropped`` how many of its samples the stream left out.  A
+    stream that has not looked for NaN and Inf says so: ``unchecked`` is then the number of the first sample, for the
+    message.  They are looked for when the samples are used; in a sum of samples, where they show, that is almost free.
     """
 
-    def __init__(self, samples: NDArray[Any], first: int = 0, dropped: int = 0) -> None:
-        self.samples = samples
+    def __init__(self, samples: NDArray[Any], first: int = 0, dropped: int = 0, unchecked: int | None = None) -> None:
+        self._samples = samples
         self.first, self.dropped = first, dropped
+        self._unchecked = unchecked
+
+    @property
+    def samples(self) -> NDArray[Any]:
+        """The samples; all of them finite."""
+        self.check()
+        return self._samples
+
+    def check(self) -> None:
+        """Refuse samples with NaN or Inf, if nobody has looked yet."""
+        if self._unchecked is not None:
+            _refuse_missing(self._samples, self._unchecked)
+            self._unchecked = None
 
     def __len__(self) -> int:
-        return len(self.samples)
+        return len(self._samples)
 
     def __getitem__(self, some: slice) -> DenseBatch:
-        return DenseBatch(self.samples[some])
+        start, _, _ = some.indices(len(self))
+        unchecked = None if self._unchecked is None else self._unchecked + start
+        return DenseBatch(self._samples[some], unchecked=unchecked)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the samples held."""
-        return int(self.samples.nbytes)
+        return int(self._samples.nbytes)
 
-    def total(self) -> NDArray[Any]:
-        """Sum of the samples: contraction is linear, so replicas need only this."""
-        return _sum_samples(self.samples)
+    def add_to(self, total: NDArray[Any] | None) -> NDArray[Any]:
+        """Add the sum of the samples to ``total``, in place; contraction is linear, so replicas need only this.
+
+        One BLAS product (``total += ones @ X``) reads every entry once.  A missing entry makes the total one, too.
+        """
+        if total is None:
+            total = np.zeros(self._samples.shape[1:], self._samples.dtype)
+        if not len(self):
+            return total
+        flat = self._samples.reshape(len(self), -1)
+        ones = np.ones(len(flat), flat.dtype)
+        sums: NDArray[Any] = total.reshape(-1)
+        (gemv, asum) = get_blas_funcs(("gemv", "asum"), dtype=flat.dtype)
+        gemv(1.0, flat.T, ones, 1.0, sums, overwrite_y=1)
+        if self._unchecked is not None and not math.isfinite(asum(sums)):
+            _refuse_missing(self._samples, self._unchecked)
+        return total
 
     def scores(self, vectors: Sequence[Array]) -> Array:
         """Reward ``(n, c)`` of every sample with every rank-one component; ``vectors[i]`` is ``(c, d_i)``."""
@@ -180,8 +220,8 @@ class DenseBatch:
         return Answer({block: shaped}, reward)
 
 
-def _sum_samples(samples: NDArray[Any]) -> NDArray[Any]:
-    """Sum over samples by one BLAS product per batch (``ones @ X``): a single read of every entry."""
-    flat = samples.reshape(len(samples), -1)
-    total: NDArray[Any] = np.ones(len(samples), dtype=flat.dtype) @ flat
-    return total.reshape(samples.shape[1:])
+def _refuse_missing(samples: NDArray[Any], first: int) -> None:
+    """Raise an error that names the first sample with NaN or Inf, if there is one."""
+    finite = np.isfinite(samples).reshape(len(samples), -1).all(axis=1)
+    if not finite.all():
+        raise missing(first + int(np.argmin(finite)))

@@ -34,8 +34,8 @@ class Batch(Protocol):
 class SummableBatch(Batch, Protocol):
     """A batch whose samples can be added up: contraction is linear, so replicas need only the sum."""
 
-    def total(self) -> NDArray[Any]:
-        """Sum of the samples."""
+    def add_to(self, total: NDArray[Any] | None) -> NDArray[Any]:
+        """Add the sum of the samples to ``total``, in place; ``None`` stands for zero."""
 
 
 class ContractingBatch(Batch, Protocol):

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
-from tpca.batches import Batch, Query, Reduction, reduction
+from tpca.batches import Batch, DenseBatch, Query, Reduction, reduction
 from tpca.checkpoint import Checkpoints
 from tpca.errors import CheckpointError, RunInterrupted, StreamError
 from tpca.oracles import Oracle, Round, open_oracle
@@ -208,6 +208,8 @@ class Feed:
 
     def pour(self, run: Run, batch: Batch) -> None:
         """Hand the samples of a batch to the run, round after round."""
+        if isinstance(batch, DenseBatch):
+            batch.check()  # now: what is refused must leave no trace in the sums
         self.n_skipped += batch.dropped
         taken = 0
         while taken < len(batch) and (ask := run.ask()) is not None:

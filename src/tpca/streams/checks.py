@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.batches import Batch
+from tpca.batches import Batch, DenseBatch
 from tpca.blocks import check_dims
 from tpca.errors import SampleError
 from tpca.streams.protocol import NanPolicy
@@ -74,13 +74,6 @@ def check_samples(array: NDArray[Any], dims: tuple[int, ...], dtype: np.dtype[An
         )
 
 
-def missing(index: int) -> SampleError:
-    """The error for a sample with entries that are not numbers."""
-    return SampleError(
-        f'sample {index} contains NaN or Inf; clean it, or open the stream with nan_policy="skip" or "zero".'
-    )
-
-
 def all_finite(block: NDArray[Any]) -> bool:
     """Whether no entry is NaN or Inf: one cheap read of clean data; only a suspect block is looked at closely."""
     with np.errstate(over="ignore", invalid="ignore"):
@@ -93,19 +86,28 @@ def fill_missing(block: NDArray[Any], observed: NDArray[Any] | float) -> None:
     block /= observed
 
 
-def clean(samples: NDArray[Any], first: int, policy: NanPolicy) -> tuple[NDArray[Any], int]:
-    """The samples without missing entries, and how many were left out; ``first`` is the number of the first."""
+def clean(samples: NDArray[Any], policy: NanPolicy) -> tuple[NDArray[Any], int]:
+    """The samples without missing entries, those skipped or filled in, and how many were left out."""
     if all_finite(samples):
         return samples, 0
     finite = np.isfinite(samples).reshape(len(samples), -1)
     observed = np.count_nonzero(finite, axis=1) / finite.shape[1]
-    if policy == "raise":
-        raise missing(first + int(np.argmax(observed < 1)))
     keep = observed == 1 if policy == "skip" else observed > 0
     kept = samples[keep]  # a copy: what is filled in below is not the caller's
     if policy == "zero":
         fill_missing(kept, observed[keep].reshape(-1, *[1] * (samples.ndim - 1)))
     return kept, len(samples) - len(kept)
+
+
+def dense_batch(samples: NDArray[Any], first: int, number: int, policy: NanPolicy) -> DenseBatch:
+    """The samples from ``number`` on as the batch at ``first``; an error about missing entries can wait for their use.
+
+    What is to be skipped or filled in cannot.
+    """
+    if policy == "raise":
+        return DenseBatch(samples, first, unchecked=number)
+    kept, dropped = clean(samples, policy)
+    return DenseBatch(kept, first, dropped)
 
 
 def without_empty(batches: Iterable[AnyBatch]) -> Iterator[AnyBatch]:

@@ -20,7 +20,7 @@ from tpca.model.sampling import BATCH_ENTRIES
 from tpca.streams.checks import (
     as_array,
     check_samples,
-    clean,
+    dense_batch,
     float_dtype,
     sample_dims,
     to_floats,
@@ -77,8 +77,7 @@ class IterableStream:
             first, self._position = self._position, self._position + len(block)
             reached = reached or first == start
             if reached:
-                samples, dropped = clean(to_floats(block), first, self._policy)
-                yield DenseBatch(samples, first, dropped)
+                yield dense_batch(to_floats(block), first, first, self._policy)
             elif first > start:
                 break
         if not reached and self._position != start:

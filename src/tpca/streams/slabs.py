@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.streams.checks import all_finite, fill_missing, missing, to_floats
+from tpca.batches.dense import missing
+from tpca.streams.checks import all_finite, fill_missing, to_floats
 from tpca.streams.protocol import NanPolicy
 
 
