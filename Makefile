@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint bench reproduce reproduction race-targets race-checks detection clean help
+.PHONY: demo test lint bench bench-cca reproduce reproduction race-targets race-checks detection clean help
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -30,8 +30,10 @@ lint: $(VENV)/.ready  ## ruff, mypy --strict, import contract
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-bench: $(VENV)/.ready  ## ratios against the machine's limits and against peers (some minutes)
+bench: $(VENV)/.ready  ## ratios against the machine's limits and against peers, docs/performance.md (under ten minutes)
 	$(BIN)/python benchmarks/run.py
+
+bench-cca: $(VENV)/.ready  ## TensorCCA against cca-zoo, the table of docs/views.md (a quarter of an hour: the peer is slow)
 	$(BIN)/python benchmarks/tensor_cca.py --out benchmarks/results/tensor_cca.json
 
 reproduce: $(VENV)/.ready  ## every claim of the paper, measured on a small grid (some minutes)

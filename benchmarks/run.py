@@ -1,94 +1,78 @@
-"""``make bench``: ratios against the machine's own limits, measured side by side in one run."""
+"""``make bench``: ratios against the machine's own limits and against peers, measured side by side in one run.
 
-import json
-import platform
-import statistics
-import time
-from pathlib import Path
+python benchmarks/run.py                      all rows; writes results/, docs/performance.md and its figure
+python benchmarks/run.py --only race peers    some families of rows; writes nothing
+python benchmarks/run.py --show               the table of the stored run
+python benchmarks/run.py --page               docs/performance.md and its figure from the stored run
+"""
 
-import numba
-import numpy as np
+import os
 
-from tpca import RaceSolver, SpikedTensor
-from tpca.blocks import Partition
-from tpca.simulate import advance
-from tpca.solvers.step import ascent_step
+THREADS = 1  # of BLAS, and of any other pool: one core against one core; readers may use the other
+for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+    os.environ[name] = str(THREADS)
 
-REPEATS = 5
+import argparse  # noqa: E402
+import json  # noqa: E402
+import time  # noqa: E402
+
+import jobs_growth  # noqa: E402
+import jobs_online  # noqa: E402
+import jobs_peers  # noqa: E402
+import jobs_race  # noqa: E402
+import jobs_simulate  # noqa: E402
+import jobs_startup  # noqa: E402
+import jobs_views  # noqa: E402
+import report  # noqa: E402
+from suite import Row  # noqa: E402
+from threadpoolctl import threadpool_limits  # noqa: E402
+
+FAMILIES = {
+    "startup": jobs_startup.rows,
+    "race": jobs_race.in_memory,
+    "files": jobs_race.from_files,
+    "peers": jobs_peers.rows,
+    "online": jobs_online.rows,
+    "views": jobs_views.rows,
+    "simulate": jobs_simulate.rows,
+    "growth": jobs_growth.rows,
+}
 
 
-def seconds(job):
+def measure(families: list[str]) -> list[Row]:
+    """All rows of some families; says what it is at."""
+    rows: list[Row] = []
+    for family in families:
+        began = time.perf_counter()
+        for row in FAMILIES[family]():
+            rows.append(row)
+            print(f"{row.ratio:10.3g}  {'pass ' if row.ok else 'short'}  {row.job}", flush=True)
+        print(f"{'':10s}  {family}: {time.perf_counter() - began:.0f} s", flush=True)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=FAMILIES, help="some families of rows; nothing is written")
+    parser.add_argument("--show", action="store_true", help="print the table of the stored run")
+    parser.add_argument("--page", action="store_true", help="write docs/performance.md from the stored run")
+    options = parser.parse_args()
+    if options.page:
+        report.write_page()
+        return
+    if options.show:
+        print(report.markdown(json.loads(report.LATEST.read_text())))
+        return
     began = time.perf_counter()
-    job()
-    return time.perf_counter() - began
-
-
-def ratio(job, reference):
-    """Median of job/reference over interleaved repeats: noise of a shared machine hits both alike."""
-    job(), reference()
-    return statistics.median(seconds(job) / seconds(reference) for _ in range(REPEATS))
-
-
-def race_on_memory():
-    truth = SpikedTensor.random((32,) * 4, 1.0, seed=1)
-    samples = next(iter(truth.stream(seed=2, batch_size=200, dtype=np.float32)))
-    flat = samples.reshape(len(samples), -1)
-    ones = np.ones(len(samples), np.float32)
-    solver = RaceSolver(seed=1, memory=30 * 8 * 32**2)
-    return ratio(lambda: solver.run(samples), lambda: ones @ flat)
-
-
-def synthetic_stream():
-    samples = SpikedTensor.random((16,) * 4, 1.0, seed=1).stream(seed=2, batch_size=64)
-    generator = np.random.default_rng(0)
-    return ratio(lambda: next(iter(samples)), lambda: generator.standard_normal((64, 16, 16, 16, 16)))
-
-
-def paper_step():
-    rng = np.random.default_rng(0)
-    shape = Partition.pairs((32,) * 4).shapes[0]
-    blocks, gradients = rng.standard_normal((2, 16, *shape))
-    return ratio(lambda: ascent_step(blocks, gradients, 0.1), lambda: blocks + gradients)
-
-
-@numba.njit
-def draw_only(count, size, rng):
-    total = 0.0
-    for _ in range(count):
-        total += rng.standard_normal() + rng.standard_normal() + rng.standard_normal() + rng.chisquare(size)
-    return total
-
-
-def reduced_chain():
-    """One step against its four random numbers, which no exact simulation can do without."""
-    rng, steps, size = np.random.default_rng(0), 2_000_000, 10**8
-    start = np.array([[1e-3, 1.0, 0.0]])
-
-    def run():
-        return advance(start, np.array([0.1]), 1e-6, steps, size, rng)
-
-    took = min(seconds(run) for _ in range(REPEATS))
-    print(f"{'':4s}reduced chain, one core: {steps / took / 1e6:.1f} million steps a second")
-    return ratio(run, lambda: draw_only(steps, size - 3.0, rng))
-
-
-JOBS = [
-    ("race, order 4 d 32, 200 samples in memory", "one BLAS read of every sample", race_on_memory),
-    ("synthetic stream, order 4 d 16", "drawing the normals", synthetic_stream),
-    ("reduced chain, 2 million steps, d = 10,000", "drawing its random numbers", reduced_chain),
-    ("ascent step, 16 replicas of 32 x 32", "one addition of the same arrays", paper_step),
-]
-
-
-def main():
-    rows = []
-    for job, reference, measure in JOBS:
-        rows.append({"job": job, "reference": reference, "ratio": measure()})
-        print(f"{job:45s} / {reference:35s} {rows[-1]['ratio']:8.2f}")
-    machine = {"python": platform.python_version(), "processor": platform.machine(), "numpy": np.__version__}
-    out = Path(__file__).parent / "results" / "latest.json"
-    out.parent.mkdir(exist_ok=True)
-    out.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
+    with threadpool_limits(THREADS):
+        rows = measure(options.only or list(FAMILIES))
+    if options.only:
+        about = {"machine": report.machine(THREADS), "revision": report.revision()}
+        report.show({**about, "rows": [report.as_dict(row) for row in rows]})
+        return
+    report.store(rows, THREADS, time.perf_counter() - began)
+    report.show(json.loads(report.LATEST.read_text()))
+    report.write_page()
 
 
 if __name__ == "__main__":

@@ -3,14 +3,18 @@
 Recover the rank-one signal λ·v_1⊗…⊗v_k̄ hidden in a stream of noisy tensors, in one pass, with memory that grows as d².
 """
 
-from typing import Any
+import importlib
+from typing import TYPE_CHECKING, Any
 
-from tpca.errors import TpcaError
-from tpca.model import SpikedTensor
-from tpca.solvers.paper import PaperSolver
-from tpca.solvers.race import RaceSolver
-from tpca.solvers.recovery import Recovery, StopReason
-from tpca.streams import open_stream, open_views
+if TYPE_CHECKING:
+    from tpca.errors import TpcaError
+    from tpca.estimators import TensorCCA, TensorPCA
+    from tpca.model import SpikedTensor
+    from tpca.solvers.mean import MeanSolver
+    from tpca.solvers.paper import PaperSolver
+    from tpca.solvers.race import RaceSolver
+    from tpca.solvers.recovery import Recovery, StopReason
+    from tpca.streams import open_stream, open_views
 
 __version__ = "0.1.0"
 
@@ -28,15 +32,31 @@ __all__ = [
     "open_views",
 ]
 
+# Where each name lives.  It is imported when it is first asked for: whoever wants one solver, or the help of the
+# command, waits neither for scikit-learn (a second) nor for SciPy and Numba (half of one).
+_HOMES = {
+    "MeanSolver": "tpca.solvers.mean",
+    "PaperSolver": "tpca.solvers.paper",
+    "RaceSolver": "tpca.solvers.race",
+    "Recovery": "tpca.solvers.recovery",
+    "SpikedTensor": "tpca.model",
+    "StopReason": "tpca.solvers.recovery",
+    "TensorCCA": "tpca.estimators",
+    "TensorPCA": "tpca.estimators",
+    "TpcaError": "tpca.errors",
+    "open_stream": "tpca.streams",
+    "open_views": "tpca.streams",
+}
+
 
 def __getattr__(name: str) -> Any:
-    """What is slow to import, when it is first asked for: scikit-learn takes a second, parts of SciPy half of one."""
-    if name == "MeanSolver":
-        from tpca.solvers.mean import MeanSolver
+    """A public name, imported now and kept."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tpca' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    return value
 
-        return MeanSolver
-    if name in ("TensorCCA", "TensorPCA"):
-        from tpca import estimators
 
-        return getattr(estimators, name)
-    raise AttributeError(f"module 'tpca' has no attribute {name!r}")
+def __dir__() -> list[str]:
+    """All public names, imported or not."""
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,96 @@
+"""Our solvers on the same samples as mean + pyttb ``cp_als(init="nvecs")`` and mean + TensorLy ``parafac(init="svd")``.
+
+Peers get the fastest mean there is (``ones @ X``) in the type that suits them best (float64), and stop by their own
+rules.  Memory is the peak of what is allocated besides the samples, one sample's worth taken off.
+"""
+
+import statistics
+import tracemalloc
+import warnings
+from collections.abc import Iterator
+
+import numpy as np
+from suite import Row, interleave, seconds_of
+
+from tpca import MeanSolver, RaceSolver, SpikedTensor
+
+DIMS, STRENGTH, SAMPLES, BATCH = (32,) * 4, 2.0, 500, 50
+FASTER, LESS_MEMORY = 0.6, 0.1
+SAME = 1e-3  # overlaps closer than this are equal
+REPEATS = 3
+
+
+def samples(truth: SpikedTensor) -> np.ndarray:
+    """Two gigabytes in memory."""
+    array = np.empty((SAMPLES, *DIMS), np.float32)
+    stream = iter(truth.stream(seed=2, batch_size=BATCH, dtype=np.float32))
+    for first in range(0, SAMPLES, BATCH):
+        array[first : first + BATCH] = next(stream)
+    return array
+
+
+def mean(array):
+    total = np.ones(len(array), array.dtype) @ array.reshape(len(array), -1)
+    return total.reshape(array.shape[1:]).astype(np.float64) / len(array)
+
+
+def pyttb_fit(array):
+    import pyttb
+
+    found, _, _ = pyttb.cp_als(pyttb.tensor(mean(array)), 1, init="nvecs", printitn=0)
+    return [factor[:, 0] for factor in found.factor_matrices]
+
+
+def tensorly_fit(array):
+    from tensorly.decomposition import parafac
+
+    return [factor[:, 0] for factor in parafac(mean(array), 1, init="svd").factors]
+
+
+def unit(vectors):
+    return [np.asarray(v, np.float64) / np.linalg.norm(v) for v in vectors]
+
+
+def memory_beyond_a_sample(fit, array) -> int:
+    """Peak bytes allocated during a fit, one sample's worth taken off."""
+    tracemalloc.start()
+    try:
+        fit(array)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    return max(0, peak - array[0].nbytes)
+
+
+OURS = {
+    "MeanSolver": lambda array: MeanSolver(seed=1).run(array).vectors,
+    "RaceSolver (1MB)": lambda array: RaceSolver(seed=1, memory="1MB").run(array).vectors,
+}
+PEERS = {"mean + pyttb cp_als(nvecs)": pyttb_fit, "mean + TensorLy parafac(svd)": tensorly_fit}
+
+
+def rows() -> Iterator[Row]:
+    warnings.simplefilter("ignore")  # theirs
+    truth = SpikedTensor.random(DIMS, STRENGTH, seed=1)
+    array = samples(truth)
+    every = {**PEERS, **OURS}
+    overlaps = {name: float(np.mean(truth.overlaps(unit(fit(array))))) for name, fit in every.items()}
+    peaks = {name: memory_beyond_a_sample(fit, array) for name, fit in every.items()}
+    times = {
+        name: statistics.median(seconds_of(lambda fit=fit: fit(array)) for _ in range(3)) for name, fit in PEERS.items()
+    }
+    faster = min(PEERS, key=times.__getitem__)
+    jobs = {name: (lambda fit=fit: seconds_of(lambda: fit(array))) for name, fit in OURS.items()}
+    took = interleave(jobs, lambda: seconds_of(lambda: PEERS[faster](array)), REPEATS)
+    best = max(overlaps[name] for name in PEERS)
+    for name in OURS:
+        what = f"{name}, order 4, d = 32, {SAMPLES} samples in memory"
+        note = f"overlap {overlaps[name]:.4f}; {', '.join(f'{peer} {overlaps[peer]:.4f}' for peer in PEERS)}"
+        equal = overlaps[name] >= best - SAME
+        yield took[name].row(f"{what}: time", f"{faster}, the faster of two", FASTER, note, equal)
+        least = min(PEERS, key=peaks.__getitem__)
+        sizes = f"{peaks[name] / 1e6:.1f} MB; {', '.join(f'{peer} {peaks[peer] / 1e6:.1f} MB' for peer in PEERS)}"
+        ratio = peaks[name] / peaks[least]
+        yield Row(
+            f"{what}: peak memory beyond a sample", f"{least}, the smaller of two", ratio, LESS_MEMORY, note=sizes
+        )

@@ -1,0 +1,190 @@
+"""The race, against one read of every sample: from chunks in memory, and from files.
+
+*Passes* are the part of a fit that reads and reduces samples: the time inside ``oracle.mean`` (waiting for the stream,
+its checks, adding the samples up) without the contraction of the finished sums with the racers' replicas.  The *whole
+fit* is ``RaceSolver.run``, from opening the stream to the recovery.  Samples are pure noise, so that nothing is found
+and all racers run to the end: with a signal they go home early, and the rest is cheaper.
+"""
+
+import math
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+from suite import Measured, Row, interleave, seconds_of
+
+from tpca import RaceSolver
+from tpca.batches.reductions import TensorSum
+from tpca.oracles import open_oracle
+
+SAMPLES = 4000
+POOL = 250  # samples that are really held: a gigabyte, more than any cache
+BATCH = 50
+# The least memory that all racers (flow, equal, paired) run in.
+PROBLEMS = [((32,) * 4, "1.1MB"), ((10,) * 6, "160kB")]
+PASSES, WHOLE, FILES = 1.3, 2.0, 1.3
+REPEATS = 3
+
+
+class Timed:
+    """An oracle that notes the seconds it is at work."""
+
+    def __init__(self, oracle):
+        self._oracle, self.seconds = oracle, 0.0
+
+    def __getattr__(self, name):
+        return getattr(self._oracle, name)
+
+    def mean(self, *asked):
+        began = time.perf_counter()
+        try:
+            return self._oracle.mean(*asked)
+        finally:
+            self.seconds += time.perf_counter() - began
+
+
+@contextmanager
+def contractions() -> Iterator[list[float]]:
+    """Seconds of every contraction of a finished sum, as they happen."""
+    took: list[float] = []
+    answers = TensorSum.answers
+
+    def timed(self, scale):
+        began = time.perf_counter()
+        try:
+            return answers(self, scale)
+        finally:
+            took.append(time.perf_counter() - began)
+
+    with mock.patch.object(TensorSum, "answers", timed):
+        yield took
+
+
+class Race:
+    """Fits of one source; the last one's two figures."""
+
+    def __init__(self, open_source, memory):
+        self._open, self._memory = open_source, memory
+        self._passes = math.nan
+
+    def whole(self) -> float:
+        """Run once, and note what the passes took."""
+        oracle = Timed(open_oracle(self._open()))
+        with contractions() as contracted:
+            took = seconds_of(lambda: RaceSolver(seed=1, memory=self._memory).run(oracle))
+        self._passes = oracle.seconds - sum(contracted)
+        return took
+
+    def passes(self) -> float:
+        """Of the run before."""
+        return self._passes
+
+
+def measure(race: Race, floor) -> tuple[Measured, Measured]:
+    """Passes and whole fit, both from the same runs."""
+    took = interleave({"whole": race.whole, "passes": race.passes}, lambda: seconds_of(floor), REPEATS, warm=True)
+    return took["passes"], took["whole"]
+
+
+def windows(dims) -> list[np.ndarray]:
+    """Batches of 4000 samples of noise in a gigabyte: windows into one array of numbers, shifted on every round.
+
+    A shifted window is another tensor, so nothing adds up that would not in fresh samples.
+    """
+    entries = math.prod(dims)
+    shifts = SAMPLES // POOL
+    flat = np.random.default_rng(1).standard_normal(POOL * entries + 1024 * shifts, dtype=np.float32)
+    starts = [1024 * turn + first * entries for turn in range(shifts) for first in range(0, POOL, BATCH)]
+    return [flat[start : start + BATCH * entries].reshape(BATCH, *dims) for start in starts]
+
+
+def in_memory() -> Iterator[Row]:
+    for dims, memory in PROBLEMS:
+        batches = windows(dims)
+        ones = np.ones(BATCH, np.float32)
+
+        def read(batches=batches, ones=ones):
+            for batch in batches:
+                ones @ batch.reshape(BATCH, -1)
+
+        passes, whole = measure(Race(lambda batches=batches: iter(batches), memory), read)
+        what = f"order {len(dims)}, d = {dims[0]}, {SAMPLES} samples in memory, all racers ({memory})"
+        note = f"{POOL} samples' worth of noise, read through shifted windows in batches of {BATCH}"
+        yield passes.row(f"race passes: {what}", "one BLAS read of every sample (ones @ X)", PASSES, note)
+        yield whole.row(f"race whole fit: {what}", "one BLAS read of every sample (ones @ X)", WHOLE, note)
+
+
+def signed_pool(dims) -> tuple[np.ndarray, np.ndarray]:
+    """Noise and its negative: read in turns they add up to nothing, as fresh noise does on average."""
+    pool = np.random.default_rng(2).standard_normal((POOL, *dims), dtype=np.float32)
+    return pool, -pool
+
+
+def npy_folder(folder: Path, dims) -> Path:
+    """Files of 250 samples, two of them written, the others links to these: 4000 samples in 2 GB of disk."""
+    folder.mkdir()
+    for turn in range(SAMPLES // POOL):
+        if turn < 2:
+            np.save(folder / f"{turn:03d}.npy", signed_pool(dims)[turn])
+        else:
+            os.link(folder / f"{turn % 2:03d}.npy", folder / f"{turn:03d}.npy")
+    return folder
+
+
+def zarr_store(folder: Path, dims) -> Path:
+    """Chunks of 10 samples, the first 500 samples written, the other chunks links to these; not compressed."""
+    import zarr
+
+    chunk = 10
+    shape, chunks = (SAMPLES, *dims), (chunk, *dims)
+    array = zarr.create_array(str(folder), shape=shape, chunks=chunks, dtype="float32", compressors=None)
+    for turn, pool in enumerate(signed_pool(dims)):
+        array[turn * POOL : (turn + 1) * POOL] = pool
+    zeros = Path(*["0"] * len(dims))
+    for number in range(2 * POOL // chunk, SAMPLES // chunk):
+        place = folder / "c" / str(number) / zeros
+        place.parent.mkdir(parents=True)
+        os.link(folder / "c" / str(number % (2 * POOL // chunk)) / zeros, place)
+    return folder
+
+
+def read_npy(folder: Path) -> None:
+    """Every file, as much at a time as the stream reads, into one buffer."""
+    buffer = np.empty((BATCH, 2**20), np.float32)
+    for path in sorted(folder.iterdir()):
+        with open(path, "rb", buffering=0) as file:
+            while file.readinto(buffer):
+                pass
+
+
+def read_zarr(folder: Path) -> None:
+    import zarr
+
+    array = zarr.open(str(folder), mode="r")
+    step = array.chunks[0]
+    for first in range(0, len(array), step):
+        array[first : first + step]
+
+
+def from_files() -> Iterator[Row]:
+    dims, memory = PROBLEMS[0]
+    with tempfile.TemporaryDirectory() as scratch:
+        for kind, make, read in (("npy", npy_folder, read_npy), ("Zarr", zarr_store, read_zarr)):
+            place = make(Path(scratch) / kind.lower(), dims)
+            passes, whole = measure(
+                Race(lambda place=place: str(place), memory), lambda read=read, place=place: read(place)
+            )
+            what = f"order 4, d = 32, {SAMPLES} samples from {kind}, all racers ({memory})"
+            note = f"files in the page cache; {2 * POOL} samples written, the others are links to them"
+            yield passes.row(f"race passes: {what}", f"reading the {kind} file alone", FILES, note)
+            yield whole.row(f"race whole fit: {what}", f"reading the {kind} file alone", FILES, note)
+
+
+def rows() -> Iterator[Row]:
+    yield from in_memory()
+    yield from from_files()

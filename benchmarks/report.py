@@ -1,0 +1,164 @@
+"""What a run of the benchmarks leaves behind: the table, the JSON, the history and its figure, the page."""
+
+import json
+import os
+import platform
+import subprocess
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+from suite import Row
+
+ROOT = Path(__file__).parent.parent
+RESULTS = Path(__file__).parent / "results"
+LATEST, HISTORY = RESULTS / "latest.json", RESULTS / "history.jsonl"
+PAGE, FIGURE = ROOT / "docs" / "performance.md", ROOT / "docs" / "figures" / "bench_history.png"
+BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
+
+
+def machine(threads: int) -> dict[str, object]:
+    """Where and with what the figures were measured."""
+    from threadpoolctl import threadpool_info
+
+    blas = sorted({f"{i['internal_api']} {i['version']}" for i in threadpool_info() if i["user_api"] == "blas"})
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "blas": ", ".join(blas),
+        "blas_threads": threads,
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def revision() -> str:
+    """The commit, with a + if the sources have changed since."""
+
+    def git(*command: str) -> str:
+        done = subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, check=False)
+        return done.stdout.strip()
+
+    return (git("rev-parse", "--short", "HEAD") or "unknown") + ("+" if git("status", "--porcelain", "src") else "")
+
+
+def as_dict(row: Row) -> dict[str, object]:
+    known = {name: value for name, value in asdict(row).items() if value not in (None, "") and name != "also"}
+    return {**known, "ok": row.ok}
+
+
+def store(rows: list[Row], threads: int, seconds: float) -> None:
+    """latest.json, and one more line of the history."""
+    RESULTS.mkdir(exist_ok=True)
+    kept = [as_dict(row) for row in rows]
+    stored = {"machine": machine(threads), "revision": revision(), "seconds": round(seconds), "rows": kept}
+    LATEST.write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n")
+    line = {"revision": stored["revision"], "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    line["rows"] = [{name: row[name] for name in ("job", "ratio", "target", "ok")} for row in kept]
+    with HISTORY.open("a") as file:
+        file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def show(stored: dict) -> None:
+    """The table on the terminal."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=_caption(stored), title_justify="left", show_lines=False)
+    for name, side in (
+        ("job", "left"),
+        ("floor or peer", "left"),
+        ("ratio", "right"),
+        ("target", "right"),
+        ("", "left"),
+    ):
+        table.add_column(name, justify=side, overflow="fold")
+    for row in stored["rows"]:
+        verdict = "[green]pass[/]" if row["ok"] else "[red]short[/]"
+        table.add_row(row["job"], row["reference"], f"{row['ratio']:.3g}", target(row), verdict)
+    console = Console(width=max(120, Console().width))
+    console.print(table)
+    for row in stored["rows"]:
+        if "note" in row:
+            console.print(f"[dim]{row['job']}: {row['note']}[/]", highlight=False)
+
+
+def target(row: dict) -> str:
+    """The target in words."""
+    if "within" in row:
+        return f"{row['target']:g} ± {row['within']:g}"
+    return f"≤ {row['target']:g}"
+
+
+def _caption(stored: dict) -> str:
+    about = stored["machine"]
+    threads = f"{about['blas_threads']} BLAS thread" + ("s" if about["blas_threads"] != 1 else "")
+    return (
+        f"{about['processor']}, {about['cores']} cores, {threads} ({about['blas']}), Python {about['python']}, "
+        f"NumPy {about['numpy']}, revision {stored['revision']}"
+    )
+
+
+def markdown(stored: dict) -> str:
+    """The table of docs/performance.md."""
+    lines = [
+        _caption(stored) + ".",
+        "",
+        "| job | floor or peer | ratio (least … most) | target | |",
+        "|---|---|---|---|---|",
+    ]
+    for row in stored["rows"]:
+        spread = " ({:.2f} … {:.2f})".format(*row["spread"]) if "spread" in row else ""
+        verdict = "pass" if row["ok"] else "**short**"
+        lines.append(f"| {row['job']} | {row['reference']} | {row['ratio']:.2f}{spread} | {target(row)} | {verdict} |")
+    notes = [f"- {row['job']}: {row['note']}" for row in stored["rows"] if "note" in row]
+    return "\n".join([*lines, "", *notes])
+
+
+def write_page() -> None:
+    """Put the stored table between the marks of the page, and draw the history."""
+    page = PAGE.read_text()
+    before, rest = page.split(BEGIN)
+    _, after = rest.split(END)
+    PAGE.write_text(f"{before}{BEGIN}\n{markdown(json.loads(LATEST.read_text()))}\n{END}{after}")
+    draw_history()
+
+
+def draw_history() -> None:
+    """Ratio ÷ target of every job over the commits that were measured; nothing with fewer than two."""
+    lines = [json.loads(line) for line in HISTORY.read_text().splitlines()] if HISTORY.exists() else []
+    if len(lines) < 2:
+        return
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    jobs = [row["job"] for row in lines[-1]["rows"]]
+    figure, axes = pyplot.subplots(figsize=(11, 0.28 * len(jobs) + 2.5), layout="constrained")
+    colours = pyplot.get_cmap("tab20").colors
+    for number, job in enumerate(jobs):
+        points = [
+            (i, r["ratio"] / r["target"]) for i, line in enumerate(lines) for r in line["rows"] if r["job"] == job
+        ]
+        style = {
+            "color": colours[number % 20],
+            "marker": "osD^v<>"[number % 7],
+            "linestyle": "-" if number < 20 else "--",
+        }
+        axes.plot(*zip(*points, strict=True), label=job, **style)
+    axes.axhline(1.0, color="black", linewidth=1)
+    axes.set(yscale="log", ylabel="ratio ÷ target (at most 1 is a pass)", xlabel="revision")
+    axes.set_xticks(range(len(lines)), [line["revision"] for line in lines], rotation=45)
+    figure.legend(loc="outside right upper", fontsize=7)
+    figure.savefig(FIGURE, dpi=130)

@@ -1,0 +1,48 @@
+"""What an import loads, by counting modules; how long it takes is for ``make bench``."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import tpca
+
+SLOW = ("numba", "sklearn", "scipy.stats", "matplotlib", "plotly", "zarr", "h5py", "dask", "pandas", "threadpoolctl")
+
+
+def loaded_by(code):
+    """The modules that a new process has loaded after ``code``."""
+    command = [sys.executable, "-c", f"{code}\nimport json, sys; print(json.dumps(list(sys.modules)))"]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
+
+
+def test_the_package_alone_loads_nothing_but_itself():
+    assert [m for m in loaded_by("import tpca") if m.partition(".")[0] in ("numpy", "scipy", *SLOW)] == []
+
+
+@pytest.mark.parametrize("name", ["RaceSolver", "SpikedTensor", "open_stream", "PaperSolver"])
+def test_a_solver_does_not_load_what_is_slow(name):
+    modules = loaded_by(f"from tpca import {name}")
+    assert [m for m in modules if m.startswith(SLOW)] == []
+
+
+def test_the_help_of_the_command_does_not_load_numpy():
+    code = "import sys; sys.argv = ['tpca', '--help']\nfrom tpca.cli import main\ntry: main()\nexcept SystemExit: pass"
+    modules = loaded_by(code)
+    assert [m for m in modules if m.partition(".")[0] in ("numpy", "scipy", *SLOW)] == []
+    assert "typer" in modules
+
+
+def test_every_public_name_is_there():
+    assert set(tpca.__all__) <= set(dir(tpca))
+    assert [name for name in tpca.__all__ if getattr(tpca, name).__name__ != name] == []
+    assert sorted(tpca.__all__) == tpca.__all__
+
+
+def test_star_import_gives_all_names_and_a_wrong_one_is_an_attribute_error():
+    space = {}
+    exec("from tpca import *", space)
+    assert set(tpca.__all__) <= set(space)
+    with pytest.raises(AttributeError, match="nothing_such"):
+        _ = tpca.nothing_such
