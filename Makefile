@@ -1,4 +1,4 @@
-# Everything from nothing but python3 and make:  make demo · make test · make lint · make bench
+# Everything from nothing but python3 and make:  make demo · make test · make lint · make docs · make bench
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint bench bench-cca reproduce reproduction race-targets race-checks detection clean help
+.PHONY: demo test lint docs gallery bench bench-cca reproduce reproduction race-targets race-checks detection clean help
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -29,6 +29,16 @@ lint: $(VENV)/.ready  ## ruff, mypy --strict, import contract
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+docs: $(VENV)/.ready  ## the documentation, in site/; warnings are errors, nothing is fetched
+	$(BIN)/mkdocs build --strict --quiet
+
+# Every example says what it found on the way; its page in docs/gallery shows that text.
+gallery: $(VENV)/.ready  ## pictures and printed answers of the gallery and of "how it works" (some minutes)
+	@mkdir -p docs/figures/gallery
+	for e in multiview_digits eeg_evoked hyperspectral_leak sensor_array moment_ica order6_stream; do \
+	  $(BIN)/python examples/$$e.py --out docs/figures/gallery/$$e.png > docs/figures/gallery/$$e.txt || exit 1; done
+	$(BIN)/python docs/_site/pictures.py --out docs/figures
 
 bench: $(VENV)/.ready  ## ratios against the machine's limits and against peers, docs/performance.md (under ten minutes)
 	$(BIN)/python benchmarks/run.py
@@ -53,4 +63,4 @@ detection: $(VENV)/.ready  ## samples until a signal is proven, behind the limit
 	$(BIN)/python -m tpca.studies.detection --out docs/detection.json
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) demo reproduction .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) demo site reproduction .mypy_cache .ruff_cache .pytest_cache .hypothesis

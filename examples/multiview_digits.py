@@ -3,22 +3,19 @@
 Fits TensorCCA to the quadrants of scikit-learn's bundled digits, compares the relation it finds, on images it has not
 seen, with what pairwise CCA finds, and draws the four recovered patterns.
 
-    python examples/multiview_digits.py [--out digits.png]
+    python examples/multiview_digits.py [--out digits.png] [--quick]
 """
 
 import argparse
 import itertools
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.cross_decomposition import CCA
 from sklearn.datasets import load_digits
 
 import tpca
+from tpca.report.style import drawing
 
 CLIP = 2.0  # moments of fourth order have heavy tails: a few odd images must not decide
 NAMES = ("top left", "top right", "bottom left", "bottom right")
@@ -47,14 +44,15 @@ def pairwise_scores(train, test):
     return [s * (np.sign(scores[0] @ s) or 1.0) for s in scores]
 
 
-def main():
+def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("multiview_digits.png"))
-    options = parser.parse_args()
+    parser.add_argument("--quick", action="store_true", help="one component only")
+    options = parser.parse_args(arguments)
 
     views = quadrants()
     train, test = [v[:1400] for v in views], [v[1400:] for v in views]
-    cca = tpca.TensorCCA(n_components=2, clip=CLIP, random_state=0).fit(train)
+    cca = tpca.TensorCCA(n_components=1 if options.quick else 2, clip=CLIP, random_state=0).fit(train)
     print(f"proven components: {cca.n_components_}, p = {cca.p_values_}")
 
     print("\nheld-out images, product of all four standardised scores:")
@@ -63,40 +61,46 @@ def main():
         value, error = together([s[:, c] for s in scores])
         said = f"{cca.correlations_[c]:.2f} ± {cca.correlation_errors_[c]:.2f}"
         print(f"  TensorCCA, component {c}   {value:6.2f} ± {error:.2f}   (fit said {said})")
-    value, error = together(pairwise_scores(train, test))
+    ours, (value, error) = together([s[:, 0] for s in scores])[0], together(pairwise_scores(train, test))
     print(f"  pairwise CCA             {value:6.2f} ± {error:.2f}")
 
     print("\nheld-out images, correlation of every pair of views (component 0):")
     for i, j in itertools.combinations(range(4), 2):
         model = CCA(n_components=1, max_iter=2000).fit(train[i], train[j])
         own = np.corrcoef(*(s[:, 0] for s in model.transform(test[i], test[j])))[0, 1]
-        ours = np.corrcoef(scores[i][:, 0], scores[j][:, 0])[0, 1]
-        print(f"  {NAMES[i]:12s} {NAMES[j]:12s}  TensorCCA {abs(ours):.2f}   CCA of these two alone {own:.2f}")
+        both = np.corrcoef(scores[i][:, 0], scores[j][:, 0])[0, 1]
+        print(f"  {NAMES[i]:12s} {NAMES[j]:12s}  TensorCCA {abs(both):.2f}   CCA of these two alone {own:.2f}")
 
     draw(cca, train, options.out)
     print(f"\nfigure: {options.out}")
+    return {"cca": cca, "held out": ours, "pairwise": value}
 
 
 def draw(cca, train, out):
     """A pattern is what a score goes with: the covariance of the pixels with it, easier to read than weights."""
-    figure, axes = plt.subplots(1, cca.n_components_, figsize=(3.4 * cca.n_components_, 3.9), squeeze=False)
-    for c, axis in enumerate(axes[0]):
-        picture = np.zeros((8, 8))
-        for view, (mean, w) in enumerate(zip(cca.means_, cca.weights_, strict=True)):
-            centred = train[view] - mean
-            pattern = (centred.T @ (centred @ w[:, c]) / len(centred)).reshape(4, 4)
-            i, j = divmod(view, 2)
-            picture[4 * i : 4 * i + 4, 4 * j : 4 * j + 4] = pattern
-        limit = np.abs(picture).max()
-        shown = axis.imshow(picture, cmap="RdBu_r", vmin=-limit, vmax=limit)
-        axis.axhline(3.5, color="black", lw=1)
-        axis.axvline(3.5, color="black", lw=1)
-        axis.set(xticks=[], yticks=[], title=f"component {c}\nheld-out correlation {cca.correlations_[c]:.2f}")
-        bar = figure.colorbar(shown, ax=axis, shrink=0.7)
-    bar.set_label("ink that goes with the score")
-    figure.tight_layout()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, dpi=130, bbox_inches="tight")
+    with drawing() as plt:
+        figure, axes = plt.subplots(
+            1, cca.n_components_, figsize=(4 * cca.n_components_, 3.9), squeeze=False, layout="constrained"
+        )
+        for c, axis in enumerate(axes[0]):
+            picture = np.zeros((8, 8))
+            for view, (mean, w) in enumerate(zip(cca.means_, cca.weights_, strict=True)):
+                centred = train[view] - mean
+                i, j = divmod(view, 2)
+                pattern = centred.T @ (centred @ w[:, c]) / len(centred)
+                picture[4 * i : 4 * i + 4, 4 * j : 4 * j + 4] = pattern.reshape(4, 4)
+            limit = np.abs(picture).max()
+            shown = axis.imshow(picture, cmap="RdBu_r", vmin=-limit, vmax=limit)
+            axis.axhline(3.5, color="black", lw=1)
+            axis.axvline(3.5, color="black", lw=1)
+            title = (
+                f"component {c}: mean product of scores\n{cca.correlations_[c]:.2f} ± {cca.correlation_errors_[c]:.2f}"
+            )
+            axis.set(xticks=[], yticks=[], title=title)
+            axis.grid(False)
+            figure.colorbar(shown, ax=axis, shrink=0.8, label="ink that goes with the score")
+        out.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(out, dpi=110, transparent=True)
 
 
 if __name__ == "__main__":
