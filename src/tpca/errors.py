@@ -41,6 +41,10 @@ class CheckpointError(TpcaError, ValueError):
     """A checkpoint cannot be written, read, or does not belong to this run."""
 
 
+class ClusterError(TpcaError, RuntimeError):
+    """A cluster is lost, has no workers, or one of its workers failed."""
+
+
 class StudyError(TpcaError, ValueError):
     """A study does not exist, or its store cannot be used."""
 

@@ -2,18 +2,19 @@
 
 Contraction is linear.  Samples that can be added up are (:class:`TensorSum`), so that the cost of replicas does not
 grow with the samples of a round; for all others their contractions are (:class:`AnswerSum`).  Two reductions over
-different batches merge into one, which is all that threads and workers need.
+different batches merge into one, which is all that threads and workers need: sums of samples into their sum, or, where
+gradients are smaller, what :meth:`Reduction.contracted` makes of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.batches.dense import contract, narrow
+from tpca.batches.contraction import Asked, contract_all, gradients_of, narrow
 from tpca.batches.protocol import Batch
 from tpca.batches.query import Answer, Query, rewards, subtract
 from tpca.blocks import Array
@@ -31,6 +32,22 @@ class Reduction(Protocol):
     def answers(self, scale: float) -> tuple[Answer, ...]:
         """Mean gradients and rewards of all queries, every sample multiplied by ``scale``; ends the reduction."""
 
+    def contracted(self, scale: float) -> AnswerSum:
+        """The gradients of what was added, summed; worked out on samples multiplied by ``scale``, but without it."""
+
+    def merge(self, other: Self, /) -> None:
+        """Take what another reduction of the same queries has added up."""
+
+    def copy(self) -> Self:
+        """One with sums of its own, to merge others into."""
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """The questions; only :meth:`add`, :meth:`answers` and :meth:`contracted` need them."""
+
+    @queries.setter
+    def queries(self, queries: tuple[Query, ...], /) -> None: ...
+
     @property
     def nbytes(self) -> int:
         """Bytes held at most while a batch is added."""
@@ -38,7 +55,7 @@ class Reduction(Protocol):
 
 def reduction(batch: Batch, queries: Sequence[Query]) -> Reduction:
     """A reduction for batches of this kind."""
-    return TensorSum(queries) if hasattr(batch, "total") else AnswerSum(queries)
+    return TensorSum(queries) if hasattr(batch, "add_to") else AnswerSum(queries)
 
 
 class TensorSum:
@@ -50,8 +67,7 @@ class TensorSum:
 
     def add(self, batch: Any) -> None:
         """Add the samples up."""
-        part = batch.total()
-        self._total = part if self._total is None else np.add(self._total, part, out=self._total)
+        self._total = batch.add_to(self._total)
         self.n += len(batch)
 
     def answers(self, scale: float) -> tuple[Answer, ...]:
@@ -59,12 +75,32 @@ class TensorSum:
         if self._total is None:
             return ()
         mean = np.multiply(self._total, scale / self.n, out=self._total)
-        return tuple(contract(mean, query) for query in self.queries)
+        return contract_all(mean, self.queries)
+
+    def contracted(self, scale: float) -> AnswerSum:
+        """The gradients of the sum; of the scaled mean, in fact, so that no number leaves the range of its type."""
+        gradients = AnswerSum(self.queries)
+        if self._total is not None:
+            gradients.add_tensor(np.multiply(self._total, scale / self.n, out=self._total), self.n, self.n / scale)
+        return gradients
+
+    def merge(self, other: TensorSum) -> None:
+        """Add the sums."""
+        if other._total is not None:
+            own = self._total
+            self._total = other._total.copy() if own is None else np.add(own, other._total, out=own)
+            self.n += other.n
+
+    def copy(self) -> TensorSum:
+        """One with a sum of its own."""
+        twin = TensorSum(self.queries)
+        twin.merge(self)
+        return twin
 
     @property
     def nbytes(self) -> int:
-        """The sum, and the sum of one batch."""
-        return 0 if self._total is None else 2 * self._total.nbytes
+        """The sum."""
+        return 0 if self._total is None else self._total.nbytes
 
 
 class AnswerSum:
@@ -80,6 +116,33 @@ class AnswerSum:
         """Add the gradients up."""
         batch.add_gradients(self.queries, self._sums)
         self.n += len(batch)
+
+    def add_tensor(self, mean: NDArray[Any], n: int, factor: float) -> None:
+        """Add the gradients of ``factor`` times a tensor, which stands for ``n`` samples."""
+        asked = [Asked(query.partition.groups, query.replicas, query.blocks) for query in self.queries]
+        for part in gradients_of(mean, asked):
+            for m, gradient in part.gradients.items():
+                own = self._sums[part.number][m][part.some]
+                own += factor * gradient.reshape(own.shape)
+        self.n += n
+
+    def contracted(self, scale: float) -> AnswerSum:  # noqa: ARG002
+        """The sum itself: it has been contracted batch by batch."""
+        return self
+
+    def merge(self, other: AnswerSum) -> None:
+        """Add the sums."""
+        for own, others in zip(self._sums, other._sums, strict=True):
+            for m, total in own.items():
+                total += others[m]
+        self.n += other.n
+
+    def copy(self) -> AnswerSum:
+        """One with sums of its own."""
+        twin = AnswerSum(())
+        twin.queries, twin.n = self.queries, self.n
+        twin._sums = [{m: total.copy() for m, total in sums.items()} for sums in self._sums]
+        return twin
 
     def answers(self, scale: float) -> tuple[Answer, ...]:
         """Mean gradients in the dtype of their replicas, known components subtracted."""

@@ -1,12 +1,13 @@
-"""Oracles: mean gradients of replicas over the next samples, from a stream or from the law."""
+"""Oracles: mean gradients of replicas over the next samples, from a stream, a cluster or the law."""
 
 from typing import Any
 
+from tpca.oracles.dask import DaskOracle
 from tpca.oracles.law import LawOracle
 from tpca.oracles.local import LocalOracle
 from tpca.oracles.protocol import Oracle, Round
 
-__all__ = ["LawOracle", "LocalOracle", "Oracle", "Round", "open_oracle"]
+__all__ = ["DaskOracle", "LawOracle", "LocalOracle", "Oracle", "Round", "open_oracle"]
 
 
 def open_oracle(source: Any) -> Oracle:

@@ -9,21 +9,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.batches import Batch, DenseBatch, Query, Reduction, SlabBatch, reduction
+from tpca.batches import Answer, Batch, DenseBatch, Query, Reduction, SlabBatch, reduction
 from tpca.errors import StreamError
 from tpca.model.sampling import BATCH_ENTRIES
+from tpca.oracles.groups import Cut, Tree, cut_round
 from tpca.oracles.protocol import Round
 from tpca.streams import Stream, open_stream
+from tpca.streams.protocol import Layout
 
 
 class LocalOracle:
-    """Answers queries over the next samples of a stream; keeps no more than a batch and the reduction of a round."""
+    """Answers queries over the next samples of a stream; keeps no more than a batch and the reductions of a round."""
 
     def __init__(self, source: Any) -> None:
         self.stream: Stream = open_stream(source)
         self.buffer_bytes = 0
         self._skipped, self._skipped_before = 0, 0  # in this pass, and at most in one before
+        self._layout: Layout | None = getattr(self.stream, "layout", None)
         self._batches: Iterator[Batch] | None = None  # opened by the first question
+        self._opened_at = 0
         self._batch: Batch | None = None
         self._offset = 0  # samples of the batch in hand that were taken
         self._ended = False
@@ -71,7 +75,7 @@ class LocalOracle:
 
     def position(self) -> dict[str, Any]:
         """Where in the stream the next sample is, for :meth:`seek`."""
-        first = 0 if self._batch is None else self._batch.first
+        first = self._opened_at if self._batch is None else self._batch.first
         counted_again = 0 if self._batch is None or self._ended else self._batch.dropped
         return {
             "first": first,
@@ -97,33 +101,51 @@ class LocalOracle:
 
     def mean(self, queries: Sequence[Query], n: int, scale: float = 1.0) -> Round:
         """Mean gradients of all queries over the next ``n`` samples, each multiplied by ``scale``."""
+        cut = cut_round(self._layout, getattr(self.stream, "dtype", None), queries, self._place, n)
+        tree: Tree[Reduction] = Tree(cut.leaves)
         kept: Reduction | None = None
-        while (taken := 0 if kept is None else kept.n) < n and (batch := self._take(n - taken)) is not None:
+        group = taken = 0
+        while taken < n and (batch := self._take(n - taken)) is not None:
+            if (here := self._group(cut)) != group and kept is not None:
+                tree.put(group, kept.contracted(scale) if cut.contracts else kept)
+                kept = None
+            group = here
             kept = reduction(batch, queries) if kept is None else kept
             kept.add(batch)
-            self._note_buffer(self._batch_bytes + kept.nbytes)
+            taken += len(batch)
+            self._note_buffer(self._batch_bytes + kept.nbytes + sum(part.nbytes for part in tree.waiting()))
+        if kept is not None and cut.leaves > 1:
+            tree.put(group, kept.contracted(scale) if cut.contracts else kept)
+            kept = tree.root()
         return Round(0, ()) if kept is None else Round(kept.n, kept.answers(scale))
+
+    @property
+    def _place(self) -> int:
+        """Where in the stream the next sample is, as if none had been left out of the batch in hand."""
+        return self._opened_at if self._batch is None else self._batch.first + self._offset
+
+    def _group(self, cut: Cut) -> int:
+        """The group of the batch in hand."""
+        if cut.leaves == 1 or self._layout is None or self._batch is None:
+            return 0
+        return cut.group(int(np.searchsorted(self._layout.bounds, self._batch.first)))
 
     def each(self, query: Query, n: int) -> Round:
         """Up to ``n`` steps with a fresh sample for every replica at every step; fewer when the buffer is full."""
-        count = len(query.replicas[0])
-        steps = max(1, min(n, BATCH_ENTRIES // (count * math.prod(self.dims))))
-        parts, taken = [], 0
-        while taken < steps * count and (batch := self._take(steps * count - taken)) is not None:
-            parts.append(_samples(batch))
+        wanted, taken = each_samples(self.dims, query, n), 0
+        parts: list[Batch] = []
+        while taken < wanted and (batch := self._take(wanted - taken)) is not None:
+            parts.append(batch)
             taken += len(batch)
-        whole = taken - taken % count
-        if whole == 0:
-            return Round(0, ())
-        samples = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        answer = DenseBatch(samples[:whole]).each(query)
-        copied = samples.nbytes if len(parts) > 1 else 0
-        self._note_buffer(sum(part.nbytes for part in parts) + copied + answer.nbytes)
-        return Round(whole, (answer,))
+        answer, whole, nbytes = each_answer(parts, query)
+        self._note_buffer(nbytes)
+        return Round(0, ()) if answer is None else Round(whole, (answer,))
 
     @property
     def _batch_bytes(self) -> int:
-        return 0 if self._batch is None else self._batch.nbytes
+        """The batch in hand, and one like it if the next is read meanwhile."""
+        in_flight = 2 if getattr(self.stream, "reads_ahead", False) else 1
+        return 0 if self._batch is None else in_flight * self._batch.nbytes
 
     def _take(self, n: int) -> Any:
         """Up to ``n`` samples of the batch in hand, or of the next one; ``None`` at the end of the stream."""
@@ -135,7 +157,7 @@ class LocalOracle:
         return batch
 
     def _open(self, first: int) -> None:
-        self._batches = self.stream.batches(first)
+        self._batches, self._opened_at = self.stream.batches(first), first
         self._batch, self._offset, self._ended = None, 0, False
 
     def _next_batch(self) -> bool:
@@ -177,12 +199,31 @@ class ConstantWatch:
             self.varied = True
             return
         if self._reference is None:
-            self._reference = batch.samples[0].copy()
-        same = np.array_equal(batch.samples[-1], self._reference)
+            self._reference = batch[:1].samples[0].copy()
+        same = np.array_equal(batch[len(batch) - 1 :].samples[0], self._reference)
         self.varied = not (same and all(np.array_equal(sample, self._reference) for sample in batch.samples))
         self.seen = max(self.seen, batch.first + len(batch))  # a batch that is read again counts once
         if self.varied:
             self._reference = None
+
+
+def each_samples(dims: tuple[int, ...], query: Query, n: int) -> int:
+    """Samples for up to ``n`` steps of every replica, no more than a buffer holds."""
+    count = len(query.replicas[0])
+    return count * max(1, min(n, BATCH_ENTRIES // (count * math.prod(dims))))
+
+
+def each_answer(batches: Sequence[Batch], query: Query) -> tuple[Answer | None, int, int]:
+    """Gradients with a sample of its own for every replica and step; samples used; bytes held for it."""
+    parts = [_samples(batch) for batch in batches]
+    taken = sum(map(len, parts))
+    whole = taken - taken % len(query.replicas[0])
+    if whole == 0:
+        return None, 0, 0
+    samples = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    answer = DenseBatch(samples[:whole]).each(query)
+    copied = samples.nbytes if len(parts) > 1 else 0
+    return answer, whole, sum(part.nbytes for part in parts) + copied + answer.nbytes
 
 
 def _samples(batch: Batch) -> NDArray[Any]:

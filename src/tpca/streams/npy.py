@@ -44,6 +44,9 @@ class NpyFile:
         """The path, quoted."""
         return repr(self.path)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "path": os.path.abspath(self.path)}  # for processes that were started elsewhere
+
     def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
         """A copy of the entries in these ranges of the leading axes."""
         key = (*key, *[slice(None)] * (len(self.shape) - len(key)))
@@ -135,6 +138,9 @@ class NpyFolder:
             block[a - start : b - start] = to_floats(self._open(number).read(within))
             number += 1
         return block
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_paths": [os.path.abspath(path) for path in self._paths]}
 
     def _check_first(self, file: NpyFile) -> NpyFile:
         least = 2 if self._single else 3

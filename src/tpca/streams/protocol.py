@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
@@ -42,6 +43,52 @@ class Stream(Protocol):
 
     def batches(self, start: int = 0) -> Iterator[Batch]:
         """The batches from the one whose ``first`` is ``start``, with the same bounds and contents every time."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a stream that can be read at any place is cut into batches."""
+
+    bounds: NDArray[np.int64]
+    """Place of the first sample of every batch, and of the end."""
+    certain: bool
+    """Whether every batch has all its samples; if not, some may be left out when it is read."""
+    entries: int
+    """Numbers that have to be read for one sample."""
+    summable: bool
+    """Whether samples come whole, as arrays that can be added up."""
+    alone: bool = False
+    """Whether every batch stays by itself, wherever it is (the blocks of a Dask array)."""
+
+    @property
+    def count(self) -> int:
+        """Number of batches."""
+        return len(self.bounds) - 1
+
+
+class NumberedStream(Stream, Protocol):
+    """A stream whose batches can be read in any order, by any process."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the entries as they are worked on."""
+
+    @property
+    def layout(self) -> Layout:
+        """Where the batches begin."""
+
+    def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> Batch:
+        """Batch ``number``, which may be empty; from ``parts``, what :meth:`lazy_parts` gave, if these are given."""
+
+    def lazy_parts(self, number: int) -> list[Any] | None:
+        """The Dask arrays that batch ``number`` consists of; ``None`` where it is read from a file."""
+
+    def for_workers(self) -> NumberedStream:
+        """What a worker needs of it: all but a Dask array, whose blocks come by themselves."""
+
+    @property
+    def readable_elsewhere(self) -> bool:
+        """Whether another machine can read it: from files by their path, or as a Dask array."""
 
 
 class Source(Protocol):

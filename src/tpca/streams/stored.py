@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,9 +17,10 @@ from tpca.errors import SampleError, StreamError
 from tpca.model.sampling import BATCH_ENTRIES
 from tpca.prefetch import prefetch
 from tpca.randomness import generator
-from tpca.streams.checks import clean, float_dtype, one_line, sample_dims, to_floats, without_empty
-from tpca.streams.protocol import Kind, NanPolicy, Source
+from tpca.streams.checks import dense_batch, float_dtype, one_line, sample_dims, to_floats, without_empty
+from tpca.streams.protocol import Kind, Layout, NanPolicy, Source
 from tpca.streams.slabs import SlabReader, cut
+from tpca.streams.stores import without_array
 
 # A stored sample with more entries than this is never held whole: it is read in slabs of about this size.
 SLAB_ENTRIES = 2**22
@@ -31,6 +33,7 @@ class ArraySource:
     kind: Kind = "array"
     name = "the array"
     chunks: tuple[int, ...] | None = None
+    shared = False
 
     def __init__(self, array: NDArray[Any]) -> None:
         self.shape, self.dtype = array.shape, array.dtype
@@ -61,7 +64,10 @@ class StoredStream:
             raise StreamError(f"{source.name} holds no samples, its shape is {source.shape}; give at least one.")
         self._source, self._shuffle, self._policy = source, shuffle, nan_policy
         self._slabs = source.kind != "array" and math.prod(self.dims) > SLAB_ENTRIES
-        self._step = SLAB_SAMPLES if self._slabs else _batch_length(self.dims, source.chunks)
+        # A block of a Dask array stays where it is: no batch has a part of one.
+        edges = None if self._slabs else getattr(source, "edges", None)
+        step = SLAB_SAMPLES if self._slabs else _batch_length(self.dims, source.chunks)
+        self._edges = _steps(self.length, step) if edges is None else _thinned(edges, math.prod(self.dims))
 
     @cached_property
     def identity(self) -> str:
@@ -81,33 +87,80 @@ class StoredStream:
         batches = without_empty(self._batches(start))
         return batches if self.kind == "array" else prefetch(batches)
 
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether a second batch is in memory while the first is worked on; slabs are read when they are needed."""
+        return self.kind != "array" and not self._slabs
+
     def _batches(self, start: int) -> Iterator[Batch]:
-        count = -(-self.length // self._step)
-        order = np.arange(count) if self._shuffle is None else generator(self._shuffle, "shuffle").permutation(count)
-        ends = np.cumsum(np.minimum((order + 1) * self._step, self.length) - order * self._step)
-        firsts = np.concatenate([[0], ends])
-        begin = int(np.searchsorted(firsts, start))
-        if begin > count or firsts[begin] != start:
+        return (self.batch(number) for number in range(self.number_at(start), self.layout.count))
+
+    def number_at(self, start: int) -> int:
+        """The number of the batch whose first sample is number ``start``, in the order of the stream."""
+        bounds = self.layout.bounds
+        number = int(np.searchsorted(bounds, start))
+        if number == len(bounds) or bounds[number] != start:
             raise StreamError(
                 f"no batch of {self._source.name} starts at sample {start}; "
                 "go on with the data and the options that the run was started with."
             )
-        for number, first in zip(order[begin:], firsts[begin:], strict=False):
-            indices = np.arange(number * self._step, min((number + 1) * self._step, self.length))
-            yield self._slab_batch(indices, int(first)) if self._slabs else self._dense_batch(indices, int(first))
+        return number
 
-    def _dense_batch(self, indices: NDArray[np.int64], first: int) -> DenseBatch:
-        start = int(indices[0])
-        block = self._read((slice(start, start + len(indices)),))
-        if block.shape != (len(indices), *self.dims):
+    @cached_property
+    def layout(self) -> Layout:
+        """Where the batches begin, in the order of the stream."""
+        bounds = np.concatenate([[0], np.cumsum(np.diff(self._edges)[self._order])])
+        entries, alone = math.prod(self.dims), self.kind == "dask"
+        return Layout(bounds, self._policy == "raise", entries, not self._slabs, alone)
+
+    @property
+    def readable_elsewhere(self) -> bool:
+        """Whether another machine can read the samples."""
+        return bool(getattr(self._source, "shared", True)) and not (self._slabs and self.kind == "dask")
+
+    def for_workers(self) -> StoredStream:
+        """What a worker needs of it: all but a Dask array, whose blocks come by themselves."""
+        if self._slabs:
+            assert self._cut  # worked out here, so that it is the same everywhere
+        twin = copy.copy(self)
+        twin._source = without_array(self._source)
+        return twin
+
+    def lazy_parts(self, number: int) -> list[Any] | None:
+        """The samples of a batch as a Dask array, if they are in one."""
+        if not hasattr(self._source, "part"):
+            return None
+        a, b = self._range(number)
+        return [self._source.part(a, b)]
+
+    def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> Batch:
+        """Batch ``number`` in the order of the stream; it may be empty."""
+        a, b = self._range(number)
+        first = int(self.layout.bounds[number])
+        if self._slabs:
+            return self._slab_batch(np.arange(a, b), first)
+        return self._dense_batch(a, self._read((slice(a, b),)) if parts is None else parts[0], b - a, first)
+
+    @cached_property
+    def _order(self) -> NDArray[np.int64]:
+        count = len(self._edges) - 1
+        return np.arange(count) if self._shuffle is None else generator(self._shuffle, "shuffle").permutation(count)
+
+    def _range(self, number: int) -> tuple[int, int]:
+        """The samples of batch ``number`` as they are stored."""
+        place = self._order[number]
+        return int(self._edges[place]), int(self._edges[place + 1])
+
+    def _dense_batch(self, start: int, block: NDArray[Any], count: int, first: int) -> DenseBatch:
+        if block.shape != (count, *self.dims):
             raise SampleError(
                 f"{self._source.name} gave samples of shape {block.shape[1:]} at sample {start}, expected {self.dims}; "
                 "all samples of a stream share one shape."
             )
-        samples, dropped = clean(to_floats(block), start, self._policy)
-        if self._shuffle is not None:
-            samples = samples[self._permutation(start, len(samples))]
-        return DenseBatch(samples, first, dropped)
+        batch = dense_batch(to_floats(block), first, start, self._policy)
+        if self._shuffle is None:
+            return batch
+        return DenseBatch(batch.samples[self._permutation(start, len(batch))], first, batch.dropped)
 
     def _slab_batch(self, indices: NDArray[np.int64], first: int) -> SlabBatch:
         mode, parts = self._cut
@@ -142,6 +195,20 @@ class StoredStream:
             f"cannot read samples {samples.start} to {samples.stop - 1} of {self._source.name}: {one_line(cause)}; "
             "the data are damaged or gone: restore them and try again."
         )
+
+
+def _steps(length: int, step: int) -> NDArray[np.int64]:
+    """Batches of equal length."""
+    return np.minimum(np.arange(-(-length // step) + 1) * step, length)
+
+
+def _thinned(edges: NDArray[np.int64], entries: int) -> NDArray[np.int64]:
+    """Blocks put together until a batch is worth the while, where they are small."""
+    kept = [int(edges[0])]
+    for edge in edges[1:-1]:
+        if (edge - kept[-1]) * entries >= BATCH_ENTRIES:
+            kept.append(int(edge))
+    return np.array([*kept, int(edges[-1])])
 
 
 def _batch_length(dims: tuple[int, ...], chunks: tuple[int, ...] | None) -> int:

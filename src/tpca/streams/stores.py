@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import os
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from tpca.errors import StreamError
 from tpca.streams.checks import one_line
-from tpca.streams.protocol import Kind
+from tpca.streams.protocol import Kind, Source
 
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _LISTED = 12
@@ -38,6 +39,17 @@ class ZarrSource:
         self.chunks: tuple[int, ...] | None = tuple(array.chunks)
         self._array = array
         self._location = location
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes can open it: not if it lives in this one's memory."""
+        return self._location is not None or "Memory" not in type(self._array.store).__name__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._location is None:  # Zarr knows how to open its own stores again
+            return (ZarrSource, (self._array, self.name))
+        store, inner = self._location
+        return (open_zarr, (_absolute(store), inner or None))
 
     def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
         """The entries in these ranges of the leading axes."""
@@ -72,6 +84,11 @@ def zarr_source(node: Any, name: str, location: tuple[str, str] | None = None) -
         return ZarrSource(node, name, location)
     arrays = _list([path for path, _ in _arrays(node)])
     raise StreamError(f"{name} is a Zarr group; name one of its arrays, in a path after '::', such as {arrays}.")
+
+
+def _absolute(place: str) -> str:
+    """A path that means the same in a process that was started elsewhere; URLs do anyway."""
+    return place if "://" in place else os.path.abspath(place)
 
 
 def _open_node(store: str, inner: str) -> Any:
@@ -113,6 +130,10 @@ class Hdf5Source:
         self.chunks: tuple[int, ...] | None = dataset.chunks
         self._dataset: Any = None if location else dataset
         self._location = location
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        path, inner = self._location or (self._dataset.file.filename, self._dataset.name)
+        return (open_hdf5, (_absolute(path), inner))
 
     def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
         """The entries in these ranges of the leading axes."""
@@ -195,8 +216,22 @@ class DaskSource:
         self.shape: tuple[int, ...] = tuple(int(length) for length in array.shape)
         self.dtype = np.dtype(array.dtype)
         self.chunks: tuple[int, ...] | None = tuple(array.chunksize)
+        self.edges = np.concatenate([[0], np.cumsum(array.chunks[0])])
         self._array = array
+
+    def part(self, start: int, stop: int) -> Any:
+        """Some samples, as one block."""
+        return self._array[start:stop].rechunk(-1)
 
     def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
         """The entries in these ranges of the leading axes, computed."""
         return np.asarray(self._array[key].compute())
+
+
+def without_array(source: Source) -> Source:
+    """The source as a worker gets it: the blocks of a Dask array come by themselves."""
+    if not isinstance(source, DaskSource):
+        return source
+    hollow = copy.copy(source)
+    hollow._array = None
+    return hollow

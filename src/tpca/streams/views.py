@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import itertools
 import os
@@ -17,8 +18,9 @@ from tpca.errors import SampleError, StreamError
 from tpca.model.sampling import BATCH_ENTRIES
 from tpca.prefetch import prefetch
 from tpca.streams.checks import all_finite, as_array, float_dtype, one_line, to_floats, without_empty
-from tpca.streams.protocol import Source
+from tpca.streams.protocol import Layout, Source
 from tpca.streams.sources import stored_source
+from tpca.streams.stores import without_array
 
 POLICIES = ("raise", "skip")
 
@@ -73,6 +75,28 @@ class ViewsStream:
         """The batches from the one whose ``first`` is ``start``."""
         raise NotImplementedError
 
+    @property
+    def layout(self) -> Layout | None:
+        """Where the batches begin; ``None`` if they cannot be read at any place."""
+        return None
+
+    @property
+    def readable_elsewhere(self) -> bool:
+        """Whether another machine can read the rows."""
+        return False
+
+    def for_workers(self) -> ViewsStream:
+        """What a worker needs of it."""
+        return self
+
+    def lazy_parts(self, number: int) -> list[Any] | None:  # noqa: ARG002
+        """The rows of a batch as Dask arrays, if all views are."""
+        return None
+
+    def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> ViewsBatch:
+        """Batch ``number``, where there is a layout; it may be empty."""
+        raise NotImplementedError
+
 
 class StoredViews(ViewsStream):
     """Views that can be sliced, all of the same length."""
@@ -100,12 +124,47 @@ class StoredViews(ViewsStream):
     def batches(self, start: int = 0) -> Iterator[ViewsBatch]:
         """Slices of all views; files are read one batch ahead."""
         batches = without_empty(self._batches(start))
-        return batches if all(s.kind == "array" for s in self._sources) else prefetch(batches)
+        return prefetch(batches) if self.reads_ahead else batches
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether a second batch is in memory while the first is worked on."""
+        return any(source.kind != "array" for source in self._sources)
 
     def _batches(self, start: int) -> Iterator[ViewsBatch]:
-        for first in range(start, self.length or 0, self._step):
-            rows = [to_floats(_read(s, first, first + self._step)) for s in self._sources]
-            yield _clean(rows, first, self._policy, self.dtype)
+        return (self.batch(number) for number in range(-(-start // self._step), self.layout.count))
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where the batches begin."""
+        length = self.length or 0
+        bounds = np.minimum(np.arange(-(-length // self._step) + 1) * self._step, length)
+        return Layout(bounds, self._policy == "raise", sum(self.dims), summable=False)
+
+    @property
+    def readable_elsewhere(self) -> bool:
+        """Whether another machine can read the rows."""
+        lazy = {hasattr(source, "part") for source in self._sources}
+        return len(lazy) == 1 and all(getattr(source, "shared", True) for source in self._sources)
+
+    def for_workers(self) -> StoredViews:
+        """What a worker needs of it: all but Dask arrays, whose blocks come by themselves."""
+        twin = copy.copy(self)
+        twin._sources = [without_array(source) for source in self._sources]
+        return twin
+
+    def lazy_parts(self, number: int) -> list[Any] | None:
+        """The rows of a batch as Dask arrays, if all views are."""
+        if not all(hasattr(source, "part") for source in self._sources):
+            return None
+        a, b = self.layout.bounds[number : number + 2]
+        return [source.part(int(a), int(b)) for source in self._sources]  # type: ignore[attr-defined]
+
+    def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> ViewsBatch:
+        """Batch ``number``; it may be empty."""
+        first, stop = (int(edge) for edge in self.layout.bounds[number : number + 2])
+        read = [_read(source, first, stop) for source in self._sources] if parts is None else parts
+        return _clean([to_floats(view) for view in read], first, self._policy, self.dtype)
 
 
 class IterableViews(ViewsStream):

@@ -24,6 +24,7 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from tpca.batches.views import ViewsBatch
 from tpca.blocks import Array
 from tpca.errors import SampleError
+from tpca.streams.protocol import Layout
 from tpca.streams.views import ViewsStream
 
 
@@ -163,6 +164,28 @@ class WhitenedViews(ViewsStream):
         """Whitened batches."""
         for batch in self._stream.batches(start):
             yield self.whiten(batch)
+
+    @property
+    def layout(self) -> Layout | None:
+        """Where the batches begin."""
+        return self._stream.layout
+
+    @property
+    def readable_elsewhere(self) -> bool:
+        """Whether another machine can read the rows."""
+        return self._stream.readable_elsewhere
+
+    def for_workers(self) -> WhitenedViews:
+        """What a worker needs of it: all but Dask arrays, whose blocks come by themselves."""
+        return WhitenedViews(self._stream.for_workers(), self._whiteners, self._clippers)
+
+    def lazy_parts(self, number: int) -> list[Any] | None:
+        """The rows of a batch as Dask arrays, if all views are."""
+        return self._stream.lazy_parts(number)
+
+    def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> ViewsBatch:
+        """Batch ``number``, whitened; it may be empty."""
+        return self.whiten(self._stream.batch(number, parts))
 
     def whiten(self, batch: ViewsBatch) -> ViewsBatch:
         """One batch, clipped, centred and whitened."""

@@ -1,0 +1,63 @@
+"""The shelf of a worker: the batch it read last, which the next round often begins with, and one read ahead."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from concurrent.futures import Future
+
+from tpca.batches import Batch
+from tpca.streams.protocol import NumberedStream
+
+MOST = 3  # batches on the shelf of a process, whatever is going on there
+
+
+class Shelf:
+    """A few batches by their number and the fit that they belong to; safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._batches: OrderedDict[tuple[str, int], Future[Batch | None]] = OrderedDict()
+
+    def take(self, token: str, number: int) -> Batch | None:
+        """The batch, if it is here or about to be."""
+        with self._lock:
+            waiting = self._batches.pop((token, number), None)
+        return None if waiting is None else waiting.result()
+
+    def keep(self, token: str, number: int, batch: Batch | None) -> None:
+        """Put a batch on the shelf."""
+        if batch is not None:
+            self._slot(token, number).set_result(batch)
+
+    def read_ahead(self, token: str, stream: NumberedStream, number: int) -> None:
+        """Begin to read a batch, unless it is here already."""
+        with self._lock:
+            if (token, number) in self._batches:
+                return
+        slot = self._slot(token, number)
+        threading.Thread(target=_fill, args=(slot, stream, number), name="tpca-read-ahead", daemon=True).start()
+
+    def clear(self) -> None:
+        """Forget all."""
+        with self._lock:
+            self._batches.clear()
+
+    def _slot(self, token: str, number: int) -> Future[Batch | None]:
+        slot: Future[Batch | None] = Future()
+        with self._lock:
+            self._batches[token, number] = slot
+            while len(self._batches) > MOST:
+                self._batches.popitem(last=False)
+        return slot
+
+
+def _fill(slot: Future[Batch | None], stream: NumberedStream, number: int) -> None:
+    """Read; what goes wrong here goes wrong again, and is told, when the batch is needed."""
+    try:
+        slot.set_result(stream.batch(number))
+    except Exception:
+        slot.set_result(None)
+
+
+shelf = Shelf()

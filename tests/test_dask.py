@@ -1,0 +1,262 @@
+"""The same solver on a cluster of processes: the same bytes as in one process, whatever happens to the workers."""
+
+import contextlib
+import logging
+import math
+import os
+import signal
+
+import numpy as np
+import pytest
+
+from stream_suite import Workspace, folder, hdf5, npy, zarr_array
+from tpca import SpikedTensor
+from tpca.batches import Query
+from tpca.blocks import Partition
+from tpca.errors import SampleError, StreamError
+from tpca.oracles import DaskOracle, LocalOracle, groups
+from tpca.oracles.cluster import Cluster
+from tpca.schedules import Leg, Schedule
+from tpca.solvers.mean import MeanSolver
+from tpca.solvers.paper import PaperSolver
+from tpca.solvers.race import RaceSolver
+from tpca.streams import open_stream, open_views, stored
+from tpca.streams import views as views_module
+
+DIMS = (6, 5, 4)
+ENTRIES = math.prod(DIMS)
+TRUTH = SpikedTensor.random(DIMS, 1.5, seed=1)
+
+
+def samples_of(n, dims=DIMS, strength=1.5, seed=2, dtype=np.float32):
+    truth = SpikedTensor.random(dims, strength, seed=1)
+    return next(iter(truth.stream(seed=seed, batch_size=n, dtype=dtype)))
+
+
+@contextlib.contextmanager
+def cluster_of(workers):
+    from distributed import Client, LocalCluster
+
+    options = {"processes": True, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": logging.CRITICAL}
+    with LocalCluster(n_workers=workers, **options) as cluster, Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client():
+    with cluster_of(3) as client:
+        yield client
+
+
+@pytest.fixture
+def work(tmp_path):
+    return Workspace(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Small batches and groups, so that small data are many of them."""
+    monkeypatch.setattr(stored, "BATCH_ENTRIES", 10 * ENTRIES)
+    monkeypatch.setattr(views_module, "BATCH_ENTRIES", 40 * sum(DIMS))
+    monkeypatch.setattr(groups, "GROUP_ENTRIES", 15 * ENTRIES)
+
+
+@contextlib.contextmanager
+def using(workers, monkeypatch):
+    """Only the first few workers get tasks."""
+    everyone = Cluster.workers
+    with monkeypatch.context() as patch:
+        patch.setattr(Cluster, "workers", lambda self: everyone(self)[:workers])
+        yield
+
+
+def told(recovery):
+    """All that a recovery says, as bytes; what was held where is not part of the result."""
+    text = []
+    for part in (recovery, *recovery.further):
+        text += [v.tobytes() for v in part.vectors] + [e.tobytes() for e in part.standard_errors or ()]
+        text += [part.strength, part.strength_interval, part.stop_reason.name, part.n_samples, part.n_passes]
+        text += [part.n_skipped, part.state_bytes, part.history]
+    return repr(text)
+
+
+SOLVERS = {
+    "mean": lambda: MeanSolver(seed=0),
+    "race": lambda: RaceSolver(seed=0),
+    "race in little memory": lambda: RaceSolver(seed=0, memory="14KB", max_passes=3),
+    "race for two": lambda: RaceSolver(seed=0, memory="30KB", n_components=2, max_samples=300),
+}
+
+
+class TestBits:
+    @pytest.mark.parametrize("name", SOLVERS)
+    def test_any_number_of_workers_gives_the_bytes_of_one_process(self, name, client, work, monkeypatch):
+        place = zarr_array(samples_of(420), work)
+        local = told(SOLVERS[name]().run(LocalOracle(place)))
+        for workers in (1, 2, 3):
+            with using(workers, monkeypatch):
+                assert told(SOLVERS[name]().run(DaskOracle(client, place))) == local
+
+    @pytest.mark.parametrize("dims", [(8, 7), (4, 3, 3, 4), (3, 2, 4, 3, 2)])
+    def test_every_order(self, dims, client, work):
+        place = zarr_array(samples_of(200, dims, 2.0), work)
+        solver = RaceSolver(seed=3, memory="14KB", max_passes=2)
+        assert told(solver.run(DaskOracle(client, place))) == told(solver.run(LocalOracle(place)))
+
+    @pytest.mark.parametrize("kind", [npy, folder, hdf5])
+    def test_every_file(self, kind, client, work, monkeypatch):
+        place = kind(samples_of(150, dtype=np.float64), work)
+        monkeypatch.chdir(work.path)  # workers were started elsewhere
+        source = os.path.relpath(place, work.path)
+        expected = told(RaceSolver(seed=0).run(LocalOracle(source)))
+        assert told(RaceSolver(seed=0).run(DaskOracle(client, source))) == expected
+
+    def test_shuffled(self, client, work):
+        place = zarr_array(samples_of(150), work)
+        stream = open_stream(place, shuffle=5)
+        expected = told(RaceSolver(seed=0).run(LocalOracle(stream)))
+        assert told(RaceSolver(seed=0).run(DaskOracle(client, stream))) == expected
+        assert expected != told(RaceSolver(seed=0).run(LocalOracle(place)))
+
+    @pytest.mark.parametrize("policy", ["skip", "zero"])
+    def test_samples_that_are_left_out(self, policy, client, work):
+        samples = samples_of(200)
+        samples[[3, 20, 21, 100], 0, 0, 0] = np.nan
+        samples[30:47] = np.nan
+        samples[-12:] = np.inf
+        stream = open_stream(zarr_array(samples, work, chunks=(1, *DIMS)), nan_policy=policy)
+        solver = RaceSolver(seed=0, max_passes=2)
+        local, there = solver.run(LocalOracle(stream)), solver.run(DaskOracle(client, stream))
+        assert told(there) == told(local)
+        assert there.n_skipped == (33 if policy == "skip" else 29)
+
+    @pytest.mark.parametrize("persisted", [True, False])
+    def test_a_dask_array_stays_where_it_is(self, persisted, client):
+        import dask.array
+
+        array = dask.array.from_array(samples_of(210), chunks=((30, 25, 50, 5, 5, 95), 6, 5, 2))
+        array = array.persist() if persisted else array
+        solver = RaceSolver(seed=0, memory="14KB", max_passes=2)
+        local = told(solver.run(LocalOracle(array)))
+        assert told(solver.run(DaskOracle(client, array))) == local
+
+    def test_views(self, client, work):
+        rng = np.random.default_rng(0)
+        shared = rng.standard_normal(600)
+        views = [np.outer(shared, rng.standard_normal(d)) + rng.standard_normal((600, d)) for d in (5, 4, 6, 3)]
+        stream = open_views([zarr_array(view, work, chunks=(50, view.shape[1])) for view in views])
+        solver = RaceSolver(seed=0, memory="30KB", max_passes=2)
+        assert told(solver.run(DaskOracle(client, stream))) == told(solver.run(LocalOracle(stream)))
+
+    def test_samples_read_in_slabs(self, client, work, monkeypatch):
+        monkeypatch.setattr(stored, "SLAB_ENTRIES", ENTRIES // 3)
+        monkeypatch.setattr(stored, "SLAB_SAMPLES", 10)
+        stream = open_stream(zarr_array(samples_of(120), work, chunks=(1, 2, 5, 4)))
+        solver = RaceSolver(seed=0, memory="14KB", max_passes=2)
+        assert told(solver.run(DaskOracle(client, stream))) == told(solver.run(LocalOracle(stream)))
+
+    def test_fresh_samples_for_every_replica(self, client, work):
+        place = zarr_array(samples_of(700, (4, 3, 5, 4), 3.0), work)
+        leg = Leg(steps=7, step_size=0.05)
+        schedule = Schedule("short", stages=((leg, leg),), ascent=(leg, leg), selection=6, estimation=(leg, leg))
+        runs = [PaperSolver(seed=0, schedule=schedule).run(o) for o in (LocalOracle(place), DaskOracle(client, place))]
+        assert told(runs[0]) == told(runs[1])
+        assert runs[0].n_samples > 300
+
+
+def parted(oracle, sizes, asks):
+    return [[answer.rewards.tobytes() for answer in oracle.mean(asks, n).answers] for n in sizes]
+
+
+def asks_of(rng, count=3):
+    partition = Partition.singles(DIMS)
+    return [Query(partition, tuple(rng.standard_normal((count, d)) for d in DIMS))]
+
+
+class TestPositions:
+    def test_a_run_can_move_from_one_oracle_to_the_other_at_any_round(self, client, work, rng):
+        samples = samples_of(120)
+        samples[40:52] = np.nan
+        stream, asks = open_stream(zarr_array(samples, work, chunks=(1, *DIMS)), nan_policy="skip"), asks_of(rng)
+        sizes = (1, 9, 35, 2, 40, 30)
+        expected = parted(LocalOracle(stream), sizes, asks)
+        for first in (LocalOracle(stream), DaskOracle(client, stream)):
+            oracle, got = first, []
+            for n in sizes:
+                got += parted(oracle, (n,), asks)
+                position = oracle.position()
+                oracle = LocalOracle(stream) if isinstance(oracle, DaskOracle) else DaskOracle(client, stream)
+                oracle.seek(position)
+            assert got == expected
+            assert oracle.n_skipped == 12
+
+    def test_a_checkpoint_made_on_a_cluster_is_finished_here(self, client, work):
+        place = zarr_array(samples_of(300), work)
+        whole = told(RaceSolver(seed=0).run(LocalOracle(place)))
+        kept = {"checkpoint": work.path / "kept", "checkpoint_every": 0}
+
+        def stop(record):
+            if record["samples"] > 100:
+                raise InterruptedError
+
+        with pytest.raises(InterruptedError):
+            RaceSolver(seed=0, callbacks=[stop], **kept).run(DaskOracle(client, place))
+        assert told(RaceSolver(seed=0, resume=True, **kept).run(LocalOracle(place))) == whole
+
+    def test_samples_that_are_all_the_same_are_noticed(self, client, work, rng):
+        same = np.broadcast_to(samples_of(1), (60, *DIMS)).copy()
+        oracle = DaskOracle(client, zarr_array(same, work))
+        oracle.mean(asks_of(rng), 1)
+        oracle.mean(asks_of(rng), 50)
+        assert oracle.constant
+        same[57, 1, 1, 1] += 1
+        oracle = DaskOracle(client, zarr_array(same, work))
+        oracle.mean(asks_of(rng), 45)
+        assert oracle.constant
+        oracle.mean(asks_of(rng), 15)
+        assert not oracle.constant
+        assert oracle.buffer_bytes >= 10 * 4 * ENTRIES
+
+
+def pids(client):
+    return dict(client.run(os.getpid))
+
+
+class TestFaults:
+    @pytest.mark.parametrize("name", ["mean", "race in little memory"])
+    def test_a_worker_that_is_killed_in_mid_round_changes_nothing(self, name, client, work, monkeypatch):
+        place = zarr_array(samples_of(420), work)
+        expected = told(SOLVERS[name]().run(LocalOracle(place)))
+        gather, rounds, killed = Cluster.gather, 0, []
+
+        def gather_and_kill(self, futures):
+            nonlocal rounds
+            rounds += 1
+            if rounds in (60, 75):  # the tasks of this round are on their way
+                killed.append(sorted(pids(client).values())[0])
+                os.kill(killed[-1], signal.SIGKILL)
+            return gather(self, futures)
+
+        monkeypatch.setattr(Cluster, "gather", gather_and_kill)
+        assert told(SOLVERS[name]().run(DaskOracle(client, place))) == expected
+        assert len(set(killed)) == 2
+
+    def test_a_chunk_that_cannot_be_read_is_named_and_its_worker(self, client, work, rng):
+        place = zarr_array(samples_of(100), work, chunks=(10, *DIMS))
+        oracle = DaskOracle(client, place)
+        (chunk,) = work.path.rglob("c/4/0/0/0")
+        chunk.write_bytes(b"no longer what it was")
+        with pytest.raises(StreamError, match=r"samples 40 to 49 .*on worker tcp://"):
+            oracle.mean(asks_of(rng), 100)
+
+    def test_a_missing_number_is_named(self, client, work, rng):
+        samples = samples_of(60)
+        samples[33, 0, 0, 0] = np.nan
+        with pytest.raises(SampleError, match="sample 33 contains NaN or Inf"):
+            DaskOracle(client, zarr_array(samples, work)).mean(asks_of(rng), 60)
+
+    def test_what_workers_cannot_read_is_refused_with_a_way_out(self, client):
+        samples = samples_of(20)
+        for source in (samples, iter([samples]), TRUTH.stream()):
+            with pytest.raises(StreamError, match="save the samples as Zarr"):
+                DaskOracle(client, source)
