@@ -14,6 +14,7 @@ split again inside each half, where everything is small.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -127,6 +128,9 @@ def _outer(vectors: Sequence[Array]) -> Array:
     return product
 
 
+SHORT = 2**30  # entries that a BLAS routine with 32-bit integers can count
+
+
 def missing(index: int) -> SampleError:
     """The error for a sample with entries that are not numbers."""
     return SampleError(
@@ -184,7 +188,7 @@ class DenseBatch:
         flat = self._samples.reshape(len(self), -1)
         ones = np.ones(len(flat), flat.dtype)
         sums: NDArray[Any] = total.reshape(-1)
-        (gemv, asum) = get_blas_funcs(("gemv", "asum"), dtype=flat.dtype)
+        gemv, asum = _blas(flat.dtype)
         gemv(1.0, flat.T, ones, 1.0, sums, overwrite_y=1)
         if self._unchecked is not None and not math.isfinite(asum(sums)):
             _refuse_missing(self._samples, self._unchecked)
@@ -220,8 +224,16 @@ class DenseBatch:
         return Answer({block: shaped}, reward)
 
 
+@functools.cache
+def _blas(dtype: np.dtype[Any]) -> Any:
+    """``gemv`` and ``asum`` for one dtype; looking them up takes as long as adding up a small sample."""
+    return get_blas_funcs(("gemv", "asum"), dtype=dtype)
+
+
 def _refuse_missing(samples: NDArray[Any], first: int) -> None:
     """Raise an error that names the first sample with NaN or Inf, if there is one."""
+    if samples.size <= SHORT and math.isfinite(_blas(samples.dtype)[1](samples.reshape(-1))):
+        return  # the sum of all sizes shows a missing entry; if it is only too large, the entries are looked at
     finite = np.isfinite(samples).reshape(len(samples), -1).all(axis=1)
     if not finite.all():
         raise missing(first + int(np.argmin(finite)))

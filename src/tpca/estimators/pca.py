@@ -132,7 +132,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     _recovery: Recovery | None
     _feed: Feed | None
     _run: Run | None
-    _form: tuple[str, str]
+    _form: tuple[str, Any]
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         batches = open_stream([X], nan_policy=self.nan_policy)  # type: ignore[arg-type]
         feed, run = getattr(self, "_feed", None), getattr(self, "_run", None)
-        form = (type(batches).__name__, str(getattr(batches, "dtype", "")))
+        form = (type(batches).__name__, getattr(batches, "dtype", ""))
         if feed is None or run is None:
             feed, run = self._start(batches)
             self._form = form
@@ -197,7 +197,8 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             )
         if form != self._form:
             raise SampleError(
-                f"all batches share one dtype and one form, expected {' '.join(self._form)}, got {' '.join(form)}; "
+                f"all batches share one dtype and one form, expected {' '.join(map(str, self._form))}, "
+                f"got {' '.join(map(str, form))}; "
                 "convert them to one."
             )
         for batch in batches.batches():

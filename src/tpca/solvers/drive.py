@@ -205,6 +205,7 @@ class Feed:
         self.buffer_bytes = 0
         self.n_skipped = 0
         self._pending: Reduction | None = None
+        self._ask: Ask | None = None  # what the pending samples are for: asking anew costs more than adding one sample
 
     def pour(self, run: Run, batch: Batch) -> None:
         """Hand the samples of a batch to the run, round after round."""
@@ -212,15 +213,15 @@ class Feed:
             batch.check()  # now: what is refused must leave no trace in the sums
         self.n_skipped += batch.dropped
         taken = 0
-        while taken < len(batch) and (ask := run.ask()) is not None:
+        while taken < len(batch) and (ask := self._ask or run.ask()) is not None:
             pending = reduction(batch, ask.queries) if self._pending is None else self._pending
             part = batch[taken : taken + ask.n - pending.n]
             pending.add(part)
             taken += len(part)
-            self._pending = pending
+            self._pending, self._ask = pending, ask
             self.buffer_bytes = max(self.buffer_bytes, batch.nbytes + pending.nbytes)
             if pending.n >= ask.n:
-                self._pending = None
+                self._pending = self._ask = None
                 run.tell(Round(pending.n, pending.answers(ask.scale)))
 
     def recovery(self, run: Run) -> Recovery:
