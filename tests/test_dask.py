@@ -4,16 +4,22 @@ import contextlib
 import logging
 import math
 import os
+import shutil
 import signal
+import subprocess
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from stream_suite import Workspace, folder, hdf5, npy, zarr_array
-from tpca import SpikedTensor
+from tpca import SpikedTensor, TensorPCA
 from tpca.batches import Query
 from tpca.blocks import Partition
-from tpca.errors import SampleError, StreamError
+from tpca.cli import app
+from tpca.errors import ClusterError, SampleError, StreamError
 from tpca.oracles import DaskOracle, LocalOracle, groups
 from tpca.oracles.cluster import Cluster
 from tpca.schedules import Leg, Schedule
@@ -22,6 +28,9 @@ from tpca.solvers.paper import PaperSolver
 from tpca.solvers.race import RaceSolver
 from tpca.streams import open_stream, open_views, stored
 from tpca.streams import views as views_module
+from tpca.studies.catalogue import STUDIES
+from tpca.studies.runner import run_studies
+from tpca.studies.store import Store
 
 DIMS = (6, 5, 4)
 ENTRIES = math.prod(DIMS)
@@ -260,3 +269,105 @@ class TestFaults:
         for source in (samples, iter([samples]), TRUTH.stream()):
             with pytest.raises(StreamError, match="save the samples as Zarr"):
                 DaskOracle(client, source)
+
+
+@contextlib.contextmanager
+def processes(folder):
+    """A scheduler and a worker as a site would start them; ended whatever happens."""
+    told, running = folder / "scheduler.json", []
+    common = ["--scheduler-file", str(told), "--no-dashboard"]
+    commands = (["scheduler", *common, "--host", "127.0.0.1", "--port", "0"], ["worker", *common, "--nthreads", "1"])
+    try:
+        for command in commands:
+            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            running.append(subprocess.Popen([sys.executable, "-m", "dask", *command], start_new_session=True, **quiet))
+        yield told, running
+    finally:
+        for process in running:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # a worker has a nanny and children
+            process.wait()
+
+
+class TestLostScheduler:
+    def test_the_checkpoint_is_intact_and_the_run_goes_on_elsewhere(self, client, work):
+        from distributed import Client
+
+        place = zarr_array(samples_of(300), work)
+        whole = told(RaceSolver(seed=0).run(LocalOracle(place)))
+        kept = {"checkpoint": work.path / "kept", "checkpoint_every": 0}
+        with processes(work.path) as (address, (scheduler, _)):
+
+            def kill(record):
+                if record["samples"] > 100:
+                    scheduler.kill()
+
+            with Client(scheduler_file=str(address), timeout="30s", set_as_default=False) as doomed:
+                doomed._timeout = 1.0  # for its own attempts to connect again, which are not the matter here
+                solver = RaceSolver(seed=0, callbacks=[kill], **kept)
+                with pytest.raises(ClusterError, match=r"scheduler at tcp://127.* is lost .*checkpoint.*--resume"):
+                    solver.run(DaskOracle(doomed, place))
+        shutil.copytree(work.path / "kept", work.path / "also kept")
+        assert told(RaceSolver(seed=0, resume=True, **kept).run(LocalOracle(place))) == whole
+        kept["checkpoint"] = work.path / "also kept"
+        assert told(RaceSolver(seed=0, resume=True, **kept).run(DaskOracle(client, place))) == whole
+
+    def test_a_cluster_without_workers_is_not_waited_for_for_ever(self, rng, work):
+        from distributed import Client, LocalCluster
+
+        place = zarr_array(samples_of(20), work)
+        options = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
+        with LocalCluster(n_workers=0, **options) as empty, Client(empty, set_as_default=False) as lonely:
+            oracle = DaskOracle(lonely, place, patience=0.5)
+            with pytest.raises(ClusterError, match="no worker"):
+                oracle.mean(asks_of(rng), 5)
+
+
+class TestDoors:
+    def test_the_estimator_uses_the_active_client_for_a_dask_array(self, client, monkeypatch):
+        import dask.array
+
+        samples = samples_of(120)
+        array = dask.array.from_array(samples, chunks=(20, *DIMS)).persist()
+        asked = []
+        mean = DaskOracle.mean
+        monkeypatch.setattr(DaskOracle, "mean", lambda self, *args: asked.append(1) or mean(self, *args))
+        there = TensorPCA(random_state=0).fit(array)
+        assert len(asked) > 5
+        assert (there.solver_, there.shape_in_) == ("mean", DIMS)
+        monkeypatch.setattr("tpca.oracles.active_client", lambda: None)
+        here = TensorPCA(random_state=0).fit(array)
+        assert told(there.recovery_) == told(here.recovery_)
+
+    def test_the_estimator_takes_an_oracle(self, client, work):
+        place = zarr_array(samples_of(120), work)
+        for options in ({}, {"solver": "race", "max_passes": 1}):
+            there = TensorPCA(random_state=0, **options).fit(DaskOracle(client, place))
+            assert told(there.recovery_) == told(TensorPCA(random_state=0, **options).fit(place).recovery_)
+
+    def test_the_command_starts_and_stops_workers(self, client, work):
+        place = zarr_array(samples_of(60), work)
+        scheduler = client.scheduler.address
+        arguments = ["fit", place, "--solver", "race", "--quiet", "--out"]
+        run = CliRunner().invoke
+        results = []
+        for number, where in enumerate(([], ["--workers", "1"], ["--scheduler", scheduler])):
+            out = work.path / f"result {number}"
+            done = run(app, [*arguments, str(out), *where])
+            assert done.exit_code == 0, done.output
+            results.append((out / "vectors.npz").read_bytes())
+        assert results[0] == results[1] == results[2]
+        both = run(app, [*arguments, str(work.path / "no"), "--workers", "1", "--scheduler", scheduler])
+        assert isinstance(both.exception, ClusterError)
+
+    def test_trials_of_a_study_run_on_workers(self, client, tmp_path):
+        study = STUDIES["initialisation"]
+        few = SimpleNamespace(**{name: getattr(study, name) for name in ("name", "version", "cost", "run")})
+        few.grid = lambda scale: study.grid(scale)[:3]
+        here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
+        done = []
+        assert run_studies([few], "quick", there, lambda *_: done.append(1), client=client) == 3
+        run_studies([few], "quick", here, lambda *_: None, processes=1)
+        both = [sorted((repr(r.params), repr(r.result)) for r in store.records(few)) for store in (here, there)]
+        assert both[0] == both[1]
+        assert len(done) == len(both[0]) == 3

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tpca.errors import TpcaError
     from tpca.estimators import TensorCCA, TensorPCA
     from tpca.model import SpikedTensor
+    from tpca.oracles import DaskOracle
     from tpca.solvers.mean import MeanSolver
     from tpca.solvers.paper import PaperSolver
     from tpca.solvers.race import RaceSolver
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "DaskOracle",
     "MeanSolver",
     "PaperSolver",
     "RaceSolver",
@@ -35,6 +37,7 @@ __all__ = [
 # Where each name lives.  It is imported when it is first asked for: whoever wants one solver, or the help of the
 # command, waits neither for scikit-learn (a second) nor for SciPy and Numba (half of one).
 _HOMES = {
+    "DaskOracle": "tpca.oracles",
     "MeanSolver": "tpca.solvers.mean",
     "PaperSolver": "tpca.solvers.paper",
     "RaceSolver": "tpca.solvers.race",

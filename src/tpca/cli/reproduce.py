@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from tpca.cli.cluster import Scheduler, Workers, cluster
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +27,8 @@ def reproduce(
     figures: Annotated[Path | None, typer.Option(help="Folder for the figures; by default inside the store.")] = None,
     report: Annotated[Path | None, typer.Option(help="Write table and figures into one HTML file.")] = None,
     processes: Annotated[int | None, typer.Option(min=1, help="Processes; by default one per core.")] = None,
+    scheduler: Scheduler = None,
+    workers: Workers = None,
     list_studies: Annotated[bool, typer.Option("--list", help="List the studies and stop.")] = False,
     markdown: Annotated[Path | None, typer.Option(help="Write table and figures into a Markdown file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
@@ -50,7 +54,8 @@ def reproduce(
         raise StudyError("say how much to run: --quick (minutes) or --full (an hour or two); --show runs nothing.")
     kept = Store(store)
     if quick or full:
-        _run(console, chosen, "full" if full else "quick", kept, processes)
+        with cluster(scheduler, workers) as client:
+            _run(console, chosen, "full" if full else "quick", kept, processes, client)
     findings = _findings(chosen, kept)
     if not findings:
         raise StudyError(
@@ -83,7 +88,9 @@ def _list(console: Console, studies: Sequence[Study]) -> None:
     console.print("Times are for one core. Run some with: tpca reproduce NAME ... --quick")
 
 
-def _run(console: Console, studies: Sequence[Study], scale: Scale, store: Store, processes: int | None) -> None:
+def _run(
+    console: Console, studies: Sequence[Study], scale: Scale, store: Store, processes: int | None, client: Any
+) -> None:
     """All trials under one progress display; a bar for the study at work, one for everything."""
     from rich.progress import (
         BarColumn,
@@ -114,7 +121,7 @@ def _run(console: Console, studies: Sequence[Study], scale: Scale, store: Store,
             progress.advance(whole, cost)
 
         try:
-            run_studies(studies, scale, store, finished, processes)
+            run_studies(studies, scale, store, finished, processes, client)
         except KeyboardInterrupt:
             console.print(f"Stopped; every finished trial is in {store.folder}. The same command goes on from there.")
             raise typer.Exit(130) from None

@@ -18,6 +18,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from tpca.blocks import Array
 from tpca.checkpoint import Checkpoints
 from tpca.errors import SampleError, SolverError
+from tpca.oracles import Oracle, is_oracle, on_active_cluster
 from tpca.planning.choice import Choice, choose_for
 from tpca.solvers.components import ComponentsRun
 from tpca.solvers.drive import Feed, Run, run_on_data
@@ -170,11 +171,15 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.resume = resume
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Fit all of ``X``: an array ``(n, d_1, ..., d_k)``, a path, an iterable of batches, or a stream."""
-        stream = self._open(X)
-        solver = self._solver(stream, partial=False)
+        """Fit all of ``X``: an array ``(n, d_1, ..., d_k)``, a path, an iterable of batches, a stream, or an oracle.
+
+        A Dask array is worked on where it is, by the workers of the active Dask client, if there is one; give
+        ``DaskOracle(client, path)`` to have workers read files.
+        """
+        data = X if is_oracle(X) else on_active_cluster(self._open(X))
+        solver = self._solver(data, partial=False)
         self._forget()
-        self._recovery, self.shape_in_ = run_on_data(solver, stream), stream.dims
+        self._recovery, self.shape_in_ = run_on_data(solver, data), data.dims
         self._warn()
         return self
 
@@ -321,7 +326,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             return open_stream(X)
         return open_stream(X, shuffle=self.shuffle, nan_policy=self.nan_policy)  # type: ignore[arg-type]
 
-    def _solver(self, stream: Stream, partial: bool) -> Any:
+    def _solver(self, stream: Stream | Oracle, partial: bool) -> Any:
         """The solver for these samples; says which, and why."""
         choice = self._choice(stream)
         makers = {"mean": self._mean, "race": self._race, "paper": self._paper}
@@ -331,7 +336,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             sys.stdout.write(f"[TensorPCA] solver {choice.solver}: {choice.reason}\n")
         return solver
 
-    def _choice(self, stream: Stream) -> Choice:
+    def _choice(self, stream: Stream | Oracle) -> Choice:
         """Which solver, and why; refuses what it cannot do."""
         if isinstance(self.solver, str) and self.solver == "auto":
             return choose_for(stream, self.memory, max_samples=self.max_samples, tolerance=self.tolerance)

@@ -2,17 +2,31 @@
 
 from typing import Any
 
+from tpca.oracles.cluster import active_client
 from tpca.oracles.dask import DaskOracle
 from tpca.oracles.law import LawOracle
 from tpca.oracles.local import LocalOracle
 from tpca.oracles.protocol import Oracle, Round
 
-__all__ = ["DaskOracle", "LawOracle", "LocalOracle", "Oracle", "Round", "open_oracle"]
+__all__ = ["DaskOracle", "LawOracle", "LocalOracle", "Oracle", "Round", "is_oracle", "on_active_cluster", "open_oracle"]
+
+
+def is_oracle(source: Any) -> bool:
+    """Whether ``source`` answers questions itself."""
+    return hasattr(source, "mean") and hasattr(source, "each")
+
+
+def on_active_cluster(stream: Any) -> Any:
+    """An oracle on the active Dask client for the samples of a Dask array, where there is one; else the stream."""
+    if getattr(stream, "kind", "") != "dask" or not stream.readable_elsewhere:
+        return stream
+    client = active_client()
+    return stream if client is None else DaskOracle(client, stream)
 
 
 def open_oracle(source: Any) -> Oracle:
     """``source`` itself if it is an oracle, else a local oracle over it as a stream."""
-    if hasattr(source, "mean") and hasattr(source, "each"):
+    if is_oracle(source):
         oracle: Oracle = source
         return oracle
     return LocalOracle(source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -61,7 +62,7 @@ class Cluster:
         from distributed import wait
 
         idle = time.monotonic()
-        with self._telling():
+        with self._telling(), self.client.as_current():
             while True:
                 try:
                     wait(list(futures), timeout=GLANCE)  # type: ignore[no-untyped-call]
@@ -132,3 +133,15 @@ class Cluster:
             f"the scheduler at {self.address} has had no worker for {self.patience:.0f} seconds; start some, then go "
             "on from the last checkpoint with resume=True (--resume)."
         )
+
+
+def active_client() -> Any:
+    """The Dask client that is active in this process; ``None`` if there is none."""
+    if "distributed" not in sys.modules:  # then nobody has made one
+        return None
+    from distributed import default_client
+
+    try:
+        return default_client()  # type: ignore[no-untyped-call]
+    except ValueError:
+        return None

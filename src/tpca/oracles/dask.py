@@ -204,9 +204,7 @@ class DaskOracle:
     def _merge(self, tasks: list[Any], number: int, workers: int) -> list[Any]:
         """Merge neighbours: first those of one worker, then eight at a time, until at most eight are left."""
         level = 0
-        while len(tasks) > max(1, min(FAN, power_of_two(workers))):
-            fan = min(FAN, len(tasks) // power_of_two(workers)) if level == 0 and len(tasks) > workers else FAN
-            fan = max(2, fan)
+        while (fan := merge_fan(len(tasks), workers, level)) > 1:
             groups = [tasks[i : i + fan] for i in range(0, len(tasks), fan)]
             tasks = [
                 None
@@ -337,6 +335,13 @@ def runs_of(leaves: int, workers: int) -> int:
         return 1
     even = power_of_two(workers) == workers
     return min(leaves, RUNS * power_of_two(workers) * (1 if even else 2))
+
+
+def merge_fan(parts: int, workers: int, level: int) -> int:
+    """How many parts to merge at once on the workers: first those of one worker; 1 when the rest goes to the client."""
+    if parts <= min(FAN, power_of_two(workers)):
+        return 1
+    return min(FAN, max(2, parts // power_of_two(workers))) if level == 0 else FAN
 
 
 def power_of_two(count: int) -> int:

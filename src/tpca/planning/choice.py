@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tpca.errors import MemoryBudgetError
+from tpca.oracles import Oracle
 from tpca.planning.wording import amount
 from tpca.solvers.mean_memory import GROUPS, groups_within, mean_bytes
 from tpca.solvers.memory import LEAST, default_memory, parse_memory
@@ -69,9 +70,11 @@ def choose_solver(
     return Choice("mean", f"the mean of all samples fits into memory: {amount(needed)} of {amount(given)}")
 
 
-def choose_for(stream: Stream, memory: str | float | None = None, **asked: Any) -> Choice:
-    """The solver for a stream; ``asked`` are ``max_samples`` and ``tolerance``."""
-    return choose_solver(stream.dims, memory, endless=stream.endless, whole=comes_whole(stream), **asked)
+def choose_for(data: Stream | Oracle, memory: str | float | None = None, **asked: Any) -> Choice:
+    """The solver for a stream or an oracle; ``asked`` are ``max_samples`` and ``tolerance``."""
+    stream: Any = getattr(data, "stream", data)
+    whole = comes_whole(stream)
+    return choose_solver(data.dims, memory, endless=data.endless, whole=whole, **asked)
 
 
 def comes_whole(stream: Stream) -> bool:

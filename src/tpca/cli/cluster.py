@@ -1,0 +1,77 @@
+"""``--scheduler`` and ``--workers``: the same command on the workers of a Dask cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler", help="Let the workers of this Dask scheduler do it, such as tcp://host:8786.", show_default=False
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers", min=1, help="Start so many worker processes here, and stop them after.", show_default=False
+    ),
+]
+SECONDS = 30  # to reach a scheduler
+
+
+@contextmanager
+def cluster(scheduler: str | None, workers: int | None) -> Iterator[Any]:
+    """A Dask client for what was asked for; ``None`` if nothing was."""
+    from tpca.errors import ClusterError
+
+    if scheduler is not None and workers is not None:
+        raise ClusterError("give --scheduler for workers that run already or --workers to start some, not both.")
+    if scheduler is None and workers is None:
+        yield None
+        return
+    try:
+        from distributed import Client
+    except ImportError:
+        raise ClusterError("--scheduler and --workers need the dask package; install tpca[dask].") from None
+    if scheduler is not None:
+        try:
+            client = Client(scheduler, timeout=SECONDS, set_as_default=False)  # type: ignore[no-untyped-call]
+        except (OSError, ValueError) as cause:
+            raise ClusterError(f"no Dask scheduler answers at {scheduler}: {cause}; check the address.") from cause
+        with client:
+            yield client
+        return
+    with _local(workers or 1) as here, Client(here, set_as_default=False) as client:  # type: ignore[no-untyped-call]
+        yield client
+
+
+def _local(workers: int) -> Any:
+    """Processes of one thread each, that say nothing and serve no pages."""
+    import logging
+
+    from distributed import LocalCluster
+
+    return LocalCluster(  # type: ignore[no-untyped-call]
+        n_workers=workers,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=":0",
+        host="127.0.0.1",
+        silence_logs=logging.CRITICAL,
+    )
+
+
+@contextmanager
+def on_cluster(scheduler: str | None, workers: int | None, stream: Any) -> Iterator[Any]:
+    """An oracle over ``stream`` on the cluster that was asked for; the stream itself if none was."""
+    with cluster(scheduler, workers) as client:
+        if client is None:
+            yield stream
+        else:
+            from tpca.oracles import DaskOracle
+
+            yield DaskOracle(client, stream)
