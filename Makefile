@@ -31,7 +31,7 @@ lint: $(VENV)/.ready  ## ruff, mypy --strict, import contract
 	$(BIN)/lint-imports --no-cache
 
 docs: $(VENV)/.ready  ## the documentation, in site/; warnings are errors, nothing is fetched
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # Every example says what it found on the way; its page in docs/gallery shows that text.
 gallery: $(VENV)/.ready  ## pictures and printed answers of the gallery and of "how it works" (some minutes)
@@ -39,6 +39,7 @@ gallery: $(VENV)/.ready  ## pictures and printed answers of the gallery and of "
 	for e in multiview_digits eeg_evoked hyperspectral_leak sensor_array moment_ica order6_stream; do \
 	  $(BIN)/python examples/$$e.py --out docs/figures/gallery/$$e.png > docs/figures/gallery/$$e.txt || exit 1; done
 	$(BIN)/python docs/_site/pictures.py --out docs/figures
+	$(BIN)/python docs/_site/fill.py
 
 bench: $(VENV)/.ready  ## ratios against the machine's limits and against peers, docs/performance.md (under ten minutes)
 	$(BIN)/python benchmarks/run.py

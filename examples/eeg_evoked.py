@@ -148,11 +148,11 @@ def main(arguments=None):
     silent = whitened_fit(samples[: counts[0]], 1.0)[0]
 
     print(f"effect: {DEPTH} dB at its peak; one entry of one sample varies by {samples.std():.1f} dB")
+    print("trials   " + "".join(f"{name:>17s}" for name in names) + "   (worst overlap, in brackets: proven)")
     for i, n in enumerate(counts):
-        row = "   ".join(f"{name} {values[i].mean():.2f}" for name, values in table.items())
-        said = ", ".join(f"{values[i]:.0%}" for values in proven.values())
-        print(f"{n:4d} trials   worst overlap: {row}   proven: {said}")
-    print(f"{counts[0]} trials without any response: {silent.stop_reason_}")
+        cells = [f"{table[m][i].mean():.2f}" + (f" ({proven[m][i]:4.0%})" if m in proven else "") for m in names]
+        print(f"{n:6d}   " + "".join(f"{cell:>17s}" for cell in cells))
+    print(f"{counts[0]} trials without any response: {silent.stop_reason_.name}")
     draw(places, truth, shown, counts, table, options.out)
     return {"overlaps": {k: v.mean(axis=1) for k, v in table.items()}, "proven": proven, "silent": silent}
 
@@ -161,11 +161,12 @@ def draw(places, truth, shown, counts, table, out):
     patterns, errors = shown
     signs = [np.sign(p @ t) for p, t in zip(patterns, truth, strict=True)]
     with drawing() as plt:
-        figure, axes = plt.subplots(1, 4, figsize=(13, 3.3), layout="constrained")
+        figure, axes = plt.subplots(2, 2, figsize=(10, 7), layout="constrained")
+        axes = axes.ravel()
         flat = places[:, :2] * (np.arccos(places[:, 2]) / np.linalg.norm(places[:, :2], axis=1))[:, None]
         limit = np.abs(patterns[0]).max()
         dots = axes[0].scatter(
-            *flat.T, c=signs[0] * patterns[0], s=130, cmap="RdBu_r", vmin=-limit, vmax=limit, edgecolors="0.5"
+            *flat.T, c=signs[0] * patterns[0], s=220, cmap="RdBu_r", vmin=-limit, vmax=limit, edgecolors="0.5"
         )
         axes[0].add_patch(plt.Circle((0, 0), math.pi / 2, fill=False, color="0.5"))
         axes[0].plot([-0.15, 0, 0.15], [math.pi / 2, 1.75, math.pi / 2], color="0.5")
@@ -181,7 +182,7 @@ def draw(places, truth, shown, counts, table, out):
             axis.set(title=title, ylabel="weight")
         axes[1].set(xscale="log", xlabel="frequency (Hz)", xticks=[4, 10, 20, 40], xticklabels=["4", "10", "20", "40"])
         axes[1].minorticks_off()
-        axes[1].legend(fontsize=8)
+        axes[1].legend()
         axes[2].set_xlabel("time after the stimulus (s)")
         for (name, values), colour, marker in zip(table.items(), COLOURS, MARKERS, strict=False):
             axes[3].plot(counts, values.mean(axis=1), color=colour, marker=marker, label=name)
@@ -190,7 +191,7 @@ def draw(places, truth, shown, counts, table, out):
             title="how many trials", ylim=(0, 1.35),
         )  # fmt: skip
         axes[3].minorticks_off()
-        axes[3].legend(fontsize=8, loc="upper left", ncol=2)
+        axes[3].legend(loc="upper left", ncol=2)
         out.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(out, dpi=110, transparent=True)
 

@@ -83,7 +83,7 @@ def main(arguments=None):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         blocked = tpca.TensorPCA(random_state=0).fit(nods(cube, 0, count, rng))
-    print(f"the same without a leak: {blocked.stop_reason_}")
+    print(f"the same without a leak: {blocked.stop_reason_.name}")
     unpaired = tpca.TensorPCA(random_state=0).fit(rng.poisson(cube + truth.signal(), (20, *cube.shape)).astype(float))
     print(f"without nodding: strength {unpaired.strength_:.0f}, overlap of the spectrum with the scene's own "
           f"{abs(unpaired.components_[2] @ cube.mean((0, 1))) / np.linalg.norm(cube.mean((0, 1))):.3f}")  # fmt: skip
@@ -129,7 +129,7 @@ def draw(cube, mean, pca, truth, rivals, out):
             label="brightest pixel",
         )
         axis.set(xlabel="wavelength (nm)", ylabel="weight", title="spectrum")
-        axis.legend(fontsize=8)
+        axis.legend()
         out.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(out, dpi=110, transparent=True)
 

@@ -80,7 +80,7 @@ def main(arguments=None):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         nothing = tpca.TensorPCA(random_state=0).fit(cubes(gaussian, np.arange(len(order))))
-    print(f"Gaussian sources instead: {nothing.stop_reason_}")
+    print(f"Gaussian sources instead: {nothing.stop_reason_.name}")
     draw(true, results, options.out)
     return {"matches": {k: match(v, true)[0] for k, v in results.items()}, "pca": pca, "nothing": nothing}
 

@@ -97,7 +97,7 @@ def main(arguments=None):
     parser.add_argument("--out", type=Path, default=Path("sensor_array.png"))
     parser.add_argument("--quick", action="store_true", help="fewer machines")
     options = parser.parse_args(arguments)
-    machines = 3 if options.quick else 40
+    machines = 2 if options.quick else 40
 
     truth = defect()
     directions = resonances(seed=12345)
@@ -151,7 +151,7 @@ def draw(truth, broken, healthy, out):
             ylim=(-1.5, 15),
             title="ten machines of each kind",
         )
-        axes[0].legend(loc="upper left", fontsize=8)
+        axes[0].legend(loc="upper left")
         rows, columns, ringing = best.vectors
         plate = np.outer(rows, columns)
         plate *= np.sign(plate.ravel() @ np.outer(*truth.vectors[:2]).ravel())
@@ -171,7 +171,7 @@ def draw(truth, broken, healthy, out):
         axes[2].set(
             xlabel="angle of the shaft (degrees)", ylabel="weight", xticks=range(0, 361, 60), title="when in the turn"
         )
-        axes[2].legend(fontsize=8)
+        axes[2].legend()
         out.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(out, dpi=110, transparent=True)
 

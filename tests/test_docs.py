@@ -1,11 +1,16 @@
+import importlib.util
 import json
 import re
+import shlex
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from tpca.cli import app
 from tpca.streams import KINDS
 from tpca.studies import paper_plan, race_checks, race_targets
 from tpca.studies.catalogue import STUDIES
@@ -13,11 +18,70 @@ from tpca.studies.store import Store
 from tpca.studies.table import as_markdown
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / ".github").rglob("*.md")),
+]
+BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.S | re.M)
+# Commands that take minutes, and what stands in for them here.  The rest of a page's commands run as printed.
+QUICK = {
+    "tpca reproduce --quick": "tpca reproduce --list",  # tests/test_studies.py runs studies
+    "tpca reproduce worst-case symmetric --quick": "tpca reproduce --list",
+    "tpca reproduce --full": "tpca reproduce --list",
+    "tpca reproduce --report out.html": "tpca reproduce --list",
+    "tpca compare --order 4 --dim 24 --strength 1 --samples 4d^2": "tpca compare --order 3 --dim 6 --trials 1",
+}
+NOT_HERE = ("pip ", "git ", "cd ")  # what a newcomer types once; tests/test_packaging.py installs for real
 
 
-def test_the_example_of_the_readme_runs(capsys):
-    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+def blocks(page):
+    """The page's blocks in order: (language, text)."""
+    return BLOCK.findall(page.read_text())
+
+
+def id_of(page):
+    return str(page.relative_to(ROOT))
+
+
+def run_console(text):
+    """Run the `tpca` commands of a block; check that make targets and scripts exist."""
+    for line in re.findall(r"^\$ (.*)$", text, re.M):
+        command = line.split("  #")[0].strip()
+        words = shlex.split(QUICK.get(command, command))
+        if words[0] == "tpca":
+            done = CliRunner().invoke(app, words[1:])  # in this process: starting one takes longer than most commands
+            assert done.exit_code == 0, f"{command}: {done.output}"
+        elif words[0] == "make":
+            assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.M), command
+        elif words[0] == "python":
+            assert (ROOT / words[1]).exists(), command
+        else:
+            assert command.startswith(NOT_HERE), f"nobody runs {command!r}"
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=id_of)
+def test_every_block_runs(page, tmp_path, monkeypatch):
+    """In the order of the page, in one empty folder, names kept from block to block."""
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "page"}
+    for language, text in blocks(page):
+        with warnings.catch_warnings():
+            if language == "console":
+                warnings.simplefilter("ignore")  # a user of the command is not stopped by one either
+                run_console(text)
+            else:
+                exec(compile(text, str(page), "exec"), names)
+
+
+def test_no_block_is_of_a_kind_that_nobody_runs():
+    kinds = {kind for page in PAGES for kind in re.findall(r"^```([a-z]+)$", page.read_text(), re.M)}
+    assert kinds <= {"python", "console", "text", "yaml", "json"}
+
+
+def test_the_example_of_the_readme_finds_the_signal(capsys):
+    (block,) = (text for language, text in blocks(ROOT / "README.md") if language == "python")
     exec(compile(block, "README.md", "exec"), {})
     printed = capsys.readouterr().out.splitlines()
     assert "accurate" in printed[0]
@@ -26,20 +90,16 @@ def test_the_example_of_the_readme_runs(capsys):
     assert min(overlaps) > 0.95
 
 
-@pytest.mark.parametrize("name", ["data.md", "views.md", "planning.md"])
-def test_the_examples_of_a_page_run(name):
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / name).read_text(), re.S)
-    assert blocks
-    exec(compile("\n".join(blocks), name, "exec"), {})
+def test_what_pages_quote_is_what_is_stored():
+    spec = importlib.util.spec_from_file_location("fill", ROOT / "docs" / "_site" / "fill.py")
+    fill = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(fill)
+    assert [id_of(page) for page in fill.pages() if fill.filled(page.read_text()) != page.read_text()] == []
 
 
-def test_the_example_of_the_views_runs_and_draws(tmp_path):
-    picture = tmp_path / "digits.png"
-    command = [sys.executable, ROOT / "examples" / "multiview_digits.py", "--out", picture]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "TensorCCA, component 0" in done.stdout
-    assert "pairwise CCA" in done.stdout
-    assert picture.read_bytes().startswith(b"\x89PNG")
+def test_every_page_is_in_the_navigation():
+    listed = set(re.findall(r"[\w/]+\.md", (ROOT / "mkdocs.yml").read_text()))
+    assert listed == {str(p.relative_to(ROOT / "docs")) for p in (ROOT / "docs").rglob("*.md")}
 
 
 def test_the_page_names_every_stream_and_command():
@@ -48,9 +108,9 @@ def test_the_page_names_every_stream_and_command():
     assert [command for command in ("generate", "fit", "score", "info", "demo") if f"tpca {command}" not in page] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES, ids=id_of)
 def test_links_lead_somewhere(page):
-    targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
     assert [t for t in targets if not (page.parent / t).exists()] == []
 
 

@@ -64,7 +64,7 @@ def test_hyperspectral(quick):
 
 
 def test_sensor_array(quick):
-    """Three healthy machines: a false alarm in more than one of them has probability 0.7 % at the promised 5 %."""
+    """Two healthy machines: a false alarm in both has probability 0.25 % at the promised 5 %."""
     found, _ = quick("sensor_array")
     assert all(recovery.found for recovery in found["broken"])
     assert found["truth"].overlaps(found["broken"][0].vectors).min() > 0.9

@@ -48,7 +48,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         copy = f"docs/{COPIES}/{path}" + (".txt" if path.endswith((".py", ".md")) else "")
         return match[1] + posixpath.relpath(copy, folder)
 
-    return _lists(LINK.sub(lead, markdown))
+    return _lists(LINK.sub(lead, markdown).replace("<!-- commands -->", _commands()))
 
 
 def on_page_content(content: str, **_: Any) -> str:
@@ -72,3 +72,28 @@ def _lists(markdown: str) -> str:
             lines.append("")
         lines.append(line)
     return "\n".join(lines) + "\n"
+
+
+def _commands() -> str:
+    """Every command of ``tpca`` with its options, from the program itself."""
+    import typer.main
+
+    from tpca.cli import app
+
+    lines: list[str] = []
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        lines += [
+            f"## tpca {name}",
+            "",
+            *(command.help or "").split("\n"),
+            "",
+            "| option | default | means |",
+            "|---|---|---|",
+        ]
+        for option in command.params:
+            names = ", ".join(f"`{o}`" for o in (*option.opts, *option.secondary_opts))
+            default = "" if option.default in (None, (), False) or callable(option.default) else f"`{option.default}`"
+            means = (getattr(option, "help", None) or "").replace("|", "\\|")
+            lines.append(f"| {names} | {default} | {means} |")
+        lines.append("")
+    return "\n".join(lines)

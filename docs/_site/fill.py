@@ -1,0 +1,98 @@
+"""Fills in what pages quote: printed answers of the gallery, figures from stored JSON.  Nothing is copied by hand.
+
+A page has ``<!-- fill: NAME -->`` and ``<!-- end -->``; what stands between is replaced.
+
+    python docs/_site/fill.py [--check]
+"""
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+MARK = re.compile(r"(<!-- fill: ([^>]*?) -->\n).*?(<!-- end -->)", re.S)
+
+
+def printed(name: str) -> str:
+    """What an example of the gallery said."""
+    return f"```text\n{(ROOT / 'docs' / 'figures' / 'gallery' / f'{name}.txt').read_text().strip()}\n```\n"
+
+
+def measured(_: str) -> str:
+    """The README's table of figures."""
+    targets = json.loads((ROOT / "docs" / "race-targets.json").read_text())
+    checks = json.loads((ROOT / "docs" / "race-checks.json").read_text())
+    views = json.loads((ROOT / "benchmarks" / "results" / "tensor_cca.json").read_text())["rows"]
+    race = next(r for r in targets["rows"] if (r["order"], r["dim"], r["kind"], r["source"]) == (4, 24, "weak", "law"))
+    claims, runs = (sum(r[k] for r in checks["false_alarms"]) for k in ("claims", "runs"))
+    covered = [r["components"] for r in checks["coverage"]]
+    polish = [r["ratio"] for r in targets["polish"]]
+    both = max((r for r in views if "cca-zoo" in r), key=lambda r: r["entries"])
+    huge = max(views, key=lambda r: r["entries"])
+    rows = [
+        (
+            f"signal proven, order 4, d = {race['dim']}, λ = σ = 1, {race['trials']} runs",
+            f"after {race['proven_median']:.2f}·d² samples (median), {race['proven_worst']:.2f}·d² (worst)",
+            "make race-targets",
+        ),
+        (
+            "squared error of the polish over the Cramér–Rao limit",
+            f"{min(polish):.2f} to {max(polish):.2f}",
+            "make race-targets",
+        ),
+        ("claims on pure noise of four laws, confidence 0.95", f"{claims} of {runs} runs", "make race-checks"),
+        (
+            "nominal 95 % intervals of vector entries that hold the truth",
+            f"{min(covered):.1%} to {max(covered):.1%}",
+            "make race-checks",
+        ),
+        (
+            f"four views, {both['entries'] / 1e6:.0f} million entries if built, against cca-zoo",
+            f"{both['faster']:.0f}× faster, {both['less_memory']:.0f}× less memory, same answer",
+            "python benchmarks/tensor_cca.py",
+        ),
+        (
+            f"four views, {huge['entries']:.1e} entries if built",
+            f"{huge['tpca']['seconds']:.0f} s, {huge['tpca']['peak_mb']:.0f} MB",
+            "python benchmarks/tensor_cca.py",
+        ),
+    ]
+    lines = [f"| {what} | {value} | `{command}` |" for what, value, command in rows]
+    return "\n".join(["| measured | | command |", "|---|---|---|", *lines]) + "\n"
+
+
+FILLS = {"printed": printed, "measured": measured}
+
+
+def filled(text: str) -> str:
+    """The page as it should be."""
+
+    def fresh(match: re.Match[str]) -> str:
+        kind, _, argument = match[2].partition(" ")
+        return match[1] + FILLS[kind](argument) + match[3]
+
+    return MARK.sub(fresh, text)
+
+
+def pages() -> list[Path]:
+    """Every page that may quote."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def main() -> int:
+    """Write, or with --check only say which pages are out of date."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    check = parser.parse_args().check
+    stale = [page for page in pages() if filled(page.read_text()) != page.read_text()]
+    for page in stale:
+        sys.stdout.write(f"{page.relative_to(ROOT)}\n")
+        if not check:
+            page.write_text(filled(page.read_text()))
+    return int(check and bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
