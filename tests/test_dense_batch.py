@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from naive import einsum_gradient
-from tpca.batches import DenseBatch, Query, contract
-from tpca.blocks import Partition
+from tpca.batches import DenseBatch, Query, contract, contract_all
+from tpca.blocks import Partition, widened
 from tpca.errors import SampleError
 
 
@@ -86,3 +86,45 @@ def test_sums_are_added_in_place():
     assert DenseBatch(samples).add_to(total) is total
     np.testing.assert_array_equal(total, 1 + samples.sum(axis=0))
     assert DenseBatch(samples)[:0].add_to(total) is total
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 6), st.integers(2, 4), st.integers(0, 999), st.sampled_from([np.float32, np.float64]))
+def test_questions_that_share_a_contraction_get_what_they_would_get_alone(order, d, seed, dtype):
+    rng = np.random.default_rng(seed)
+    dims = (d,) * order
+    tensor = rng.standard_normal(dims).astype(dtype)
+    queries = [
+        Query(p, tuple(rng.standard_normal((count, *shape)).astype(kind) for shape in p.shapes))
+        for p in partitions(dims)
+        for count, kind in ((1, np.float64), (7, np.float16), (2, np.float32))
+    ]
+    queries.append(Query(Partition(dims, (tuple(range(order)),)), (np.zeros((1, *dims)),)))
+    for query, together in zip(queries, contract_all(tensor, queries), strict=True):
+        alone = contract(tensor, query)
+        close = 2e-3 if query.replicas[0].dtype == np.float16 else 1e-4 if dtype == np.float32 else 1e-10
+        for m in query.blocks:
+            assert together.gradients[m].dtype == query.replicas[m].dtype
+            np.testing.assert_allclose(together.gradients[m], alone.gradients[m], rtol=close, atol=50 * close)
+
+
+@pytest.mark.parametrize(
+    "groups", [((2, 0), (1, 3)), ((0, 3), (1, 2), (4, 5)), ((1,), (0, 4), (3, 2)), ((0, 1), (2, 3))]
+)
+def test_identities_are_traces(groups, rng):
+    order = sum(map(len, groups))
+    tensor = rng.standard_normal((3,) * order)
+    partition = Partition(tensor.shape, groups)
+    replicas = tuple(np.eye(3)[None] if len(group) == 2 else rng.standard_normal((1, 3)) for group in groups)
+    wanted = (0,) if order % 2 else None
+    answer = contract(tensor, Query(partition, replicas, wanted))
+    for m, gradient in answer.gradients.items():
+        expected = einsum_gradient(tensor, groups, [w[0] for w in replicas], m)
+        np.testing.assert_allclose(gradient[0], expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(answer.rewards[0], np.sum(answer.gradients[0][0] * replicas[0][0]))
+
+
+def test_every_finite_number_of_half_precision_is_widened_exactly():
+    every = np.arange(2**16, dtype=np.uint16).view(np.float16)
+    finite = every[np.isfinite(every)]
+    np.testing.assert_array_equal(widened(finite), finite.astype(np.float32))

@@ -127,7 +127,7 @@ def test_half_precision_columns_do_what_full_ones_would():
     np.testing.assert_allclose(columns.unit * columns.flat.astype(float), exact, atol=4e-3 * scale)
     p, block = rng.standard_normal(5), rng.standard_normal((6, 7))
     np.testing.assert_allclose(columns.times(p).ravel(), p @ exact, atol=2e-2 * scale)
-    np.testing.assert_allclose(columns.weigh(block), exact @ block.ravel(), atol=4e-2 * scale)
+    np.testing.assert_allclose(columns.weigh(block[None])[0], exact @ block.ravel(), atol=4e-2 * scale)
     root = columns.inverse_root()
     orthonormal = root @ columns.flat.astype(np.float32)
     np.testing.assert_allclose(orthonormal @ orthonormal.T, np.eye(5), atol=1e-3)

@@ -1,6 +1,7 @@
 """Batches: some samples, in whatever form they come; each knows how to contract itself with blocks."""
 
-from tpca.batches.dense import DenseBatch, contract
+from tpca.batches.contraction import contract, contract_all
+from tpca.batches.dense import DenseBatch
 from tpca.batches.protocol import Batch
 from tpca.batches.query import Answer, Query, RankOne
 from tpca.batches.reductions import Reduction, reduction
@@ -19,5 +20,6 @@ __all__ = [
     "SparseBatch",
     "ViewsBatch",
     "contract",
+    "contract_all",
     "reduction",
 ]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.batches.dense import gradient_slices
+from tpca.batches.contraction import Asked, gradients_of
 from tpca.batches.query import Query
 from tpca.blocks import Array, Partition
 
@@ -92,7 +92,7 @@ def _add_slab(slab: NDArray[Any], query: Query, mode: int, part: slice, sums: di
     own = next(m for m, group in enumerate(groups) if mode in group)
     inside = (slice(None),) * (1 + groups[own].index(mode)) + (part,)  # the slab's rows of block `own`
     replicas = [block[inside] if m == own else block for m, block in enumerate(query.replicas)]
-    for some, _, parts in gradient_slices(slab, groups, replicas, query.blocks):
-        for m, gradient in parts.items():
-            target = sums[m][some][inside] if m == own else sums[m][some]
+    for part_of in gradients_of(slab, [Asked(groups, replicas, query.blocks)]):
+        for m, gradient in part_of.gradients.items():
+            target = sums[m][part_of.some][inside] if m == own else sums[m][part_of.some]
             target += gradient.reshape(target.shape)

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from tpca.batches import Query, contract
+from tpca.batches import Query, contract_all
 from tpca.batches.dense import DenseBatch
 from tpca.blocks import Array
 from tpca.errors import StreamError
@@ -82,7 +82,7 @@ class LawOracle:
         if self._signal is not None:
             mean += scale * self._scale * self._signal
         self.buffer_bytes = max(self.buffer_bytes, mean.nbytes)
-        return Round(n, tuple(contract(mean, query) for query in queries))
+        return Round(n, contract_all(mean, queries))
 
     def each(self, query: Query, n: int) -> Round:
         """Fresh samples for every replica and step: nothing to gain from the batch law, so they are drawn in full."""

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from tpca.solvers.race import RaceSolver
 
 GROWTH = 0.06
+# At first rounds grow faster, up to this many samples: a round costs the same however few samples it has, and signals
+# strong enough to be found by then are found a quarter later at most.
+EARLY = 4
 # Readings are taken when the samples have grown by this factor since the last one: they cost more than the round
 # itself.
 LOOK = 1.08
@@ -199,7 +202,9 @@ class RaceRun:
         return [self.polished]
 
     def _round_size(self) -> float:
-        return self.racing if self.phase == "again" else max(1, int(GROWTH * self.samples))
+        if self.phase == "again":
+            return self.racing
+        return max(1, int(GROWTH * self.samples), min(EARLY, self.samples // EARLY))
 
     def _after_probe(self) -> None:
         if self.probe.done:

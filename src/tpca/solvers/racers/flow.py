@@ -40,12 +40,14 @@ from tpca.batches import Answer, Query
 from tpca.blocks import Array, Partition, unit
 from tpca.checkpoint import kept
 from tpca.errors import PartitionError
+from tpca.solvers.racers.climb import Climb
 from tpca.solvers.racers.columns import STORE, Columns, Stored, piece_entries, top_eigenvectors
 from tpca.solvers.racers.protocol import Evidence, Proposal
-from tpca.solvers.rankone import along, rank_one
+from tpca.solvers.rankone import along
 
 EIGENVECTORS = 3  # of U^T U + V^T V, as starts of readings
 FINALISTS = 3  # readings that are carried on after two sweeps
+BLOCK = 32  # bytes per entry of a block in a climb: what is known of it, in single and in double precision, its fit
 SQUARE = 14  # bytes per entry of a symmetric matrix in single precision and what its top eigenvector takes to find
 
 
@@ -136,23 +138,21 @@ class FlowRacer:
         if self._blank:
             vectors = tuple(unit(self._rng.standard_normal(d)) for d in self.partition.dims)
             return Proposal(vectors, 0.0)
-        readings = [self._climb(p, None, 2) for p in self._starts()]
-        readings.sort(key=lambda reading: -reading.score)
-        finals = [self._climb(self._weights(r.vectors), r.vectors, 8) for r in readings[:FINALISTS]]
-        best = max(finals, key=lambda reading: reading.score)
-        self._last = best.vectors
-        return best
+        climbs = self._climb([Climb(self.partition, p) for p in self._starts()], 2)
+        finals = self._climb(sorted(climbs, key=lambda climb: -climb.signal)[:FINALISTS], 8)
+        best = max(finals, key=lambda climb: climb.signal)
+        self._last = tuple(best.vectors)
+        return Proposal(self._last, best.signal / (self.sigma * math.sqrt(self.count)))
 
     def evidence(self, vectors: tuple[Array, ...]) -> Evidence:
         """U p and V p contracted with the partner vectors inside each block, p read off from ``vectors``."""
         if self._blank:
             return Evidence(tuple(np.zeros(d) for d in self.partition.dims), 1.0)
-        p = self._weights(vectors)
-        outer: list[Array | None] = list(self.partition.outer(vectors))
+        climb = Climb(self.partition, self._weights([vectors])[0], vectors)
         sums: list[Array] = [np.empty(0)] * self.partition.order
         for m, group in enumerate(self.partition.groups):
             inside = [vectors[i] for i in group]
-            block = self._block(m, p, outer)
+            (block,) = self._blocks(m, [climb])
             for place, i in enumerate(group):
                 sums[i] = along(block, inside, place)
         return Evidence(tuple(sums), float(self.count))
@@ -183,18 +183,26 @@ class FlowRacer:
         past *= 1 - share
         past += share * (mix @ self.sums[0].flat.astype(np.float32))
 
-    def _weights(self, vectors: Sequence[Array]) -> Array:
-        """Return the weight vector p that fits ``vectors``: ``unit(s_A U^T v_A + s_B V^T v_B)``."""
-        sides = [self.sums[m].weigh(block) for m, block in enumerate(self.partition.outer(vectors))]
-        return unit(sum((float(np.linalg.norm(side)) * side for side in sides), np.zeros(self.columns)))
+    def _weights(self, readings: Sequence[Sequence[Array]]) -> list[Array]:
+        """Return the weight vectors p that fit the vectors of each reading: ``unit(s_A U^T v_A + s_B V^T v_B)``."""
+        rays = zip(*(self.partition.outer(vectors) for vectors in readings), strict=True)
+        sides = [columns.weigh(np.stack(blocks)) for columns, blocks in zip(self.sums, rays, strict=True)]
+        return [unit(sum(float(np.linalg.norm(side)) * side for side in each)) for each in zip(*sides, strict=True)]
 
-    def _block(self, m: int, p: Array, blocks: list[Array | None]) -> Array:
-        """Return what is known about one block given p and the current outer products: ``s v + N(0, n sigma^2)``."""
+    def _blocks(self, m: int, climbs: Sequence[Climb]) -> list[Array]:
+        """Return what is known about one block given p and the other block: ``s v + N(0, n sigma^2)``."""
+        plain = self.sums[m].times(np.stack([climb.p for climb in climbs]))
+        if self._past is None:
+            return list(plain)
+        return [self._better(m, climb.blocks, own) for climb, own in zip(climbs, plain, strict=True)]
+
+    def _better(self, m: int, blocks: Sequence[Array | None], own: Array) -> Array:
+        """``own`` improved by what the past columns say, once the other block is known."""
         other = blocks[1 - m]
         if self._past is None or other is None:
-            return self.sums[m].times(p)
+            return own
         if m == 0:
-            return self._regress(self._past.astype(np.float64), self.sums[0].times(p), other, blocks[0])
+            return self._regress(self._past.astype(np.float64), own, other, blocks[0])
         return self.sums[1].times(unit(self._past @ other.reshape(-1)))
 
     def _regress(self, past: Array, own: Array, other: Array, mine: Array | None) -> Array:
@@ -203,7 +211,7 @@ class FlowRacer:
         Ridge regression on both, scaled to noise variance n sigma^2 per entry.
         """
         n, size, noise = self.count, own.size, self.sigma**2 / self.count
-        x, y = self.sums[1].weigh(other) / n, own.reshape(-1) / n
+        x, y = self.sums[1].weigh(other[None])[0] / n, own.reshape(-1) / n
         values, axes = np.linalg.eigh(past @ past.T)
         power = max(float(x @ x) - noise * self.columns, noise) * size / float(values.sum())  # strength squared
         ratio = 0.0 if mine is None else max(0.0, float(y @ mine.reshape(-1))) / math.sqrt(power)
@@ -211,24 +219,21 @@ class FlowRacer:
         target = past.T @ x + ratio * y
         inner = axes @ ((axes.T @ (past @ target)) / (values + ridge))
         spread = np.sum((values + ratio**2) / (values + ridge) ** 2) + (size - self.columns) * (ratio / ridge) ** 2
-        return ((target - past.T @ inner) / ridge * n / math.sqrt(spread / size)).reshape(own.shape)
+        better: Array = (target - past.T @ inner) / ridge * n / math.sqrt(spread / size)
+        return better.reshape(own.shape)
 
-    def _climb(self, p: Array, vectors: tuple[Array, ...] | None, sweeps: int) -> Proposal:
-        """Alternate between p and the vectors, each the best given the other."""
-        found: list[Array] = [np.empty(0)] * self.partition.order if vectors is None else list(vectors)
-        blocks: list[Array | None] = [None, None] if vectors is None else list(self.partition.outer(vectors))
-        sizes = [0.0, 0.0]
-        for _ in range(sweeps):
-            for m in (1, 0):
-                group = self.partition.groups[m]
-                block = self._block(m, p, blocks)
-                fit = rank_one(block, None if blocks[m] is None else [found[i] for i in group])
-                for i, v in zip(group, fit, strict=True):
-                    found[i] = v
-                outer = functools.reduce(np.multiply.outer, fit)
-                blocks[m], sizes[m] = outer, float(np.vdot(block, outer))
-            p = self._weights(found)
-        return Proposal(tuple(found), math.hypot(*sizes) / (self.sigma * math.sqrt(self.count)))
+    def _climb(self, climbs: Sequence[Climb], sweeps: int) -> Sequence[Climb]:
+        """Some sweeps of every climb, as many at a time as there is room for: each reads all of the columns."""
+        together = max(1, self._room // (BLOCK * max(self.partition.sizes)))
+        for first in range(0, len(climbs), together):
+            some = climbs[first : first + together]
+            for _ in range(sweeps):
+                for m in (1, 0):
+                    for climb, known in zip(some, self._blocks(m, some), strict=True):
+                        climb.fit(m, known)
+                for climb, p in zip(some, self._weights([climb.vectors for climb in some]), strict=True):
+                    climb.p = p
+        return climbs
 
     def _starts(self) -> list[Array]:
         """Weight vectors to start from: top eigenvectors of U^T U + V^T V, and singular pairs of other unfoldings."""
@@ -241,4 +246,4 @@ class FlowRacer:
                     side = math.prod(columns.store.shape[1 + i] for i in modes)
                     if SQUARE * side**2 <= self._room:
                         starts.append(columns.top_weights(modes))
-        return starts if self._last is None else [*starts, self._weights(self._last)]
+        return starts if self._last is None else [*starts, *self._weights([self._last])]

@@ -15,6 +15,7 @@ import numpy as np
 from tpca.batches import Answer, Query
 from tpca.blocks import Array, Partition
 from tpca.checkpoint import kept
+from tpca.solvers.racers.climb import Climb
 from tpca.solvers.racers.columns import STORE, Columns
 from tpca.solvers.racers.flow import FlowRacer, working_bytes
 
@@ -56,12 +57,12 @@ class WholeRacer(FlowRacer):
     def _columns(self, rng: np.random.Generator) -> list[Columns]:  # noqa: ARG002
         return [Columns(self.columns, self.partition.shapes[1], 1.0, None)]
 
-    def _weights(self, vectors: Sequence[Array]) -> Array:
-        return self.partition.outer(vectors)[0].reshape(-1)
+    def _weights(self, readings: Sequence[Sequence[Array]]) -> list[Array]:
+        return [self.partition.outer(vectors)[0].reshape(-1) for vectors in readings]
 
-    def _block(self, m: int, p: Array, blocks: list[Array | None]) -> Array:
+    def _blocks(self, m: int, climbs: Sequence[Climb]) -> list[Array]:
         (columns,) = self.sums
-        other = blocks[1 - m]
-        if m == 0 and other is not None:
-            return columns.weigh(other).reshape(self.partition.shapes[0])
-        return columns.times(p)
+        others = [other for climb in climbs if (other := climb.blocks[1 - m]) is not None]
+        if m == 0 and others:
+            return list(columns.weigh(np.stack(others)).reshape(-1, *self.partition.shapes[0]))
+        return list(columns.times(np.stack([climb.p for climb in climbs])))
