@@ -1,7 +1,8 @@
 """Results on disk: a recovery as ``recovery.json`` and ``vectors.npz``, read by machines and by people.
 
 ``vectors.npz`` holds, for every mode i, ``mode_i`` (components as rows, strongest first) and ``standard_error_i``.
-The bytes depend on the result only: the same run, interrupted or not, writes the same files.
+The bytes of both depend on the result only: the same run, interrupted or not, writes the same files.  What differs from
+run to run, such as its time, is in ``run.json``, which may be missing.
 """
 
 from __future__ import annotations
@@ -29,15 +30,26 @@ FORMAT = "tpca result"
 
 @dataclass(frozen=True)
 class StoredResult:
-    """What ``recovery.json`` says, and the components of every mode as rows (none if no signal was found)."""
+    """What ``recovery.json`` says, and the components of every mode as rows (none if no signal was found).
+
+    ``errors`` are their standard errors, where there are any; ``means`` those of the columns, of a fit of views.
+    """
 
     summary: dict[str, Any]
     vectors: list[Array]
+    errors: list[Array]
+    means: list[Array]
 
 
-def write_result(folder: Path, recovery: Recovery, source: str) -> dict[str, Any]:
-    """Write both files, each appearing whole or not at all; returns what ``recovery.json`` says."""
-    summary = {"format": FORMAT, "version": 1, "source": source, **summarise(recovery), "history": recovery.history}
+def write_result(
+    folder: Path, recovery: Recovery, source: str, settings: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Write both files, each appearing whole or not at all; returns what ``recovery.json`` says.
+
+    ``settings`` say what the solver was asked to do.
+    """
+    about = {"format": FORMAT, "version": 1, "source": source, "settings": settings or {}}
+    summary = {**about, **summarise(recovery), "history": _history(recovery)}
     found = [r for r in (recovery, *recovery.further) if r.found]
     arrays: dict[str, Array] = {}
     for i in range(len(recovery.vectors)):
@@ -49,7 +61,20 @@ def write_result(folder: Path, recovery: Recovery, source: str) -> dict[str, Any
     return summary
 
 
-def write_views_result(folder: Path, cca: TensorCCA, sources: list[str]) -> dict[str, Any]:
+def _history(recovery: Recovery) -> list[dict[str, Any]]:
+    """The records of all components, numbered as the components are; solvers that fit them at once keep one list."""
+    records = list(recovery.history)
+    for number, one in enumerate(recovery.further, start=1):
+        if one.history is not recovery.history:
+            records += [{**record, "component": number} for record in one.history]
+    if recovery.further and all(one.history is not recovery.history for one in recovery.further):
+        records[: len(recovery.history)] = [{**record, "component": 0} for record in recovery.history]
+    return records
+
+
+def write_views_result(
+    folder: Path, cca: TensorCCA, sources: list[str], settings: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """A fit of views in the same two files: ``mode_i`` holds the weights of view i as rows, ``mean_i`` its means."""
     found = cca.n_components_ > 0
     columns = (cca.correlations_, cca.correlation_errors_, cca.p_values_, cca.moments_)
@@ -59,6 +84,7 @@ def write_views_result(folder: Path, cca: TensorCCA, sources: list[str]) -> dict
         "version": 1,
         "kind": "views",
         "source": sources,
+        "settings": settings or {},
         "found": found,
         "stop_reason": cca.stop_reason_.name,
         "advice": "Proven on rows that were held out." if found else "No direction shared by all views was proven.",
@@ -107,12 +133,31 @@ def read_result(folder: Path) -> StoredResult:
         if not isinstance(summary, dict) or summary.get("format") != FORMAT:
             raise ValueError("recovery.json is not one of tpca's")
         with np.load(folder / "vectors.npz", allow_pickle=False) as stored:
-            vectors = [stored[f"mode_{i}"] for i in range(len(summary["dims"])) if f"mode_{i}" in stored.files]
+            named = ("mode", "standard_error", "mean")
+            each = [
+                [stored[f"{name}_{i}"] for i in range(len(summary["dims"])) if f"{name}_{i}" in stored.files]
+                for name in named
+            ]
     except (OSError, ValueError, KeyError, EOFError) as error:
         raise StreamError(
             f"cannot read a result from {str(folder)!r}: {error}; give the folder that `tpca fit --out` wrote."
         ) from error
-    return StoredResult(summary, vectors)
+    return StoredResult(summary, *each)
+
+
+def write_run(folder: Path, run: dict[str, Any]) -> None:
+    """Write ``run.json``: how the run went."""
+    with replacing(folder / "run.json") as draft:
+        draft.write_text(json.dumps(finite({"format": "tpca run", "version": 1, **run}), indent=1) + "\n")
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """How the run went; empty where that is not known."""
+    try:
+        found = json.loads((folder / "run.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) and found.get("format") == "tpca run" else {}
 
 
 @contextlib.contextmanager
@@ -151,3 +196,18 @@ def finite(value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def views_scores(stored: StoredResult, stream: Any) -> list[Array]:
+    """Standardised scores ``(n, c)`` of every view of a stream with the stored weights, clipped as they were fitted."""
+    from tpca.solvers.moments import standardised
+
+    clip = stored.summary.get("settings", {}).get("clip")
+    parts = [
+        [(view - mean) @ w.T for view, mean, w in zip(batch.views, stored.means, stored.vectors, strict=True)]
+        for batch in stream.batches()
+    ]
+    whole = [np.concatenate(view) for view in zip(*parts, strict=True)]
+    columns = range(whole[0].shape[1])
+    each = [standardised([scores[:, c] for scores in whole], clip) for c in columns]
+    return [np.stack([component[view] for component in each], axis=1) for view in range(len(whole))]

@@ -6,6 +6,7 @@ Exit codes: 0 done (``fit``: a signal was recovered), 2 bad usage or data, 3 no 
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
@@ -15,6 +16,7 @@ from tpca.cli.fit import fit
 from tpca.cli.generate import generate
 from tpca.cli.info import info
 from tpca.cli.plan import plan
+from tpca.cli.report import report
 from tpca.cli.reproduce import reproduce
 from tpca.cli.score import score
 
@@ -26,12 +28,24 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for command in (fit, score, info, generate, demo, plan, compare, reproduce):
+for command in (fit, report, score, info, generate, demo, plan, compare, reproduce):
     app.command()(command)
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        from tpca import __version__
+
+        print(f"tpca {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
     """Tensor PCA on streams: recover a rank-one signal from noisy tensors in one pass."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import statistics
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tpca.studies.compare import Outcome, Setting
+    from tpca.studies.comparison import Comparison
 
 
 def compare(
@@ -29,6 +30,10 @@ def compare(
     memory: Annotated[str | None, typer.Option(help="Bound on every method's state, such as 100MB.")] = None,
     law: Annotated[bool, typer.Option("--law", help="Draw means of batches from their law: much faster.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of the first trial.", min=0)] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for comparison.json, written after every trial; it goes on from there.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option(help="Write a report, one HTML file; needs --out.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Run every method that applies on the same samples of planted signals, and print how each did."""
@@ -38,6 +43,7 @@ def compare(
     from tpca.planning.problem import Problem, parse_samples, tensor_dims
     from tpca.solvers.memory import parse_memory
     from tpca.studies.compare import NAMES, Setting, left_out
+    from tpca.studies.comparison import Comparison, settings_of, stored_trials, write_comparison
 
     lengths = tensor_dims(order, dim, dims)
     problem = Problem(lengths, strength, 1.0, correlation, equal)
@@ -49,47 +55,61 @@ def compare(
     if not chosen:
         why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items() if reason != "not asked for")
         raise StudyError(f"none of the methods can run here: {why}.")
-    outcomes = _run(Console(stderr=True), setting, range(seed, seed + trials), chosen)
-    rows = [_summary(name, [o for o in outcomes if o.method == name]) for name in chosen]
-    rows.sort(key=lambda row: (-row["successes"], row["error"]))
+    if report is not None and out is None:
+        raise StudyError("--report needs --out: a folder for the trials that it shows.")
+    found = Comparison(settings_of(setting, chosen), reasons, {})
+    seeds = range(seed, seed + trials)
+    if out is not None:
+        found.trials |= stored_trials(out, found.settings)
+        write_comparison(out, found)  # a folder that cannot be written to is refused before the work
+    whole = _run(Console(stderr=True), setting, [s for s in seeds if s not in found.trials], chosen, found, out)
+    asked_for = {"dims": lengths, "strength": strength, "correlation": correlation, "equal": equal, "memory": bound}
+    asked_for |= {"samples": setting.samples, "trials": len(found.trials), "seed": seed, "law": law}
     if as_json:
-        asked_for = {"dims": lengths, "strength": strength, "correlation": correlation, "equal": equal, "memory": bound}
-        asked_for |= {"samples": setting.samples, "trials": trials, "seed": seed, "law": law}
-        put_json({**asked_for, "methods": rows, "left_out": reasons})
-    else:
-        _print(Console(), setting, trials, rows, reasons)
+        put_json({**asked_for, "methods": found.rows, "left_out": reasons})
+    elif found.trials:
+        _print(Console(), setting, len(found.trials), found.rows, reasons)
+    if report is not None and out is not None:
+        from tpca.report.folder import write_report
+
+        write_report(out, report)
+        Console(stderr=True).print(f"Report: {report}", soft_wrap=True)
+    if not whole:
+        raise typer.Exit(130)
 
 
-def _run(console: Console, setting: Setting, seeds: range, chosen: list[str]) -> list[Outcome]:
+def _run(
+    console: Console, setting: Setting, seeds: list[int], chosen: list[str], found: Comparison, out: Path | None
+) -> bool:
+    """Run the trials, keeping each as it is finished; false if they were interrupted."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     from tpca.studies.compare import compare as run
+    from tpca.studies.comparison import write_comparison
 
+    def finished(seed: int, outcomes: list[Outcome]) -> None:
+        found.trials[seed] = outcomes
+        if out is not None:
+            write_comparison(out, found)
+
+    if not seeds:
+        return True
     columns = (TextColumn("{task.description:22s}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
-        bar = progress.add_task("", total=len(seeds) * (len(chosen) + 1))
-        return run(setting, seeds, chosen, lambda name: progress.update(bar, advance=1, description=name))
-
-
-def _summary(name: str, outcomes: list[Outcome]) -> dict[str, Any]:
-    from tpca.studies.compare import TITLES
-
-    return {
-        "method": name,
-        "title": TITLES[name],
-        "successes": sum(o.success for o in outcomes),
-        "error": statistics.fmean(o.error for o in outcomes),
-        "seconds": statistics.fmean(o.seconds for o in outcomes),
-        "state_bytes": max(o.state_bytes for o in outcomes),
-        "buffer_bytes": max(o.buffer_bytes for o in outcomes),
-        "passes": statistics.median(o.passes for o in outcomes),
-        "samples": max(o.samples for o in outcomes),
-    }
+    try:
+        with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+            bar = progress.add_task("", total=len(seeds) * (len(chosen) + 1))
+            run(setting, seeds, chosen, lambda name: progress.update(bar, advance=1, description=name), finished)
+    except KeyboardInterrupt:
+        kept = f"; they are in {out}, and the same command goes on from there" if out is not None else ""
+        console.print(f"Interrupted: {len(found.trials)} trials were finished{kept}.", soft_wrap=True, highlight=False)
+        return False
+    return True
 
 
 def _print(
     console: Console, setting: Setting, trials: int, rows: list[dict[str, Any]], reasons: dict[str, str]
 ) -> None:
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     from tpca.studies.compare import TITLES
@@ -98,20 +118,23 @@ def _print(
     kind = ", equal vectors" if problem.equal else ""
     kind += f", correlation {problem.correlation:g}" if problem.correlation is not None else ""
     title = f"{shape(problem.dims)}, strength {problem.strength:g}{kind}: {setting.samples:,} samples, trials: {trials}"
-    table = Table(title=title, title_style="bold")
-    for head in ("method", "success", "error", "time", "state", "buffer", "passes", "samples"):
-        table.add_column(head, justify="left" if head == "method" else "right")
+    narrow = console.width < 110  # the least telling columns go first
+    table = Table(title=title, title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    heads = ["method", "success", "error", "time", "state", "passes", *([] if narrow else ["buffer", "samples"])]
+    for head in heads:
+        table.add_column(head, justify="left" if head == "method" else "right", no_wrap=head != "method")
     for row in rows:
-        table.add_row(
-            row["title"],
-            f"{row['successes']}/{trials}",
-            number(row["error"], 2),
-            time_text(row["seconds"]),
-            size(row["state_bytes"]),
-            size(row["buffer_bytes"]),
-            f"{row['passes']:.0f}",
-            f"{row['samples']:,}",
-        )
+        cells = {
+            "method": row["title"],
+            "success": f"{row['successes']}/{row['trials']}",
+            "error": number(row["error"], 2),
+            "time": time_text(row["seconds"]),
+            "state": size(row["state_bytes"]),
+            "passes": f"{row['passes']:.0f}",
+            "buffer": size(row["buffer_bytes"]),
+            "samples": f"{row['samples']:,}",
+        }
+        table.add_row(*(cells[head] for head in heads))
     console.print(table)
     for reason in dict.fromkeys(reasons.values()):
         if reason != "not asked for":

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tpca.cli.screens import duration, number, put_json, recovery_table
+from tpca.cli.cluster import Scheduler, Workers, on_cluster
+from tpca.cli.live import screen_for
+from tpca.cli.report import Wanted, solver_line
+from tpca.cli.screens import put_json, recovery_table
 from tpca.cli.views import fit_views
+from tpca.cli.watch import Watch
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from tpca.planning.choice import Choice
     from tpca.solvers.recovery import Recovery
     from tpca.streams import Stream
@@ -33,8 +33,12 @@ def fit(
     shrinkage: Annotated[str, typer.Option(help="With --views: of the covariances, 0 to 1, or auto.")] = "auto",
     clip: Annotated[float | None, typer.Option(help="With --views: bound on a row's influence, such as 2.")] = None,
     solver: Annotated[
-        str, typer.Option(help="mean: fits the mean, if it can be held; race: one pass in bounded memory; or auto.")
+        str,
+        typer.Option(help="mean: fits the mean, if it can be held; race: one pass in bounded memory; paper; or auto."),
     ] = "auto",
+    strength: Annotated[
+        float | None, typer.Option(help="With --solver paper: the strength, which that algorithm must be told.")
+    ] = None,
     components: Annotated[int, typer.Option(help="Components to look for.", min=1)] = 1,
     memory: Annotated[str | None, typer.Option(help="Bound on the solver's state, such as 64MB.")] = None,
     max_samples: Annotated[int | None, typer.Option(help="Most samples to use.")] = None,
@@ -49,6 +53,15 @@ def fit(
     checkpoint_every: Annotated[float, typer.Option(help="Seconds between checkpoints; 0: every round.")] = 60.0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")] = False,
     restart: Annotated[bool, typer.Option("--restart", help="Throw the checkpoints away and start afresh.")] = False,
+    scheduler: Scheduler = None,
+    workers: Workers = None,
+    report: Annotated[Path | None, typer.Option(help="Write a report, one HTML file.", show_default=False)] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help='Names for the report, a JSON file: {"0": ["Fz", "Cz", ...]} by mode.')
+    ] = None,
+    checks: Annotated[bool, typer.Option(help="For the report: read the data once more, to check the noise.")] = True,
+    live: Annotated[bool, typer.Option("--live", help="Show evidence, strength, pace and memory as it goes.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors; the exit code still says.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Recover the signal in a file of noisy tensors, or say that there is none.
@@ -56,6 +69,8 @@ def fit(
     Nothing needs to be known of strength or noise. Interrupt with Ctrl-C and go on with --resume.
 
     Where the mean of all samples fits into memory it is fitted; where not, the race runs. It is said which, and why.
+
+    With --scheduler or --workers the same is done by the workers of a Dask cluster, which read the data themselves.
 
     With --views the samples are outer products of the rows of several files: tensor canonical correlation.
 
@@ -65,46 +80,75 @@ def fit(
 
     from tpca.checkpoint import Checkpoints
     from tpca.errors import RunInterrupted, StreamError
-    from tpca.results import write_result
     from tpca.streams import open_stream
 
+    wanted = Wanted(report, labels, checks, quiet, as_json, live)
     if views:
-        found = fit_views(paths, out, components, shrinkage, clip, memory, confidence, seed, nan_policy, as_json)
+        found = fit_views(
+            paths, out, components, shrinkage, clip, memory, confidence, seed, nan_policy, wanted, scheduler, workers
+        )
         raise typer.Exit(0 if found else 3)
     if len(paths) > 1:
         raise StreamError(f"one PATH holds the samples, got {len(paths)}; with --views every PATH is a view.")
     (path,) = paths
     stream = open_stream(path, items=items, shuffle=shuffle, nan_policy=nan_policy)  # type: ignore[arg-type]
+    wanted.check(stream.dims)
     kept = Checkpoints(checkpoint or out / "checkpoint", checkpoint_every)
     if restart:
         kept.clear()
     console = Console(stderr=True)
-    watcher = _Watcher()
-    common: dict[str, Any] = {"seed": seed, "memory": memory, "max_samples": max_samples, "confidence": confidence}
-    common |= {"n_components": components, "callbacks": [watcher]}
-    common |= {"checkpoint": kept.folder, "checkpoint_every": checkpoint_every, "resume": resume}
-    chosen, choice = _solver(solver, stream, common, max_passes, tolerance)
+    watch = Watch(screen_for(console, live, quiet), f"tpca fit {path}")
+    options: dict[str, Any] = {"seed": seed, "memory": memory, "max_samples": max_samples, "confidence": confidence}
+    options |= {"n_components": components}
+    keeping = {"checkpoint": kept.folder, "checkpoint_every": checkpoint_every, "resume": resume}
+    chosen, choice = _solver(
+        solver, stream, {**options, **keeping, "callbacks": [watch]}, max_passes, tolerance, strength
+    )
     try:
-        recovery = _run(console, chosen, stream, watcher)
+        with on_cluster(scheduler, workers, stream) as data:
+            recovery = _run(chosen, data, watch)
     except RunInterrupted as stop:
         again = shlex.join(["tpca", *(a for a in sys.argv[1:] if a not in ("--resume", "--restart")), "--resume"])
         console.print(f"[bold]interrupted[/]: {stop} Go on with:", soft_wrap=True)
         console.print(f"  {again}", soft_wrap=True, highlight=False, markup=False)
         raise typer.Exit(130) from None
-    summary = write_result(out, recovery, path)
+    settings = {"solver": choice.solver, "solver_reason": choice.reason, **options}
+    settings |= {"max_passes": max_passes, "tolerance": tolerance, "strength": strength}
+    settings |= {"items": items, "shuffle": shuffle, "nan_policy": nan_policy}
+    _keep(out, recovery, path, settings, stream, watch, wanted, resume)
     kept.clear()
-    if as_json:
-        known = {name: value for name, value in summary.items() if name != "history"}
-        put_json({**known, "solver": choice.solver, "solver_reason": choice.reason})
-    else:
-        recovery_table(Console(), summary)
-        print(f"solver {choice.solver}: {choice.reason}")
-        print(f"written to {out}")
     raise typer.Exit(0 if recovery.found else 3)
 
 
+def _keep(
+    out: Path,
+    recovery: Recovery,
+    path: str,
+    settings: dict[str, Any],
+    stream: Stream,
+    watch: Watch,
+    wanted: Wanted,
+    resume: bool,
+) -> None:
+    """Write the result and the report, and print what was asked for."""
+    from rich.console import Console
+
+    from tpca.results import write_result
+
+    seconds = watch.seconds
+    summary = write_result(out, recovery, path, settings)
+    wanted.write(out, [path], stream.identity, {"seconds": seconds, "resumed": resume, "trace": watch.trace})
+    if wanted.as_json:
+        told = {name: value for name, value in summary.items() if name not in ("history", "settings")}
+        put_json({**told, "solver": settings["solver"], "solver_reason": settings["solver_reason"]})
+    elif not wanted.quiet:
+        recovery_table(Console(), summary)
+        print(solver_line(summary))
+        wanted.say(out)
+
+
 def _solver(
-    name: str, stream: Stream, common: dict[str, Any], max_passes: str, tolerance: float | None
+    name: str, stream: Stream, common: dict[str, Any], max_passes: str, tolerance: float | None, strength: float | None
 ) -> tuple[Any, Choice]:
     """The solver by its name, which it is and why."""
     from tpca.errors import SolverError
@@ -112,8 +156,10 @@ def _solver(
     from tpca.solvers.mean import MeanSolver
     from tpca.solvers.race import RaceSolver
 
-    if name not in ("auto", "mean", "race"):
-        raise SolverError(f"solver must be auto, mean or race, got {name!r}.")
+    if name not in ("auto", "mean", "race", "paper"):
+        raise SolverError(f"solver must be auto, mean, race or paper, got {name!r}.")
+    if name != "paper" and strength is not None:
+        raise SolverError(f"strength={strength} needs --solver paper; {name} finds the strength itself.")
     choice = Choice(name, "asked for")
     if name == "auto":
         choice = choose_for(stream, common["memory"], max_samples=common["max_samples"], tolerance=tolerance)
@@ -123,93 +169,32 @@ def _solver(
         return race, choice
     if tolerance is not None:
         raise SolverError(f"tolerance={tolerance} needs --solver race or auto, got {name!r}.")
+    if choice.solver == "paper":
+        return _paper(common, max_passes, strength), choice
     return MeanSolver(**common), choice
 
 
-class _Watcher:
-    """Turns the solver's records into a progress bar; silent before :meth:`show`."""
+def _paper(common: dict[str, Any], max_passes: str, strength: float | None) -> Any:
+    """The paper's algorithm, which must be told the strength and knows few options."""
+    from tpca.errors import SolverError
+    from tpca.solvers.paper import PaperSolver
 
-    def __init__(self) -> None:
-        self._progress: Any = None
-        self._first = 0
-        self._pace = _Pace()
-
-    def show(self, progress: Any, bar: Any, total: int | None) -> None:
-        self._progress, self._bar, self._total = progress, bar, total
-        self._pace = _Pace()
-
-    def __call__(self, record: dict[str, Any]) -> None:
-        if self._progress is None:
-            return
-        done = record["position"]
-        self._pace.note(done)
-        phase = record["phase"] if record["pass"] == 1 else f"{record['phase']}, pass {record['pass']}"
-        which = f" {record['component']}" if record["component"] else ""
-        found = "found" if record["found"] else "not yet proven"
-        known = ""
-        if "strength" in record:
-            known = f"strength {number(record['strength'], 3)} ± {number(record['strength_error'], 2)} ({found})"
-        self._progress.update(
-            self._bar,
-            completed=done,
-            description=f"{phase}{which}",
-            rate=f"{self._pace.rate:,.0f} samples/s",
-            known=known,
-            left="" if self._total is None else f"{duration(self._pace.left(self._total))} left",
-        )
+    if strength is None:
+        raise SolverError("--solver paper must be told the strength: give --strength, or use --solver race.")
+    usual = {"memory": None, "max_samples": None, "confidence": 0.95, "n_components": 1}
+    asked = [name for name, value in usual.items() if common[name] != value]
+    asked += ["max_passes"] if max_passes != "auto" else []
+    if asked:
+        raise SolverError(f"--solver paper has no option {asked[0]}; leave it out, or use --solver race.")
+    names = ("seed", "callbacks", "checkpoint", "checkpoint_every", "resume")
+    return PaperSolver(strength=strength, **{name: common[name] for name in names})
 
 
-class _Pace:
-    """How fast it goes, and how long it will take: a round costs a little, and each of its samples a little."""
-
-    def __init__(self) -> None:
-        self._started = self._last = time.monotonic()
-        self._first: int | None = None
-        self._done, self._rounds = 0, 0
-        self._each = math.inf  # seconds a sample: the best round so far, for rounds have a cost of their own
-
-    def note(self, done: int) -> None:
-        now = time.monotonic()
-        if self._first is None or done < self._done:  # the start, a resumed run, a new pass
-            self._first, self._started, self._rounds = done, now, 0
-        elif done > self._done:
-            self._each = min(self._each, (now - self._last) / (done - self._done))
-            self._rounds += 1
-        self._done, self._last = done, now
-
-    @property
-    def rate(self) -> float:
-        """Samples a second since the start."""
-        return (self._done - (self._first or 0)) / max(self._last - self._started, 1e-9)
-
-    def left(self, total: int) -> float:
-        """Seconds to the end of the pass; rounds grow with the samples so far."""
-        from tpca.solvers.race_run import GROWTH
-
-        if not self._rounds or self._done >= total:
-            return 0.0
-        seen = self._done - (self._first or 0)
-        each_round = max(0.0, self._last - self._started - seen * self._each) / self._rounds
-        rounds = math.log(total / self._done) / math.log1p(GROWTH)
-        return (total - self._done) * self._each + rounds * each_round
-
-
-def _run(console: Console, solver: Any, stream: Stream, watcher: _Watcher) -> Recovery:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
+def _run(solver: Any, stream: Stream, watch: Watch) -> Recovery:
+    from tpca.oracles import open_oracle
     from tpca.solvers.drive import run_on_data
 
-    columns = (
-        TextColumn("{task.description:14s}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TextColumn("{task.fields[known]}"),
-        TextColumn("{task.fields[left]}"),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        limits = [limit for limit in (stream.length, solver.max_samples) if limit is not None]
-        total = min(limits, default=None)
-        bar = progress.add_task("reading", total=total, rate="", known="", left="")
-        watcher.show(progress, bar, total)
-        return run_on_data(solver, stream)
+    limits = [limit for limit in (stream.length, getattr(solver, "max_samples", None)) if limit is not None]
+    watch.oracle = open_oracle(stream)
+    with watch.watching(min(limits, default=None)):
+        return run_on_data(solver, watch.oracle)

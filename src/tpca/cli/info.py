@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tpca.cli.report import solver_line
 from tpca.cli.screens import put_json, recovery_table, shape, size
 from tpca.cli.views import views_table
 
@@ -37,6 +38,8 @@ def info(
                 views_table(summary)
             else:
                 recovery_table(console, summary)
+            if line := solver_line(summary):
+                console.print(line, highlight=False, markup=False)
         return
     found = _describe(open_stream(path, items=items), path)  # type: ignore[arg-type]
     if as_json:

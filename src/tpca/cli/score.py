@@ -13,11 +13,12 @@ from tpca.cli.screens import number, put_json
 
 if TYPE_CHECKING:
     from tpca.blocks import Array
+    from tpca.results import StoredResult
     from tpca.streams import Stream
 
 
 def score(
-    path: Annotated[str, typer.Argument(help=DATA, show_default=False)],
+    paths: Annotated[list[str], typer.Argument(help=DATA, show_default=False, metavar="PATH...")],
     result: Annotated[Path, typer.Argument(help="Folder that tpca fit wrote.", show_default=False)],
     truth: Annotated[bool, typer.Option("--truth", help="Compare with the truth beside the data.")] = False,
     nan_policy: Annotated[str, typer.Option(help="NaN and Inf: raise, skip the sample, or zero.")] = "raise",
@@ -27,6 +28,8 @@ def score(
     """Mean reward of the recovered components on some data, with its standard error; best on data not fitted.
 
     With --truth also the overlap of every vector with the planted one (1 is perfect).
+
+    Of a fit of views, the correlation of the scores; give one PATH for every view.
     """
     from tpca.errors import StreamError
     from tpca.results import read_result
@@ -34,10 +37,14 @@ def score(
     from tpca.streams.writing import read_truth, truth_path
 
     stored = read_result(result)
-    if stored.summary.get("kind") == "views":
-        raise StreamError(f"{str(result)!r} is a fit of views; score it in Python with TensorCCA.score.")
+    if stored.vectors and stored.summary.get("kind") == "views":
+        _score_views(paths, stored, nan_policy, as_json)
+        return
     if not stored.vectors:
         raise StreamError(f"no signal was found in {str(result)!r}: there is nothing to score; fit more samples.")
+    if len(paths) > 1:
+        raise StreamError(f"one PATH holds the samples, got {len(paths)}; several are for a fit of views.")
+    (path,) = paths
     stream = open_stream(path, items=items, nan_policy=nan_policy)  # type: ignore[arg-type]
     fitted = tuple(v.shape[1] for v in stored.vectors)
     if stream.dims != fitted:
@@ -53,6 +60,29 @@ def score(
         put_json(report)
         return
     _print(report)
+
+
+def _score_views(paths: list[str], stored: StoredResult, nan_policy: str, as_json: bool) -> None:
+    """Mean product of the standardised scores of all views, by component, with its standard error."""
+    import numpy as np
+
+    from tpca.errors import StreamError
+    from tpca.results import views_scores
+    from tpca.streams.views import open_views
+
+    stream = open_views(paths, nan_policy=nan_policy)
+    fitted = tuple(v.shape[1] for v in stored.vectors)
+    if stream.dims != fitted:
+        raise StreamError(f"the views have widths {stream.dims}, the result {fitted}; give views of those widths.")
+    products = np.prod(views_scores(stored, stream), axis=0)
+    count = len(products)
+    errors = products.std(axis=0, ddof=1) / math.sqrt(count) if count > 1 else np.full(products.shape[1], math.nan)
+    report = {"rows": count, "correlations": products.mean(axis=0).tolist(), "standard_errors": errors.tolist()}
+    if as_json:
+        put_json(report)
+        return
+    for c, (mean, error) in enumerate(zip(report["correlations"], report["standard_errors"], strict=True)):
+        print(f"component {c}: correlation {number(mean)} ± {number(error, 2)} over {count:,} rows")
 
 
 def _rewards(stream: Stream, vectors: list[Array]) -> tuple[list[float], list[float], int]:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import time
 import warnings
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tpca.cli.cluster import on_cluster
 from tpca.cli.screens import number, put_json, shape
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tpca.cli.report import Wanted
 
 
 def fit_views(
@@ -19,12 +27,17 @@ def fit_views(
     confidence: float,
     seed: int,
     nan_policy: str,
-    as_json: bool,
+    wanted: Wanted,
+    scheduler: str | None = None,
+    workers: int | None = None,
 ) -> bool:
     """Fit TensorCCA to one file per view, write the result and print it; whether anything was proven."""
+    from rich.console import Console
+
     from tpca.errors import SolverError
     from tpca.estimators import TensorCCA
     from tpca.results import write_views_result
+    from tpca.streams.views import open_views
 
     try:
         share: float | str = shrinkage if shrinkage == "auto" else float(shrinkage)
@@ -39,16 +52,34 @@ def fit_views(
         memory=memory,
         nan_policy=nan_policy,
     )
-    with warnings.catch_warnings():  # the table says it
-        warnings.simplefilter("ignore")
-        cca.fit(paths)
-    summary = write_views_result(out, cca, paths)
-    if as_json:
-        put_json(summary)
-    else:
+    stream = open_views(paths, nan_policy=nan_policy)
+    wanted.check(stream.dims)
+    began = time.monotonic()
+    with warnings.catch_warnings(), _status(Console(stderr=True), wanted):
+        warnings.simplefilter("ignore")  # the table says it
+        with on_cluster(scheduler, workers, stream) as data:
+            cca.fit(data)
+    names = ("n_components", "shrinkage", "clip", "held_out", "confidence", "memory", "nan_policy")
+    settings = {**{name: getattr(cca, name) for name in names}, "seed": seed}
+    seconds = time.monotonic() - began
+    summary = write_views_result(out, cca, paths, settings)
+    wanted.write(out, paths, stream.identity, {"seconds": seconds})
+    if wanted.as_json:
+        put_json({name: value for name, value in summary.items() if name != "settings"})
+    elif not wanted.quiet:
         views_table(summary)
-        print(f"written to {out}")
+        wanted.say(out)
     return cca.n_components_ > 0
+
+
+def _status(console: Console, wanted: Wanted) -> AbstractContextManager[object]:
+    """With --live: that it is at work.  There is no race to watch, for views are fitted pass after pass."""
+    if not wanted.live:
+        return nullcontext()
+    if console.is_terminal:
+        return console.status("fitting the views")
+    console.print("fitting the views")
+    return nullcontext()
 
 
 def views_table(summary: dict[str, Any]) -> None:

@@ -1,28 +1,22 @@
-"""The reproduction as one self-contained HTML file."""
+"""The report on a reproduction: what the paper predicts, what was measured, a figure each."""
 
 from __future__ import annotations
 
-import html
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tpca.errors import OutputError
+from tpca.errors import StudyError
+from tpca.report.document import Document, Section, Verdict, paragraphs, write_document
+from tpca.report.markup import Safe, table, tag
+from tpca.report.reproduction import draw_studies
+from tpca.report.wording import count
+from tpca.studies.catalogue import choose
 from tpca.studies.store import Store, made
 from tpca.studies.study import Finding, Study
+from tpca.studies.study import Verdict as Judgement
 
-STYLE = """
-:root { color-scheme: light dark; --ink: #222; --ground: #fff; --line: #ccc; --good: #1a7f4b; --bad: #b3541e; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #ddd; --ground: #16181c; --line: #444; --good: #5fd39a; --bad: #f0a36b; }
-}
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--ground); max-width: 60rem;
-  margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; width: 100%; font-size: .9rem; }
-th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
-.agrees { color: var(--good); font-weight: 600; } .differs { color: var(--bad); font-weight: 600; }
-figure { margin: 1rem 0 2.5rem; } figure svg { max-width: 100%; height: auto; } nav a { margin-right: .8rem; }
-small { opacity: .75; }
-"""
+MARKS = {"agrees": ("good", "✓"), "differs": ("bad", "✕"), "not enough data": ("open", "?")}
 
 
 def write_page(
@@ -33,40 +27,75 @@ def write_page(
     store: Store,
 ) -> None:
     """Table and figure of every study; nothing is loaded from elsewhere."""
+    write_document(path, _document(studies, findings, figures, store))
+
+
+def studies_document(folder: Path) -> Document:
+    """The report on all studies that have trials in a store."""
+    store, studies = Store(folder), choose([])
+    records = {study.name: store.records(study) for study in studies}
+    findings = {study.name: study.findings(records[study.name]) for study in studies if records[study.name]}
+    if not findings:
+        raise StudyError(
+            f"there are no finished trials of today's studies in {str(folder)!r}; run tpca reproduce --quick."
+        )
+    with tempfile.TemporaryDirectory() as drawn:
+        return _document(studies, findings, draw_studies(studies, store, Path(drawn)), store)
+
+
+def _document(
+    studies: Sequence[Study], findings: Mapping[str, Sequence[Finding]], figures: Mapping[str, Path], store: Store
+) -> Document:
     told = [study for study in studies if study.name in findings]
-    links = "".join(f'<a href="#{s.name}">{html.escape(s.name)}</a>' for s in told)
-    sections = "\n".join(_section(s, findings[s.name], figures.get(s.name), len(store.records(s))) for s in told)
     versions = ", ".join(f"{name} {value}" for name, value in made().items() if value)
-    page = (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>tpca: the paper on a machine</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{STYLE}</style></head><body>\n<h1>The paper on a machine</h1>\n"
-        "<p>What <em>Mild Over-Parameterization Benefits Asymmetric Tensor PCA</em> predicts, and what was measured. "
-        "Intervals are 95 %.</p>\n"
-        f"<nav>{links}</nav>\n{sections}\n<p><small>Written with {html.escape(versions)}.</small></p>\n</body></html>\n"
+    sections = [Section("overview", "Overview", [_overview(told, findings)])]
+    sections += [_section(s, findings[s.name], figures.get(s.name), len(store.records(s))) for s in told]
+    verdict = _verdict([f for s in told for f in findings[s.name]])
+    return Document(
+        "The paper on a machine", "tpca report · reproduction", verdict, sections, f"Written with {versions}."
     )
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"cannot write the report {str(path)!r}: {error}; choose another place.") from error
 
 
-def _section(study: Study, findings: Sequence[Finding], figure: Path | None, trials: int) -> str:
-    rows = "\n".join(map(_row, findings))
-    picture = ""
+def _verdict(findings: Sequence[Finding]) -> Verdict:
+    numbers = {judgement: sum(f.verdict is judgement for f in findings) for judgement in Judgement}
+    agree, differ, few = (numbers[j] for j in (Judgement.AGREES, Judgement.DIFFERS, Judgement.OPEN))
+    headline = f"{agree} of {count(len(findings), 'prediction')} agree with what was measured"
+    sentences = [
+        "What Mild Over-Parameterization Benefits Asymmetric Tensor PCA (Ding, Lin, Fang) predicts, and what was "
+        "measured; intervals are 95 %.",
+    ]
+    if differ:
+        sentences.append(
+            f"{count(differ, 'prediction differs', 'predictions differ')}; the tables say why, where that is known."
+        )
+    if few:
+        sentences.append(f"For {count(few, 'prediction')} there are not enough trials yet.")
+    tone = "open" if differ or few or not findings else "good"
+    return Verdict(tone, headline, sentences)
+
+
+def _overview(studies: Sequence[Study], findings: Mapping[str, Sequence[Finding]]) -> Safe:
+    rows = []
+    for study in studies:
+        numbers = [sum(f.verdict is judgement for f in findings[study.name]) for judgement in Judgement]
+        rows.append((study.name, study.title, *map(str, numbers)))
+    return table(("study", "what it measures", *map(str, Judgement)), rows, "Predictions by study", 2)
+
+
+def _section(study: Study, findings: Sequence[Finding], figure: Path | None, trials: int) -> Section:
+    rows = [(f.label, f.predicted, f.measured, _mark(f)) for f in findings]
+    parts = [
+        tag("h3", f"{study.name}: {study.title}"),
+        paragraphs(f"{study.claim} ({trials:,} trials)"),
+        table(("case", "predicted", "measured", "verdict"), rows, f"{study.title}: predicted and measured"),
+    ]
     if figure is not None:
         svg = figure.with_suffix(".svg").read_text(encoding="utf-8")
-        picture = f'<figure role="img" aria-label="{html.escape(study.title)}">{svg[svg.index("<svg") :]}</figure>'
-    return (
-        f'<h2 id="{study.name}">{html.escape(study.name)}: {html.escape(study.title)}</h2>\n'
-        f"<p>{html.escape(study.claim)} <small>({trials:,} trials)</small></p>\n"
-        f"<table><tr><th>case</th><th>predicted</th><th>measured</th><th>verdict</th></tr>\n{rows}</table>\n{picture}"
-    )
+        parts.append(tag("figure", Safe(svg[svg.index("<svg") :]), role="img", aria_label=study.title))
+    return Section(study.name, study.name, parts)
 
 
-def _row(finding: Finding) -> str:
-    cells = [html.escape(text) for text in (finding.label, finding.predicted, finding.measured)]
-    kind = finding.verdict.value.split()[0]
-    verdict = f'<span class="{kind}">{finding.verdict}</span><br><small>{html.escape(finding.reason)}</small>'
-    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in (*cells, verdict)) + "</tr>"
+def _mark(finding: Finding) -> Safe:
+    tone, sign = MARKS[str(finding.verdict)]
+    reason = tag("br") + tag("small", finding.reason) if finding.reason else ""
+    return Safe(tag("span", f"{sign} {finding.verdict}", class_=f"mark {tone}") + reason)

@@ -12,8 +12,9 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import os
+import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -87,6 +88,7 @@ class Outcome:
 
 
 Progress = Callable[[str], None]
+Finished = Callable[[int, list[Outcome]], None]
 
 
 def left_out(setting: Setting, asked: Sequence[str] = ()) -> dict[str, str]:
@@ -124,22 +126,46 @@ def _obstacle(setting: Setting, name: str) -> str:
 
 
 def compare(
-    setting: Setting, seeds: Sequence[int], methods: Sequence[str], progress: Progress = lambda _: None
+    setting: Setting,
+    seeds: Sequence[int],
+    methods: Sequence[str],
+    progress: Progress = lambda _: None,
+    finished: Finished = lambda _, __: None,
 ) -> list[Outcome]:
     """Every method on every trial; ``progress`` is told the method that comes next, or after a trial that was shared.
+
+    ``finished`` is given every finished trial at once, so that an interrupt loses only those under way.
 
     Where samples are many, trials are shared among processes, one for every core; each holds one mean.
     """
     processes = min(_cores(), len(seeds))
     if processes == 1 or setting.samples * setting.problem.entries < SHARED or setting.law:
-        return [outcome for seed in seeds for outcome in trial(setting, methods, seed, progress)]
+        each: Iterator[list[Outcome]] = (trial(setting, methods, seed, progress) for seed in seeds)
+        return _gathered(seeds, each, finished)
+    with multiprocessing.get_context("spawn").Pool(processes, _heedless) as pool:
+        each = _told(pool.imap(functools.partial(trial, setting, methods), seeds), methods, progress)
+        return _gathered(seeds, each, finished)
+
+
+def _gathered(seeds: Sequence[int], each: Iterable[list[Outcome]], finished: Finished) -> list[Outcome]:
     outcomes: list[Outcome] = []
-    with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        for found in pool.imap(functools.partial(trial, setting, methods), seeds):
-            outcomes += found
-            for name in ("averaging", *methods):
-                progress(name)
+    for seed, found in zip(seeds, each, strict=True):
+        finished(seed, found)
+        outcomes += found
     return outcomes
+
+
+def _told(each: Iterable[list[Outcome]], methods: Sequence[str], progress: Progress) -> Iterator[list[Outcome]]:
+    """Trials of other processes, with their progress told afterwards."""
+    for found in each:
+        for name in ("averaging", *methods):
+            progress(name)
+        yield found
+
+
+def _heedless() -> None:
+    """Ctrl-C reaches all processes; only the one that gathers heeds it, the others are ended by it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def trial(setting: Setting, methods: Sequence[str], seed: int, progress: Progress = lambda _: None) -> list[Outcome]:

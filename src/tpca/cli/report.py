@@ -1,0 +1,86 @@
+"""``tpca report``: what is stored in a folder as one HTML file; and what ``tpca fit`` is to show and write."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tpca.cli.screens import duration
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What ``tpca fit`` is to show and write besides its result."""
+
+    report: Path | None
+    labels: Path | None
+    checks: bool
+    quiet: bool
+    as_json: bool
+    live: bool
+
+    def check(self, dims: tuple[int, ...]) -> None:
+        """Refuse, before a long fit, what cannot be done after it."""
+        from tpca.errors import OutputError
+        from tpca.report.document import plotly_js
+        from tpca.report.labels import read_labels
+
+        if self.quiet and (self.live or self.as_json):
+            raise OutputError(
+                f"--quiet prints nothing, {'--live' if self.live else '--json'} does; choose one of them."
+            )
+        if self.labels is not None:
+            read_labels(self.labels, dims)
+        if self.report is not None:
+            plotly_js()
+
+    def write(self, folder: Path, paths: list[str], identity: str, run: dict[str, Any]) -> None:
+        """How the run went, and the report if one was asked for."""
+        from tpca.results import write_run
+        from tpca.studies.store import made
+
+        where = [path if "://" in path else os.path.abspath(path) for path in paths]
+        machine = {"processors": os.cpu_count(), **made()}
+        named = None if self.labels is None else json.loads(self.labels.read_text(encoding="utf-8"))
+        write_run(folder, {**run, "data": where, "identity": identity, "made_with": machine, "labels": named})
+        if self.report is not None:
+            from tpca.report.folder import write_report
+
+            write_report(folder, self.report, self.labels, checks=self.checks)
+
+    def say(self, folder: Path) -> None:
+        """Where everything is."""
+        print(f"written to {folder}")
+        if self.report is not None:
+            print(f"report in {self.report}")
+
+
+def solver_line(summary: dict[str, Any]) -> str:
+    """Which solver it was, and why; empty where that is not known."""
+    settings = summary.get("settings") or {}
+    return f"solver {settings['solver']}: {settings['solver_reason']}" if "solver" in settings else ""
+
+
+def report(
+    folder: Annotated[
+        Path, typer.Argument(help="Folder of tpca fit, reproduce or compare.", show_default=False, metavar="DIR")
+    ],
+    out: Annotated[Path | None, typer.Option(help="The file to write; DIR/report.html by default.")] = None,
+    labels: Annotated[Path | None, typer.Option(help='Names, a JSON file: {"0": ["Fz", "Cz", ...]} by mode.')] = None,
+    data: Annotated[list[str] | None, typer.Option(help="Where the data are now, if they were moved.")] = None,
+    checks: Annotated[bool, typer.Option(help="Read the data once more, to check the noise.")] = True,
+) -> None:
+    """Make one self-contained HTML file of a result, of the stored trials of a reproduction, or of a comparison."""
+    import time
+
+    from tpca.report.folder import write_report
+
+    began = time.monotonic()
+    path = out or folder / "report.html"
+    write_report(folder, path, labels, data or (), checks)
+    print(f"{path}: {os.path.getsize(path) / 1e6:.1f} MB, {duration(time.monotonic() - began)}")

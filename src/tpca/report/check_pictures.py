@@ -1,0 +1,92 @@
+"""Pictures of the scores of single samples: are they as the noise was assumed to be?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tpca.report.checks import direction_name, normal_quantiles, outlier_bar, outliers
+from tpca.report.document import Figure
+from tpca.report.pictures import axis, error_bars, layout, level, line, points
+from tpca.report.residuals import Residuals
+from tpca.report.wording import count, number
+
+SHOWN = 3  # directions in a picture: the first components, and one random direction
+
+
+def check_figures(found: Residuals) -> list[Figure]:
+    """Normal quantiles, scores over the stream, noise level over the stream."""
+    if found.n < 10 or not np.all(found.variance > 0):
+        return []
+    columns = [*range(min(found.components, SHOWN - 1)), found.components]
+    return [_quantiles(found, columns), _over_stream(found, columns), _levels(found, columns)]
+
+
+def _quantiles(found: Residuals, columns: list[int]) -> Figure:
+    _, kept = found.kept
+    traces = []
+    for i, column in enumerate(columns):
+        normal, seen = normal_quantiles(kept[:, column])
+        few = np.unique(np.linspace(0, len(seen) - 1, 200).astype(int))
+        few = np.unique(
+            np.concatenate([few[:], np.arange(min(20, len(seen))), np.arange(max(0, len(seen) - 20), len(seen))])
+        )
+        trace = points(normal[few].tolist(), seen[few].tolist(), direction_name(found, column), i)
+        trace["marker"]["size"] = 5
+        traces.append(trace)
+    ends = [-3.5, 3.5]
+    diagonal = {"type": "scatter", "mode": "lines", "x": ends, "y": ends, "name": "normal"}
+    traces.append({**diagonal, "line": {"color": "@soft", "dash": "dash", "width": 1.5}})
+    return Figure(
+        "quantiles",
+        traces,
+        layout(axis("quantile of a normal number"), axis("score, in standard deviations")),
+        f"Scores of {count(len(kept), 'sample')} against normal quantiles; points on the diagonal are normal.",
+        f"On the dashed line, scores are normal; ends that bend away from it are heavy tails. {len(kept):,} samples "
+        "spread evenly over the stream.",
+    )
+
+
+def _over_stream(found: Residuals, columns: list[int]) -> Figure:
+    """Means of stretches with two standard errors; outliers by themselves."""
+    middles, counts, means, variances = found.bins()
+    traces = []
+    for i, column in enumerate(columns):
+        errors = 2 * np.sqrt(variances[:, column] / np.maximum(counts, 1))
+        trace = points(middles.tolist(), means[:, column].tolist(), f"mean, {direction_name(found, column)}", i)
+        traces.append(trace | {"error_y": error_bars(errors.tolist())})
+    listed = outliers(found)
+    if listed:
+        far = points([o.place for o in listed], [o.score for o in listed], "outlier sample", 5)
+        far["text"] = [f"sample {o.place:,}, {o.direction}: {number(o.deviation)} σ" for o in listed]
+        far["hovertemplate"] = "%{text}<extra></extra>"
+        far["marker"] |= {"symbol": "x-thin-open", "size": 10, "color": "@bad"}
+        traces.append(far)
+    bar = number(outlier_bar(found))
+    return Figure(
+        "stream",
+        traces,
+        layout(axis("sample, in the order it was read"), axis("score")),
+        f"Mean score of {count(len(middles), 'stretch', 'stretches')} of the stream; outlier samples: {len(listed)}.",
+        f"Each point is a mean over {count(int(counts.max()) if len(counts) else 0, 'sample')}, with two standard "
+        f"errors to either side. A level line is a steady signal. Crosses are single samples beyond ± {bar} standard "
+        "deviations.",
+    )
+
+
+def _levels(found: Residuals, columns: list[int]) -> Figure:
+    middles, _, _, variances = found.bins()
+    traces = []
+    for i, column in enumerate(columns):
+        name = direction_name(found, column)
+        traces.append(line(middles.tolist(), np.sqrt(variances[:, column]).tolist(), f"σ, {name}", i))
+    whole = float(np.sqrt(found.variance[found.components :].mean()))
+    if len(middles):
+        traces.append(level(middles.tolist(), whole, "σ of all random directions"))
+    return Figure(
+        "levels",
+        traces,
+        layout(axis("sample, in the order it was read"), axis("standard deviation", rangemode="tozero")),
+        f"Standard deviation of the scores along the stream; over all of it {number(whole)}.",
+        "Level lines at the same height are noise that is equally strong at all times and in all directions.",
+        height=300,
+    )

@@ -1,0 +1,126 @@
+"""Pictures of the components, mode by mode, with the errors of their entries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tpca.blocks import Array
+from tpca.report.document import Figure
+from tpca.report.labels import Labels
+from tpca.report.markup import shown
+from tpca.report.pictures import COLOURS, DIVERGING, Trace, axis, band, error_bars, layout, line, points
+from tpca.report.wording import count, number
+
+BARS = 60  # entries up to which each has a bar of its own
+LINES = 500  # entries up to which each is drawn; beyond, groups of them
+GROUPS, LARGEST = 250, 40
+NAMED, LONG = 40, 18  # names that fit along an axis, and letters of one
+
+
+def component_figure(mode: int, vectors: Array, errors: Array | None, labels: Labels) -> Figure:
+    """All components in one mode, ``vectors`` as rows; a heat map where there are more than can be told apart."""
+    components, length = vectors.shape
+    if components > len(COLOURS):
+        return _heat_map(mode, vectors, labels)
+    traces: list[Trace] = []
+    for c, vector in enumerate(vectors):
+        name = "entry" if components == 1 else f"component {c}"
+        draw = _bars if length <= BARS else _line if length <= LINES else _groups
+        traces += draw(c, vector, None if errors is None else errors[c], name, mode, labels)
+    how = "" if errors is None else " Bars and bands are two standard errors to either side."
+    if length > LINES:
+        how = (
+            f" {length:,} entries are too many to draw: the band goes from the least to the largest entry of each of "
+            f"{GROUPS} groups of neighbours, and the {LARGEST} largest entries are drawn by themselves, with two "
+            "standard errors to either side."
+        )
+    return Figure(
+        f"mode-{mode}",
+        traces,
+        layout(
+            _axis(mode, length, labels), axis("entry of the unit vector"), showlegend=components > 1 or length > BARS
+        ),
+        f"{labels.modes[mode]}: {length:,} entries of {count(components, 'component')}; "
+        f"{_extremes(mode, vectors, labels)}.",
+        f"{_extremes(mode, vectors, labels)[:1].upper()}{_extremes(mode, vectors, labels)[1:]}.{how}",
+        height=300,
+    )
+
+
+def _extremes(mode: int, vectors: Array, labels: Labels) -> str:
+    """Where the first component is largest."""
+    place = int(np.argmax(np.abs(vectors[0])))
+    which = "the entry largest in size" if len(vectors) == 1 else "the entry largest in size, of component 0,"
+    where = f"entry {place}" if labels.entries[mode] is None else labels.entry(mode, place)
+    return f"{which} is {number(float(vectors[0][place]))}, at {where}"
+
+
+def _axis(mode: int, length: int, labels: Labels) -> dict[str, object]:
+    names = labels.entries[mode]
+    if names is not None and length <= NAMED:
+        marks = {"tickvals": list(range(length)), "ticktext": [shown(_cut(n)) for n in names]}
+        return axis("", **marks, showgrid=False, range=[-0.5, length - 0.5])
+    return axis(shown(labels.modes[mode]) if names is None else f"{shown(labels.modes[mode])} (number of the entry)")
+
+
+def _cut(name: str) -> str:
+    """A name as an axis has room for it; the whole of it is shown with the entry."""
+    return name if len(name) <= LONG else f"{name[: LONG - 1]}…"
+
+
+def _hover(mode: int, places: Sequence[int], labels: Labels) -> dict[str, object]:
+    texts = [shown(labels.entry(mode, int(i))) for i in places]
+    return {"text": texts, "hovertemplate": "%{text}: %{y:.4g}<extra></extra>"}
+
+
+def _bars(c: int, vector: Array, errors: Array | None, name: str, mode: int, labels: Labels) -> list[Trace]:
+    places = list(range(len(vector)))
+    trace = points(places, vector.tolist(), name, c, **_hover(mode, places, labels))
+    if labels.entries[mode] is None:
+        trace |= {"mode": "lines+markers", "line": line([], [], "", c)["line"] | {"width": 1}}
+    if errors is not None:
+        trace["error_y"] = error_bars((2 * errors).tolist())
+    return [trace]
+
+
+def _line(c: int, vector: Array, errors: Array | None, name: str, mode: int, labels: Labels) -> list[Trace]:
+    places = list(range(len(vector)))
+    drawn = [line(places, vector.tolist(), name, c, **_hover(mode, places, labels))]
+    if errors is None:
+        return drawn
+    around = band(places, (vector - 2 * errors).tolist(), (vector + 2 * errors).tolist(), f"{name} ± 2 s.e.", c)
+    return [around, *drawn]
+
+
+def _groups(c: int, vector: Array, errors: Array | None, name: str, mode: int, labels: Labels) -> list[Trace]:
+    edges = np.linspace(0, len(vector), GROUPS + 1).astype(int)
+    middles = ((edges[:-1] + edges[1:] - 1) / 2).tolist()
+    low, high = np.minimum.reduceat(vector, edges[:-1]), np.maximum.reduceat(vector, edges[:-1])
+    top = np.sort(np.argsort(-np.abs(vector))[:LARGEST])
+    largest = points(top.tolist(), vector[top].tolist(), f"{name}: largest", c, **_hover(mode, top.tolist(), labels))
+    if errors is not None:
+        largest["error_y"] = error_bars((2 * errors[top]).tolist())
+    return [band(middles, low.tolist(), high.tolist(), f"{name}: least to largest", c), largest]
+
+
+def _heat_map(mode: int, vectors: Array, labels: Labels) -> Figure:
+    components, length = vectors.shape
+    edges = np.linspace(0, length, min(length, LINES) + 1).astype(int)
+    starts = edges[:-1]
+    low, high = np.minimum.reduceat(vectors, starts, axis=1), np.maximum.reduceat(vectors, starts, axis=1)
+    cells = np.where(np.abs(low) > np.abs(high), low, high)
+    reach = float(np.abs(vectors).max())
+    names = [f"component {c}" for c in range(components)]
+    trace: Trace = {"type": "heatmap", "z": cells.tolist(), "x": starts.tolist(), "y": names, "colorscale": DIVERGING}
+    trace |= {"zmin": -reach, "zmax": reach, "hovertemplate": "%{y}, entry %{x}: %{z:.4g}<extra></extra>"}
+    thin = f" Each cell is the largest of {length / len(starts):.0f} entries." if length > LINES else ""
+    return Figure(
+        f"mode-{mode}",
+        [trace],
+        layout(_axis(mode, length, labels), axis("", autorange="reversed")),
+        f"{labels.modes[mode]}: heat map of {components} components with {length:,} entries.",
+        f"Blue is negative, orange positive, grey zero.{thin} Errors are in the tables.",
+        height=120 + 22 * components,
+    )

@@ -1,0 +1,65 @@
+"""What a fit cost: memory and time."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tpca.report.document import Figure, paragraphs
+from tpca.report.markup import Safe, table
+from tpca.report.pictures import COLOURS, axis, layout, line, log_axis
+from tpca.report.wording import duration, size
+
+
+def cost_parts(summary: dict[str, Any], run: dict[str, Any]) -> list[Safe | Figure]:
+    """State, buffer and samples in bytes; samples over time."""
+    entries = math.prod(summary["dims"])
+    named = {"state": summary["state_bytes"], "buffer": summary["buffer_bytes"]}
+    named |= {"one sample": 8 * entries, "all samples": 8 * entries * max(1, summary["n_samples"])}
+    limit = summary.get("settings", {}).get("memory")
+    parts: list[Safe | Figure] = [_bytes_figure(named)]
+    rows = [(name, size(nbytes)) for name, nbytes in named.items()]
+    if limit is not None:
+        rows.append(("bound on the state that was asked for", str(limit)))
+    parts.append(
+        table(("", "bytes"), rows, "Memory: the state is what the solver keeps, the buffer what waits to be read", 1)
+    )
+    seconds, trace = run.get("seconds"), run.get("trace") or []
+    if seconds is None:
+        return [*parts, paragraphs("How long it took was not stored.")]
+    again = " since it was last resumed" if run.get("resumed") else ""
+    parts.append(
+        paragraphs(
+            f"It took {duration(seconds)}{again}, on a machine with "
+            f"{run.get('made_with', {}).get('processors', '?')} processors."
+        )
+    )
+    if len(trace) > 2:
+        xs, ys = [t for _, t in trace], [n for n, _ in trace]
+        drawn = layout(axis("seconds"), axis("samples read"), showlegend=False)
+        alt = f"Samples read over time: {ys[-1]:,} in {duration(xs[-1])}."
+        parts.append(
+            Figure(
+                "pace", [line(xs, ys, "samples", 0)], drawn, alt, "Samples read over time, those of all passes.", 280
+            )
+        )
+    return parts
+
+
+def _bytes_figure(named: dict[str, int]) -> Figure:
+    names = list(named)[::-1]
+    bar = {"type": "bar", "orientation": "h", "y": names, "x": [named[n] for n in names], "cliponaxis": False}
+    bar |= {
+        "text": [size(named[n]) for n in names],
+        "textposition": "auto",
+        "insidetextfont": {"color": "@ground"},
+        "marker": {"color": COLOURS[0]},
+    }
+    return Figure(
+        "memory",
+        [{**bar, "hovertemplate": "%{y}: %{text}<extra></extra>"}],
+        layout(log_axis("bytes", named.values()), axis(""), showlegend=False),
+        "Memory: " + ", ".join(f"{name} {size(nbytes)}" for name, nbytes in named.items()) + ".",
+        "Samples are counted at 8 bytes an entry. The axis is logarithmic.",
+        height=240,
+    )

@@ -1,0 +1,174 @@
+"""The one template: a verdict on top, tabs below, pictures by plotly, all in one file that needs no network."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import gzip
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from tpca.errors import OutputError, TpcaError
+from tpca.report.markup import Safe, joined, script_json, tag
+from tpca.results import replacing
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture: plotly's traces and layout, what it shows in words, and a note below it."""
+
+    name: str
+    traces: Sequence[dict[str, Any]]
+    layout: dict[str, Any]
+    alt: str
+    note: str = ""
+    height: int = 340
+
+
+@dataclass(frozen=True)
+class Section:
+    """What is behind one tab."""
+
+    name: str
+    title: str
+    parts: Sequence[Safe | Figure]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer in words: ``tone`` is good, bad or open; ``facts`` are the few numbers that matter most."""
+
+    tone: str
+    headline: str
+    sentences: Sequence[str]
+    facts: Sequence[tuple[str, str, str]] = ()
+    """Name, value, and a line of explanation."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """A whole report."""
+
+    title: str
+    subject: str
+    verdict: Verdict
+    sections: Sequence[Section]
+    footer: str
+
+
+SIGNS = {"good": "✓", "bad": "✕", "open": "?"}
+
+
+def write_document(path: Path, document: Document) -> None:
+    """Write the file, whole or not at all."""
+    text = render(document)
+    try:
+        with replacing(path) as draft:
+            draft.write_text(text, encoding="utf-8")
+    except OutputError as error:
+        raise OutputError(f"cannot write the report {str(path)!r}: {error}") from error
+
+
+def render(document: Document) -> str:
+    """The document as text."""
+    figures = {part.name: part for s in document.sections for part in s.parts if isinstance(part, Figure)}
+    head = [
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", document.title),
+        tag("style", Safe(_asset("page.css"))),
+    ]
+    body = [
+        tag("header", tag("p", document.subject, class_="subject"), tag("h1", document.title)),
+        tag("main", _verdict(document.verdict), _tabs(document.sections), *map(_section, document.sections)),
+        tag("footer", document.footer),
+    ]
+    if figures:
+        data = {name: {"data": f.traces, "layout": f.layout} for name, f in figures.items()}
+        body.append(tag("script", script_json(data), type="application/json", id="figures"))
+        body.append(tag("script", Safe(_packed(plotly_js())), type="text/plain", id="plotly"))
+    body.append(tag("script", Safe(_asset("page.js"))))
+    page = tag("html", tag("head", *head), tag("body", *body), lang="en")
+    return f"<!doctype html>\n{page}\n"
+
+
+def _verdict(verdict: Verdict) -> Safe:
+    sign = tag("span", SIGNS[verdict.tone], class_="sign", aria_hidden="true")
+    facts = [
+        tag("div", tag("dt", name), tag("dd", tag("strong", value), tag("span", note)))
+        for name, value, note in verdict.facts
+    ]
+    return tag(
+        "section",
+        tag("h2", sign, verdict.headline),
+        *(tag("p", sentence) for sentence in verdict.sentences),
+        tag("dl", *facts) if facts else Safe(""),
+        class_=f"verdict {verdict.tone}",
+        aria_label="verdict",
+    )
+
+
+def _tabs(sections: Sequence[Section]) -> Safe:
+    """Buttons that become tabs when the script runs; without it all sections are simply there."""
+    buttons = [
+        tag("button", s.title, type="button", role="tab", id=f"tab-{s.name}", aria_controls=s.name) for s in sections
+    ]
+    return tag("div", *buttons, role="tablist", aria_label="parts of the report", hidden=True)
+
+
+def _section(section: Section) -> Safe:
+    parts = [_figure(part) if isinstance(part, Figure) else part for part in section.parts]
+    named = f"tab-{section.name}"
+    return tag(
+        "section",
+        tag("h2", section.title),
+        *parts,
+        id=section.name,
+        role="tabpanel",
+        aria_labelledby=named,
+        tabindex="0",
+    )
+
+
+def _figure(figure: Figure) -> Safe:
+    picture = tag(
+        "div", class_="plot", id=f"plot-{figure.name}", data_figure=figure.name, role="img", aria_label=figure.alt,
+        style=f"height:{figure.height}px",
+    )  # fmt: skip
+    note = tag("figcaption", figure.note) if figure.note else Safe("")
+    return tag("figure", picture, note)
+
+
+@functools.cache
+def plotly_js() -> str:
+    """The script of plotly; needs plotly (``pip install tpca[plots]``)."""
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError as error:
+        raise TpcaError("the report needs plotly; install it with: pip install 'tpca[plots]'") from error
+    return str(get_plotlyjs())
+
+
+@functools.cache
+def _packed(script: str) -> str:
+    """The script packed: a third of its size, and every browser since 2023 can unpack it."""
+    return base64.b64encode(gzip.compress(script.encode(), 9, mtime=0)).decode()
+
+
+@functools.cache
+def _asset(name: str) -> str:
+    return (files("tpca.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+def paragraphs(*texts: str) -> Safe:
+    """Several paragraphs."""
+    return joined(tag("p", text) for text in texts)
+
+
+def heading(text: str) -> Safe:
+    """A heading inside a section."""
+    return tag("h3", text)

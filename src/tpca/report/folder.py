@@ -1,0 +1,127 @@
+"""From a folder to a report: what is in it decides which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tpca.blocks import Array
+from tpca.errors import StreamError, TpcaError
+from tpca.report.checks import Check, run_checks
+from tpca.report.document import Document, plotly_js, write_document
+from tpca.report.labels import Labels, no_labels, parse_labels, read_labels
+from tpca.report.recovery_page import Checked, recovery_document
+from tpca.report.residuals import gather
+from tpca.report.views_page import views_document
+from tpca.report.wording import count
+from tpca.results import StoredResult, read_result, read_run
+
+
+def write_report(
+    folder: Path, path: Path, labels: Path | None = None, data: Sequence[str] = (), checks: bool = True
+) -> None:
+    """Write the report on a result, on stored trials of a reproduction, or on a comparison.
+
+    ``data`` says where the samples are now, if not where they were; with ``checks`` they are read once more.
+    """
+    plotly_js()  # refuse early
+    write_document(path, document_of(folder, labels, data, checks))
+
+
+def document_of(folder: Path, labels: Path | None, data: Sequence[str], checks: bool) -> Document:
+    """The report on what a folder holds."""
+    if (folder / "recovery.json").is_file():
+        return _fit(folder, labels, data, checks)
+    if labels is not None or data:
+        raise StreamError(f"labels and data belong to the result of a fit, and {str(folder)!r} holds none.")
+    if (folder / "comparison.json").is_file():
+        from tpca.report.comparison_page import comparison_document
+
+        return comparison_document(folder)
+    if any(folder.glob("*.jsonl")):
+        from tpca.report.page import studies_document
+
+        return studies_document(folder)
+    raise StreamError(
+        f"there is nothing to report on in {str(folder)!r}; give a folder of `tpca fit --out`, `tpca compare --out` or "
+        "`tpca reproduce --store`."
+    )
+
+
+def _fit(folder: Path, labels: Path | None, data: Sequence[str], checks: bool) -> Document:
+    stored, run = read_result(folder), read_run(folder)
+    views = stored.summary.get("kind") == "views"
+    named = _labels(labels, run, stored.summary["dims"], "view" if views else "mode")
+    places = list(data) or run.get("data") or _listed(stored.summary["source"])
+    if views:
+        return views_document(stored, run, named, _views_scores(stored, places, run, checks))
+    return recovery_document(stored, run, named, _checked(stored, places, run, checks))
+
+
+def _listed(source: Any) -> list[str]:
+    return [str(s) for s in source] if isinstance(source, list) else [str(source)]
+
+
+def _labels(path: Path | None, run: dict[str, Any], dims: Sequence[int], word: str) -> Labels:
+    """The labels given now, or those given to the fit."""
+    if path is not None:
+        return read_labels(path, dims, word)
+    return parse_labels(run["labels"], dims, word) if run.get("labels") else no_labels(dims, word)
+
+
+def _checked(stored: StoredResult, places: Sequence[str], run: dict[str, Any], wanted: bool) -> Checked:
+    """The checks of the noise, or why there are none."""
+    from tpca.streams import open_stream
+
+    summary, settings = stored.summary, stored.summary.get("settings", {})
+    if not wanted:
+        return _unchecked("it was not asked for")
+    options = {name: settings[name] for name in ("items", "shuffle", "nan_policy") if name in settings}
+    try:
+        stream = open_stream(places[0], **options)
+        _same(stream.dims, summary["dims"], stream.identity, run)
+        # Random directions alone, where nothing was found.
+        found = gather(stream.batches(), stored.vectors, stream.dims, summary["n_samples"])
+    except TpcaError as error:
+        return _unchecked(f"the data could not be read again ({error})")
+    if found.n < summary["n_samples"]:
+        return _unchecked(f"the data have {found.n:,} samples now, and {summary['n_samples']:,} were fitted")
+    of = f"the {count(len(stored.vectors[0]), 'component')} found and " if stored.vectors else ""
+    basis = (
+        f"The checks rest on one more pass over the {found.n:,} samples that were fitted: the scores of every sample "
+        f"on {of}four random directions. They are the samples of the fit itself, so they test the noise, not the "
+        "signal."
+    )
+    return Checked(run_checks(found, settings.get("shuffle") is not None), basis, found)
+
+
+def _unchecked(reason: str) -> Checked:
+    return Checked([Check("noise", "open", "—", f"Not checked: {reason}.")], "")
+
+
+def _same(dims: Sequence[int], fitted: Sequence[int], identity: str, run: dict[str, Any]) -> None:
+    """Refuse data that are not those of the fit."""
+    if list(dims) != list(fitted):
+        raise StreamError(f"they have shape {tuple(dims)} now, and {tuple(fitted)} was fitted")
+    if run.get("identity") not in (None, identity):
+        raise StreamError("they have changed since they were fitted")
+
+
+def _views_scores(
+    stored: StoredResult, places: Sequence[str], run: dict[str, Any], wanted: bool
+) -> Sequence[Array] | str:
+    from tpca.results import views_scores
+    from tpca.streams.views import open_views
+
+    settings = stored.summary.get("settings", {})
+    if not stored.vectors:
+        return "Not checked: nothing was proven."
+    if not wanted:
+        return "Not checked: it was not asked for."
+    try:
+        stream = open_views(list(places), nan_policy=settings.get("nan_policy", "raise"))
+        _same(stream.dims, stored.summary["dims"], stream.identity, run)
+        return views_scores(stored, stream)
+    except TpcaError as error:
+        return f"Not checked: the data could not be read again ({error})."

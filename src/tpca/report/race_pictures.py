@@ -1,0 +1,180 @@
+"""Pictures of how a signal was found: the race, the fit of the mean, the paper's phases."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tpca.report.document import Figure
+from tpca.report.pictures import Trace, axis, band, layout, level, line, log_axis, points
+from tpca.report.wording import count, number
+
+Records = Sequence[dict[str, Any]]
+READ = "samples read by this race"
+MOST = 600  # points of a line: rounds grow with the samples, so there are hardly ever more
+
+
+def read_samples(records: Records) -> list[int]:
+    """Samples read up to every record, those of all passes: a count that falls is a new pass."""
+    before, last, each = 0, 0, []
+    for record in records:
+        if record["samples"] < last:
+            before += last
+        last = record["samples"]
+        each.append(before + last)
+    return each
+
+
+def evidence_figure(records: Records, number_: int, delta: float) -> Figure | None:
+    """Evidence of every racer's leader, and what proves a signal."""
+    pairs = [(x, r) for x, r in zip(read_samples(records), records, strict=True) if r.get("evidence")]
+    if not pairs:
+        return None
+    step = math.ceil(len(pairs) / MOST)
+    pairs = [*pairs[:-1:step], pairs[-1]]
+    names = list(dict.fromkeys(name for _, r in pairs for name in r["evidence"]))
+    traces: list[Trace] = []
+    for i, name in enumerate(names):
+        own = [(x, r["evidence"][name]) for x, r in pairs if name in r["evidence"]]
+        traces.append(line([x for x, _ in own], [e for _, e in own], f"racer: {name}", i))
+    needed = [(x, r["needed"]) for x, r in pairs if r.get("needed") is not None]
+    look = {"color": "@soft", "dash": "dash", "width": 1.5, "shape": "hv"}
+    wall = {"x": [x for x, _ in needed], "y": [y for _, y in needed], "line": look, "name": "needed by the leader"}
+    traces.append({"type": "scatter", "mode": "lines", **wall})
+    changes = leader_changes(pairs)
+    traces.append(_changes(changes))
+    proven = next(((x, r) for x, r in pairs if r["found"]), None)
+    told = "It was never enough." if proven is None else f"It was enough after {count(proven[0], 'sample')}."
+    shapes = [] if proven is None else [_upright(proven[0])]
+    return Figure(
+        f"evidence-{number_}",
+        traces,
+        layout(log_axis(READ, [x for x, _ in pairs]), axis("log evidence (natural)"), shapes=shapes),
+        f"Log evidence of {count(len(names), 'racer')} over the samples read. {told}",
+        f"{told} Evidence of a leader counts only samples that came after it took office, so it can be looked at after "
+        "every round. Every new leader (a marker) starts from nothing, and each must reach more than the one before: "
+        f"with that, at most {100 * delta:.6g} % of runs on pure noise ever get there.",
+    )
+
+
+def leader_changes(pairs: Sequence[tuple[int, dict[str, Any]]]) -> list[tuple[int, dict[str, Any]]]:
+    """The records in which another leader is ahead than in the one before."""
+    changes, before = [], None
+    for x, record in pairs:
+        now = (record["leader"], record.get("tenure"))
+        if now != before and record.get("tenure"):
+            changes.append((x, record))
+        before = now
+    return changes
+
+
+def _changes(changes: Sequence[tuple[int, dict[str, Any]]]) -> Trace:
+    texts = [f"{r['leader']}, leader number {r['tenure']}" for _, r in changes]
+    trace = points([x for x, _ in changes], [r["log_evidence"] for _, r in changes], "new leader", 3)
+    trace["marker"] = {"color": "@ink", "symbol": "diamond-open", "size": 9}
+    return {**trace, "text": texts, "hovertemplate": "%{text}<br>after %{x:,} samples<extra></extra>"}
+
+
+def _upright(x: float) -> dict[str, Any]:
+    line_ = {"color": "@good", "width": 1.5, "dash": "dot"}
+    return {"type": "line", "xref": "x", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1, "line": line_}
+
+
+def strength_figure(records: Records, number_: int, interval: Sequence[float | None] | None) -> Figure | None:
+    """Strength with two standard errors on either side."""
+    pairs = [(x, r) for x, r in zip(read_samples(records), records, strict=True) if r.get("strength_error")]
+    if len(pairs) < 2:
+        return None
+    pairs = [*pairs[: -1 : math.ceil(len(pairs) / MOST)], pairs[-1]]
+    xs, ys = [x for x, _ in pairs], [r["strength"] for _, r in pairs]
+    halves = [2 * r["strength_error"] for _, r in pairs]
+    low, high = [y - h for y, h in zip(ys, halves, strict=True)], [y + h for y, h in zip(ys, halves, strict=True)]
+    traces = [band(xs, low, high, "± 2 standard errors", 0), line(xs, ys, "strength of the leader", 0)]
+    if interval and None not in interval:
+        traces += [level(xs, float(end or 0), name, "dot") for end, name in zip(interval, ("from", "to"), strict=True)]
+    late = [max(abs(a), abs(b)) for a, b in zip(low[len(low) // 3 :], high[len(high) // 3 :], strict=True)]
+    top = 1.15 * max(late)  # the first rounds know nothing, and would flatten all others
+    return Figure(
+        f"strength-{number_}",
+        traces,
+        layout(log_axis(READ, xs), axis("strength", range=[min(0.0, 1.1 * min(low[len(low) // 3 :])), top])),
+        f"Strength over the samples read; at the end {number(ys[-1])} ± {number(halves[-1], 2)}.",
+        "While a leader is on trial this is its mean reward: the strength times how well it overlaps with the "
+        "signal, so it climbs as the leader gets better. In the polish it is the strength itself. Dotted: the final "
+        "interval.",
+    )
+
+
+def error_figure(records: Records, number_: int) -> Figure | None:
+    """Root mean squared error of the least certain vector during the polish."""
+    pairs = [(x, r["error"]) for x, r in zip(read_samples(records), records, strict=True) if r.get("error")]
+    if len(pairs) < 3:
+        return None
+    xs, ys = [x for x, _ in pairs], [e for _, e in pairs]
+    return Figure(
+        f"error-{number_}",
+        [line(xs, ys, "error of the least certain vector", 0)],
+        layout(log_axis(READ, xs), log_axis("root mean squared error", ys)),
+        f"Error of the least certain vector over the samples; at the end {number(ys[-1], 2)}.",
+        "As the polish estimates it. It falls as one over the root of the samples: four times as many halve it. "
+        "Where it jumps, another component was found, and all sums began anew without it.",
+        height=300,
+    )
+
+
+def mean_figure(record: dict[str, Any], confidence: float) -> Figure | None:
+    """How far the best fit to the mean reaches, and the same fit to noise alone."""
+    if record.get("fit") is None or not record.get("noise_fits"):
+        return None
+    noise, fit, needed = record["noise_fits"], record["fit"], record.get("needed")
+    rows = ["samples with signs mixed (noise alone)"] * len(noise)
+    traces = [points(noise, rows, rows[0], 1), points([fit], ["the samples"], "the samples", 0)]
+    traces[1]["marker"] |= {"size": 12}
+    shapes = []
+    if needed is not None:
+        look = {"color": "@soft", "dash": "dash", "width": 1.5}
+        shapes = [
+            {"type": "line", "xref": "x", "yref": "paper", "x0": needed, "x1": needed, "y0": 0, "y1": 1, "line": look}
+        ]
+    y = axis(
+        "",
+        type="category",
+        range=[-0.7, 1.7],
+        tickvals=[rows[0], "the samples"],
+        ticktext=["noise<br>alone", "the<br>samples"],
+    )
+    return Figure(
+        "mean",
+        traces,
+        layout(
+            axis("length of the best rank-one fit to the mean", rangemode="tozero"), y, showlegend=False, shapes=shapes
+        ),
+        f"Best fit to the mean of the samples: {number(fit)}; needed: {number(needed)}; the same fit to noise alone: "
+        f"{number(min(noise))} to {number(max(noise))}.",
+        "The same search, made on the mean of all samples and on sums in which half of the samples have their sign "
+        "changed, so that a signal cancels and only noise is left. Beyond the dashed line noise alone would reach in "
+        f"at most {100 * (1 - confidence):.6g} % of all fits.",
+        height=240,
+    )
+
+
+def paper_figure(records: Records) -> Figure | None:
+    """Mean reward after every turn of the paper's algorithm, by phase."""
+    known = [r for r in records if r.get("reward") is not None]
+    if not known:
+        return None
+    phases = list(dict.fromkeys(str(r["phase"]) for r in known))
+    traces = []
+    for i, phase in enumerate(phases):
+        own = [r for r in known if str(r["phase"]) == phase]
+        traces.append(points([r["samples"] for r in own], [r["reward"] for r in own], f"phase {phase}", i))
+    return Figure(
+        "paper",
+        traces,
+        layout(log_axis("samples used", [r["samples"] for r in known]), axis("mean reward of the best start")),
+        f"Mean reward over the samples used, in {count(len(phases), 'phase')}; at the end "
+        f"{number(known[-1]['reward'])}.",
+        "The reward of the best start in the second half of each turn. At the end it is the strength times the "
+        "overlaps.",
+    )

@@ -1,0 +1,224 @@
+"""The report on a fit of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tpca.report.check_pictures import check_figures
+from tpca.report.checks import Check, outliers
+from tpca.report.component_pictures import component_figure
+from tpca.report.cost import cost_parts
+from tpca.report.document import Document, Figure, Section, heading, paragraphs
+from tpca.report.labels import Labels
+from tpca.report.markup import Safe, safe, table, tag
+from tpca.report.pictures import axis, layout, points
+from tpca.report.race_pictures import error_figure, evidence_figure, mean_figure, paper_figure, strength_figure
+from tpca.report.residuals import Residuals
+from tpca.report.verdict import confidence_of, solver_of, verdict_on
+from tpca.report.wording import count, number, percent, shape, size, within
+from tpca.results import StoredResult
+
+ROWS = 100  # entries of a vector in a table
+MARKS = {"good": "✓ as assumed", "bad": "! look at it", "open": "– not checked"}
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What the checks say, and what they rest on; ``residuals`` only if the data could be read again."""
+
+    checks: Sequence[Check]
+    basis: str
+    residuals: Residuals | None = None
+
+
+def recovery_document(stored: StoredResult, run: dict[str, Any], labels: Labels, checked: Checked) -> Document:
+    """All that is known of a fit."""
+    summary = stored.summary
+    seconds = run.get("seconds")
+    sections = [
+        Section("finding", {"mean": "Fit", "paper": "Phases"}.get(solver_of(summary), "Race"), _finding(summary)),
+        Section("components", "Components", _components(stored, labels)),
+        Section("noise", "Noise", check_parts(checked)),
+        Section("cost", "Memory and time", cost_parts(summary, run)),
+        Section("numbers", "Numbers", _numbers(stored, labels)),
+    ]
+    return Document(
+        f"Fit of {summary['source']}",
+        "tpca report · tensor PCA on a stream",
+        verdict_on(summary, checked.checks, seconds),
+        sections,
+        footer(run),
+    )
+
+
+def footer(run: dict[str, Any]) -> str:
+    """What the result was made with."""
+    made = run.get("made_with") or {}
+    names = ("tpca", "numpy", "python", "revision")
+    known = ", ".join(f"{name} {made[name]}" for name in names if made.get(name))
+    return f"Fitted with {known}. This file needs no network." if known else "This file needs no network."
+
+
+def _finding(summary: dict[str, Any]) -> list[Safe | Figure]:
+    """How the signal was found, or not."""
+    solver, history = solver_of(summary), summary.get("history", [])
+    confidence = confidence_of(summary)
+    reason = summary.get("settings", {}).get("solver_reason")
+    why = f" It was chosen because {reason}." if reason and reason != "asked for" else ""
+    parts: list[Safe | Figure] = []
+    if solver == "mean":
+        intro = "All samples were averaged, and the best rank-one fit to their mean was searched for."
+        figures = [mean_figure(r, confidence) for r in history if r.get("phase") == "fit" and r.get("component") == 0]
+    elif solver == "paper":
+        intro = "The three phases of the paper's algorithm, with the strength it was told."
+        figures = [paper_figure(history)]
+    else:
+        intro = (
+            "Racers search on all samples; what the best of them proposes becomes leader, and only samples that come "
+            "later count as evidence for it. When a signal is proven, the polish uses all further samples for its "
+            "accuracy."
+        )
+        figures = []
+        for c, component in enumerate(summary["components"]):
+            own = [r for r in history if r.get("component", 0) == c]
+            if len(summary["components"]) > 1 and own:
+                figures.append(heading(f"Component {c}"))  # type: ignore[arg-type]
+            figures += [
+                evidence_figure(own, c, 1 - confidence),
+                strength_figure(own, c, component["strength_interval"] if summary["found"] else None),
+                error_figure(own, c),
+            ]
+    parts.append(paragraphs(f"{intro}{why}"))
+    parts += [figure for figure in figures if figure is not None]
+    if len(parts) == 1:
+        parts.append(paragraphs("The result has no record of how it was come by, so there is nothing to draw."))
+    return parts
+
+
+def _components(stored: StoredResult, labels: Labels) -> list[Safe | Figure]:
+    summary = stored.summary
+    if not stored.vectors:
+        return [paragraphs("No signal was found, so there is no component to show.")]
+    parts: list[Safe | Figure] = [
+        paragraphs(
+            "A component is strength × the outer product of one unit vector per mode. Signs are shared out by "
+            "convention: flipping the vectors of two modes changes nothing."
+        )
+    ]
+    if len(summary["components"]) > 1:
+        parts.append(_strengths(summary))
+    if not stored.errors:
+        parts.append(paragraphs("This solver gives no standard errors."))
+    for mode, vectors in enumerate(stored.vectors):
+        parts.append(heading(f"{labels.modes[mode]} ({count(vectors.shape[1], 'entry', 'entries')})"))
+        parts.append(component_figure(mode, vectors, stored.errors[mode] if stored.errors else None, labels))
+    return parts
+
+
+def _strengths(summary: dict[str, Any]) -> Figure:
+    components = summary["components"]
+    ends = [c["strength_interval"] or (None, None) for c in components]
+    values = [c["strength"] for c in components]
+    trace = points(list(range(len(values))), values, "strength", 0)
+    if all(None not in pair for pair in ends) and None not in values:
+        up = [high - v for (_, high), v in zip(ends, values, strict=True)]
+        down = [v - low for (low, _), v in zip(ends, values, strict=True)]
+        trace["error_y"] = {
+            "type": "data",
+            "array": up,
+            "arrayminus": down,
+            "visible": True,
+            "thickness": 1.5,
+            "width": 4,
+        }
+    return Figure(
+        "strengths",
+        [trace],
+        layout(axis("component", dtick=1), axis("strength", rangemode="tozero")),
+        "Strengths of the components: " + ", ".join(number(v) for v in values) + ".",
+        f"With intervals at {percent(confidence_of(summary))} confidence, each by itself.",
+        height=260,
+    )
+
+
+def check_parts(checked: Checked) -> list[Safe | Figure]:
+    """The checks as a table, and what they looked at."""
+    rows = [
+        (c.name, tag("span", MARKS[c.state], class_=f"mark {c.state}"), c.measured, c.meaning) for c in checked.checks
+    ]
+    parts: list[Safe | Figure] = [
+        paragraphs(
+            "The confidence, the errors and the intervals hold for independent samples with a fixed signal, and "
+            "noise whose "
+            "averages are roughly Gaussian. " + checked.basis
+        ),
+        table(
+            ("check", "result", "measured", "meaning"),
+            rows,
+            "Is the noise as assumed? If it is, there still is an alarm in one or two of a hundred reports.",
+        ),
+    ]
+    if checked.residuals is None:
+        return parts
+    titles = ("Are scores normal?", "Is the signal steady? Which samples stand out?", "Is the noise steady?")
+    for title, figure in zip(titles, check_figures(checked.residuals), strict=False):
+        parts += [heading(title), figure]
+    listed = outliers(checked.residuals)
+    if listed:
+        lines = [(f"{o.place:,}", o.direction, number(o.score), number(o.deviation)) for o in listed[:20]]
+        head = ("sample, counted from 0", "direction", "score", "standard deviations off")
+        parts.append(table(head, lines, "Samples that stand out, in the order read; skipped samples not counted", 2))
+    return parts
+
+
+def _numbers(stored: StoredResult, labels: Labels) -> list[Safe | Figure]:
+    summary = stored.summary
+    rows = []
+    for c, component in enumerate(summary["components"]):
+        errors = component["error"] or [None] * len(summary["dims"])
+        told = ", ".join(number(e, 2) for e in errors)
+        rows.append((str(c), number(component["strength"], 4), within(component["strength_interval"], 4), told))
+    bounds = f"interval, {percent(confidence_of(summary))}" if summary["found"] else "limit, 95 %"
+    head = ("component", "strength", bounds, "error of the vectors, by mode")
+    about = [
+        ("solver", solver_of(summary)),
+        ("stop reason", summary["advice"]),
+        ("shape of a sample", shape(summary["dims"])),
+        ("samples", f"{summary['n_samples']:,}"),
+        ("passes", str(summary["n_passes"])),
+        ("skipped", f"{summary['n_skipped']:,}"),
+        ("state", size(summary["state_bytes"])),
+        ("buffer", size(summary["buffer_bytes"])),
+        *(
+            (f"option {name}", str(v))
+            for name, v in summary.get("settings", {}).items()
+            if v is not None and not name.startswith("solver")
+        ),
+    ]
+    parts: list[Safe | Figure] = [table(head, rows, "Components", 1), table(("", ""), about, "The fit")]
+    for mode, vectors in enumerate(stored.vectors):
+        parts.append(entries_table(mode, vectors, stored.errors[mode] if stored.errors else None, labels))
+    return parts
+
+
+def entries_table(
+    mode: int, vectors: np.ndarray[Any, Any], errors: np.ndarray[Any, Any] | None, labels: Labels
+) -> Safe:
+    """The entries of all components in one mode; the largest, where there are many."""
+    components, length = vectors.shape
+    chosen = np.sort(np.argsort(-np.abs(vectors).max(axis=0))[:ROWS])
+    rows = []
+    for place in chosen:
+        cells = []
+        for c in range(components):
+            error = "" if errors is None else f" ± {number(float(errors[c][place]), 2)}"
+            cells.append(f"{number(float(vectors[c][place]), 3)}{error}")
+        rows.append((labels.entry(mode, int(place)), *cells))
+    few = f"{length:,} entries" if length <= ROWS else f"the {ROWS} largest of {length:,} entries"
+    head = ("entry", *(f"component {c}" for c in range(components)))
+    title = f"{labels.modes[mode]}: {few}" + ("" if errors is None else ", ± one standard error")
+    return tag("details", tag("summary", safe(title)), table(head, rows, title, 1))

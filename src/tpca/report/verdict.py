@@ -1,0 +1,177 @@
+"""The verdict on a fit in plain words; every number in it is the result's own.
+
+Confidence is a property of the method: on pure noise it claims a signal in at most ``1 - confidence`` of all runs.  It
+is not the probability that there is a signal, and the words must not say so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tpca.report.checks import Check, states
+from tpca.report.document import Verdict
+from tpca.report.wording import count, duration, number, percent, shape, size, within
+
+ASSUMING = "if samples are independent and their averages roughly Gaussian"
+Summary = dict[str, Any]
+
+
+def confidence_of(summary: Summary) -> float:
+    """The confidence that was asked for; results of before it was stored had the usual one."""
+    return float(summary.get("settings", {}).get("confidence", 0.95))
+
+
+def solver_of(summary: Summary) -> str:
+    """Which solver it was, as far as it can be told."""
+    known = summary.get("settings", {}).get("solver")
+    if known:
+        return str(known)
+    if summary["stop_reason"] in ("SCHEDULE_DONE", "STREAM_ENDED_EARLY"):
+        return "paper"
+    leaders = {record.get("leader") for record in summary.get("history", [])}
+    return "mean" if leaders == {"mean"} else "race"
+
+
+def verdict_on(summary: Summary, checks: Sequence[Check], seconds: float | None) -> Verdict:
+    """The verdict on a fit of samples."""
+    solver = solver_of(summary)
+    if solver == "paper" or summary["stop_reason"] == "ITERATED":
+        tone, headline, sentences = "open", *_untested(summary)
+    elif summary["found"]:
+        tone, headline, sentences = "good", *_found(summary)
+    else:
+        tone, headline, sentences = "bad", *_nothing(summary)
+    return Verdict(tone, headline, [*sentences, _checked(checks)], _facts(summary, solver, seconds))
+
+
+def _found(summary: Summary) -> tuple[str, list[str]]:
+    confidence, components = confidence_of(summary), summary["components"]
+    several = len(components) > 1
+    headline = f"{count(len(components), 'component')} found" if several else "A signal was found"
+    strengths = ", ".join(number(c["strength"]) for c in components)
+    first = components[0]
+    interval = f"with a {percent(confidence)} confidence interval of {within(first['strength_interval'])}"
+    told = (
+        f"The strengths are {strengths}; the strongest {interval}."
+        if several
+        else f"Its strength is {strengths}, {interval}."
+    )
+    sentences = [told, _proof(summary)]
+    if first.get("error"):
+        worst = max(range(len(first["error"])), key=lambda m: first["error"][m])
+        error = first["error"][worst]
+        of = "the strongest component" if several else "the signal"
+        sentences.append(
+            f"The least certain vector of {of} is that of mode {worst}: its root mean squared error is "
+            f"{number(error, 2)}, which is an expected overlap with the truth of {_overlap(error)} (1 is perfect)."
+        )
+    if summary["stop_reason"] == "NOT_ACCURATE":
+        sentences.append("Its vectors are not accurate yet: give more samples.")
+    return headline, sentences
+
+
+def _overlap(error: float) -> str:
+    """E⟨v̂, v⟩ of unit vectors with root mean squared error e: 1 − e²/2."""
+    return number(max(0.0, 1 - error**2 / 2), 3)
+
+
+def _proof(summary: Summary) -> str:
+    """What the claim rests on."""
+    delta = percent(1 - confidence_of(summary))
+    means = f"On pure noise the method claims a signal in at most {delta} of runs, {ASSUMING}"
+    if len(summary["components"]) > 1:
+        means += "; every further component is tested at the same level, in what those before it leave"
+    fit = next((r for r in summary.get("history", []) if r.get("noise_fits") and r.get("needed") is not None), None)
+    if fit is not None:
+        noise = number(sum(fit["noise_fits"]) / len(fit["noise_fits"]))
+        length, needed = number(fit["fit"]), number(fit["needed"])
+        reached = f"the best fit to the mean of the samples has length {length}, and {needed} was needed"
+        return f"{means}. Here {reached}; the same fit to noise alone reaches {noise}."
+    bound = false_alarm_bound(summary)
+    if bound is None:
+        return f"{means}."
+    chance = number(bound, 1) if bound > 1e-30 else "10⁻³⁰"
+    return f"{means}. Evidence as strong as here ever comes up in a share of at most {chance} of such runs."
+
+
+def false_alarm_bound(summary: Summary) -> float | None:
+    """Share of runs on pure noise in which the first component's evidence is ever reached: δ exp(needed − log E).
+
+    By Ville's inequality: every leader k of error share δ_l has proven a signal when its evidence exceeds
+    k(k + 1)/δ_l, and the shares add up to δ.  Only the race knows it; there it is at most δ.
+    """
+    delta = 1 - confidence_of(summary)
+    records = [r for r in summary.get("history", []) if r.get("component", 0) == 0 and r.get("needed") is not None]
+    gaps = [r["needed"] - r["log_evidence"] for r in records if r.get("log_evidence") is not None and r.get("found")]
+    return min(delta, delta * math.exp(min(gaps))) if gaps else None
+
+
+def _nothing(summary: Summary) -> tuple[str, list[str]]:
+    interval = summary["components"][0]["strength_interval"]
+    limit = interval[1] if interval else None
+    sentences = []
+    if limit is None:
+        sentences.append("There are too few samples to say how strong a signal they might hide.")
+    else:
+        sentences.append(
+            f"If there is one, its strength is below {number(limit)}, with 95 % confidence; these samples do not "
+            "tell a weaker one from noise. That is not a proof that there is none."
+        )
+    sentences.append("To find a weaker signal, give more samples, or more memory if the race ran in little.")
+    return "No signal was found", sentences
+
+
+def _untested(summary: Summary) -> tuple[str, list[str]]:
+    reward = number(summary["components"][0]["strength"])
+    if summary["stop_reason"] == "STREAM_ENDED_EARLY":
+        headline = "The samples ended before the schedule did"
+        sentences = [
+            "The vectors are what was reached by then, and may be far off. Use the race, which needs far fewer."
+        ]
+    else:
+        headline = "The schedule ran to its end"
+        sentences = []
+    return headline, [
+        *sentences,
+        "This algorithm has no test of whether there is a signal, and gives no errors: nothing is proven by it.",
+        f"The mean reward on fresh samples was {reward}; if there is a signal, that is its strength times the "
+        "overlaps.",
+    ]
+
+
+def _checked(checks: Sequence[Check]) -> str:
+    found = states(list(checks))
+    if not found["good"] and not found["bad"]:
+        reason = checks[0].meaning if checks else "Not checked."
+        return f"Whether the noise is as assumed was not checked. {reason}" if len(checks) == 1 else reason
+    if not found["bad"]:
+        return f"The noise looks as assumed: {count(found['good'], 'check')} of it, no alarm."
+    names = ", ".join(c.name for c in checks if c.state == "bad")
+    return f"Look at the noise: {found['bad']} of {found['good'] + found['bad']} checks alarm ({names})."
+
+
+def _facts(summary: Summary, solver: str, seconds: float | None) -> list[tuple[str, str, str]]:
+    first, confidence = summary["components"][0], confidence_of(summary)
+    facts = []
+    if solver == "paper":
+        facts.append(("mean reward", number(first["strength"]), "strength times overlaps"))
+    elif summary["found"]:
+        interval = f"{within(first['strength_interval'])} at {percent(confidence)}"
+        facts.append(
+            ("strength" if len(summary["components"]) == 1 else "largest strength", number(first["strength"]), interval)
+        )
+        facts.append(("false alarms", f"≤ {percent(1 - confidence)}", "of runs on pure noise"))
+    else:
+        limit = (first["strength_interval"] or (None, None))[1]
+        facts.append(("strength", f"< {number(limit)}" if limit is not None else "—", "95 % upper limit"))
+        facts.append(("false alarms", f"≤ {percent(1 - confidence)}", "of runs on pure noise"))
+    passes = f"in {summary['n_passes']} passes" if summary["n_passes"] > 1 else "in one pass"
+    skipped = f", {summary['n_skipped']:,} skipped" if summary["n_skipped"] else ""
+    facts.append(("samples", f"{summary['n_samples']:,}", f"of {shape(summary['dims'])}, {passes}{skipped}"))
+    facts.append(("state", size(summary["state_bytes"]), f"and {size(summary['buffer_bytes'])} of buffer"))
+    if seconds is not None:
+        rate = f"{summary['n_samples'] * summary['n_passes'] / max(seconds, 1e-9):,.0f} samples a second"
+        facts.append(("time", duration(seconds), rate))
+    return facts

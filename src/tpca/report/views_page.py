@@ -1,0 +1,191 @@
+"""The report on a fit of views."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tpca.blocks import Array
+from tpca.report.checks import LEAST, Check
+from tpca.report.component_pictures import component_figure
+from tpca.report.document import Document, Figure, Section, Verdict, heading, paragraphs
+from tpca.report.labels import Labels
+from tpca.report.markup import Safe, table, tag
+from tpca.report.pictures import axis, error_bars, layout, points
+from tpca.report.recovery_page import MARKS, entries_table, footer
+from tpca.report.verdict import confidence_of
+from tpca.report.wording import count, duration, number, percent, shape
+from tpca.results import StoredResult
+
+HEAVY = 0.5  # share of a correlation that a hundredth of the rows may carry before it is said
+
+
+def views_document(
+    stored: StoredResult, run: dict[str, Any], labels: Labels, scores: Sequence[Array] | str
+) -> Document:
+    """All that is known of a fit of views; ``scores`` are the views' scores ``(n, c)``, or why there are none."""
+    summary = stored.summary
+    sections = [
+        Section("shared", "Correlation", _shared(summary)),
+        Section("components", "Weights", _weights(stored, labels)),
+        Section("rows", "Rows", _rows(summary, scores)),
+        Section("numbers", "Numbers", _numbers(stored, labels)),
+    ]
+    title = "Fit of the views " + ", ".join(str(s) for s in summary["source"])
+    return Document(title, "tpca report · tensor canonical correlation", _verdict(summary, run), sections, footer(run))
+
+
+def _verdict(summary: dict[str, Any], run: dict[str, Any]) -> Verdict:
+    confidence, components = confidence_of(summary), summary["components"]
+    first = components[0]
+    told = f"{number(first['correlation'])} ± {number(first['correlation_error'], 2)} (standard error)"
+    meaning = (
+        f"At most {percent(1 - confidence)} of fits of unrelated views claim a component. The correlation is the "
+        "mean product of the standardised scores of all views; with two views it is the ordinary one, with more it "
+        "may exceed 1."
+    )
+    if summary["found"]:
+        headline = (
+            "A direction shared by all views"
+            if len(components) == 1
+            else f"{len(components)} directions shared by all views"
+        )
+        sentences = [
+            f"On rows that were not fitted, the correlation of the first is {told}; without any relation, as much "
+            f"has a chance of p = {number(first['p_value'], 2)}.",
+            meaning,
+        ]
+    else:
+        headline = "Nothing shared was proven"
+        sentences = [
+            f"On rows that were not fitted, the best direction has a correlation of {told}, p = "
+            f"{number(first['p_value'], 2)}: not below {number(1 - confidence)}. That does not prove that nothing is "
+            "shared.",
+            meaning,
+        ]
+    facts = [
+        ("correlation", number(first["correlation"]), f"± {number(first['correlation_error'], 2)}, on held-out rows"),
+        ("p-value", number(first["p_value"], 2), "chance of as much without relation"),
+        ("rows", f"{summary['n_samples']:,}", f"of {len(summary['dims'])} views, {shape(summary['dims'])}"),
+    ]
+    if run.get("seconds") is not None:
+        facts.append(("time", duration(run["seconds"]), ""))
+    return Verdict("good" if summary["found"] else "bad", headline, sentences, facts)
+
+
+def _shared(summary: dict[str, Any]) -> list[Safe | Figure]:
+    components = summary["components"]
+    places = list(range(len(components)))
+    held = points(places, [c["correlation"] for c in components], "held-out rows", 0)
+    held["error_y"] = error_bars([2 * (c["correlation_error"] or 0.0) for c in components])
+    fitted = points(places, [c["moment"] for c in components], "moment, on the rows fitted", 1)
+    return [
+        paragraphs(
+            "The correlation of the scores of all views, on rows that the fit did not see, and the moment that was "
+            "maximised."
+        ),
+        Figure(
+            "correlations",
+            [held, fitted],
+            layout(axis("component", dtick=1), axis("correlation", rangemode="tozero")),
+            "Correlations on held-out rows: " + ", ".join(number(c["correlation"]) for c in components) + ".",
+            "Bars are two standard errors to either side. The moment is too good by what was fitted to noise, and is "
+            "of whitened views, so the two are not the same number.",
+        ),
+    ]
+
+
+def _weights(stored: StoredResult, labels: Labels) -> list[Safe | Figure]:
+    if not stored.vectors:
+        return [paragraphs("Nothing was proven, so there are no weights to show.")]
+    parts: list[Safe | Figure] = [
+        paragraphs(
+            "Weights on the columns of every view: score = (row − mean) · weights. Standard errors are not known for "
+            "them."
+        )
+    ]
+    for mode, weights in enumerate(stored.vectors):
+        parts.append(heading(f"{labels.modes[mode]} ({count(weights.shape[1], 'column')})"))
+        figure = component_figure(mode, weights, None, labels)
+        figure.layout["yaxis"]["title"]["text"] = "weight"
+        parts.append(figure)
+    return parts
+
+
+def row_check(products: Array) -> Check:
+    """Whether a few rows carry the correlation: the share of the hundredth with the largest products."""
+    if len(products) < LEAST:
+        return Check("few rows carry it", "open", "—", f"Not checked: it takes {LEAST} rows.")
+    top = np.sort(np.abs(products))[::-1][: max(1, len(products) // 100)]
+    share = float(top.sum() / max(np.abs(products).sum(), 1e-300))
+    measured = f"the top 1 % of rows carry {percent(round(share, 3))} of all absolute products"
+    if share > HEAVY:
+        return Check("few rows carry it", "bad", measured, "A few rows decide. Look at them, or fit with --clip 2.")
+    return Check("few rows carry it", "good", measured, "The correlation rests on many rows.")
+
+
+def _rows(summary: dict[str, Any], scores: Sequence[Array] | str) -> list[Safe | Figure]:
+    """Products of the scores of single rows, of the first component."""
+    if isinstance(scores, str):
+        return [paragraphs(scores)]
+    products = np.prod([s[:, 0] for s in scores], axis=0)
+    check = row_check(products)
+    mark = tag("span", MARKS[check.state], class_=f"mark {check.state}")
+    listing = np.argsort(-np.abs(products))[:10]
+    clip = summary.get("settings", {}).get("clip")
+    clipped = "" if clip is None else f" and clipped at {clip:g}"
+    basis = f"Scores are standardised{clipped}; {len(products):,} rows were read again."
+    few = np.unique(np.concatenate([np.linspace(0, len(products) - 1, 1500).astype(int), listing]))
+    trace = points(few.tolist(), products[few].tolist(), "product", 0)
+    trace["marker"]["size"] = 4
+    return [
+        paragraphs("The correlation is the mean of these products, one for each row. " + basis),
+        table(
+            ("check", "result", "measured", "meaning"),
+            [(check.name, mark, check.measured, check.meaning)],
+            "Does it rest on many rows?",
+        ),
+        Figure(
+            "products",
+            [trace],
+            layout(axis("row, in the order it was read"), axis("product of the scores"), showlegend=False),
+            f"Products of the scores of {count(len(few), 'row')}; the largest is "
+            f"{number(float(products[listing[0]]))}.",
+            f"{len(few):,} of {len(products):,} rows: spread evenly, and the ten largest. All of the fitted rows are "
+            "among them.",
+        ),
+        table(
+            ("row, counted from 0", "product"),
+            [(f"{i:,}", number(float(products[i]))) for i in listing],
+            "The largest products",
+            1,
+        ),
+    ]
+
+
+def _numbers(stored: StoredResult, labels: Labels) -> list[Safe | Figure]:
+    summary = stored.summary
+    rows = [
+        (
+            str(i),
+            f"{number(c['correlation'])} ± {number(c['correlation_error'], 2)}",
+            number(c["p_value"], 2),
+            number(c["moment"]),
+        )
+        for i, c in enumerate(summary["components"])
+    ]
+    about = [
+        ("outcome", summary["advice"]),
+        ("columns of the views", shape(summary["dims"])),
+        ("rows", f"{summary['n_samples']:,}"),
+        ("skipped", f"{summary['n_skipped']:,}"),
+        *((f"option {name}", str(v)) for name, v in summary.get("settings", {}).items() if v is not None),
+    ]
+    parts: list[Safe | Figure] = [
+        table(("component", "correlation, held out", "p", "moment, fitted"), rows, "Components", 1),
+        table(("", ""), about, "The fit"),
+    ]
+    parts += [entries_table(mode, weights, None, labels) for mode, weights in enumerate(stored.vectors)]
+    return parts
