@@ -121,7 +121,7 @@ class Partition:
 
 def unit(array: Array) -> Array:
     """``array`` divided by its Euclidean (Frobenius) norm; a zero array is returned as it is."""
-    norm = float(np.linalg.norm(array))
+    norm = math.sqrt(np.vdot(array, array))
     return array / norm if norm > 0 else array
 
 

@@ -42,6 +42,7 @@ from tpca.solvers.rankone import along
 KEEP = 2.0  # log evidence above which a disagreeing reading does not unseat the leader
 AGREE = 0.5  # overlap of every mode above which a reading is about the same signal
 SWEEPS = 8
+STILL = 1e-6  # squared change of every vector in a sweep after which another one is not worth it
 ENTRIES = 60  # of gradients that the noise level must rest on before a reward counts
 
 
@@ -160,7 +161,10 @@ class Leader:
                 if self.seen:
                     mixed = mixed + max(0.0, float(v @ h)) / self.seen * h
                 moved.append(unit(mixed) if np.any(mixed) else v)
+            still = max(float(np.sum((new - old) ** 2)) for new, old in zip(moved, vectors, strict=True)) < STILL
             vectors = tuple(moved)
+            if still:
+                break
         self.vectors = vectors
 
     def own(self, vectors: tuple[Array, ...], mode: int) -> Array:

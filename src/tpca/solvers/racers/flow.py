@@ -47,6 +47,7 @@ from tpca.solvers.rankone import along
 
 EIGENVECTORS = 3  # of U^T U + V^T V, as starts of readings
 FINALISTS = 3  # readings that are carried on after two sweeps
+LEVEL = 1e-3  # a climb that gains no more than this share in a sweep is on top
 BLOCK = 32  # bytes per entry of a block in a climb: what is known of it, in single and in double precision, its fit
 SQUARE = 14  # bytes per entry of a symmetric matrix in single precision and what its top eigenvector takes to find
 
@@ -228,9 +229,12 @@ class FlowRacer:
         for first in range(0, len(climbs), together):
             some = climbs[first : first + together]
             for _ in range(sweeps):
+                before = [climb.signal for climb in some]
                 for m in (1, 0):
                     for climb, known in zip(some, self._blocks(m, some), strict=True):
                         climb.fit(m, known)
+                if all(climb.signal < (1 + LEVEL) * was for climb, was in zip(some, before, strict=True)):
+                    break  # on top
                 for climb, p in zip(some, self._weights([climb.vectors for climb in some]), strict=True):
                     climb.p = p
         return climbs
