@@ -167,7 +167,7 @@ def read_zarr(folder: Path) -> None:
 
     array = zarr.open(str(folder), mode="r")
     step = array.chunks[0]
-    for first in range(0, len(array), step):
+    for first in range(0, array.shape[0], step):
         array[first : first + step]
 
 

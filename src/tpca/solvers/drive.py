@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import math
 import signal
 import threading
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from tpca.checkpoint import Checkpoints
 from tpca.errors import CheckpointError, RunInterrupted, StreamError
 from tpca.oracles import Oracle, Round, open_oracle
 from tpca.solvers.recovery import Recovery
+from tpca.threads import calm_blas
 
 
 @dataclass(frozen=True)
@@ -84,14 +86,16 @@ class Run(Kept, Protocol):
 
 def drive(run: Run, oracle: Oracle, keeper: Keeper | None = None) -> Recovery:
     """Run to the end; with a ``keeper``, leave checkpoints on the way and go on from the last."""
-    with contextlib.nullcontext() if keeper is None else keeper.watch(run, oracle):
-        while (ask := run.ask()) is not None:
-            if ask.rewind:
-                oracle.rewind()
-            run.tell(oracle.mean(ask.queries, ask.n, ask.scale))
-            if keeper is not None:
-                keeper.after_round(run, oracle)
-    return dataclasses.replace(run.recovery(), buffer_bytes=oracle.buffer_bytes, n_skipped=oracle.n_skipped)
+    watched = contextlib.nullcontext() if keeper is None else keeper.watch(run, oracle)
+    with calm_blas(math.prod(oracle.dims)):
+        with watched:
+            while (ask := run.ask()) is not None:
+                if ask.rewind:
+                    oracle.rewind()
+                run.tell(oracle.mean(ask.queries, ask.n, ask.scale))
+                if keeper is not None:
+                    keeper.after_round(run, oracle)
+        return dataclasses.replace(run.recovery(), buffer_bytes=oracle.buffer_bytes, n_skipped=oracle.n_skipped)
 
 
 def run_on_data(solver: Any, source: Any) -> Recovery:
@@ -222,12 +226,14 @@ class Feed:
             self.buffer_bytes = max(self.buffer_bytes, batch.nbytes + pending.nbytes)
             if pending.n >= ask.n:
                 self._pending = self._ask = None
-                run.tell(Round(pending.n, pending.answers(ask.scale)))
+                with calm_blas(math.prod(self.dims)):
+                    run.tell(Round(pending.n, pending.answers(ask.scale)))
 
     def recovery(self, run: Run) -> Recovery:
         """What the run would say if the samples ended here; the run itself goes on."""
         ending, pending = run.silent_copy(), copy.deepcopy(self._pending)
-        if pending is not None and (ask := ending.ask()) is not None:
-            ending.tell(Round(pending.n, pending.answers(ask.scale)))
-        ending.close()
-        return dataclasses.replace(ending.recovery(), buffer_bytes=self.buffer_bytes, n_skipped=self.n_skipped)
+        with calm_blas(math.prod(self.dims)):
+            if pending is not None and (ask := ending.ask()) is not None:
+                ending.tell(Round(pending.n, pending.answers(ask.scale)))
+            ending.close()
+            return dataclasses.replace(ending.recovery(), buffer_bytes=self.buffer_bytes, n_skipped=self.n_skipped)

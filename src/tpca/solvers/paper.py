@@ -22,6 +22,7 @@ step is scale-free) and keeps long runs from overflowing.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -38,6 +39,7 @@ from tpca.solvers.options import check_resume
 from tpca.solvers.paper_run import Callback, PaperRun, StreamEndedError
 from tpca.solvers.recovery import Recovery, StopReason
 from tpca.solvers.topvectors import METHODS, block_vectors
+from tpca.threads import calm_blas
 
 
 class PaperSolver:
@@ -94,7 +96,8 @@ class PaperSolver:
         oracle = open_oracle(source)
         run = PaperRun(oracle, generator(self.seed, "paper"), self.callbacks)
         keeper = keeper_of(self)
-        with contextlib.nullcontext() if keeper is None else keeper.watch(run, oracle):
+        watched = contextlib.nullcontext() if keeper is None else keeper.watch(run, oracle)
+        with calm_blas(math.prod(oracle.dims)), watched:
             try:
                 run.multi_phase(self.find_schedule(run), keeper)
                 reason = StopReason.SCHEDULE_DONE

@@ -1,0 +1,40 @@
+"""How many threads linear algebra may use while a solver is at work.
+
+A solver does many small products, decompositions of matrices of a few hundred rows among them.  Threads of BLAS wait
+for each other by spinning, so that on small matrices, or beside anything else that wants the cores (a reader that
+decompresses, a compiled loop, another process), they make such a product slower by a factor of ten to a hundred, and
+never faster.  So BLAS gets one thread where samples are small, and keeps what it has where they are large.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+# Entries of a sample below which all that is done with it is small: matrices of at most 512 rows.
+SMALL = 2**18
+
+
+@functools.cache
+def _pools() -> Any:
+    """The pools of threads in this process; looking for them takes milliseconds, so that is done once."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+@contextlib.contextmanager
+def calm_blas(entries: int) -> Iterator[None]:
+    """One thread for BLAS while samples of so few ``entries`` are worked on; what it had before is given back.
+
+    Only in the main thread: the number belongs to the process, two threads that set and restore it in turns would
+    leave it wrong, and OpenBLAS takes it from the main thread only.
+    """
+    if entries > SMALL or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    with _pools().limit(limits=1, user_api="blas"):
+        yield
