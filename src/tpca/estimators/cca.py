@@ -19,6 +19,9 @@ from tpca.batches.views import ViewsBatch
 from tpca.blocks import Array, Partition
 from tpca.errors import SampleError, SolverError
 from tpca.estimators.pca import Score, seed_from
+from tpca.oracles import DaskOracle
+from tpca.oracles.cluster import active_client
+from tpca.oracles.sweeps import DaskSweep, LocalSweep
 from tpca.solvers.components import ComponentsRun
 from tpca.solvers.drive import Feed
 from tpca.solvers.memory import parse_memory
@@ -27,7 +30,7 @@ from tpca.solvers.race import RaceSolver
 from tpca.solvers.racers.flow import state_floats
 from tpca.solvers.recovery import Recovery, StopReason
 from tpca.streams.views import ViewsStream, open_views
-from tpca.streams.whitening import Clipper, RunningMoments, WhitenedViews, Whitener, clipped
+from tpca.streams.whitening import Clipper, FirstRows, RunningMoments, ViewsMoments, WhitenedViews, Whitener, clipped
 
 MEMORY = 256e6
 RACE_MEMORY, RACE_COLUMNS = 64e6, 8  # a race on views is given room for so many columns of the flow, if that is less
@@ -128,12 +131,21 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
         self.nan_policy = nan_policy
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Fit a list of views ``(n, d_i)`` (arrays or paths), a DataFrame with levels, or an iterable of batches."""
+        """Fit a list of views ``(n, d_i)`` (arrays or paths), a DataFrame with levels, or an iterable of batches.
+
+        Dask arrays are worked on where they are, by the workers of the active Dask client, if there is one; give
+        ``DaskOracle(client, open_views(paths))`` to have workers read files.
+        """
         self._check()
-        stream = open_views(X, nan_policy=self.nan_policy)
+        client, stream = None, X
+        if isinstance(X, DaskOracle):
+            client, stream = X.cluster.client, X.stream
+        stream = open_views(stream, nan_policy=self.nan_policy)
+        if client is None and stream.readable_elsewhere and stream.lazy_parts(0) is not None:
+            client = active_client()
         self._forget(stream.dims)
         if stream.rereadable:
-            self._fit_stored(stream)
+            self._fit_stored(stream, client)
         else:
             for batch in stream.batches():
                 self._pour(batch)
@@ -250,26 +262,24 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
 
     # -- stored data: several passes --------------------------------------------------------------------------------
 
-    def _fit_stored(self, stream: ViewsStream) -> None:
+    def _fit_stored(self, stream: ViewsStream, client: Any) -> None:
         self._waiting = None
-        moments = [RunningMoments(width) for width in stream.dims]
-        clippers = None
-        for batch in stream.batches():
-            clippers = self._clippers(batch.views) if clippers is None else clippers
-            _add(moments, batch, clippers)
-            self.n_samples_seen_ += len(batch)
-            self.n_skipped_ += batch.dropped
-        self._whiteners = self._learn(moments)
+        memory = MEMORY if self.memory is None else parse_memory(self.memory)
+        sweep = LocalSweep(stream) if client is None else DaskSweep(client, stream, memory)
+        clippers = None if self.clip is None else sweep.first(FirstRows(self.clip)).clippers
+        seen = sweep.total(ViewsMoments(stream.dims, clippers))
+        self.n_samples_seen_, self.n_skipped_ = seen.seen, seen.skipped
+        self._whiteners = self._learn(seen.moments)
         solver = MomentSolver(
             seed=self._seed,
             n_components=self.n_components,
             held_out=self.held_out,
             clip=self.clip,
             confidence=self.confidence,
-            memory=MEMORY if self.memory is None else parse_memory(self.memory),
+            memory=memory,
             refit=self.refit,
         )
-        found = solver.run(WhitenedViews(stream, self._whiteners, clippers))
+        found = solver.run(sweep.over(WhitenedViews(stream, self._whiteners, clippers)))
         self._keep(found, [m.p_value <= 1 - self.confidence for m in found])
 
     # -- one pass: whitening from the first rows, then the race ------------------------------------------------------

@@ -102,6 +102,14 @@ def gradient_bytes(queries: Sequence[Query]) -> int:
     return 8 * sum(len(q.replicas[0]) * sum(q.partition.sizes[m] for m in q.blocks) for q in queries)
 
 
+def answer_bytes(queries: Sequence[Query]) -> int:
+    """Bytes of the answers to all queries: gradients in the precision of their replicas, and rewards."""
+    return sum(
+        len(q.replicas[0]) * (8 + sum(q.partition.sizes[m] * q.replicas[m].dtype.itemsize for m in q.blocks))
+        for q in queries
+    )
+
+
 class Tree(Generic[Part]):
     """Merges the leaves of a complete binary tree as they come, in their order; leaves may be missing.
 

@@ -1,4 +1,7 @@
-"""The shelf of a worker: the batch it read last, which the next round often begins with, and one read ahead."""
+"""The shelf of a worker: the batch it read last, which the next round often begins with, and one read ahead.
+
+Where there are many passes over the same data, also as many of them as there is room for.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ class Shelf:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._batches: OrderedDict[tuple[str, int], Future[Batch | None]] = OrderedDict()
+        self._held: dict[tuple[str, int], Batch] = {}
 
     def take(self, token: str, number: int) -> Batch | None:
         """The batch, if it is here or about to be."""
@@ -38,10 +42,18 @@ class Shelf:
         slot = self._slot(token, number)
         threading.Thread(target=_fill, args=(slot, stream, number), name="tpca-read-ahead", daemon=True).start()
 
-    def clear(self) -> None:
-        """Forget all."""
+    def held(self, token: str, number: int) -> Batch | None:
+        """A batch that is held for the next pass, if it is."""
         with self._lock:
-            self._batches.clear()
+            return self._held.get((token, number))
+
+    def hold(self, token: str, number: int, batch: Batch, most: float) -> None:
+        """Hold a batch for the next pass, if there is room for it; those of other fits make room."""
+        with self._lock:
+            for key in [key for key in self._held if key[0] != token]:
+                del self._held[key]
+            if sum(other.nbytes for other in self._held.values()) + batch.nbytes <= most:
+                self._held[token, number] = batch
 
     def _slot(self, token: str, number: int) -> Future[Batch | None]:
         slot: Future[Batch | None] = Future()

@@ -36,7 +36,7 @@ g_m                :func:`mode_gradient`
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,13 +44,25 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from tpca.batches import Query, RankOne, ViewsBatch, reduction
+from tpca.batches import Query, RankOne, ViewsBatch
 from tpca.blocks import Array, Partition
 from tpca.errors import SolverError
+from tpca.oracles.sweeps import LocalSweep, tally_up
 from tpca.randomness import generator
+from tpca.solvers.moment_tallies import (
+    AnyTally,
+    BasisImage,
+    GradientSums,
+    ModeSums,
+    OnPart,
+    RowCount,
+    Scores,
+    Split,
+    bounded,
+    tally,
+)
 from tpca.solvers.rankone import rank_one
 from tpca.solvers.recovery import oriented
-from tpca.streams.views import ViewsStream
 
 SHARED, COLUMNS, RANDOM = 6, 6, 8  # starts of each kind
 EXTRA = 4  # columns beside those wanted, for the subspace iteration of the shared starts
@@ -79,34 +91,54 @@ class Moment:
 
 
 class Rows:
-    """Whitened rows in two parts, kept if they fit ``memory`` and whitened again on every pass if not."""
+    """Whitened rows in two parts, kept if they fit ``memory`` and whitened again on every pass if not.
 
-    def __init__(self, stream: ViewsStream, held_out: float, memory: float, seed: int) -> None:
-        self._stream, self._share, self._seed = stream, held_out, seed
+    Passes over them are the business of a sweep: in this process, or on workers, which keep what fits themselves.
+    """
+
+    def __init__(self, data: Any, held_out: float, memory: float, seed: int) -> None:
+        self._sweep = data if hasattr(data, "total") else LocalSweep(data)
+        self._split = Split(held_out, seed)
+        stream = self._sweep.stream
+        self.dims: tuple[int, ...] = stream.dims
         item = np.dtype(stream.dtype).itemsize
         fits = stream.length is not None and stream.length * sum(stream.dims) * item <= memory
-        self._kept = list(self._split()) if fits else None
-        self.dims = stream.dims
+        here = isinstance(self._sweep, LocalSweep)
+        self._kept = list(self._numbered()) if fits and here else None
+        self.train, self.held, self.all = (PartOfRows(self, part) for part in ("train", "held", "all"))
 
-    def train(self) -> Iterator[ViewsBatch]:
-        """Rows to learn from."""
-        return (train for train, _ in self._both())
+    def total(self, part: str, blank: AnyTally) -> AnyTally:
+        """The tally of a part of the rows."""
+        if self._kept is None:
+            total: AnyTally = self._sweep.total(OnPart(blank, self._split, part)).inner
+            return total
+        return tally_up(self._sweep.cut, ((number, pieces[part]) for number, pieces in self._kept), blank)
 
-    def held(self) -> Iterator[ViewsBatch]:
-        """Rows to judge by."""
-        return (held for _, held in self._both())
+    def batches(self, part: str) -> Iterator[ViewsBatch]:
+        """The batches of a part, where rows are read in this process."""
+        kept = self._numbered() if self._kept is None else self._kept
+        return (piece for _, pieces in kept for piece in pieces[part])
 
-    def all(self) -> Iterator[ViewsBatch]:
-        """Both parts."""
-        return (part for both in self._both() for part in both if len(part))
+    def _numbered(self) -> Iterator[tuple[int, dict[str, list[ViewsBatch]]]]:
+        for number, batch in self._sweep.numbered():
+            train, held = self._split(batch, "train"), self._split(batch, "held")
+            yield number, {"train": train, "held": held, "all": [piece for piece in (*train, *held) if len(piece)]}
 
-    def _both(self) -> Iterable[tuple[ViewsBatch, ViewsBatch]]:
-        return self._split() if self._kept is None else self._kept
 
-    def _split(self) -> Iterator[tuple[ViewsBatch, ViewsBatch]]:
-        for batch in self._stream.batches():
-            aside = generator(self._seed, f"held out {batch.first}").random(len(batch)) < self._share
-            yield tuple(ViewsBatch([view[part] for view in batch.views]) for part in (~aside, aside))  # type: ignore[misc]
+@dataclass(frozen=True)
+class PartOfRows:
+    """Rows to learn from (``train``), to judge by (``held``), or both (``all``)."""
+
+    rows: Rows
+    part: str
+
+    def total(self, blank: AnyTally) -> AnyTally:
+        """The tally of these rows."""
+        return self.rows.total(self.part, blank)
+
+    def __call__(self) -> Iterator[ViewsBatch]:
+        """These rows, batch by batch."""
+        return self.rows.batches(self.part)
 
 
 class MomentSolver:
@@ -127,10 +159,13 @@ class MomentSolver:
         self.seed, self.n_components, self.held_out = seed, n_components, held_out
         self.clip, self.confidence, self.memory, self.refit = clip, confidence, memory, refit
 
-    def run(self, stream: ViewsStream) -> list[Moment]:
-        """Components, strongest evidence first found; the last one is not proven if its ``p_value`` is too large."""
-        rows = Rows(stream, self.held_out, self.memory, self.seed)
-        count, learnt = (sum(len(batch) for batch in part()) for part in (rows.all, rows.train))
+    def run(self, data: Any) -> list[Moment]:
+        """Components, strongest evidence first found; the last one is not proven if its ``p_value`` is too large.
+
+        ``data`` is a stream of whitened views, or a sweep over one (:mod:`tpca.oracles.sweeps`).
+        """
+        rows = Rows(data, self.held_out, self.memory, self.seed)
+        count, learnt = (tally(part, RowCount()).count for part in (rows.all, rows.train))
         if count < LEAST_ROWS:
             raise SolverError(f"at least {LEAST_ROWS} rows are needed to learn from and to judge by, got {count}.")
         if learnt < 2:
@@ -153,7 +188,7 @@ class MomentSolver:
         less = tuple(moment.trained for moment in found)
         starts = self._starts(rows, less, rng)
         levels = self._levels(rows.train, starts, less)
-        held = [[_scores(batch, vectors) for batch in rows.held()] for vectors, _ in levels]
+        held = tally(rows.held, Scores([vectors for vectors, _ in levels])).levels
         level = choose(held, self.clip)
         # Enough shufflings for the level asked for to be reached, up to a confidence of about 0.9998.
         wanted = math.ceil(2 * len(levels) / (1 - self.confidence))
@@ -175,7 +210,7 @@ class MomentSolver:
         best = _different(few, moments, FINALISTS)
         top, highest = climb(rows, [v[best] for v in few], SWEEPS, self.clip, less)
         shared = [v[:SHARED].copy() for v in starts]
-        still = np.sum(mode_gradient(rows(), shared, 0, self.clip, less) * shared[0], axis=1)
+        still = np.sum(mode_gradient(rows, shared, 0, self.clip, less) * shared[0], axis=1)
         shared[-1] *= np.where(still < 0, -1.0, 1.0)[:, None]
         each = ((top, highest), (few, moments), (shared, np.abs(still)))
         winners = [int(np.argmax(sizes)) for _, sizes in each]
@@ -200,7 +235,7 @@ def climb(
     for _ in range(sweeps):
         change = 0.0
         for m in range(len(vectors)):
-            gradient = mode_gradient(rows(), vectors, m, clip, less)
+            gradient = mode_gradient(rows, vectors, m, clip, less)
             moments = np.linalg.norm(gradient, axis=1)
             moved = gradient / np.maximum(moments, 1e-300)[:, None]
             change = max(change, float(np.max(np.sum((moved - vectors[m]) ** 2, axis=1))))
@@ -210,19 +245,11 @@ def climb(
     return vectors, moments
 
 
-def mode_gradient(
-    batches: Iterable[ViewsBatch], vectors: Sequence[Array], mode: int, clip: float | None, less: Sequence[RankOne]
-) -> Array:
-    """g_m of every start, over all rows of some batches."""
-    total, count = np.zeros(vectors[mode].shape), 0
+def mode_gradient(rows: Any, vectors: Sequence[Array], mode: int, clip: float | None, less: Sequence[RankOne]) -> Array:
+    """g_m of every start, over all of some rows."""
     others = [i for i in range(len(vectors)) if i != mode]
-    for batch in batches:
-        product: Any = 1.0
-        for i in others:
-            product = product * _bounded(batch.views[i] @ vectors[i].T.astype(batch.views[i].dtype), clip)
-        total += product.T @ batch.views[mode]
-        count += len(batch)
-    total /= max(count, 1)
+    sums = tally(rows, ModeSums(vectors, mode, clip))
+    total = sums.total / max(sums.count, 1)
     for known in less:
         overlaps = np.prod([vectors[i] @ known.vectors[i] for i in others], axis=0)
         total -= known.strength * np.multiply.outer(overlaps, known.vectors[mode])
@@ -235,13 +262,7 @@ def shared_starts(rows: Any, dims: tuple[int, ...], rng: np.random.Generator) ->
     cuts = np.cumsum(dims)[:-1]
     basis = np.linalg.qr(rng.standard_normal((sum(dims), count)))[0]
     for _ in range(PASSES):
-        image = np.zeros(basis.shape)
-        parts, images = np.split(basis, cuts), np.split(image, cuts)
-        for batch in rows():
-            pairs = list(zip(batch.views, parts, strict=True))
-            together: Any = sum(view @ part.astype(view.dtype) for view, part in pairs)
-            for (view, _), own in zip(pairs, images, strict=True):
-                own += view.T @ together
+        image = tally(rows, BasisImage(basis, dims)).image
         values, axes = np.linalg.eigh(basis.T @ image)
         basis = np.linalg.qr(image @ axes[:, np.argsort(-values)])[0]
     return [_unit_rows(part[:, :SHARED].T) for part in np.split(basis, cuts)]
@@ -317,7 +338,7 @@ def standardised(views: Sequence[NDArray[Any]], clip: float | None) -> list[Arra
     for view in views:
         wide = view.astype(np.float64)
         spread = float(wide.std())
-        each.append(_bounded((wide - wide.mean()) / (spread or 1.0), clip))
+        each.append(bounded((wide - wide.mean()) / (spread or 1.0), clip))
     return each
 
 
@@ -326,10 +347,7 @@ def _block_gradient(
 ) -> Array:
     replicas = tuple(b.reshape(-1, *shape) for b, shape in zip(blocks, partition.shapes, strict=True))
     query = Query(partition, replicas, (wanted,), less)
-    kept = None
-    for batch in rows():
-        kept = reduction(batch, [query]) if kept is None else kept
-        kept.add(batch)
+    kept = tally(rows, GradientSums(query)).kept
     assert kept is not None
     return kept.answers(1.0)[0].gradients[wanted].reshape(blocks[wanted].shape)
 
@@ -338,14 +356,6 @@ def _is_rest(component: Moment, earlier: Moment) -> bool:
     """Whether a component is only what an inaccurate estimate of an earlier one leaves: all its vectors but one."""
     pairs = zip(component.vectors, earlier.vectors, strict=True)
     return sum(abs(float(v @ w)) > SAME for v, w in pairs) >= len(component.vectors) - 1
-
-
-def _scores(batch: ViewsBatch, vectors: Sequence[Array]) -> list[NDArray[Any]]:
-    return [view @ v.T.astype(view.dtype) for view, v in zip(batch.views, vectors, strict=True)]
-
-
-def _bounded(scores: NDArray[Any], clip: float | None) -> NDArray[Any]:
-    return scores if clip is None else np.clip(scores, -clip, clip)
 
 
 def _different(vectors: Sequence[Array], moments: Array, most: int) -> list[int]:

@@ -62,6 +62,7 @@ class ViewsStream:
     kind = "views"
     endless = False
     rereadable = False
+    reads_ahead = False
     length: int | None = None
     dims: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -114,6 +115,7 @@ class StoredViews(ViewsStream):
         self.dtype = _common([float_dtype(s.dtype, f" in view {i}") for i, s in enumerate(sources)])
         self._sources, self._policy = list(sources), nan_policy
         self._step = max(1, BATCH_ENTRIES // sum(self.dims))
+        self.reads_ahead = any(source.kind != "array" for source in sources)
 
     @cached_property
     def identity(self) -> str:
@@ -125,11 +127,6 @@ class StoredViews(ViewsStream):
         """Slices of all views; files are read one batch ahead."""
         batches = without_empty(self._batches(start))
         return prefetch(batches) if self.reads_ahead else batches
-
-    @property
-    def reads_ahead(self) -> bool:
-        """Whether a second batch is in memory while the first is worked on."""
-        return any(source.kind != "array" for source in self._sources)
 
     def _batches(self, start: int) -> Iterator[ViewsBatch]:
         return (self.batch(number) for number in range(-(-start // self._step), self.layout.count))

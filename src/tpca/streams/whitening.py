@@ -52,9 +52,63 @@ class RunningMoments:
         self.mean = self.mean + shift * (n / (self.count + n))
         self.count += n
 
+    def merge(self, other: RunningMoments) -> None:
+        """Take the rows that another has seen."""
+        if other.count == 0:
+            return
+        shift, both = other.mean - self.mean, self.count + other.count
+        self.low, self.high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
+        self._scatter += other._scatter
+        self._scatter += (self.count * other.count / both) * np.multiply.outer(shift, shift)
+        self.mean = self.mean + shift * (other.count / both)
+        self.count = both
+
     def covariance(self) -> Array:
         """The covariance, with n - 1."""
         return self._scatter / max(self.count - 1, 1)
+
+
+class ViewsMoments:
+    """Mean and covariance of every view, over batches that come from anywhere (a tally, :mod:`tpca.oracles.sweeps`).
+
+    ``asked`` are the clippers, if rows are to be drawn back first.
+    """
+
+    def __init__(self, dims: Sequence[int], clippers: Sequence[Clipper] | None) -> None:
+        self.asked = clippers
+        self.moments = [RunningMoments(width) for width in dims]
+        self.seen = self.skipped = 0
+
+    def add(self, batch: ViewsBatch) -> None:
+        """Take the rows of a batch."""
+        for own, rows in zip(self.moments, clipped(batch.views, self.asked), strict=True):
+            own.add(rows)
+        self.seen += len(batch)
+        self.skipped += batch.dropped
+
+    def merge(self, other: ViewsMoments) -> None:
+        """Take the rows that another has seen."""
+        for own, others in zip(self.moments, other.moments, strict=True):
+            own.merge(others)
+        self.seen += other.seen
+        self.skipped += other.skipped
+
+
+class FirstRows:
+    """Clippers learnt from the first rows (a tally); ``asked`` is the bound."""
+
+    def __init__(self, clip: float) -> None:
+        self.asked = clip
+        self.clippers: list[Clipper] | None = None
+
+    def add(self, batch: ViewsBatch) -> None:
+        """Learn from a batch, if it is the first."""
+        if self.clippers is None:
+            self.clippers = [Clipper(view, self.asked) for view in batch.views]
+
+    def merge(self, other: FirstRows) -> None:
+        """What comes later does not matter."""
+        self.clippers = other.clippers if self.clippers is None else self.clippers
 
 
 class Whitener:
@@ -152,7 +206,7 @@ class WhitenedViews(ViewsStream):
 
     def __init__(self, stream: ViewsStream, whiteners: Sequence[Whitener], clippers: Sequence[Clipper] | None) -> None:
         self.dims, self.length, self.dtype = stream.dims, stream.length, stream.dtype
-        self.rereadable = stream.rereadable
+        self.rereadable, self.reads_ahead = stream.rereadable, stream.reads_ahead
         self._stream, self._whiteners, self._clippers = stream, list(whiteners), clippers
 
     @property
