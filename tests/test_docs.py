@@ -48,7 +48,7 @@ def id_of(page):
 def run_console(text):
     """Run the `tpca` commands of a block; check that make targets and scripts exist."""
     for line in re.findall(r"^\$ (.*)$", text, re.M):
-        command = line.split("  #")[0].strip()
+        command = " ".join(shlex.split(line, comments=True))
         words = shlex.split(QUICK.get(command, command))
         if words[0] == "tpca":
             done = CliRunner().invoke(app, words[1:])  # in this process: starting one takes longer than most commands
