@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from tpca.cli.screens import duration, number
-from tpca.cli.watch import Screen, Sight, known, line, memory
+from tpca.cli.watch import Screen, Sight, known, line, memory, needed
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -132,9 +132,8 @@ class Panel:
         rows = [("samples", f"{sight.done:,}{of}, {sight.rate:,.0f} a second{left}")]
         if sight.evidence is not None:
             blocks = BLOCKS if self._console.encoding.lower().startswith("utf") else ASCII_BLOCKS
-            line = sparkline(sight.climb, max(8, min(40, self._console.width - 60)), blocks)
-            needed = f" of {number(sight.needed, 3)} needed" if sight.needed is not None else ""
-            rows.append(("log evidence", f"{line} {number(sight.evidence, 3)}{needed}"))
+            drawn = sparkline(sight.climb, max(8, min(40, self._console.width - 60)), blocks)
+            rows.append(("log evidence", f"{drawn} {number(sight.evidence, 3)}{needed(sight)}"))
         if sight.strength is not None:
             rows.append(("signal", known(sight)))
         if sight.leader:

@@ -132,11 +132,17 @@ def line(sight: Sight) -> str:
     of = "" if sight.total is None else f" of {sight.total:,}"
     parts = [f"{sight.phase}: {sight.done:,}{of} samples", f"{sight.rate:,.0f} samples/s"]
     if sight.evidence is not None:
-        parts.append(f"log evidence {number(sight.evidence, 3)} of {number(sight.needed, 3)}")
+        parts.append(f"log evidence {number(sight.evidence, 3)}{needed(sight)}")
     parts += [known(sight), f"leader {sight.leader}" if sight.leader else "", memory(sight)]
     if sight.left:
         parts.append(f"{duration(sight.left)} left")
     return ", ".join(part for part in parts if part)
+
+
+def needed(sight: Sight) -> str:
+    """What the evidence must reach; nothing while no leader could prove anything."""
+    known = sight.needed is not None and math.isfinite(sight.needed)
+    return f" of {number(sight.needed, 3)} needed" if known else ""
 
 
 def memory(sight: Sight) -> str:
