@@ -10,8 +10,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import tpca
+from tpca.cli import app
 
 ROOT = Path(__file__).parent.parent
 
@@ -83,3 +85,19 @@ def test_an_installed_wheel_works(built, tmp_path):
     assert "fit" in run("-m", "tpca.cli", "--help")
     entry = zipfile.ZipFile(built[0]).read(f"tpca-{tpca.__version__}.dist-info/entry_points.txt").decode()
     assert "tpca = tpca.cli:main" in entry
+
+
+def test_the_demo_needs_no_matplotlib(monkeypatch, tmp_path):
+    """A plain install has none: the table is printed, and how to get the figure is said."""
+    from tpca.cli import demo as module
+    from tpca.studies.demo import Demo, planted, run_race
+
+    truth = planted(0)
+    race = run_race(truth, 0, lambda _: None)
+    monkeypatch.setattr(sys.modules[module.__module__], "_run_demo", lambda *_: Demo(truth, race, race))
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    assert "signal proven after" in done.output
+    assert "pip install 'tpca[plots]'" in done.output.replace("\n", "")
+    assert not (tmp_path / "out").exists()
