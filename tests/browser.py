@@ -24,6 +24,10 @@ def find_browser():
     return next((path for path in map(shutil.which, NAMES) if path), None)
 
 
+class BrowserEndedError(Exception):
+    """There is a browser, but it does not run, or no longer."""
+
+
 class Browser:
     """One tab of a Chromium; all that goes wrong in a page is kept in ``troubles``."""
 
@@ -35,7 +39,7 @@ class Browser:
         command = [path, "--headless=new", "--remote-debugging-pipe", f"--user-data-dir={self._folder.name}"]
         command += ["--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars"]
         command += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
-        command += ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium has no sandbox for root
+        command += ["--no-sandbox"]  # root has none, many containers allow none, and the page is our own
         self._process = subprocess.Popen(
             [*_with_descriptors(to_browser, from_browser), *command, "about:blank"],
             pass_fds=(to_browser, from_browser),
@@ -45,6 +49,13 @@ class Browser:
         os.close(to_browser)
         os.close(from_browser)
         self._left, self._number, self._session = b"", 0, None
+        try:
+            self._attach()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def _attach(self):
         pages = self.call("Target.getTargets")["targetInfos"]
         page = next(target for target in pages if target["type"] == "page")
         self._session = self.call("Target.attachToTarget", targetId=page["targetId"], flatten=True)["sessionId"]
@@ -71,7 +82,10 @@ class Browser:
         message = {"id": self._number, "method": method, "params": params}
         if self._session:
             message["sessionId"] = self._session
-        os.write(self._out, json.dumps(message).encode() + b"\0")
+        try:
+            os.write(self._out, json.dumps(message).encode() + b"\0")
+        except BrokenPipeError:
+            raise BrowserEndedError from None
         deadline = time.monotonic() + LONG
         while True:
             answer = self._next(deadline)
@@ -118,7 +132,8 @@ class Browser:
             ready, _, _ = select.select([self._in], [], [], max(0.0, deadline - time.monotonic()))
             assert ready, "the browser does not answer"
             more = os.read(self._in, 1 << 16)
-            assert more, "the browser has ended"
+            if not more:
+                raise BrowserEndedError
             self._left += more
         message, self._left = self._left.split(b"\0", 1)
         return json.loads(message)

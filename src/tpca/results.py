@@ -198,16 +198,20 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def views_scores(stored: StoredResult, stream: Any) -> list[Array]:
-    """Standardised scores ``(n, c)`` of every view of a stream with the stored weights, clipped as they were fitted."""
+def views_scores(stored: StoredResult, stream: Any, step: int = 1) -> list[Array]:
+    """Standardised scores ``(n, c)`` of every view of a stream with the stored weights, clipped as they were fitted.
+
+    With a ``step`` only of rows 0, step, 2·step, ...: what is returned is all that is held.
+    """
     from tpca.solvers.moments import standardised
 
     clip = stored.summary.get("settings", {}).get("clip")
-    parts = [
-        [(view - mean) @ w.T for view, mean, w in zip(batch.views, stored.means, stored.vectors, strict=True)]
-        for batch in stream.batches()
-    ]
+    parts, seen = [], 0
+    for batch in stream.batches():
+        some = slice(-seen % step, None, step)
+        each = zip(batch.views, stored.means, stored.vectors, strict=True)
+        parts.append([(view[some] - mean) @ w.T for view, mean, w in each])
+        seen += len(batch)
     whole = [np.concatenate(view) for view in zip(*parts, strict=True)]
-    columns = range(whole[0].shape[1])
-    each = [standardised([scores[:, c] for scores in whole], clip) for c in columns]
-    return [np.stack([component[view] for component in each], axis=1) for view in range(len(whole))]
+    scores = [standardised([view[:, c] for view in whole], clip) for c in range(whole[0].shape[1])]
+    return [np.stack([component[view] for component in scores], axis=1) for view in range(len(whole))]

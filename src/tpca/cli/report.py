@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,25 +28,30 @@ class Wanted:
     def check(self, dims: tuple[int, ...]) -> None:
         """Refuse, before a long fit, what cannot be done after it."""
         from tpca.errors import OutputError
-        from tpca.report.document import plotly_js
-        from tpca.report.labels import read_labels
 
         if self.quiet and (self.live or self.as_json):
             raise OutputError(
                 f"--quiet prints nothing, {'--live' if self.live else '--json'} does; choose one of them."
             )
         if self.labels is not None:
+            from tpca.report.labels import read_labels
+
             read_labels(self.labels, dims)
         if self.report is not None:
+            from tpca.report.document import plotly_js
+
             plotly_js()
 
     def write(self, folder: Path, paths: list[str], identity: str, run: dict[str, Any]) -> None:
         """How the run went, and the report if one was asked for."""
+        import numpy as np
+
+        from tpca import __version__
         from tpca.results import write_run
-        from tpca.studies.store import made
 
         where = [path if "://" in path else os.path.abspath(path) for path in paths]
-        machine = {"processors": os.cpu_count(), **made()}
+        machine: dict[str, Any] = {"tpca": __version__, "numpy": np.__version__, "python": platform.python_version()}
+        machine |= {"processors": os.cpu_count()}
         named = None if self.labels is None else json.loads(self.labels.read_text(encoding="utf-8"))
         write_run(folder, {**run, "data": where, "identity": identity, "made_with": machine, "labels": named})
         if self.report is not None:

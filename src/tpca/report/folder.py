@@ -6,16 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tpca.blocks import Array
 from tpca.errors import StreamError, TpcaError
 from tpca.report.checks import Check, run_checks
 from tpca.report.document import Document, plotly_js, write_document
 from tpca.report.labels import Labels, no_labels, parse_labels, read_labels
 from tpca.report.recovery_page import Checked, recovery_document
 from tpca.report.residuals import gather
-from tpca.report.views_page import views_document
+from tpca.report.views_page import Rows, views_document
 from tpca.report.wording import count
 from tpca.results import StoredResult, read_result, read_run
+
+MOST_ROWS = 100_000  # of views that are held at once
+MOST_COMPONENTS = 6  # whose scores are looked at
 
 
 def write_report(
@@ -55,7 +57,7 @@ def _fit(folder: Path, labels: Path | None, data: Sequence[str], checks: bool) -
     named = _labels(labels, run, stored.summary["dims"], "view" if views else "mode")
     places = list(data) or run.get("data") or _listed(stored.summary["source"])
     if views:
-        return views_document(stored, run, named, _views_scores(stored, places, run, checks))
+        return views_document(stored, run, named, _rows(stored, places, run, checks))
     return recovery_document(stored, run, named, _checked(stored, places, run, checks))
 
 
@@ -81,13 +83,13 @@ def _checked(stored: StoredResult, places: Sequence[str], run: dict[str, Any], w
     try:
         stream = open_stream(places[0], **options)
         _same(stream.dims, summary["dims"], stream.identity, run)
-        # Random directions alone, where nothing was found.
-        found = gather(stream.batches(), stored.vectors, stream.dims, summary["n_samples"])
+        first = [vectors[:MOST_COMPONENTS] for vectors in stored.vectors]  # none, where nothing was found
+        found = gather(stream.batches(), first, stream.dims, summary["n_samples"])
     except TpcaError as error:
         return _unchecked(f"the data could not be read again ({error})")
     if found.n < summary["n_samples"]:
         return _unchecked(f"the data have {found.n:,} samples now, and {summary['n_samples']:,} were fitted")
-    of = f"the {count(len(stored.vectors[0]), 'component')} found and " if stored.vectors else ""
+    of = f"the {count(found.components, 'strongest component')} found and " if found.components else ""
     basis = (
         f"The checks rest on one more pass over the {found.n:,} samples that were fitted: the scores of every sample "
         f"on {of}four random directions. They are the samples of the fit itself, so they test the noise, not the "
@@ -108,9 +110,8 @@ def _same(dims: Sequence[int], fitted: Sequence[int], identity: str, run: dict[s
         raise StreamError("they have changed since they were fitted")
 
 
-def _views_scores(
-    stored: StoredResult, places: Sequence[str], run: dict[str, Any], wanted: bool
-) -> Sequence[Array] | str:
+def _rows(stored: StoredResult, places: Sequence[str], run: dict[str, Any], wanted: bool) -> Rows | str:
+    """Scores of the rows, at most ``MOST_ROWS`` of them, or why there are none."""
     from tpca.results import views_scores
     from tpca.streams.views import open_views
 
@@ -122,6 +123,7 @@ def _views_scores(
     try:
         stream = open_views(list(places), nan_policy=settings.get("nan_policy", "raise"))
         _same(stream.dims, stored.summary["dims"], stream.identity, run)
-        return views_scores(stored, stream)
+        step = -(-(stream.length or 1) // MOST_ROWS)
+        return Rows(views_scores(stored, stream, step), step)
     except TpcaError as error:
         return f"Not checked: the data could not be read again ({error})."

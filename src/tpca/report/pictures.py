@@ -8,7 +8,7 @@ from typing import Any
 
 from tpca.report.markup import shown
 
-# Colours are those of the page: Okabe and Ito's on light ground, lighter ones of the same hues on dark (page.css).
+# Colours are those of the page (page.css): Okabe and Ito's hues, darker on light ground and lighter on dark.
 COLOURS = tuple(f"@c{i}" for i in range(6))
 FILLS = tuple(f"@f{i}" for i in range(6))
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")

@@ -124,38 +124,35 @@ def error_figure(records: Records, number_: int) -> Figure | None:
 
 
 def mean_figure(record: dict[str, Any], confidence: float) -> Figure | None:
-    """How far the best fit to the mean reaches, and the same fit to noise alone."""
-    if record.get("fit") is None or not record.get("noise_fits"):
+    """How far the best fit to the mean reaches, what it must exceed, and the same fit to noise alone if it was made."""
+    noise, fit, needed = record.get("noise_fits") or [], record.get("fit"), record.get("needed")
+    if fit is None or needed is None:
         return None
-    noise, fit, needed = record["noise_fits"], record["fit"], record.get("needed")
-    rows = ["samples with signs mixed (noise alone)"] * len(noise)
-    traces = [points(noise, rows, rows[0], 1), points([fit], ["the samples"], "the samples", 0)]
-    traces[1]["marker"] |= {"size": 12}
-    shapes = []
-    if needed is not None:
-        look = {"color": "@soft", "dash": "dash", "width": 1.5}
-        shapes = [
-            {"type": "line", "xref": "x", "yref": "paper", "x0": needed, "x1": needed, "y0": 0, "y1": 1, "line": look}
-        ]
-    y = axis(
-        "",
-        type="category",
-        range=[-0.7, 1.7],
-        tickvals=[rows[0], "the samples"],
-        ticktext=["noise<br>alone", "the<br>samples"],
+    alone, all_ = "noise<br>alone", "the<br>samples"
+    samples = points([fit], [all_], "the samples", 0)
+    samples["marker"] |= {"size": 12}
+    look = {"color": "@soft", "dash": "dash", "width": 1.5}
+    wall = {"type": "line", "xref": "x", "yref": "paper", "x0": needed, "x1": needed, "y0": 0, "y1": 1, "line": look}
+    rows = [alone, all_] if noise else [all_]
+    y = axis("", type="category", categoryorder="array", categoryarray=rows, range=[-0.7, len(rows) - 0.3])
+    how = (
+        f"; the same fit to noise alone: {number(min(noise))} to {number(max(noise))}"
+        if noise
+        else "; it is so far beyond that noise alone was not fitted"
     )
+    mixed = (
+        "The same search was made on sums in which half of the samples have their sign changed, so that a signal "
+        "cancels and only noise is left. "
+    )
+    across = axis("length of the best rank-one fit to the mean", rangemode="tozero", range=[0, 1.08 * max(fit, needed)])
     return Figure(
         "mean",
-        traces,
-        layout(
-            axis("length of the best rank-one fit to the mean", rangemode="tozero"), y, showlegend=False, shapes=shapes
-        ),
-        f"Best fit to the mean of the samples: {number(fit)}; needed: {number(needed)}; the same fit to noise alone: "
-        f"{number(min(noise))} to {number(max(noise))}.",
-        "The same search, made on the mean of all samples and on sums in which half of the samples have their sign "
-        "changed, so that a signal cancels and only noise is left. Beyond the dashed line noise alone would reach in "
-        f"at most {100 * (1 - confidence):.6g} % of all fits.",
-        height=240,
+        [samples, *([points(noise, [alone] * len(noise), "noise alone", 1)] if noise else [])],
+        layout(across, y, showlegend=False, shapes=[wall]),
+        f"Best fit to the mean of the samples: {number(fit)}; needed: {number(needed)}{how}.",
+        f"{mixed if noise else ''}Beyond the dashed line noise alone would reach in at most "
+        f"{100 * (1 - confidence):.6g} % of all fits.",
+        height=240 if noise else 190,
     )
 
 

@@ -83,12 +83,12 @@ def _proof(summary: Summary) -> str:
     means = f"On pure noise the method claims a signal in at most {delta} of runs, {ASSUMING}"
     if len(summary["components"]) > 1:
         means += "; every further component is tested at the same level, in what those before it leave"
-    fit = next((r for r in summary.get("history", []) if r.get("noise_fits") and r.get("needed") is not None), None)
+    fit = next((r for r in summary.get("history", []) if r.get("fit") and r.get("needed") is not None), None)
     if fit is not None:
-        noise = number(sum(fit["noise_fits"]) / len(fit["noise_fits"]))
-        length, needed = number(fit["fit"]), number(fit["needed"])
-        reached = f"the best fit to the mean of the samples has length {length}, and {needed} was needed"
-        return f"{means}. Here {reached}; the same fit to noise alone reaches {noise}."
+        length, needed, noise = number(fit["fit"]), number(fit["needed"]), fit.get("noise_fits")
+        alone = f"; the same fit to noise alone reaches {number(sum(noise) / len(noise))}" if noise else ""
+        told = f"the best fit to the mean of the samples has length {length}, and {needed} was needed"
+        return f"{means}. Here {told}{alone}."
     bound = false_alarm_bound(summary)
     if bound is None:
         return f"{means}."

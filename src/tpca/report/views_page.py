@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,15 +23,21 @@ from tpca.results import StoredResult
 HEAVY = 0.5  # share of a correlation that a hundredth of the rows may carry before it is said
 
 
-def views_document(
-    stored: StoredResult, run: dict[str, Any], labels: Labels, scores: Sequence[Array] | str
-) -> Document:
-    """All that is known of a fit of views; ``scores`` are the views' scores ``(n, c)``, or why there are none."""
+@dataclass(frozen=True)
+class Rows:
+    """Standardised scores of rows 0, step, 2·step, ...: one array ``(n, c)`` a view."""
+
+    scores: Sequence[Array]
+    step: int = 1
+
+
+def views_document(stored: StoredResult, run: dict[str, Any], labels: Labels, rows: Rows | str) -> Document:
+    """All that is known of a fit of views; ``rows`` are their scores, or why there are none."""
     summary = stored.summary
     sections = [
         Section("shared", "Correlation", _shared(summary)),
         Section("components", "Weights", _weights(stored, labels)),
-        Section("rows", "Rows", _rows(summary, scores)),
+        Section("rows", "Rows", _rows(summary, rows)),
         Section("numbers", "Numbers", _numbers(stored, labels)),
     ]
     title = "Fit of the views " + ", ".join(str(s) for s in summary["source"])
@@ -126,19 +133,20 @@ def row_check(products: Array) -> Check:
     return Check("few rows carry it", "good", measured, "The correlation rests on many rows.")
 
 
-def _rows(summary: dict[str, Any], scores: Sequence[Array] | str) -> list[Safe | Figure]:
+def _rows(summary: dict[str, Any], rows: Rows | str) -> list[Safe | Figure]:
     """Products of the scores of single rows, of the first component."""
-    if isinstance(scores, str):
-        return [paragraphs(scores)]
-    products = np.prod([s[:, 0] for s in scores], axis=0)
+    if isinstance(rows, str):
+        return [paragraphs(rows)]
+    products = np.prod([s[:, 0] for s in rows.scores], axis=0)
     check = row_check(products)
     mark = tag("span", MARKS[check.state], class_=f"mark {check.state}")
     listing = np.argsort(-np.abs(products))[:10]
     clip = summary.get("settings", {}).get("clip")
     clipped = "" if clip is None else f" and clipped at {clip:g}"
-    basis = f"Scores are standardised{clipped}; {len(products):,} rows were read again."
+    which = "" if rows.step == 1 else f", every {rows.step}th of all"
+    basis = f"Scores are standardised{clipped}; {len(products):,} rows were read again{which}."
     few = np.unique(np.concatenate([np.linspace(0, len(products) - 1, 1500).astype(int), listing]))
-    trace = points(few.tolist(), products[few].tolist(), "product", 0)
+    trace = points((rows.step * few).tolist(), products[few].tolist(), "product", 0)
     trace["marker"]["size"] = 4
     return [
         paragraphs("The correlation is the mean of these products, one for each row. " + basis),
@@ -158,7 +166,7 @@ def _rows(summary: dict[str, Any], scores: Sequence[Array] | str) -> list[Safe |
         ),
         table(
             ("row, counted from 0", "product"),
-            [(f"{i:,}", number(float(products[i]))) for i in listing],
+            [(f"{rows.step * i:,}", number(float(products[i]))) for i in listing],
             "The largest products",
             1,
         ),
