@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import tpca
 from tpca.cli import app
 from tpca.streams import KINDS
 from tpca.studies import paper_plan, race_checks, race_targets
@@ -95,6 +96,11 @@ def test_what_pages_quote_is_what_is_stored():
     fill = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(fill)
     assert [id_of(page) for page in fill.pages() if fill.filled(page.read_text()) != page.read_text()] == []
+
+
+def test_every_public_name_is_in_the_reference():
+    reference = "".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
+    assert [name for name in tpca.__all__ if f"::: tpca.{name}\n" not in reference] == []
 
 
 def test_every_page_is_in_the_navigation():
