@@ -206,8 +206,9 @@ def _noise(shape, seed=7):
     return np.random.default_rng(seed).standard_normal(shape)
 
 
-def test_too_few_samples_limit_nothing(tmp_path):
-    recovery = stored(tmp_path / "f", _noise((6, 4, 3)), RaceSolver(seed=0))
+@pytest.mark.parametrize("count", [1, 2, 12])
+def test_too_few_samples_limit_nothing(count, tmp_path):
+    recovery = stored(tmp_path / "f", _noise((count, 4, 3)), RaceSolver(seed=0))
     assert not math.isfinite(recovery.strength_interval[1])
     page = report(tmp_path / "f")
     check_page(page)

@@ -80,6 +80,8 @@ def normality(found: Residuals) -> Check:
 
 def outliers(found: Residuals) -> list[Outlier]:
     """Samples farther from the mean than the most extreme of n normal numbers is in 99.8 % of all cases."""
+    if found.n < LEAST or not np.all(found.variance > 0):
+        return []
     bar = outlier_bar(found)
     spread = np.sqrt(found.variance)
     listed = []

@@ -98,7 +98,7 @@ def _errors(found: Comparison, rows: list[Row]) -> Figure:
     return Figure(
         "errors",
         traces,
-        layout(log_axis("mean squared error of a vector", [x for t in traces for x in t["x"]]), _names(rows)),
+        layout(log_axis("mean squared error", [x for t in traces for x in t["x"]]), _names(rows)),
         "Mean errors: " + ", ".join(f"{r['title']} {number(r['error'], 2)}" for r in rows) + ".",
         "One marker a trial. A vector that has nothing to do with the truth has an error of about 2.",
         height=140 + 26 * len(rows),

@@ -95,7 +95,9 @@ def _finding(summary: dict[str, Any]) -> list[Safe | Figure]:
     parts.append(paragraphs(f"{intro}{why}"))
     parts += [figure for figure in figures if figure is not None]
     if len(parts) == 1:
-        parts.append(paragraphs("The result has no record of how it was come by, so there is nothing to draw."))
+        parts.append(
+            paragraphs("There is nothing to draw: too few samples, or a result without a record of its rounds.")
+        )
     return parts
 
 

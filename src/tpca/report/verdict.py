@@ -74,7 +74,8 @@ def _found(summary: Summary) -> tuple[str, list[str]]:
 
 def _overlap(error: float) -> str:
     """E⟨v̂, v⟩ of unit vectors with root mean squared error e: 1 − e²/2."""
-    return number(max(0.0, 1 - error**2 / 2), 3)
+    overlap = max(0.0, 1 - error**2 / 2)
+    return number(overlap, 3) if overlap < 0.9995 else "more than 0.999"
 
 
 def _proof(summary: Summary) -> str:
@@ -124,28 +125,27 @@ def _nothing(summary: Summary) -> tuple[str, list[str]]:
 
 
 def _untested(summary: Summary) -> tuple[str, list[str]]:
-    reward = number(summary["components"][0]["strength"])
-    if summary["stop_reason"] == "STREAM_ENDED_EARLY":
-        headline = "The samples ended before the schedule did"
-        sentences = [
-            "The vectors are what was reached by then, and may be far off. Use the race, which needs far fewer."
-        ]
-    else:
-        headline = "The schedule ran to its end"
-        sentences = []
-    return headline, [
-        *sentences,
-        "This algorithm has no test of whether there is a signal, and gives no errors: nothing is proven by it.",
-        f"The mean reward on fresh samples was {reward}; if there is a signal, that is its strength times the "
-        "overlaps.",
+    reward = summary["components"][0]["strength"]
+    early = summary["stop_reason"] == "STREAM_ENDED_EARLY"
+    sentences = [
+        "This algorithm has no test of whether there is a signal, and gives no errors: nothing is proven by it."
     ]
+    if early:
+        late = "The vectors are what was reached by then, and may be far off. Use the race, which needs far fewer."
+        sentences.insert(0, late)
+    if reward is not None:
+        sentences.append(
+            f"The mean reward on fresh samples was {number(reward)}; if there is a signal, that is its strength "
+            "times the overlaps."
+        )
+    return "The samples ended before the schedule did" if early else "The schedule ran to its end", sentences
 
 
 def _checked(checks: Sequence[Check]) -> str:
     found = states(list(checks))
     if not found["good"] and not found["bad"]:
-        reason = checks[0].meaning if checks else "Not checked."
-        return f"Whether the noise is as assumed was not checked. {reason}" if len(checks) == 1 else reason
+        reason = checks[0].meaning.removeprefix("Not checked") if checks else "."
+        return f"Whether the noise is as assumed was not checked{reason}"
     if not found["bad"]:
         return f"The noise looks as assumed: {count(found['good'], 'check')} of it, no alarm."
     names = ", ".join(c.name for c in checks if c.state == "bad")
