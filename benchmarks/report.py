@@ -8,6 +8,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+import costs
 import numpy as np
 from suite import Row
 
@@ -15,7 +16,6 @@ ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "results"
 LATEST, HISTORY = RESULTS / "latest.json", RESULTS / "history.jsonl"
 PAGE, FIGURE = ROOT / "docs" / "performance.md", ROOT / "docs" / "figures" / "bench_history.png"
-BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 
 
 def machine(threads: int) -> dict[str, object]:
@@ -57,11 +57,12 @@ def as_dict(row: Row) -> dict[str, object]:
     return {**known, "ok": row.ok}
 
 
-def store(rows: list[Row], threads: int, seconds: float) -> None:
+def store(rows: list[Row], tables: dict[str, list[list[str]]], threads: int, seconds: float) -> None:
     """latest.json, and one more line of the history."""
     RESULTS.mkdir(exist_ok=True)
     kept = [as_dict(row) for row in rows]
     stored = {"machine": machine(threads), "revision": revision(), "seconds": round(seconds), "rows": kept}
+    stored["costs"] = tables
     LATEST.write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n")
     line = {"revision": stored["revision"], "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     line["rows"] = [{name: row[name] for name in ("job", "ratio", "target", "ok")} for row in kept]
@@ -127,18 +128,19 @@ def markdown(stored: dict) -> str:
 
 def write_page() -> None:
     """Put the stored table between the marks of the page, and draw the history."""
-    page = PAGE.read_text()
-    before, rest = page.split(BEGIN)
-    _, after = rest.split(END)
-    PAGE.write_text(f"{before}{BEGIN}\n{markdown(json.loads(LATEST.read_text()))}\n{END}{after}")
+    page, stored = PAGE.read_text(), json.loads(LATEST.read_text())
+    for mark, text in (("bench", markdown(stored)), ("costs", costs.markdown(stored["costs"]))):
+        begin, end = f"<!-- {mark}: begin -->", f"<!-- {mark}: end -->"
+        before, rest = page.split(begin)
+        _, after = rest.split(end)
+        page = f"{before}{begin}\n{text}\n{end}{after}"
+    PAGE.write_text(page)
     draw_history()
 
 
 def draw_history() -> None:
-    """Ratio ÷ target of every job over the commits that were measured; nothing with fewer than two."""
-    lines = [json.loads(line) for line in HISTORY.read_text().splitlines()] if HISTORY.exists() else []
-    if len(lines) < 2:
-        return
+    """Ratio ÷ target of every job over the commits that were measured."""
+    lines = [json.loads(line) for line in HISTORY.read_text().splitlines()]
     import matplotlib
 
     matplotlib.use("Agg")

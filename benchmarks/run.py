@@ -16,6 +16,7 @@ import argparse  # noqa: E402
 import json  # noqa: E402
 import time  # noqa: E402
 
+import costs  # noqa: E402
 import jobs_growth  # noqa: E402
 import jobs_online  # noqa: E402
 import jobs_peers  # noqa: E402
@@ -53,7 +54,9 @@ def measure(families: list[str]) -> list[Row]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=FAMILIES, help="some families of rows; nothing is written")
+    parser.add_argument(
+        "--only", nargs="+", choices=[*FAMILIES, "costs"], help="some families of rows; nothing is written"
+    )
     parser.add_argument("--show", action="store_true", help="print the table of the stored run")
     parser.add_argument("--page", action="store_true", help="write docs/performance.md from the stored run")
     options = parser.parse_args()
@@ -61,16 +64,19 @@ def main() -> None:
         report.write_page()
         return
     if options.show:
-        print(report.markdown(json.loads(report.LATEST.read_text())))
+        stored = json.loads(report.LATEST.read_text())
+        print(report.markdown(stored), costs.markdown(stored["costs"]), sep="\n\n")
         return
     began = time.perf_counter()
     with threadpool_limits(THREADS):
-        rows = measure(options.only or list(FAMILIES))
+        rows = measure([family for family in FAMILIES if not options.only or family in options.only])
+        tables = costs.measure() if not options.only or "costs" in options.only else {}
     if options.only:
         about = {"machine": report.machine(THREADS), "revision": report.revision()}
         report.show({**about, "rows": [report.as_dict(row) for row in rows]})
+        print(costs.markdown(tables))
         return
-    report.store(rows, THREADS, time.perf_counter() - began)
+    report.store(rows, tables, THREADS, time.perf_counter() - began)
     report.show(json.loads(report.LATEST.read_text()))
     report.write_page()
 

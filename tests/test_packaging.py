@@ -94,7 +94,7 @@ def test_the_demo_needs_no_matplotlib(monkeypatch, tmp_path):
 
     truth = planted(0)
     race = run_race(truth, 0, lambda _: None)
-    monkeypatch.setattr(sys.modules[module.__module__], "_run_demo", lambda *_: Demo(truth, race, race))
+    monkeypatch.setattr(module, "_run_demo", lambda *_: Demo(truth, race, race))
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output

@@ -1,12 +1,15 @@
 """What an import loads, by counting modules; how long it takes is for ``make bench``."""
 
+import importlib
 import json
 import subprocess
 import sys
 
 import pytest
+import typer
 
 import tpca
+from tpca.cli import COMMANDS, app
 
 SLOW = ("numba", "sklearn", "scipy.stats", "matplotlib", "plotly", "zarr", "h5py", "dask", "pandas", "threadpoolctl")
 
@@ -32,6 +35,20 @@ def test_the_help_of_the_command_does_not_load_numpy():
     modules = loaded_by(code)
     assert [m for m in modules if m.partition(".")[0] in ("numpy", "scipy", *SLOW)] == []
     assert "typer" in modules
+
+
+def test_the_list_of_commands_says_what_their_own_help_begins_with():
+    found = {name: importlib.import_module(f"tpca.cli.{name}") for name in COMMANDS}
+    first = {name: getattr(module, name).__doc__.strip().splitlines()[0] for name, module in found.items()}
+    assert first == COMMANDS
+    commands = typer.main.get_command(app).commands
+    assert list(commands) == list(COMMANDS)
+    assert {name: command.name for name, command in commands.items()} == {name: name for name in COMMANDS}
+
+
+def test_the_list_of_commands_imports_none_of_them():
+    code = "import sys; sys.argv = ['tpca', '--help']\nfrom tpca.cli import main\ntry: main()\nexcept SystemExit: pass"
+    assert [m for m in loaded_by(code) if m.removeprefix("tpca.cli.") in COMMANDS] == []
 
 
 def test_every_public_name_is_there():

@@ -5,22 +5,75 @@ Exit codes: 0 done (``fit``: a signal was recovered), 2 bad usage or data, 3 no 
 
 from __future__ import annotations
 
+import importlib
 import sys
-from typing import Annotated
+from collections.abc import MutableMapping
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from tpca.cli.compare import compare
-from tpca.cli.demo import demo
-from tpca.cli.fit import fit
-from tpca.cli.generate import generate
-from tpca.cli.info import info
-from tpca.cli.plan import plan
-from tpca.cli.report import report
-from tpca.cli.reproduce import reproduce
-from tpca.cli.score import score
+# What the list of commands says of each, the first line of its own help: importing and inspecting all of them, to
+# print nine lines or to run one, would take longer than the rest of the start.
+COMMANDS = {
+    "fit": "Recover the signal in a file of noisy tensors, or say that there is none.",
+    "report": (
+        "Make one self-contained HTML file of a result, of the stored trials of a reproduction, or of a comparison."
+    ),
+    "score": "Mean reward of the recovered components on some data, with its standard error; best on data not fitted.",
+    "info": "Say what is in a file of samples or in a result, without reading the samples.",
+    "generate": "Plant a signal in noise and write the samples, with the truth beside them in OUT.truth.npz.",
+    "demo": "Plant a signal, recover it with the race and with the paper's algorithm, and draw both climbs.",
+    "plan": "Say for every method what samples, state and time it would need, and which one to use.",
+    "compare": "Run every method that applies on the same samples of planted signals, and print how each did.",
+    "reproduce": (
+        "Put the claims of the paper on this machine: run the studies, print predicted and measured, draw the figures."
+    ),
+}
+
+
+class Commands(TyperGroup):
+    """The commands, each imported when it is run or its own help is asked for."""
+
+    _listing = False
+
+    @property
+    def commands(self) -> MutableMapping[str, Any]:
+        """All of them, imported."""
+        return {name: self.load(name) for name in COMMANDS}
+
+    @commands.setter
+    def commands(self, _: MutableMapping[str, Any]) -> None:
+        """There are no others."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        """Their names, in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+        """The command; for the list of commands only what is said there."""
+        if cmd_name not in COMMANDS:
+            return None
+        return TyperCommand(cmd_name, help=COMMANDS[cmd_name]) if self._listing else self.load(cmd_name)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """The help of ``tpca`` itself."""
+        self._listing = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._listing = False
+
+    @staticmethod
+    def load(name: str) -> Any:
+        """A command, by its module of the same name."""
+        alone = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+        alone.command(name)(getattr(importlib.import_module(f"tpca.cli.{name}"), name))
+        return typer.main.get_command(alone)
+
 
 app = typer.Typer(
+    cls=Commands,
     help="Tensor PCA on streams: recover a rank-one signal from noisy tensors in one pass.",
     epilog="Exit codes: 0 done (fit: a signal was recovered) · 2 bad usage or data · 3 no signal · 130 interrupted.",
     no_args_is_help=True,
@@ -28,8 +81,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for command in (fit, report, score, info, generate, demo, plan, compare, reproduce):
-    app.command()(command)
 
 
 def _version(asked: bool) -> None:
