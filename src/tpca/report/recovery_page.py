@@ -63,42 +63,45 @@ def footer(run: dict[str, Any]) -> str:
     return f"Fitted with {known}. This file needs no network." if known else "This file needs no network."
 
 
+INTROS = {
+    "mean": "All samples were averaged, and the best rank-one fit to their mean was searched for.",
+    "paper": "The three phases of the paper's algorithm, with the strength it was told.",
+    "race": "Racers search on all samples; what the best of them proposes becomes leader, and only samples that come "
+    "later count as evidence for it. When a signal is proven, the polish uses all further samples for its accuracy.",
+}
+
+
 def _finding(summary: dict[str, Any]) -> list[Safe | Figure]:
     """How the signal was found, or not."""
     solver, history = solver_of(summary), summary.get("history", [])
-    confidence = confidence_of(summary)
     reason = summary.get("settings", {}).get("solver_reason")
     why = f" It was chosen because {reason}." if reason and reason != "asked for" else ""
-    parts: list[Safe | Figure] = []
+    drawn: list[Safe | Figure | None]
     if solver == "mean":
-        intro = "All samples were averaged, and the best rank-one fit to their mean was searched for."
-        figures = [mean_figure(r, confidence) for r in history if r.get("phase") == "fit" and r.get("component") == 0]
+        fits = [r for r in history if r.get("phase") == "fit" and r.get("component") == 0]
+        drawn = [mean_figure(record, confidence_of(summary)) for record in fits]
     elif solver == "paper":
-        intro = "The three phases of the paper's algorithm, with the strength it was told."
-        figures = [paper_figure(history)]
+        drawn = [paper_figure(history)]
     else:
-        intro = (
-            "Racers search on all samples; what the best of them proposes becomes leader, and only samples that come "
-            "later count as evidence for it. When a signal is proven, the polish uses all further samples for its "
-            "accuracy."
-        )
-        figures = []
-        for c, component in enumerate(summary["components"]):
-            own = [r for r in history if r.get("component", 0) == c]
-            if len(summary["components"]) > 1 and own:
-                figures.append(heading(f"Component {c}"))  # type: ignore[arg-type]
-            figures += [
-                evidence_figure(own, c, 1 - confidence),
-                strength_figure(own, c, component["strength_interval"] if summary["found"] else None),
-                error_figure(own, c),
-            ]
-    parts.append(paragraphs(f"{intro}{why}"))
-    parts += [figure for figure in figures if figure is not None]
-    if len(parts) == 1:
-        parts.append(
-            paragraphs("There is nothing to draw: too few samples, or a result without a record of its rounds.")
-        )
-    return parts
+        drawn = _race(summary, history)
+    figures = [part for part in drawn if part is not None]
+    none = paragraphs("There is nothing to draw: too few samples, or a result without a record of its rounds.")
+    return [paragraphs(INTROS.get(solver, INTROS["race"]) + why), *(figures or [none])]
+
+
+def _race(summary: dict[str, Any], history: Sequence[dict[str, Any]]) -> list[Safe | Figure | None]:
+    """The race for every component."""
+    drawn: list[Safe | Figure | None] = []
+    for c, component in enumerate(summary["components"]):
+        own = [r for r in history if r.get("component", 0) == c]
+        if len(summary["components"]) > 1 and own:
+            drawn.append(heading(f"Component {c}"))
+        drawn += [
+            evidence_figure(own, c, 1 - confidence_of(summary)),
+            strength_figure(own, c, component["strength_interval"] if summary["found"] else None),
+            error_figure(own, c),
+        ]
+    return drawn
 
 
 def _components(stored: StoredResult, labels: Labels) -> list[Safe | Figure]:
