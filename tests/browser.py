@@ -16,7 +16,7 @@ import tempfile
 import time
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-LONG = 25.0
+LONG = 120.0  # only a browser that hangs is given up on: a busy machine decides nothing
 
 
 def find_browser():
