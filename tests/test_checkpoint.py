@@ -779,13 +779,13 @@ def unfinished(folder, source, rounds, stopping, **options):
 def test_the_checkpoint_before_a_damaged_one_is_used(damage, tmp_path, stopping):
     samples, folder = CASES["whole"].samples(), tmp_path / "run"
     whole = RaceSolver(seed=3).run(samples)
-    unfinished(folder, samples, 30, stopping, seed=3)
+    unfinished(folder, samples, 15, stopping, seed=3)
     inflict, says = DAMAGES[damage]
     inflict(newest(folder))
     with pytest.warns(CheckpointWarning, match=says) as caught:
         recovery = RaceSolver(seed=3, checkpoint=folder, resume=True).run(samples)
-    assert [str(w.message).startswith("checkpoint 30 in") for w in caught] == [True]
-    assert "going on from checkpoint 29" in str(caught[0].message)
+    assert [str(w.message).startswith("checkpoint 15 in") for w in caught] == [True]
+    assert "going on from checkpoint 14" in str(caught[0].message)
     same(whole, recovery)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

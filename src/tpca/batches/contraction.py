@@ -57,6 +57,8 @@ def contract_all(tensor: NDArray[Any], queries: Sequence[Query]) -> tuple[Answer
 
     Gradients come in the dtype of their block's replicas, rewards in float64.
     """
+    if len(queries) == 1 and _is_plain(queries[0]):
+        return (_plain_answer(tensor, queries[0]),)
     answers = [_empty_answer(query) for query in queries]
     asked = [Asked(query.partition.groups, query.replicas, query.blocks) for query in queries]
     for part in gradients_of(tensor, asked):
@@ -65,6 +67,17 @@ def contract_all(tensor: NDArray[Any], queries: Sequence[Query]) -> tuple[Answer
         answer.rewards[part.some] = rewards(gradients, part.vectors)
         narrow(gradients, answer.gradients, part.some)
     return tuple(answers)
+
+
+def _is_plain(query: Query) -> bool:
+    """Whether the question is for the tensor itself: one block of all modes in their order."""
+    plain = query.partition.groups == (tuple(range(query.partition.order)),)
+    return plain and len(query.replicas[0]) == 1 and not query.less
+
+
+def _plain_answer(tensor: NDArray[Any], query: Query) -> Answer:
+    gradient = tensor[None].astype(query.replicas[0].dtype)
+    return Answer({0: gradient}, rewards({0: gradient}, query.replicas))
 
 
 def _empty_answer(query: Query) -> Answer:

@@ -63,6 +63,25 @@ def best_fits(tensors: Array, rng: np.random.Generator) -> tuple[list[Array], Ar
     return [np.concatenate([v, others[1:]])[:, 0] for v, others in zip(first, vectors, strict=True)], values[:, 0]
 
 
+def hosvd_fit(tensor: Array) -> tuple[tuple[Array, ...], float]:
+    """The fit from the leading vectors of all single modes alone (HOSVD): enough for a signal that is plain to see."""
+    vectors = [_leading(tensor, mode)[None, None] for mode in range(tensor.ndim)]
+    vectors, values = climb(tensor[None], vectors, MOST_SWEEPS)
+    return tuple(v[0, 0] for v in vectors), float(values[0, 0])
+
+
+def _leading(tensor: Array, mode: int) -> Array:
+    """The top left singular vector of the unfolding ``mode | other modes``, without a copy of the tensor."""
+    blocks = tensor.reshape(math.prod(tensor.shape[:mode]), tensor.shape[mode], -1)
+    if blocks.shape[2] == 1:
+        gram = blocks[..., 0].T @ blocks[..., 0]
+    else:
+        gram = np.zeros((blocks.shape[1],) * 2)
+        for block in blocks:
+            gram += block @ block.T
+    return np.asarray(np.linalg.eigh(gram)[1][:, -1])
+
+
 def select(vectors: list[Array], values: Array, count: int) -> tuple[list[Array], Array]:
     """The best ``count`` starts of every tensor."""
     best = np.argsort(-values, axis=1)[:, :count]

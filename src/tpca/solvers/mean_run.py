@@ -20,11 +20,20 @@ from tpca.oracles import Round
 from tpca.randomness import generator
 from tpca.solvers.drive import Ask, Data
 from tpca.solvers.mean_components import Component, find_components
-from tpca.solvers.mean_fit import best_fits, gradients, top_pairs, unfold, unfoldings
+from tpca.solvers.mean_fit import best_fits, gradients, hosvd_fit, top_pairs, unfold, unfoldings
 from tpca.solvers.mean_memory import groups_within, mean_bytes
-from tpca.solvers.mean_stats import Law, Local, Null, contrasts, read, strength_interval, strength_limit
+from tpca.solvers.mean_stats import (
+    Law,
+    Local,
+    Null,
+    contrasts,
+    plain_threshold,
+    read,
+    strength_interval,
+    strength_limit,
+)
 from tpca.solvers.mean_tied import best_tied, can_tie
-from tpca.solvers.mean_tied_stats import MARGIN, Tied, read_tied, tie_rejected
+from tpca.solvers.mean_tied_stats import MARGIN, Tied, read_tied, tie_rejected, tied_reach
 from tpca.solvers.memory import default_memory
 from tpca.solvers.race_run import POOR
 from tpca.solvers.recovery import Recovery, StopReason, oriented
@@ -34,6 +43,8 @@ if TYPE_CHECKING:
 
 # A round is this share of the samples so far: small against a group, so that all groups are about equal.
 GROWTH = 1 / 32
+# Where the number of samples is known, every group gets so many rounds, in turns: what drifts is in all of them alike.
+TURNS = 8
 COLUMNS = 2**12  # entries of the sums that are turned into contrasts at a time
 
 
@@ -66,6 +77,9 @@ class MeanRun:
     def ask(self) -> Ask | None:
         """The mean of the next few samples; ``None`` when they have ended."""
         size = max(1, int(GROWTH * self.samples))
+        limits = [limit for limit in (self.data.length, self.solver.max_samples) if limit is not None]
+        if self.data.length is not None:
+            size = max(1, min(limits) // (TURNS * len(self.counts)))
         if self.solver.max_samples is not None:
             size = min(size, self.solver.max_samples - self.samples)
         if self.ended or size < 1:
@@ -135,6 +149,32 @@ class MeanRun:
             flat[:, some : some + COLUMNS] = turned @ flat[:, some : some + COLUMNS]
 
     def _fit(self) -> Recovery:
+        plain = self._plain_to_see()
+        return self._look_closely() if plain is None else plain
+
+    def _plain_to_see(self) -> Recovery | None:
+        """The fit from one spectral start, if it is so far beyond what noise can reach that no other would be better.
+
+        Several components, and vectors that may be the same in all modes, take a closer look.
+        """
+        noise = self.sums[1:]
+        if self.solver.n_components > 1 or not len(noise) or self.sums.ndim == 3:
+            return None
+        sigma = math.sqrt(float(np.vdot(noise, noise)) / noise.size)
+        vectors, value = hosvd_fit(self.sums[0])
+        found, local = Component(value, vectors), self._local(vectors)
+        needed = plain_threshold(self.data.dims, sigma, local, len(noise), self.solver.confidence)
+        if found.value <= needed:
+            return None
+        self._reach = {"noise_fits": [], "needed": self.scale / math.sqrt(max(1, self.samples)) * needed}
+        if can_tie(self.data.dims):
+            most = tied_reach(found.value, vectors, max(sigma, local.sigma))
+            if not tie_rejected(self.data.dims, value, most, max(sigma, local.sigma)):
+                return None
+        return self._conclude(found, max((sigma, noise.size), local.level), 0)
+
+    def _look_closely(self) -> Recovery:
+        """Fits from many starts, of the mean and of the contrasts."""
         rng = generator(self.solver.seed, "mean")
         vectors, maxima = best_fits(self.sums, rng)
         noise = self.sums[1:]

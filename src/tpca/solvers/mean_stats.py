@@ -48,6 +48,8 @@ from scipy.special import stdtrit
 
 from tpca.blocks import Array
 
+PLAIN = 1.25
+
 
 def contrasts(counts: Sequence[int]) -> Array:
     """Q: orthogonal, first row √(n_g/N); for equal groups all entries are ±1/√G.  G must be a power of two."""
@@ -101,6 +103,19 @@ class Null:
             level = max(level, float(np.std(self.maxima, ddof=1)) * _quantile(confidence, count - 1))
             least = local.along * _quantile(0.5 + confidence / 2, count)
         return max(least, self.mean + math.sqrt(1 + 1 / count) * level)
+
+
+def plain_threshold(dims: Sequence[int], sigma: float, local: Local, contrasts: int, confidence: float) -> float:
+    r"""A Z far beyond what noise reaches, without a fit to the contrasts.
+
+    For white noise :math:`E\max Z \le \sigma\sum\sqrt{d_i}` (Sudakov-Fernique: the distance of two rank-one tensors of
+    unit vectors is at most that of the vectors together), and Z is beyond that by 4σ once in 30 000 times (Borell).
+    ``PLAIN`` times that, σ being at least the level of the noise next to the fit; and, as in :meth:`Null.threshold`,
+    beyond noise of random amplitude along it, with a tenth of the chance of an error.
+    """
+    reach = (sum(map(math.sqrt, dims)) + 4) * max(sigma, local.sigma)
+    least = local.along * _quantile(1 - (1 - confidence) / 20, contrasts) if contrasts > 1 else 0.0
+    return max(PLAIN * reach, least)
 
 
 @dataclass(frozen=True)

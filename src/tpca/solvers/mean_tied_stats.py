@@ -36,12 +36,13 @@ Goulart, Couillet & Comon 2022), with a = √N λ and q = ⟨v̂, v⟩,
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtri
 
 from tpca.blocks import Array
 from tpca.solvers.mean_components import Component
@@ -108,7 +109,17 @@ def tie_rejected(dims: Sequence[int], untied: float, tied: float, sigma: float) 
     """Whether untying the vectors adds more to Z² than noise would."""
     added = (untied - tied) * (untied + tied)
     freedom = (len(dims) - 1) * (dims[0] - 1)
-    return added > sigma**2 * float(chi2.ppf(SAME, freedom)) + 1e-9 * untied**2
+    return added > sigma**2 * float(chdtri(freedom, 1 - SAME)) + 1e-9 * untied**2
+
+
+def tied_reach(value: float, vectors: Sequence[Array], sigma: float) -> float:
+    r"""What a tied fit can reach at most where the signal is ``value`` times the outer product of ``vectors``.
+
+    Of the signal :math:`\max_x\prod\langle v_i, x\rangle \le (1 + \min|\langle v_i, v_j\rangle|)/2`, of the noise
+    :math:`\sigma\sqrt{kd}` in the mean (Sudakov-Fernique), and 4σ.
+    """
+    alike = min(abs(float(v @ w)) for v, w in itertools.combinations(vectors, 2))
+    return value * (1 + alike) / 2 + sigma * (math.sqrt(len(vectors) * len(vectors[0])) + 4)
 
 
 def read_tied(dims: Sequence[int], value: float, sigma: float) -> Reading:

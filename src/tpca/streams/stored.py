@@ -25,6 +25,8 @@ from tpca.streams.stores import without_array
 # A stored sample with more entries than this is never held whole: it is read in slabs of about this size.
 SLAB_ENTRIES = 2**22
 SLAB_SAMPLES = 64
+# Samples of a batch that is a view of an array in memory: so many are added up in one read of each.
+ARRAY_SAMPLES = 16
 
 
 class ArraySource:
@@ -67,6 +69,8 @@ class StoredStream:
         # A block of a Dask array stays where it is: no batch has a part of one.
         edges = None if self._slabs else getattr(source, "edges", None)
         step = SLAB_SAMPLES if self._slabs else _batch_length(self.dims, source.chunks)
+        if source.kind == "array":
+            step = max(step, ARRAY_SAMPLES)
         self._edges = _steps(self.length, step) if edges is None else _thinned(edges, math.prod(self.dims))
 
     @cached_property
