@@ -15,6 +15,7 @@ from suite import Row
 ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "results"
 LATEST, HISTORY = RESULTS / "latest.json", RESULTS / "history.jsonl"
+FAMILIES = ("race", "files", "peers", "online", "views", "simulate", "startup", "growth")  # in the order of the table
 PAGE, FIGURE = ROOT / "docs" / "performance.md", ROOT / "docs" / "figures" / "bench_history.png"
 
 
@@ -57,15 +58,21 @@ def as_dict(row: Row) -> dict[str, object]:
     return {**known, "ok": row.ok}
 
 
-def store(rows: list[Row], tables: dict[str, list[list[str]]], threads: int, seconds: float) -> None:
-    """latest.json, and one more line of the history."""
+def store(rows: dict[str, list[Row]], tables: dict[str, list[list[str]]], threads: int, only: bool) -> None:
+    """latest.json, and one more line of the history; with ``only``, what was not measured now stays as it was.
+
+    A ratio does not need the others: its reference was measured beside it.  Every row says of which revision it is.
+    """
+    now = revision()
+    fresh = [{"family": family, **as_dict(row), "revision": now} for family, some in rows.items() for row in some]
+    before = json.loads(LATEST.read_text()) if only else {"rows": [], "costs": {}}
+    kept = [row for row in before["rows"] if row["family"] not in rows]
+    every = sorted(fresh + kept, key=lambda row: FAMILIES.index(row["family"]))
+    stored = {"machine": machine(threads), "revision": now, "rows": every, "costs": tables or before["costs"]}
     RESULTS.mkdir(exist_ok=True)
-    kept = [as_dict(row) for row in rows]
-    stored = {"machine": machine(threads), "revision": revision(), "seconds": round(seconds), "rows": kept}
-    stored["costs"] = tables
     LATEST.write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n")
-    line = {"revision": stored["revision"], "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-    line["rows"] = [{name: row[name] for name in ("job", "ratio", "target", "ok")} for row in kept]
+    line = {"revision": now, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    line["rows"] = [{name: row[name] for name in ("job", "ratio", "target", "ok")} for row in fresh]
     with HISTORY.open("a") as file:
         file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
@@ -106,7 +113,7 @@ def _caption(stored: dict) -> str:
     threads = f"{about['blas_threads']} BLAS thread" + ("s" if about["blas_threads"] != 1 else "")
     return (
         f"{about['processor']}, {about['cores']} cores, {threads} ({about['blas']}), Python {about['python']}, "
-        f"NumPy {about['numpy']}, revision {stored['revision']}"
+        f"NumPy {about['numpy']}, revision {', '.join(sorted({row['revision'] for row in stored['rows']}))}"
     )
 
 
@@ -146,7 +153,7 @@ def draw_history() -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    jobs = [row["job"] for row in lines[-1]["rows"]]
+    jobs = [row["job"] for row in json.loads(LATEST.read_text())["rows"]]
     figure, axes = pyplot.subplots(figsize=(11, 0.28 * len(jobs) + 2.5), layout="constrained")
     colours = pyplot.get_cmap("tab20").colors
     for number, job in enumerate(jobs):

@@ -1,7 +1,7 @@
 """``make bench``: ratios against the machine's own limits and against peers, measured side by side in one run.
 
 python benchmarks/run.py                      all rows; writes results/, docs/performance.md and its figure
-python benchmarks/run.py --only race peers    some families of rows; writes nothing
+python benchmarks/run.py --only race peers    some families of rows; writes nothing, unless told to --keep them
 python benchmarks/run.py --show               the table of the stored run
 python benchmarks/run.py --page               docs/performance.md and its figure from the stored run
 """
@@ -25,6 +25,7 @@ import jobs_simulate  # noqa: E402
 import jobs_startup  # noqa: E402
 import jobs_views  # noqa: E402
 import report  # noqa: E402
+import suite  # noqa: E402
 from suite import Row  # noqa: E402
 from threadpoolctl import threadpool_limits  # noqa: E402
 
@@ -40,13 +41,14 @@ FAMILIES = {
 }
 
 
-def measure(families: list[str]) -> list[Row]:
+def measure(families: list[str]) -> dict[str, list[Row]]:
     """All rows of some families; says what it is at."""
-    rows: list[Row] = []
+    rows: dict[str, list[Row]] = {}
     for family in families:
         began = time.perf_counter()
+        rows[family] = []
         for row in FAMILIES[family]():
-            rows.append(row)
+            rows[family].append(row)
             print(f"{row.ratio:10.3g}  {'pass ' if row.ok else 'short'}  {row.job}", flush=True)
         print(f"{'':10s}  {family}: {time.perf_counter() - began:.0f} s", flush=True)
     return rows
@@ -54,10 +56,10 @@ def measure(families: list[str]) -> list[Row]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--only", nargs="+", choices=[*FAMILIES, "costs"], help="some families of rows; nothing is written"
-    )
-    parser.add_argument("--show", action="store_true", help="print the table of the stored run")
+    parser.add_argument("--only", nargs="+", choices=[*FAMILIES, "costs"], help="some families of rows")
+    parser.add_argument("--keep", action="store_true", help="with --only: store them, the other rows stay as they were")
+    parser.add_argument("--repeats", type=int, default=99, help="at most so many of every job, for a quick look")
+    parser.add_argument("--show", action="store_true", help="print the tables of the stored run")
     parser.add_argument("--page", action="store_true", help="write docs/performance.md from the stored run")
     options = parser.parse_args()
     if options.page:
@@ -67,16 +69,17 @@ def main() -> None:
         stored = json.loads(report.LATEST.read_text())
         print(report.markdown(stored), costs.markdown(stored["costs"]), sep="\n\n")
         return
-    began = time.perf_counter()
+    suite.most_repeats = options.repeats
     with threadpool_limits(THREADS):
         rows = measure([family for family in FAMILIES if not options.only or family in options.only])
         tables = costs.measure() if not options.only or "costs" in options.only else {}
-    if options.only:
+    if options.only and not options.keep:
         about = {"machine": report.machine(THREADS), "revision": report.revision()}
-        report.show({**about, "rows": [report.as_dict(row) for row in rows]})
+        shown = [{**report.as_dict(row), "revision": about["revision"]} for some in rows.values() for row in some]
+        report.show({**about, "rows": shown})
         print(costs.markdown(tables))
         return
-    report.store(rows, tables, THREADS, time.perf_counter() - began)
+    report.store(rows, tables, THREADS, bool(options.only))
     report.show(json.loads(report.LATEST.read_text()))
     report.write_page()
 

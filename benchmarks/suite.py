@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 REPEATS = 5
+most_repeats = 99  # set by --repeats, for a quick look
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Measured:
-    """Ratios of interleaved repeats, and medians of the seconds."""
+    """Ratios of interleaved repeats; medians of the seconds."""
 
     ratios: list[float]
     seconds: float
     reference_seconds: float
+    least: float  # seconds of the quickest repeat, for figures without a reference
 
     def row(self, job: str, reference: str, target: float, note: str = "", also: bool = True) -> Row:
         """The median ratio as a row."""
@@ -61,7 +63,8 @@ def interleave(
     jobs: dict[str, Callable[[], float]], reference: Callable[[], float], repeats: int = REPEATS, warm: bool = True
 ) -> dict[str, Measured]:
     """Ratios of several jobs to one reference; every job and the reference give their own seconds."""
-    if warm:  # compilers, caches and allocators
+    repeats = min(repeats, most_repeats)
+    if warm and repeats > 1:  # compilers, caches and allocators
         reference()
         for job in jobs.values():
             job()
@@ -86,4 +89,4 @@ def compare(
 
 def _measured(pairs: list[tuple[float, float]]) -> Measured:
     own, floor = zip(*pairs, strict=True)
-    return Measured([a / b for a, b in pairs], statistics.median(own), statistics.median(floor))
+    return Measured([a / b for a, b in pairs], statistics.median(own), statistics.median(floor), min(own))
