@@ -6,7 +6,8 @@ What is timed are the rounds that a race asks for over the last part of a store,
 search; nothing of the solver.  Every contender runs with one BLAS thread on cores of its own: the local oracle on one,
 one worker on the same one, two workers on one each (reading ahead and decompression use threads, which would otherwise
 spread over all cores and make one worker as good as two).  The repeats of all contenders are interleaved, medians are
-shown; on a machine that does other things meanwhile they are the better figures, but not good ones.
+shown.  On a machine that does other things meanwhile a round waits for the worker whose core is busier, which hides
+what two workers are worth; the processor seconds of the busiest worker do not depend on that.
 
 Bytes are those that all processes hand to their sockets, counted at ``TCP.write``, per round, against the formula of
 ``tpca.planning.cluster``.
@@ -16,6 +17,7 @@ import argparse
 import contextlib
 import json
 import logging
+import math
 import os
 import platform
 import shutil
@@ -157,6 +159,22 @@ def traffic(client, oracle, first, sizes, queries, scale) -> dict:
     return {"rounds": len(sizes), "down": down, "up": up, "expected": expected, "counted": counted}
 
 
+def costs(client, place: Path, queries, scale) -> dict:
+    """Seconds of a task of the scheduler, and of a round of one sample."""
+    from tpca.oracles import DaskOracle
+
+    oracle, tasks, rounds = DaskOracle(client, str(place)), [], []
+    for _ in range(5):
+        began = time.perf_counter()
+        client.gather(client.map(abs, range(500), pure=False))
+        tasks.append((time.perf_counter() - began) / 500)
+    for _ in range(30):
+        began = time.perf_counter()
+        oracle.mean(queries, 1, scale)
+        rounds.append(time.perf_counter() - began)
+    return {"task_seconds": statistics.median(tasks), "round_seconds": statistics.median(rounds)}
+
+
 def measure(place: Path, samples: int, repeats: int) -> dict:
     """Seconds of all contenders, interleaved."""
     from tpca.oracles import DaskOracle, LocalOracle
@@ -165,12 +183,17 @@ def measure(place: Path, samples: int, repeats: int) -> dict:
     first, sizes = rounds_of(samples)
     core = {sorted(os.sched_getaffinity(0))[0]}
     seconds: dict[str, list[float]] = {"local": [], "1 worker": [], "2 workers": []}
+    busiest: dict[str, list[float]] = {"1 worker": [], "2 workers": []}
     with workers(1) as one, workers(2) as two:
         oracles = {"1 worker": DaskOracle(one, str(place)), "2 workers": DaskOracle(two, str(place))}
         for repeat in range(repeats + 1):
             with on_cores(core):
                 took = {"local": go_over(LocalOracle(str(place)), first, sizes, queries, scale)}
-            took |= {name: go_over(oracle, first, sizes, queries, scale) for name, oracle in oracles.items()}
+            for name, oracle in oracles.items():
+                before = oracle.cluster.client.run(time.process_time)
+                took[name] = go_over(oracle, first, sizes, queries, scale)
+                after = oracle.cluster.client.run(time.process_time)
+                busiest[name].append(max(after[worker] - before[worker] for worker in before))
             assert len({rewards for _, rewards in took.values()}) == 1, "the same bits"
             if repeat:  # the first one warms up
                 for name, (spent, _) in took.items():
@@ -179,13 +202,16 @@ def measure(place: Path, samples: int, repeats: int) -> dict:
             name: traffic(client, oracles[name], first, sizes, queries, scale)
             for name, client in (("1 worker", one), ("2 workers", two))
         }
+        spent = costs(two, place, queries, scale)
     replicas = sum(len(query.replicas[0]) for query in queries)
     return {
         "rounds": len(sizes),
         "timed_samples": sum(sizes),
         "replicas": replicas,
         "seconds": seconds,
+        "busiest": {name: values[1:] for name, values in busiest.items()},
         "traffic": sent,
+        **spent,
     }
 
 
@@ -196,17 +222,61 @@ def table(result: dict) -> list[str]:
     lines = ["| contender | seconds (median) | MB/s | samples/s |", "|---|---|---|---|"]
     for name, spent in medians.items():
         lines.append(f"| {name} | {spent:.2f} | {size / spent:.0f} | {result['timed_samples'] / spent:.0f} |")
+    busy = {name: statistics.median(values) for name, values in result["busiest"].items()}
     lines += ["", "| ratio | measured | target |", "|---|---|---|"]
     ratios = {
         "2 workers / 1 worker": medians["1 worker"] / medians["2 workers"],
         "1 worker / local": medians["local"] / medians["1 worker"],
     }
     lines += [f"| {name} | {ratio:.2f} | ≥ {TARGETS[name]} |" for name, ratio in ratios.items()]
+    lines.append(
+        f"| 2 workers / 1 worker, processor seconds of the busiest | {busy['1 worker'] / busy['2 workers']:.2f} | |"
+    )
     lines += ["", "| workers | bytes a round, formula | counted | ratio | target |", "|---|---|---|---|---|"]
     for name, sent in result["traffic"].items():
         expected, counted = sent["expected"] / sent["rounds"], sent["counted"] / sent["rounds"]
         lines.append(f"| {name} | {expected:,.0f} | {counted:,.0f} | {counted / expected:.2f} | 0.8 to 1.2 |")
+    load, cores = result["machine"]["load"][0], result["machine"]["cores"]
+    return [*lines, "", f"Load average of the machine at the end: {load:.1f} on {cores} cores."]
+
+
+CASES = (  # length of the modes, samples, replicas of pairs in half precision; None: the sum of the samples travels
+    (32, 10**6, 20),
+    (32, 10**7, 20),
+    (64, 10**6, 20),
+    (64, 10**6, None),
+)
+
+
+def sizing(result: dict, line: float = 1.25e9) -> list[str]:
+    """What 1, 100 and 1000 workers would make of order 4, by the simulation with the measured constants."""
+    from tpca.oracles.groups import GROUP_ENTRIES, GROUP_SAMPLES, MOST_GROUPS
+    from tpca.planning.cluster import Machine, round_traffic, simulate
+
+    size = result["timed_samples"] * 4 * math.prod(result["dims"])
+    rate = size / statistics.median(result["seconds"]["1 worker"])
+    names = ("d", "samples", "data", "P", "G", "workers", "bytes a round", "rounds", "hours", "speed-up")
+    lines = ["| " + " | ".join((*names, "reading", "network", "scheduler")) + " |", "|" + "---|" * 13]
+    for d, samples, replicas in CASES:
+        entries = d**4
+        group = max(GROUP_SAMPLES, -(-GROUP_ENTRIES // entries), replicas or 0)
+        down = 0 if replicas is None else 2 * replicas * 2 * d * d
+        up = 4 * entries if replicas is None else 8 * replicas * 2 * d * d
+        machine = Machine(rate / (4 * entries), line, result["task_seconds"], result["round_seconds"])
+        for workers in (1, 100, 1000):
+            fit = simulate(samples, group, down, up, workers, machine)
+            sent = round_traffic(down, up, workers, MOST_GROUPS).sent
+            shares = (f"{part / fit.total:.0%}" for part in (fit.reading, fit.network, fit.scheduler))
+            data = f"{4 * entries * samples / 1e12:.1f} TB"
+            row = (d, f"{samples:,}", data, in_bytes(down), in_bytes(up), f"{workers:,}", in_bytes(sent), fit.rounds)
+            row += (f"{fit.total / 3600:.2f}", f"{fit.speedup:.0f}", *shares)
+            lines.append("| " + " | ".join(map(str, row)) + " |")
     return lines
+
+
+def in_bytes(count: int) -> str:
+    unit, name = next(((unit, name) for unit, name in ((1e9, "GB"), (1e6, "MB")) if count >= unit), (1e3, "kB"))
+    return f"{count / unit:.0f} {name}" if count >= 10 * unit or not count else f"{count / unit:.1f} {name}"
 
 
 def main() -> None:
@@ -217,7 +287,8 @@ def main() -> None:
     parser.add_argument("--show", type=Path, help="print a stored result, run nothing")
     options = parser.parse_args()
     if options.show:
-        print("\n".join(table(json.loads(options.show.read_text()))))
+        stored = json.loads(options.show.read_text())
+        print("\n".join([*table(stored), "", *sizing(stored)]))
         return
     folder = Path(tempfile.mkdtemp(prefix="tpca-dask-"))
     try:
@@ -231,7 +302,7 @@ def main() -> None:
         "load": os.getloadavg(),
         "python": platform.python_version(),
     }
-    print("\n".join(table(result)))
+    print("\n".join([*table(result), "", *sizing(result)]))
     if options.out:
         options.out.write_text(json.dumps(result, indent=1) + "\n")
 

@@ -142,7 +142,8 @@ def test_every_worker_gets_its_share():
     assert runs_of(64, 1) == 1
     assert runs_of(64, 2) == 4
     assert runs_of(2, 2) == 2
-    assert runs_of(64, 3) == 16  # five or six for each
+    assert runs_of(64, 3) == 8  # two or three for each: sixteen would be shared out no better
+    assert runs_of(64, 5) == 32  # six or seven instead of three or four
     assert runs_of(2**14, 1000) == 4096
 
 

@@ -6,6 +6,7 @@ A page has ``<!-- fill: NAME -->`` and ``<!-- end -->``; what stands between is 
 """
 
 import argparse
+import importlib.util
 import json
 import re
 import sys
@@ -63,7 +64,19 @@ def measured(_: str) -> str:
     return "\n".join(["| measured | | command |", "|---|---|---|", *lines]) + "\n"
 
 
-FILLS = {"printed": printed, "measured": measured}
+def cluster(name: str) -> str:
+    """A table of benchmarks/dask_scaling.py, from its stored result."""
+    place = ROOT / "benchmarks" / "dask_scaling.py"
+    spec = importlib.util.spec_from_file_location("dask_scaling", place)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    stored = json.loads((place.parent / "results" / "dask_scaling.json").read_text())
+    return "\n".join(getattr(module, name)(stored)) + "\n"
+
+
+FILLS = {"printed": printed, "measured": measured, "cluster": cluster}
 
 
 def filled(text: str) -> str:

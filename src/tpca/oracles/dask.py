@@ -43,6 +43,7 @@ from tpca.streams import open_stream
 from tpca.streams.protocol import NumberedStream
 
 RUNS = 2  # of every worker and round
+UNEVEN = 1.1  # times worse shared out is as good as twice the tasks
 FAN = 8  # replicas are passed on to so many, and as many parts are merged at once
 COUNTED = 16  # batches that a task counts
 
@@ -330,11 +331,13 @@ def readable_stream(source: Any) -> NumberedStream:
 
 
 def runs_of(leaves: int, workers: int) -> int:
-    """Tasks of a round: one for a lone worker, else two for each and more where they could not be shared out evenly."""
+    """Tasks of a round: one for a lone worker, else about two for each; four where that is much better shared out."""
     if workers == 1:
         return 1
-    even = power_of_two(workers) == workers
-    return min(leaves, RUNS * power_of_two(workers) * (1 if even else 2))
+    few = RUNS * power_of_two(workers)
+    # Of the worker that has most, against the average.
+    most, less = (-(-runs // workers) * workers / runs for runs in (few, 2 * few))
+    return min(leaves, few if most <= UNEVEN * less else 2 * few)
 
 
 def merge_fan(parts: int, workers: int, level: int) -> int:

@@ -19,6 +19,7 @@ from tpca.errors import ClusterError, TpcaError
 from tpca.oracles.cursor import Fragment
 from tpca.oracles.groups import Tree, merge_all
 from tpca.oracles.local import each_answer
+from tpca.oracles.pages import keep_freed_pages
 from tpca.oracles.payload import unpack_queries
 from tpca.oracles.shelf import shelf
 from tpca.prefetch import prefetch
@@ -144,6 +145,7 @@ class Reader:
     def __init__(self, stream: NumberedStream, token: str, parts: dict[int, Any]) -> None:
         self._stream, self._token, self._parts = stream, token, parts
         self._worker = _worker()
+        keep_freed_pages()
 
     def batches(self, numbers: Iterable[int]) -> Generator[Batch]:
         """The batches, the next one read while one is in use."""
