@@ -493,7 +493,7 @@ def test_a_comparison_is_kept_trial_by_trial(tmp_path, monkeypatch):
     monkeypatch.setattr(compare, "trial", interrupted)
     stopped = runner.invoke(app, [*COMPARE, "--trials", "4", "--out", str(out)])
     assert stopped.exit_code == 130, stopped.output
-    assert "2 trials were finished" in stopped.output
+    assert "Interrupted with 2 finished trials, kept in" in stopped.output
     assert "2/2" in stopped.output
     before = read_comparison(out)
     assert sorted(before.trials) == [0, 1]

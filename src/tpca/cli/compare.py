@@ -100,8 +100,9 @@ def _run(
             bar = progress.add_task("", total=len(seeds) * (len(chosen) + 1))
             run(setting, seeds, chosen, lambda name: progress.update(bar, advance=1, description=name), finished)
     except KeyboardInterrupt:
-        kept = f"; they are in {out}, and the same command goes on from there" if out is not None else ""
-        console.print(f"Interrupted: {len(found.trials)} trials were finished{kept}.", soft_wrap=True, highlight=False)
+        kept = f", kept in {out}: the same command goes on from there" if out is not None else ""
+        count = f"{len(found.trials)} finished trial{'s' if len(found.trials) != 1 else ''}"
+        console.print(f"Interrupted with {count}{kept}.", soft_wrap=True, highlight=False)
         return False
     return True
 
