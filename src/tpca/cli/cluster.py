@@ -52,17 +52,21 @@ def cluster(scheduler: str | None, workers: int | None) -> Iterator[Any]:
 def _local(workers: int) -> Any:
     """Processes of one thread each, that say nothing and serve no pages."""
     import logging
+    import signal
+    import threading
 
     from distributed import LocalCluster
 
-    return LocalCluster(  # type: ignore[no-untyped-call]
-        n_workers=workers,
-        threads_per_worker=1,
-        processes=True,
-        dashboard_address=":0",
-        host="127.0.0.1",
-        silence_logs=logging.CRITICAL,
-    )
+    options = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0", "host": "127.0.0.1"}
+    options |= {"silence_logs": logging.CRITICAL}
+    if threading.current_thread() is not threading.main_thread():
+        return LocalCluster(n_workers=workers, **options)  # type: ignore[no-untyped-call]
+    # Ctrl-C is meant for the command, which ends its round first; children ignore what their parent ignores now.
+    usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return LocalCluster(n_workers=workers, **options)  # type: ignore[no-untyped-call]
+    finally:
+        signal.signal(signal.SIGINT, usual)
 
 
 @contextmanager
