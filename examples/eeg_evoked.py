@@ -123,7 +123,7 @@ def main(arguments=None):
     parser.add_argument("--out", type=Path, default=Path("eeg_evoked.png"))
     parser.add_argument("--quick", action="store_true", help="fewer trials and repetitions")
     options = parser.parse_args(arguments)
-    counts, repeats = ([320], 1) if options.quick else ([40, 80, 160, 320, 640], 8)
+    counts, repeats = ([480], 1) if options.quick else ([40, 80, 160, 320, 640], 8)
 
     rng = np.random.default_rng(7)
     places = electrodes()
@@ -143,7 +143,8 @@ def main(arguments=None):
                 table[name][i, r] = worst(patterns, truth)
                 proven[name][i] += pca.n_components_ / repeats
             table["mean + SVD"][i, r] = worst(svd_of_mean(X), truth)
-            if n == 320 and r == 0:
+            if n in (320, 480) and r == 0:
+                drawn = n
                 shown = fits[1][1:]
     silent = whitened_fit(samples[: counts[0]], 1.0)[0]
 
@@ -153,12 +154,12 @@ def main(arguments=None):
         cells = [f"{table[m][i].mean():.2f}" + (f" ({proven[m][i]:4.0%})" if m in proven else "") for m in names]
         print(f"{n:6d}   " + "".join(f"{cell:>17s}" for cell in cells))
     print(f"{counts[0]} trials without any response: {silent.stop_reason_.name}")
-    draw(places, truth, shown, counts, table, options.out)
+    draw(places, truth, (*shown, drawn), counts, table, options.out)
     return {"overlaps": {k: v.mean(axis=1) for k, v in table.items()}, "proven": proven, "silent": silent}
 
 
 def draw(places, truth, shown, counts, table, out):
-    patterns, errors = shown
+    patterns, errors, drawn = shown
     signs = [np.sign(p @ t) for p, t in zip(patterns, truth, strict=True)]
     with drawing() as plt:
         figure, axes = plt.subplots(2, 2, figsize=(10, 7), layout="constrained")
@@ -170,14 +171,14 @@ def draw(places, truth, shown, counts, table, out):
         )
         axes[0].add_patch(plt.Circle((0, 0), math.pi / 2, fill=False, color="0.5"))
         axes[0].plot([-0.15, 0, 0.15], [math.pi / 2, 1.75, math.pi / 2], color="0.5")
-        axes[0].set(aspect="equal", title="where (320 trials; nose up)")
+        axes[0].set(aspect="equal", title=f"where ({drawn} trials; nose up)")
         axes[0].axis("off")
         figure.colorbar(dots, ax=axes[0], shrink=0.7, label="weight of a channel")
         for axis, x, mode, title in ((axes[1], FREQUENCIES, 1, "which rhythm"), (axes[2], TIMES, 2, "when")):
-            axis.fill_between(
-                x, *(signs[mode] * patterns[mode] + s * errors[mode] for s in (-2, 2)), color=COLOURS[0], alpha=0.25
-            )
-            axis.plot(x, signs[mode] * patterns[mode], color=COLOURS[0], marker="o", ms=3, label="found ± 2 errors")
+            found = signs[mode] * patterns[mode]
+            if errors:  # where nothing is proven there are none
+                axis.fill_between(x, *(found + s * errors[mode] for s in (-2, 2)), color=COLOURS[0], alpha=0.25)
+            axis.plot(x, found, color=COLOURS[0], marker="o", ms=3, label="found" + " ± 2 errors" * bool(errors))
             axis.plot(x, truth[mode], color=COLOURS[1], ls="--", label="planted")
             axis.set(title=title, ylabel="weight")
         axes[1].set(xscale="log", xlabel="frequency (Hz)", xticks=[4, 10, 20, 40], xticklabels=["4", "10", "20", "40"])
