@@ -146,28 +146,25 @@ def write_page() -> None:
 
 
 def draw_history() -> None:
-    """Ratio ÷ target of every job over the commits that were measured."""
-    lines = [json.loads(line) for line in HISTORY.read_text().splitlines()]
+    """Ratio ÷ target of every job over the revisions that were measured, the last figure of each."""
+    measured: dict[str, dict[str, float]] = {}
+    for line in map(json.loads, HISTORY.read_text().splitlines()):
+        ratios = {row["job"]: row["ratio"] / row["target"] for row in line["rows"]}
+        measured[line["revision"]] = measured.pop(line["revision"], {}) | ratios
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     jobs = [row["job"] for row in json.loads(LATEST.read_text())["rows"]]
-    figure, axes = pyplot.subplots(figsize=(11, 0.28 * len(jobs) + 2.5), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(13, 0.24 * len(jobs) + 2), layout="constrained")
     colours = pyplot.get_cmap("tab20").colors
     for number, job in enumerate(jobs):
-        points = [
-            (i, r["ratio"] / r["target"]) for i, line in enumerate(lines) for r in line["rows"] if r["job"] == job
-        ]
-        style = {
-            "color": colours[number % 20],
-            "marker": "osD^v<>"[number % 7],
-            "linestyle": "-" if number < 20 else "--",
-        }
+        points = [(i, ratios[job]) for i, ratios in enumerate(measured.values()) if job in ratios]
+        style = {"color": colours[number % 20], "marker": "osD^v<>"[number % 7], "ls": "-" if number < 20 else "--"}
         axes.plot(*zip(*points, strict=True), label=job, **style)
     axes.axhline(1.0, color="black", linewidth=1)
     axes.set(yscale="log", ylabel="ratio ÷ target (at most 1 is a pass)", xlabel="revision")
-    axes.set_xticks(range(len(lines)), [line["revision"] for line in lines], rotation=45)
+    axes.set_xticks(range(len(measured)), list(measured), rotation=45)
     figure.legend(loc="outside right upper", fontsize=7)
     figure.savefig(FIGURE, dpi=130)
