@@ -25,6 +25,7 @@ from tpca.report.folder import write_report
 from tpca.report.labels import no_labels, parse_labels
 from tpca.report.markup import Safe, safe, script_json, tag
 from tpca.report.pictures import DASHES, SYMBOLS
+from tpca.report.race_pictures import read_samples
 from tpca.report.residuals import BINS, KEPT, RANDOM, Residuals
 from tpca.report.verdict import false_alarm_bound, verdict_on
 from tpca.results import read_result, views_scores, write_result, write_run, write_views_result
@@ -249,6 +250,11 @@ def test_several_components_each_have_their_race(tmp_path):
     summary = read_result(tmp_path / "c").summary
     assert {r["component"] for r in summary["history"]} == {0, 1}
     assert [t["name"] for t in page.figures["mode-0"]["data"]] == ["component 0", "component 1"]
+
+
+def test_later_passes_come_after_the_first():
+    records = [{"pass": p, "samples": n} for p, n in ((1, 50), (1, 100), (3, 80), (3, 100))]
+    assert read_samples(records) == [50, 100, 280, 300]
 
 
 def test_long_modes_are_thinned_honestly():

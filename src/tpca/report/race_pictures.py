@@ -16,14 +16,9 @@ MOST = 600  # points of a line: rounds grow with the samples, so there are hardl
 
 
 def read_samples(records: Records) -> list[int]:
-    """Samples read up to every record, those of all passes: a count that falls is a new pass."""
-    before, last, each = 0, 0, []
-    for record in records:
-        if record["samples"] < last:
-            before += last
-        last = record["samples"]
-        each.append(before + last)
-    return each
+    """Samples read up to every record, those of earlier passes included, each counted as long as the first."""
+    longest = max((r["samples"] for r in records if r.get("pass", 1) == 1), default=0)
+    return [(r.get("pass", 1) - 1) * longest + r["samples"] for r in records]
 
 
 def evidence_figure(records: Records, number_: int, delta: float) -> Figure | None:
@@ -36,8 +31,8 @@ def evidence_figure(records: Records, number_: int, delta: float) -> Figure | No
     names = list(dict.fromkeys(name for _, r in pairs for name in r["evidence"]))
     traces: list[Trace] = []
     for i, name in enumerate(names):
-        own = [(x, r["evidence"][name]) for x, r in pairs if name in r["evidence"]]
-        traces.append(line([x for x, _ in own], [e for _, e in own], f"racer: {name}", i))
+        own = [(x, r["evidence"][name], r.get("pass", 1)) for x, r in pairs if name in r["evidence"]]
+        traces.append(line(*_with_gaps(own), f"racer: {name}", i))
     needed = [(x, r["needed"]) for x, r in pairs if r.get("needed") is not None]
     look = {"color": "@soft", "dash": "dash", "width": 1.5, "shape": "hv"}
     wall = {"x": [x for x, _ in needed], "y": [y for _, y in needed], "line": look, "name": "needed by the leader"}
@@ -45,7 +40,12 @@ def evidence_figure(records: Records, number_: int, delta: float) -> Figure | No
     changes = leader_changes(pairs)
     traces.append(_changes(changes))
     proven = next(((x, r) for x, r in pairs if r["found"]), None)
-    told = "It was never enough." if proven is None else f"It was enough after {count(proven[0], 'sample')}."
+    several = any(r.get("pass", 1) > 1 for _, r in pairs)
+    passes = " of all passes" if several else ""
+    told = "It was never enough." if proven is None else f"It was enough after {count(proven[0], 'sample')}{passes}."
+    again = (
+        " In later passes racers read again what they have seen; evidence comes from the part that is kept from them."
+    )
     shapes = [] if proven is None else [_upright(proven[0])]
     return Figure(
         f"evidence-{number_}",
@@ -54,8 +54,23 @@ def evidence_figure(records: Records, number_: int, delta: float) -> Figure | No
         f"Log evidence of {count(len(names), 'racer')} over the samples read. {told}",
         f"{told} Evidence of a leader counts only samples that came after it took office, so it can be looked at after "
         "every round. Every new leader (a marker) starts from nothing, and each must reach more than the one before: "
-        f"with that, at most {100 * delta:.6g} % of runs on pure noise ever get there.",
+        f"with that, at most {100 * delta:.6g} % of runs on pure noise ever get there.{again if several else ''}",
     )
+
+
+def _with_gaps(points_: Sequence[tuple[int, float, int]]) -> tuple[list[float], list[float]]:
+    """Points as two lists, with a gap between passes: nothing is known in between."""
+    xs: list[float] = []
+    ys: list[float] = []
+    before = None
+    for x, y, pass_ in points_:
+        if before not in (None, pass_):
+            xs.append(x)
+            ys.append(math.nan)
+        xs.append(x)
+        ys.append(y)
+        before = pass_
+    return xs, ys
 
 
 def leader_changes(pairs: Sequence[tuple[int, dict[str, Any]]]) -> list[tuple[int, dict[str, Any]]]:
