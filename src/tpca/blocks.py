@@ -126,7 +126,7 @@ def unit(array: Array) -> Array:
 
 
 def widened(half: NDArray[Any]) -> NDArray[Any]:
-    """A copy of finite float16 as float32, by shifting bits: four times as fast as a cast where that is not done in hardware.
+    """A copy of finite float16 as float32, by shifting bits: four times as fast as a cast that hardware does not do.
 
     Sign and exponent move to their places in float32; the difference of the exponents' offsets is a factor 2^112, exact
     for denormal numbers, too.  Infinity and NaN would come out as numbers: replicas are finite.
