@@ -250,7 +250,7 @@ CASES = (  # length of the modes, samples, replicas of pairs in half precision; 
 
 def sizing(result: dict, line: float = 1.25e9) -> list[str]:
     """What 1, 100 and 1000 workers would make of order 4, by the simulation with the measured constants."""
-    from tpca.oracles.groups import GROUP_ENTRIES, GROUP_SAMPLES, MOST_GROUPS
+    from tpca.oracles.groups import GROUP_ENTRIES, GROUP_SAMPLES, MOST_GROUPS, REPLICA_SAMPLES
     from tpca.planning.cluster import Machine, round_traffic, simulate
 
     size = result["timed_samples"] * 4 * math.prod(result["dims"])
@@ -259,7 +259,7 @@ def sizing(result: dict, line: float = 1.25e9) -> list[str]:
     lines = ["| " + " | ".join((*names, "reading", "network", "scheduler")) + " |", "|" + "---|" * 13]
     for d, samples, replicas in CASES:
         entries = d**4
-        group = max(GROUP_SAMPLES, -(-GROUP_ENTRIES // entries), replicas or 0)
+        group = max(GROUP_SAMPLES, -(-GROUP_ENTRIES // entries), int(REPLICA_SAMPLES * (replicas or 0)))
         down = 0 if replicas is None else 2 * replicas * 2 * d * d
         up = 4 * entries if replicas is None else 8 * replicas * 2 * d * d
         machine = Machine(rate / (4 * entries), line, result["task_seconds"], result["round_seconds"])

@@ -48,10 +48,14 @@ def samples_of(n, dims=DIMS, strength=1.5, seed=2, dtype=np.float32):
 
 @contextlib.contextmanager
 def cluster_of(workers):
+    import dask
     from distributed import Client, LocalCluster
 
     options = {"processes": True, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": logging.CRITICAL}
-    with LocalCluster(n_workers=workers, **options) as cluster, Client(cluster) as client:
+    # No stealing: on a busy machine it moves tasks, and with them bytes, which are counted here.
+    with dask.config.set({"distributed.scheduler.work-stealing": False}):
+        cluster = LocalCluster(n_workers=workers, **options)
+    with cluster, Client(cluster) as client:
         yield client
 
 

@@ -1,5 +1,7 @@
 """How rounds are cut and merged, without a cluster: the same bits, however the work is shared out."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -114,6 +116,7 @@ def test_a_batch_belongs_to_the_group_that_began_last():
 def test_groups_do_not_depend_on_anything_but_the_question(rng):
     where, ask = layout([100] * 80, entries=2**17), query(rng)
     assert cut_round(None, np.float64, [ask], 0, 8000).leaves == 1
+    assert cut_round(replace(where, private=True), np.float64, [ask], 0, 8000).leaves == 1
     small = cut_round(where, np.float64, [ask], 0, 60)
     large = cut_round(where, np.float64, [ask], 0, 8000)
     assert (small.leaves, large.leaves) == (1, 64)

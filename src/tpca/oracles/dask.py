@@ -182,7 +182,8 @@ class DaskOracle:
         number = next(self._rounds)
         homes = {run: (run * len(workers) // runs + self._turn) % len(workers) for run in pieces}
         packed = pack_queries(queries if needs_queries(cut, self.stream) else (), concludes)
-        copies = [packed] if len(pieces) == 1 else self._send(packed, number, workers)
+        first = workers[homes[min(pieces)]]
+        copies = [packed] if len(pieces) == 1 else self._send(packed, number, workers, first)
         ahead = self._ahead(pieces, homes, fragments[-1].number)
         tasks: list[Any] = [None] * runs
         for run, marked in pieces.items():
@@ -216,9 +217,9 @@ class DaskOracle:
             level += 1
         return tasks
 
-    def _send(self, packed: bytes, number: int, workers: Sequence[str]) -> list[Any]:
+    def _send(self, packed: bytes, number: int, workers: Sequence[str], first: str) -> list[Any]:
         """The queries, sent to one worker and passed on by those that have them; for many workers, several copies."""
-        copies = [self.cluster.submit(unpack_queries, packed, key=self._key("queries", number))]
+        copies = [self.cluster.submit(unpack_queries, packed, key=self._key("queries", number), worker=first)]
         while len(workers) > FAN * len(copies):
             more = min(len(workers), len(copies) * FAN) - len(copies)
             copies += [

@@ -59,6 +59,8 @@ class Layout:
     """Whether samples come whole, as arrays that can be added up."""
     alone: bool = False
     """Whether every batch stays by itself, wherever it is (the blocks of a Dask array)."""
+    private: bool = False
+    """Whether it is in the memory of this process, which nobody else can read."""
 
     @property
     def count(self) -> int:

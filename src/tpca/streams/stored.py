@@ -115,7 +115,7 @@ class StoredStream:
         """Where the batches begin, in the order of the stream."""
         bounds = np.concatenate([[0], np.cumsum(np.diff(self._edges)[self._order])])
         entries, alone = math.prod(self.dims), self.kind == "dask"
-        return Layout(bounds, self._policy == "raise", entries, not self._slabs, alone)
+        return Layout(bounds, self._policy == "raise", entries, not self._slabs, alone, self.kind == "array")
 
     @property
     def readable_elsewhere(self) -> bool:

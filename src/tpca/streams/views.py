@@ -136,7 +136,8 @@ class StoredViews(ViewsStream):
         """Where the batches begin."""
         length = self.length or 0
         bounds = np.minimum(np.arange(-(-length // self._step) + 1) * self._step, length)
-        return Layout(bounds, self._policy == "raise", sum(self.dims), summable=False)
+        certain, private = self._policy == "raise", not self.reads_ahead
+        return Layout(bounds, certain, sum(self.dims), summable=False, private=private)
 
     @property
     def readable_elsewhere(self) -> bool:
