@@ -8,6 +8,7 @@ and all racers run to the end: with a signal they go home early, and the rest is
 
 import math
 import os
+import statistics
 import tempfile
 import time
 from collections.abc import Iterator
@@ -67,31 +68,30 @@ def contractions() -> Iterator[list[float]]:
 
 
 class Race:
-    """Fits of one source; the last one's two figures."""
+    """Fits of one source, and the share of each that the passes took."""
 
     def __init__(self, open_source, memory):
         self._open, self._memory = open_source, memory
-        self._passes = math.nan
+        self.shares: list[float] = []
 
     def whole(self) -> float:
-        """Run once, and note what the passes took."""
-        oracle = Timed(open_oracle(self._open()))
+        """Seconds of one fit."""
+        oracle, found = Timed(open_oracle(self._open())), []
         with contractions() as contracted:
-            found = []
             took = seconds_of(lambda: found.append(RaceSolver(seed=1, memory=self._memory).run(oracle)))
         assert not found[0].found, "the racers went home early: this was no pure noise"
-        self._passes = oracle.seconds - sum(contracted)
+        self.shares.append((oracle.seconds - sum(contracted)) / took)
         return took
-
-    def passes(self) -> float:
-        """Of the run before."""
-        return self._passes
 
 
 def measure(race: Race, floor) -> tuple[Measured, Measured]:
-    """Passes and whole fit, both from the same runs."""
-    took = interleave({"whole": race.whole, "passes": race.passes}, lambda: seconds_of(floor), REPEATS, warm=True)
-    return took["passes"], took["whole"]
+    """Passes and whole fit, both from the same runs against the same floors."""
+    whole = interleave({"whole": race.whole}, lambda: seconds_of(floor), REPEATS)["whole"]
+    shares = race.shares[-len(whole.ratios) :]  # without the first run, which only warms up
+    share = statistics.median(shares)
+    ratios = [ratio * own for ratio, own in zip(whole.ratios, shares, strict=True)]
+    passes = Measured(ratios, whole.seconds * share, whole.reference_seconds, whole.least * share)
+    return passes, whole
 
 
 def windows(dims) -> list[np.ndarray]:
