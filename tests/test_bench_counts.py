@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from tpca.solvers.mean_run import MeanRun
 from tpca.threads import SMALL, calm_blas
 
 DIMS = (5, 4, 6, 3)
+ROOT = Path(__file__).parent.parent
 
 
 def noise(n, dims=DIMS, seed=0, dtype=np.float32):
@@ -166,3 +168,26 @@ def test_the_second_start_compiles_nothing(tmp_path):
         )
         found.append(json.loads(done.stdout))
     assert found == [[0, 1], [1, 0]]
+
+
+def bench(*options):
+    command = [sys.executable, ROOT / "benchmarks" / "run.py", *options]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_page_shows_the_stored_run():
+    page = (ROOT / "docs" / "performance.md").read_text()
+    assert [line for line in bench("--show").splitlines() if line not in page] == []
+
+
+def test_the_stored_run_is_complete_and_honest():
+    stored = json.loads((ROOT / "benchmarks" / "results" / "latest.json").read_text())
+    assert stored["machine"]["blas_threads"] == 1
+    assert stored["revision"]
+    for row in stored["rows"]:
+        far = abs(row["ratio"] - row["target"]) - row["within"] if "within" in row else row["ratio"] - row["target"]
+        assert row["ok"] <= (far <= 0)  # a row may fall short for another reason, such as a worse overlap
+        assert row["reference"]
+        assert row["job"]
+    families = {row["family"] for row in stored["rows"]}
+    assert families == {"race", "files", "peers", "online", "views", "simulate", "startup", "growth"}
