@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tpca.oracles.dask import merge_fan, power_of_two, runs_of
+from tpca.oracles.sharing import merge_fan, power_of_two, runs_of
 from tpca.planning.cluster import Machine, Traffic, round_sizes, round_traffic, simulate
 
 MACHINE = Machine(samples_per_second=1000.0, bytes_per_second=1e9, task_seconds=1e-3, round_seconds=0.01)

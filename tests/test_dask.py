@@ -154,6 +154,17 @@ class TestBits:
         assert told(there) == told(local)
         assert there.n_skipped == (33 if policy == "skip" else 29)
 
+    def test_whole_groups_that_are_left_out(self, client, work, rng):
+        """Their places in the tree stay empty: what follows does not move up."""
+        samples = samples_of(96)
+        samples[24:47] = np.nan
+        samples[72:] = np.nan
+        stream = open_stream(zarr_array(samples, work, chunks=(4, *DIMS)), nan_policy="skip")
+        assert cut_round(stream.layout, stream.dtype, asks_of(rng), 0, 49).leaves == 8
+        for n in (49, 96):
+            expected = parted(LocalOracle(stream), (n,), ask := asks_of(rng))
+            assert parted(DaskOracle(client, stream), (n,), ask) == expected
+
     @pytest.mark.parametrize("persisted", [True, False])
     def test_a_dask_array_stays_where_it_is(self, persisted, client):
         import dask.array

@@ -13,9 +13,9 @@ from tpca.batches.reductions import AnswerSum, TensorSum
 from tpca.blocks import Partition
 from tpca.oracles import LocalOracle, groups
 from tpca.oracles.cursor import Cursor
-from tpca.oracles.dask import power_of_two, runs_of
 from tpca.oracles.groups import Cut, Tree, cut_batches, cut_round, least_samples, merge_all, travels_as_sum
 from tpca.oracles.payload import pack_queries, unpack_queries
+from tpca.oracles.sharing import power_of_two, runs_of
 from tpca.streams import open_stream, stored
 from tpca.streams.protocol import Layout
 

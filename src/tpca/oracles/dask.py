@@ -22,13 +22,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from tpca.batches import Query, Reduction
-from tpca.errors import StreamError
 from tpca.oracles.cluster import Cluster
 from tpca.oracles.cursor import Cursor, Fragment
 from tpca.oracles.groups import Cut, cut_round, merge_all
 from tpca.oracles.local import each_samples
+from tpca.oracles.looks import DigestWatch
 from tpca.oracles.payload import pack_queries, unpack_queries
 from tpca.oracles.protocol import Round
+from tpca.oracles.sharing import FAN, merge_fan, readable_stream, runs_of
 from tpca.oracles.tasks import (
     Outcome,
     Work,
@@ -39,12 +40,8 @@ from tpca.oracles.tasks import (
     relayed,
     unpacked,
 )
-from tpca.streams import open_stream
 from tpca.streams.protocol import NumberedStream
 
-RUNS = 2  # of every worker and round
-UNEVEN = 1.1  # times worse shared out is as good as twice the tasks
-FAN = 8  # replicas are passed on to so many, and as many parts are merged at once
 COUNTED = 16  # batches that a task counts
 
 
@@ -135,10 +132,10 @@ class DaskOracle:
         concludes = cut.leaves == 1 and cut.contracts and self.stream.layout.summable
         futures = self._submit(queries, cut, fragments, scale, concludes)
         outcomes = self._gather(futures)
-        self._note(outcomes, fragments)
+        self._note([outcome for outcome in outcomes if outcome is not None], fragments)
+        parts: list[Any] = [None if outcome is None else outcome.part for outcome in outcomes]
         if concludes:
-            return Round(taken, outcomes[0].part)  # type: ignore[arg-type]
-        parts: list[Any] = [outcome.part for outcome in outcomes]
+            return Round(taken, parts[0])
         root: Reduction | None = merge_all(parts, lambda part: part.copy())
         assert root is not None
         root.queries = tuple(queries)
@@ -255,9 +252,10 @@ class DaskOracle:
                 self._lazy[number] = self.cluster.compute(parts)
         return {number: self._lazy[number] for number in numbers if number in self._lazy}
 
-    def _gather(self, futures: Sequence[Any]) -> list[Outcome]:
-        outcomes: list[Outcome] = self.cluster.gather([future for future in futures if future is not None])
-        return outcomes
+    def _gather(self, futures: Sequence[Any]) -> list[Outcome | None]:
+        """What is left of the groups, each in its place; nothing where all samples were left out."""
+        found = iter(self.cluster.gather([future for future in futures if future is not None]))
+        return [None if future is None else next(found) for future in futures]
 
     def _note(self, outcomes: Sequence[Outcome], fragments: Sequence[Fragment]) -> None:
         """Take note of what was seen, and let go of blocks that nobody needs any more."""
@@ -287,70 +285,6 @@ class DaskOracle:
         """First and last sample of some fragments."""
         bounds, first, last = self.stream.layout.bounds, fragments[0], fragments[-1]
         return int(bounds[first.number]) + first.start, int(bounds[last.number]) + last.stop - 1
-
-
-class DigestWatch:
-    """Notices samples that are all the same, from what workers have seen."""
-
-    def __init__(self, seen: int = 0, varied: bool = False) -> None:
-        self.seen, self.varied = seen, varied
-        self._digest: bytes | None = None
-
-    @property
-    def constant(self) -> bool:
-        """Whether at least two samples were seen and no two differed."""
-        return self.seen > 1 and not self.varied
-
-    def take(self, outcomes: Sequence[Outcome], seen: int) -> None:
-        """Compare what some workers have seen, up to sample ``seen`` of the stream."""
-        if self.varied:
-            return
-        digests = {digest for outcome in outcomes for digest in outcome.digests}
-        digests |= set() if self._digest is None else {self._digest}
-        self.varied = len(digests) > 1 or any(outcome.varied for outcome in outcomes)
-        self.seen = max(self.seen, seen)
-        self._digest = next(iter(digests), None)
-
-
-def readable_stream(source: Any) -> NumberedStream:
-    """A stream that workers can read by themselves, or an error that says what to do."""
-    stream: Any = open_stream(source)
-    way_out = "save the samples as Zarr where all workers can read them (tpca.save, dask.array.to_zarr)"
-    if getattr(stream, "layout", None) is None:
-        raise StreamError(f"workers cannot read samples from {stream.kind} data by themselves; {way_out}.")
-    if not stream.readable_elsewhere:
-        if stream.kind == "dask":
-            raise StreamError(
-                f"samples of shape {stream.dims} are too large to be taken from a Dask array whole; {way_out}."
-            )
-        raise StreamError(
-            f"workers cannot read samples from the memory of this process (kind {stream.kind!r}); {way_out}, "
-            "or give dask.array.from_array(samples, chunks=...).persist()."
-        )
-    numbered: NumberedStream = stream
-    return numbered
-
-
-def runs_of(leaves: int, workers: int) -> int:
-    """Tasks of a round: one for a lone worker, else about two for each; four where that is much better shared out."""
-    if workers == 1:
-        return 1
-    few = RUNS * power_of_two(workers)
-    # Of the worker that has most, against the average.
-    most, less = (-(-runs // workers) * workers / runs for runs in (few, 2 * few))
-    return min(leaves, few if most <= UNEVEN * less else 2 * few)
-
-
-def merge_fan(parts: int, workers: int, level: int) -> int:
-    """How many parts to merge at once on the workers: first those of one worker; 1 when the rest goes to the client."""
-    if parts <= min(FAN, power_of_two(workers)):
-        return 1
-    return min(FAN, max(2, parts // power_of_two(workers))) if level == 0 else FAN
-
-
-def power_of_two(count: int) -> int:
-    """The least power of two that is no less."""
-    return 1 << max(0, count - 1).bit_length()
 
 
 def needs_queries(cut: Cut, stream: NumberedStream) -> bool:

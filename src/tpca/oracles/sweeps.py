@@ -15,8 +15,8 @@ from typing import Any, Protocol, Self, TypeVar
 
 from tpca.oracles.cluster import Cluster
 from tpca.oracles.cursor import Fragment
-from tpca.oracles.dask import merge_fan, readable_stream, runs_of
 from tpca.oracles.groups import Cut, Tree, cut_batches, least_samples, merge_all
+from tpca.oracles.sharing import merge_fan, readable_stream, runs_of
 from tpca.oracles.shelf import shelf
 from tpca.oracles.tasks import Reader, unpacked
 from tpca.prefetch import prefetch

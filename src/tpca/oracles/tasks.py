@@ -6,19 +6,17 @@ when a worker dies, so nothing is lost or counted twice.
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from tpca.batches import Answer, Batch, DenseBatch, Query, Reduction, reduction
+from tpca.batches import Answer, Batch, Query, Reduction, reduction
 from tpca.errors import ClusterError, TpcaError
 from tpca.oracles.cursor import Fragment
 from tpca.oracles.groups import Tree, merge_all
 from tpca.oracles.local import each_answer
+from tpca.oracles.looks import Looks
 from tpca.oracles.pages import keep_freed_pages
 from tpca.oracles.payload import unpack_queries
 from tpca.oracles.shelf import shelf
@@ -181,24 +179,3 @@ def _worker() -> str:
         return str(get_worker().address)
     except ValueError:  # not on a worker
         return "of this process"
-
-
-class Looks:
-    """Whether samples differ: a digest of the first of every batch, and whether the others are the same."""
-
-    def __init__(self, wanted: bool) -> None:
-        self.varied, self.digests = not wanted, list[bytes]()
-
-    def at(self, batch: Batch) -> None:
-        """Look at all samples of a batch, until some differ."""
-        if self.varied or not len(batch):
-            return
-        if not isinstance(batch, DenseBatch):
-            self.varied = True
-            return
-        samples = batch.samples
-        self.varied = not all(np.array_equal(sample, samples[0]) for sample in samples[:0:-1])
-        digest = hashlib.sha256((samples[0] + 0.0).tobytes()).digest()  # -0 and 0 are the same
-        if digest not in self.digests:
-            self.digests.append(digest)
-        self.varied = self.varied or len(self.digests) > 1

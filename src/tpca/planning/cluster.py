@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tpca.oracles.dask import FAN, merge_fan, runs_of
+from tpca.oracles.sharing import FAN, merge_fan, runs_of
 
 GROWTH = 0.06  # of the rounds of a race
 

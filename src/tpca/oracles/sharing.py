@@ -1,0 +1,54 @@
+"""How the groups of a round are shared out among workers; nothing of it changes a bit of the result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tpca.errors import StreamError
+from tpca.streams import open_stream
+from tpca.streams.protocol import NumberedStream
+
+RUNS = 2  # of every worker and round
+UNEVEN = 1.1  # times worse shared out is as good as twice the tasks
+FAN = 8  # replicas are passed on to so many, and as many parts are merged at once
+
+
+def runs_of(leaves: int, workers: int) -> int:
+    """Tasks of a round: one for a lone worker, else about two for each; four where that is much better shared out."""
+    if workers == 1:
+        return 1
+    few = RUNS * power_of_two(workers)
+    # Of the worker that has most, against the average.
+    most, less = (-(-runs // workers) * workers / runs for runs in (few, 2 * few))
+    return min(leaves, few if most <= UNEVEN * less else 2 * few)
+
+
+def merge_fan(parts: int, workers: int, level: int) -> int:
+    """How many parts to merge at once on the workers: first those of one worker; 1 when the rest goes to the client."""
+    if parts <= min(FAN, power_of_two(workers)):
+        return 1
+    return min(FAN, max(2, parts // power_of_two(workers))) if level == 0 else FAN
+
+
+def power_of_two(count: int) -> int:
+    """The least power of two that is no less."""
+    return 1 << max(0, count - 1).bit_length()
+
+
+def readable_stream(source: Any) -> NumberedStream:
+    """A stream that workers can read by themselves, or an error that says what to do."""
+    stream: Any = open_stream(source)
+    way_out = "save the samples as Zarr where all workers can read them (zarr.save, dask.array.to_zarr)"
+    if getattr(stream, "layout", None) is None:
+        raise StreamError(f"workers cannot read samples from {stream.kind} data by themselves; {way_out}.")
+    if not stream.readable_elsewhere:
+        if stream.kind == "dask":
+            raise StreamError(
+                f"samples of shape {stream.dims} are too large to be taken from a Dask array whole; {way_out}."
+            )
+        raise StreamError(
+            f"workers cannot read samples from the memory of this process (kind {stream.kind!r}); {way_out}, "
+            "or give dask.array.from_array(samples, chunks=...).persist()."
+        )
+    numbered: NumberedStream = stream
+    return numbered
