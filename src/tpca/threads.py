@@ -2,8 +2,7 @@
 
 A solver does many small products, decompositions of matrices of a few hundred rows among them.  Threads of BLAS wait
 for each other by spinning, so that on small matrices, or beside anything else that wants the cores (a reader that
-decompresses, a compiled loop, another process), they make such a product slower by a factor of ten to a hundred, and
-never faster.  So BLAS gets one thread where samples are small, and keeps what it has where they are large.
+decompresses, a compiled loop, another process), they make such a product several times slower.  So BLAS gets one thread where samples are small, and keeps what it has where they are large.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-# Entries of a sample below which all that is done with it is small: matrices of at most 512 rows.
+# Up to so many entries a sample is small: matrices of at most 512 rows.  A choice, not a measured optimum.
 SMALL = 2**18
 
 
