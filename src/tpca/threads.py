@@ -2,7 +2,8 @@
 
 A solver does many small products, decompositions of matrices of a few hundred rows among them.  Threads of BLAS wait
 for each other by spinning, so that on small matrices, or beside anything else that wants the cores (a reader that
-decompresses, a compiled loop, another process), they make such a product several times slower.  So BLAS gets one thread where samples are small, and keeps what it has where they are large.
+decompresses, a compiled loop, another process), they make such a product several times slower.
+So BLAS gets one thread where samples are small, and keeps what it has where they are large.
 """
 
 from __future__ import annotations
