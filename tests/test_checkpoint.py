@@ -467,7 +467,7 @@ CASES = {
     "flow, several passes": Case((7,) * 4, ["flow"], PASSES, 60, WEAK, {"memory": 11_000, "max_passes": 3}),
     "narrow flow, several passes": Case((6,) * 3, ["flow"], PASSES, 60, WEAK, {**NARROW, "max_passes": 3}, past=True),
     "found in a later pass": Case(
-        (7,) * 4, ["flow"], PASSES, 90, {"strength": 1.3}, {"memory": 7_000, "max_passes": 8}, passes=4
+        (7,) * 4, ["flow"], PASSES, 90, {"strength": 1.2}, {"memory": 7_000, "max_passes": 8}, passes=4
     ),
     "singles": Case((4,) * 5, ["singles"], ONE_PASS, solver={"memory": 8_000}),
     "singles, several passes": Case((4,) * 5, ["singles"], PASSES, 60, WEAK, {"memory": 8_000, "max_passes": 4}),
@@ -702,7 +702,8 @@ def test_zeros_can_be_kept_as_well(options, tmp_path, stopping):
 
 
 def test_samples_that_are_all_the_same_are_still_noticed_after_resuming(tmp_path, stopping, monkeypatch):
-    monkeypatch.setattr("tpca.streams.stored.BATCH_ENTRIES", 1)  # one sample a batch
+    for name in ("BATCH_ENTRIES", "ARRAY_SAMPLES"):
+        monkeypatch.setattr(f"tpca.streams.stored.{name}", 1)  # one sample a batch
     samples = np.repeat(SpikedTensor.random((3, 4, 5), 1.0).signal()[None], 12, axis=0)
     with pytest.raises(StreamError, match="all samples are the same"):
         run_on_data(RaceSolver(), samples)
@@ -717,7 +718,7 @@ def test_samples_that_are_all_the_same_are_still_noticed_after_resuming(tmp_path
     for _ in range(2):  # nor is it forgotten by a run that has ended
         with pytest.raises(StreamError, match="all samples are the same"):
             resumed()
-    assert len(stopped) >= 12
+    assert len(stopped) >= 10
 
 
 def test_skipped_samples_are_counted_once_whatever_the_passes(tmp_path, monkeypatch):

@@ -157,8 +157,10 @@ def _contract_pack(matrix: NDArray[Any], pack: Sequence[Part], asked: Sequence[A
                 mine.append((part, blocks, part.vectors[cut:] if left else part.vectors[:cut]))
         if not mine:
             continue
-        rows = np.concatenate([outer(others).astype(matrix.dtype, copy=False) for _, _, others in mine])
-        partial, ends = rows @ side, itertools.accumulate(len(part.vectors[0]) for part, _, _ in mine)
+        rows = [outer(others).astype(matrix.dtype, copy=False) for _, _, others in mine]
+        partial = (rows[0] if len(rows) == 1 else np.concatenate(rows)) @ side
+        del rows
+        ends = itertools.accumulate(len(part.vectors[0]) for part, _, _ in mine)
         for (part, blocks, _), end in zip(mine, ends, strict=True):
             wanted = [m - blocks[0] for m in asked[part.number].wanted if m in blocks]
             own = partial[end - len(part.vectors[0]) : end]

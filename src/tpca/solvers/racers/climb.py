@@ -1,36 +1,68 @@
-"""A climb: one reading under way, alternating between the weights p and the vectors, each the best given the other."""
+"""Climbs: readings under way, alternating between weights p and vectors, each the best given the other.
+
+All climbs of a reading go in step, as stacks of arrays: one pass over the columns, and one call of every routine, serve
+them all.
+"""
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tpca.blocks import Array, Partition
-from tpca.solvers.rankone import rank_one
+from tpca.solvers.rankone import rank_ones
 
 
-class Climb:
-    """Weights p, and what was found with them: ``vectors`` by mode, the outer products ``blocks``, their signals."""
+class Climbs:
+    """Weights ``p`` (c, r), and what was found with them: ``vectors`` (c, d_i) by mode, once there are any."""
 
     def __init__(self, partition: Partition, p: Array, vectors: Sequence[Array] | None = None) -> None:
         self.partition, self.p = partition, p
-        self.vectors = [np.empty(0)] * partition.order if vectors is None else list(vectors)
-        self.blocks: list[Array | None] = [None, None] if vectors is None else list(partition.outer(vectors))
-        self._signals = [0.0, 0.0]
+        self.vectors = [np.empty((len(p), 0))] * partition.order if vectors is None else list(vectors)
+        self._known = [vectors is not None] * 2
+        self._signals = np.zeros((2, len(p)))
+
+    def __len__(self) -> int:
+        return len(self.p)
+
+    def __getitem__(self, some: NDArray[np.intp] | slice) -> Climbs:
+        """Some of the climbs."""
+        twin = Climbs(self.partition, self.p[some], [v[some] for v in self.vectors])
+        twin._known, twin._signals = list(self._known), self._signals[:, some]
+        return twin
+
+    @classmethod
+    def together(cls, parts: Sequence[Climbs]) -> Climbs:
+        """All of several stacks that are equally far."""
+        vectors = [np.concatenate(mode) for mode in zip(*(part.vectors for part in parts), strict=True)]
+        whole = cls(parts[0].partition, np.concatenate([part.p for part in parts]), vectors)
+        whole._known = parts[0]._known
+        whole._signals = np.concatenate([part._signals for part in parts], axis=1)
+        return whole
 
     @property
-    def signal(self) -> float:
-        """√(s_A² + s_B²), which climbs."""
-        return math.hypot(*self._signals)
+    def signals(self) -> Array:
+        """√(s_A² + s_B²) of each, which climbs."""
+        return np.asarray(np.hypot(*self._signals))
+
+    def block(self, m: int) -> Array | None:
+        """The outer products of the vectors of block m, (c, *block shape)."""
+        if not self._known[m]:
+            return None
+        first, *others = (self.vectors[i] for i in self.partition.groups[m])
+        for v in others:
+            first = first[..., None] * v.reshape(len(v), *[1] * (first.ndim - 1), -1)
+        return first
 
     def fit(self, m: int, known: Array) -> None:
         """The vectors of block m from what is known about it, s v + noise."""
         group = self.partition.groups[m]
-        fitted = rank_one(known, None if self.blocks[m] is None else [self.vectors[i] for i in group])
+        fitted = rank_ones(known, [self.vectors[i] for i in group] if self._known[m] else None)
         for i, v in zip(group, fitted, strict=True):
             self.vectors[i] = v
-        outer = functools.reduce(np.multiply.outer, fitted)
-        self.blocks[m], self._signals[m] = outer, float(np.vdot(known, outer))
+        self._known[m] = True
+        outer = self.block(m)
+        assert outer is not None
+        self._signals[m] = np.einsum("ci,ci->c", known.reshape(len(self), -1), outer.reshape(len(self), -1))

@@ -40,7 +40,7 @@ from tpca.batches import Answer, Query
 from tpca.blocks import Array, Partition, unit
 from tpca.checkpoint import kept
 from tpca.errors import PartitionError
-from tpca.solvers.racers.climb import Climb
+from tpca.solvers.racers.climb import Climbs
 from tpca.solvers.racers.columns import STORE, Columns, Stored, piece_entries, top_eigenvectors
 from tpca.solvers.racers.protocol import Evidence, Proposal
 from tpca.solvers.rankone import along
@@ -139,21 +139,22 @@ class FlowRacer:
         if self._blank:
             vectors = tuple(unit(self._rng.standard_normal(d)) for d in self.partition.dims)
             return Proposal(vectors, 0.0)
-        climbs = self._climb([Climb(self.partition, p) for p in self._starts()], 2)
-        finals = self._climb(sorted(climbs, key=lambda climb: -climb.signal)[:FINALISTS], 8)
-        best = max(finals, key=lambda climb: climb.signal)
-        self._last = tuple(best.vectors)
-        return Proposal(self._last, best.signal / (self.sigma * math.sqrt(self.count)))
+        climbs = self._climb(Climbs(self.partition, np.stack(self._starts())), 2)
+        finals = self._climb(climbs[np.argsort(-climbs.signals)[:FINALISTS]], 8)
+        best = int(np.argmax(finals.signals))
+        self._last = tuple(v[best].copy() for v in finals.vectors)
+        return Proposal(self._last, float(finals.signals[best]) / (self.sigma * math.sqrt(self.count)))
 
     def evidence(self, vectors: tuple[Array, ...]) -> Evidence:
         """U p and V p contracted with the partner vectors inside each block, p read off from ``vectors``."""
         if self._blank:
             return Evidence(tuple(np.zeros(d) for d in self.partition.dims), 1.0)
-        climb = Climb(self.partition, self._weights([vectors])[0], vectors)
+        stacked = [v[None] for v in vectors]
+        climb = Climbs(self.partition, self._weights(stacked), stacked)
         sums: list[Array] = [np.empty(0)] * self.partition.order
         for m, group in enumerate(self.partition.groups):
             inside = [vectors[i] for i in group]
-            (block,) = self._blocks(m, [climb])
+            (block,) = self._blocks(m, climb)
             for place, i in enumerate(group):
                 sums[i] = along(block, inside, place)
         return Evidence(tuple(sums), float(self.count))
@@ -184,26 +185,29 @@ class FlowRacer:
         past *= 1 - share
         past += share * (mix @ self.sums[0].flat.astype(np.float32))
 
-    def _weights(self, readings: Sequence[Sequence[Array]]) -> list[Array]:
-        """Return the weight vectors p that fit the vectors of each reading: ``unit(s_A U^T v_A + s_B V^T v_B)``."""
-        rays = zip(*(self.partition.outer(vectors) for vectors in readings), strict=True)
-        sides = [columns.weigh(np.stack(blocks)) for columns, blocks in zip(self.sums, rays, strict=True)]
-        return [unit(sum(float(np.linalg.norm(side)) * side for side in each)) for each in zip(*sides, strict=True)]
+    def _weights(self, vectors: Sequence[Array]) -> Array:
+        """Return the weights p (c, r) that fit the vectors (c, d_i): ``unit(s_A U^T v_A + s_B V^T v_B)``."""
+        rays = Climbs(self.partition, np.empty((len(vectors[0]), 0)), vectors)
+        total = np.zeros((len(rays), self.columns))
+        for m, columns in enumerate(self.sums):
+            side = columns.weigh(np.asarray(rays.block(m)))
+            total += np.linalg.norm(side, axis=1, keepdims=True) * side
+        lengths = np.linalg.norm(total, axis=1, keepdims=True)
+        return np.asarray(total / np.where(lengths > 0, lengths, 1.0))
 
-    def _blocks(self, m: int, climbs: Sequence[Climb]) -> list[Array]:
+    def _blocks(self, m: int, climbs: Climbs) -> Array:
         """Return what is known about one block given p and the other block: ``s v + N(0, n sigma^2)``."""
-        plain = self.sums[m].times(np.stack([climb.p for climb in climbs]))
-        if self._past is None:
-            return list(plain)
-        return [self._better(m, climb.blocks, own) for climb, own in zip(climbs, plain, strict=True)]
-
-    def _better(self, m: int, blocks: Sequence[Array | None], own: Array) -> Array:
-        """``own`` improved by what the past columns say, once the other block is known."""
-        other = blocks[1 - m]
+        plain, other, mine = self.sums[m].times(climbs.p), climbs.block(1 - m), climbs.block(m)
         if self._past is None or other is None:
-            return own
+            return plain
+        pairs = zip(plain, other, [None] * len(plain) if mine is None else mine, strict=True)
+        return np.stack([self._better(m, *pair) for pair in pairs])
+
+    def _better(self, m: int, own: Array, other: Array, mine: Array | None) -> Array:
+        """``own`` improved by what the past columns say, once the other block is known."""
+        assert self._past is not None
         if m == 0:
-            return self._regress(self._past.astype(np.float64), own, other, blocks[0])
+            return self._regress(self._past.astype(np.float64), own, other, mine)
         return self.sums[1].times(unit(self._past @ other.reshape(-1)))
 
     def _regress(self, past: Array, own: Array, other: Array, mine: Array | None) -> Array:
@@ -223,21 +227,19 @@ class FlowRacer:
         better: Array = (target - past.T @ inner) / ridge * n / math.sqrt(spread / size)
         return better.reshape(own.shape)
 
-    def _climb(self, climbs: Sequence[Climb], sweeps: int) -> Sequence[Climb]:
-        """Some sweeps of every climb, as many at a time as there is room for: each reads all of the columns."""
+    def _climb(self, climbs: Climbs, sweeps: int) -> Climbs:
+        """Some sweeps of every climb, as many climbs at a time as there is room for."""
         together = max(1, self._room // (BLOCK * max(self.partition.sizes)))
-        for first in range(0, len(climbs), together):
-            some = climbs[first : first + together]
+        parts = [climbs[first : first + together] for first in range(0, len(climbs), together)]
+        for some in parts:
             for _ in range(sweeps):
-                before = [climb.signal for climb in some]
+                before = some.signals
                 for m in (1, 0):
-                    for climb, known in zip(some, self._blocks(m, some), strict=True):
-                        climb.fit(m, known)
-                if all(climb.signal < (1 + LEVEL) * was for climb, was in zip(some, before, strict=True)):
+                    some.fit(m, self._blocks(m, some))
+                if np.all(some.signals < (1 + LEVEL) * before):
                     break  # on top
-                for climb, p in zip(some, self._weights([climb.vectors for climb in some]), strict=True):
-                    climb.p = p
-        return climbs
+                some.p = self._weights(some.vectors)
+        return Climbs.together(parts)
 
     def _starts(self) -> list[Array]:
         """Weight vectors to start from: top eigenvectors of U^T U + V^T V, and singular pairs of other unfoldings."""
@@ -250,4 +252,4 @@ class FlowRacer:
                     side = math.prod(columns.store.shape[1 + i] for i in modes)
                     if SQUARE * side**2 <= self._room:
                         starts.append(columns.top_weights(modes))
-        return starts if self._last is None else [*starts, *self._weights([self._last])]
+        return starts if self._last is None else [*starts, *self._weights([v[None] for v in self._last])]

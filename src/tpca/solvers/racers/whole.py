@@ -15,7 +15,7 @@ import numpy as np
 from tpca.batches import Answer, Query
 from tpca.blocks import Array, Partition
 from tpca.checkpoint import kept
-from tpca.solvers.racers.climb import Climb
+from tpca.solvers.racers.climb import Climbs
 from tpca.solvers.racers.columns import STORE, Columns
 from tpca.solvers.racers.flow import FlowRacer, working_bytes
 
@@ -57,12 +57,13 @@ class WholeRacer(FlowRacer):
     def _columns(self, rng: np.random.Generator) -> list[Columns]:  # noqa: ARG002
         return [Columns(self.columns, self.partition.shapes[1], 1.0, None)]
 
-    def _weights(self, readings: Sequence[Sequence[Array]]) -> list[Array]:
-        return [self.partition.outer(vectors)[0].reshape(-1) for vectors in readings]
+    def _weights(self, vectors: Sequence[Array]) -> Array:
+        rays = Climbs(self.partition, np.empty((len(vectors[0]), 0)), vectors)
+        return np.asarray(rays.block(0)).reshape(len(rays), -1)
 
-    def _blocks(self, m: int, climbs: Sequence[Climb]) -> list[Array]:
+    def _blocks(self, m: int, climbs: Climbs) -> Array:
         (columns,) = self.sums
-        others = [other for climb in climbs if (other := climb.blocks[1 - m]) is not None]
-        if m == 0 and others:
-            return list(columns.weigh(np.stack(others)).reshape(-1, *self.partition.shapes[0]))
-        return list(columns.times(np.stack([climb.p for climb in climbs])))
+        other = climbs.block(1 - m)
+        if m == 0 and other is not None:
+            return columns.weigh(other).reshape(-1, *self.partition.shapes[0])
+        return columns.times(climbs.p)
