@@ -28,6 +28,7 @@ from tpca.oracles.sweeps import DaskSweep, sweep_cut
 from tpca.planning.cluster import round_traffic
 from tpca.schedules import Leg, Schedule
 from tpca.solvers.mean import MeanSolver
+from tpca.solvers.mean_memory import mean_bytes
 from tpca.solvers.paper import PaperSolver
 from tpca.solvers.race import RaceSolver
 from tpca.streams import open_stream, open_views, stored
@@ -101,20 +102,17 @@ def told(recovery):
 
 
 SOLVERS = {
-    "mean": lambda: MeanSolver(seed=0),
+    "mean": lambda: MeanSolver(seed=0, memory=mean_bytes(DIMS, 2)),  # two groups of samples: few, large rounds
     "race": lambda: RaceSolver(seed=0),
     "race in little memory": lambda: RaceSolver(seed=0, memory="14KB", max_passes=3),
     "race for two": lambda: RaceSolver(seed=0, memory="30KB", n_components=2, max_samples=200),
 }
 
 
-SIZES = {name: 1300 if name == "mean" else 280 for name in SOLVERS}  # enough for rounds of several groups
-
-
 class TestBits:
     @pytest.mark.parametrize("name", SOLVERS)
     def test_any_number_of_workers_gives_the_bytes_of_one_process(self, name, client, work, monkeypatch):
-        place = zarr_array(samples_of(SIZES[name]), work)
+        place = zarr_array(samples_of(280), work)
         local = told(SOLVERS[name]().run(LocalOracle(place)))
         for workers in (1, 2, 3):
             with using(workers, monkeypatch) as parts:
@@ -314,7 +312,7 @@ def pids(client):
 class TestFaults:
     @pytest.mark.parametrize("name", ["mean", "race in little memory"])
     def test_a_worker_that_is_killed_in_mid_round_changes_nothing(self, name, client, work, monkeypatch):
-        place = zarr_array(samples_of(SIZES[name]), work)
+        place = zarr_array(samples_of(280), work)
         expected = told(SOLVERS[name]().run(LocalOracle(place)))
         gather, rounds, killed = Cluster.gather, 0, []
 
