@@ -107,12 +107,12 @@ def _contraction_bytes(query: Query) -> int:
     """Bytes that a contraction of the mean takes besides its answer: see :func:`tpca.batches.contract`.
 
     Three arrays the size of the replicas' outer products over both halves of the blocks (the products, the partial
-    contractions, a copy), for as many replicas at once as a mean has room for; and a copy of the mean if the blocks do
-    not name the modes in order.
+    contractions, a copy), and their gradients, for as many replicas at once as a mean has room for; and a copy of the
+    mean if the blocks do not name the modes in order.
     """
     sizes, modes = query.partition.sizes, [n for group in query.partition.groups for n in group]
     entries = math.prod(sizes)
     halves = [(math.prod(sizes[:cut]), math.prod(sizes[cut:])) for cut in range(1, len(sizes))]
     outer = sum(min(halves, key=max, default=(0, 0)))
     some = max(1, min(len(query.replicas[0]), entries // max(outer, 1)))
-    return 8 * (3 * some * outer + (0 if modes == sorted(modes) else entries))
+    return 8 * (3 * some * outer + some * sum(sizes) + (0 if modes == sorted(modes) else entries))

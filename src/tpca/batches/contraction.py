@@ -16,7 +16,6 @@ so that ``T`` is read twice for all of them together.  Questions about identitie
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -149,23 +148,32 @@ def _contract_pack(matrix: NDArray[Any], pack: Sequence[Part], asked: Sequence[A
         for part in pack:
             part.gradients[0] = np.broadcast_to(matrix.reshape(-1).astype(np.float64), part.vectors[0].shape)
         return
-    for left, side in ((True, matrix.T), (False, matrix)):
-        mine = []
-        for part, cut in zip(pack, cuts, strict=True):
-            blocks = range(cut) if left else range(cut, len(part.vectors))
-            if any(m in blocks for m in asked[part.number].wanted):
-                mine.append((part, blocks, part.vectors[cut:] if left else part.vectors[:cut]))
-        if not mine:
-            continue
-        rows = [outer(others).astype(matrix.dtype, copy=False) for _, _, others in mine]
-        partial = (rows[0] if len(rows) == 1 else np.concatenate(rows)) @ side
-        del rows
-        ends = itertools.accumulate(len(part.vectors[0]) for part, _, _ in mine)
-        for (part, blocks, _), end in zip(mine, ends, strict=True):
-            wanted = [m - blocks[0] for m in asked[part.number].wanted if m in blocks]
-            own = partial[end - len(part.vectors[0]) : end]
-            found = _split_own(own, [part.vectors[m] for m in blocks], wanted)
-            part.gradients.update({m + blocks[0]: gradient for m, gradient in found.items()})
+    lefts = [range(cut) for cut in cuts]
+    rights = [range(cut, len(part.vectors)) for cut, part in zip(cuts, pack, strict=True)]
+    _contract_side(matrix.T, pack, lefts, rights, asked)
+    _contract_side(matrix, pack, rights, lefts, asked)
+
+
+def _contract_side(
+    matrix: NDArray[Any], pack: Sequence[Part], mine: Sequence[range], others: Sequence[range], asked: Sequence[Asked]
+) -> None:
+    """The gradients of the blocks ``mine``: one product with the outer products of the ``others``, then split."""
+    sides = [
+        (part, blocks, rest)
+        for part, blocks, rest in zip(pack, mine, others, strict=True)
+        if any(m in blocks for m in asked[part.number].wanted)
+    ]
+    if not sides:
+        return
+    rows = [outer([part.vectors[m] for m in rest]).astype(matrix.dtype, copy=False) for part, _, rest in sides]
+    partial = (rows[0] if len(rows) == 1 else np.concatenate(rows)) @ matrix
+    del rows
+    end = 0
+    for part, blocks, _ in sides:
+        start, end = end, end + len(part.vectors[0])
+        wanted = [m - blocks[0] for m in asked[part.number].wanted if m in blocks]
+        found = _split_own(partial[start:end], [part.vectors[m] for m in blocks], wanted)
+        part.gradients.update({m + blocks[0]: gradient for m, gradient in found.items()})
 
 
 def _middle(sizes: Sequence[int]) -> int:
