@@ -23,7 +23,7 @@ from tpca import RaceSolver
 from tpca.batches.reductions import TensorSum
 from tpca.oracles import open_oracle
 
-SAMPLES = 4000
+SAMPLES, MANY = 4000, 16_000
 POOL = 250  # samples that are really held: a gigabyte, more than any cache
 BATCH = 25
 SHIFT = 4112  # entries, in whole cache lines; no multiple of any mode's stride
@@ -94,14 +94,14 @@ def measure(race: Race, floor) -> tuple[Measured, Measured]:
     return passes, whole
 
 
-def windows(dims) -> list[np.ndarray]:
-    """Batches of 4000 samples of noise in a gigabyte: windows into an array of numbers and into its negative, in turns.
+def windows(dims, samples: int) -> list[np.ndarray]:
+    """Batches of thousands of samples of noise in a gigabyte: windows into an array of numbers and into its negative, in turns.
 
     The windows are shifted from turn to turn, so that they are other tensors; what a shift does not change (constant
     vectors) would add up all the same, but for the change of sign.
     """
     entries, half = math.prod(dims), POOL // 2
-    turns = SAMPLES // half
+    turns = samples // half
     flat = np.random.default_rng(1).standard_normal(half * entries + SHIFT * turns, dtype=np.float32)
     signed = (flat, -flat)
     places = [
@@ -111,8 +111,8 @@ def windows(dims) -> list[np.ndarray]:
 
 
 def in_memory() -> Iterator[Row]:
-    for dims, memory in PROBLEMS:
-        batches = windows(dims)
+    for dims, memory, samples in (*((*problem, SAMPLES) for problem in PROBLEMS), (*PROBLEMS[0], MANY)):
+        batches = windows(dims, samples)
         ones = np.ones(BATCH, np.float32)
 
         def read(batches=batches, ones=ones):
@@ -120,7 +120,7 @@ def in_memory() -> Iterator[Row]:
                 ones @ batch.reshape(BATCH, -1)
 
         passes, whole = measure(Race(lambda batches=batches: iter(batches), memory), read)
-        what = f"order {len(dims)}, d = {dims[0]}, {SAMPLES} samples in memory, all racers ({memory})"
+        what = f"order {len(dims)}, d = {dims[0]}, {samples} samples in memory, all racers ({memory})"
         note = f"{POOL} samples' worth of numbers, read through shifted windows of either sign in batches of {BATCH}"
         yield passes.row(f"race passes: {what}", "one BLAS read of every sample (ones @ X)", PASSES, note)
         yield whole.row(f"race whole fit: {what}", "one BLAS read of every sample (ones @ X)", WHOLE, note)
