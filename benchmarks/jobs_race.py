@@ -95,7 +95,7 @@ def measure(race: Race, floor) -> tuple[Measured, Measured]:
 
 
 def windows(dims, samples: int) -> list[np.ndarray]:
-    """Batches of thousands of samples of noise in a gigabyte: windows into an array of numbers and into its negative, in turns.
+    """Batches of many samples of noise in a gigabyte: windows into an array of numbers and into its negative, in turns.
 
     The windows are shifted from turn to turn, so that they are other tensors; what a shift does not change (constant
     vectors) would add up all the same, but for the change of sign.
