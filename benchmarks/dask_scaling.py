@@ -281,7 +281,7 @@ def in_bytes(count: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--samples", type=int, default=16384)
+    parser.add_argument("--samples", type=int, default=32768)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--show", type=Path, help="print a stored result, run nothing")

@@ -3,14 +3,13 @@
 Blocks travel, data do not.  Every round
 
 1. the replicas go to one worker, and from there to the others (nothing at all where sums of samples come back);
-2. every worker gets two runs of neighbouring groups (:mod:`tpca.oracles.groups`), reads their batches from where they
+2. every worker gets a run of neighbouring groups (:mod:`tpca.oracles.groups`), reads their batches from where they
    are stored, the next one while one is in use, and reduces them;
 3. what is left of the runs, gradients or sums of samples, is merged on the workers, eight at a time, until at most
    eight are left for this process to merge.
 
 A run is a pure function of stored data and replicas.  If a worker dies its runs are done again by others, with the same
-bits; a slow worker can be relieved of the second of its runs.  Between rounds a worker keeps the batch it read last and
-reads the one it will probably need next.
+bits.  Between rounds a worker keeps the batch it read last and reads the one it will probably need next.
 """
 
 from __future__ import annotations

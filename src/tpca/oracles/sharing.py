@@ -8,16 +8,18 @@ from tpca.errors import StreamError
 from tpca.streams import open_stream
 from tpca.streams.protocol import NumberedStream
 
-RUNS = 2  # of every worker and round
 UNEVEN = 1.1  # times worse shared out is as good as twice the tasks
 FAN = 8  # replicas are passed on to so many, and as many parts are merged at once
 
 
 def runs_of(leaves: int, workers: int) -> int:
-    """Tasks of a round: one for a lone worker, else about two for each; four where that is much better shared out."""
+    """Tasks of a round: about one for each worker, or two where that is much better shared out.
+
+    Each takes the scheduler and the wires some milliseconds, in which a worker waits.
+    """
     if workers == 1:
         return 1
-    few = RUNS * power_of_two(workers)
+    few = power_of_two(workers)
     # Of the worker that has most, against the average.
     most, less = (-(-runs // workers) * workers / runs for runs in (few, 2 * few))
     return min(leaves, few if most <= UNEVEN * less else 2 * few)
