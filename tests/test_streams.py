@@ -54,6 +54,8 @@ def work(tmp_path):
 def small_batches(monkeypatch):
     """About 8 samples of 3 x 4 per batch, so that a few samples make several."""
     monkeypatch.setattr("tpca.streams.stored.BATCH_ENTRIES", 96)
+    monkeypatch.setattr("tpca.streams.stored.ARRAY_SAMPLES", 1)
+    monkeypatch.setattr("tpca.streams.stored.FILE_SAMPLES", 1)
     monkeypatch.setattr("tpca.streams.iterables.BATCH_ENTRIES", 96)
 
 

@@ -75,8 +75,12 @@ def _is_plain(query: Query) -> bool:
 
 
 def _plain_answer(tensor: NDArray[Any], query: Query) -> Answer:
-    gradient = tensor[None].astype(query.replicas[0].dtype)
-    return Answer({0: gradient}, rewards({0: gradient}, query.replicas))
+    (replica,) = query.replicas
+    gradients = {0: np.empty((1, *tensor.shape), replica.dtype)}
+    narrow({0: tensor}, gradients, slice(None))
+    if not any(replica.strides) and not replica.flat[0]:  # zeros that take no memory: they are not made to take any
+        return Answer(gradients, np.zeros(1))
+    return Answer(gradients, np.atleast_1d(np.vdot(tensor.astype(np.float64), replica[0].astype(np.float64))))
 
 
 def _empty_answer(query: Query) -> Answer:

@@ -154,6 +154,6 @@ def _hurry(client: Any) -> None:
 
     It collects them for ten, which is right for thousands of tasks; a round has a few, one waiting for the other.
     """
-    messages = getattr(client, "scheduler_comm", None)
+    messages: Any = getattr(client, "scheduler_comm", None)
     if hasattr(messages, "interval"):
         messages.interval = min(messages.interval, MESSAGES)

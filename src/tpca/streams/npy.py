@@ -52,7 +52,23 @@ class NpyFile:
         key = (*key, *[slice(None)] * (len(self.shape) - len(key)))
         if self.fortran:  # the same bytes are an array in C order with its axes reversed
             return self._copy(self.shape[::-1], key[::-1]).T
+        if all(part == slice(None) for part in key[1:]):
+            return self._rows(key[0])
         return self._copy(self.shape, key)
+
+    def _rows(self, some: slice) -> NDArray[Any]:
+        """Neighbouring rows of the first axis: the bytes of the file go straight to where they are wanted."""
+        start, stop, _ = some.indices(self.shape[0])
+        rows = np.empty((max(0, stop - start), *self.shape[1:]), self.dtype)
+        left = memoryview(rows.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+        with open(self.path, "rb", buffering=0) as file:
+            file.seek(self.offset + start * (rows.nbytes // max(1, len(rows))))
+            while len(left):
+                count = file.readinto(left)
+                if not count:
+                    raise StreamError(f"{self.path!r} ends {len(left)} bytes too early; write or copy it again.")
+                left = left[count:]
+        return rows
 
     def _copy(self, shape: tuple[int, ...], key: tuple[slice, ...]) -> NDArray[Any]:
         """Map, copy out, unmap, some rows of the first axis at a time."""
@@ -127,10 +143,13 @@ class NpyFolder:
     def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
         """The entries in these ranges of the leading axes, from as many files as they touch."""
         start, stop, _ = key[0].indices(self.shape[0])
+        number = int(np.searchsorted(self._starts, start, side="right")) - 1
+        if not self._single and start < stop <= self._starts[number + 1]:  # all in one file
+            first = int(self._starts[number])
+            return to_floats(self._open(number).read((slice(start - first, stop - first), *key[1:])))
         inner = (*key[1:], *[slice(None)] * (len(self._dims) - len(key) + 1))
         lengths = [len(range(*part.indices(length))) for part, length in zip(inner, self._dims, strict=True)]
         block = np.empty((stop - start, *lengths), dtype=self.dtype)
-        number = int(np.searchsorted(self._starts, start, side="right")) - 1
         while number < len(self._paths) and self._starts[number] < stop:
             begin, end = int(self._starts[number]), int(self._starts[number + 1])
             a, b = max(start, begin), min(stop, end)

@@ -25,6 +25,8 @@ from tpca.streams.stores import without_array
 # A stored sample with more entries than this is never held whole: it is read in slabs of about this size.
 SLAB_ENTRIES = 2**22
 SLAB_SAMPLES = 64
+# Samples of a batch at least, if they are no larger together than a slab: one by one, reading and adding up cost more.
+FILE_SAMPLES = 4
 # Samples of a batch that is a view of an array in memory: so many are added up in one read of each.
 ARRAY_SAMPLES = 16
 
@@ -217,6 +219,6 @@ def _thinned(edges: NDArray[np.int64], entries: int) -> NDArray[np.int64]:
 
 def _batch_length(dims: tuple[int, ...], chunks: tuple[int, ...] | None) -> int:
     """Samples per batch: about ``BATCH_ENTRIES`` entries, in whole chunks, since no less than a chunk can be read."""
-    length = max(1, BATCH_ENTRIES // math.prod(dims))
+    length = max(1, BATCH_ENTRIES // math.prod(dims), min(FILE_SAMPLES, SLAB_ENTRIES // math.prod(dims)))
     unit = 1 if chunks is None else chunks[0]
     return -(-length // unit) * unit
