@@ -146,7 +146,7 @@ def write_page() -> None:
 
 
 def draw_history() -> None:
-    """Ratio ÷ target of every job over the revisions that were measured, the last figure of each."""
+    """Ratio ÷ target of every job, the last revision before all others that were measured."""
     measured: dict[str, dict[str, float]] = {}
     for line in map(json.loads, HISTORY.read_text().splitlines()):
         ratios = {row["job"]: row["ratio"] / row["target"] for row in line["rows"]}
@@ -156,15 +156,16 @@ def draw_history() -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    jobs = [row["job"] for row in json.loads(LATEST.read_text())["rows"]]
-    figure, axes = pyplot.subplots(figsize=(13, 0.24 * len(jobs) + 2), layout="constrained")
-    colours = pyplot.get_cmap("tab20").colors
-    for number, job in enumerate(jobs):
-        points = [(i, ratios[job]) for i, ratios in enumerate(measured.values()) if job in ratios]
-        style = {"color": colours[number % 20], "marker": "osD^v<>"[number % 7], "ls": "-" if number < 20 else "--"}
-        axes.plot(*zip(*points, strict=True), label=job, **style)
-    axes.axhline(1.0, color="black", linewidth=1)
-    axes.set(yscale="log", ylabel="ratio ÷ target (at most 1 is a pass)", xlabel="revision")
-    axes.set_xticks(range(len(measured)), list(measured), rotation=45)
-    figure.legend(loc="outside right upper", fontsize=7)
+    passed = {row["job"]: row["ok"] for row in json.loads(LATEST.read_text())["rows"]}
+    jobs = list(passed)
+    figure, axes = pyplot.subplots(figsize=(11, 0.26 * len(jobs) + 1.2), layout="constrained")
+    for height, job in enumerate(reversed(jobs)):
+        *before, now = [ratios[job] for ratios in measured.values() if job in ratios]
+        axes.plot(before, [height] * len(before), "o", color="#999999", markersize=4, fillstyle="none")
+        marker, colour = ("o", "#0072B2") if passed[job] else ("D", "#D55E00")
+        axes.plot([now], [height], marker, color=colour, markersize=7)
+    axes.axvline(1.0, color="black", linewidth=1)
+    axes.set(xscale="log", xlabel="ratio ÷ target: at most 1 is a pass (diamonds are short; hollow: revisions before)")
+    axes.set_yticks(range(len(jobs)), reversed(jobs), fontsize=8)
+    axes.grid(axis="x", alpha=0.3)
     figure.savefig(FIGURE, dpi=130)
