@@ -30,7 +30,7 @@ SHIFT = 4112  # entries, in whole cache lines; no multiple of any mode's stride
 # The least memory that all racers (flow, equal, paired) run in.
 PROBLEMS = [((32,) * 4, "1.1MB"), ((10,) * 6, "160kB")]
 PASSES, WHOLE, FILES = 1.3, 2.0, 1.3
-REPEATS = 3
+REPEATS, FILE_REPEATS = 3, 2
 
 
 class Timed:
@@ -84,9 +84,9 @@ class Race:
         return took
 
 
-def measure(race: Race, floor) -> tuple[Measured, Measured]:
+def measure(race: Race, floor, repeats: int = REPEATS) -> tuple[Measured, Measured]:
     """Passes and whole fit, both from the same runs against the same floors."""
-    whole = interleave({"whole": race.whole}, lambda: seconds_of(floor), REPEATS)["whole"]
+    whole = interleave({"whole": race.whole}, lambda: seconds_of(floor), repeats)["whole"]
     shares = race.shares[-len(whole.ratios) :]  # without the first run, which only warms up
     share = statistics.median(shares)
     ratios = [ratio * own for ratio, own in zip(whole.ratios, shares, strict=True)]
@@ -184,9 +184,8 @@ def from_files() -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as scratch:
         for kind, make, read in (("npy", npy_folder, read_npy), ("Zarr", zarr_store, read_zarr)):
             place = make(Path(scratch) / kind.lower(), dims)
-            passes, whole = measure(
-                Race(lambda place=place: str(place), memory), lambda read=read, place=place: read(place)
-            )
+            race = Race(lambda place=place: str(place), memory)
+            passes, whole = measure(race, lambda read=read, place=place: read(place), FILE_REPEATS)
             what = f"order 4, d = 32, {SAMPLES} samples from {kind}, all racers ({memory})"
             note = f"files in the page cache; {2 * POOL} samples written, the others are links to them"
             yield passes.row(f"race passes: {what}", f"reading the {kind} file alone", FILES, note)
