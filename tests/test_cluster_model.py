@@ -17,9 +17,9 @@ def test_one_worker_is_sent_the_replicas_and_sends_its_part_by_way_of_the_schedu
         assert traffic.sent == 2600
 
 
-def test_two_workers_pass_the_replicas_on_and_merge_their_own_parts():
+def test_two_workers_pass_the_replicas_on_and_send_a_part_each():
     traffic = round_traffic(1000, 300, 2, 64)
-    assert traffic == Traffic(through_scheduler=1000 + 2 * 300, between_workers=1000, tasks=1 + 4 + 2, levels=1)
+    assert traffic == Traffic(through_scheduler=1000 + 2 * 300, between_workers=1000, tasks=1 + 2, levels=0)
 
 
 def test_a_round_of_one_group_uses_one_worker():

@@ -75,6 +75,7 @@ def work(tmp_path):
 def small(monkeypatch):
     """Small batches and groups, so that small data are many of them."""
     monkeypatch.setattr(stored, "BATCH_ENTRIES", 4 * ENTRIES)
+    monkeypatch.setattr(stored, "FILE_SAMPLES", 1)
     monkeypatch.setattr(views_module, "BATCH_ENTRIES", 10 * sum(DIMS))
     monkeypatch.setattr(groups, "GROUP_ENTRIES", 4 * ENTRIES)
     monkeypatch.setattr(groups, "GROUP_SAMPLES", 2)

@@ -143,7 +143,7 @@ def test_contraction_asks_for_as_many_samples_as_replicas(rng):
 
 def test_every_worker_gets_its_share():
     assert runs_of(64, 1) == 1
-    assert runs_of(64, 2) == 4
+    assert runs_of(64, 2) == 2
     assert runs_of(2, 2) == 2
     assert runs_of(64, 3) == 8  # two or three for each: sixteen would be shared out no better
     assert runs_of(64, 5) == 32  # six or seven instead of three or four

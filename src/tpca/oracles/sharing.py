@@ -8,21 +8,21 @@ from tpca.errors import StreamError
 from tpca.streams import open_stream
 from tpca.streams.protocol import NumberedStream
 
-UNEVEN = 1.1  # times worse shared out is as good as twice the tasks
+UNEVEN = 1.1  # times worse shared out is as good as more tasks
 FAN = 8  # replicas are passed on to so many, and as many parts are merged at once
 
 
 def runs_of(leaves: int, workers: int) -> int:
-    """Tasks of a round: about one for each worker, or two where that is much better shared out.
+    """Tasks of a round: about one for each worker, or two or four where that is much better shared out.
 
     Each takes the scheduler and the wires some milliseconds, in which a worker waits.
     """
     if workers == 1:
         return 1
-    few = power_of_two(workers)
-    # Of the worker that has most, against the average.
-    most, less = (-(-runs // workers) * workers / runs for runs in (few, 2 * few))
-    return min(leaves, few if most <= UNEVEN * less else 2 * few)
+    choices = [power_of_two(workers) * more for more in (1, 2, 4)]
+    uneven = [-(-runs // workers) * workers / runs for runs in choices]  # the worker that has most, to the average
+    enough = next(runs for runs, own in zip(choices, uneven, strict=True) if own <= UNEVEN * min(uneven))
+    return min(leaves, enough)
 
 
 def merge_fan(parts: int, workers: int, level: int) -> int:
