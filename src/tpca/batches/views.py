@@ -39,6 +39,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tpca.batches.contraction import outer
 from tpca.batches.query import Query
 from tpca.blocks import Array
 
@@ -162,14 +163,6 @@ def _cut(replicas: int, shape: Sequence[int]) -> int:
     return min(range(len(shape)), key=lambda i: replicas * math.prod(shape[:i]) + math.prod(shape[i:]))
 
 
-def _outer(vectors: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Row-wise outer products: ``(n, d_1), (n, d_2), ... -> (n, d_1 d_2 ...)``."""
-    product, *others = vectors
-    for v in others:
-        product = (product[:, :, None] * v[:, None, :]).reshape(len(v), -1)
-    return product
-
-
 def _add_rows(
     views: Sequence[NDArray[Any]],
     weights: NDArray[Any] | None,
@@ -201,8 +194,8 @@ def _add_scaled(target: Array, gradient: NDArray[Any], scale: float) -> None:
 
 def _sides(views: Sequence[NDArray[Any]], block: _Block) -> tuple[NDArray[Any] | None, NDArray[Any]]:
     """The outer products of the views left and right of the cut; ``None`` for no view."""
-    left = _outer([views[i] for i in block.left]) if block.left else None
-    return left, _outer([views[i] for i in block.right])
+    left = outer([views[i] for i in block.left]) if block.left else None
+    return left, outer([views[i] for i in block.right])
 
 
 def _inner(matrix: NDArray[Any] | None, left: NDArray[Any] | None, right: NDArray[Any], room: _Room) -> NDArray[Any]:

@@ -26,10 +26,8 @@ def _quantiles(found: Residuals, columns: list[int]) -> Figure:
     traces = []
     for i, column in enumerate(columns):
         normal, seen = normal_quantiles(kept[:, column])
-        few = np.unique(np.linspace(0, len(seen) - 1, 200).astype(int))
-        few = np.unique(
-            np.concatenate([few[:], np.arange(min(20, len(seen))), np.arange(max(0, len(seen) - 20), len(seen))])
-        )
+        evenly, each = np.linspace(0, len(seen) - 1, 200).astype(int), np.arange(len(seen))
+        few = np.unique(np.concatenate([evenly, each[:20], each[-20:]]))  # the ends, where tails show, in full
         trace = points(normal[few].tolist(), seen[few].tolist(), direction_name(found, column), i)
         trace["marker"]["size"] = 5
         traces.append(trace)

@@ -6,10 +6,11 @@ import math
 from pathlib import Path
 from typing import Any
 
+from tpca.planning.wording import amount
 from tpca.report.document import Document, Figure, Section, Verdict, paragraphs
 from tpca.report.markup import Safe, shown, table
 from tpca.report.pictures import axis, layout, log_axis, points
-from tpca.report.wording import count, duration, number, shape, size
+from tpca.report.wording import count, duration, number, shape
 from tpca.studies.compare import GOOD, TITLES
 from tpca.studies.comparison import Comparison, read_comparison
 from tpca.studies.estimates import rate_interval
@@ -109,10 +110,10 @@ def _cost(rows: list[Row]) -> Figure:
     traces = []
     for i, row in enumerate(rows):
         trace = points([row["state_bytes"]], [row["seconds"]], row["title"], i)
-        told = f"{row['title']}: {size(row['state_bytes'])}, {duration(row['seconds'])}, {row['passes']:.0f} passes"
+        told = f"{row['title']}: {amount(row['state_bytes'])}, {duration(row['seconds'])}, {row['passes']:.0f} passes"
         trace["marker"] |= {"size": 11, "symbol": _SYMBOLS[(i + i // 6) % len(_SYMBOLS)]}
         traces.append(trace | {"text": [shown(told)], "hovertemplate": "%{text}<extra></extra>"})
-    told = ", ".join(f"{r['title']} {size(r['state_bytes'])} {duration(r['seconds'])}" for r in rows)
+    told = ", ".join(f"{r['title']} {amount(r['state_bytes'])} {duration(r['seconds'])}" for r in rows)
     across, up = (
         log_axis("state, bytes", [r["state_bytes"] for r in rows]),
         log_axis("seconds a trial", [r["seconds"] for r in rows]),
@@ -138,8 +139,8 @@ def _numbers(found: Comparison, rows: list[Row]) -> list[Safe | Figure]:
             f"{row['successes']}/{row['trials']}",
             number(row["error"], 2),
             duration(row["seconds"]),
-            size(row["state_bytes"]),
-            size(row["buffer_bytes"]),
+            amount(row["state_bytes"]),
+            amount(row["buffer_bytes"]),
             f"{row['passes']:.0f}",
             f"{row['samples']:,}",
         )

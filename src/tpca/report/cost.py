@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tpca.planning.wording import amount
 from tpca.report.document import Figure, paragraphs
 from tpca.report.markup import Safe, table
 from tpca.report.pictures import COLOURS, axis, layout, line, log_axis
-from tpca.report.wording import duration, size
+from tpca.report.wording import duration
 
 
 def cost_parts(summary: dict[str, Any], run: dict[str, Any]) -> list[Safe | Figure]:
@@ -18,7 +19,7 @@ def cost_parts(summary: dict[str, Any], run: dict[str, Any]) -> list[Safe | Figu
     named |= {"one sample": 8 * entries, "all samples": 8 * entries * max(1, summary["n_samples"])}
     limit = summary.get("settings", {}).get("memory")
     parts: list[Safe | Figure] = [_bytes_figure(named)]
-    rows = [(name, size(nbytes)) for name, nbytes in named.items()]
+    rows = [(name, amount(nbytes)) for name, nbytes in named.items()]
     if limit is not None:
         rows.append(("bound on the state that was asked for", str(limit)))
     parts.append(
@@ -50,7 +51,7 @@ def _bytes_figure(named: dict[str, int]) -> Figure:
     names = list(named)[::-1]
     bar = {"type": "bar", "orientation": "h", "y": names, "x": [named[n] for n in names], "cliponaxis": False}
     bar |= {
-        "text": [size(named[n]) for n in names],
+        "text": [amount(named[n]) for n in names],
         "textposition": "auto",
         "insidetextfont": {"color": "@ground"},
         "marker": {"color": COLOURS[0]},
@@ -59,7 +60,7 @@ def _bytes_figure(named: dict[str, int]) -> Figure:
         "memory",
         [{**bar, "hovertemplate": "%{y}: %{text}<extra></extra>"}],
         layout(log_axis("bytes", named.values()), axis(""), showlegend=False),
-        "Memory: " + ", ".join(f"{name} {size(nbytes)}" for name, nbytes in named.items()) + ".",
+        "Memory: " + ", ".join(f"{name} {amount(nbytes)}" for name, nbytes in named.items()) + ".",
         "Samples are counted at 8 bytes an entry. The axis is logarithmic.",
         height=240,
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tpca.planning.wording import amount
 from tpca.report.check_pictures import check_figures
 from tpca.report.checks import Check, outliers
 from tpca.report.component_pictures import component_figure
@@ -19,7 +20,7 @@ from tpca.report.pictures import axis, layout, points
 from tpca.report.race_pictures import error_figure, evidence_figure, mean_figure, paper_figure, strength_figure
 from tpca.report.residuals import Residuals
 from tpca.report.verdict import confidence_of, solver_of, verdict_on
-from tpca.report.wording import count, number, percent, shape, size, within
+from tpca.report.wording import count, number, percent, shape, within
 from tpca.results import StoredResult
 
 ROWS = 100  # entries of a vector in a table
@@ -196,8 +197,8 @@ def _numbers(stored: StoredResult, labels: Labels) -> list[Safe | Figure]:
         ("samples", f"{summary['n_samples']:,}"),
         ("passes", str(summary["n_passes"])),
         ("skipped", f"{summary['n_skipped']:,}"),
-        ("state", size(summary["state_bytes"])),
-        ("buffer", size(summary["buffer_bytes"])),
+        ("state", amount(summary["state_bytes"])),
+        ("buffer", amount(summary["buffer_bytes"])),
         *(
             (f"option {name}", str(v))
             for name, v in summary.get("settings", {}).items()

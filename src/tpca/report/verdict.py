@@ -10,9 +10,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tpca.planning.wording import amount
 from tpca.report.checks import Check, states
 from tpca.report.document import Verdict
-from tpca.report.wording import count, duration, number, percent, shape, size, within
+from tpca.report.wording import count, duration, number, percent, shape, within
 
 ASSUMING = "if samples are independent and their averages roughly Gaussian"
 Summary = dict[str, Any]
@@ -170,7 +171,7 @@ def _facts(summary: Summary, solver: str, seconds: float | None) -> list[tuple[s
     passes = f"in {summary['n_passes']} passes" if summary["n_passes"] > 1 else "in one pass"
     skipped = f", {summary['n_skipped']:,} skipped" if summary["n_skipped"] else ""
     facts.append(("samples", f"{summary['n_samples']:,}", f"of {shape(summary['dims'])}, {passes}{skipped}"))
-    facts.append(("state", size(summary["state_bytes"]), f"and {size(summary['buffer_bytes'])} of buffer"))
+    facts.append(("state", amount(summary["state_bytes"]), f"and {amount(summary['buffer_bytes'])} of buffer"))
     if seconds is not None:
         rate = f"{summary['n_samples'] * summary['n_passes'] / max(seconds, 1e-9):,.0f} samples a second"
         facts.append(("time", duration(seconds), rate))

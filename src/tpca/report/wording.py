@@ -23,15 +23,6 @@ def percent(share: float) -> str:
     return f"{100 * share:.6g} %"
 
 
-def size(nbytes: float) -> str:
-    """Bytes in the unit that suits them."""
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if nbytes < 1000:
-            return f"{nbytes:.3g} {unit}"
-        nbytes /= 1000
-    return f"{nbytes:,.3g} PB"
-
-
 def duration(seconds: float) -> str:
     """Seconds in the unit that suits them."""
     for limit, unit, name in ((1.0, 1e-3, "ms"), (90.0, 1.0, "s"), (5400.0, 60.0, "min")):

@@ -11,8 +11,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from tpca.batches.contraction import outer
 from tpca.blocks import Array, Partition
 from tpca.solvers.rankone import rank_ones
+
+
+def blocks_of(partition: Partition, m: int, vectors: Sequence[Array]) -> Array:
+    """The outer products of the vectors (c, d_i) of block m, (c, *block shape)."""
+    return outer([vectors[i] for i in partition.groups[m]]).reshape(-1, *partition.shapes[m])
 
 
 class Climbs:
@@ -51,10 +57,7 @@ class Climbs:
         """The outer products of the vectors of block m, (c, *block shape)."""
         if not self._known[m]:
             return None
-        first, *others = (self.vectors[i] for i in self.partition.groups[m])
-        for v in others:
-            first = first[..., None] * v.reshape(len(v), *[1] * (first.ndim - 1), -1)
-        return first
+        return blocks_of(self.partition, m, self.vectors)
 
     def fit(self, m: int, known: Array) -> None:
         """The vectors of block m from what is known about it, s v + noise."""

@@ -40,7 +40,7 @@ from tpca.batches import Answer, Query
 from tpca.blocks import Array, Partition, unit
 from tpca.checkpoint import kept
 from tpca.errors import PartitionError
-from tpca.solvers.racers.climb import Climbs
+from tpca.solvers.racers.climb import Climbs, blocks_of
 from tpca.solvers.racers.columns import STORE, Columns, Stored, piece_entries, top_eigenvectors
 from tpca.solvers.racers.protocol import Evidence, Proposal
 from tpca.solvers.rankone import along
@@ -187,10 +187,9 @@ class FlowRacer:
 
     def _weights(self, vectors: Sequence[Array]) -> Array:
         """Return the weights p (c, r) that fit the vectors (c, d_i): ``unit(s_A U^T v_A + s_B V^T v_B)``."""
-        rays = Climbs(self.partition, np.empty((len(vectors[0]), 0)), vectors)
-        total = np.zeros((len(rays), self.columns))
+        total = np.zeros((len(vectors[0]), self.columns))
         for m, columns in enumerate(self.sums):
-            side = columns.weigh(np.asarray(rays.block(m)))
+            side = columns.weigh(blocks_of(self.partition, m, vectors))
             total += np.linalg.norm(side, axis=1, keepdims=True) * side
         lengths = np.linalg.norm(total, axis=1, keepdims=True)
         return np.asarray(total / np.where(lengths > 0, lengths, 1.0))

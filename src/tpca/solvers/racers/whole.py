@@ -15,7 +15,7 @@ import numpy as np
 from tpca.batches import Answer, Query
 from tpca.blocks import Array, Partition
 from tpca.checkpoint import kept
-from tpca.solvers.racers.climb import Climbs
+from tpca.solvers.racers.climb import Climbs, blocks_of
 from tpca.solvers.racers.columns import STORE, Columns
 from tpca.solvers.racers.flow import FlowRacer, working_bytes
 
@@ -58,8 +58,7 @@ class WholeRacer(FlowRacer):
         return [Columns(self.columns, self.partition.shapes[1], 1.0, None)]
 
     def _weights(self, vectors: Sequence[Array]) -> Array:
-        rays = Climbs(self.partition, np.empty((len(vectors[0]), 0)), vectors)
-        return np.asarray(rays.block(0)).reshape(len(rays), -1)
+        return blocks_of(self.partition, 0, vectors).reshape(len(vectors[0]), -1)
 
     def _blocks(self, m: int, climbs: Climbs) -> Array:
         (columns,) = self.sums
