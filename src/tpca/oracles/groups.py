@@ -9,9 +9,9 @@ number of workers that do some each (:class:`~tpca.oracles.DaskOracle`) get the 
 How small may a group be?  It costs, beside the reading of its samples, a task and, at the end,
 
 * the contraction of its sum with all R replicas, about 4R operations an entry.  In a group of ``REPLICA_SAMPLES``·R
-  samples that is 2 operations for every number read: 15 % of the time of a plain ``.npy`` file in the system's cache,
-  2 % of that of a compressed Zarr store (measured for R = 50, one core).  Arrays in memory, which are read faster still
-  and only here, are not cut;
+  samples that is 2 operations for every number read: by estimate from arrays in memory (R = 50, one core) 15 % of the
+  time of a plain ``.npy`` file in the system's cache, 2 % of that of a compressed Zarr store.  Arrays in memory, which
+  are read faster still and only here, are not cut;
 * where the sum of the samples is smaller than the gradients of all replicas, it is not contracted at all: the sums are
   merged, and the contraction is done once, at the end (:func:`travels_as_sum`).
 """
