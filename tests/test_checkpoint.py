@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 import tpca.checkpoint
 from tpca import PaperSolver, RaceSolver, SpikedTensor, StopReason, open_stream
-from tpca.checkpoint import Checkpoints, CheckpointWarning
+from tpca.checkpoint import VERSION, Checkpoints, CheckpointWarning
 from tpca.errors import CheckpointError, SolverError, StreamError
 from tpca.oracles import LawOracle, open_oracle
 from tpca.solvers.components import ComponentsRun
@@ -743,8 +743,8 @@ def flip(path, place):
 
 def change_version(checkpoint):
     text = (checkpoint / "state.json").read_text()
-    assert '"version": 1' in text
-    (checkpoint / "state.json").write_text(text.replace('"version": 1', '"version": 99', 1))
+    assert f'"version": {VERSION}' in text
+    (checkpoint / "state.json").write_text(text.replace(f'"version": {VERSION}', '"version": 99', 1))
 
 
 def truncate(path):

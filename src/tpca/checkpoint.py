@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from tpca.errors import CheckpointError
 
-VERSION = 1  # raised whenever the attributes of a kept class change their meaning
+VERSION = 2  # raised whenever the attributes of a kept class change their meaning
 KEEP = 2
 _KEPT: dict[str, type] = {}
 T = TypeVar("T", bound=type)

@@ -13,7 +13,7 @@ from tpca.blocks import Array, Partition
 from tpca.errors import SolverError, StreamError
 from tpca.oracles import open_oracle
 from tpca.solvers.memory import held_bytes
-from tpca.solvers.recovery import Recovery, StopReason, oriented
+from tpca.solvers.recovery import Recovery, StopReason, positive
 
 
 class Books:
@@ -37,10 +37,10 @@ class Books:
     ) -> Recovery:
         """The vectors with definite signs, such that the strength is positive."""
         check_found(vectors)
-        *others, last = vectors
+        signed, size = positive(vectors, strength)
         return Recovery(
-            vectors=oriented([*others, -last if strength < 0 else last]),
-            strength=abs(strength),
+            vectors=signed,
+            strength=size,
             n_samples=self.n,
             state_bytes=self.state_bytes,
             buffer_bytes=self.oracle.buffer_bytes,

@@ -9,6 +9,7 @@ independent.
 * c_3 search: the score's mean is :math:`\lambda\prod_m Cor_m` (times :math:`\langle u_1, v_1\rangle` at odd order), its
   variance :math:`\prod_m d_{short}` over the samples.
 * Phase III: the winner becomes the new Q, so that q is the overlap with it and the distance of an end point is known.
+* The mean reward at the end, over the second halves of two turns of T steps: :math:`N(\lambda\prod_m\alpha_m, 1/T)`.
 * The final W: draw Q's own past, then U, and add up; its top vectors as usual.
 
 ``coarse`` = 0 takes every single step and is exact in law.  ``coarse`` = ε > 0 takes mini-batches of
@@ -32,6 +33,7 @@ from tpca.model import SpikedTensor
 from tpca.schedules import Constants, Leg, Schedule, decay_length, empirical_schedule, search_steps
 from tpca.simulate.chain import advance
 from tpca.simulate.starts import BlockStart
+from tpca.solvers.recovery import positive
 from tpca.solvers.topvectors import block_vectors
 
 # Relaxation times after which a turn has forgotten where it began.
@@ -147,6 +149,8 @@ class SimulatedRun:
         for m, (rows, start) in enumerate(zip(self.coordinates, folded, strict=True)):
             nearer = int(np.argmax(rows @ start))  # unit vectors: the larger inner product is the smaller distance
             self.coordinates[m] = rows[nearer : nearer + 1]
+        mean = self.truth.strength * float(np.prod(self.alignments))
+        self.mean_reward = mean + self.rng.standard_normal() / math.sqrt(legs[0].steps)
 
     def blocks(self) -> tuple[Array, ...]:
         """The winner's blocks, drawn from their exact law; needs room for D entries a block."""
@@ -163,8 +167,8 @@ class SimulatedRun:
         return tuple(drawn)
 
     def vectors(self) -> tuple[Array, ...]:
-        """Top vectors of the winner's blocks, in the user's mode order."""
-        return block_vectors(self.partition, self.blocks(), "power", self.rng)
+        """Top vectors of the winner's blocks, in the user's mode order, with the sign that the mean reward decides."""
+        return positive(block_vectors(self.partition, self.blocks(), "power", self.rng), self.mean_reward)[0]
 
     def _uniform(self, truth: Array, beside: Array) -> Array:
         """A unit block uniform on what is orthogonal to both; nothing where there is no room for one."""

@@ -6,7 +6,7 @@ Phase II        one more SNSGA1
 selection       the start with the largest mean reward over N_0 fresh samples each
 Phase III       SNSGA2 (step size halved every T̂ steps) twice from the winner, with +R and with −R;
                 per block the end point nearer to the start
-estimator       top vectors of every block
+estimator       top vectors of every block, with the sign that the mean reward decides (erratum 13)
 ==============  ========================================================================================
 
 SNSGA runs the blocks m = K, K−1, …, 1; in block m's turn the blocks j > m are already new and i < m still old (Eq.
@@ -14,6 +14,11 @@ def-hatR; Section "Block-wise Update Structure" says the reverse — erratum 1, 
 gradient
 :math:`\nabla_m R` does not depend on :math:`W_m` (R is linear in it), so the oracle may hand out the gradients of
 many steps at once; the steps themselves are taken one sample at a time.
+
+The ``strength`` is the mean reward of the normalised blocks over the second half of the last turn's samples, each
+sample judged by the block before its own step, in both runs of Phase III and with the sign that belongs to the vectors
+returned: an estimate of :math:`\lambda\prod_m\alpha_m`.  A stream that ends early leaves the start with the largest
+mean reward over the latest second half of a turn that was entered, and that reward; NaN before there is one.
 
 Deliberately different: blocks are rescaled to unit norm after every chunk of steps, which changes no direction (the
 step is scale-free) and keeps long runs from overflowing.
@@ -37,7 +42,7 @@ from tpca.schedules import Constants, Schedule, empirical_schedule, preset_const
 from tpca.solvers.drive import keeper_of
 from tpca.solvers.options import check_resume
 from tpca.solvers.paper_run import Callback, PaperRun, StreamEndedError
-from tpca.solvers.recovery import Recovery, StopReason
+from tpca.solvers.recovery import Recovery, StopReason, positive
 from tpca.solvers.topvectors import METHODS, block_vectors
 from tpca.threads import calm_blas
 
@@ -57,7 +62,8 @@ class PaperSolver:
     estimator
         ``"power"`` or ``"ascent"``: the two estimator steps of the paper.
     callbacks
-        Called after every block's turn with that turn's record, ``record["blocks"]`` holding the replicas.
+        Called with the record of every block's turn, of the search, the selection and the end of Phase III;
+        ``record["blocks"]`` holds the replicas.
     checkpoint, checkpoint_every, resume
         Folder for checkpoints after a block's turn, least seconds between them, and whether to go on from the last.
     """
@@ -103,12 +109,11 @@ class PaperSolver:
                 reason = StopReason.SCHEDULE_DONE
             except StreamEndedError:
                 reason = StopReason.STREAM_ENDED_EARLY
-        vectors = block_vectors(
-            run.partition, tuple(block[run.best] for block in run.replicas), self.estimator, run.rng
-        )
+        blocks = tuple(block[run.best] for block in run.replicas)
+        vectors, strength = positive(block_vectors(run.partition, blocks, self.estimator, run.rng), run.mean_reward)
         return Recovery(
             vectors=vectors,
-            strength=run.mean_reward,
+            strength=strength,
             n_samples=run.samples,
             state_bytes=run.state_bytes,
             buffer_bytes=oracle.buffer_bytes,

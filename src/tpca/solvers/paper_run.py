@@ -16,7 +16,7 @@ from tpca.oracles import Oracle
 from tpca.schedules import Constants, Leg, Schedule, decay_length, search_steps
 from tpca.solvers.drive import Keeper
 from tpca.solvers.starts import identity, sign_starts
-from tpca.solvers.step import ascent_step, normalise
+from tpca.solvers.step import ascent_step, normalise, step_rewards
 
 Callback = Callable[[dict[str, Any]], None]
 
@@ -37,8 +37,7 @@ class PaperRun:
         "searched",
         "rng",
         "samples",
-        "best",
-        "mean_reward",
+        "rewards",
         "history",
         "state_bytes",
         "_begin",
@@ -54,10 +53,20 @@ class PaperRun:
         self.samples, self.turns = 0, 0
         self.searched: tuple[float | None, int] | None = None  # c_3, and the samples it took
         self._begin: Replicas | None = None  # where Phase III started
-        # The best replica by its latest rewards, and that reward: what a stream that ends early leaves.
-        self.best, self.mean_reward = 0, math.nan
+        # Mean rewards of the replicas over the second half of the latest turn that came so far, or over the selection.
+        self.rewards = np.full(len(self.replicas[0]), math.nan)
         self.history: list[dict[str, Any]] = []
         self.state_bytes = self._held()
+
+    @property
+    def best(self) -> int:
+        """The replica of the largest latest reward: what a stream that ends early leaves."""
+        return int(np.argmax(self.rewards))
+
+    @property
+    def mean_reward(self) -> float:
+        """Its latest mean reward: an estimate of λ∏α_m."""
+        return float(self.rewards[self.best])
 
     def multi_phase(self, schedule: Schedule, keeper: Keeper | None = None) -> None:
         """MPSNSGA (Algorithm MSANSGA / MSANSGA-odd), all but the estimator step."""
@@ -128,10 +137,10 @@ class PaperRun:
         """Keep the start with the largest mean reward over N_0 fresh samples each (Algorithm MSANSGA, step 3)."""
         last = len(self.partition) - 1
         totals = np.zeros(len(self.replicas[0]))
-        for _, answer_rewards in self._fresh_gradients(last, samples_each):
-            totals += answer_rewards.sum(axis=0)
+        for _, rewards in self._fresh_gradients(last, samples_each):
+            totals += rewards.sum(axis=0)
         best = int(np.argmax(totals))
-        self.best, self.mean_reward = 0, float(totals[best]) / samples_each
+        self.rewards = totals[best : best + 1] / samples_each
         self.replicas = tuple(block[best : best + 1].copy() for block in self.replicas)
         self._record("selection", block=None, reward=self.mean_reward, start=best)
 
@@ -146,31 +155,42 @@ class PaperRun:
 
     def _enter_estimation(self) -> None:
         self._begin = start = self.replicas
-        self.replicas = tuple(np.repeat(block, 2, axis=0) for block in start)
+        self.replicas, self.rewards = tuple(np.repeat(block, 2, axis=0) for block in start), np.repeat(self.rewards, 2)
         self._note_state(extra=sum(block.nbytes for block in start))
 
     def _leave_estimation(self) -> None:
+        """Per block the nearer end point; the reward of what is kept, from both runs.
+
+        A run's rewards are those of its own end points, which agree with the kept ones up to sign: the run with −R
+        arrives with one block reversed.
+        """
         assert self._begin is not None
-        pairs = zip(self.replicas, self._begin, strict=True)
-        self.replicas, self._begin = tuple(_nearer(ends, begin) for ends, begin in pairs), None
+        kept = tuple(_nearer(ends, begin) for ends, begin in zip(self.replicas, self._begin, strict=True))
+        pairs = zip(self.replicas, kept, strict=True)
+        signs = np.prod([np.sign(np.sum(ends * end, axis=tuple(range(1, end.ndim)))) for ends, end in pairs], axis=0)
+        self.rewards = np.mean(signs * self.rewards, keepdims=True)
+        self.replicas, self._begin = kept, None
+        self._record("III", block=None, reward=self.mean_reward)
 
     def _turn(self, block: int, leg: Leg, signs: Array | None, halve: bool) -> None:
-        """T steps of one block on all replicas, one fresh sample per replica and step."""
-        decay = decay_length(leg.steps)
-        done, late_steps, late_rewards = 0, 0, np.zeros(len(self.replicas[0]))
-        for gradients, chunk_rewards in self._fresh_gradients(block, leg.steps):
+        """T steps of one block on all replicas, one fresh sample per replica and step.
+
+        The second half of a turn tells what it reached.  A sample's reward is that of the block just before its step,
+        whatever the block was when the oracle was asked: so it does not depend on how many steps fit the buffer.
+        """
+        decay, half = decay_length(leg.steps), leg.steps // 2
+        done, late = 0, np.zeros(len(self.replicas[0]))
+        for gradients, _ in self._fresh_gradients(block, leg.steps):
             current = self.replicas[block]
             for gradient in gradients:
+                if done >= half:
+                    late += step_rewards(current, gradient)
                 eta = leg.step_size * 0.5 ** (done // decay) if halve else leg.step_size
                 current = ascent_step(current, gradient, eta, signs)
                 done += 1
             self.replicas = (*self.replicas[:block], normalise(current), *self.replicas[block + 1 :])
-            if 2 * done >= leg.steps:  # the second half of a turn tells what it reached
-                late_rewards += chunk_rewards.sum(axis=0)
-                late_steps += len(chunk_rewards)
-        rewards = late_rewards / late_steps
-        self.best = 0 if signs is not None else int(np.argmax(rewards))
-        self.mean_reward = float(rewards[self.best])
+            if done > half:
+                self.rewards = late / (done - half)
 
     def _fresh_gradients(self, block: int, steps: int) -> Iterator[tuple[Array, Array]]:
         """Chunks of (gradients, rewards) until ``steps`` steps are served; rewards belong to the blocks asked with."""

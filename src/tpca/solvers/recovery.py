@@ -73,6 +73,12 @@ class Recovery:
         return self.stop_reason is not StopReason.NO_SIGNAL
 
 
+def positive(vectors: Sequence[Array], strength: float) -> tuple[tuple[Array, ...], float]:
+    """The same signal with a strength that is not negative, and :func:`oriented`; a strength of NaN decides nothing."""
+    *others, last = vectors
+    return oriented([*others, -last if strength < 0 else last]), abs(strength)
+
+
 def oriented(vectors: Sequence[Array]) -> tuple[Array, ...]:
     """The same signal with signs made definite: the largest entry of every vector positive, but for the last.
 

@@ -29,6 +29,14 @@ def ascent_step(blocks: Array, gradients: Array, step_size: float, signs: Array 
     return keep[axes] * blocks + grow[axes] * gradients
 
 
+def step_rewards(blocks: Array, gradients: Array) -> Array:
+    """The rewards (R,) of the normalised replicas: ⟨∇R, W⟩/‖W‖, for R is linear in W."""
+    flat_blocks, flat_gradients = blocks.reshape(len(blocks), -1), gradients.reshape(len(blocks), -1)
+    norms = np.sqrt(np.einsum("ri,ri->r", flat_blocks, flat_blocks))
+    rewards: Array = np.einsum("ri,ri->r", flat_gradients, flat_blocks) / norms
+    return rewards
+
+
 def normalise(blocks: Array) -> Array:
     """Every replica of a block divided by its Frobenius norm."""
     axes = tuple(range(1, blocks.ndim))

@@ -4,6 +4,10 @@ A converged block is close to :math:`v v'^\top`: v is the top eigenvector of :ma
 :math:`W^\top W`.  Two ways, as in the paper: the power method, and gradient ascent on
 :math:`\langle v, W W^\top v\rangle` (Eq. compute-top-eigenvector-GA).  Erratum 2: at odd order block m yields
 :math:`\hat v_{2m-2}, \hat v_{2m-1}`.
+
+Either vector alone is known up to sign; the two are given the signs with which
+:math:`\langle W, \hat v \hat v'^\top\rangle \ge 0`, so that the tensor of all vectors has the sign of the tensor of
+all blocks (erratum 13).
 """
 
 from __future__ import annotations
@@ -48,7 +52,7 @@ METHODS = {"power": power_method, "ascent": gradient_ascent}
 def block_vectors(
     partition: Partition, blocks: tuple[Array, ...], method: str, rng: np.random.Generator
 ) -> tuple[Array, ...]:
-    """The top vectors of every block of one replica, in the user's mode order."""
+    """The top vectors of every block of one replica, in the user's mode order; ⟨W_m, v̂ v̂′ᵀ⟩ ≥ 0 for every pair."""
     if method not in METHODS:
         raise SolverError(f"estimator must be one of {', '.join(METHODS)}, got {method!r}.")
     vectors: dict[int, Array] = {}
@@ -56,6 +60,6 @@ def block_vectors(
         if len(group) == 1:
             vectors[group[0]] = unit(block)
         else:
-            vectors[group[0]] = METHODS[method](block, rng)
-            vectors[group[1]] = METHODS[method](block.T, rng)
+            left, right = METHODS[method](block, rng), METHODS[method](block.T, rng)
+            vectors[group[0]], vectors[group[1]] = left, -right if left @ block @ right < 0 else right
     return tuple(vectors[n] for n in range(partition.order))
