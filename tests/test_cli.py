@@ -137,7 +137,7 @@ def test_info_on_data_and_results(data, tmp_path):
     result = json.loads(run("info", tmp_path / "r", "--json", cwd=data).stdout)
     assert result["kind"] == "result"
     assert result["n_samples"] == 300
-    assert "Recovered" in run("info", tmp_path / "r", cwd=data).stdout
+    assert "Signal" in run("info", tmp_path / "r", cwd=data).stdout
 
 
 def _bad_files(folder):
@@ -317,11 +317,11 @@ def test_views_are_fitted_and_unrelated_ones_are_not(tmp_path):
         for i, u in enumerate(directions):
             w = stored[f"mode_{i}"][0]
             assert abs(float(w @ u)) / np.linalg.norm(w) > 0.9
-    assert "Shared directions" in run("info", "r", cwd=tmp_path).stdout
+    assert "Signal: directions shared by all views" in run("info", "r", cwd=tmp_path).stdout
     _write_views(tmp_path, 0.0)
     nothing = run("fit", "--views", *files, "--out", "n", cwd=tmp_path)
     assert nothing.returncode == 3, nothing.stdout  # a false alarm has 5 %; the seed is fixed
-    assert "Nothing shared" in nothing.stdout
+    assert "No signal: nothing shared" in nothing.stdout
     for bad, says in (
         ((*files[:1], "--views"), "at least two views"),
         (files, "--views"),

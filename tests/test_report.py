@@ -464,7 +464,7 @@ def test_the_paper_by_the_command(tmp_path):
     wrong = runner.invoke(app, [*base[:-1], "race", "--strength", "3"])
     assert "needs --solver paper" in str(wrong.exception)
     done = runner.invoke(app, [*base, "--strength", "3", "--json"])
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 4, done.output
     assert json.loads(done.output)["solver"] == "paper"
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tpca.solvers.mean import MeanSolver
     from tpca.solvers.paper import PaperSolver
     from tpca.solvers.race import RaceSolver
-    from tpca.solvers.recovery import Recovery, StopReason
+    from tpca.solvers.recovery import Recovery, StopReason, Verdict
     from tpca.streams import open_stream, open_views
 
 __version__ = "0.1.0"
@@ -30,6 +30,7 @@ __all__ = [
     "TensorCCA",
     "TensorPCA",
     "TpcaError",
+    "Verdict",
     "open_stream",
     "open_views",
 ]
@@ -47,6 +48,7 @@ _HOMES = {
     "TensorCCA": "tpca.estimators",
     "TensorPCA": "tpca.estimators",
     "TpcaError": "tpca.errors",
+    "Verdict": "tpca.solvers.recovery",
     "open_stream": "tpca.streams",
     "open_views": "tpca.streams",
 }

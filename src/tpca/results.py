@@ -20,7 +20,7 @@ import numpy as np
 
 from tpca.blocks import Array
 from tpca.errors import OutputError, StreamError
-from tpca.solvers.recovery import Recovery
+from tpca.solvers.recovery import Recovery, StopReason, Verdict
 
 if TYPE_CHECKING:
     from tpca.estimators import TensorCCA
@@ -30,7 +30,7 @@ FORMAT = "tpca result"
 
 @dataclass(frozen=True)
 class StoredResult:
-    """What ``recovery.json`` says, and the components of every mode as rows (none if no signal was found).
+    """What ``recovery.json`` says, and the components of every mode as rows (none if the verdict is no signal).
 
     ``errors`` are their standard errors, where there are any; ``means`` those of the columns, of a fit of views.
     """
@@ -50,13 +50,13 @@ def write_result(
     """
     about = {"format": FORMAT, "version": 1, "source": source, "settings": settings or {}}
     summary = {**about, **summarise(recovery), "history": _history(recovery)}
-    found = [r for r in (recovery, *recovery.further) if r.found]
+    given = [r for r in (recovery, *recovery.further) if r.verdict is not Verdict.NO_SIGNAL]
     arrays: dict[str, Array] = {}
     for i in range(len(recovery.vectors)):
-        if found:
-            arrays[f"mode_{i}"] = np.stack([r.vectors[i] for r in found])
-        if found and all(r.standard_errors is not None for r in found):
-            arrays[f"standard_error_{i}"] = np.stack([r.standard_errors[i] for r in found if r.standard_errors])
+        if given:
+            arrays[f"mode_{i}"] = np.stack([r.vectors[i] for r in given])
+        if given and all(r.standard_errors is not None for r in given):
+            arrays[f"standard_error_{i}"] = np.stack([r.standard_errors[i] for r in given if r.standard_errors])
     _write(folder, summary, arrays)
     return summary
 
@@ -76,7 +76,7 @@ def write_views_result(
     folder: Path, cca: TensorCCA, sources: list[str], settings: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """A fit of views in the same two files: ``mode_i`` holds the weights of view i as rows, ``mean_i`` its means."""
-    found = cca.n_components_ > 0
+    found = cca.verdict_ is Verdict.SIGNAL
     columns = (cca.correlations_, cca.correlation_errors_, cca.p_values_, cca.moments_)
     names = ("correlation", "correlation_error", "p_value", "moment")
     summary = {
@@ -85,6 +85,7 @@ def write_views_result(
         "kind": "views",
         "source": sources,
         "settings": settings or {},
+        "verdict": cca.verdict_,
         "found": found,
         "stop_reason": cca.stop_reason_.name,
         "advice": "Proven on rows that were held out." if found else "No direction shared by all views was proven.",
@@ -105,6 +106,7 @@ def write_views_result(
 def summarise(recovery: Recovery) -> dict[str, Any]:
     """The numbers of a recovery, without vectors and history."""
     return {
+        "verdict": recovery.verdict,
         "found": recovery.found,
         "stop_reason": recovery.stop_reason.name,
         "advice": str(recovery.stop_reason),
@@ -124,6 +126,11 @@ def summarise(recovery: Recovery) -> dict[str, Any]:
             for r in (recovery, *recovery.further)
         ],
     }
+
+
+def verdict_of(summary: dict[str, Any]) -> Verdict:
+    """What a result says of the signal; those of before it was written down have a stop reason, which tells."""
+    return StopReason[summary["stop_reason"]].verdict
 
 
 def read_result(folder: Path) -> StoredResult:

@@ -1,6 +1,7 @@
 """The command ``tpca``: parse, call, print.  The only place that prints.
 
-Exit codes: 0 done (``fit``: a signal was recovered), 2 bad usage or data, 3 no signal, 130 interrupted.
+Exit codes: 0 done (``fit``: signal), 2 bad usage or data, 3 no signal, 4 not tested (``fit --solver paper``: that
+algorithm has no test of whether there is a signal), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Commands(TyperGroup):
 app = typer.Typer(
     cls=Commands,
     help="Tensor PCA on streams: recover a rank-one signal from noisy tensors in one pass.",
-    epilog="Exit codes: 0 done (fit: a signal was recovered) · 2 bad usage or data · 3 no signal · 130 interrupted.",
+    epilog="Exit codes: 0 done (fit: signal) · 2 bad usage or data · fit: 3 no signal, 4 not tested · 130 interrupted.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",

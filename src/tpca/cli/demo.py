@@ -91,7 +91,7 @@ def _print_demo(console: Console, result: Demo) -> None:
     both = (result.race.recovery, result.paper.recovery)
     table.add_row("samples", *(f"{r.n_samples:,}" for r in both))
     proven = next((f"{h['samples']:,}" for h in both[0].history if h["found"]), "not proven")
-    table.add_row("signal proven after", proven, "no test")
+    table.add_row("signal proven after", proven, str(both[1].verdict))
     table.add_row("strength", *(f"{r.strength:.3f}" for r in both))
     table.add_row("state", *(f"{r.state_bytes / 1000:,.1f} kB" for r in both))
     table.add_row("one sample", *(f"{8 * math.prod(truth.dims) / 1000:,.1f} kB" for _ in both))
@@ -110,5 +110,6 @@ def _numbers(result: Demo, climb: Climb) -> dict[str, object]:
         "n_samples": recovery.n_samples,
         "state_bytes": recovery.state_bytes,
         "sample_bytes": 8 * math.prod(result.truth.dims),
+        "verdict": recovery.verdict,
         "stop_reason": recovery.stop_reason.name,
     }

@@ -12,7 +12,7 @@ import typer
 from tpca.cli.cluster import Scheduler, Workers, on_cluster
 from tpca.cli.live import screen_for
 from tpca.cli.report import Wanted, solver_line
-from tpca.cli.screens import put_json, recovery_table
+from tpca.cli.screens import EXIT_CODES, put_json, recovery_table
 from tpca.cli.views import fit_views
 from tpca.cli.watch import Watch
 
@@ -74,7 +74,8 @@ def fit(
 
     With --views the samples are outer products of the rows of several files: tensor canonical correlation.
 
-    Exit code 0: recovered; 3: no signal; 2: bad usage or data; 130: interrupted.
+    Exit code 0: signal; 3: no signal; 4: not tested (--solver paper has no test of whether there is a signal); 2: bad
+    usage or data; 130: interrupted.
     """
     from rich.console import Console
 
@@ -84,10 +85,10 @@ def fit(
 
     wanted = Wanted(report, labels, checks, quiet, as_json, live)
     if views:
-        found = fit_views(
+        verdict = fit_views(
             paths, out, components, shrinkage, clip, memory, confidence, seed, nan_policy, wanted, scheduler, workers
         )
-        raise typer.Exit(0 if found else 3)
+        raise typer.Exit(EXIT_CODES[verdict])
     if len(paths) > 1:
         raise StreamError(f"one PATH holds the samples, got {len(paths)}; with --views every PATH is a view.")
     (path,) = paths
@@ -117,7 +118,7 @@ def fit(
     settings |= {"items": items, "shuffle": shuffle, "nan_policy": nan_policy}
     _keep(out, recovery, path, settings, stream, watch, wanted, resume)
     kept.clear()
-    raise typer.Exit(0 if recovery.found else 3)
+    raise typer.Exit(EXIT_CODES[recovery.verdict])
 
 
 def _keep(

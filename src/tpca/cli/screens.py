@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+# What `tpca fit` ends with, by the verdict.
+EXIT_CODES = {"signal": 0, "no signal": 3, "not tested": 4}
+STYLES = {"signal": "bold green", "no signal": "bold yellow", "not tested": "bold"}
+
+
 def put_json(value: Any) -> None:
     """One JSON document on standard output; NaN and infinity become null."""
     from tpca.results import finite
@@ -48,20 +53,20 @@ def recovery_table(console: Console, summary: dict[str, Any]) -> None:
     """The numbers of ``recovery.json`` as a table, and what they mean in a sentence."""
     from rich.table import Table
 
-    found = summary["found"]
-    table = Table(title="Recovered" if found else "No signal", title_style="bold green" if found else "bold yellow")
+    from tpca.results import verdict_of
+
+    verdict, components = verdict_of(summary), summary["components"]
+    table = Table(title=verdict.capitalize(), title_style=STYLES[verdict])
     table.add_column("")
-    components = summary["components"]
     for i in range(len(components)):
-        table.add_column("signal" if len(components) == 1 else f"component {i}", justify="right")
-    if found:
-        table.add_row("strength", *(number(c["strength"]) for c in components))
+        table.add_column("component" if len(components) == 1 else f"component {i}", justify="right")
     intervals = [c["strength_interval"] or (None, None) for c in components]
-    table.add_row(
-        "its interval" if found else "strength at most",
-        *(f"{number(low)} to {number(high)}" if found else number(high) for low, high in intervals),
-    )
-    if found:
+    if verdict == "no signal":
+        table.add_row("strength at most", *(number(high) for _, high in intervals))
+    else:
+        table.add_row("strength", *(number(c["strength"]) for c in components))
+    if verdict == "signal":
+        table.add_row("its interval", *(f"{number(low)} to {number(high)}" for low, high in intervals))
         for mode, length in enumerate(summary["dims"]):
             errors = [c["error"][mode] if c["error"] else None for c in components]
             table.add_row(f"error of mode {mode} ({length} entries)", *(number(e, 2) for e in errors))

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpca.cli.cluster import on_cluster
-from tpca.cli.screens import number, put_json, shape
+from tpca.cli.screens import STYLES, number, put_json, shape
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from tpca.cli.report import Wanted
+    from tpca.solvers.recovery import Verdict
 
 
 def fit_views(
@@ -30,8 +31,8 @@ def fit_views(
     wanted: Wanted,
     scheduler: str | None = None,
     workers: int | None = None,
-) -> bool:
-    """Fit TensorCCA to one file per view, write the result and print it; whether anything was proven."""
+) -> Verdict:
+    """Fit TensorCCA to one file per view, write the result and print it; returns the verdict."""
     from rich.console import Console
 
     from tpca.errors import SolverError
@@ -69,7 +70,7 @@ def fit_views(
     elif not wanted.quiet:
         views_table(summary)
         wanted.say(out)
-    return cca.n_components_ > 0
+    return cca.verdict_
 
 
 def _status(console: Console, wanted: Wanted) -> AbstractContextManager[object]:
@@ -87,9 +88,11 @@ def views_table(summary: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console, found = Console(), summary["found"]
-    title = "Shared directions" if found else "Nothing shared"
-    table = Table(title=title, title_style="bold green" if found else "bold yellow")
+    from tpca.results import verdict_of
+
+    console, verdict = Console(), verdict_of(summary)
+    told = "directions shared by all views" if verdict == "signal" else "nothing shared was proven"
+    table = Table(title=f"{verdict.capitalize()}: {told}", title_style=STYLES[verdict])
     for heading in ("component", "correlation (held out)", "p", "moment (fitted)"):
         table.add_column(heading, justify="right")
     for i, c in enumerate(summary["components"]):

@@ -28,7 +28,7 @@ from tpca.solvers.memory import parse_memory
 from tpca.solvers.moments import Moment, MomentSolver, standardised
 from tpca.solvers.race import RaceSolver
 from tpca.solvers.racers.flow import state_floats
-from tpca.solvers.recovery import Recovery, StopReason
+from tpca.solvers.recovery import Recovery, StopReason, Verdict
 from tpca.streams.views import ViewsStream, open_views
 from tpca.streams.whitening import Clipper, FirstRows, RunningMoments, ViewsMoments, WhitenedViews, Whitener, clipped
 
@@ -84,10 +84,12 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
     moments_ : array ``(n_components_,)``
         The moment that was maximised, on the rows it was fitted to: too good by what was fitted to noise.
     n_components_, n_samples_seen_, n_skipped_ : int
+    verdict_ : Verdict
+        ``"signal"`` or ``"no signal"``.
     stop_reason_ : StopReason
 
-    If nothing is proven, a ``ConvergenceWarning`` says so, ``stop_reason_`` is ``NO_SIGNAL``, and the one component
-    kept is a guess.
+    If nothing is proven, a ``ConvergenceWarning`` says so, ``verdict_`` is ``"no signal"``, ``n_components_`` is 0, and
+    the one component kept is a guess.
 
     Examples
     --------
@@ -230,6 +232,11 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
         return self._proven
 
     @property
+    def verdict_(self) -> Verdict:
+        """Whether a shared direction was proven."""
+        return self.stop_reason_.verdict
+
+    @property
     def stop_reason_(self) -> StopReason:
         """How it ended."""
         self._fitted()
@@ -343,7 +350,7 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
         return self._components
 
     def _warn(self) -> None:
-        if self.stop_reason_ is StopReason.NO_SIGNAL:
+        if self.verdict_ is Verdict.NO_SIGNAL:
             warnings.warn(
                 f"no direction shared by the views could be proven (p = {self.p_values_[0]:.3g}); "
                 "the weights are a guess: give more rows, or other views.",

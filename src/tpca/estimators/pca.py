@@ -26,7 +26,7 @@ from tpca.solvers.mean import MeanSolver
 from tpca.solvers.mean_run import MeanRun
 from tpca.solvers.paper import PaperSolver
 from tpca.solvers.race import RaceSolver
-from tpca.solvers.recovery import Recovery, StopReason, oriented
+from tpca.solvers.recovery import Recovery, StopReason, Verdict, oriented
 from tpca.streams import Stream, open_stream
 
 Callback = Callable[[dict[str, Any]], None]
@@ -109,8 +109,12 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     strength_ : float, or array with ``n_components > 1``
         λ; NaN if no signal was found, and then the components are a guess that proves nothing.
     standard_errors_ : list of arrays like ``components_``, or None
+    verdict_ : Verdict
+        ``"signal"``, ``"no signal"`` or ``"not tested"``: proven, looked for and not proven, or fitted by a method that
+        has no test (the paper's algorithm, baselines).
     n_components_, n_samples_seen_, n_skipped_ : int
-        Components found; samples used; samples left out.
+        Components (those proven; without a test the one there is; 0 after ``"no signal"``); samples used; samples left
+        out.
     shape_in_ : tuple of int
         Shape of one sample.
     solver_, solver_reason_ : str
@@ -259,7 +263,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     @property
     def standard_errors_(self) -> list[Array] | None:
-        """Standard error of every entry of ``components_``; ``None`` if no signal was found."""
+        """Standard error of every entry of ``components_``; ``None`` unless a signal was proven."""
         each = [r.standard_errors for r in self._found()]
         if any(errors is None for errors in each):
             return None
@@ -268,8 +272,8 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     @property
     def n_components_(self) -> int:
-        """Components found."""
-        return sum(r.found for r in self._found())
+        """Components proven; without a test, those there are; none after "no signal"."""
+        return sum(r.verdict is not Verdict.NO_SIGNAL for r in self._found())
 
     @property
     def n_samples_seen_(self) -> int:
@@ -280,6 +284,11 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def n_skipped_(self) -> int:
         """Samples left out."""
         return self.recovery_.n_skipped
+
+    @property
+    def verdict_(self) -> Verdict:
+        """Whether a signal was proven, was not, or was never tested for."""
+        return self.recovery_.verdict
 
     @property
     def stop_reason_(self) -> StopReason:

@@ -21,7 +21,7 @@ from tpca.report.race_pictures import error_figure, evidence_figure, mean_figure
 from tpca.report.residuals import Residuals
 from tpca.report.verdict import confidence_of, solver_of, verdict_on
 from tpca.report.wording import count, number, percent, shape, within
-from tpca.results import StoredResult
+from tpca.results import StoredResult, verdict_of
 
 ROWS = 100  # entries of a vector in a table
 MARKS = {"good": "✓ as assumed", "bad": "! look at it", "open": "– not checked"}
@@ -41,7 +41,7 @@ def recovery_document(stored: StoredResult, run: dict[str, Any], labels: Labels,
     summary = stored.summary
     seconds = run.get("seconds")
     sections = [
-        Section("finding", {"mean": "Fit", "paper": "Phases"}.get(solver_of(summary), "Race"), _finding(summary)),
+        Section("finding", TITLES.get(solver_of(summary), "Race"), _finding(summary)),
         Section("components", "Components", _components(stored, labels)),
         Section("noise", "Noise", check_parts(checked)),
         Section("cost", "Memory and time", cost_parts(summary, run)),
@@ -64,7 +64,9 @@ def footer(run: dict[str, Any]) -> str:
     return f"Fitted with {known}. This file needs no network." if known else "This file needs no network."
 
 
+TITLES = {"mean": "Fit", "paper": "Phases", "baseline": "Method"}
 INTROS = {
+    "baseline": "A method of tpca.baselines ran to its end.",
     "mean": "All samples were averaged, and the best rank-one fit to their mean was searched for.",
     "paper": "The three phases of the paper's algorithm, with the strength it was told.",
     "race": "Racers search on all samples; what the best of them proposes becomes leader, and only samples that come "
@@ -83,6 +85,8 @@ def _finding(summary: dict[str, Any]) -> list[Safe | Figure]:
         drawn = [mean_figure(record, confidence_of(summary)) for record in fits]
     elif solver == "paper":
         drawn = [paper_figure(history)]
+    elif solver == "baseline":
+        drawn = []  # every one keeps records of its own kind
     else:
         drawn = _race(summary, history)
     figures = [part for part in drawn if part is not None]
@@ -99,7 +103,7 @@ def _race(summary: dict[str, Any], history: Sequence[dict[str, Any]]) -> list[Sa
             drawn.append(heading(f"Component {c}"))
         drawn += [
             evidence_figure(own, c, 1 - confidence_of(summary)),
-            strength_figure(own, c, component["strength_interval"] if summary["found"] else None),
+            strength_figure(own, c, component["strength_interval"] if verdict_of(summary) == "signal" else None),
             error_figure(own, c),
         ]
     return drawn
@@ -188,10 +192,12 @@ def _numbers(stored: StoredResult, labels: Labels) -> list[Safe | Figure]:
         errors = component["error"] or [None] * len(summary["dims"])
         told = ", ".join(number(e, 2) for e in errors)
         rows.append((str(c), number(component["strength"], 4), within(component["strength_interval"], 4), told))
-    bounds = f"interval, {percent(confidence_of(summary))}" if summary["found"] else "limit, 95 %"
+    verdict = verdict_of(summary)
+    bounds = "limit, 95 %" if verdict == "no signal" else f"interval, {percent(confidence_of(summary))}"
     head = ("component", "strength", bounds, "error of the vectors, by mode")
     about = [
         ("solver", solver_of(summary)),
+        ("verdict", str(verdict)),
         ("stop reason", summary["advice"]),
         ("shape of a sample", shape(summary["dims"])),
         ("samples", f"{summary['n_samples']:,}"),

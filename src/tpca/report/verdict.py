@@ -14,6 +14,7 @@ from tpca.planning.wording import amount
 from tpca.report.checks import Check, states
 from tpca.report.document import Verdict
 from tpca.report.wording import count, duration, number, percent, shape, within
+from tpca.results import verdict_of
 
 ASSUMING = "if samples are independent and their averages roughly Gaussian"
 Summary = dict[str, Any]
@@ -29,22 +30,18 @@ def solver_of(summary: Summary) -> str:
     known = summary.get("settings", {}).get("solver")
     if known:
         return str(known)
-    if summary["stop_reason"] in ("SCHEDULE_DONE", "STREAM_ENDED_EARLY"):
-        return "paper"
+    if verdict_of(summary) == "not tested":
+        return "baseline" if summary["stop_reason"] == "ITERATED" else "paper"
     leaders = {record.get("leader") for record in summary.get("history", [])}
     return "mean" if leaders == {"mean"} else "race"
 
 
 def verdict_on(summary: Summary, checks: Sequence[Check], seconds: float | None) -> Verdict:
     """The verdict on a fit of samples."""
-    solver = solver_of(summary)
-    if solver == "paper" or summary["stop_reason"] == "ITERATED":
-        tone, headline, sentences = "open", *_untested(summary)
-    elif summary["found"]:
-        tone, headline, sentences = "good", *_found(summary)
-    else:
-        tone, headline, sentences = "bad", *_nothing(summary)
-    return Verdict(tone, headline, [*sentences, _checked(checks)], _facts(summary, solver, seconds))
+    told = {"signal": ("good", _found), "no signal": ("bad", _nothing), "not tested": ("open", _untested)}
+    tone, words = told[verdict_of(summary)]
+    headline, sentences = words(summary)
+    return Verdict(tone, headline, [*sentences, _checked(checks)], _facts(summary, seconds))
 
 
 def _found(summary: Summary) -> tuple[str, list[str]]:
@@ -128,18 +125,17 @@ def _nothing(summary: Summary) -> tuple[str, list[str]]:
 def _untested(summary: Summary) -> tuple[str, list[str]]:
     reward = summary["components"][0]["strength"]
     early = summary["stop_reason"] == "STREAM_ENDED_EARLY"
-    sentences = [
-        "This algorithm has no test of whether there is a signal, and gives no errors: nothing is proven by it."
-    ]
+    sentences = ["This method has no test of whether there is a signal, and gives no errors: nothing is proven by it."]
     if early:
         late = "The vectors are what was reached by then, and may be far off. Use the race, which needs far fewer."
         sentences.insert(0, late)
     if reward is not None:
         sentences.append(
-            f"The mean reward on fresh samples was {number(reward)}; if there is a signal, that is its strength "
-            "times the overlaps."
+            f"The mean reward was {number(reward)}; if there is a signal, that is about its strength times the "
+            "overlaps."
         )
-    return "The samples ended before the schedule did" if early else "The schedule ran to its end", sentences
+    ended = "the samples ended before the schedule did" if early else "the method ran to its end"
+    return f"Not tested: {ended}", sentences
 
 
 def _checked(checks: Sequence[Check]) -> str:
@@ -153,12 +149,12 @@ def _checked(checks: Sequence[Check]) -> str:
     return f"Look at the noise: {found['bad']} of {found['good'] + found['bad']} checks alarm ({names})."
 
 
-def _facts(summary: Summary, solver: str, seconds: float | None) -> list[tuple[str, str, str]]:
-    first, confidence = summary["components"][0], confidence_of(summary)
+def _facts(summary: Summary, seconds: float | None) -> list[tuple[str, str, str]]:
+    first, confidence, verdict = summary["components"][0], confidence_of(summary), verdict_of(summary)
     facts = []
-    if solver == "paper":
+    if verdict == "not tested":
         facts.append(("mean reward", number(first["strength"]), "strength times overlaps"))
-    elif summary["found"]:
+    elif verdict == "signal":
         interval = f"{within(first['strength_interval'])} at {percent(confidence)}"
         facts.append(
             ("strength" if len(summary["components"]) == 1 else "largest strength", number(first["strength"]), interval)

@@ -18,7 +18,7 @@ from tpca.report.pictures import axis, error_bars, layout, points
 from tpca.report.recovery_page import MARKS, entries_table, footer
 from tpca.report.verdict import confidence_of
 from tpca.report.wording import count, duration, number, percent, shape
-from tpca.results import StoredResult
+from tpca.results import StoredResult, verdict_of
 
 HEAVY = 0.5  # share of a correlation that a hundredth of the rows may carry before it is said
 
@@ -53,11 +53,12 @@ def _verdict(summary: dict[str, Any], run: dict[str, Any]) -> Verdict:
         "mean product of the standardised scores of all views; with two views it is the ordinary one, with more it "
         "may exceed 1."
     )
-    if summary["found"]:
+    verdict = verdict_of(summary)
+    if verdict == "signal":
         headline = (
-            "A direction shared by all views"
+            "Signal: a direction shared by all views"
             if len(components) == 1
-            else f"{len(components)} directions shared by all views"
+            else f"Signal: {len(components)} directions shared by all views"
         )
         sentences = [
             f"On rows that were not fitted, the correlation of the first is {told}; without any relation, as much "
@@ -65,7 +66,7 @@ def _verdict(summary: dict[str, Any], run: dict[str, Any]) -> Verdict:
             meaning,
         ]
     else:
-        headline = "Nothing shared was proven"
+        headline = "No signal: nothing shared was proven"
         sentences = [
             f"On rows that were not fitted, the best direction has a correlation of {told}, p = "
             f"{number(first['p_value'], 2)}: not below {number(1 - confidence)}. That does not prove that nothing is "
@@ -79,7 +80,7 @@ def _verdict(summary: dict[str, Any], run: dict[str, Any]) -> Verdict:
     ]
     if run.get("seconds") is not None:
         facts.append(("time", duration(run["seconds"]), ""))
-    return Verdict("good" if summary["found"] else "bad", headline, sentences, facts)
+    return Verdict("good" if verdict == "signal" else "bad", headline, sentences, facts)
 
 
 def _shared(summary: dict[str, Any]) -> list[Safe | Figure]:

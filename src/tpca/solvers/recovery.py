@@ -13,11 +13,19 @@ from tpca.blocks import Array
 from tpca.checkpoint import kept
 
 
+class Verdict(enum.StrEnum):
+    """What a run says of the signal: proven, looked for and not proven, or not tested at all."""
+
+    SIGNAL = "signal"
+    NO_SIGNAL = "no signal"
+    NOT_TESTED = "not tested"
+
+
 @kept
 class StopReason(enum.Enum):
     """Why a run ended; the value is a sentence with advice."""
 
-    SCHEDULE_DONE = "The schedule ran to its end."
+    SCHEDULE_DONE = "The schedule ran to its end; the algorithm has no test of whether there is a signal."
     ACCURATE = "A signal was found and its vectors are as accurate as asked for."
     STREAM_ENDED = "The stream ended after a signal was found; all of it was used."
     MAX_SAMPLES = "max_samples was reached after a signal was found; all of it was used."
@@ -38,17 +46,28 @@ class StopReason(enum.Enum):
     def __str__(self) -> str:
         return self.value
 
+    @property
+    def verdict(self) -> Verdict:
+        """What a run that ended like this says of the signal."""
+        if self in (StopReason.SCHEDULE_DONE, StopReason.STREAM_ENDED_EARLY, StopReason.ITERATED):
+            return Verdict.NOT_TESTED
+        return Verdict.NO_SIGNAL if self is StopReason.NO_SIGNAL else Verdict.SIGNAL
+
 
 @dataclass(frozen=True)
 class Recovery:
-    """Vectors in the user's mode order, each of unit length and known up to sign, and how they were come by.
+    """Vectors in the user's mode order, each of unit length, and how they were come by.
+
+    One vector alone is known up to sign; together they have the sign for which the strength is positive.
 
     ``n_samples`` counts every sample consumed (N), ``n_passes`` the passes (K), ``state_bytes`` the most that the
     solver held in its own arrays (S), ``buffer_bytes`` the most that the oracle held for samples in flight.
 
     ``standard_errors`` has one for every component of every vector; ``strength_interval`` is a confidence interval at
-    the solver's ``confidence``.  With ``NO_SIGNAL`` the vectors are a best guess that proves nothing, ``strength`` is
-    NaN, there are no standard errors, and ``strength_interval`` runs from 0 to an upper 95 % confidence limit.
+    the solver's ``confidence``.  If the ``verdict`` is ``NO_SIGNAL`` the vectors are a best guess that proves nothing,
+    ``strength`` is NaN, there are no standard errors, and ``strength_interval`` runs from 0 to an upper 95 % confidence
+    limit.  If it is ``NOT_TESTED`` the method has no test: there are vectors and a strength, but neither errors nor an
+    interval, and nothing says that there is a signal at all.
 
     ``n_skipped`` counts samples that were left out (``nan_policy="skip"``); ``further`` holds the components found
     after this one, if more than one was asked for.
@@ -68,9 +87,14 @@ class Recovery:
     history: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
     @property
+    def verdict(self) -> Verdict:
+        """Whether a signal was proven, was not, or was never tested for."""
+        return self.stop_reason.verdict
+
+    @property
     def found(self) -> bool:
-        """Whether there is an answer at all."""
-        return self.stop_reason is not StopReason.NO_SIGNAL
+        """Whether a signal was proven: the verdict is ``SIGNAL``."""
+        return self.verdict is Verdict.SIGNAL
 
 
 def positive(vectors: Sequence[Array], strength: float) -> tuple[tuple[Array, ...], float]:

@@ -20,7 +20,6 @@ import numpy as np
 from tpca.model import Samples, SpikedTensor
 from tpca.oracles import LawOracle
 from tpca.solvers.race import RaceSolver
-from tpca.solvers.recovery import StopReason
 
 NOISE_SETTINGS: list[tuple[tuple[int, ...], str, int]] = [
     (dims, noise, samples)
@@ -41,7 +40,7 @@ def claims(job: tuple[tuple[int, ...], str, int, int]) -> bool:
     """Whether one run on pure noise claims a signal."""
     dims, noise, samples, seed = job
     recovery = RaceSolver(seed=seed, max_samples=samples).run(Samples(dims, noise=noise, seed=seed))
-    return recovery.stop_reason is not StopReason.NO_SIGNAL
+    return recovery.found
 
 
 def covered(job: tuple[tuple[int, ...], float, int]) -> tuple[int, int, bool, float]:
