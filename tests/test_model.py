@@ -76,7 +76,7 @@ def test_bad_models_are_refused():
         SpikedTensor.random((4, 5), 1.0).overlaps((np.eye(4)[0],))
     with pytest.raises(TpcaError, match="noise must be one of gaussian"):
         SpikedTensor.random((4, 5), 1.0).stream(noise="pink")
-    with pytest.raises(ModelError, match="batch_size must be at least 1"):
+    with pytest.raises(ModelError, match="batch_size must be a whole number of at least 1"):
         SpikedTensor.random((4, 5), 1.0).stream(batch_size=0)
     with pytest.raises(ModelError, match="float32 or float64"):
         SpikedTensor.random((4, 5), 1.0).stream(dtype=np.int32)

@@ -315,8 +315,8 @@ def test_history_tells_the_race():
     [
         ({"confidence": 1.0}, "confidence must lie strictly between 0 and 1"),
         ({"tolerance": 0.0}, "tolerance must be positive"),
-        ({"max_samples": 0}, "max_samples must be at least 1"),
-        ({"max_passes": 0}, "max_passes must be at least 1"),
+        ({"max_samples": 0}, "max_samples must be a whole number of at least 1"),
+        ({"max_passes": 0}, "max_passes must be a whole number of at least 1"),
         ({"memory": "lots"}, "memory must be"),
     ],
 )

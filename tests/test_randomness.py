@@ -21,5 +21,5 @@ def test_one_seed_for_truth_and_samples_leaks_nothing():
 
 
 def test_negative_seeds_are_refused():
-    with pytest.raises(TpcaError, match="seed must be a non-negative integer, got -1"):
+    with pytest.raises(TpcaError, match="seed must be a whole number of at least 0, got -1"):
         generator(-1, "truth")

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from tpca.checkpoint import kept
 from tpca.errors import ModelError, PartitionError
+from tpca.integers import check_integer
 
 Array = NDArray[np.float64]
 Replicas = tuple[Array, ...]
@@ -36,7 +37,7 @@ Replicas = tuple[Array, ...]
 
 def check_dims(dims: Iterable[int]) -> tuple[int, ...]:
     """Return ``dims`` as a tuple of ints; at least two modes, each at least 2 long."""
-    checked = tuple(int(d) for d in dims)
+    checked = tuple(check_integer("the length of a mode", d, 0, ModelError) for d in dims)
     if len(checked) < 2:
         raise ModelError(
             f"dims must have at least 2 modes, got {checked}; a sample of order 1 is a vector: average it instead."

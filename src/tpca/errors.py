@@ -33,6 +33,10 @@ class SolverError(TpcaError, ValueError):
     """A solver was given an option that it cannot work with."""
 
 
+class OptionError(TpcaError, ValueError):
+    """An option of the command was given where it means nothing."""
+
+
 class MemoryBudgetError(SolverError):
     """The memory given is below the least that the solver needs."""
 

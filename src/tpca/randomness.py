@@ -7,10 +7,9 @@ import zlib
 import numpy as np
 
 from tpca.errors import TpcaError
+from tpca.integers import check_integer
 
 
 def generator(seed: int, purpose: str) -> np.random.Generator:
     """A generator that depends on ``seed`` and ``purpose``, independent of that of any other purpose."""
-    if seed < 0:
-        raise TpcaError(f"seed must be a non-negative integer, got {seed}.")
-    return np.random.default_rng([int(seed), zlib.crc32(purpose.encode())])
+    return np.random.default_rng([check_integer("seed", seed, 0, TpcaError), zlib.crc32(purpose.encode())])

@@ -31,11 +31,13 @@ from typing import Any
 import numpy as np
 
 from tpca.baselines.all_samples import AllSamples
-from tpca.baselines.options import Start, check_count, check_limit, check_positive, check_start, fit_start
+from tpca.baselines.options import Start, check_positive, check_start, fit_start
 from tpca.baselines.recursive_unfolding import split_recursively
 from tpca.baselines.unfolding import spectral_vectors
 from tpca.blocks import Array, unit
+from tpca.integers import check_integer
 from tpca.randomness import generator
+from tpca.solvers.options import check_max_samples
 from tpca.solvers.rankone import along
 from tpca.solvers.recovery import Recovery
 
@@ -66,11 +68,11 @@ class ALS:
         max_samples: int | None = None,
     ) -> None:
         self.init = check_start(init, ("spectral", "random"))
-        self.restarts = check_count("restarts", restarts)
-        self.max_iterations = check_count("max_iterations", max_iterations)
+        self.restarts = check_integer("restarts", restarts)
+        self.max_iterations = check_integer("max_iterations", max_iterations)
         self.tolerance = check_positive("tolerance", tolerance)
         self.seed = seed
-        self.max_samples = check_limit(max_samples)
+        self.max_samples = check_max_samples(max_samples)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from all samples of ``source``."""

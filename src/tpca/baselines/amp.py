@@ -40,10 +40,12 @@ import numpy as np
 
 from tpca.baselines.all_samples import AllSamples
 from tpca.baselines.als import start_vectors
-from tpca.baselines.options import Start, check_count, check_limit, check_order, check_start
+from tpca.baselines.options import Start, check_order, check_start
 from tpca.blocks import Array, unit
+from tpca.integers import check_integer
 from tpca.oracles import open_oracle
 from tpca.randomness import generator
+from tpca.solvers.options import check_max_samples
 from tpca.solvers.recovery import Recovery
 
 STILL = 1e-7  # change of a unit vector at which iterating stops
@@ -71,9 +73,9 @@ class AMP:
         max_samples: int | None = None,
     ) -> None:
         self.init = check_start(init, ("spectral", "random"))
-        self.max_iterations = check_count("max_iterations", max_iterations)
+        self.max_iterations = check_integer("max_iterations", max_iterations)
         self.seed = seed
-        self.max_samples = check_limit(max_samples)
+        self.max_samples = check_max_samples(max_samples)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from all samples of ``source``."""

@@ -28,11 +28,13 @@ from typing import Any
 import numpy as np
 
 from tpca.baselines.all_samples import AllSamples
-from tpca.baselines.options import check_choice, check_count, check_limit
+from tpca.baselines.options import check_choice
 from tpca.baselines.partial_trace import check_symmetric, leading_vector, trace_matrix, trace_vector
 from tpca.batches import Query
 from tpca.blocks import Array, unit
+from tpca.integers import check_integer
 from tpca.oracles import open_oracle
+from tpca.solvers.options import check_max_samples
 from tpca.solvers.recovery import Recovery
 
 STILL = 1e-7  # change of x at which iterating stops
@@ -56,10 +58,10 @@ class Homotopy:
     def __init__(
         self, *, max_iterations: int = 100, method: str = "mean", seed: int = 0, max_samples: int | None = None
     ) -> None:
-        self.max_iterations = check_count("max_iterations", max_iterations)
+        self.max_iterations = check_integer("max_iterations", max_iterations)
         self.method = check_choice("method", method, ("mean", "passes"))
         self.seed = seed
-        self.max_samples = check_limit(max_samples)
+        self.max_samples = check_max_samples(max_samples)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vector of all modes from all samples of ``source``."""

@@ -28,12 +28,14 @@ from typing import Any
 import numpy as np
 
 from tpca.baselines.one_pass import OnePass
-from tpca.baselines.options import check_count, check_limit, check_positive
+from tpca.baselines.options import check_positive
 from tpca.baselines.recursive_unfolding import split_recursively
 from tpca.baselines.unfolding import split_blocks
 from tpca.batches import Query
 from tpca.blocks import Partition, unit
+from tpca.integers import check_integer
 from tpca.randomness import generator
+from tpca.solvers.options import check_max_samples
 from tpca.solvers.racers.scores import NoiseLevel
 from tpca.solvers.recovery import Recovery
 
@@ -60,9 +62,9 @@ class Oja:
         max_samples: int | None = None,
     ) -> None:
         self.step_size = None if step_size is None else check_positive("step_size", step_size)
-        self.batch_size = None if batch_size is None else check_count("batch_size", batch_size)
+        self.batch_size = None if batch_size is None else check_integer("batch_size", batch_size)
         self.seed = seed
-        self.max_samples = check_limit(max_samples)
+        self.max_samples = check_max_samples(max_samples)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from one pass over ``source``."""

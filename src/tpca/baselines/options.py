@@ -13,18 +13,6 @@ from tpca.solvers import memory
 Start = str | Sequence[Array]
 
 
-def check_count(name: str, value: int) -> int:
-    """A whole number of at least one."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise SolverError(f"{name} must be a whole number of at least 1, got {value!r}.")
-    return int(value)
-
-
-def check_limit(max_samples: int | None) -> int | None:
-    """``max_samples``: ``None``, or at least one."""
-    return None if max_samples is None else check_count("max_samples", max_samples)
-
-
 def check_positive(name: str, value: float) -> float:
     """A positive finite number."""
     if not (np.isfinite(value) and value > 0):

@@ -34,10 +34,11 @@ from typing import Any
 import numpy as np
 
 from tpca.baselines.all_samples import AllSamples
-from tpca.baselines.options import check_equal_dims, check_limit, check_order
+from tpca.baselines.options import check_equal_dims, check_order
 from tpca.batches import Query
 from tpca.blocks import Array, Partition, unit
 from tpca.oracles import open_oracle
+from tpca.solvers.options import check_max_samples
 from tpca.solvers.racers.symmetric import pairings
 from tpca.solvers.recovery import Recovery
 
@@ -50,7 +51,7 @@ class PartialTrace:
 
     def __init__(self, *, seed: int = 0, max_samples: int | None = None) -> None:
         self.seed = seed
-        self.max_samples = check_limit(max_samples)
+        self.max_samples = check_max_samples(max_samples)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vector of all modes from all samples of ``source``."""

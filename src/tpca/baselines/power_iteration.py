@@ -27,10 +27,12 @@ from typing import Any
 import numpy as np
 
 from tpca.baselines.all_samples import AllSamples
-from tpca.baselines.options import check_choice, check_count, check_limit
+from tpca.baselines.options import check_choice
 from tpca.batches import Query
 from tpca.blocks import Array
+from tpca.integers import check_integer
 from tpca.randomness import generator
+from tpca.solvers.options import check_max_samples
 from tpca.solvers.recovery import Recovery
 
 STILL = 1e-14  # squared change of a unit vector, up to sign, at which a start has converged; rounding leaves 1e-16
@@ -60,11 +62,11 @@ class PowerIteration:
         seed: int = 0,
         max_samples: int | None = None,
     ) -> None:
-        self.restarts = check_count("restarts", restarts)
-        self.max_iterations = check_count("max_iterations", max_iterations)
+        self.restarts = check_integer("restarts", restarts)
+        self.max_iterations = check_integer("max_iterations", max_iterations)
         self.method = check_choice("method", method, ("mean", "passes"))
         self.seed = seed
-        self.max_samples = check_limit(max_samples)
+        self.max_samples = check_max_samples(max_samples)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from all samples of ``source``."""

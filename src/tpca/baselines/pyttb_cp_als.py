@@ -19,10 +19,12 @@ from typing import Any
 import numpy as np
 
 from tpca.baselines.all_samples import AllSamples
-from tpca.baselines.options import check_choice, check_count, check_limit, check_positive
+from tpca.baselines.options import check_choice, check_positive
 from tpca.blocks import Array, unit
 from tpca.errors import SolverError
+from tpca.integers import check_integer
 from tpca.randomness import generator
+from tpca.solvers.options import check_max_samples
 from tpca.solvers.recovery import Recovery
 
 
@@ -47,10 +49,10 @@ class PyttbCpAls:
         max_samples: int | None = None,
     ) -> None:
         self.init = check_choice("init", init, ("nvecs", "random"))
-        self.max_iterations = check_count("max_iterations", max_iterations)
+        self.max_iterations = check_integer("max_iterations", max_iterations)
         self.tolerance = check_positive("tolerance", tolerance)
         self.seed = seed
-        self.max_samples = check_limit(max_samples)
+        self.max_samples = check_max_samples(max_samples)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from all samples of ``source``."""

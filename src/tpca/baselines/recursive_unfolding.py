@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from tpca.baselines.all_samples import AllSamples
-from tpca.baselines.options import check_limit
 from tpca.baselines.unfolding import spectral_vectors, split_blocks
 from tpca.blocks import Array, Partition, unit
 from tpca.randomness import generator
+from tpca.solvers.options import check_max_samples
 from tpca.solvers.recovery import Recovery
 
 
@@ -32,7 +32,7 @@ class RecursiveUnfolding:
 
     def __init__(self, *, seed: int = 0, max_samples: int | None = None) -> None:
         self.seed = seed
-        self.max_samples = check_limit(max_samples)
+        self.max_samples = check_max_samples(max_samples)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from all samples of ``source``."""

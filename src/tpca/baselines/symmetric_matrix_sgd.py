@@ -29,10 +29,12 @@ from typing import Any
 import numpy as np
 
 from tpca.baselines.one_pass import OnePass, StepSizes
-from tpca.baselines.options import check_count, check_equal_dims, check_limit, check_order, check_positive
+from tpca.baselines.options import check_equal_dims, check_order, check_positive
 from tpca.batches import Query
 from tpca.blocks import Array, Partition, unit
 from tpca.errors import ModelError
+from tpca.integers import check_integer
+from tpca.solvers.options import check_max_samples
 from tpca.solvers.racers.scores import NoiseLevel
 from tpca.solvers.racers.symmetric import symmetrised
 from tpca.solvers.recovery import Recovery
@@ -71,9 +73,9 @@ class SymmetricMatrixSGD:
         self.strength = check_positive("strength", strength)
         self.step_size = None if step_size is None else check_positive("step_size", step_size)
         self.fraction = check_positive("fraction", fraction)
-        self.batch_size = check_count("batch_size", batch_size)
+        self.batch_size = check_integer("batch_size", batch_size)
         self.seed = seed
-        self.max_samples = check_limit(max_samples)
+        self.max_samples = check_max_samples(max_samples)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vector of all modes from one pass over ``source``."""

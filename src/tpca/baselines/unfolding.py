@@ -32,10 +32,12 @@ import numpy as np
 import scipy.sparse.linalg
 
 from tpca.baselines.all_samples import AllSamples
-from tpca.baselines.options import check_choice, check_count, check_limit, check_positive
+from tpca.baselines.options import check_choice, check_positive
 from tpca.batches import Query
 from tpca.blocks import Array, Partition, unit
+from tpca.integers import check_integer
 from tpca.randomness import generator
+from tpca.solvers.options import check_max_samples
 from tpca.solvers.rankone import rank_one
 from tpca.solvers.recovery import Recovery
 
@@ -67,8 +69,8 @@ class Unfolding:
     ) -> None:
         self.method = check_choice("method", method, ("svd", "power"))
         self.seed = seed
-        self.max_samples = check_limit(max_samples)
-        self.max_passes = check_count("max_passes", max_passes)
+        self.max_samples = check_max_samples(max_samples)
+        self.max_passes = check_integer("max_passes", max_passes)
         self.tolerance = check_positive("tolerance", tolerance)
 
     def run(self, source: Any) -> Recovery:

@@ -30,10 +30,12 @@ from typing import Any
 import numpy as np
 
 from tpca.baselines.one_pass import OnePass, StepSizes
-from tpca.baselines.options import check_count, check_limit, check_positive
+from tpca.baselines.options import check_positive
 from tpca.baselines.power_iteration import rows
 from tpca.batches import Query
+from tpca.integers import check_integer
 from tpca.randomness import generator
+from tpca.solvers.options import check_max_samples
 from tpca.solvers.racers.scores import NoiseLevel
 from tpca.solvers.recovery import Recovery
 
@@ -71,10 +73,10 @@ class VectorSGD:
         self.strength = check_positive("strength", strength)
         self.step_size = None if step_size is None else check_positive("step_size", step_size)
         self.fraction = check_positive("fraction", fraction)
-        self.restarts = check_count("restarts", restarts)
-        self.batch_size = check_count("batch_size", batch_size)
+        self.restarts = check_integer("restarts", restarts)
+        self.batch_size = check_integer("batch_size", batch_size)
         self.seed = seed
-        self.max_samples = check_limit(max_samples)
+        self.max_samples = check_max_samples(max_samples)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from one pass over ``source``."""

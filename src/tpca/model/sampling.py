@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from tpca.blocks import check_dims
 from tpca.errors import ModelError
+from tpca.integers import check_integer
 from tpca.model.noise import check_dtype, noise_law
 from tpca.randomness import generator
 
@@ -38,9 +39,8 @@ class Samples:
         self.noise = noise
         self.seed = seed
         self.dtype = check_dtype(dtype)
-        if batch_size is not None and batch_size < 1:
-            raise ModelError(f"batch_size must be at least 1, got {batch_size}.")
-        self.batch_size = batch_size or max(1, BATCH_ENTRIES // math.prod(self.dims))
+        usual = max(1, BATCH_ENTRIES // math.prod(self.dims))
+        self.batch_size = usual if batch_size is None else check_integer("batch_size", batch_size, error=ModelError)
         self._law = noise_law(noise)
         self._signal = None if signal is None else np.asarray(signal, dtype=self.dtype)
 

@@ -22,11 +22,12 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from tpca.integers import check_integer
 from tpca.oracles import open_oracle
 from tpca.solvers.drive import drive, keeper_of
 from tpca.solvers.mean_run import MeanRun
 from tpca.solvers.memory import parse_memory
-from tpca.solvers.options import check_components, check_confidence, check_max_samples, check_resume
+from tpca.solvers.options import check_confidence, check_max_samples, check_resume
 from tpca.solvers.race import Callback
 from tpca.solvers.recovery import Recovery
 
@@ -68,11 +69,11 @@ class MeanSolver:
         checkpoint_every: float = 60.0,
         resume: bool = False,
     ) -> None:
-        self.seed = seed
+        self.seed = check_integer("seed", seed, 0)
         self.memory = None if memory is None else parse_memory(memory)
         self.max_samples = check_max_samples(max_samples)
         self.confidence = check_confidence(confidence)
-        self.n_components = check_components(n_components)
+        self.n_components = check_integer("n_components", n_components)
         self.callbacks = tuple(callbacks)
         self.checkpoint, self.checkpoint_every = checkpoint, checkpoint_every
         self.resume = check_resume(resume, checkpoint)

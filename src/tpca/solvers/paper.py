@@ -34,6 +34,7 @@ from typing import Any
 
 from tpca.blocks import Partition
 from tpca.errors import SolverError
+from tpca.integers import check_integer
 from tpca.model import SpikedTensor
 from tpca.model.spiked import check_strength
 from tpca.oracles import open_oracle
@@ -89,7 +90,7 @@ class PaperSolver:
             raise SolverError(f"estimator must be one of {', '.join(METHODS)}, got {estimator!r}.")
         self.schedule = schedule
         self.constants = preset_constants(preset)
-        self.seed = seed
+        self.seed = check_integer("seed", seed, 0)
         self.strength = check_strength(strength)
         self.truth = truth
         self.estimator = estimator

@@ -25,11 +25,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tpca.errors import SolverError
+from tpca.integers import check_integer
 from tpca.oracles import open_oracle
 from tpca.solvers.components import ComponentsRun
 from tpca.solvers.drive import drive, keeper_of
 from tpca.solvers.memory import parse_memory
-from tpca.solvers.options import check_components, check_confidence, check_max_samples, check_resume
+from tpca.solvers.options import check_confidence, check_max_samples, check_passes, check_resume
 from tpca.solvers.recovery import Recovery
 
 Callback = Callable[[dict[str, Any]], None]
@@ -80,14 +81,14 @@ class RaceSolver:
     ) -> None:
         if tolerance is not None and not tolerance > 0:
             raise SolverError(f"tolerance must be positive, got {tolerance}.")
-        self.seed = seed
+        self.seed = check_integer("seed", seed, 0)
         self.memory = None if memory is None else parse_memory(memory)
         self.max_samples = check_max_samples(max_samples)
-        self.max_passes = _check_passes(max_passes)
+        self.max_passes = check_passes(max_passes)
         self.confidence = check_confidence(confidence)
         self.tolerance = tolerance
         self.partition = partition
-        self.n_components = check_components(n_components)
+        self.n_components = check_integer("n_components", n_components)
         self.callbacks = tuple(callbacks)
         self.checkpoint, self.checkpoint_every = checkpoint, checkpoint_every
         self.resume = check_resume(resume, checkpoint)
@@ -102,9 +103,3 @@ class RaceSolver:
         names = ("seed", "memory", "max_samples", "max_passes", "confidence", "tolerance", "n_components")
         groups = None if self.partition is None else [[int(n) for n in group] for group in self.partition]
         return {"solver": "race", **{name: getattr(self, name) for name in names}, "partition": groups}
-
-
-def _check_passes(passes: int | str) -> int | str:
-    if passes == "auto" or (isinstance(passes, int) and passes >= 1):
-        return passes
-    raise SolverError(f"max_passes must be at least 1, or 'auto', got {passes!r}.")
