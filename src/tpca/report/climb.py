@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from tpca.report.style import COLOURS, pyplot
+from tpca.results import replacing
 from tpca.studies.demo import Climb, Demo
 
 
@@ -36,8 +37,8 @@ def draw_demo(demo: Demo, path: Path) -> None:
     figure.suptitle(
         f"order {truth.order}, dims {truth.dims}: {entries:,.0f} entries a sample, strength {truth.strength:g}"
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+    with replacing(path) as draft:
+        figure.savefig(draft, dpi=120, format="png")
     plt.close(figure)
 
 

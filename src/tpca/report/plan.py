@@ -11,6 +11,7 @@ from tpca.errors import OutputError
 from tpca.planning.plan import Plan, Row, race_samples
 from tpca.planning.race_size import least_race_bytes, race_size
 from tpca.report.style import COLOURS, MARKERS, pyplot
+from tpca.results import replacing
 
 GREY = "#808080"  # readable on light and dark grounds, as are the colours
 
@@ -37,11 +38,14 @@ def draw_plan(plan: Plan, path: Path) -> None:
         axis.set_title(f"dims {plan.problem.dims}, strength {plan.problem.strength:g}")
         axis.grid(alpha=0.25)
         axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=8)
+        form = path.suffix.removeprefix(".").lower()
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(path, dpi=140, transparent=True)
-        except (OSError, ValueError) as error:
-            raise OutputError(f"cannot write the figure {str(path)!r}: {error}; give a .png or .svg file.") from error
+            if form not in figure.canvas.get_supported_filetypes():
+                raise OutputError(
+                    f"cannot write the figure {str(path)!r}: no format {form!r}; give a .png or .svg file."
+                )
+            with replacing(path) as draft:
+                figure.savefig(draft, dpi=140, transparent=True, format=form)
         finally:
             plt.close(figure)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tpca.errors import TpcaError
+from tpca.results import replacing
 
 # Okabe–Ito without black and yellow, which vanish on dark or light ground.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -44,8 +45,8 @@ def drawing() -> Iterator[Any]:
 
 def save(figure: Any, folder: Path, name: str) -> Path:
     """Write ``name.png`` and ``name.svg``, on transparent ground; the path of the first."""
-    folder.mkdir(parents=True, exist_ok=True)
     for suffix in ("png", "svg"):
         metadata = {"Date": None} if suffix == "svg" else None  # the same figure is the same file
-        figure.savefig(folder / f"{name}.{suffix}", dpi=110, transparent=True, metadata=metadata)
+        with replacing(folder / f"{name}.{suffix}") as draft:
+            figure.savefig(draft, dpi=110, transparent=True, metadata=metadata, format=suffix)
     return folder / f"{name}.png"
