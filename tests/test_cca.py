@@ -296,7 +296,7 @@ def test_refit_uses_all_rows():
         ({"clip": 0}, "clip must be positive, got 0"),
         ({"clip": -3.0}, "clip must be positive, got -3.0"),
         ({"clip": math.nan}, "clip must be positive, got nan"),
-        ({"n_components": 0}, "n_components must be at least 1, got 0"),
+        ({"n_components": 0}, "n_components must be a whole number of at least 1, got 0"),
         ({"confidence": 0}, "confidence must lie strictly between 0 and 1, got 0"),
         ({"confidence": 1}, "confidence must lie strictly between 0 and 1, got 1"),
         ({"held_out": 0}, "held_out must lie strictly between 0 and 1, got 0"),
@@ -304,7 +304,7 @@ def test_refit_uses_all_rows():
         ({"memory": 0}, "memory must be positive and finite, got 0"),
         ({"memory": "much"}, "memory must be a number of bytes or text like '64MB' or '1.5GiB', got 'much'"),
         ({"nan_policy": "zero"}, "nan_policy must be one of raise, skip for views, got 'zero'"),
-        ({"random_state": -1}, "seed must be a non-negative integer, got -1"),
+        ({"random_state": -1}, "random_state must be a whole number of at least 0, a random generator or None, got -1"),
     ],
     ids=str,
 )

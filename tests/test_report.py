@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from tpca import PaperSolver, RaceSolver, SpikedTensor, TensorCCA
 from tpca.cli import app
 from tpca.cli.report import Wanted
-from tpca.errors import OutputError, StreamError, StudyError, TpcaError
+from tpca.errors import OptionError, OutputError, StreamError, StudyError, TpcaError
 from tpca.report import document
 from tpca.report.checks import run_checks
 from tpca.report.component_pictures import component_figure
@@ -446,7 +446,7 @@ def test_the_command_writes_report_and_says_so(tmp_path):
     quiet = runner.invoke(app, ["fit", data, "--out", str(out), "--quiet"])
     assert (quiet.exit_code, quiet.output) == (0, "")
     both = runner.invoke(app, ["fit", data, "--out", str(out), "--quiet", "--live"])
-    assert isinstance(both.exception, OutputError)
+    assert isinstance(both.exception, OptionError)
     assert runner.invoke(app, ["--version"]).output.startswith("tpca ")
     empty = runner.invoke(app, ["report", str(tmp_path / "deep")])
     assert isinstance(empty.exception, StreamError)
@@ -457,12 +457,12 @@ def test_the_paper_by_the_command(tmp_path):
     base = ["fit", str(tmp_path / "d.npy"), "--out", str(tmp_path / "r"), "--solver", "paper"]
     for options, says in (
         ([], "must be told the strength"),
-        (["--strength", "3", "--components", "2"], "no option n_components"),
-        (["--strength", "3", "--tolerance", "0.1"], "tolerance=0.1"),
+        (["--strength", "3", "--components", "2"], "--components is for --solver mean or race and --views"),
+        (["--strength", "3", "--tolerance", "0.1"], "--tolerance is for --solver race, not for --solver paper"),
     ):
         assert says in str(runner.invoke(app, [*base, *options]).exception)
     wrong = runner.invoke(app, [*base[:-1], "race", "--strength", "3"])
-    assert "needs --solver paper" in str(wrong.exception)
+    assert "--strength is for --solver paper, not for --solver race" in str(wrong.exception)
     done = runner.invoke(app, [*base, "--strength", "3", "--json"])
     assert done.exit_code == 4, done.output
     assert json.loads(done.output)["solver"] == "paper"

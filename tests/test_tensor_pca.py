@@ -205,18 +205,18 @@ def test_bad_shapes_and_options_are_named():
         TensorPCA().partial_fit(DATA[:5]).partial_fit(DATA[:5, :5])
     with pytest.raises(SolverError, match="solver must be"):
         TensorPCA(solver="best").fit(DATA)
-    with pytest.raises(SolverError, match="memory='1MB' needs solver='race'"):
+    with pytest.raises(SolverError, match=r"memory='1MB' means nothing to solver='paper'; .*'race'"):
         TensorPCA(solver="paper", memory="1MB").fit(DATA)
     with pytest.raises(SolverError, match="partial_fit needs solver='race'"):
         TensorPCA(solver="paper").partial_fit(DATA)
-    with pytest.raises(SolverError, match="n_components must be at least 1"):
+    with pytest.raises(SolverError, match="n_components must be a whole number of at least 1, got 0"):
         TensorPCA(n_components=0).fit(DATA)
-    with pytest.raises(SolverError, match="max_passes must be at least 1"):
+    with pytest.raises(SolverError, match="max_passes must be a whole number of at least 1 or 'auto', got 0"):
         TensorPCA(max_passes=0).fit(DATA)
-    with pytest.raises(SolverError, match=r"tolerance=0\.1 needs solver='race'"):
+    with pytest.raises(SolverError, match=r"tolerance=0\.1 means nothing to solver='mean'"):
         TensorPCA(solver="mean", tolerance=0.1).fit(DATA)
     for option, says in (({"max_passes": 3}, "max_passes=3"), ({"confidence": 0.9}, "confidence=0.9")):
-        with pytest.raises(SolverError, match=f"{says} needs solver='race'"):
+        with pytest.raises(SolverError, match=f"{says} means nothing beside .*; give it to that RaceSolver"):
             TensorPCA(solver=RaceSolver(), **option).fit(DATA)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tpca.cli.outputs import check_file
 from tpca.cli.plan import time_text
 from tpca.cli.screens import number, put_json, shape, size
 
@@ -55,8 +56,10 @@ def compare(
     if not chosen:
         why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items() if reason != "not asked for")
         raise StudyError(f"none of the methods can run here: {why}.")
-    if report is not None and out is None:
-        raise StudyError("--report needs --out: a folder for the trials that it shows.")
+    if report is not None:
+        if out is None:
+            raise StudyError("--report needs --out: a folder for the trials that it shows.")
+        check_file(report)
     found = Comparison(settings_of(setting, chosen), reasons, {})
     seeds = range(seed, seed + trials)
     if out is not None:

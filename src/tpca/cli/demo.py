@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tpca.cli.outputs import check_place
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -28,6 +30,7 @@ def demo(
     from tpca.report.climb import draw_demo
     from tpca.studies.demo import planted
 
+    check_place(out)
     console = Console(stderr=as_json)
     truth = planted(seed)
     console.print(
@@ -45,8 +48,8 @@ def demo(
         sys.stdout.write(
             json.dumps({"race": _numbers(result, result.race), "paper": _numbers(result, result.paper)}) + "\n"
         )
-        return
-    _print_demo(console, result)
+    else:
+        _print_demo(console, result)
     console.print(drawn, soft_wrap=True, markup=False)
 
 

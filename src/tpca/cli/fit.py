@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tpca.cli.applies import refuse_idle
 from tpca.cli.cluster import Scheduler, Workers, on_cluster
 from tpca.cli.live import screen_for
+from tpca.cli.outputs import check_place, check_result
 from tpca.cli.report import Wanted, solver_line
 from tpca.cli.screens import EXIT_CODES, put_json, recovery_table
 from tpca.cli.views import fit_views
 from tpca.cli.watch import Watch
+from tpca.errors import SolverError
+from tpca.solvers.options import CLIP, SOLVERS
 
 if TYPE_CHECKING:
     from tpca.planning.choice import Choice
@@ -25,13 +29,16 @@ DATA = "A .npy file or a folder of them, a Zarr store or URL, or an HDF5 file; :
 
 
 def fit(
+    ctx: typer.Context,
     paths: Annotated[list[str], typer.Argument(help=DATA, show_default=False, metavar="PATH...")],
     out: Annotated[Path, typer.Option(help="Folder for recovery.json and vectors.npz.", show_default=False)],
     views: Annotated[
         bool, typer.Option("--views", help="Every PATH is a view (rows, columns) of the same rows.")
     ] = False,
     shrinkage: Annotated[str, typer.Option(help="With --views: of the covariances, 0 to 1, or auto.")] = "auto",
-    clip: Annotated[float | None, typer.Option(help="With --views: bound on a row's influence, such as 2.")] = None,
+    clip: Annotated[
+        float | None, typer.Option(help=f"With --views: bound on a row's influence, such as {CLIP}; none by default.")
+    ] = None,
     solver: Annotated[
         str,
         typer.Option(help="mean: fits the mean, if it can be held; race: one pass in bounded memory; paper; or auto."),
@@ -53,11 +60,12 @@ def fit(
     checkpoint_every: Annotated[float, typer.Option(help="Seconds between checkpoints; 0: every round.")] = 60.0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")] = False,
     restart: Annotated[bool, typer.Option("--restart", help="Throw the checkpoints away and start afresh.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the result of another fit in OUT.")] = False,
     scheduler: Scheduler = None,
     workers: Workers = None,
     report: Annotated[Path | None, typer.Option(help="Write a report, one HTML file.", show_default=False)] = None,
     labels: Annotated[
-        Path | None, typer.Option(help='Names for the report, a JSON file: {"0": ["Fz", "Cz", ...]} by mode.')
+        Path | None, typer.Option(help='Names for reports, now or later, a JSON file: {"0": ["Fz", "Cz"]} by mode.')
     ] = None,
     checks: Annotated[bool, typer.Option(help="For the report: read the data once more, to check the noise.")] = True,
     live: Annotated[bool, typer.Option("--live", help="Show evidence, strength, pace and memory as it goes.")] = False,
@@ -67,6 +75,8 @@ def fit(
     """Recover the signal in a file of noisy tensors, or say that there is none.
 
     Nothing needs to be known of strength or noise. Interrupt with Ctrl-C and go on with --resume.
+
+    OUT may hold the result of the same fit, or none; --overwrite replaces that of another one.
 
     Where the mean of all samples fits into memory it is fitted; where not, the race runs. It is said which, and why.
 
@@ -83,11 +93,14 @@ def fit(
     from tpca.errors import RunInterrupted, StreamError
     from tpca.streams import open_stream
 
+    if not views and solver not in ("auto", *SOLVERS):
+        raise SolverError(f"solver must be auto, {', '.join(SOLVERS[:-1])} or {SOLVERS[-1]}, got {solver!r}.")
+    refuse_idle(ctx, "views" if views else solver)
     wanted = Wanted(report, labels, checks, quiet, as_json, live)
     if views:
-        verdict = fit_views(
-            paths, out, components, shrinkage, clip, memory, confidence, seed, nan_policy, wanted, scheduler, workers
-        )
+        asked = {"n_components": components, "clip": clip, "memory": memory, "confidence": confidence}
+        asked |= {"random_state": seed, "nan_policy": nan_policy}
+        verdict = fit_views(paths, out, shrinkage, asked, wanted, overwrite, scheduler, workers)
         raise typer.Exit(EXIT_CODES[verdict])
     if len(paths) > 1:
         raise StreamError(f"one PATH holds the samples, got {len(paths)}; with --views every PATH is a view.")
@@ -95,8 +108,6 @@ def fit(
     stream = open_stream(path, items=items, shuffle=shuffle, nan_policy=nan_policy)  # type: ignore[arg-type]
     wanted.check(stream.dims)
     kept = Checkpoints(checkpoint or out / "checkpoint", checkpoint_every)
-    if restart:
-        kept.clear()
     console = Console(stderr=True)
     watch = Watch(screen_for(console, live, quiet), f"tpca fit {path}")
     options: dict[str, Any] = {"seed": seed, "memory": memory, "max_samples": max_samples, "confidence": confidence}
@@ -105,6 +116,13 @@ def fit(
     chosen, choice = _solver(
         solver, stream, {**options, **keeping, "callbacks": [watch]}, max_passes, tolerance, strength
     )
+    settings = {"solver": choice.solver, "solver_reason": choice.reason, **options}
+    settings |= {"max_passes": max_passes, "tolerance": tolerance, "strength": strength}
+    settings |= {"items": items, "shuffle": shuffle, "nan_policy": nan_policy}
+    check_result(out, paths, stream.identity, settings, overwrite)
+    check_place(kept.folder)
+    if restart:
+        kept.clear()
     try:
         with on_cluster(scheduler, workers, stream) as data:
             recovery = _run(chosen, data, watch)
@@ -113,9 +131,6 @@ def fit(
         console.print(f"[bold]interrupted[/]: {stop} Go on with:", soft_wrap=True)
         console.print(f"  {again}", soft_wrap=True, highlight=False, markup=False)
         raise typer.Exit(130) from None
-    settings = {"solver": choice.solver, "solver_reason": choice.reason, **options}
-    settings |= {"max_passes": max_passes, "tolerance": tolerance, "strength": strength}
-    settings |= {"items": items, "shuffle": shuffle, "nan_policy": nan_policy}
     _keep(out, recovery, path, settings, stream, watch, wanted, resume)
     kept.clear()
     raise typer.Exit(EXIT_CODES[recovery.verdict])
@@ -152,41 +167,28 @@ def _solver(
     name: str, stream: Stream, common: dict[str, Any], max_passes: str, tolerance: float | None, strength: float | None
 ) -> tuple[Any, Choice]:
     """The solver by its name, which it is and why."""
-    from tpca.errors import SolverError
     from tpca.planning.choice import Choice, choose_for
     from tpca.solvers.mean import MeanSolver
     from tpca.solvers.race import RaceSolver
 
-    if name not in ("auto", "mean", "race", "paper"):
-        raise SolverError(f"solver must be auto, mean, race or paper, got {name!r}.")
-    if name != "paper" and strength is not None:
-        raise SolverError(f"strength={strength} needs --solver paper; {name} finds the strength itself.")
     choice = Choice(name, "asked for")
     if name == "auto":
         choice = choose_for(stream, common["memory"], max_samples=common["max_samples"], tolerance=tolerance)
-    passes = int(max_passes) if max_passes.isdigit() else max_passes
+    passes = int(max_passes) if max_passes.isdecimal() else max_passes
     race = RaceSolver(max_passes=passes, tolerance=tolerance, **common)  # checks all options, needed or not
     if choice.solver == "race":
         return race, choice
-    if tolerance is not None:
-        raise SolverError(f"tolerance={tolerance} needs --solver race or auto, got {name!r}.")
     if choice.solver == "paper":
-        return _paper(common, max_passes, strength), choice
+        return _paper(common, strength), choice
     return MeanSolver(**common), choice
 
 
-def _paper(common: dict[str, Any], max_passes: str, strength: float | None) -> Any:
+def _paper(common: dict[str, Any], strength: float | None) -> Any:
     """The paper's algorithm, which must be told the strength and knows few options."""
-    from tpca.errors import SolverError
     from tpca.solvers.paper import PaperSolver
 
     if strength is None:
         raise SolverError("--solver paper must be told the strength: give --strength, or use --solver race.")
-    usual = {"memory": None, "max_samples": None, "confidence": 0.95, "n_components": 1}
-    asked = [name for name, value in usual.items() if common[name] != value]
-    asked += ["max_passes"] if max_passes != "auto" else []
-    if asked:
-        raise SolverError(f"--solver paper has no option {asked[0]}; leave it out, or use --solver race.")
     names = ("seed", "callbacks", "checkpoint", "checkpoint_every", "resume")
     return PaperSolver(strength=strength, **{name: common[name] for name in names})
 

@@ -8,10 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
+from tpca.cli.applies import refuse_idle
+from tpca.cli.outputs import check_place, room_at
 from tpca.cli.screens import put_json, shape, size
 
 
 def generate(
+    ctx: typer.Context,
     out: Annotated[
         Path, typer.Option(help="File to write; its suffix decides: .npy, .zarr, .h5 or .hdf5.", show_default=False)
     ],
@@ -39,15 +42,20 @@ def generate(
     from rich.progress import Progress
 
     from tpca.model import SpikedTensor
+    from tpca.model.noise import check_dtype
     from tpca.model.sampling import Samples
+    from tpca.planning.problem import tensor_dims
     from tpca.results import replacing
     from tpca.streams.writing import truth_path, write_samples, write_truth
 
-    lengths = _lengths(dims, order, dim)
+    refuse_idle(ctx)
+    lengths = tensor_dims(*((order, dim, None) if dims is None else (None, None, dims)))
+    beside = truth_path(out)
+    check_place(out.parent)
+    _check_free(out, beside, overwrite)
+    _check_room(out, lengths, samples, check_dtype(dtype).itemsize)
     truth = SpikedTensor.random(lengths, strength, correlation, seed) if strength else None
     source = truth.stream(noise, seed, dtype=dtype) if truth else Samples(lengths, None, noise, seed, dtype=dtype)
-    beside = truth_path(out)
-    _check_free(out, beside, overwrite)
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal) as progress:
         bar = progress.add_task(f"writing {out.name}", total=samples)
@@ -66,23 +74,29 @@ def generate(
     print(f"truth: {beside}" if truth else "nothing but noise: no truth")
 
 
-def _lengths(dims: str | None, order: int, dim: int) -> tuple[int, ...]:
-    from tpca.blocks import check_dims
-    from tpca.errors import ModelError
-
-    if dims is None:
-        return check_dims((dim,) * order)
-    try:
-        return check_dims(int(length) for length in dims.replace("x", ",").split(","))
-    except ValueError as error:
-        if isinstance(error, ModelError):
-            raise
-        raise ModelError(f"dims must be lengths like 12,10,8, got {dims!r}.") from None
-
-
 def _check_free(out: Path, beside: Path, overwrite: bool) -> None:
     """Data with a truth beside them were generated, and can be again; anything else is somebody's."""
     from tpca.errors import OutputError
 
     if out.exists() and not overwrite and not beside.exists():
         raise OutputError(f"{str(out)!r} exists and was not written by tpca generate; --overwrite replaces it.")
+
+
+def _check_room(out: Path, lengths: tuple[int, ...], samples: int, itemsize: int) -> None:
+    """Refuse, before anything is written or drawn, what the disk or the memory cannot hold."""
+    from tpca.errors import OutputError
+    from tpca.solvers.memory import machine_memory
+
+    entries = min(math.prod(lengths), 1e200)  # more does not fit into a float
+    needed, room = samples * entries * itemsize, room_at(out)
+    if needed > room:
+        raise OutputError(
+            f"cannot write {str(out)!r}: {samples:,} samples of order {len(lengths)} take {size(needed)}, and the disk "
+            f"has {size(room)} left; ask for fewer or smaller samples, or choose another place."
+        )
+    drawn, memory = entries * (8 + itemsize), machine_memory()  # the signal in float64, and one sample
+    if drawn > memory:
+        raise OutputError(
+            f"cannot draw samples of order {len(lengths)}: one takes {size(drawn)} of memory, and this machine has "
+            f"{size(memory)}; ask for smaller samples."
+        )

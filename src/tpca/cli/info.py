@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tpca.cli.applies import refuse_idle
 from tpca.cli.report import solver_line
 from tpca.cli.screens import put_json, recovery_table, shape, size
 from tpca.cli.views import views_table
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 
 def info(
+    ctx: typer.Context,
     path: Annotated[str, typer.Argument(help="Data, or a folder that tpca fit wrote.", show_default=False)],
     items: Annotated[str, typer.Option(help="What the files of a folder hold: batches or samples.")] = "batches",
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
@@ -26,6 +28,7 @@ def info(
     from tpca.streams import open_stream
 
     if (Path(path) / "recovery.json").is_file():
+        refuse_idle(ctx, "result")
         summary = read_result(Path(path)).summary
         if as_json:
             put_json({**{name: value for name, value in summary.items() if name != "history"}, "kind": "result"})

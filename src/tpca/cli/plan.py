@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tpca.cli.outputs import check_file
 from tpca.cli.screens import put_json, shape, size
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def plan(
     from tpca.planning.plan import make_plan
     from tpca.planning.problem import Problem, tensor_dims
 
+    if plot is not None:
+        check_file(plot)
     problem = Problem(tensor_dims(order, dim, dims), strength, noise, correlation, equal)
     made = make_plan(problem, samples=samples, memory=memory, rate=rate, workers=workers)
     if plot is not None:

@@ -11,6 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
+from tpca.cli.applies import refuse_idle
+from tpca.cli.outputs import check_file, places
 from tpca.cli.screens import duration
 
 
@@ -27,12 +29,6 @@ class Wanted:
 
     def check(self, dims: tuple[int, ...]) -> None:
         """Refuse, before a long fit, what cannot be done after it."""
-        from tpca.errors import OutputError
-
-        if self.quiet and (self.live or self.as_json):
-            raise OutputError(
-                f"--quiet prints nothing, {'--live' if self.live else '--json'} does; choose one of them."
-            )
         if self.labels is not None:
             from tpca.report.labels import read_labels
 
@@ -40,6 +36,7 @@ class Wanted:
         if self.report is not None:
             from tpca.report.document import plotly_js
 
+            check_file(self.report)
             plotly_js()
 
     def write(self, folder: Path, paths: list[str], identity: str, run: dict[str, Any]) -> None:
@@ -49,11 +46,10 @@ class Wanted:
         from tpca import __version__
         from tpca.results import write_run
 
-        where = [path if "://" in path else os.path.abspath(path) for path in paths]
         machine: dict[str, Any] = {"tpca": __version__, "numpy": np.__version__, "python": platform.python_version()}
         machine |= {"processors": os.cpu_count()}
         named = None if self.labels is None else json.loads(self.labels.read_text(encoding="utf-8"))
-        write_run(folder, {**run, "data": where, "identity": identity, "made_with": machine, "labels": named})
+        write_run(folder, {**run, "data": places(paths), "identity": identity, "made_with": machine, "labels": named})
         if self.report is not None:
             from tpca.report.folder import write_report
 
@@ -73,6 +69,7 @@ def solver_line(summary: dict[str, Any]) -> str:
 
 
 def report(
+    ctx: typer.Context,
     folder: Annotated[
         Path, typer.Argument(help="Folder of tpca fit, reproduce or compare.", show_default=False, metavar="DIR")
     ],
@@ -84,9 +81,11 @@ def report(
     """Make one self-contained HTML file of a result, of the stored trials of a reproduction, or of a comparison."""
     import time
 
-    from tpca.report.folder import write_report
+    from tpca.report.folder import kind_of, write_report
 
     began = time.monotonic()
+    refuse_idle(ctx, kind_of(folder))
     path = out or folder / "report.html"
+    check_file(path)
     write_report(folder, path, labels, data or (), checks)
     print(f"{path}: {os.path.getsize(path) / 1e6:.1f} MB, {duration(time.monotonic() - began)}")

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tpca.cli.applies import refuse_idle
 from tpca.cli.cluster import Scheduler, Workers, cluster
+from tpca.cli.outputs import check_file, check_place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 
 def reproduce(
+    ctx: typer.Context,
     studies: Annotated[list[str] | None, typer.Argument(help="Which studies; all of them by default.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A small grid: minutes.")] = False,
     full: Annotated[bool, typer.Option("--full", help="The whole grid: an hour or two on two cores.")] = False,
@@ -43,6 +46,7 @@ def reproduce(
     from tpca.studies.catalogue import choose
     from tpca.studies.store import Store
 
+    refuse_idle(ctx)
     console = Console(stderr=as_json)
     chosen = choose(studies or [])
     if list_studies:
@@ -52,6 +56,9 @@ def reproduce(
         raise StudyError("choose one of --quick, --full and --show.")
     if not (quick or full or show or report or markdown):
         raise StudyError("say how much to run: --quick (minutes) or --full (an hour or two); --show runs nothing.")
+    for file in filter(None, (markdown, report)):
+        check_file(file)
+    check_place(figures or store)
     kept = Store(store)
     if quick or full:
         with cluster(scheduler, workers) as client:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tpca.cli.applies import refuse_idle
 from tpca.cli.fit import DATA
 from tpca.cli.screens import number, put_json
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 
 def score(
+    ctx: typer.Context,
     paths: Annotated[list[str], typer.Argument(help=DATA, show_default=False, metavar="PATH...")],
     result: Annotated[Path, typer.Argument(help="Folder that tpca fit wrote.", show_default=False)],
     truth: Annotated[bool, typer.Option("--truth", help="Compare with the truth beside the data.")] = False,
@@ -37,6 +39,7 @@ def score(
     from tpca.streams.writing import read_truth, truth_path
 
     stored = read_result(result)
+    refuse_idle(ctx, str(stored.summary.get("kind", "samples")))
     if stored.vectors and stored.summary.get("kind") == "views":
         _score_views(paths, stored, nan_policy, as_json)
         return

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpca.cli.cluster import on_cluster
+from tpca.cli.outputs import check_result
 from tpca.cli.screens import STYLES, number, put_json, shape
 
 if TYPE_CHECKING:
@@ -21,18 +22,17 @@ if TYPE_CHECKING:
 def fit_views(
     paths: list[str],
     out: Path,
-    components: int,
     shrinkage: str,
-    clip: float | None,
-    memory: str | None,
-    confidence: float,
-    seed: int,
-    nan_policy: str,
+    asked: dict[str, Any],
     wanted: Wanted,
-    scheduler: str | None = None,
-    workers: int | None = None,
+    overwrite: bool,
+    scheduler: str | None,
+    workers: int | None,
 ) -> Verdict:
-    """Fit TensorCCA to one file per view, write the result and print it; returns the verdict."""
+    """Fit TensorCCA to one file per view, write the result and print it; returns the verdict.
+
+    ``asked`` are its options besides the shrinkage, which may come as text.
+    """
     from rich.console import Console
 
     from tpca.errors import SolverError
@@ -44,24 +44,17 @@ def fit_views(
         share: float | str = shrinkage if shrinkage == "auto" else float(shrinkage)
     except ValueError:
         raise SolverError(f"shrinkage must be a number from 0 to 1, or auto, got {shrinkage!r}.") from None
-    cca = TensorCCA(
-        n_components=components,
-        shrinkage=share,
-        random_state=seed,
-        clip=clip,
-        confidence=confidence,
-        memory=memory,
-        nan_policy=nan_policy,
-    )
-    stream = open_views(paths, nan_policy=nan_policy)
+    cca = TensorCCA(shrinkage=share, **asked)
+    stream = open_views(paths, nan_policy=cca.nan_policy)
     wanted.check(stream.dims)
+    names = ("n_components", "shrinkage", "clip", "held_out", "confidence", "memory", "nan_policy")
+    settings = {**{name: getattr(cca, name) for name in names}, "seed": cca.random_state}
+    check_result(out, paths, stream.identity, settings, overwrite)
     began = time.monotonic()
     with warnings.catch_warnings(), _status(Console(stderr=True), wanted):
         warnings.simplefilter("ignore")  # the table says it
         with on_cluster(scheduler, workers, stream) as data:
             cca.fit(data)
-    names = ("n_components", "shrinkage", "clip", "held_out", "confidence", "memory", "nan_policy")
-    settings = {**{name: getattr(cca, name) for name in names}, "seed": seed}
     seconds = time.monotonic() - began
     summary = write_views_result(out, cca, paths, settings)
     wanted.write(out, paths, stream.identity, {"seconds": seconds})

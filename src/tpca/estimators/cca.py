@@ -19,6 +19,7 @@ from tpca.batches.views import ViewsBatch
 from tpca.blocks import Array, Partition
 from tpca.errors import SampleError, SolverError
 from tpca.estimators.pca import Score, seed_from
+from tpca.integers import check_integer
 from tpca.oracles import DaskOracle
 from tpca.oracles.cluster import active_client
 from tpca.oracles.sweeps import DaskSweep, LocalSweep
@@ -26,6 +27,7 @@ from tpca.solvers.components import ComponentsRun
 from tpca.solvers.drive import Feed
 from tpca.solvers.memory import parse_memory
 from tpca.solvers.moments import Moment, MomentSolver, standardised
+from tpca.solvers.options import refuse_idle
 from tpca.solvers.race import RaceSolver
 from tpca.solvers.racers.flow import state_floats
 from tpca.solvers.recovery import Recovery, StopReason, Verdict
@@ -59,14 +61,14 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
     random_state : int, Generator, RandomState or None
     clip : float, optional
         Bound on the influence of a row: rows farther than ``clip`` typical distances from the centre are drawn back,
-        and scores count at most ``clip`` standard deviations.  Moments of high order have heavy tails: 3 is a good
-        choice for real data.
+        and scores of stored data count at most ``clip`` standard deviations.  By default nothing is clipped.  Moments
+        of high order have heavy tails: 2 is a good choice for real data.
     held_out : float
         Share of the rows of stored data that only judge.
     confidence : float
         At most ``1 - confidence`` of all fits of unrelated views claim a component.
     refit : bool
-        Whether, once something is proven on held-out rows, the fit is repeated on all rows.
+        Whether, once something is proven on held-out rows of stored data, the fit is repeated on all rows.
     memory : int or str, optional
         Whitened rows up to this size are kept between passes (default 256 MB); for one-pass data, the bound on the
         solver's state (default 1 to 64 MB).
@@ -145,6 +147,8 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
         stream = open_views(stream, nan_policy=self.nan_policy)
         if client is None and stream.readable_elsewhere and stream.lazy_parts(0) is not None:
             client = active_client()
+        if not stream.rereadable:
+            self._refuse_idle()
         self._forget(stream.dims)
         if stream.rereadable:
             self._fit_stored(stream, client)
@@ -158,6 +162,7 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
     def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Take one more batch of all views; the whitening is learnt from the first rows, then one pass."""
         self._check()
+        self._refuse_idle()
         stream = open_views([tuple(X)], nan_policy=self.nan_policy)
         if getattr(self, "_waiting", None) is None:
             self._forget(stream.dims)
@@ -251,8 +256,7 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
             raise SolverError(f"shrinkage must lie between 0 and 1, or be 'auto', got {share!r}.")
         if self.clip is not None and not self.clip > 0:
             raise SolverError(f"clip must be positive, got {self.clip}.")
-        if self.n_components < 1:
-            raise SolverError(f"n_components must be at least 1, got {self.n_components}.")
+        check_integer("n_components", self.n_components)
         if not 0 < self.confidence < 1:
             raise SolverError(f"confidence must lie strictly between 0 and 1, got {self.confidence}.")
         if not 0 < self.held_out < 1:
@@ -260,10 +264,13 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
         if self.memory is not None:
             parse_memory(self.memory)
 
+    def _refuse_idle(self) -> None:
+        refuse_idle(self, "passing", "means nothing to views that pass by once; leave it out, or fit arrays or files")
+
     def _forget(self, dims: tuple[int, ...]) -> None:
+        self._seed = seed_from(self.random_state)  # first: what is refused here leaves the fit before as it is
         self.dims_ = dims
         self.n_samples_seen_ = self.n_skipped_ = 0
-        self._seed = seed_from(self.random_state)
         self._components, self._race = None, None
         self._whiteners, self._waiting = [], []
 

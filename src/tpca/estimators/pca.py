@@ -18,20 +18,21 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from tpca.blocks import Array
 from tpca.checkpoint import Checkpoints
 from tpca.errors import SampleError, SolverError
+from tpca.integers import check_integer
 from tpca.oracles import Oracle, is_oracle, on_active_cluster
 from tpca.planning.choice import Choice, choose_for
 from tpca.solvers.components import ComponentsRun
 from tpca.solvers.drive import Feed, Run, run_on_data
 from tpca.solvers.mean import MeanSolver
 from tpca.solvers.mean_run import MeanRun
+from tpca.solvers.options import SOLVERS, refuse_idle
 from tpca.solvers.paper import PaperSolver
 from tpca.solvers.race import RaceSolver
 from tpca.solvers.recovery import Recovery, StopReason, Verdict, oriented
 from tpca.streams import Stream, open_stream
+from tpca.streams.sources import check_opened
 
 Callback = Callable[[dict[str, Any]], None]
-# Options that solvers of other kinds do not have.
-RACE_ONLY = ("max_samples", "memory", "tolerance", "n_components", "max_passes", "confidence")
 
 
 class Score(float):
@@ -58,13 +59,16 @@ def seed_from(random_state: Any) -> int:
         return int(random_state.randint(2**31))
     if random_state is None or isinstance(random_state, np.random.Generator):
         return int(np.random.default_rng(random_state).integers(2**31))
-    return int(random_state)
+    return check_integer("random_state", random_state, 0, instead=", a random generator or None")
 
 
 class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Principal component of noisy tensors: the rank-one part that all samples share.
 
     Every sample ``X[i]`` is taken as ``strength * v_1 ⊗ ... ⊗ v_k + noise``.
+
+    An option that means nothing to the solver, to ``partial_fit`` (``shuffle`` and checkpoints) or to a stream that is
+    open already (``shuffle``, ``nan_policy``) is refused.
 
     Parameters
     ----------
@@ -75,7 +79,8 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     max_samples : int, optional
         Most samples to use.
     max_passes : int or "auto"
-        Most passes over data that can be read again; "auto" allows ten where they can help.  The mean needs one.
+        Most passes over data that can be read again; "auto" allows ten where they can help.  For the race, and for
+        ``"auto"``, whose choice may be the mean, which needs one.
     memory : int or str, optional
         Bound on the solver's state, in bytes or as ``"64MB"``.
     tolerance : float, optional
@@ -180,7 +185,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         A Dask array is worked on where it is, by the workers of the active Dask client, if there is one; give
         ``DaskOracle(client, path)`` to have workers read files.
         """
-        data = X if is_oracle(X) else on_active_cluster(self._open(X))
+        data = self._open(X)
         solver = self._solver(data, partial=False)
         self._forget()
         self._recovery, self.shape_in_ = run_on_data(solver, data), data.dims
@@ -330,10 +335,13 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             raise SampleError(f"samples must have the shape that was fitted, {shape}, got {stream.dims}.")
         return stream.batches()
 
-    def _open(self, X: Any) -> Stream:
-        if hasattr(X, "batches") and hasattr(X, "dims"):
-            return open_stream(X)
-        return open_stream(X, shuffle=self.shuffle, nan_policy=self.nan_policy)  # type: ignore[arg-type]
+    def _open(self, X: Any) -> Stream | Oracle:
+        options: Any = {"shuffle": self.shuffle, "nan_policy": self.nan_policy}
+        if is_oracle(X):
+            check_opened(getattr(X, "stream", X), **options)
+            oracle: Oracle = X
+            return oracle
+        return on_active_cluster(open_stream(X, **options))  # type: ignore[no-any-return]
 
     def _solver(self, stream: Stream | Oracle, partial: bool) -> Any:
         """The solver for these samples; says which, and why."""
@@ -349,12 +357,16 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """Which solver, and why; refuses what it cannot do."""
         if isinstance(self.solver, str) and self.solver == "auto":
             return choose_for(stream, self.memory, max_samples=self.max_samples, tolerance=self.tolerance)
-        if isinstance(self.solver, str) and self.solver in ("mean", "race", "paper"):
-            self._refuse({"mean": ("tolerance",), "paper": RACE_ONLY}.get(self.solver, ()))
+        if isinstance(self.solver, str) and self.solver in SOLVERS:
+            refuse_idle(self, self.solver, f"means nothing to solver={self.solver!r}; leave it out, or use 'race'")
             return Choice(self.solver, "asked for")
+        if isinstance(self.solver, type):
+            name = self.solver.__name__
+            raise SolverError(f"solver must be a solver, got the class {name}; make one of it: {name}().")
         if hasattr(self.solver, "run"):
-            self._refuse((*RACE_ONLY, "checkpoint"))
-            return Choice(type(self.solver).__name__, "given")
+            name = type(self.solver).__name__
+            refuse_idle(self, "given", f"means nothing beside a solver that is given; give it to that {name}")
+            return Choice(name, "given")
         raise SolverError(
             f"solver must be 'auto', 'mean', 'race', 'paper' or an object with run(stream), got {self.solver!r}."
         )
@@ -362,6 +374,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _start(self, stream: Stream) -> tuple[Feed, Run]:
         """A run that will be fed."""
         solver = self._solver(stream, partial=True)
+        refuse_idle(self, "fed", "means nothing to partial_fit; leave it out, or use fit")
         if not isinstance(solver, RaceSolver | MeanSolver):
             raise SolverError(f"partial_fit needs solver='race', 'mean' or 'auto', got {self.solver!r}; use fit.")
         self._forget()
@@ -371,11 +384,11 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return self._feed, fed
 
     def _mean(self, seed: int, partial: bool) -> MeanSolver:
-        self._race(seed, partial)  # refuses options without a meaning, needed here or not
+        self._race(seed, partial)  # checks all options, needed here or not
         return MeanSolver(**self._common(seed, partial))
 
     def _race(self, seed: int, partial: bool) -> RaceSolver:
-        passes = 1 if partial else self.max_passes
+        passes = 1 if partial and self.max_passes == "auto" else self.max_passes
         return RaceSolver(max_passes=passes, tolerance=self.tolerance, **self._common(seed, partial))
 
     def _paper(self, seed: int, partial: bool) -> PaperSolver:
@@ -389,13 +402,6 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _keeping(self) -> dict[str, Any]:
         return {"checkpoint": self.checkpoint, "checkpoint_every": self.checkpoint_every, "resume": self.resume}
-
-    def _refuse(self, names: Sequence[str]) -> None:
-        """Refuse options that the solver does not have."""
-        usual = {"max_passes": "auto", "confidence": 0.95, "n_components": 1}
-        for name in names:
-            if getattr(self, name) != usual.get(name):
-                raise SolverError(f"{name}={getattr(self, name)!r} needs solver='race', got {self.solver!r}.")
 
     def _seed(self) -> int:
         state = self.random_state

@@ -46,6 +46,8 @@ class Problem:
             raise ModelError(f"noise must be a positive finite number, got {self.noise}.")
         if self.correlation is not None and not 0.0 <= self.correlation <= 1.0:
             raise ModelError(f"correlation must lie in [0, 1], got {self.correlation}.")
+        if self.equal and self.correlation not in (None, 1.0):
+            raise ModelError(f"equal vectors have correlation 1, got {self.correlation}; leave one of the two out.")
         if self.equal and len(set(self.dims)) > 1:
             raise ModelError(f"equal vectors need equal dims, got {self.dims}.")
 

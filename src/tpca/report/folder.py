@@ -31,24 +31,34 @@ def write_report(
     write_document(path, document_of(folder, labels, data, checks))
 
 
-def document_of(folder: Path, labels: Path | None, data: Sequence[str], checks: bool) -> Document:
-    """The report on what a folder holds."""
+def kind_of(folder: Path) -> str:
+    """What a folder holds: ``"fit"``, ``"a comparison"`` or ``"a reproduction"``."""
     if (folder / "recovery.json").is_file():
-        return _fit(folder, labels, data, checks)
-    if labels is not None or data:
-        raise StreamError(f"labels and data belong to the result of a fit, and {str(folder)!r} holds none.")
+        return "fit"
     if (folder / "comparison.json").is_file():
-        from tpca.report.comparison_page import comparison_document
-
-        return comparison_document(folder)
+        return "a comparison"
     if any(folder.glob("*.jsonl")):
-        from tpca.report.page import studies_document
-
-        return studies_document(folder)
+        return "a reproduction"
     raise StreamError(
         f"there is nothing to report on in {str(folder)!r}; give a folder of `tpca fit --out`, `tpca compare --out` or "
         "`tpca reproduce --store`."
     )
+
+
+def document_of(folder: Path, labels: Path | None, data: Sequence[str], checks: bool) -> Document:
+    """The report on what a folder holds."""
+    kind = kind_of(folder)
+    if kind == "fit":
+        return _fit(folder, labels, data, checks)
+    if labels is not None or data:
+        raise StreamError(f"labels and data belong to the result of a fit, and {str(folder)!r} holds {kind}.")
+    if kind == "a comparison":
+        from tpca.report.comparison_page import comparison_document
+
+        return comparison_document(folder)
+    from tpca.report.page import studies_document
+
+    return studies_document(folder)
 
 
 def _fit(folder: Path, labels: Path | None, data: Sequence[str], checks: bool) -> Document:
@@ -56,6 +66,8 @@ def _fit(folder: Path, labels: Path | None, data: Sequence[str], checks: bool) -
     views = stored.summary.get("kind") == "views"
     named = _labels(labels, run, stored.summary["dims"], "view" if views else "mode")
     places = list(data) or run.get("data") or _listed(stored.summary["source"])
+    if len(places) > 1 and not views:
+        raise StreamError(f"one path holds the samples, got {len(places)}: {', '.join(places)}; give one.")
     if views:
         return views_document(stored, run, named, _rows(stored, places, run, checks))
     return recovery_document(stored, run, named, _checked(stored, places, run, checks))

@@ -19,6 +19,7 @@ from tpca.report.recovery_page import MARKS, entries_table, footer
 from tpca.report.verdict import confidence_of
 from tpca.report.wording import count, duration, number, percent, shape
 from tpca.results import StoredResult, verdict_of
+from tpca.solvers.options import CLIP
 
 HEAVY = 0.5  # share of a correlation that a hundredth of the rows may carry before it is said
 
@@ -130,7 +131,8 @@ def row_check(products: Array) -> Check:
     share = float(top.sum() / max(np.abs(products).sum(), 1e-300))
     measured = f"the top 1 % of rows carry {percent(round(share, 3))} of all absolute products"
     if share > HEAVY:
-        return Check("few rows carry it", "bad", measured, "A few rows decide. Look at them, or fit with --clip 2.")
+        advice = f"A few rows decide. Look at them, or fit with --clip {CLIP}."
+        return Check("few rows carry it", "bad", measured, advice)
     return Check("few rows carry it", "good", measured, "The correlation rests on many rows.")
 
 

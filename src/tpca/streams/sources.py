@@ -60,8 +60,7 @@ def open_stream(
     """
     _check_options(items, shuffle, nan_policy)
     if hasattr(source, "batches") and hasattr(source, "dims"):
-        if (items, shuffle, nan_policy) != ("batches", None, "raise"):
-            raise StreamError("a stream keeps the options it was opened with; give them to its own open_stream.")
+        check_opened(source, items, shuffle, nan_policy)
         stream: Stream = source
         return stream
     stored = stored_source(source, items)
@@ -78,6 +77,10 @@ def open_stream(
     if isinstance(source, Iterable) and not isinstance(source, bytes | dict):
         head, source = _peeked(source)
         if is_sparse(head):
+            if nan_policy != "raise":
+                raise StreamError(
+                    f"nan_policy={nan_policy!r} is for dense samples; take NaN and Inf out of the sparse ones first."
+                )
             return SparseStream(source)
         return IterableStream(source, items, nan_policy)
     raise StreamError(
@@ -102,6 +105,23 @@ def _check_options(items: str, shuffle: Any, nan_policy: str) -> None:
         raise StreamError(f'nan_policy must be "raise", "skip" or "zero", got {nan_policy!r}.')
     if shuffle is not None and (isinstance(shuffle, bool) or not hasattr(shuffle, "__index__") or shuffle < 0):
         raise StreamError(f"shuffle must be a seed, a non-negative integer, or None, got {shuffle!r}.")
+
+
+def check_opened(
+    stream: Any, items: Items = "batches", shuffle: int | None = None, nan_policy: NanPolicy = "raise"
+) -> None:
+    """Refuse options for what is open already, unless it was opened with the same."""
+    kept = {
+        "items": (items, "batches", "batches"),
+        "shuffle": (shuffle, None, getattr(stream, "_shuffle", None)),
+        "nan_policy": (nan_policy, "raise", getattr(stream, "_policy", "raise")),
+    }
+    for name, (value, usual, own) in kept.items():
+        if value not in (usual, own):
+            raise StreamError(
+                f"{name}={value!r} comes too late: a stream keeps the options it was opened with; "
+                "give them to its own open_stream."
+            )
 
 
 def _only_batches(items: Items, what: str) -> None:

@@ -19,7 +19,7 @@ from tpca.model.sampling import BATCH_ENTRIES
 from tpca.prefetch import prefetch
 from tpca.streams.checks import all_finite, as_array, float_dtype, one_line, to_floats, without_empty
 from tpca.streams.protocol import Layout, Source
-from tpca.streams.sources import stored_source
+from tpca.streams.sources import check_opened, stored_source
 from tpca.streams.stores import without_array
 
 POLICIES = ("raise", "skip")
@@ -42,6 +42,7 @@ def open_views(source: Any, *, groups: Any = None, nan_policy: str = "raise") ->
     if nan_policy not in POLICIES:
         raise StreamError(f"nan_policy must be one of {', '.join(POLICIES)} for views, got {nan_policy!r}.")
     if isinstance(source, ViewsStream):
+        check_opened(source, nan_policy=nan_policy)  # type: ignore[arg-type]
         return source
     if hasattr(source, "columns") and hasattr(source, "loc"):
         source = _column_groups(source, groups)
