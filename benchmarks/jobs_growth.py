@@ -8,7 +8,7 @@ import numpy as np
 import suite
 from suite import Row, seconds_of
 
-from tpca import RaceSolver, SpikedTensor
+from tpca import RaceSolver, SpikedTensor, open_stream
 
 DIMS, MEMORY, STRENGTH = (16,) * 4, "200kB", 10.0
 FIRST = 20_000
@@ -31,7 +31,7 @@ def with_samples() -> Iterator[Row]:
 
     def fit(count):
         batches = itertools.islice(itertools.cycle(pool), count // BATCH)
-        state[count] = RaceSolver(seed=1, memory=MEMORY).run(batches).state_bytes
+        state[count] = RaceSolver(seed=1, memory=MEMORY).run(open_stream(batches, items="batches")).state_bytes
 
     fit(FIRST)
     for _ in range(min(REPEATS, suite.most_repeats)):

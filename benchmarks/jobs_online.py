@@ -19,7 +19,7 @@ def push(model: TensorPCA, samples: np.ndarray) -> None:
 
 def racing(samples: np.ndarray):
     """A race in full swing, given the next samples: noise and its negative in turns, so that nothing is found."""
-    model = TensorPCA(solver="race", random_state=0)
+    model = TensorPCA(solver="race", random_state=0, items="batches")
     turns = itertools.cycle([samples, -samples])
     for _ in range(BEFORE // COUNT):
         model.partial_fit(next(turns))

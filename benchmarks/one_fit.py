@@ -8,10 +8,10 @@ import os
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ[name] = "1"
 
-from jobs_race import PROBLEMS, windows  # noqa: E402
+from jobs_race import PROBLEMS, SAMPLES, windows  # noqa: E402
 
-from tpca import RaceSolver  # noqa: E402
+from tpca import RaceSolver, open_stream  # noqa: E402
 
 dims, memory = PROBLEMS[0]
-recovery = RaceSolver(seed=1, memory=memory).run(iter(windows(dims)))
+recovery = RaceSolver(seed=1, memory=memory).run(open_stream(windows(dims, SAMPLES), items="batches"))
 print(recovery.n_samples, "samples:", recovery.stop_reason)

@@ -58,7 +58,7 @@ def main(arguments=None):
     cube, truth = scene(), leak()
     rng = np.random.default_rng(3)
     batches = list(nods(cube, truth.signal(), count, rng))  # kept only to compare methods on the same frames
-    pca = tpca.TensorPCA(random_state=0).fit(iter(batches))
+    pca = tpca.TensorPCA(random_state=0, items="batches").fit(batches)
     mean = sum(b.sum(axis=0) for b in batches) / count
     _, _, spectra = np.linalg.svd(mean.reshape(-1, len(WAVELENGTHS)), full_matrices=False)
     rivals = {
@@ -82,7 +82,7 @@ def main(arguments=None):
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        blocked = tpca.TensorPCA(random_state=0).fit(nods(cube, 0, count, rng))
+        blocked = tpca.TensorPCA(random_state=0, items="batches").fit(nods(cube, 0, count, rng))
     print(f"the same without a leak: {blocked.stop_reason_.name}")
     unpaired = tpca.TensorPCA(random_state=0).fit(rng.poisson(cube + truth.signal(), (20, *cube.shape)).astype(float))
     print(f"without nodding: strength {unpaired.strength_:.0f}, overlap of the spectrum with the scene's own "

@@ -50,6 +50,11 @@ def days(expected, truth_rate, count, rng, together=20):
         yield (rng.poisson(truth_rate, shape) - expected) / np.sqrt(expected)
 
 
+def as_stream(batches):
+    """What a solver is given: of an iterable it cannot see whether it gives batches or single samples."""
+    return tpca.open_stream(batches, items="batches")
+
+
 def adding(batches, total):
     """The same batches; their sum is left in ``total``."""
     for batch in batches:
@@ -75,9 +80,9 @@ def main(arguments=None):
         tuple(np.sqrt(p) * c for p, c in zip(shares, changes, strict=True)), EFFECT * math.sqrt(cells)
     )
 
-    race = tpca.RaceSolver(seed=0, memory="64kB").run(days(expected, rate, count, np.random.default_rng(5)))
+    race = tpca.RaceSolver(seed=0, memory="64kB").run(as_stream(days(expected, rate, count, np.random.default_rng(5))))
     total = np.zeros(expected.shape)
-    mean = tpca.MeanSolver().run(adding(days(expected, rate, count, np.random.default_rng(5)), total))
+    mean = tpca.MeanSolver().run(as_stream(adding(days(expected, rate, count, np.random.default_rng(5)), total)))
     print(f"{count} days of {cells} cells ({8 * cells:,} bytes a day), effect {EFFECT:.1%} of a cell")
     for name, r in (("race", race), ("mean", mean)):
         print(f"{name}: {r.stop_reason}")
@@ -89,7 +94,7 @@ def main(arguments=None):
     for n, (value, limit) in tables.items():
         print(f"  tables of {n} columns: largest deviation {value:.1f} standard errors, by chance up to {limit:.1f}")
     stale = expected * (1 + 0.03 * (np.arange(COLUMNS["product"]) == 2))[:, None, None]
-    drift = tpca.MeanSolver().run(days(expected, stale, 60, np.random.default_rng(6)))
+    drift = tpca.MeanSolver().run(as_stream(days(expected, stale, 60, np.random.default_rng(6))))
     flat = [np.std(v / np.sqrt(p)) / abs(np.mean(v / np.sqrt(p))) for v, p in zip(drift.vectors, shares, strict=True)]
     print("one product 3 % up, plan not updated: found, spread of every column's answer:", np.round(flat, 2))
     draw(truth, race, mean, shares, options.out)

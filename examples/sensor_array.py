@@ -70,7 +70,8 @@ def calm(batches, directions):
 
 def watch(batches, seed):
     """The race, until it is sure and accurate, or the watch is over."""
-    return tpca.RaceSolver(seed=seed, memory="100kB", max_samples=TURNS, tolerance=0.3).run(batches)
+    stream = tpca.open_stream(batches, items="batches")
+    return tpca.RaceSolver(seed=seed, memory="100kB", max_samples=TURNS, tolerance=0.3).run(stream)
 
 
 def alarm(recovery):

@@ -136,7 +136,7 @@ class Member:
         return self.name
 
 
-SINGLE = {"items": "samples"}
+SINGLE, BATCHES = {"items": "samples"}, {"items": "batches"}
 MEMBERS = [
     Member("array", "array", lambda data, work: data),
     Member("strided array", "array", strided),
@@ -144,7 +144,7 @@ MEMBERS = [
     Member("npy", "npy", npy),
     Member("npy path as text", "npy", lambda data, work: str(npy(data, work))),
     Member("npy in Fortran order", "npy", lambda data, work: npy(data, work, order="F")),
-    Member("folder of batches", "folder", folder),
+    Member("folder of batches", "folder", folder, BATCHES),
     Member("folder of samples", "folder", lambda data, work: folder(data, work, size=None), SINGLE),
     Member("zarr 2", "zarr", lambda data, work: zarr_array(data, work, zarr_format=2), native=False),
     Member("zarr 3", "zarr", lambda data, work: zarr_array(data, work, zarr_format=3), native=False),
@@ -156,11 +156,12 @@ MEMBERS = [
     Member("hdf5 chunked", "hdf5", hdf5_chunked),
     Member("hdf5 object", "hdf5", hdf5_object),
     Member("dask", "dask", dask_array),
-    Member("list of batches", "iterable", lambda data, work: pieces(data)),
-    Member("generator of batches", "iterable", lambda data, work: (x for x in [data[:0], *pieces(data)])),
+    Member("list of samples", "array", lambda data, work: list(data), SINGLE),
+    Member("list of batches", "iterable", lambda data, work: pieces(data), BATCHES),
+    Member("generator of batches", "iterable", lambda data, work: (x for x in [data[:0], *pieces(data)]), BATCHES),
     Member("generator of samples", "iterable", lambda data, work: (x for x in data), SINGLE),
-    Member("loader of tuples", "iterable", lambda data, work: [(x,) for x in pieces(data)]),
-    Member("loader of lists of tensors", "iterable", lambda data, work: ([Tensor(x)] for x in pieces(data))),
+    Member("loader of tuples", "iterable", lambda data, work: [(x,) for x in pieces(data)], BATCHES),
+    Member("loader of lists of tensors", "iterable", lambda data, work: ([Tensor(x)] for x in pieces(data)), BATCHES),
     Member("loader of samples", "iterable", lambda data, work: ((Tensor(x),) for x in data), SINGLE),
 ]
 

@@ -168,7 +168,7 @@ def test_any_source(name):
     """A one-shot iterable, missing samples and samples without end; the law of the samples instead of samples."""
     truth, samples = planted((5,) * 4, count=300)
     found = method(name).run(samples)
-    once = method(name).run(iter([samples[:100], samples[100:]]))
+    once = method(name).run([samples[:100], samples[100:]])
     for a, b in zip(found.vectors, once.vectors, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)
     holes = samples.copy()
@@ -342,12 +342,12 @@ def test_iterations_by_passes_are_those_on_the_mean(cls):
 def test_passes_need_a_source_that_can_be_read_again(solver):
     _, samples = planted((5, 5, 5), count=30)
     with pytest.raises(StreamError, match="only once"):
-        solver.run(iter([samples]))
+        solver.run(open_stream([samples], items="batches"))
 
 
 def test_partial_trace_of_odd_order_takes_two_passes_or_holds_the_mean():
     _, samples = planted((9,) * 5, count=20)
-    twice, once = PartialTrace().run(samples), PartialTrace().run(iter([samples]))
+    twice, once = PartialTrace().run(samples), PartialTrace().run([samples[:5], samples[5:]])
     assert (twice.n_passes, once.n_passes) == (2, 1)
     assert twice.state_bytes < samples[0].nbytes < once.state_bytes
     assert math.isnan(twice.strength)

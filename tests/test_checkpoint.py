@@ -891,7 +891,8 @@ def test_other_data_are_refused(tmp_path, stopping):
     changed = samples.copy()
     changed[0, 0, 0, 0] += 1e-9
     others = [samples[:-1], samples.astype(np.float32), changed, samples[:, :, :, :5], tmp_path / "data.npy"]
-    others += [open_stream(samples, shuffle=1), open_stream(samples, nan_policy="skip"), iter([samples])]
+    others += [open_stream(samples, shuffle=1), open_stream(samples, nan_policy="skip")]
+    others += [open_stream([samples], items="batches")]
     for other in others:
         with pytest.raises(CheckpointError, match="was made on other data"):
             RaceSolver(seed=3, checkpoint=tmp_path / "run", resume=True).run(other)

@@ -75,7 +75,7 @@ def test_all_components_are_found_in_a_stream_and_in_stored_data(dims):
     samples = truth.samples(1200, seed=6, dtype=np.float32)
     before = samples.copy()
     stored = RaceSolver(seed=7, n_components=3).run(samples)
-    streamed = RaceSolver(seed=7, n_components=3).run(iter(np.array_split(samples, 13)))
+    streamed = RaceSolver(seed=7, n_components=3).run(np.array_split(samples, 13))
     np.testing.assert_array_equal(samples, before)  # found components are never taken from the data
     for recovery in (stored, streamed):
         check_all_found(recovery, truth)

@@ -516,7 +516,7 @@ def test_resumed_runs_end_with_the_same_bits(tmp_path):
 def test_fed_and_looked_at_in_between_it_ends_the_same():
     data = take(SpikedTensor.random((5, 6, 4), 2.0, seed=1), 70)
     seen = []
-    whole = MeanSolver(seed=1, callbacks=[seen.append]).run(iter(np.split(data, [3, 4, 30])))
+    whole = MeanSolver(seed=1, callbacks=[seen.append]).run(np.split(data, [3, 4, 30]))
     assert [r["samples"] for r in seen[:-1]] == sorted(r["samples"] for r in seen[:-1])
     assert seen[-1]["phase"] == "fit"
     assert len(seen[-1]["vectors"]) == 3

@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tpca import SpikedTensor
+from tpca import SpikedTensor, open_stream
 from tpca.batches import Query, contract
 from tpca.blocks import Partition
 from tpca.errors import StreamError
@@ -26,7 +26,7 @@ def query(rng, count=3):
 def test_rounds_take_the_samples_in_order_however_they_are_batched(cut, rng):
     data, ask = samples(20), query(rng)
     batches = [data[i : i + cut] for i in range(0, 20, cut)]
-    oracle = LocalOracle(batches)
+    oracle = LocalOracle(open_stream(batches, items="batches"))
     first = 0
     for n in (1, 4, 10, 9):
         answered = oracle.mean([ask], n)
@@ -47,7 +47,7 @@ def test_an_array_can_be_read_again_and_an_iterator_cannot(rng):
     once = oracle.mean([ask], 10).answers[0].rewards
     oracle.rewind()
     np.testing.assert_array_equal(oracle.mean([ask], 10).answers[0].rewards, once)
-    assert not LocalOracle(iter([data])).rereadable
+    assert not LocalOracle(open_stream(iter([data]), items="batches")).rereadable
     assert LocalOracle(TRUTH.stream()).endless
     with pytest.raises(StreamError, match="cannot be read again"):
         LawOracle(TRUTH).rewind()
@@ -62,7 +62,7 @@ def test_float32_samples_are_contracted_in_float32_and_agree(rng):
 
 def test_the_buffer_is_what_is_held_of_the_samples(rng):
     data, ask = samples(20), query(rng)
-    oracle = LocalOracle([data[:10], data[10:]])
+    oracle = LocalOracle(open_stream([data[:10], data[10:]], items="batches"))
     oracle.mean([ask], 20)
     one = 8 * np.prod(DIMS)
     assert oracle.buffer_bytes == 10 * one + one  # a batch, and the sum so far

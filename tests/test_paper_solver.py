@@ -260,7 +260,7 @@ def test_bad_input_is_refused():
     with pytest.raises(SampleError, match="share one shape"):
         PaperSolver().run([np.zeros((2, 4, 4, 4, 4)), np.zeros((2, 4, 4, 4, 5))])
     with pytest.raises(SampleError, match="share one dtype, expected float64, got float32"):
-        PaperSolver().run([np.zeros((2, 4, 4, 4, 4)), np.zeros((2, 4, 4, 4, 4), dtype=np.float32)])
+        PaperSolver().run([np.zeros((2, 4, 4, 4, 4)), np.zeros((3, 4, 4, 4, 4), dtype=np.float32)])
     with pytest.raises(StreamError, match="empty"):
         PaperSolver().run([])
     with pytest.raises(StreamError, match="cannot read samples from int"):

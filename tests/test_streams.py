@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_suite import (
+    BATCHES,
     DIMS,
     MEMBERS,
     SINGLE,
@@ -286,9 +287,10 @@ class TestShuffle:
         assert starts != sorted(starts)
 
     def test_only_what_can_be_sliced(self):
-        for source in ([data()], (x for x in [data()]), SYNTHETIC.make(None, None)):
+        endless = SYNTHETIC.make(None, None)
+        for source in ([data()], (x for x in [data()]), endless):
             with pytest.raises(StreamError, match=r"shuffle needs samples that can be sliced.*store them"):
-                open_stream(source, shuffle=0)
+                open_stream(source, shuffle=0, **({} if source is endless else BATCHES))
 
     def test_missing_samples_are_named_by_their_place_in_the_source(self):
         values = data()
@@ -301,7 +303,7 @@ class TestOptions:
     @pytest.mark.parametrize(
         ("options", "says"),
         [
-            ({"items": "rows"}, 'items must be "batches" or "samples", got \'rows\''),
+            ({"items": "rows"}, 'items must be "auto", "batches" or "samples", got \'rows\''),
             ({"nan_policy": "ignore"}, 'nan_policy must be "raise", "skip" or "zero"'),
             ({"shuffle": True}, "shuffle must be a seed"),
             ({"shuffle": -1}, "shuffle must be a seed"),
@@ -361,7 +363,7 @@ class TestItems:
     )
     def test_bad_items_are_named(self, items, says):
         with pytest.raises(SampleError, match=says):
-            read(open_stream(items))
+            read(open_stream(items, **BATCHES))
 
     def test_bad_samples_are_named(self):
         with pytest.raises(SampleError, match=r"got \(1, 3, 5\) at sample 3"):
@@ -370,7 +372,7 @@ class TestItems:
             open_stream([np.zeros(3)], items="samples")
 
     def test_plain_lists_of_numbers_are_samples_too(self):
-        (batch,) = open_stream([data(2).tolist()]).batches()
+        (batch,) = open_stream([data(2).tolist()], **BATCHES).batches()
         np.testing.assert_array_equal(batch.samples, data(2))
 
     def test_a_source_may_reuse_its_buffer(self):
@@ -389,7 +391,7 @@ class TestItems:
         assert len(drawn) == 8
 
     def test_an_iterable_can_be_left_and_taken_up_again(self):
-        stream = open_stream(x for x in [data(5), data(7), data(2)])
+        stream = open_stream((x for x in [data(5), data(7), data(2)]), **BATCHES)
         assert next(stream.batches()).first == 0
         assert [batch.first for batch in stream.batches(5)] == [5, 12]
         assert list(stream.batches(14)) == []
@@ -489,7 +491,7 @@ class TestFiles:
         (path / "0002.npy").write_bytes(b"junk")
         self.fails(path, "0002.npy' is not a .npy file")
         path = folder(data(), work, size=None)
-        self.fails(path, "0000.npy' must have shape (n, d_1, ..., d_k)", 'give items="samples"')
+        self.fails(path, "0000.npy' must have shape (n, d_1, ..., d_k)", 'give items="samples"', **BATCHES)
         np.save(path / "0009.npy", data(1, (3, 5))[0])
         self.fails(path, "expected (3, 4), got (3, 5) in", "0009.npy", **SINGLE)
         (path / "0009.npy").unlink()

@@ -70,7 +70,7 @@ def test_scikit_learns_checks(solver):
     failed = set()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for estimator, check in estimator_checks_generator(Folded(solver, random_state=0)):
+        for estimator, check in estimator_checks_generator(Folded(solver, random_state=0, items="batches")):
             name = getattr(check, "func", check).__name__
             try:
                 check(estimator)
@@ -123,8 +123,8 @@ def test_transform_score_and_inverse():
 @given(st.sampled_from(["auto", "race"]), st.lists(st.integers(1, 399), max_size=12), st.sets(st.integers(0, 12)))
 def test_partial_fit_is_fit_on_the_same_batches(solver, cuts, looks):
     batches = [b for b in np.split(DATA, sorted(cuts)) if len(b)]
-    whole = TensorPCA(solver, random_state=0).fit(iter(batches))
-    parts = TensorPCA(solver, random_state=0)
+    whole = TensorPCA(solver, random_state=0, items="batches").fit(iter(batches))
+    parts = TensorPCA(solver, random_state=0, items="batches")
     for i, batch in enumerate(batches):
         parts.partial_fit(batch)
         if i in looks:
@@ -202,13 +202,13 @@ def test_bad_shapes_and_options_are_named():
     with pytest.raises(SampleError, match=r"scores must have shape \(n, 1\)"):
         pca.inverse_transform(np.ones((2, 3)))
     with pytest.raises(SampleError, match="as in the first batch"):
-        TensorPCA().partial_fit(DATA[:5]).partial_fit(DATA[:5, :5])
+        TensorPCA(items="batches").partial_fit(DATA[:5]).partial_fit(DATA[:5, :5])
     with pytest.raises(SolverError, match="solver must be"):
         TensorPCA(solver="best").fit(DATA)
     with pytest.raises(SolverError, match=r"memory='1MB' means nothing to solver='paper'; .*'race'"):
         TensorPCA(solver="paper", memory="1MB").fit(DATA)
     with pytest.raises(SolverError, match="partial_fit needs solver='race'"):
-        TensorPCA(solver="paper").partial_fit(DATA)
+        TensorPCA(solver="paper", items="batches").partial_fit(DATA)
     with pytest.raises(SolverError, match="n_components must be a whole number of at least 1, got 0"):
         TensorPCA(n_components=0).fit(DATA)
     with pytest.raises(SolverError, match="max_passes must be a whole number of at least 1 or 'auto', got 0"):
@@ -223,7 +223,7 @@ def test_bad_shapes_and_options_are_named():
 @pytest.mark.parametrize("solver", ["auto", "race"])
 def test_batches_of_another_dtype_are_refused(solver):
     for first, second in (("f4", "f8"), ("f8", "f4")):
-        pca = TensorPCA(random_state=3, solver=solver).partial_fit(DATA.astype(first)[:20])
+        pca = TensorPCA(random_state=3, solver=solver, items="batches").partial_fit(DATA.astype(first)[:20])
         with pytest.raises(SampleError, match="one dtype"):
             pca.partial_fit(DATA.astype(second)[20:40])
 
@@ -238,8 +238,8 @@ def test_the_solver_is_chosen_and_named(capsys):
     assert tight.solver_ == "race"
     assert "the memory is 20 kB" in tight.solver_reason_
     assert TensorPCA(random_state=0, tolerance=0.2).fit(DATA).solver_ == "race"
-    assert TensorPCA(random_state=0).partial_fit(DATA).solver_ == "mean"
-    assert TensorPCA(random_state=0, memory=20_000).partial_fit(DATA).solver_ == "race"
+    assert TensorPCA(random_state=0, items="batches").partial_fit(DATA).solver_ == "mean"
+    assert TensorPCA(random_state=0, items="batches", memory=20_000).partial_fit(DATA).solver_ == "race"
     assert TensorPCA(solver=RaceSolver(seed=4)).fit(DATA).solver_ == "RaceSolver"
     endless = TensorPCA(random_state=0).fit(TRUTH.stream(seed=3))
     assert (endless.solver_, endless.stop_reason_) == ("race", StopReason.ACCURATE)
@@ -257,7 +257,8 @@ def test_nan_policies():
     assert (skipped.n_samples_seen_, skipped.n_skipped_) == (398, 2)
     filled = TensorPCA(random_state=0, nan_policy="zero").fit(data)
     assert (filled.n_samples_seen_, filled.n_skipped_) == (400, 0)
-    parts = TensorPCA(random_state=0, nan_policy="skip").partial_fit(data[:200]).partial_fit(data[200:])
+    parts = TensorPCA(random_state=0, nan_policy="skip", items="batches")
+    parts.partial_fit(data[:200]).partial_fit(data[200:])
     assert parts.n_skipped_ == 2
 
 
@@ -296,10 +297,10 @@ def test_a_batch_that_is_refused_leaves_no_trace():
     data = DATA
     holed = data[200:250].copy()
     holed[7, 0, 0] = np.nan
-    pca = TensorPCA(random_state=0).partial_fit(data[:200])
+    pca = TensorPCA(random_state=0, items="batches").partial_fit(data[:200])
     with pytest.raises(SampleError, match="sample 7 contains NaN"):
         pca.partial_fit(holed)
     pca.partial_fit(data[200:])
-    whole = TensorPCA(random_state=0).partial_fit(data[:200]).partial_fit(data[200:])
+    whole = TensorPCA(random_state=0, items="batches").partial_fit(data[:200]).partial_fit(data[200:])
     for mine, theirs in zip(pca.components_, whole.components_, strict=True):
         np.testing.assert_array_equal(mine, theirs)

@@ -55,7 +55,7 @@ def fit(
     seed: Annotated[int, typer.Option(help="Seed of the solver.")] = 0,
     shuffle: Annotated[int | None, typer.Option(help="Seed for reading the samples in random order.")] = None,
     nan_policy: Annotated[str, typer.Option(help="NaN and Inf: raise, skip the sample, or zero.")] = "raise",
-    items: Annotated[str, typer.Option(help="What the files of a folder hold: batches or samples.")] = "batches",
+    items: Annotated[str, typer.Option(help="What each file of a folder is: batches, samples, or auto.")] = "auto",
     checkpoint: Annotated[Path | None, typer.Option(help="Folder for checkpoints; OUT/checkpoint by default.")] = None,
     checkpoint_every: Annotated[float, typer.Option(help="Seconds between checkpoints; 0: every round.")] = 60.0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")] = False,

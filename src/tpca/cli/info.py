@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def info(
     ctx: typer.Context,
     path: Annotated[str, typer.Argument(help="Data, or a folder that tpca fit wrote.", show_default=False)],
-    items: Annotated[str, typer.Option(help="What the files of a folder hold: batches or samples.")] = "batches",
+    items: Annotated[str, typer.Option(help="What each file of a folder is: batches, samples, or auto.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Say what is in a file of samples or in a result, without reading the samples."""

@@ -30,7 +30,7 @@ from tpca.solvers.paper import PaperSolver
 from tpca.solvers.race import RaceSolver
 from tpca.solvers.recovery import Recovery, StopReason, Verdict, oriented
 from tpca.streams import Stream, open_stream
-from tpca.streams.sources import check_opened
+from tpca.streams.sources import check_opened, open_known
 
 Callback = Callable[[dict[str, Any]], None]
 
@@ -101,7 +101,10 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     nan_policy : {"raise", "skip", "zero"}
         What to do about NaN and Inf, see :func:`tpca.open_stream`.
     shuffle : int, optional
-        Seed for reading stored data in random order.
+        Seed for reading stored data in random order: for data that are sorted or drift.
+    items : {"auto", "batches", "samples"}
+        What the items of a list or iterable, the files of a folder, and what ``partial_fit`` takes first are; needed
+        only where shapes do not tell, see :func:`tpca.open_stream`.
     checkpoint, checkpoint_every, resume
         Folder for checkpoints of ``fit``, seconds between them, and whether to go on from the last one.
 
@@ -159,6 +162,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         confidence: float = 0.95,
         nan_policy: str = "raise",
         shuffle: int | None = None,
+        items: str = "auto",
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: float = 60.0,
         resume: bool = False,
@@ -175,12 +179,13 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.confidence = confidence
         self.nan_policy = nan_policy
         self.shuffle = shuffle
+        self.items = items
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
         self.resume = resume
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Fit all of ``X``: an array ``(n, d_1, ..., d_k)``, a path, an iterable of batches, a stream, or an oracle.
+        """Fit all of ``X``: an array ``(n, d_1, ..., d_k)``, a path, an iterable, a stream, or an oracle.
 
         A Dask array is worked on where it is, by the workers of the active Dask client, if there is one; give
         ``DaskOracle(client, path)`` to have workers read files.
@@ -193,13 +198,16 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Take one more batch ``(n, d_1, ..., d_k)`` of any size; one pass, nothing is kept of the samples.
+        """Take one more batch ``(n, d_1, ..., d_k)`` of any size, or one sample; one pass, no sample is kept.
 
         The same as ``fit`` on an iterable of the same batches.  The attributes say what is known so far, worked out
-        when they are looked at.
+        when they are looked at.  The first ``X`` needs ``items`` if it has three dimensions or more and could be
+        either; later ones show by their shape which they are.
         """
-        batches = open_stream([X], nan_policy=self.nan_policy)  # type: ignore[arg-type]
         feed, run = getattr(self, "_feed", None), getattr(self, "_run", None)
+        known = None if feed is None else self.shape_in_
+        items: Any = self.items if known is None else "auto"
+        batches = open_known(iter([X]), known, items, nan_policy=self.nan_policy)  # type: ignore[arg-type]
         form = (type(batches).__name__, getattr(batches, "dtype", ""))
         if feed is None or run is None:
             feed, run = self._start(batches)
@@ -329,14 +337,14 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _batches(self, X: Any) -> Any:
         """Batches of new samples, which must look like the fitted ones; rows stay aligned, so none is skipped."""
-        shape = self.shape_in_ if self.__sklearn_is_fitted__() else self.recovery_
-        stream = open_stream(X, nan_policy="zero" if self.nan_policy == "zero" else "raise")
+        shape: Any = self.shape_in_ if self.__sklearn_is_fitted__() else self.recovery_
+        stream = open_known(X, shape, nan_policy="zero" if self.nan_policy == "zero" else "raise")
         if stream.dims != shape:
             raise SampleError(f"samples must have the shape that was fitted, {shape}, got {stream.dims}.")
         return stream.batches()
 
     def _open(self, X: Any) -> Stream | Oracle:
-        options: Any = {"shuffle": self.shuffle, "nan_policy": self.nan_policy}
+        options: Any = {"items": self.items, "shuffle": self.shuffle, "nan_policy": self.nan_policy}
         if is_oracle(X):
             check_opened(getattr(X, "stream", X), **options)
             oracle: Oracle = X

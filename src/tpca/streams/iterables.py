@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -26,13 +26,14 @@ from tpca.streams.checks import (
     to_floats,
     without_empty,
 )
-from tpca.streams.protocol import Items, Kind, NanPolicy
+from tpca.streams.items import unwrapped
+from tpca.streams.protocol import Kind, NanPolicy
 
 
 class IterableStream:
-    """Batches ``(n, d_1, ..., d_k̄)``, or single samples, from any iterable; the first one fixes the shape.
+    """Batches ``(n, d_1, ..., d_k̄)``, or ``single`` samples, from any iterable; the first one fixes the shape.
 
-    ``rereadable`` is false: an iterator can be consumed once only.
+    ``rereadable`` is false: an iterator can be consumed once only.  So many single samples are put ``together``.
     """
 
     kind: Kind = "iterable"
@@ -40,22 +41,23 @@ class IterableStream:
     endless = False
     length = None
 
-    def __init__(self, source: Iterable[Any], items: Items = "batches", nan_policy: NanPolicy = "raise") -> None:
-        self._single = items == "samples"
-        arrays = _arrays(source, self._single)
+    def __init__(
+        self, source: Iterable[Any], single: bool = False, nan_policy: NanPolicy = "raise", together: int | None = None
+    ) -> None:
+        arrays = _arrays(source, single)
         head = next(arrays, None)
         if head is None:
             raise StreamError(
-                f"the stream is empty: it ended before the first {'sample' if self._single else 'batch'}; "
-                "give at least one."
+                f"the stream is empty: it ended before the first {'sample' if single else 'batch'}; give at least one."
             )
-        way_out = "" if self._single else '; wrap a single sample as sample[None], or say items="samples"'
-        self.dims = sample_dims(head.shape, "a batch", way_out) if not self._single else check_dims(head.shape[1:])
+        way_out = '; wrap a single sample as sample[None], or say items="samples"'
+        self.dims = check_dims(head.shape[1:]) if single else sample_dims(head.shape, "a batch", way_out)
         self.dtype = float_dtype(head.dtype)
         self._policy = nan_policy
         self._position = 0  # of the next sample that the iterator will give
         checked = self._checked(itertools.chain([head], arrays))
-        self._blocks = self._grouped(checked) if self._single else checked
+        step = together or max(1, BATCH_ENTRIES // math.prod(self.dims))
+        self.blocks = self._grouped(checked, step) if single else checked
 
     @property
     def identity(self) -> str:
@@ -73,7 +75,7 @@ class IterableStream:
 
     def _cleaned(self, start: int) -> Iterator[DenseBatch]:
         reached = False
-        for block in self._blocks:
+        for block in self.blocks:
             first, self._position = self._position, self._position + len(block)
             reached = reached or first == start
             if reached:
@@ -92,9 +94,8 @@ class IterableStream:
             first += len(array)
             yield array
 
-    def _grouped(self, singles: Iterator[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+    def _grouped(self, singles: Iterator[NDArray[Any]], step: int) -> Iterator[NDArray[Any]]:
         """Groups of samples, copied one by one: a source may use the same buffer for all of them."""
-        step = max(1, BATCH_ENTRIES // math.prod(self.dims))
         for head in singles:
             group = np.empty((step, *self.dims), dtype=self.dtype)
             group[0], filled = to_floats(head)[0], 1
@@ -108,7 +109,7 @@ def _arrays(source: Iterable[Any], single: bool) -> Iterator[NDArray[Any]]:
     """The items as arrays of samples; single samples become batches of one."""
     first = 0
     for item in source:
-        array = as_array(_unwrapped(item, first), first)
+        array = as_array(unwrapped(item, first), first)
         if single:
             if array.ndim < 2:
                 raise SampleError(
@@ -121,21 +122,10 @@ def _arrays(source: Iterable[Any], single: bool) -> Iterator[NDArray[Any]]:
             first += len(array)
 
 
-def _unwrapped(item: Any, first: int) -> Any:
-    """The array of a data loader's item: loaders wrap it into a tuple or list of one."""
-    if isinstance(item, Mapping):
-        raise SampleError(
-            f"an item must be one array of samples, got a mapping at sample {first}; "
-            "yield only the samples, e.g. (item['x'] for item in loader)."
-        )
-    if not isinstance(item, tuple | list) or not any(len(getattr(part, "shape", None) or ()) for part in item):
-        return item
-    if len(item) > 1:
-        raise SampleError(
-            f"an item must be one array of samples, got a {type(item).__name__} of {len(item)} at sample {first}; "
-            "yield only the samples, e.g. (x for x, _ in loader), or one array, e.g. np.stack(item)."
-        )
-    return item[0]
+def stacked(samples: Sequence[Any]) -> NDArray[Any]:
+    """Single samples as one array of floats, each of them checked."""
+    (whole,) = IterableStream(samples, single=True, together=len(samples)).blocks
+    return whole
 
 
 class SamplesStream:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tpca.errors import SampleError, StreamError
 from tpca.streams.checks import float_dtype, one_line, to_floats
+from tpca.streams.items import are_samples
 from tpca.streams.protocol import Items, Kind
 
 # Pages of a mapping count as resident memory until it is undone: no mapping that is read in full is larger than this.
@@ -123,13 +124,14 @@ class NpyFolder:
     kind: Kind = "folder"
     chunks: tuple[int, ...] | None = None
 
-    def __init__(self, path: str, items: Items) -> None:
+    def __init__(self, path: str, items: Items, dims: tuple[int, ...] | None = None) -> None:
         self.name = repr(path)
         found = sorted(f for f in os.listdir(path) if f.endswith(".npy") and not f.startswith("."))
         if not found:
             raise StreamError(f"folder {path!r} holds no .npy files and no Zarr array; give one that does.")
         self._paths = [os.path.join(path, file) for file in found]
-        self._single = items == "samples"
+        shapes = (open_npy(file).shape for file in self._paths)
+        self._single = are_samples(shapes, items, dims, f"files in {path!r}")
         head = self._check_first(open_npy(self._paths[0]))
         self.dtype = float_dtype(head.dtype, f" in {head.name}")
         if self._single:  # headers are read with their samples: there may be millions of files

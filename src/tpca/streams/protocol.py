@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tpca.batches import Batch
 
 Kind = Literal["array", "npy", "folder", "zarr", "hdf5", "dask", "iterable", "synthetic"]
-Items = Literal["batches", "samples"]
+Items = Literal["auto", "batches", "samples"]
 NanPolicy = Literal["raise", "skip", "zero"]
 
 KINDS: tuple[str, ...] = get_args(Kind)

@@ -16,7 +16,8 @@ import numpy as np
 from tpca.errors import StreamError
 from tpca.model import Samples
 from tpca.streams.checks import as_array, one_line
-from tpca.streams.iterables import IterableStream, SamplesStream
+from tpca.streams.items import are_samples, shape_of
+from tpca.streams.iterables import IterableStream, SamplesStream, stacked
 from tpca.streams.npy import NpyFolder, open_npy
 from tpca.streams.protocol import Items, NanPolicy, Source, Stream
 from tpca.streams.sparse import SparseStream, is_sparse
@@ -29,7 +30,7 @@ _SUPPORTED = "a .npy file, a folder of them, a Zarr store (.zarr) or an HDF5 fil
 
 
 def open_stream(
-    source: Any, *, items: Items = "batches", shuffle: int | None = None, nan_policy: NanPolicy = "raise"
+    source: Any, *, items: Items = "auto", shuffle: int | None = None, nan_policy: NanPolicy = "raise"
 ) -> Stream:
     """A stream over whatever holds samples.
 
@@ -38,14 +39,18 @@ def open_stream(
     source
         An array ``(n, d_1, ..., d_k)`` of NumPy, Zarr, HDF5 or Dask; the path of a ``.npy`` file, of a folder of such
         files (read in the order of their names), of a Zarr store or of an HDF5 file, with ``::/path/of/array`` for an
-        array inside it; the URL of a Zarr store; an iterable of batches, such as a data loader, or of sparse samples
-        (``scipy.sparse``, or with ``coords``, ``data`` and ``shape``); synthetic samples; or a stream, which is
-        returned as it is.
+        array inside it; the URL of a Zarr store; a list, or an iterable such as a data loader, of samples or of
+        batches, also of sparse samples (``scipy.sparse``, or with ``coords``, ``data`` and ``shape``); synthetic
+        samples; or a stream, which is returned as it is.
     items
-        What the items of an iterable, or the files of a folder, are: ``"batches"`` ``(n, d_1, ..., d_k)`` or single
-        ``"samples"`` ``(d_1, ..., d_k)``.
+        What the items of a list or iterable, or the files of a folder, are: ``"batches"`` ``(n, d_1, ..., d_k)`` or
+        single ``"samples"`` ``(d_1, ..., d_k)``.  ``"auto"`` takes items of two dimensions for samples, and the batches
+        of a data loader that has a ``batch_size``, items of different shapes and items that are less than two long for
+        batches; all else is refused, because it can be either.  Of an iterable only the first item can be looked at.
+        A list of samples is stacked: ``list(X)`` is the same as ``X``.
     shuffle
-        A seed: batches in random order, samples in random order within each; the same on every pass.
+        A seed: batches in random order, samples in random order within each; the same on every pass.  For stored data
+        that are sorted or drift; it does not make samples independent that are not.
     nan_policy
         What to do about NaN and Inf: ``"raise"`` an error, ``"skip"`` the sample, or take the missing entries as
         ``"zero"`` and divide the others by the observed fraction, which keeps the mean unbiased if entries are missing
@@ -58,12 +63,23 @@ def open_stream(
     >>> stream.dims, stream.length
     ((3, 4), 10)
     """
+    return open_known(source, None, items, shuffle, nan_policy)
+
+
+def open_known(
+    source: Any,
+    dims: tuple[int, ...] | None,
+    items: Items = "auto",
+    shuffle: int | None = None,
+    nan_policy: NanPolicy = "raise",
+) -> Stream:
+    """The same for samples whose shape may be known: with ``dims`` the items are never ambiguous."""
     _check_options(items, shuffle, nan_policy)
     if hasattr(source, "batches") and hasattr(source, "dims"):
         check_opened(source, items, shuffle, nan_policy)
         stream: Stream = source
         return stream
-    stored = stored_source(source, items)
+    stored = stored_source(source, items, dims)
     if stored is not None:
         return StoredStream(stored, None if shuffle is None else operator.index(shuffle), nan_policy)
     if shuffle is not None:
@@ -75,17 +91,17 @@ def open_stream(
         _only_batches(items, "synthetic samples")
         return SamplesStream(source)
     if isinstance(source, Iterable) and not isinstance(source, bytes | dict):
-        head, source = _peeked(source)
+        head, looked_at = _peeked(source)
         if is_sparse(head):
             if nan_policy != "raise":
                 raise StreamError(
                     f"nan_policy={nan_policy!r} is for dense samples; take NaN and Inf out of the sparse ones first."
                 )
-            return SparseStream(source)
-        return IterableStream(source, items, nan_policy)
+            return SparseStream(looked_at)
+        return IterableStream(looked_at, _yields_samples(source, head, items, dims), nan_policy)
     raise StreamError(
         f"cannot read samples from {type(source).__name__}; give an array (n, d_1, ..., d_k), "
-        f"an iterable of batches, or {_SUPPORTED}."
+        f"an iterable of samples or batches, or {_SUPPORTED}."
     )
 
 
@@ -98,9 +114,17 @@ def _peeked(source: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
     return head, source if head is None else itertools.chain([head], items)
 
 
+def _yields_samples(source: Iterable[Any], head: Any, items: Items, dims: tuple[int, ...] | None) -> bool:
+    """Whether an iterable that begins with ``head`` gives single samples; a list of them would have been stacked."""
+    says_batches = items == "auto" and isinstance(getattr(source, "batch_size", None), int)  # a data loader
+    if head is None or says_batches or isinstance(source, list | tuple):
+        return False
+    return are_samples([shape_of(head)], items, dims, "items")
+
+
 def _check_options(items: str, shuffle: Any, nan_policy: str) -> None:
     if items not in get_args(Items):
-        raise StreamError(f'items must be "batches" or "samples", got {items!r}.')
+        raise StreamError(f'items must be "auto", "batches" or "samples", got {items!r}.')
     if nan_policy not in get_args(NanPolicy):
         raise StreamError(f'nan_policy must be "raise", "skip" or "zero", got {nan_policy!r}.')
     if shuffle is not None and (isinstance(shuffle, bool) or not hasattr(shuffle, "__index__") or shuffle < 0):
@@ -108,11 +132,11 @@ def _check_options(items: str, shuffle: Any, nan_policy: str) -> None:
 
 
 def check_opened(
-    stream: Any, items: Items = "batches", shuffle: int | None = None, nan_policy: NanPolicy = "raise"
+    stream: Any, items: Items = "auto", shuffle: int | None = None, nan_policy: NanPolicy = "raise"
 ) -> None:
     """Refuse options for what is open already, unless it was opened with the same."""
     kept = {
-        "items": (items, "batches", "batches"),
+        "items": (items, "auto", "auto"),
         "shuffle": (shuffle, None, getattr(stream, "_shuffle", None)),
         "nan_policy": (nan_policy, "raise", getattr(stream, "_policy", "raise")),
     }
@@ -125,16 +149,18 @@ def check_opened(
 
 
 def _only_batches(items: Items, what: str) -> None:
-    if items != "batches":
+    if items == "samples":
         raise StreamError(
             f'items="samples" is for iterables and folders; {what} hold batches (n, d_1, ..., d_k): leave it out.'
         )
 
 
-def stored_source(source: Any, items: Items = "batches") -> Source | None:
+def stored_source(source: Any, items: Items = "auto", dims: tuple[int, ...] | None = None) -> Source | None:
     """``source`` as something that can be sliced; ``None`` if it cannot."""
     if isinstance(source, str | os.PathLike):
-        return _stored_at(os.fsdecode(source), items)
+        return _stored_at(os.fsdecode(source), items, dims)
+    if isinstance(source, list | tuple):
+        return _listed(source, items, dims)
     package = type(source).__module__.partition(".")[0]
     if package == "zarr" and hasattr(source, "store"):
         _only_batches(items, "Zarr arrays")
@@ -151,7 +177,15 @@ def stored_source(source: Any, items: Items = "batches") -> Source | None:
     return None
 
 
-def _stored_at(text: str, items: Items) -> Source:
+def _listed(source: Sequence[Any], items: Items, dims: tuple[int, ...] | None) -> Source | None:
+    """A list of samples is the array that it makes; one of batches, or of sparse samples, stays a list."""
+    if not source or is_sparse(source[0]):
+        return None
+    single = are_samples(map(shape_of, source), items, dims, "items")
+    return ArraySource(stacked(source)) if single else None
+
+
+def _stored_at(text: str, items: Items, dims: tuple[int, ...] | None) -> Source:
     """What lies at a path or URL, with the path of an array inside it after ``::``."""
     place, inner = _split(text)
     if re.match(r"file://", place):
@@ -164,7 +198,7 @@ def _stored_at(text: str, items: Items) -> Source:
     if not os.path.exists(place):
         raise StreamError(f"no such file or folder: {place!r}.")
     try:
-        return _folder(place, inner, items) if os.path.isdir(place) else _file(place, inner, items)
+        return _folder(place, inner, items, dims) if os.path.isdir(place) else _file(place, inner, items)
     except OSError as cause:
         raise StreamError(f"cannot read {place!r}: {one_line(cause)}; check its permissions and its disk.") from cause
 
@@ -175,12 +209,12 @@ def _split(text: str) -> tuple[str, str | None]:
     return (text, None) if not mark or "://" in inner else (place, inner)
 
 
-def _folder(place: str, inner: str | None, items: Items) -> Source:
+def _folder(place: str, inner: str | None, items: Items, dims: tuple[int, ...] | None) -> Source:
     zarr = place.rstrip("/").endswith(".zarr") or any(os.path.exists(os.path.join(place, f)) for f in _ZARR_FILES)
     if zarr or inner is not None:
         _only_batches(items, "Zarr arrays")
         return open_zarr(place, inner)
-    return NpyFolder(place, items)
+    return NpyFolder(place, items, dims)
 
 
 def _file(place: str, inner: str | None, items: Items) -> Source:
