@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import naive
-from tpca import PaperSolver, SpikedTensor, StopReason
+from tpca import PaperSolver, SpikedTensor, StopReason, open_stream
 from tpca.blocks import Partition
 from tpca.errors import SampleError, ScheduleError, SolverError, StreamError
 from tpca.oracles import LocalOracle
@@ -214,7 +214,7 @@ def test_same_seed_gives_the_same_bits():
 
 
 def finite_batches(truth, n):
-    return itertools.islice(truth.stream(seed=1, batch_size=10), n)
+    return open_stream(itertools.islice(truth.stream(seed=1, batch_size=10), n), items="batches")
 
 
 @pytest.mark.parametrize("batches", [1, 40, 220])
@@ -234,7 +234,7 @@ def test_what_was_reached_is_the_best_start_and_its_own_strength():
         truth = SpikedTensor.random((5,) * 6, 6.0, seed=seed)
         whole = PaperSolver(strength=6.0, seed=seed).run(truth.stream(seed=seed))
         climbed = next(h["samples"] for h in whole.history if h["phase"] == "selection") - 64
-        batches = itertools.islice(truth.stream(seed=seed, batch_size=64), climbed // 64)
+        batches = open_stream(itertools.islice(truth.stream(seed=seed, batch_size=64), climbed // 64), items="batches")
         recovery = PaperSolver(strength=6.0, seed=seed).run(batches)
         assert recovery.stop_reason is StopReason.STREAM_ENDED_EARLY
         assert truth.overlaps(recovery.vectors).min() > 0.8
