@@ -132,7 +132,8 @@ def test_without_a_signal_it_says_so(once):
     assert cca.n_components_ == 0
     assert [w.shape for w in cca.weights_] == [(4, 1)] * 3  # a guess
     assert len(cca.p_values_) == len(cca.correlations_) == len(cca.moments_) == 1
-    assert [y.shape for y in cca.transform(views)] == [(300, 1)] * 3
+    assert [y.shape for y in cca.transform(views)] == [(300, 0)] * 3
+    assert (cca.score(views), cca.score(views).standard_error) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("order", [2, 4])
@@ -428,7 +429,7 @@ def test_attributes_may_be_read_at_any_time():
         watched.partial_fit(list(batch))
         assert watched.n_samples_seen_ == min(1500, 120 * (number + 1))
         assert [w.shape for w in watched.weights_] == [(3, 1), (4, 1)]
-        assert [y.shape for y in watched.transform(batch)] == [(len(batch[0]), 1)] * 2
+        assert [y.shape for y in watched.transform(batch)] == [(len(batch[0]), watched.n_components_)] * 2
         assert isinstance(watched.stop_reason_, StopReason)
     same_fit(silent, watched)
     assert watched.n_components_ == 1

@@ -9,6 +9,7 @@ import pytest
 import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LinearRegression
@@ -17,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from tpca import PaperSolver, RaceSolver, SpikedTensor, StopReason, TensorPCA, open_stream
+from tpca.batches import SlabBatch
 from tpca.errors import SampleError, SolverError, StreamError
 from tpca.estimators import Score
 
@@ -304,3 +306,49 @@ def test_a_batch_that_is_refused_leaves_no_trace():
     whole = TensorPCA(random_state=0, items="batches").partial_fit(data[:200]).partial_fit(data[200:])
     for mine, theirs in zip(pca.components_, whole.components_, strict=True):
         np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize(("solver", "components"), [("mean", 1), ("mean", 2), ("race", 1), ("race", 2)])
+@pytest.mark.parametrize("fed", [False, True])
+def test_without_a_signal_there_is_no_column(solver, components, fed):
+    # At confidence 0.99999 noise is claimed as a signal in at most 1e-5 of all fits.
+    noise = np.random.default_rng(5).standard_normal((120, 6, 5, 4))
+    pca = TensorPCA(solver, n_components=components, random_state=0, confidence=0.99999)
+    if fed:
+        for sample in noise:
+            pca.partial_fit(sample[None])
+    else:
+        with pytest.warns(ConvergenceWarning, match="No signal"):
+            pca.fit(noise)
+    assert pca.n_components_ == 0
+    assert pca.transform(noise).shape == (120, 0)
+    assert list(pca.get_feature_names_out()) == []
+    np.testing.assert_array_equal(pca.inverse_transform(np.empty((3, 0))), np.zeros((3, 6, 5, 4)))
+    with pytest.raises(SampleError, match=r"scores must have shape \(n, 0\), got \(3, 1\)"):
+        pca.inverse_transform(np.ones((3, 1)))
+    score = pca.score(noise)
+    assert (score, score.standard_error) == (0.0, 0.0)
+    holed = noise.copy()
+    holed[7, 0, 0, 0] = np.nan
+    with pytest.raises(SampleError, match="sample 7 contains NaN"):
+        pca.transform(holed)
+
+
+def test_without_a_signal_no_form_of_samples_has_a_column(tmp_path, monkeypatch):
+    noise = np.random.default_rng(6).standard_normal((40, 6, 5))
+    np.save(tmp_path / "x.npy", noise)
+    with pytest.warns(ConvergenceWarning, match="No signal"):
+        pca = TensorPCA(random_state=0, confidence=0.99999).fit(noise)
+    monkeypatch.setattr("tpca.streams.stored.SLAB_ENTRIES", 10)
+    slabs = open_stream(tmp_path / "x.npy")
+    assert isinstance(next(slabs.batches()), SlabBatch)
+    for form in (slabs, [csr_array(sample) for sample in noise], list(noise), noise.astype(np.float32)):
+        assert pca.transform(form).shape == (40, 0)
+
+
+@pytest.mark.parametrize("components", [1, 2])
+def test_with_a_signal_there_is_a_column_for_every_component(components):
+    pca = TensorPCA(n_components=components, random_state=0, confidence=0.99999).fit(DATA)
+    assert pca.n_components_ == 1  # a second one would be a claim on what is left, which is noise: 1e-5 of all fits
+    assert pca.transform(DATA).shape == (400, 1)
+    assert len(pca.get_feature_names_out()) == 1

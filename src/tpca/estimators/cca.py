@@ -90,8 +90,8 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
         ``"signal"`` or ``"no signal"``.
     stop_reason_ : StopReason
 
-    If nothing is proven, a ``ConvergenceWarning`` says so, ``verdict_`` is ``"no signal"``, ``n_components_`` is 0, and
-    the one component kept is a guess.
+    If nothing is proven, a ``ConvergenceWarning`` says so, ``verdict_`` is ``"no signal"``, ``n_components_`` is 0,
+    and the one component kept in ``weights_`` is a guess, which ``transform`` and ``score`` leave out.
 
     Examples
     --------
@@ -174,8 +174,8 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> list[Array]:
-        """Scores of every view, a list of arrays ``(n, n_components_)``."""
-        weights, means = self.weights_, self.means_
+        """Scores of every view, a list of arrays ``(n, n_components_)``, maybe without a column."""
+        weights, means = [w[:, : self.n_components_] for w in self.weights_], self.means_
         stream = open_views(X)
         if stream.dims != self.dims_:
             raise SampleError(f"views must have the widths that were fitted, {self.dims_}, got {stream.dims}.")
@@ -190,10 +190,11 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
         return self.fit(X).transform(X)
 
     def score(self, X: Any, y: Any = None) -> Score:  # noqa: ARG002
-        """Correlation of higher order on other views, with its standard error; the sum over components."""
+        """Correlation of higher order on other views, with its standard error; the sum over components, 0 over none."""
         scores = self.transform(X)
-        each = [np.prod(standardised([s[:, c] for s in scores], self.clip), axis=0) for c in range(scores[0].shape[1])]
-        products = np.sum(each, axis=0)
+        products = np.zeros(len(scores[0]))
+        for c in range(self.n_components_):
+            products += np.prod(standardised([s[:, c] for s in scores], self.clip), axis=0)
         spread = float(np.std(products, ddof=1)) if len(products) > 1 else math.nan
         return Score(float(products.mean()), spread / math.sqrt(len(products)))
 

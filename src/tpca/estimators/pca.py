@@ -229,23 +229,22 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return self
 
     def transform(self, X: Any) -> Array:
-        """Scores ``(n, n_components_)``: the contraction of every sample with the components."""
-        parts = [batch.scores(self._stacked()) for batch in self._batches(X)]
-        return np.concatenate(parts)
+        """Scores ``(n, n_components_)``: the contraction of every sample with the components found, maybe none."""
+        found = self._proven()
+        return np.concatenate([batch.scores(found) for batch in self._batches(X)])
 
     def inverse_transform(self, X: Any) -> NDArray[Any]:
         """Tensors ``(n, d_1, ..., d_k)`` from scores ``(n, n_components_)``: ``sum_c X[:, c] v_1c ⊗ ... ⊗ v_kc``."""
         scores = np.asarray(X, dtype=np.float64)
-        stacked = self._stacked()
-        if scores.ndim != 2 or scores.shape[1] != len(stacked[0]):
-            raise SampleError(f"scores must have shape (n, {len(stacked[0])}), got {scores.shape}.")
-        rays = [functools.reduce(np.multiply.outer, vectors) for vectors in zip(*stacked, strict=True)]
-        return np.tensordot(scores, np.stack(rays), axes=1)
+        if scores.ndim != 2 or scores.shape[1] != self.n_components_:
+            raise SampleError(f"scores must have shape (n, {self.n_components_}), got {scores.shape}.")
+        rays = [functools.reduce(np.multiply.outer, vectors) for vectors in zip(*self._proven(), strict=True)]
+        return np.tensordot(scores, np.reshape(rays, (len(rays), *self.shape_in_)), axes=1)
 
     def score(self, X: Any, y: Any = None) -> Score:  # noqa: ARG002
         """Mean reward of samples that were not fitted, with its standard error: the strength that they show.
 
-        With several components, the sum over them.
+        With several components, the sum over them; exactly 0 if no component was found.
         """
         rewards = self.transform(X).sum(axis=1)
         spread = float(np.std(rewards, ddof=1)) if len(rewards) > 1 else math.nan
@@ -315,7 +314,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     @property
     def _n_features_out(self) -> int:
-        return len(self._found())
+        return self.n_components_
 
     def __sklearn_is_fitted__(self) -> bool:
         return getattr(self, "_recovery", None) is not None or getattr(self, "_feed", None) is not None
@@ -331,9 +330,13 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return (self.recovery_, *self.recovery_.further)
 
     def _stacked(self) -> list[Array]:
-        """Components of every mode as rows ``(n_components_, d_i)``."""
+        """Components of every mode as rows; a single row that is a guess if none was found."""
         each = [oriented(r.vectors) for r in self._found()]
         return [np.stack(mode) for mode in zip(*each, strict=True)]
+
+    def _proven(self) -> list[Array]:
+        """The components found, as rows ``(n_components_, d_i)``."""
+        return [vectors[: self.n_components_] for vectors in self._stacked()]
 
     def _batches(self, X: Any) -> Any:
         """Batches of new samples, which must look like the fitted ones; rows stay aligned, so none is skipped."""
