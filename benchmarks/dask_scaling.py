@@ -67,9 +67,11 @@ def race_queries(place: Path):
 
 def rounds_of(samples: int) -> tuple[int, list[int]]:
     """Where to begin, and the rounds of a race from there to the end of the store."""
+    from tpca.solvers.rounds import round_size
+
     sizes, done = [], samples // 4
     while done < samples:
-        sizes.append(min(int(0.06 * done), samples - done))
+        sizes.append(min(round_size(done), samples - done))
         done += sizes[-1]
     return samples // 4 // CHUNK * CHUNK, sizes
 

@@ -1,11 +1,20 @@
 """The arithmetic of what a cluster is worth."""
 
+import itertools
 import math
+import re
+from pathlib import Path
 
 import pytest
 
+from tpca import RaceSolver, SpikedTensor
+from tpca.oracles import LawOracle
 from tpca.oracles.sharing import merge_fan, power_of_two, runs_of
-from tpca.planning.cluster import Machine, Traffic, round_sizes, round_traffic, simulate
+from tpca.planning.cluster import Machine, Traffic, round_traffic, simulate
+from tpca.solvers import race
+from tpca.solvers.rounds import round_size, round_sizes
+
+ROOT = Path(__file__).parent.parent
 
 MACHINE = Machine(samples_per_second=1000.0, bytes_per_second=1e9, task_seconds=1e-3, round_seconds=0.01)
 
@@ -47,11 +56,48 @@ def test_merging_ends_with_at_most_eight_parts(workers, leaves):
     assert parts <= 8
 
 
-def test_rounds_grow_by_six_percent_and_take_all_samples():
+class NotedLaw(LawOracle):
+    """Notes the samples of every round."""
+
+    def __init__(self, truth, samples):
+        super().__init__(truth, seed=1, dims=(4, 4, 4), max_samples=samples)
+        self.sizes = []
+
+    def mean(self, queries, n, scale=1.0):
+        answered = super().mean(queries, n, scale)
+        self.sizes += [answered.n] if answered.n else []
+        return answered
+
+
+@pytest.mark.parametrize("samples", [1, 3, 9, 50, 1234, 100_000])
+@pytest.mark.parametrize("strength", [0.0, 0.5])
+def test_a_race_has_the_rounds_that_are_planned_for(samples, strength):
+    """All of them: of the search and the trial of noise, and of the polish of a signal."""
+    truth = SpikedTensor.random((4, 4, 4), strength, seed=2) if strength else None
+    oracle = NotedLaw(truth, samples)
+    found = RaceSolver(seed=3).run(oracle)
+    assert oracle.sizes == round_sizes(samples)
+    assert found.n_samples == sum(oracle.sizes) == samples
+    ends = list(itertools.accumulate(oracle.sizes))
+    assert [record["samples"] for record in found.history] == ends[3:]  # the first three are the probe's
+    assert simulate(samples, 10, 1000, 1000, 16, MACHINE).rounds == len(oracle.sizes)
+
+
+def test_rounds_are_a_quarter_of_the_samples_at_first_and_then_six_percent():
     sizes = round_sizes(100_000)
+    assert sizes[:13] == [1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 3, 4]
+    done = list(itertools.accumulate(sizes, initial=0))
+    assert all(size == int(0.06 * before) for before, size in zip(done, sizes[:-1], strict=False) if before > 100)
+    assert len(sizes) == 152
     assert sum(sizes) == 100_000
-    assert sizes[:34] == [1] * 34
-    assert len(sizes) == pytest.approx(17 + math.log(100_000 / 17) / math.log(1.06), rel=0.1)
+
+
+@pytest.mark.parametrize("text", [(ROOT / "docs" / "race.md").read_text(), race.__doc__], ids=["race.md", "race.py"])
+def test_the_formula_of_the_pages_is_that_of_the_race(text):
+    formula = re.search(r"round takes B = (max\(.*?\)\)) fresh samples", text)[1]
+    for shown, meant in (("⌊", "int("), ("⌋", ")"), ("·", "*"), ("0.06 n", "0.06*n")):
+        formula = formula.replace(shown, meant)
+    assert all(eval(formula, {"n": n}) == round_size(n) for n in range(2000))
 
 
 def test_with_nothing_but_reading_many_workers_are_as_many_times_as_fast():

@@ -178,11 +178,11 @@ class Pace:
 
     def left(self, total: int) -> float:
         """Seconds to the end of the pass; rounds grow with the samples so far."""
-        from tpca.solvers.race_run import GROWTH
+        from tpca.solvers.rounds import round_sizes
 
         if not self._rounds or self._done >= total:
             return 0.0
         seen = self._done - (self._first or 0)
         each_round = max(0.0, self._last - self._started - seen * self._each) / self._rounds
-        rounds = math.log(total / self._done) / math.log1p(GROWTH)
+        rounds = len(round_sizes(total)) - len(round_sizes(self._done))
         return (total - self._done) * self._each + rounds * each_round

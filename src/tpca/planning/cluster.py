@@ -10,8 +10,9 @@ R replicas with blocks of D entries of b bytes each; samples of prod d entries. 
 what comes back.  Replicas go from the client to the scheduler, to one worker, and on from worker to worker; parts are
 merged by workers, eight at a time, and the last ones go to the client by way of the scheduler.
 
-:func:`simulate` plays a fit round by round: rounds grow by 6 %, workers finish when they have read their share (a share
-is a whole number of groups), the slowest of them ends the round, and every transfer takes its time on its line.
+:func:`simulate` plays a fit round by round: rounds are those of a race (:mod:`tpca.solvers.rounds`), workers finish
+when they have read their share (a share is a whole number of groups), the slowest of them ends the round, and every
+transfer takes its time on its line.
 
 =====================  ============================================================
 symbol                 code
@@ -26,8 +27,7 @@ import math
 from dataclasses import dataclass
 
 from tpca.oracles.sharing import FAN, merge_fan, runs_of
-
-GROWTH = 0.06  # of the rounds of a race
+from tpca.solvers.rounds import round_sizes
 
 
 @dataclass(frozen=True)
@@ -98,15 +98,6 @@ class Fit:
     def efficiency(self, workers: int) -> float:
         """The speed-up as a share of the workers."""
         return self.speedup / workers
-
-
-def round_sizes(samples: int) -> list[int]:
-    """Samples of the rounds of a race over so many."""
-    sizes, done = [], 0
-    while done < samples:
-        sizes.append(min(max(1, int(GROWTH * done)), samples - done))
-        done += sizes[-1]
-    return sizes
 
 
 def simulate(samples: int, group: int, down: int, up: int, workers: int, machine: Machine) -> Fit:

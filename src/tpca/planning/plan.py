@@ -23,7 +23,7 @@ from tpca.planning.problem import Problem, parse_samples
 from tpca.planning.race_size import RaceSize, least_race_bytes, race_size
 from tpca.planning.wording import amount, approximately
 from tpca.solvers.memory import default_memory, machine_memory, parse_memory
-from tpca.solvers.race_run import GROWTH
+from tpca.solvers.rounds import round_sizes
 from tpca.streams.stored import SLAB_ENTRIES
 
 MARGIN = 2.0  # times N₅₀ is enough
@@ -138,8 +138,7 @@ def race_row(problem: Problem, means: _Means) -> Row:
         least = least_race_bytes(problem.dims)
         return Row("race", "race (RaceSolver)", f"needs at least {amount(least)} of state", state_bytes=least)
     samples, basis = race_samples(problem, size)
-    rounds = 16 + math.log(max(samples, 2.0)) / math.log1p(GROWTH)
-    asked = samples if problem.entries > SLAB_ENTRIES else min(samples, rounds)
+    asked = samples if problem.entries > SLAB_ENTRIES else len(round_sizes(math.ceil(samples)))
     both_sides = 2.0 * size.count
     need = _Need("race", f"race, {size.text}", samples, basis, 8 * size.floats, 1.0, asked * both_sides)
     return _finish(problem, means, need)

@@ -1,6 +1,7 @@
 r"""The race: racers propose, leaders are tried, the polish finishes.  Nothing needs to be known or tuned.
 
-Every round takes B = max(1, ⌊0.06 n⌋) fresh samples, the same ones for everybody:
+Every round takes B = max(1, ⌊0.06 n⌋, min(4, ⌊n/4⌋)) fresh samples, the same ones for everybody
+(:mod:`tpca.solvers.rounds`):
 
 1. each racer names the replicas it wants gradients of, each leader its vectors: all fixed before the samples;
 2. the oracle answers; racers add up, leaders take their rewards as evidence (:mod:`tpca.solvers.leader`);

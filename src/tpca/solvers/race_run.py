@@ -32,14 +32,11 @@ from tpca.solvers.race_report import conclusion, record_of
 from tpca.solvers.racers.protocol import Part
 from tpca.solvers.racers.whole import WholeRacer
 from tpca.solvers.recovery import Recovery, StopReason
+from tpca.solvers.rounds import round_size
 
 if TYPE_CHECKING:
     from tpca.solvers.race import RaceSolver
 
-GROWTH = 0.06
-# At first rounds grow faster, up to this many samples: a round costs the same however few samples it has, and signals
-# strong enough to be found by then are found a quarter later at most.
-EARLY = 4
 # Readings are taken when the samples have grown by this factor since the last one: they cost more than the round
 # itself.
 LOOK = 1.08
@@ -202,9 +199,7 @@ class RaceRun:
         return [self.polished]
 
     def _round_size(self) -> float:
-        if self.phase == "again":
-            return self.racing
-        return max(1, int(GROWTH * self.samples), min(EARLY, self.samples // EARLY))
+        return self.racing if self.phase == "again" else round_size(self.samples)
 
     def _after_probe(self) -> None:
         if self.probe.done:
