@@ -53,7 +53,7 @@ def fit(
     tolerance: Annotated[float | None, typer.Option(help="Error of a vector at which to stop early.")] = None,
     confidence: Annotated[float, typer.Option(help="1 - confidence is the chance of a false alarm.")] = 0.95,
     seed: Annotated[int, typer.Option(help="Seed of the solver.")] = 0,
-    shuffle: Annotated[int | None, typer.Option(help="Seed for reading the samples in random order.")] = None,
+    shuffle: Annotated[int | None, typer.Option(help="Seed for a random order: data that are sorted or drift.")] = None,
     nan_policy: Annotated[str, typer.Option(help="NaN and Inf: raise, skip the sample, or zero.")] = "raise",
     items: Annotated[str, typer.Option(help="What each file of a folder is: batches, samples, or auto.")] = "auto",
     checkpoint: Annotated[Path | None, typer.Option(help="Folder for checkpoints; OUT/checkpoint by default.")] = None,
