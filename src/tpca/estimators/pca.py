@@ -343,7 +343,9 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         shape: Any = self.shape_in_ if self.__sklearn_is_fitted__() else self.recovery_
         stream = open_known(X, shape, nan_policy="zero" if self.nan_policy == "zero" else "raise")
         if stream.dims != shape:
-            raise SampleError(f"samples must have the shape that was fitted, {shape}, got {stream.dims}.")
+            raise SampleError(
+                f"samples must have the shape that was fitted, {shape}, got {stream.dims}; give one sample as x[None]."
+            )
         return stream.batches()
 
     def _open(self, X: Any) -> Stream | Oracle:
