@@ -9,6 +9,7 @@ import itertools
 import json
 import math
 import os
+import pickle
 import random
 import shutil
 import signal
@@ -25,7 +26,7 @@ from hypothesis import strategies as st
 
 import tpca.checkpoint
 from tpca import PaperSolver, RaceSolver, SpikedTensor, StopReason, open_stream
-from tpca.checkpoint import VERSION, Checkpoints, CheckpointWarning
+from tpca.checkpoint import Checkpoints, CheckpointWarning
 from tpca.errors import CheckpointError, SolverError, StreamError
 from tpca.oracles import LawOracle, open_oracle
 from tpca.solvers.components import ComponentsRun
@@ -267,16 +268,24 @@ def forge(checkpoint, change_body=None, arrays=None):
     (checkpoint / "state.json").write_text(f"{json.dumps(head)}\n{body}\n")
 
 
-def test_nothing_is_pickled(tmp_path):
-    RaceSolver(checkpoint=tmp_path, max_samples=40).run(LawOracle(None, dims=(4, 4, 4)))
-    for path in newest(tmp_path).iterdir():
-        assert b"pickle" not in path.read_bytes()
-        assert b"allow_pickle" not in path.read_bytes()
-    with np.load(newest(tmp_path) / "arrays.npz", allow_pickle=False) as stored:
-        assert not any(stored[name].dtype.hasobject for name in stored.files)
-    source = inspect.getsource(tpca.checkpoint)
-    assert "import pickle" not in source
-    assert "allow_pickle=True" not in source
+def test_nothing_is_pickled(tmp_path, stopping, monkeypatch):
+    """A run is kept and taken up where nothing can be pickled or unpickled at all."""
+    samples, refused = CASES["three components"].samples(), []
+    whole = RaceSolver(seed=3, n_components=3).run(samples)
+
+    def refuse(*arguments, **_):
+        refused.append(arguments)
+        raise AssertionError("something was to be pickled")
+
+    for name in ("dump", "dumps", "load", "loads", "Pickler", "Unpickler", "_Pickler", "_Unpickler"):
+        monkeypatch.setattr(pickle, name, refuse)
+    with pytest.raises(AssertionError, match="to be pickled"):
+        np.savez(tmp_path / "objects.npz", x=np.array([None]))  # numpy would, and is stopped
+    refused.clear()
+    stopping(4)
+    kept = {"checkpoint": tmp_path / "run", "checkpoint_every": 0, "resume": True}
+    same(whole, in_pieces(lambda: RaceSolver(seed=3, n_components=3, **kept), lambda: samples))
+    assert refused == []
 
 
 @pytest.mark.parametrize("name", ["Popen", "os.system", "builtins.eval", "Path", "__class__", ""])
@@ -304,22 +313,48 @@ def test_a_forged_pickle_among_the_arrays_is_not_opened(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "change",
+    "forged", ["[]", "null", "7", '"text"', '{"array":0}', '{"tuple":[]}', '{"object":"KeptPlain","fields":{}}']
+)
+def test_a_forged_tree_that_is_no_state_is_refused(forged, tmp_path):
+    Checkpoints(tmp_path).save({"value": np.arange(3.0)})
+    forge(newest(tmp_path), lambda _: forged)
+    with pytest.raises(CheckpointError, match=r"checkpoint 1 in .* is damaged \(state.json holds a \w+ instead"):
+        Checkpoints(tmp_path).load()
+
+
+@pytest.mark.parametrize(
+    "forged",
     [
-        lambda body: "[]",
-        lambda body: "null",
-        lambda body: body.replace('"array":0', '"array":7'),
-        lambda body: body.replace('"array":0', '"same":7'),
-        lambda body: body.replace('"array":0', '"enum":"KeptPlain","name":"RED"'),
-        lambda body: body.replace('{"array":0}', "[" * 500 + "]" * 500),
+        '{"array":7}',
+        '{"array":-1.5}',
+        '{"same":7}',
+        '{"scalar":"0"}',
+        '{"enum":"KeptPlain","name":"RED"}',
+        '{"enum":"KeptColour","name":"GREEN"}',
+        '{"object":"KeptPlain"}',
+        '{"rng":{}}',
+        '{"dict":[[1]]}',
+        "{}",
+        pytest.param("[" * 10**5 + "]" * 10**5, id="a very deep one"),
     ],
 )
-def test_a_forged_tree_is_refused_or_plain_data(change, tmp_path):
+def test_a_forged_leaf_is_refused(forged, tmp_path):
     Checkpoints(tmp_path).save({"value": np.arange(3.0)})
-    forge(newest(tmp_path), change)
-    with contextlib.suppress(CheckpointError):
-        loaded = Checkpoints(tmp_path).load()
-        assert loaded is None or isinstance(loaded, list | dict)
+    forge(newest(tmp_path), lambda body: body.replace('{"array":0}', forged))
+    with pytest.raises(CheckpointError, match=r"checkpoint 1 in .* is damaged"):
+        Checkpoints(tmp_path).load()
+
+
+def test_a_forged_tree_of_plain_values_is_plain_values(tmp_path):
+    Checkpoints(tmp_path).save({"value": np.arange(3.0)})
+    forge(newest(tmp_path), lambda body: body.replace('{"array":0}', "[" * 50 + "]" * 50))
+    loaded, depth = Checkpoints(tmp_path).load(), 0
+    assert list(loaded) == ["value"]
+    inner = loaded["value"]
+    while inner:
+        (inner,) = inner
+        depth += 1
+    assert (inner, depth) == ([], 49)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -331,7 +366,7 @@ class KilledError(BaseException):
 
 
 def test_a_kill_at_any_step_of_writing_leaves_a_good_checkpoint(tmp_path, monkeypatch):
-    steps = [(os, "fsync"), (os, "open"), (shutil, "rmtree"), (np, "savez"), (Path, "write_text"), (Path, "rename")]
+    steps = [(os, "fsync"), (os, "open"), (shutil, "rmtree"), (np, "savez"), (Path, "write_text"), (os, "replace")]
     steps += [(Path, "mkdir"), (os, "unlink"), (os, "rmdir")]
     for moment, after in itertools.product(range(200), (False, True)):
         folder = tmp_path / f"{moment}{after}"
@@ -380,7 +415,9 @@ def test_what_a_killed_run_was_writing_is_ignored_and_cleared(tmp_path):
     folder, solver = tmp_path / "run", {"seed": 1, "max_samples": 60, "checkpoint": tmp_path / "run"}
     oracle = {"truth": None, "dims": (4, 4, 4), "seed": 2}
     whole = RaceSolver(**solver | {"checkpoint": None}).run(LawOracle(**oracle))
-    for name in (".writing-1", ".writing-99999"):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    for name in (f".writing-{gone.pid}-00000007", f".writing-{gone.pid}", f".writing-{os.getpid()}-00000003"):
         (folder / name).mkdir(parents=True)
         (folder / name / "arrays.npz").write_bytes(b"half of an arr")
     assert Checkpoints(folder).load() is None
@@ -743,8 +780,9 @@ def flip(path, place):
 
 def change_version(checkpoint):
     text = (checkpoint / "state.json").read_text()
-    assert f'"version": {VERSION}' in text
-    (checkpoint / "state.json").write_text(text.replace(f'"version": {VERSION}', '"version": 99', 1))
+    now = f'"version": {tpca.checkpoint.VERSION}'
+    assert now in text
+    (checkpoint / "state.json").write_text(text.replace(now, '"version": 99', 1))
 
 
 def truncate(path):
@@ -834,7 +872,7 @@ def test_no_flipped_bit_goes_unnoticed(tmp_path, in_state, where, bit):
 
 
 @pytest.mark.parametrize(
-    "owner", [(np, "savez"), (Path, "write_text"), (Path, "rename"), (os, "fsync"), (Path, "mkdir")]
+    "owner", [(np, "savez"), (Path, "write_text"), (os, "replace"), (os, "fsync"), (Path, "mkdir")]
 )
 def test_a_write_that_fails_leaves_the_checkpoint_before_it(owner, tmp_path, monkeypatch):
     keeper = Checkpoints(tmp_path)

@@ -20,7 +20,7 @@ from tpca import SpikedTensor, TensorCCA, TensorPCA
 from tpca.batches import Query
 from tpca.blocks import Partition
 from tpca.cli import app
-from tpca.errors import ClusterError, SampleError, StreamError
+from tpca.errors import CheckpointError, ClusterError, SampleError, StreamError
 from tpca.oracles import DaskOracle, LocalOracle, groups
 from tpca.oracles.cluster import Cluster
 from tpca.oracles.groups import cut_round
@@ -236,6 +236,37 @@ class TestPositions:
         with pytest.raises(InterruptedError):
             RaceSolver(seed=0, callbacks=[stop], **kept).run(DaskOracle(client, place))
         assert told(RaceSolver(seed=0, resume=True, **kept).run(LocalOracle(place))) == whole
+
+    @pytest.mark.parametrize("begun_here", [True, False])
+    def test_changed_samples_are_noticed_by_either_oracle(self, client, work, rng, begun_here):
+        samples, asks = samples_of(120), asks_of(rng)
+        place = zarr_array(samples, work, chunks=(1, *DIMS))
+        oracles = (LocalOracle, lambda stream: DaskOracle(client, stream))
+        begin, other = oracles if begun_here else oracles[::-1]
+        first = begin(open_stream(place))
+        parted(first, (30, 45), asks)
+        position = first.position()
+        assert position["digest"] is not None
+        samples[position["first"] + position["offset"] - 1] += 1
+        changed = open_stream(zarr_array(samples, work, chunks=(1, *DIMS)))
+        for make in (begin, other):
+            with pytest.raises(CheckpointError, match=rf"changed .*: samples {position['first']} to \d+ differ"):
+                make(changed).seek(position)
+
+    def test_blocks_of_a_dask_array_are_compared(self, client, rng):
+        da = pytest.importorskip("dask.array")
+        samples, asks = samples_of(120), asks_of(rng)
+        array = da.from_array(samples, chunks=(20, *DIMS))
+        expected = parted(LocalOracle(array), (50, 30), asks)[1:]
+        first = DaskOracle(client, array)
+        parted(first, (50,), asks)
+        position = first.position()
+        for make in (LocalOracle, lambda source: DaskOracle(client, source)):
+            again = make(array)
+            again.seek(position)
+            assert parted(again, (30,), asks) == expected
+            with pytest.raises(CheckpointError, match="differ"):
+                make(array + 1).seek(position)
 
     def test_samples_that_are_all_the_same_are_noticed(self, client, work, rng):
         same = np.broadcast_to(samples_of(1), (60, *DIMS)).copy()

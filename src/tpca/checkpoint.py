@@ -4,8 +4,8 @@ A checkpoint is a folder with two files, ``state.json`` (a tree of plain values)
 pickled: the tree may hold numbers, text, lists, tuples, dicts, arrays, random generators, and objects of classes marked
 :func:`kept`, which are stored by their attributes.  What is shared stays shared (two racers with one generator).
 
-A checkpoint appears whole or not at all: it is written under another name, flushed to the disk, and renamed.  The one
-before is kept until the next, so that a damaged one (checksums tell) costs no more than a little time.
+A checkpoint appears whole or not at all (:mod:`tpca.drafts`).  The one before is kept until the next, so that a damaged
+one (checksums tell) costs no more than a little time.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tpca.drafts import clear_drafts, drafts
 from tpca.errors import CheckpointError
 
-VERSION = 2  # raised whenever the attributes of a kept class change their meaning
+VERSION = 2  # raised whenever the attributes of a kept class, or a position, change their meaning
 KEEP = 2
 _KEPT: dict[str, type] = {}
 T = TypeVar("T", bound=type)
@@ -59,19 +60,15 @@ class Checkpoints:
         """Write a checkpoint; either the whole of it appears or nothing does."""
         numbers = self._numbers()
         number = numbers[-1] + 1 if numbers else 1
-        draft = self.folder / f".writing-{os.getpid()}"
         try:
-            draft.mkdir(parents=True, exist_ok=True)
-            _fill(draft, state)
-            draft.rename(self.folder / f"{number:08d}")
-            _flush(self.folder)
+            with drafts(self.folder / f"{number:08d}") as (draft,):
+                draft.mkdir()
+                _fill(draft, state)
         except OSError as error:
             raise CheckpointError(
                 f"cannot write a checkpoint to {str(self.folder)!r}: {error}; "
                 "make room there or choose another folder, and resume from the last one."
             ) from error
-        finally:
-            self._clear_drafts()
         for old in numbers[: len(numbers) + 1 - KEEP]:
             shutil.rmtree(self.folder / f"{old:08d}", ignore_errors=True)
         self._last = time.monotonic()
@@ -86,6 +83,9 @@ class Checkpoints:
         for number in reversed(self._numbers()):
             try:
                 state = _read(self.folder / f"{number:08d}")
+            except CheckpointError as error:
+                problems.append(f"checkpoint {number} in {str(self.folder)!r} {error}")
+                continue
             except Exception as error:  # a damaged file may raise anything
                 problems.append(f"checkpoint {number} in {str(self.folder)!r} is damaged ({error})")
                 continue
@@ -93,21 +93,18 @@ class Checkpoints:
                 warnings.warn(f"{problem}; going on from checkpoint {number}.", CheckpointWarning, stacklevel=2)
             return state
         if problems:
-            raise CheckpointError(f"{'; '.join(problems)}; start again without resume and in an empty folder.")
+            raise CheckpointError(
+                f"{'; '.join(problems)}; start again without resume and in an empty folder (--restart)."
+            )
         return None
 
     def clear(self) -> None:
         """Remove all checkpoints, and the folder if nothing else is in it."""
         for number in self._numbers():
             shutil.rmtree(self.folder / f"{number:08d}", ignore_errors=True)
-        self._clear_drafts()
+        clear_drafts(self.folder)
         if self.folder.is_dir() and not any(self.folder.iterdir()):
             self.folder.rmdir()
-
-    def _clear_drafts(self) -> None:
-        """Remove what was not written to its end, also by runs that were killed."""
-        for draft in self.folder.glob(".writing-*"):
-            shutil.rmtree(draft, ignore_errors=True)
 
     def _numbers(self) -> list[int]:
         if not self.folder.is_dir():
@@ -123,8 +120,6 @@ def _fill(folder: Path, state: dict[str, Any]) -> None:
     np.savez(packed, **{f"a{i}": array for i, array in enumerate(writer.arrays)})  # type: ignore[arg-type]
     head = {"format": "tpca checkpoint", "version": VERSION, "arrays": _file_digest(packed), "body": _digest(body)}
     (folder / "state.json").write_text(f"{json.dumps(head)}\n{body}\n")
-    for path in (packed, folder / "state.json", folder):
-        _flush(path)
 
 
 def _read(folder: Path) -> dict[str, Any]:
@@ -133,14 +128,16 @@ def _read(folder: Path) -> dict[str, Any]:
     if not isinstance(head, dict) or head.get("format") != "tpca checkpoint":
         raise ValueError("state.json is not one of tpca's")
     if head["version"] != VERSION:
-        raise ValueError(f"it has version {head['version']}, this tpca reads version {VERSION}")
+        raise CheckpointError(f"is another tpca's: it has version {head['version']}, this tpca reads version {VERSION}")
     if _digest(body) != head["body"]:
         raise ValueError("the checksum of state.json does not match")
     if _file_digest(folder / "arrays.npz") != head["arrays"]:
         raise ValueError("the checksum of arrays.npz does not match")
     with np.load(folder / "arrays.npz", allow_pickle=False) as stored:
         arrays = [stored[f"a{i}"] for i in range(len(stored.files))]
-    state: dict[str, Any] = _Reader(arrays).decode(json.loads(body))
+    state = _Reader(arrays).decode(json.loads(body))
+    if not isinstance(state, dict):
+        raise ValueError(f"state.json holds a {type(state).__name__} instead of a state")
     return state
 
 
@@ -151,17 +148,6 @@ def _digest(text: str) -> str:
 def _file_digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _flush(path: Path) -> None:
-    """Bring a file, or the names in a folder, safely to the disk."""
-    if path.is_dir() and not hasattr(os, "O_DIRECTORY"):
-        return  # a system that cannot
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 class _Writer:

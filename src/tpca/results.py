@@ -1,17 +1,16 @@
 """Results on disk: a recovery as ``recovery.json`` and ``vectors.npz``, read by machines and by people.
 
 ``vectors.npz`` holds, for every mode i, ``mode_i`` (components as rows, strongest first) and ``standard_error_i``.
-The bytes of both depend on the result only: the same run, interrupted or not, writes the same files.  What differs from
-run to run, such as its time, is in ``run.json``, which may be missing.
+The bytes of both depend on the result only: the same run, interrupted or not, writes the same files.  They belong
+together: ``recovery.json`` knows the checksum of ``vectors.npz``.  What differs from run to run, such as its time, is
+in ``run.json``, which may be missing.
 """
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import json
 import math
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tpca.blocks import Array
-from tpca.errors import OutputError, StreamError
+from tpca.drafts import replacing
+from tpca.errors import StreamError
 from tpca.solvers.recovery import Recovery, StopReason, Verdict
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class StoredResult:
 def write_result(
     folder: Path, recovery: Recovery, source: str, settings: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Write both files, each appearing whole or not at all; returns what ``recovery.json`` says.
+    """Write both files, which appear whole or not at all; returns what ``recovery.json`` says.
 
     ``settings`` say what the solver was asked to do.
     """
@@ -57,8 +57,7 @@ def write_result(
             arrays[f"mode_{i}"] = np.stack([r.vectors[i] for r in given])
         if given and all(r.standard_errors is not None for r in given):
             arrays[f"standard_error_{i}"] = np.stack([r.standard_errors[i] for r in given if r.standard_errors])
-    _write(folder, summary, arrays)
-    return summary
+    return _write(folder, summary, arrays)
 
 
 def _history(recovery: Recovery) -> list[dict[str, Any]]:
@@ -99,8 +98,7 @@ def write_views_result(
     arrays = {f"mean_{i}": mean for i, mean in enumerate(cca.means_)}
     if found:
         arrays |= {f"mode_{i}": np.ascontiguousarray(w.T) for i, w in enumerate(cca.weights_)}
-    _write(folder, summary, arrays)
-    return summary
+    return _write(folder, summary, arrays)
 
 
 def summarise(recovery: Recovery) -> dict[str, Any]:
@@ -149,13 +147,18 @@ def read_result(folder: Path) -> StoredResult:
         raise StreamError(
             f"cannot read a result from {str(folder)!r}: {error}; give the folder that `tpca fit --out` wrote."
         ) from error
+    if summary.get("vectors_sha256") not in (None, _checksum(folder / "vectors.npz")):  # none: of an older tpca
+        raise StreamError(
+            f"{str(folder / 'vectors.npz')!r} does not belong to the recovery.json beside it: it is damaged, or of "
+            "another fit, and writing was cut short; fit again, or finish with `tpca fit --resume`."
+        )
     return StoredResult(summary, *each)
 
 
 def write_run(folder: Path, run: dict[str, Any]) -> None:
     """Write ``run.json``: how the run went."""
-    with replacing(folder / "run.json") as draft:
-        draft.write_text(json.dumps(finite({"format": "tpca run", "version": 1, **run}), indent=1) + "\n")
+    with replacing(folder / "run.json") as (draft,):
+        draft.write_text(json.dumps(finite({"format": "tpca run", "version": 2, **run}), indent=1) + "\n")
 
 
 def read_run(folder: Path) -> dict[str, Any]:
@@ -164,29 +167,26 @@ def read_run(folder: Path) -> dict[str, Any]:
         found = json.loads((folder / "run.json").read_text())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) and found.get("format") == "tpca run" else {}
+    if not isinstance(found, dict) or found.get("format") != "tpca run":
+        return {}
+    if found.get("version") == 1:
+        found.pop("identity", None)  # told data apart in another way
+    return found
 
 
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A draft to write that becomes ``path`` if all goes well, and leaves nothing behind if it does not."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield draft
-        os.replace(draft, path)
-    except OSError as error:
-        raise OutputError(f"cannot write {str(path)!r}: {error.strerror or error}; choose another place.") from error
-    finally:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
+def _write(folder: Path, summary: dict[str, Any], arrays: dict[str, Array]) -> dict[str, Any]:
+    """Write both files, ``recovery.json`` with the checksum of the vectors; how another run went is forgotten."""
+    paths, run = (folder / "recovery.json", folder / "vectors.npz"), folder / "run.json"
+    with replacing(*paths, removing=[run]) as (about, vectors):
+        np.savez(vectors, **arrays)  # type: ignore[arg-type]
+        whole = {**summary, "vectors_sha256": _checksum(vectors)}
+        about.write_text(json.dumps(finite(whole), indent=1) + "\n")
+    return whole
 
 
-def _write(folder: Path, summary: dict[str, Any], arrays: dict[str, Array]) -> None:
-    with replacing(folder / "vectors.npz") as draft, draft.open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
-    with replacing(folder / "recovery.json") as draft:
-        draft.write_text(json.dumps(finite(summary), indent=1) + "\n")
+def _checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _norm(errors: Array) -> float:

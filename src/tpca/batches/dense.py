@@ -64,6 +64,10 @@ class DenseBatch:
         """Bytes of the samples held."""
         return int(self._samples.nbytes)
 
+    def content(self) -> list[NDArray[Any]]:
+        """The samples, also those that nobody has looked at yet."""
+        return [self._samples]
+
     def add_to(self, total: NDArray[Any] | None) -> NDArray[Any]:
         """Add the sum of the samples to ``total``, in place; contraction is linear, so replicas need only this.
 

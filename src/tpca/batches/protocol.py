@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, Self
 
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ class Batch(Protocol):
     @property
     def nbytes(self) -> int:
         """Bytes of the samples held."""
+
+    def content(self) -> Iterable[NDArray[Any]]:
+        """Arrays that differ if the samples do; of samples that are never held, of some of them."""
 
     def scores(self, vectors: Sequence[Array]) -> Array:
         """Reward ``(n, c)`` of every sample with every rank-one component; ``vectors[i]`` is ``(c, d_i)``."""

@@ -11,7 +11,7 @@ A slab is a range of one mode.  With that mode in block m, a slab of the sum of 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,10 @@ class SlabBatch:
         """Bytes in flight: the sum of a slab, the slab that is added, and a copy in the order of the blocks."""
         longest = max(int(part.stop - part.start) for part in self.parts)
         return 3 * 8 * math.prod(self.dims) // self.dims[self.mode] * longest
+
+    def content(self) -> Iterator[NDArray[Any]]:
+        """The two ends of the first sample: the others may not have been read yet, and all of them would take long."""
+        return (self._read(int(i), part) for i in self.indices[:1] for part in (self.parts[0], self.parts[-1]))
 
     def add_gradients(self, queries: Sequence[Query], sums: Sequence[dict[int, Array]]) -> None:
         """Every slab is read once, for all samples and all queries."""

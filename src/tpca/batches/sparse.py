@@ -99,7 +99,11 @@ class SparseBatch:
     @property
     def nbytes(self) -> int:
         """Bytes of the entries held."""
-        return int(self.coords.nbytes + self.values.nbytes + self.sample.nbytes)
+        return sum(array.nbytes for array in self.content())
+
+    def content(self) -> list[NDArray[Any]]:
+        """The entries and where they are."""
+        return [self.coords, self.values, self.sample]
 
     def add_gradients(self, queries: Sequence[Query], sums: Sequence[dict[int, Array]]) -> None:
         """One loop over the entries for every query; replicas that must be converted are, some at a time."""

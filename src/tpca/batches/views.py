@@ -69,7 +69,11 @@ class ViewsBatch:
     @property
     def nbytes(self) -> int:
         """Bytes of the views and weights held."""
-        return sum(view.nbytes for view in self.views) + (0 if self.weights is None else self.weights.nbytes)
+        return sum(array.nbytes for array in self.content())
+
+    def content(self) -> list[NDArray[Any]]:
+        """The views and the weights."""
+        return [*self.views, *([] if self.weights is None else [self.weights])]
 
     def add_gradients(self, queries: Sequence[Query], sums: Sequence[dict[int, Array]]) -> None:
         """Some replicas and some samples at a time, so that no temporary array is large."""

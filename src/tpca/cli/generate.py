@@ -45,8 +45,7 @@ def generate(
     from tpca.model.noise import check_dtype
     from tpca.model.sampling import Samples
     from tpca.planning.problem import tensor_dims
-    from tpca.results import replacing
-    from tpca.streams.writing import truth_path, write_samples, write_truth
+    from tpca.streams.writing import truth_path, write_samples
 
     refuse_idle(ctx)
     lengths = tensor_dims(*((order, dim, None) if dims is None else (None, None, dims)))
@@ -59,11 +58,7 @@ def generate(
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal) as progress:
         bar = progress.add_task(f"writing {out.name}", total=samples)
-        write_samples(out, source, samples, lambda n: progress.update(bar, completed=n))
-    beside.unlink(missing_ok=True)
-    if truth:
-        with replacing(beside) as draft, draft.open("wb") as file:
-            write_truth(file, truth)
+        write_samples(out, source, samples, truth, lambda n: progress.update(bar, completed=n))
     written: dict[str, Any] = {"path": str(out), "truth": str(beside) if truth else None, "samples": samples}
     written |= {"dims": list(lengths), "strength": strength, "noise": noise, "dtype": dtype, "seed": seed}
     if as_json:

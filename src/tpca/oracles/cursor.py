@@ -51,6 +51,11 @@ class Cursor:
         bounds = self._layout.bounds
         return int(bounds[self._next]) if self._hand is None else int(bounds[self._hand[0]]) + self._offset
 
+    @property
+    def in_hand(self) -> tuple[int, int] | None:
+        """The batch that was read last: the first of the empty ones before it, and its number."""
+        return self._hand
+
     def rewind(self) -> None:
         """Start the next pass."""
         self.skipped, self._skipped_before = 0, self.n_skipped
@@ -59,7 +64,7 @@ class Cursor:
     def position(self) -> dict[str, Any]:
         """The part of an oracle's position that says where it is."""
         place = self._next if self._hand is None else self._hand[0]
-        counted_again = 0 if self._hand is None or self.ended else self._dropped(*self._hand)
+        counted_again = 0 if self._hand is None else self._dropped(*self._hand)
         return {
             "first": int(self._layout.bounds[place]),
             "offset": self._offset,
@@ -71,10 +76,11 @@ class Cursor:
         """Go on from there."""
         self.skipped, self._skipped_before = position["skipped"]
         self._next = int(np.searchsorted(self._layout.bounds, int(position["first"])))
-        self._hand, self._offset, self.ended = None, 0, bool(position["ended"])
-        if not self.ended and position["offset"]:
+        self._hand, self._offset = None, 0
+        if position["offset"] or position["ended"]:
             self._advance(int(position["offset"]))
             self._offset = int(position["offset"])
+        self.ended = bool(position["ended"])
 
     def take(self, n: int) -> list[Fragment]:
         """The next ``n`` samples, fewer at the end of the stream."""

@@ -28,11 +28,13 @@ from tpca.oracles.local import each_samples
 from tpca.oracles.looks import DigestWatch
 from tpca.oracles.payload import pack_queries, unpack_queries
 from tpca.oracles.protocol import Round
+from tpca.oracles.receipt import compare
 from tpca.oracles.sharing import FAN, merge_fan, readable_stream, runs_of
 from tpca.oracles.tasks import (
     Outcome,
     Work,
     count_samples,
+    digest_of,
     each_sample,
     merge_outcomes,
     reduce_groups,
@@ -70,6 +72,7 @@ class DaskOracle:
         self._lazy: dict[int, Any] = {}  # blocks of a Dask array, while somebody needs them
         self._rounds = itertools.count()
         self._turn = 0  # the worker that begins
+        self._digests: dict[int, str | None] = {}  # of the batch in hand, once somebody has asked
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -113,13 +116,16 @@ class DaskOracle:
     def position(self) -> dict[str, Any]:
         """Where in the stream the next sample is; the same words as those of the local oracle."""
         seen = {"buffer_bytes": self.buffer_bytes, "seen": self._watch.seen, "varied": self._watch.varied}
-        return {**self._cursor.position(), **seen}
+        return {**self._cursor.position(), **seen, "digest": self._digest()}
 
     def seek(self, position: dict[str, Any]) -> None:
-        """Go on from a :meth:`position` of this or of a local oracle."""
+        """Go on from a :meth:`position` of this or of a local oracle; the batch read last must be the same."""
         self.buffer_bytes = int(position["buffer_bytes"])
         self._watch = DigestWatch(int(position["seen"]), bool(position["varied"]))
         self._cursor.seek(position)
+        if (hand := self._cursor.in_hand) is not None:
+            bounds = self.stream.layout.bounds
+            compare(position["digest"], self._digest(), int(bounds[hand[0]]), int(bounds[hand[1] + 1]))
 
     def mean(self, queries: Sequence[Query], n: int, scale: float = 1.0) -> Round:
         """Mean gradients of all queries over the next ``n`` samples, each multiplied by ``scale``."""
@@ -262,6 +268,25 @@ class DaskOracle:
         last = fragments[-1]
         self._watch.take(outcomes, int(self.stream.layout.bounds[last.number]) + last.stop)
         self._lazy = {number: parts for number, parts in self._lazy.items() if number == last.number}
+
+    def _digest(self) -> str | None:
+        """Of the batch that was read last, by the worker that has it."""
+        if self._cursor.in_hand is None:
+            return None
+        _, number = self._cursor.in_hand
+        if number not in self._digests:
+            workers = self.cluster.workers()
+            future = self.cluster.submit(
+                digest_of,
+                self._remote,
+                self._token,
+                number,
+                self._parts([Fragment(number, 0, 0, number)]),
+                key=self._key("digest", next(self._rounds)),
+                worker=None if self._in_place else workers[self._turn % len(workers)],
+            )
+            self._digests = dict(zip([number], self.cluster.gather([future]), strict=True))
+        return self._digests[number]
 
     def _count(self, first: int, stop: int) -> dict[int, int]:
         """Have some batches counted: samples may be left out of them."""

@@ -14,6 +14,7 @@ from tpca.errors import StreamError
 from tpca.model.sampling import BATCH_ENTRIES
 from tpca.oracles.groups import Cut, Tree, cut_round
 from tpca.oracles.protocol import Round
+from tpca.oracles.receipt import Receipt, changed, compare
 from tpca.streams import Stream, open_stream
 from tpca.streams.protocol import Layout
 
@@ -32,6 +33,7 @@ class LocalOracle:
         self._offset = 0  # samples of the batch in hand that were taken
         self._ended = False
         self._watch = ConstantWatch()
+        self._receipt = Receipt(drawn=self._layout is None and not self.stream.endless)
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -76,7 +78,7 @@ class LocalOracle:
     def position(self) -> dict[str, Any]:
         """Where in the stream the next sample is, for :meth:`seek`."""
         first = self._opened_at if self._batch is None else self._batch.first
-        counted_again = 0 if self._batch is None or self._ended else self._batch.dropped
+        counted_again = 0 if self._batch is None else self._batch.dropped
         return {
             "first": first,
             "offset": self._offset,
@@ -85,19 +87,33 @@ class LocalOracle:
             "buffer_bytes": self.buffer_bytes,
             "seen": self._watch.seen,
             "varied": self._watch.varied,
+            "digest": None if self._batch is None else self._receipt.of(self._batch),
         }
 
     def seek(self, position: dict[str, Any]) -> None:
-        """Go on from a :meth:`position`, with the same batches, so that all sums come out bit by bit the same."""
-        self._skipped, self._skipped_before = position["skipped"]
+        """Go on from a :meth:`position`, with the same batches, so that all sums come out bit by bit the same.
+
+        The batch that was read last is read again, and must be the same.
+        """
         self.buffer_bytes = int(position["buffer_bytes"])
         self._watch.seen, self._watch.varied = int(position["seen"]), bool(position["varied"])
-        self._open(int(position["first"]))
-        if position["ended"]:
-            self._ended = True
-        elif int(position["offset"]):
-            self._next_batch()
-            self._offset = int(position["offset"])
+        first, offset = int(position["first"]), int(position["offset"])
+        self._open(0 if self._receipt.drawn else first)
+        dropped = self._reread(first, position["digest"]) if offset or position["ended"] else 0
+        self._offset = offset
+        if position["ended"] and self._next_batch():
+            raise changed(f"there are more than {first + offset} samples")
+        self._skipped, self._skipped_before = position["skipped"][0] + dropped, position["skipped"][1]
+
+    def _reread(self, first: int, digest: str | None) -> int:
+        """Take the batch at ``first`` in hand and compare it with the one that was read before; samples left out."""
+        while self._next_batch() and self._batch is not None and self._batch.first < first:
+            pass
+        if self._ended or self._batch is None or self._batch.first != first:
+            raise changed(f"no batch begins at sample {first}")
+        stop = first + len(self._batch) + self._batch.dropped
+        compare(digest, self._receipt.of(self._batch), 0 if self._receipt.drawn else first, stop)
+        return self._batch.dropped
 
     def mean(self, queries: Sequence[Query], n: int, scale: float = 1.0) -> Round:
         """Mean gradients of all queries over the next ``n`` samples, each multiplied by ``scale``."""
@@ -159,6 +175,7 @@ class LocalOracle:
     def _open(self, first: int) -> None:
         self._batches, self._opened_at = self.stream.batches(first), first
         self._batch, self._offset, self._ended = None, 0, False
+        self._receipt = Receipt(self._receipt.drawn)
 
     def _next_batch(self) -> bool:
         """Take the next batch in hand; false, and the last one kept as a place, at the end of the stream."""
@@ -172,6 +189,7 @@ class LocalOracle:
         self._batch, self._offset = fresh, 0
         self._skipped += fresh.dropped
         self._watch.look(fresh)
+        self._receipt.take(fresh)
         return True
 
     def _note_buffer(self, nbytes: int) -> None:

@@ -19,6 +19,7 @@ from tpca.oracles.local import each_answer
 from tpca.oracles.looks import Looks
 from tpca.oracles.pages import keep_freed_pages
 from tpca.oracles.payload import unpack_queries
+from tpca.oracles.receipt import batch_digest
 from tpca.oracles.shelf import shelf
 from tpca.prefetch import prefetch
 from tpca.streams.protocol import NumberedStream
@@ -135,6 +136,13 @@ def count_samples(stream: NumberedStream, numbers: Sequence[int], parts: dict[in
     """How many samples some batches have."""
     reader = Reader(stream, "", parts)
     return {number: len(reader.read(number)) for number in numbers}
+
+
+def digest_of(stream: NumberedStream, token: str, number: int, parts: dict[int, Any]) -> str | None:
+    """A digest of a batch, which stays on the shelf if it is there."""
+    (batch,) = Reader(stream, token, parts).batches([number])
+    shelf.keep(token, number, batch)
+    return batch_digest(batch)
 
 
 class Reader:

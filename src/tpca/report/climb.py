@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tpca.drafts import replacing
 from tpca.report.style import COLOURS, pyplot
-from tpca.results import replacing
 from tpca.studies.demo import Climb, Demo
 
 
@@ -37,7 +37,7 @@ def draw_demo(demo: Demo, path: Path) -> None:
     figure.suptitle(
         f"order {truth.order}, dims {truth.dims}: {entries:,.0f} entries a sample, strength {truth.strength:g}"
     )
-    with replacing(path) as draft:
+    with replacing(path) as (draft,):
         figure.savefig(draft, dpi=120, format="png")
     plt.close(figure)
 

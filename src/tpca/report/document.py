@@ -11,9 +11,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from tpca.drafts import replacing
 from tpca.errors import OutputError, TpcaError
 from tpca.report.markup import Safe, joined, script_json, tag
-from tpca.results import replacing
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def write_document(path: Path, document: Document) -> None:
     """Write the file, whole or not at all."""
     text = render(document)
     try:
-        with replacing(path) as draft:
+        with replacing(path) as (draft,):
             draft.write_text(text, encoding="utf-8")
     except OutputError as error:
         raise OutputError(f"cannot write the report {str(path)!r}: {error}") from error

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from tpca.drafts import replacing
 from tpca.errors import OutputError
 from tpca.planning.plan import Plan, Row, race_samples
 from tpca.planning.race_size import least_race_bytes, race_size
 from tpca.report.style import COLOURS, MARKERS, pyplot
-from tpca.results import replacing
 
 GREY = "#808080"  # readable on light and dark grounds, as are the colours
 
@@ -44,7 +44,7 @@ def draw_plan(plan: Plan, path: Path) -> None:
                 raise OutputError(
                     f"cannot write the figure {str(path)!r}: no format {form!r}; give a .png or .svg file."
                 )
-            with replacing(path) as draft:
+            with replacing(path) as (draft,):
                 figure.savefig(draft, dpi=140, transparent=True, format=form)
         finally:
             plt.close(figure)

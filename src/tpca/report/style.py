@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tpca.drafts import replacing
 from tpca.errors import TpcaError
-from tpca.results import replacing
 
 # Okabe–Ito without black and yellow, which vanish on dark or light ground.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -47,6 +47,6 @@ def save(figure: Any, folder: Path, name: str) -> Path:
     """Write ``name.png`` and ``name.svg``, on transparent ground; the path of the first."""
     for suffix in ("png", "svg"):
         metadata = {"Date": None} if suffix == "svg" else None  # the same figure is the same file
-        with replacing(folder / f"{name}.{suffix}") as draft:
+        with replacing(folder / f"{name}.{suffix}") as (draft,):
             figure.savefig(draft, dpi=110, transparent=True, metadata=metadata, format=suffix)
     return folder / f"{name}.png"

@@ -119,6 +119,7 @@ class Keeper:
         self.checkpoints = Checkpoints(folder, every)
         self._resume, self._settings = resume, settings
         self._interrupted = False
+        self._data = ""
 
     def _go_on(self, run: Kept, oracle: Oracle) -> None:
         """Go on from the newest checkpoint, if that is wanted and there is one."""
@@ -133,7 +134,7 @@ class Keeper:
                 )
             self.checkpoints.clear()
             return
-        self._check(stored, oracle)
+        self._check(stored)
         run.restore(stored["run"])
         oracle.seek(stored["oracle"])
 
@@ -151,6 +152,7 @@ class Keeper:
         Meanwhile the first Ctrl-C only asks to stop after the round; the second is one as usual.
         """
         with self._patient():
+            self._data = oracle.identity  # now: what cannot be read is better known before a long run
             self._go_on(run, oracle)
             yield
             if not oracle.constant:  # what will be refused is not worth keeping
@@ -174,10 +176,10 @@ class Keeper:
             signal.signal(signal.SIGINT, usual)
 
     def _save(self, run: Kept, oracle: Oracle, finished: bool) -> None:
-        known = {"settings": self._settings, "data": oracle.identity, "finished": finished}
+        known = {"settings": self._settings, "data": self._data, "finished": finished}
         self.checkpoints.save({**known, "run": run.state(), "oracle": oracle.position()})
 
-    def _check(self, stored: dict[str, Any], oracle: Oracle) -> None:
+    def _check(self, stored: dict[str, Any]) -> None:
         where = f"the checkpoint in {str(self.checkpoints.folder)!r}"
         for name, value in self._settings.items():
             before = stored["settings"].get(name)
@@ -186,10 +188,10 @@ class Keeper:
                     f"{where} was made with {name}={before!r}, now it is {value!r}; "
                     "resume with the same settings, or start afresh in another folder."
                 )
-        if stored["data"] != oracle.identity:
+        if stored["data"] != self._data:
             raise CheckpointError(
-                f"{where} was made on other data ({stored['data']}; now {oracle.identity}); "
-                "resume with the same data, or start afresh in another folder."
+                f"{where} was made on other data ({stored['data']}; now {self._data}); "
+                "resume with the same data, or start afresh (--restart)."
             )
 
 

@@ -61,8 +61,8 @@ class IterableStream:
 
     @property
     def identity(self) -> str:
-        """The dims: what an iterator will give is not known before it was read."""
-        return f"{self.kind} {self.dims}"
+        """Dims, dtype and options: what an iterator will give is not known before it was read."""
+        return f"{self.kind} {self.dims} {self.dtype} {self._policy}"
 
     def batches(self, start: int = 0) -> Iterator[Batch]:
         """The iterable's own batches, or groups of its samples; those before ``start`` are drawn and dropped."""

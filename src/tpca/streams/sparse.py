@@ -6,10 +6,12 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from tpca.batches.digest import digest
 from tpca.batches.sparse import SparseBatch
 from tpca.blocks import check_dims
 from tpca.errors import SampleError, StreamError
 from tpca.model.sampling import BATCH_ENTRIES
+from tpca.streams.identity import spread
 
 BATCH_SAMPLES = 256
 
@@ -42,8 +44,9 @@ class SparseStream:
 
     @property
     def identity(self) -> str:
-        """Says which data these are, as far as that is known before they are read."""
-        return f"sparse {self.dims} {self.length}"
+        """Dims and length, and a digest of some samples where all are there already."""
+        looked = f" {self._some()}" if self.rereadable else ""
+        return f"sparse {self.dims} {self.length}{looked}"
 
     def batches(self, start: int = 0) -> Iterator[SparseBatch]:
         """Samples put together, a bounded number of entries at a time."""
@@ -60,6 +63,13 @@ class SparseStream:
             batch.first, self._position = self._position, self._position + len(batch)
             if batch.first >= start:
                 yield batch
+
+    def _some(self) -> str:
+        """A digest of some items of the sequence."""
+        items: Any = self._source
+        some = [items[place] for place in spread(len(items), cost=0)]
+        batches = [item if isinstance(item, SparseBatch) else _together([item]) for item in some]
+        return digest(array for batch in batches for array in batch.content())
 
     def _batches(self) -> Iterator[SparseBatch]:
         waiting: list[Any] = []

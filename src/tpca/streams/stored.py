@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -13,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.batches import Batch, DenseBatch, SlabBatch
+from tpca.batches.digest import digest
 from tpca.errors import SampleError, StreamError
 from tpca.model.sampling import BATCH_ENTRIES
 from tpca.prefetch import prefetch
 from tpca.randomness import generator
 from tpca.streams.checks import dense_batch, float_dtype, one_line, sample_dims, to_floats, without_empty
+from tpca.streams.identity import read_cost, spread
 from tpca.streams.protocol import Kind, Layout, NanPolicy, Source
 from tpca.streams.slabs import SlabReader, cut
 from tpca.streams.stores import without_array
@@ -77,16 +78,18 @@ class StoredStream:
 
     @cached_property
     def identity(self) -> str:
-        """Kind, shape, dtype and a hash of the first sample (of its first slab), and what changes the batches."""
-        if self._slabs:
-            mode, parts = self._cut
-            key: tuple[slice, ...] = (slice(0, 1), *[slice(None)] * mode, parts[0])
-        else:
-            key = (slice(0, 1),)
-        head = hashlib.sha256(np.ascontiguousarray(self._read(key)).tobytes()).hexdigest()[:16]
+        """Kind, shape, dtype, a digest of some samples (of a slab of each), and what changes the batches."""
+        mode, parts = self._cut if self._slabs else (0, [slice(0, self.dims[0])])
+        lengths = [*self.dims[:mode], parts[0].stop - parts[0].start, *self.dims[mode + 1 :]]
+        places = spread(self.length, read_cost(self._source, tuple(lengths)))
+        some = [parts[number * len(parts) // len(places)] for number in range(len(places))]
+        found = digest(
+            self._read((slice(place, place + 1), *[slice(None)] * mode, part))
+            for place, part in zip(places, some, strict=True)
+        )
         options = "" if self._shuffle is None else f" shuffle={self._shuffle}"
         options += "" if self._policy == "raise" else f" nan_policy={self._policy}"
-        return f"{self.kind} {self._source.shape} {self._source.dtype} {head}{options}"
+        return f"{self.kind} {self._source.shape} {self._source.dtype} {found}{options}"
 
     def batches(self, start: int = 0) -> Iterator[Batch]:
         """The batches from the one whose ``first`` is ``start``; files are read one batch ahead."""

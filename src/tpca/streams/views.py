@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,11 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tpca.batches.digest import digest
 from tpca.batches.views import ViewsBatch
 from tpca.errors import SampleError, StreamError
 from tpca.model.sampling import BATCH_ENTRIES
 from tpca.prefetch import prefetch
 from tpca.streams.checks import all_finite, as_array, float_dtype, one_line, to_floats, without_empty
+from tpca.streams.identity import read_cost, spread
 from tpca.streams.protocol import Layout, Source
 from tpca.streams.sources import check_opened, stored_source
 from tpca.streams.stores import without_array
@@ -120,9 +121,11 @@ class StoredViews(ViewsStream):
 
     @cached_property
     def identity(self) -> str:
-        """Lengths, dtypes and a hash of the first row."""
-        head = hashlib.sha256(b"".join(_read(s, 0, 1).tobytes() for s in self._sources)).hexdigest()[:16]
-        return f"views {self.dims} of {self.length} rows {self.dtype} {head} {self._policy}"
+        """Lengths, dtypes and a digest of some rows."""
+        cost = sum(read_cost(source, source.shape[1:]) for source in self._sources)
+        rows = spread(self._sources[0].shape[0], cost)
+        found = digest(_read(source, row, row + 1) for row in rows for source in self._sources)
+        return f"views {self.dims} of {self.length} rows {self.dtype} {found} {self._policy}"
 
     def batches(self, start: int = 0) -> Iterator[ViewsBatch]:
         """Slices of all views; files are read one batch ahead."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.errors import OutputError, StreamError
+from tpca.drafts import replacing
+from tpca.errors import StreamError
 from tpca.model import Samples, SpikedTensor
 from tpca.model.sampling import BATCH_ENTRIES
 
@@ -26,14 +26,8 @@ def truth_path(path: str | os.PathLike[str]) -> Path:
     return data.with_name(f"{data.name}.truth.npz")
 
 
-def write_truth(file: IO[bytes], truth: SpikedTensor) -> None:
-    """Write the planted vectors and strength."""
-    named: dict[str, Any] = {f"mode_{i}": v for i, v in enumerate(truth.vectors)}
-    np.savez(file, strength=truth.strength, **named)
-
-
 def read_truth(path: Path) -> SpikedTensor:
-    """Read what :func:`write_truth` wrote."""
+    """The planted vectors and strength, as :func:`write_samples` wrote them."""
     try:
         with np.load(path, allow_pickle=False) as stored:
             modes = [name for name in stored.files if name.startswith("mode_")]
@@ -45,21 +39,22 @@ def read_truth(path: Path) -> SpikedTensor:
         ) from error
 
 
-def write_samples(path: Path, samples: Samples, count: int, progress: Progress = lambda _: None) -> None:
-    """Write the first ``count`` samples; the file appears whole or not at all."""
+def write_samples(
+    path: Path, samples: Samples, count: int, truth: SpikedTensor | None = None, progress: Progress = lambda _: None
+) -> None:
+    """Write the first ``count`` samples, and the truth beside them if there is one; they appear whole or not at all.
+
+    The truth of other data that were there is gone before they are.
+    """
     if path.suffix not in FORMATS:
         raise StreamError(f"the suffix of {str(path)!r} must be one of {', '.join(FORMATS)}.")
-    draft = path.with_name(f".{os.getpid()}-{path.name}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        writer = {".npy": _npy, ".zarr": _zarr}.get(path.suffix, _hdf5)
+    writer = {".npy": _npy, ".zarr": _zarr}.get(path.suffix, _hdf5)
+    beside = truth_path(path)
+    with replacing(path, *([beside] if truth else []), removing=[beside]) as (draft, *other):
         writer(draft, (count, *samples.dims), samples.dtype, _batches(samples, count, progress))
-        _remove(path)
-        draft.rename(path)
-    except OSError as error:
-        raise OutputError(f"cannot write {str(path)!r}: {error.strerror or error}; choose another place.") from error
-    finally:
-        _remove(draft)
+        if truth:
+            named: dict[str, Any] = {f"mode_{i}": v for i, v in enumerate(truth.vectors)}
+            np.savez(other[0], strength=truth.strength, **named)
 
 
 def _batches(samples: Samples, count: int, progress: Progress) -> Iterator[tuple[int, NDArray[Any]]]:
@@ -121,10 +116,3 @@ def _chunks(shape: tuple[int, ...]) -> tuple[int, ...]:
         rest //= length
         chunks.append(max(1, min(length, BATCH_ENTRIES // rest)))
     return tuple(chunks)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)

@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tpca.drafts import replacing
 from tpca.errors import StudyError
-from tpca.results import finite, replacing
+from tpca.results import finite
 from tpca.studies.compare import TITLES, Outcome, Setting
 from tpca.studies.store import made
 
@@ -66,7 +67,7 @@ def write_comparison(folder: Path, comparison: Comparison) -> None:
     """Write the file, whole or not at all."""
     trials = [{"seed": seed, "outcomes": [asdict(o) for o in found]} for seed, found in comparison.trials.items()]
     about = {"format": FORMAT, "version": 1, "settings": comparison.settings, "left_out": comparison.left_out}
-    with replacing(folder / FILE) as draft:
+    with replacing(folder / FILE) as (draft,):
         draft.write_text(json.dumps(finite({**about, "made_with": made(), "trials": trials}), indent=1) + "\n")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tpca.results import replacing
+from tpca.drafts import replacing
 from tpca.studies.study import Finding, Study
 
 BEGIN, END = "<!-- findings: begin -->", "<!-- findings: end -->"
@@ -57,5 +57,5 @@ def write_markdown(
     old = path.read_text(encoding="utf-8") if path.exists() else ""
     if BEGIN in old and END in old:
         text = old[: old.index(BEGIN) + len(BEGIN)] + "\n\n" + text + "\n" + old[old.index(END) :]
-    with replacing(path) as draft:
+    with replacing(path) as (draft,):
         draft.write_text(text, encoding="utf-8")

@@ -1,0 +1,131 @@
+"""Files that appear whole or not at all: written under another name, flushed to the disk, and renamed.
+
+The draft of ``d.npy`` is ``.writing-<process>-d.npy``, beside it.  A process that is killed leaves its drafts behind;
+who writes there next removes them, but not those of a process that is still at work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tpca.errors import OutputError
+
+_at_work: set[Path] = set()  # the drafts of this process
+
+
+@contextlib.contextmanager
+def replacing(*paths: Path, removing: Sequence[Path] = ()) -> Iterator[list[Path]]:
+    """Drafts of some files; what goes wrong is an :class:`~tpca.errors.OutputError`.  See :func:`drafts`."""
+    try:
+        with drafts(*paths, removing=removing) as some:
+            yield some
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {str(paths[0])!r}: {error.strerror or error}; choose another place."
+        ) from error
+
+
+@contextlib.contextmanager
+def drafts(*paths: Path, removing: Sequence[Path] = ()) -> Iterator[list[Path]]:
+    """Drafts to write, of files or folders that belong together; all are renamed if all go well, none if one does not.
+
+    They are renamed in the order given.  Just before, the files of ``removing`` are removed: those that belong to the
+    old ones and would be wrong beside the new ones.
+    """
+    some = [_beside(path) for path in paths]
+    folders = {path.parent for path in paths}
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+        clear_drafts(folder)
+    _at_work.update(some)
+    try:
+        yield some
+        for draft in some:
+            _flush_all(draft)
+        for path in removing:
+            path.unlink(missing_ok=True)
+        for draft, path in zip(some, paths, strict=True):
+            _rename(draft, path)
+        for folder in folders:
+            _flush(folder)
+    finally:
+        _at_work.difference_update(some)
+        for draft in some:
+            _remove(draft)
+
+
+def clear_drafts(folder: Path) -> None:
+    """Remove what was not written to its end by processes that are gone."""
+    for draft in folder.glob(".writing-*"):
+        if not _alive(draft):
+            _remove(draft)
+
+
+def _beside(path: Path, prefix: str = "") -> Path:
+    return path.absolute().with_name(f".writing-{os.getpid()}-{prefix}{path.name}")
+
+
+def _alive(draft: Path) -> bool:
+    """Whether somebody may still be writing it."""
+    process = draft.name.split("-")[1]
+    if not process.isdigit():
+        return True  # none of ours
+    if int(process) == os.getpid():  # or of one before, with the same number: in containers it is the same every time
+        return draft.absolute() in _at_work
+    if os.name != "posix":
+        return True  # it cannot be asked there
+    try:
+        os.kill(int(process), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
+
+
+def _rename(draft: Path, path: Path) -> None:
+    """Put a draft in its place; what was in the place of a folder must be moved out of the way before."""
+    if not (draft.is_dir() and path.exists()):
+        os.replace(draft, path)
+        return
+    aside = _beside(path, "old-")
+    _at_work.add(aside)
+    try:
+        os.replace(path, aside)
+        try:
+            os.replace(draft, path)
+        except OSError:
+            os.replace(aside, path)
+            raise
+    finally:
+        _at_work.discard(aside)
+    _remove(aside)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def _flush_all(path: Path) -> None:
+    for inner in path.rglob("*") if path.is_dir() else ():
+        _flush(inner)
+    _flush(path)
+
+
+def _flush(path: Path) -> None:
+    """Bring a file, or the names in a folder, safely to the disk."""
+    if path.is_dir() and not hasattr(os, "O_DIRECTORY"):
+        return  # a system that cannot
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
