@@ -1,0 +1,337 @@
+"""What is written appears whole or not at all, and what belongs together is never of two runs."""
+
+import errno
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+from tpca import SpikedTensor
+from tpca.cli import main
+from tpca.drafts import clear_drafts, drafts, replacing
+from tpca.errors import OutputError, StreamError
+from tpca.model.sampling import Samples
+from tpca.results import read_result, read_run, write_result, write_run
+from tpca.solvers.mean import MeanSolver
+from tpca.streams.writing import read_truth, truth_path, write_samples
+
+
+class KilledError(BaseException):
+    """Stands in for a process that is gone: no clean-up of the code under test may run after it."""
+
+
+STEPS = [(os, "replace"), (os, "unlink"), (shutil, "rmtree"), (np, "savez"), (Path, "write_text")]
+
+
+def kills(monkeypatch, tmp_path, prepare, work):
+    """Do ``work(folder)`` again and again, killed before or after its first, second, ... step; yields every folder."""
+    for moment, after in itertools.product(range(200), (False, True)):
+        folder, done = tmp_path / f"{moment} {after}", 0
+        prepare(folder)
+
+        def counting(call, moment=moment, after=after):
+            def counted(*args, **options):
+                nonlocal done
+                if done > moment:  # dead already: whatever is still tried does nothing
+                    raise KilledError
+                done += 1
+                if done <= moment:
+                    return call(*args, **options)
+                if after:
+                    call(*args, **options)
+                done += 1
+                raise KilledError
+
+            return counted
+
+        with monkeypatch.context() as patch:
+            for owner, name in STEPS:
+                patch.setattr(owner, name, counting(getattr(owner, name)))
+            try:
+                work(folder)
+                finished = True
+            except KilledError:
+                finished = False
+        yield folder
+        if finished:
+            assert moment > 4  # there were steps to be killed at
+            return
+    raise AssertionError("the end of writing was never reached")
+
+
+def no_drafts(folder):
+    return not list(folder.rglob(".writing-*"))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# A result.
+
+
+@pytest.fixture(scope="module")
+def recoveries():
+    """Of a signal, of another, and of none."""
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal((60, 4, 5, 6))
+    signals = [SpikedTensor.random((4, 5, 6), 3.0, seed=seed).signal() for seed in (1, 2)]
+    found = [MeanSolver().run(noise + signal) for signal in signals]
+    nothing = MeanSolver().run(noise)
+    assert [r.found for r in (*found, nothing)] == [True, True, False]
+    return {"one": found[0], "other": found[1], "none": nothing}
+
+
+def write(folder, recoveries, name):
+    write_result(folder, recoveries[name], name)
+    write_run(folder, {"of": name})
+
+
+def read(folder, recoveries):
+    """Which fit a folder holds, all of it; ``None`` if it is refused."""
+    try:
+        stored = read_result(folder)
+    except StreamError:
+        with pytest.raises(StreamError, match=r"^[^\n]*vectors.npz' does not belong to the recovery.json .*--resume"):
+            read_result(folder)
+        return None
+    name = stored.summary["source"]
+    assert read_run(folder).get("of") in (None, name)
+    assert stored.summary["found"] == recoveries[name].found
+    if recoveries[name].found:
+        for mine, theirs in zip(stored.vectors, recoveries[name].vectors, strict=True):
+            np.testing.assert_array_equal(mine[0], theirs)
+    else:
+        assert stored.vectors == []
+    return name
+
+
+@pytest.mark.parametrize(("old", "new"), [("one", "none"), ("none", "one")])
+def test_a_kill_at_any_step_leaves_one_result_or_none_but_no_mixture(old, new, tmp_path, recoveries, monkeypatch):
+    seen = set()
+    for folder in kills(
+        monkeypatch, tmp_path, lambda f: write(f, recoveries, old), lambda f: write(f, recoveries, new)
+    ):
+        seen.add(read(folder, recoveries))
+        write(folder, recoveries, new)
+        assert read(folder, recoveries) == new
+        assert sorted(os.listdir(folder)) == ["recovery.json", "run.json", "vectors.npz"]  # and no drafts
+    assert seen == {old, None, new}
+
+
+def full(*_, **__):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("step", [(np, "savez"), (Path, "write_text"), (os, "fsync"), (os, "replace")])
+def test_a_full_disk_leaves_the_result_before(step, tmp_path, recoveries, monkeypatch):
+    write(tmp_path, recoveries, "one")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with monkeypatch.context() as patch:
+        patch.setattr(*step, full)
+        with pytest.raises(OutputError, match=r"cannot write .*recovery.json': No space left on device; choose"):
+            write_result(tmp_path, recoveries["none"], "none")
+    if step == (os, "replace"):
+        del before["run.json"]  # it was about to be out of date
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert read(tmp_path, recoveries) == "one"
+
+
+def test_a_disk_that_is_full_for_the_second_rename_gives_no_mixture(tmp_path, recoveries, monkeypatch):
+    write(tmp_path, recoveries, "one")
+    replace, calls = os.replace, itertools.count(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", lambda *paths: full() if next(calls) == 2 else replace(*paths))
+        with pytest.raises(OutputError):
+            write_result(tmp_path, recoveries["none"], "none")
+    assert read(tmp_path, recoveries) is None
+    assert no_drafts(tmp_path)
+
+
+def test_vectors_of_another_fit_are_refused_and_older_results_are_read(tmp_path, recoveries):
+    for name in ("one", "other"):
+        write(tmp_path / name, recoveries, name)
+    shutil.copy(tmp_path / "other" / "vectors.npz", tmp_path / "one" / "vectors.npz")
+    with pytest.raises(StreamError, match=r"vectors.npz' does not belong to the recovery.json beside it: .* fit again"):
+        read_result(tmp_path / "one")
+    about = tmp_path / "one" / "recovery.json"
+    summary = json.loads(about.read_text())
+    del summary["vectors_sha256"]  # as it was before
+    about.write_text(json.dumps(summary))
+    np.testing.assert_array_equal(read_result(tmp_path / "one").vectors[0][0], recoveries["other"].vectors[0])
+
+
+def test_an_older_run_json_does_not_say_which_data_they_were(tmp_path):
+    write_run(tmp_path, {"identity": "npy (3, 4)", "seconds": 1.0})
+    assert read_run(tmp_path)["identity"] == "npy (3, 4)"
+    text = (tmp_path / "run.json").read_text()
+    (tmp_path / "run.json").write_text(text.replace('"version": 2', '"version": 1'))
+    assert read_run(tmp_path) == {"format": "tpca run", "version": 1, "seconds": 1.0}
+
+
+KILLED = """
+import os, sys
+from tpca.cli import main
+replace, name = os.replace, sys.argv.pop(1)
+def die_before(draft, path):
+    if os.path.basename(path) == name:
+        os._exit(9)
+    replace(draft, path)
+os.replace = die_before
+sys.argv[0] = "tpca"
+main()
+"""
+
+
+@pytest.mark.parametrize("killed_before", ["recovery.json", "vectors.npz"])
+def test_a_fit_killed_while_it_writes_its_result_mixes_nothing(killed_before, tmp_path, monkeypatch, capsys):
+    """The result before is one of no signal; the new one has vectors."""
+
+    def tpca(*arguments):
+        monkeypatch.setattr(sys, "argv", ["tpca", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code, capsys.readouterr()
+
+    monkeypatch.chdir(tmp_path)
+    noise = np.random.default_rng(0).standard_normal((60, 4, 5, 6))
+    np.save("d.npy", noise)
+    assert tpca("fit", "d.npy", "--out", "r", "--quiet")[0] == 3
+    np.save("d.npy", noise + SpikedTensor.random((4, 5, 6), 3.0).signal())
+    again = ["fit", "d.npy", "--out", "r", "--quiet"]
+    done = subprocess.run([sys.executable, "-c", KILLED, killed_before, *again], check=False)
+    assert done.returncode == 9
+    if killed_before == "recovery.json":  # nothing was replaced yet
+        assert tpca("info", "r")[0] == 0
+        says = "no signal was found"
+    else:
+        says = "vectors.npz' does not belong to the recovery.json beside it"
+        assert tpca("info", "r")[0] == 2
+    code, said = tpca("score", "d.npy", "r")
+    assert (code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert says in said.err
+    assert tpca(*again, "--resume")[0] == 0
+    assert sorted(os.listdir("r")) == ["recovery.json", "run.json", "vectors.npz"]
+    assert "no signal" not in tpca("info", "r")[1].out.lower()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Generated data and their truth.
+
+COUNT = 6
+TRUTHS = {name: SpikedTensor.random((3, 4), seed + 1.0, seed=seed) for seed, name in enumerate(("old", "new"))}
+
+
+def generate(path, name):
+    path.parent.mkdir(exist_ok=True)
+    write_samples(path, TRUTHS[name].stream(seed=1, batch_size=COUNT), COUNT, TRUTHS[name])
+
+
+def samples_in(path):
+    """Whose samples they are; ``None`` if there are none."""
+    if not path.exists():
+        return None
+    found = np.load(path) if path.suffix == ".npy" else zarr.open_array(str(path), mode="r")[:]
+    for name, truth in TRUTHS.items():
+        if np.array_equal(found, next(iter(truth.stream(seed=1, batch_size=COUNT)))):
+            return name
+    raise AssertionError("samples that nobody wrote")
+
+
+def truth_in(path):
+    if not truth_path(path).exists():
+        return None
+    strength = read_truth(truth_path(path)).strength
+    return next(name for name, truth in TRUTHS.items() if truth.strength == strength)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".zarr"])
+def test_a_kill_at_any_step_leaves_no_data_with_the_truth_of_others(suffix, tmp_path, monkeypatch):
+    seen, file = set(), f"d{suffix}"
+    old, new = (lambda folder, name=name: generate(folder / file, name) for name in ("old", "new"))
+    for folder in kills(monkeypatch, tmp_path, old, new):
+        seen.add((samples_in(folder / file), truth_in(folder / file)))
+        generate(folder / file, "new")
+        assert (samples_in(folder / file), truth_in(folder / file)) == ("new", "new")
+        assert no_drafts(folder)
+    between = {(None, None)} if suffix == ".zarr" else set()  # a folder cannot be replaced in one step
+    assert seen == {("old", "old"), ("old", None), ("new", None), ("new", "new")} | between
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".zarr", ".h5"])
+def test_data_that_cannot_be_written_leave_those_before(suffix, tmp_path, monkeypatch):
+    path = tmp_path / f"d{suffix}"
+    generate(path, "old")
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    for step in ((os, "fsync"), (np, "savez")):
+        with monkeypatch.context() as patch:
+            patch.setattr(*step, full)
+            with pytest.raises(OutputError, match="No space left on device"):
+                generate(path, "new")
+        assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
+    replace = os.replace
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", lambda a, b: full() if b == path and "-old-" not in a.name else replace(a, b))
+        with pytest.raises(OutputError, match="No space left on device"):
+            generate(path, "new")
+    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == {
+        p: content for p, content in before.items() if p != truth_path(path)
+    }
+
+
+def test_data_without_a_truth_take_the_old_one_away(tmp_path):
+    generate(tmp_path / "d.npy", "old")
+    write_samples(tmp_path / "d.npy", Samples((3, 4), None, "gaussian", 0), COUNT)
+    assert os.listdir(tmp_path) == ["d.npy"]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Drafts.
+
+
+def test_drafts_of_the_dead_are_removed_and_those_of_the_living_are_not(tmp_path):
+    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    theirs, folder = tmp_path / f".writing-{other.pid}-x.npz", tmp_path / f".writing-{other.pid}-d.zarr"
+    theirs.write_bytes(b"half of")
+    folder.mkdir()
+    (folder / "c").write_bytes(b"half of")
+    foreign = [tmp_path / ".writing-letters", tmp_path / ".hidden", tmp_path / "writing-1-x"]
+    for path in foreign:
+        path.write_text("not ours")
+    left = tmp_path / f".writing-{os.getpid()}-y.npz"  # of another process, long ago, that had our number
+    left.write_bytes(b"half of")
+    with drafts(tmp_path / "mine") as (draft,):
+        draft.write_text("at work")
+        clear_drafts(tmp_path)
+        assert draft.exists()
+        assert theirs.exists()
+        assert folder.exists()
+        assert not left.exists()
+    other.communicate(b"\n")
+    with replacing(tmp_path / "mine") as (draft,):
+        draft.write_text("again")
+    assert sorted(tmp_path.iterdir()) == sorted([*foreign, tmp_path / "mine"])
+    assert (tmp_path / "mine").read_text() == "again"
+
+
+def test_what_is_in_the_way_is_not_thrown_away(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes").write_text("mine")
+    with pytest.raises(OutputError, match="cannot write"), replacing(tmp_path / "mine") as (draft,):
+        draft.write_text("a file")
+    assert [path.name for path in tmp_path.rglob("*")] == ["mine", "notes"]
+
+
+def test_an_error_of_the_caller_is_its_own_and_leaves_nothing(tmp_path):
+    def work():
+        with replacing(tmp_path / "a", tmp_path / "b") as (one, _):
+            one.write_text("begun")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
+    assert list(tmp_path.iterdir()) == []
