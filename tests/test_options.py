@@ -238,11 +238,12 @@ def test_an_option_of_tensor_pca_is_refused_where_it_means_nothing(option, solve
 
 @pytest.mark.parametrize("option", ["checkpoint", "checkpoint_every", "resume", "shuffle"])
 def test_what_is_for_stored_samples_is_refused_by_partial_fit(option):
-    pca = TensorPCA(**{"checkpoint": "kept"} if option == "resume" else {}, **{option: PCA[option][0]})
+    folder = {"checkpoint": "kept"} if option == "resume" else {}
+    pca = TensorPCA(items="batches", **folder, **{option: PCA[option][0]})
     with pytest.raises(SolverError, match=r"means nothing to partial_fit; leave it out, or use fit\.$"):
         pca.partial_fit(DATA)
     with pytest.raises(SolverError, match="max_passes=3 needs samples that can be read again"):
-        TensorPCA("race", max_passes=3).partial_fit(DATA)
+        TensorPCA("race", max_passes=3, items="batches").partial_fit(DATA)
 
 
 @pytest.mark.parametrize("option", [{"shuffle": 1}, {"nan_policy": "skip"}])
