@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint docs gallery bench bench-cca reproduce reproduction race-targets race-checks detection clean help
+.PHONY: demo test test-slow lint docs gallery bench bench-cca reproduce reproduction race-targets race-checks detection clean help
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -21,8 +21,11 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 demo: $(VENV)/.ready  ## plant a signal, recover it, draw the figure
 	$(BIN)/tpca demo --out demo
 
-test: $(VENV)/.ready  ## all tests
+test: $(VENV)/.ready  ## all tests but the slow ones
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-slow: $(VENV)/.ready  ## the tests that take minutes
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
 lint: $(VENV)/.ready  ## ruff, mypy --strict, import contract
 	$(BIN)/ruff check .
