@@ -4,6 +4,13 @@ Each message names the value at fault, what was expected, and the way out.  All 
 :class:`TpcaError`, so ``except tpca.TpcaError`` catches what the library refuses and nothing else.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_LONGEST = 300  # letters of another library's message that are passed on
+
 
 class TpcaError(Exception):
     """Root of all errors raised by tpca."""
@@ -59,3 +66,33 @@ class OutputError(TpcaError, OSError):
 
 class RunInterrupted(KeyboardInterrupt):
     """A run was stopped by the user after its round was finished and its checkpoint written."""
+
+
+@contextmanager
+def reading(
+    failure: str, way_out: str, kind: type[TpcaError] = StreamError, passing: type[TpcaError] = TpcaError
+) -> Iterator[None]:
+    """The one door for what reads files: whatever a library raises over damaged ones leaves as one line of ours.
+
+    The line is ``failure: cause; way_out.``  Our own errors (those that are ``passing``) and interrupts pass as they
+    are.  Nothing of a user's own code, such as a generator, may run inside.
+    """
+    try:
+        yield
+    except passing:
+        raise
+    except Exception as cause:  # parsers, codecs, file systems and schedulers raise what they like
+        raise kind(f"{failure}: {one_line(cause)}; {way_out}.") from cause
+
+
+def one_line(cause: BaseException) -> str:
+    """The message of an exception, for the inside of another message."""
+    text = str(cause)
+    if isinstance(cause, KeyError) and len(cause.args) == 1:  # its text is only the name in quotes
+        name = cause.args[0]
+        text = name if isinstance(name, str) and " " in name else f"there is no {name!r}"
+    if isinstance(cause, MemoryError):
+        text = f"not enough memory: {text}".rstrip(": ")
+    text = "".join(letter if letter.isprintable() else "�" for letter in " ".join(text.split()))
+    text = text if len(text) <= _LONGEST else text[:_LONGEST] + " ..."
+    return text.rstrip(".;") or type(cause).__name__

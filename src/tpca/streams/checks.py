@@ -10,15 +10,10 @@ from numpy.typing import NDArray
 
 from tpca.batches import Batch, DenseBatch
 from tpca.blocks import check_dims
-from tpca.errors import SampleError
+from tpca.errors import SampleError, one_line
 from tpca.streams.protocol import NanPolicy
 
 AnyBatch = TypeVar("AnyBatch", bound=Batch)
-
-
-def one_line(cause: BaseException) -> str:
-    """The message of an exception, for the inside of another message."""
-    return " ".join(str(cause).split()).rstrip(".;") or type(cause).__name__
 
 
 def as_array(item: Any, first: int = 0) -> NDArray[Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import re
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, BinaryIO, ClassVar
@@ -11,8 +13,8 @@ from typing import Any, BinaryIO, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.errors import SampleError, StreamError
-from tpca.streams.checks import float_dtype, one_line, to_floats
+from tpca.errors import SampleError, StreamError, reading
+from tpca.streams.checks import float_dtype, to_floats
 from tpca.streams.items import are_samples
 from tpca.streams.protocol import Items, Kind
 
@@ -25,6 +27,8 @@ _HEADERS: dict[tuple[int, int], Callable[[BinaryIO], _Header]] = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
+# What a header may consist of.  NumPy parses it as Python, which has more to say to a damaged one than its error.
+_PLAIN = re.compile(rb"""\s*\{(?:[\s:,()\[\]\dL-]|True|False|'[^'\\]*'|"[^"\\]*")*\}\s*""")
 
 
 @dataclass(frozen=True)
@@ -107,15 +111,31 @@ def open_npy(path: str) -> NpyFile:
 def _read_header(file: BinaryIO, path: str, size: int) -> _Header:
     if size == 0:
         raise StreamError(f"{path!r} is empty (0 bytes); write it with numpy.save.")
-    if file.read(6) != b"\x93NUMPY":
+    if file.read(6) != np.lib.format.MAGIC_PREFIX:
         raise StreamError(f"{path!r} is not a .npy file: it starts with other bytes; write it with numpy.save.")
-    file.seek(0)
-    try:
-        return _HEADERS[np.lib.format.read_magic(file)](file)
-    except (ValueError, KeyError, SyntaxError, TypeError) as cause:
-        raise StreamError(
-            f"{path!r} has no readable .npy header: {one_line(cause)}; write it with numpy.save."
-        ) from cause
+    with reading(f"{path!r} has no readable .npy header", "write it with numpy.save"):
+        file.seek(0)
+        version = np.lib.format.read_magic(file)
+        if version not in _HEADERS:
+            raise ValueError(f"no numbers have one of version {version}")
+        length = int.from_bytes(file.read(2 if version == (1, 0) else 4), "little")
+        if not _PLAIN.fullmatch(file.read(min(length, size))):
+            raise ValueError("it is no dict of plain values")
+        file.seek(np.lib.format.MAGIC_LEN)
+        shape, fortran, dtype = _HEADERS[version](file)
+        if min(shape, default=0) < 0:
+            raise ValueError(f"it gives the shape {shape}")
+        return shape, fortran, dtype
+
+
+def read_npz(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
+    """All arrays of a ``.npz`` file; what is damaged is told from the checksums, before any of it is interpreted."""
+    with zipfile.ZipFile(path) as whole:
+        damaged = whole.testzip()
+    if damaged is not None:
+        raise ValueError(f"the checksum of {damaged} does not match")
+    with np.load(path, allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}
 
 
 class NpyFolder:

@@ -13,9 +13,9 @@ from typing import Any, get_args
 
 import numpy as np
 
-from tpca.errors import StreamError
+from tpca.errors import StreamError, reading
 from tpca.model import Samples
-from tpca.streams.checks import as_array, one_line
+from tpca.streams.checks import as_array
 from tpca.streams.items import are_samples, shape_of
 from tpca.streams.iterables import IterableStream, SamplesStream, stacked
 from tpca.streams.npy import NpyFolder, open_npy
@@ -197,10 +197,8 @@ def _stored_at(text: str, items: Items, dims: tuple[int, ...] | None) -> Source:
         return open_zarr(place, inner)
     if not os.path.exists(place):
         raise StreamError(f"no such file or folder: {place!r}.")
-    try:
+    with reading(f"cannot read {place!r}", "check its permissions and its disk, or write it again"):
         return _folder(place, inner, items, dims) if os.path.isdir(place) else _file(place, inner, items)
-    except OSError as cause:
-        raise StreamError(f"cannot read {place!r}: {one_line(cause)}; check its permissions and its disk.") from cause
 
 
 def _split(text: str) -> tuple[str, str | None]:

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from tpca.batches import Batch, DenseBatch, SlabBatch
 from tpca.batches.digest import digest
-from tpca.errors import SampleError, StreamError
+from tpca.errors import SampleError, StreamError, reading
 from tpca.model.sampling import BATCH_ENTRIES
 from tpca.prefetch import prefetch
 from tpca.randomness import generator
-from tpca.streams.checks import dense_batch, float_dtype, one_line, sample_dims, to_floats, without_empty
+from tpca.streams.checks import dense_batch, float_dtype, sample_dims, to_floats, without_empty
 from tpca.streams.identity import read_cost, spread
 from tpca.streams.protocol import Kind, Layout, NanPolicy, Source
 from tpca.streams.slabs import SlabReader, cut
@@ -192,18 +192,14 @@ class StoredStream:
         return generator(self._shuffle, f"shuffle samples from {start}").permutation(count)
 
     def _read(self, key: tuple[slice, ...]) -> NDArray[Any]:
-        try:
-            return self._source.read(key)
-        except (SampleError, MemoryError):
-            raise
-        except Exception as cause:  # codecs, file systems and schedulers raise what they like
-            raise self._unreadable(key[0], cause) from cause
+        return read_samples(self._source, key, "samples")
 
-    def _unreadable(self, samples: slice, cause: Exception) -> StreamError:
-        return StreamError(
-            f"cannot read samples {samples.start} to {samples.stop - 1} of {self._source.name}: {one_line(cause)}; "
-            "the data are damaged or gone: restore them and try again."
-        )
+
+def read_samples(source: Source, key: tuple[slice, ...], word: str) -> NDArray[Any]:
+    """What a source holds in these ranges; its codecs, file system or scheduler may fail in any way."""
+    failure = f"cannot read {word} {key[0].start} to {key[0].stop - 1} of {source.name}"
+    with reading(failure, "the data are damaged or gone: restore them and try again", passing=SampleError):
+        return source.read(key)
 
 
 def _steps(length: int, step: int) -> NDArray[np.int64]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import importlib
+import math
+import operator
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,12 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.errors import StreamError
-from tpca.streams.checks import one_line
+from tpca.errors import StreamError, one_line, reading
+from tpca.streams.listing import hdf5_datasets, listed, zarr_arrays, zarr_arrays_in
 from tpca.streams.protocol import Kind, Source
+from tpca.streams.zarr_guards import check_extent, guard_blosc, settled
 
+MOST_COMPRESSED = 2000  # times: the deflate of HDF5 can do 1032, and noise hardly 2
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
-_LISTED = 12
 
 
 def _package(name: str, extra: str, what: str) -> Any:
@@ -27,6 +30,14 @@ def _package(name: str, extra: str, what: str) -> Any:
         raise StreamError(f"reading {what} needs the {name} package; install tpca[{extra}].") from None
 
 
+def _lengths(lengths: Any, least: int) -> tuple[int, ...]:
+    """Lengths of axes or chunks as the metadata give them, which may be damaged."""
+    found = tuple(operator.index(length) for length in lengths)
+    if any(length < least for length in found):
+        raise ValueError(f"its metadata give the lengths {found}, and {least} is the least that there is")
+    return found
+
+
 class ZarrSource:
     """A Zarr array of format 2 or 3."""
 
@@ -34,9 +45,9 @@ class ZarrSource:
 
     def __init__(self, array: Any, name: str, location: tuple[str, str] | None = None) -> None:
         self.name = name
-        self.shape: tuple[int, ...] = tuple(array.shape)
+        self.shape = _lengths(array.shape, 0)
         self.dtype = np.dtype(array.dtype)
-        self.chunks: tuple[int, ...] | None = tuple(array.chunks)
+        self.chunks: tuple[int, ...] | None = _lengths(array.chunks, 1)
         self._array = array
         self._location = location
 
@@ -53,7 +64,8 @@ class ZarrSource:
 
     def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
         """The entries in these ranges of the leading axes."""
-        block = np.asarray(self._array[key])
+        with settled():
+            block = np.asarray(self._array[key])
         if self._location is not None and block.size and self._looks_unwritten(block):
             _open_node(*self._location)  # raises if the store is gone: Zarr itself takes a lost chunk for an empty one
         return block
@@ -67,22 +79,27 @@ def open_zarr(store: str, inner: str | None) -> ZarrSource:
     """The Zarr array at a path or fsspec URL, or at ``inner`` in the group there."""
     name = repr(store if inner is None else f"{store}::{inner}")
     location = (store, (inner or "").strip("/"))
-    try:
-        node = _open_node(*location)
-    except StreamError:
-        raise
-    except Exception as cause:  # stores raise what they like
-        if type(cause).__name__ in ("GroupNotFoundError", "NodeNotFoundError", "PathNotFoundError"):
+    with reading(f"cannot open {name} as a Zarr array", "check the path, or write it again"):
+        try:
+            node = _open_node(*location)
+        except Exception as cause:  # the names differ between the versions of zarr-python
+            if type(cause).__name__ not in ("GroupNotFoundError", "NodeNotFoundError", "PathNotFoundError"):
+                raise
             raise StreamError(f"there is no Zarr array at {name}; check the path{_inside(store, inner)}.") from cause
-        raise StreamError(f"cannot open {name} as a Zarr array: {one_line(cause)}; check the path.") from cause
-    return zarr_source(node, name, location)
+        source = zarr_source(node, name, location)
+        if os.path.isdir(store):
+            check_extent(node, os.path.join(*location))
+        guard_blosc(node)
+        return source
 
 
 def zarr_source(node: Any, name: str, location: tuple[str, str] | None = None) -> ZarrSource:
     """``node`` as a source if it is an array; a group is refused, with the names of its arrays."""
-    if hasattr(node, "shape"):
-        return ZarrSource(node, name, location)
-    arrays = _list([path for path, _ in _arrays(node)])
+    with reading(f"cannot use {name}", "write it again"):
+        if hasattr(node, "shape"):
+            return ZarrSource(node, name, location)
+        local = location is not None and os.path.isdir(location[0])
+        arrays = listed(zarr_arrays_in(*location) if location and local else zarr_arrays(node))
     raise StreamError(f"{name} is a Zarr group; name one of its arrays, in a path after '::', such as {arrays}.")
 
 
@@ -92,7 +109,8 @@ def _absolute(place: str) -> str:
 
 
 def _open_node(store: str, inner: str) -> Any:
-    return _package("zarr", "zarr", "Zarr").open(store, mode="r", path=inner or None)
+    with settled():
+        return _package("zarr", "zarr", "Zarr").open(store, mode="r", path=inner or None)
 
 
 def _inside(store: str, inner: str | None) -> str:
@@ -100,22 +118,10 @@ def _inside(store: str, inner: str | None) -> str:
     if inner is None:
         return ""
     try:
-        arrays = [path for path, _ in _arrays(_open_node(store, ""))]
+        arrays = zarr_arrays_in(store, "") if os.path.isdir(store) else zarr_arrays(_open_node(store, ""))
     except Exception:  # there is no group either: nothing to add to the message
         return ""
-    return f"; the store holds {_list(arrays)}"
-
-
-def _arrays(group: Any) -> list[tuple[str, Any]]:
-    """All arrays below a Zarr group (zarr-python 2 lists its own level only)."""
-    members = group.members(max_depth=None) if hasattr(group, "members") else group.arrays()
-    return [("/" + path, node) for path, node in members if hasattr(node, "shape")]
-
-
-def _list(paths: list[str]) -> str:
-    shown = ", ".join(f"'{path}'" for path in sorted(paths)[:_LISTED])
-    more = f" and {len(paths) - _LISTED} more" if len(paths) > _LISTED else ""
-    return shown + more if paths else "(it has none)"
+    return f"; the store holds {listed(arrays)}"
 
 
 class Hdf5Source:
@@ -125,9 +131,9 @@ class Hdf5Source:
 
     def __init__(self, dataset: Any, name: str, location: tuple[str, str] | None = None) -> None:
         self.name = name
-        self.shape: tuple[int, ...] = tuple(dataset.shape or ())
+        self.shape = _lengths(dataset.shape or (), 0)
         self.dtype = np.dtype(dataset.dtype)
-        self.chunks: tuple[int, ...] | None = dataset.chunks
+        self.chunks: tuple[int, ...] | None = None if dataset.chunks is None else _lengths(dataset.chunks, 1)
         self._dataset: Any = None if location else dataset
         self._location = location
 
@@ -146,42 +152,40 @@ class Hdf5Source:
 
 def open_hdf5(path: str, inner: str | None) -> Hdf5Source:
     """The dataset ``inner`` of an HDF5 file; without it the only one with enough axes."""
-    with _open_file(path) as file:
+    with reading(f"cannot open {path!r}", "write or copy it again"), _open_file(path) as file:
         if inner is not None and inner not in file:
-            raise StreamError(f"{path!r} has no dataset '{inner}'; it holds {_list(_datasets(file, 0))}.")
+            raise StreamError(f"{path!r} has no dataset '{inner}'; it holds {listed(hdf5_datasets(file, 0))}.")
         dataset = _the_dataset(file if inner is None else file[inner], path)
+        _check_extent(dataset, os.path.getsize(path))
         return Hdf5Source(dataset, repr(f"{path}::{dataset.name}"), (path, dataset.name))
+
+
+def _check_extent(dataset: Any, size: int) -> None:
+    """Refuse a dataset that claims far more than its file holds: what was never written is read without an end."""
+    claimed = math.prod(dataset.shape or ()) * dataset.dtype.itemsize
+    if claimed > MOST_COMPRESSED * size and not (dataset.is_virtual or dataset.external):
+        raise ValueError(f"its shape {dataset.shape} has {claimed:.4g} bytes, and the file {size}")
 
 
 def hdf5_source(node: Any) -> Hdf5Source:
     """An open h5py dataset, file or group as a source."""
     path = node.file.filename
-    dataset = _the_dataset(node, path)
-    return Hdf5Source(dataset, repr(f"{path}::{dataset.name}"))
+    with reading(f"cannot use {path!r}", "write or copy it again"):
+        dataset = _the_dataset(node, path)
+        return Hdf5Source(dataset, repr(f"{path}::{dataset.name}"))
 
 
 def _the_dataset(node: Any, path: str) -> Any:
     """``node`` if it is a dataset; in a group, the only one with enough axes."""
     if hasattr(node, "shape"):
         return node
-    fit = _datasets(node, 3)
+    fit = hdf5_datasets(node, 3)
     if len(fit) == 1:
         return node[fit[0]]
     if fit:
-        raise StreamError(f"{path!r} holds several datasets; name one after '::', such as {_list(fit)}.")
-    others = _list(_datasets(node, 0))
+        raise StreamError(f"{path!r} holds several datasets; name one after '::', such as {listed(fit)}.")
+    others = listed(hdf5_datasets(node, 0))
     raise StreamError(f"{path!r} holds no dataset of at least 3 axes (n, d_1, ..., d_k); its datasets are {others}.")
-
-
-def _datasets(group: Any, least_axes: int) -> list[str]:
-    found: list[str] = []
-
-    def visit(_: str, node: Any) -> None:
-        if hasattr(node, "shape") and len(node.shape or ()) >= least_axes:
-            found.append(node.name)
-
-    group.visititems(visit)
-    return found
 
 
 @contextmanager

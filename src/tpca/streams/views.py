@@ -17,10 +17,11 @@ from tpca.batches.views import ViewsBatch
 from tpca.errors import SampleError, StreamError
 from tpca.model.sampling import BATCH_ENTRIES
 from tpca.prefetch import prefetch
-from tpca.streams.checks import all_finite, as_array, float_dtype, one_line, to_floats, without_empty
+from tpca.streams.checks import all_finite, as_array, float_dtype, to_floats, without_empty
 from tpca.streams.identity import read_cost, spread
 from tpca.streams.protocol import Layout, Source
 from tpca.streams.sources import check_opened, stored_source
+from tpca.streams.stored import read_samples
 from tpca.streams.stores import without_array
 
 POLICIES = ("raise", "skip")
@@ -233,10 +234,7 @@ def _common(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
 
 
 def _read(source: Source, first: int, stop: int) -> NDArray[Any]:
-    try:
-        return source.read((slice(first, min(stop, source.shape[0])),))
-    except (OSError, ValueError, RuntimeError, KeyError) as cause:
-        raise StreamError(f"cannot read rows {first} to {stop - 1} of {source.name}: {one_line(cause)}.") from cause
+    return read_samples(source, (slice(first, min(stop, source.shape[0])),), "rows")
 
 
 def _clean(rows: list[NDArray[Any]], first: int, policy: str, dtype: np.dtype[Any]) -> ViewsBatch:

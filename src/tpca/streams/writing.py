@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.drafts import replacing
-from tpca.errors import StreamError
+from tpca.errors import StreamError, reading
 from tpca.model import Samples, SpikedTensor
 from tpca.model.sampling import BATCH_ENTRIES
+from tpca.streams.npy import read_npz
 
 FORMATS = (".npy", ".zarr", ".h5", ".hdf5")
 Progress = Callable[[int], None]
@@ -28,15 +29,12 @@ def truth_path(path: str | os.PathLike[str]) -> Path:
 
 def read_truth(path: Path) -> SpikedTensor:
     """The planted vectors and strength, as :func:`write_samples` wrote them."""
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            modes = [name for name in stored.files if name.startswith("mode_")]
-            vectors = tuple(stored[f"mode_{i}"] for i in range(len(modes)))
-            return SpikedTensor(vectors, float(stored["strength"]))
-    except (OSError, ValueError, KeyError, EOFError) as error:
-        raise StreamError(
-            f"cannot read the truth from {str(path)!r}: {error}; data made by `tpca generate` have it beside them."
-        ) from error
+    failure, way_out = f"cannot read the truth from {str(path)!r}", "data made by `tpca generate` have it beside them"
+    with reading(failure, way_out, passing=StreamError):
+        stored = read_npz(path)
+        modes = [name for name in stored if name.startswith("mode_")]
+        vectors = tuple(stored[f"mode_{i}"] for i in range(len(modes)))
+        return SpikedTensor(vectors, float(stored["strength"]))
 
 
 def write_samples(
