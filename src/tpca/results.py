@@ -19,8 +19,11 @@ import numpy as np
 
 from tpca.blocks import Array
 from tpca.drafts import replacing
-from tpca.errors import StreamError
+from tpca.errors import StreamError, reading
+from tpca.fields import check, read_json
+from tpca.result_fields import RESULT, RUN, STREAM, VIEWS
 from tpca.solvers.recovery import Recovery, StopReason, Verdict
+from tpca.streams.npy import read_npz
 
 if TYPE_CHECKING:
     from tpca.estimators import TensorCCA
@@ -133,25 +136,38 @@ def verdict_of(summary: dict[str, Any]) -> Verdict:
 
 def read_result(folder: Path) -> StoredResult:
     """Read what :func:`write_result` wrote."""
-    try:
-        summary = json.loads((folder / "recovery.json").read_text())
-        if not isinstance(summary, dict) or summary.get("format") != FORMAT:
-            raise ValueError("recovery.json is not one of tpca's")
-        with np.load(folder / "vectors.npz", allow_pickle=False) as stored:
-            named = ("mode", "standard_error", "mean")
-            each = [
-                [stored[f"{name}_{i}"] for i in range(len(summary["dims"])) if f"{name}_{i}" in stored.files]
-                for name in named
-            ]
-    except (OSError, ValueError, KeyError, EOFError) as error:
-        raise StreamError(
-            f"cannot read a result from {str(folder)!r}: {error}; give the folder that `tpca fit --out` wrote."
-        ) from error
+    with reading(f"cannot read a result from {str(folder)!r}", "give the folder that `tpca fit --out` wrote"):
+        return _checked(folder)
+
+
+def _checked(folder: Path) -> StoredResult:
+    """Both files, which must fit each other."""
+    summary = read_json(folder / "recovery.json", RESULT, FORMAT)
     if summary.get("vectors_sha256") not in (None, _checksum(folder / "vectors.npz")):  # none: of an older tpca
         raise StreamError(
             f"{str(folder / 'vectors.npz')!r} does not belong to the recovery.json beside it: it is damaged, or of "
             "another fit, and writing was cut short; fit again, or finish with `tpca fit --resume`."
         )
+    views = summary.get("kind") == "views"
+    check(summary, VIEWS if views else STREAM, "recovery.json")
+    stored, dims = read_npz(folder / "vectors.npz"), summary["dims"]
+    each = [
+        [stored[f"{name}_{i}"] for i in range(len(dims)) if f"{name}_{i}" in stored]
+        for name in ("mode", "standard_error", "mean")
+    ]
+    vectors, errors, means = each
+    count = len(vectors[0]) if vectors else 0
+    for arrays, shapes in ((vectors, [(count, d) for d in dims]), (errors, [(count, d) for d in dims]),
+                           (means, [(d,) for d in dims])):  # fmt: skip
+        if arrays and ([a.shape for a in arrays] != shapes or any(a.dtype.kind != "f" for a in arrays)):
+            raise ValueError(f"the arrays of vectors.npz do not have the dims {dims} of recovery.json")
+    if count > len(summary["components"]) or (summary["found"] and not count) or (views and not means):
+        raise ValueError("vectors.npz does not hold what recovery.json says was found")
+    if not all(np.isfinite(a).all() for a in (*vectors, *means)):
+        raise ValueError("vectors.npz holds NaN or Inf")
+    wrong = [c["error"] for c in summary["components"] if c.get("error") and len(c["error"]) != len(dims)]
+    if wrong:
+        raise ValueError(f"there must be {len(dims)} errors of a component, got {len(wrong[0])}")
     return StoredResult(summary, *each)
 
 
@@ -163,15 +179,14 @@ def write_run(folder: Path, run: dict[str, Any]) -> None:
 
 def read_run(folder: Path) -> dict[str, Any]:
     """How the run went; empty where that is not known."""
-    try:
-        found = json.loads((folder / "run.json").read_text())
-    except (OSError, ValueError):
+    path = folder / "run.json"
+    if not path.exists():
         return {}
-    if not isinstance(found, dict) or found.get("format") != "tpca run":
-        return {}
-    if found.get("version") == 1:
-        found.pop("identity", None)  # told data apart in another way
-    return found
+    with reading(f"cannot read {str(path)!r}", "remove it, and the report goes without times and labels"):
+        run: dict[str, Any] = read_json(path, RUN, "tpca run")
+    if run.get("version") == 1:
+        run.pop("identity", None)  # told data apart in another way
+    return run
 
 
 def _write(folder: Path, summary: dict[str, Any], arrays: dict[str, Array]) -> dict[str, Any]:

@@ -102,13 +102,16 @@ def _root(
 
 
 def main() -> None:
-    """Entry point: errors that tpca raises on purpose become one line and exit code 2."""
-    from tpca.errors import TpcaError
+    """Entry point: errors that tpca raises on purpose become one line and exit code 2, as do the machine's limits."""
+    from tpca.errors import TpcaError, one_line
 
     try:
         app()
     except TpcaError as error:
         sys.stderr.write(f"tpca: {error}\n")
+        raise SystemExit(2) from None
+    except (MemoryError, RecursionError) as error:
+        sys.stderr.write(f"tpca: {one_line(error)}; give smaller or less nested data, or a machine with more memory.\n")
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         sys.stderr.write("tpca: interrupted.\n")

@@ -36,7 +36,7 @@ def info(
             from rich.console import Console
 
             console = Console()
-            console.print(f"Result of fitting {summary['source']}", highlight=False)
+            console.print(f"Result of fitting {summary['source']}", highlight=False, markup=False)
             if summary.get("kind") == "views":
                 views_table(summary)
             else:

@@ -63,7 +63,7 @@ def reproduce(
     if quick or full:
         with cluster(scheduler, workers) as client:
             _run(console, chosen, "full" if full else "quick", kept, processes, client)
-    findings = _findings(chosen, kept)
+    findings = kept.findings(chosen)
     if not findings:
         raise StudyError(
             f"there are no finished trials in {str(store)!r}; run some with --quick, or name another --store."
@@ -132,12 +132,6 @@ def _run(
         except KeyboardInterrupt:
             console.print(f"Stopped; every finished trial is in {store.folder}. The same command goes on from there.")
             raise typer.Exit(130) from None
-
-
-def _findings(studies: Sequence[Study], store: Store) -> dict[str, list[Finding]]:
-    """What the store says; nothing for studies without a trial."""
-    records = {study.name: store.records(study) for study in studies}
-    return {study.name: study.findings(records[study.name]) for study in studies if records[study.name]}
 
 
 def _print(console: Console, findings: dict[str, list[Finding]], as_json: bool) -> None:

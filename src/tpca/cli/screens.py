@@ -77,4 +77,4 @@ def recovery_table(console: Console, summary: dict[str, Any]) -> None:
         f"{summary['n_samples']:,} samples of {shape(summary['dims'])}{passes}{skipped}; "
         f"state {size(summary['state_bytes'])}, buffer {size(summary['buffer_bytes'])}."
     )
-    console.print(summary["advice"])
+    console.print(summary["advice"], markup=False)

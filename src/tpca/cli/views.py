@@ -94,4 +94,4 @@ def views_table(summary: dict[str, Any]) -> None:
     console.print(table)
     skipped = f", {summary['n_skipped']:,} skipped" if summary["n_skipped"] else ""
     console.print(f"{summary['n_samples']:,} rows of {len(summary['dims'])} views, {shape(summary['dims'])}{skipped}.")
-    console.print(summary["advice"])
+    console.print(summary["advice"], markup=False)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tpca.errors import StreamError
+from tpca.errors import StreamError, reading
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,8 @@ def no_labels(dims: Sequence[int], word: str = "mode") -> Labels:
 
 def read_labels(path: Path, dims: Sequence[int], word: str = "mode") -> Labels:
     """The labels in a file; refuses what does not fit the dims."""
-    try:
+    with reading(f"cannot read labels from {str(path)!r}", "give a JSON file"):
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise StreamError(f"cannot read labels from {str(path)!r}: {error}; give a JSON file.") from error
     return parse_labels(found, dims, word, str(path))
 
 
@@ -48,7 +46,7 @@ def parse_labels(found: Any, dims: Sequence[int], word: str = "mode", where: str
     plain = no_labels(dims, word)
     modes, entries = list(plain.modes), list(plain.entries)
     for key, value in found.items():
-        if not (key.isdecimal() and int(key) < len(dims)):
+        if key not in map(str, range(len(dims))):
             raise StreamError(f"{where!r} names mode {key!r}; modes go from 0 to {len(dims) - 1}.")
         mode = int(key)
         name, names = (value.get("name"), value.get("entries")) if isinstance(value, dict) else (None, value)

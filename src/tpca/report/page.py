@@ -33,8 +33,7 @@ def write_page(
 def studies_document(folder: Path) -> Document:
     """The report on all studies that have trials in a store."""
     store, studies = Store(folder), choose([])
-    records = {study.name: store.records(study) for study in studies}
-    findings = {study.name: study.findings(records[study.name]) for study in studies if records[study.name]}
+    findings = store.findings(studies)
     if not findings:
         raise StudyError(
             f"there are no finished trials of today's studies in {str(folder)!r}; run tpca reproduce --quick."

@@ -39,7 +39,7 @@ def evidence_figure(records: Records, number_: int, delta: float) -> Figure | No
     traces.append({"type": "scatter", "mode": "lines", **wall})
     changes = leader_changes(pairs)
     traces.append(_changes(changes))
-    proven = next(((x, r) for x, r in pairs if r["found"]), None)
+    proven = next(((x, r) for x, r in pairs if r.get("found")), None)
     several = any(r.get("pass", 1) > 1 for _, r in pairs)
     passes = " of all passes" if several else ""
     told = "It was never enough." if proven is None else f"It was enough after {count(proven[0], 'sample')}{passes}."
@@ -77,7 +77,7 @@ def leader_changes(pairs: Sequence[tuple[int, dict[str, Any]]]) -> list[tuple[in
     """The records in which another leader is ahead than in the one before."""
     changes, before = [], None
     for x, record in pairs:
-        now = (record["leader"], record.get("tenure"))
+        now = (record.get("leader"), record.get("tenure"))
         if now != before and record.get("tenure"):
             changes.append((x, record))
         before = now
@@ -85,8 +85,8 @@ def leader_changes(pairs: Sequence[tuple[int, dict[str, Any]]]) -> list[tuple[in
 
 
 def _changes(changes: Sequence[tuple[int, dict[str, Any]]]) -> Trace:
-    texts = [f"{r['leader']}, leader number {r['tenure']}" for _, r in changes]
-    trace = points([x for x, _ in changes], [r["log_evidence"] for _, r in changes], "new leader", 3)
+    texts = [f"{r.get('leader')}, leader number {r['tenure']}" for _, r in changes]
+    trace = points([x for x, _ in changes], [r.get("log_evidence") for _, r in changes], "new leader", 3)
     trace["marker"] = {"color": "@ink", "symbol": "diamond-open", "size": 9}
     return {**trace, "text": texts, "hovertemplate": "%{text}<br>after %{x:,} samples<extra></extra>"}
 
@@ -98,7 +98,8 @@ def _upright(x: float) -> dict[str, Any]:
 
 def strength_figure(records: Records, number_: int, interval: Sequence[float | None] | None) -> Figure | None:
     """Strength with two standard errors on either side."""
-    pairs = [(x, r) for x, r in zip(read_samples(records), records, strict=True) if r.get("strength_error")]
+    known = [r.get("strength_error") is not None and r.get("strength") is not None for r in records]
+    pairs = [(x, r) for x, r, both in zip(read_samples(records), records, known, strict=True) if both]
     if len(pairs) < 2:
         return None
     pairs = [*pairs[: -1 : math.ceil(len(pairs) / MOST)], pairs[-1]]
@@ -176,10 +177,10 @@ def paper_figure(records: Records) -> Figure | None:
     known = [r for r in records if r.get("reward") is not None]
     if not known:
         return None
-    phases = list(dict.fromkeys(str(r["phase"]) for r in known))
+    phases = list(dict.fromkeys(str(r.get("phase")) for r in known))
     traces = []
     for i, phase in enumerate(phases):
-        own = [r for r in known if str(r["phase"]) == phase]
+        own = [r for r in known if str(r.get("phase")) == phase]
         traces.append(points([r["samples"] for r in own], [r["reward"] for r in own], f"phase {phase}", i))
     return Figure(
         "paper",

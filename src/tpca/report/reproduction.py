@@ -36,7 +36,8 @@ def draw_studies(studies: Sequence[Study], store: Store, folder: Path) -> dict[s
         with drawing() as plt:
             wide = isinstance(study, Memory | Convergence)
             figure, axis = plt.subplots(figsize=(9 if wide else 7.5, 4.6), layout="constrained")
-            FIGURES[study.name](axis, study, records)
+            with store.using(study):
+                FIGURES[study.name](axis, study, records)
             axis.set_title(study.title)
             drawn[study.name] = save(figure, folder, study.name)
     return drawn
@@ -53,7 +54,8 @@ def _lines(axis: Any, laws: Mapping[str, PowerLaw], x: str, y: str) -> None:
             axis.plot(xs, [law.at(x) for x in xs], color=colour, linewidth=1.2, alpha=0.8)
     axis.set(xscale="log", yscale="log", xlabel=x, ylabel=y)
     axis.xaxis.set_minor_formatter("")  # over less than a decade minor labels collide
-    axis.legend(fontsize=9)
+    if laws:
+        axis.legend(fontsize=9)
 
 
 def _scaling(axis: Any, study: WorstCase, records: Sequence[Record]) -> None:

@@ -57,9 +57,10 @@ def _found(summary: Summary) -> tuple[str, list[str]]:
         else f"Its strength is {strengths}, {interval}."
     )
     sentences = [told, _proof(summary)]
-    if first.get("error"):
-        worst = max(range(len(first["error"])), key=lambda m: first["error"][m])
-        error = first["error"][worst]
+    errors = {mode: error for mode, error in enumerate(first.get("error") or ()) if error is not None}
+    if errors:
+        worst = max(errors, key=errors.__getitem__)
+        error = errors[worst]
         of = "the strongest component" if several else "the signal"
         sentences.append(
             f"The least certain vector of {of} is that of mode {worst}: its root mean squared error is "
@@ -104,7 +105,7 @@ def false_alarm_bound(summary: Summary) -> float | None:
     delta = 1 - confidence_of(summary)
     records = [r for r in summary.get("history", []) if r.get("component", 0) == 0 and r.get("needed") is not None]
     gaps = [r["needed"] - r["log_evidence"] for r in records if r.get("log_evidence") is not None and r.get("found")]
-    return min(delta, delta * math.exp(min(gaps))) if gaps else None
+    return delta * math.exp(min(0.0, *gaps)) if gaps else None
 
 
 def _nothing(summary: Summary) -> tuple[str, list[str]]:

@@ -10,13 +10,27 @@ from pathlib import Path
 from typing import Any
 
 from tpca.drafts import replacing
-from tpca.errors import StudyError
+from tpca.errors import StudyError, reading
+from tpca.fields import COUNT, FLAG, LENGTH, NUMBER, POSITIVE, TEXT, maybe, named, read_json
 from tpca.results import finite
 from tpca.studies.compare import TITLES, Outcome, Setting
 from tpca.studies.store import made
 
 FORMAT = "tpca comparison"
 FILE = "comparison.json"
+FIELDS = {
+    "settings": {"dims": [LENGTH], "strength": NUMBER, "samples": COUNT, "law": FLAG, "methods": [TEXT]},
+    "left_out": named(TEXT),
+    "trials": [
+        {
+            "seed": COUNT,
+            "outcomes": [
+                {"method": TEXT, "success": FLAG, "error": maybe(POSITIVE), "seconds": POSITIVE, "state_bytes": COUNT}
+                | {"buffer_bytes": COUNT, "passes": COUNT, "samples": COUNT}
+            ],
+        }
+    ],
+}
 
 
 def settings_of(setting: Setting, methods: Sequence[str]) -> dict[str, Any]:
@@ -73,16 +87,11 @@ def write_comparison(folder: Path, comparison: Comparison) -> None:
 
 def read_comparison(folder: Path) -> Comparison:
     """Read what :func:`write_comparison` wrote."""
-    try:
-        found = json.loads((folder / FILE).read_text())
-        if not isinstance(found, dict) or found.get("format") != FORMAT:
-            raise ValueError(f"{FILE} is not one of tpca's")
-        trials = {int(t["seed"]): [Outcome(**_known(o)) for o in t["outcomes"]] for t in found["trials"]}
+    failure = f"cannot read a comparison from {str(folder)!r}"
+    with reading(failure, "give the folder that `tpca compare --out` wrote", StudyError):
+        found = read_json(folder / FILE, FIELDS, FORMAT)
+        trials = {t["seed"]: [Outcome(**_known(o)) for o in t["outcomes"]] for t in found["trials"]}
         return Comparison(found["settings"], found["left_out"], trials)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StudyError(
-            f"cannot read a comparison from {str(folder)!r}: {error}; give the folder that `tpca compare --out` wrote."
-        ) from error
 
 
 def _known(outcome: dict[str, Any]) -> dict[str, Any]:

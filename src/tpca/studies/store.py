@@ -1,6 +1,6 @@
 """The store: one line of JSON per finished trial, appended and flushed to disk before the next is counted.
 
-A line that a kill cut short is passed over when the file is read, and its trial runs again.
+A line that a kill cut short, or that is damaged, is passed over when the file is read, and its trial runs again.
 """
 
 from __future__ import annotations
@@ -10,13 +10,17 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tpca.errors import StudyError
-from tpca.studies.study import Params, Record, Study
+from tpca.errors import StudyError, reading
+from tpca.fields import POSITIVE, fits
+from tpca.studies.study import Finding, Params, Record, Study
+
+TRIAL = {"params": {}, "result": {}, "seconds": POSITIVE}
 
 
 class Store:
@@ -35,10 +39,24 @@ class Store:
         """All finished trials of the study as it is now; of a trial stored twice the first."""
         found: dict[str, Record] = {}
         for line in self._lines(study):
-            if line.get("version") == study.version and "params" in line:
+            if line.get("version") == study.version and fits(line, TRIAL):
                 record = Record(line["params"], line["result"], float(line["seconds"]))
                 found.setdefault(key(record.params), record)
         return list(found.values())
+
+    def findings(self, studies: Sequence[Study]) -> dict[str, list[Finding]]:
+        """What the stored trials say; nothing for studies without a trial."""
+        found = {}
+        for study in studies:
+            if records := self.records(study):
+                with self.using(study):
+                    found[study.name] = study.findings(records)
+        return found
+
+    def using(self, study: Study) -> AbstractContextManager[None]:
+        """The door for what works with the trials of a study, some of which may be damaged."""
+        failure = f"cannot make sense of the trials in {str(self.path(study))!r}"
+        return reading(failure, "remove the damaged lines, or the file: they run again", StudyError)
 
     def pending(self, study: Study, trials: Iterable[Params]) -> list[Params]:
         """Those trials that are not stored yet."""
@@ -61,10 +79,10 @@ class Store:
         if not path.exists():
             return []
         lines = []
-        for text in path.read_text(encoding="utf-8").splitlines():
+        for text in path.read_bytes().splitlines():
             try:
                 line = json.loads(text)
-            except ValueError:  # cut short by a kill
+            except (ValueError, RecursionError):  # cut short by a kill, or damaged
                 continue
             if isinstance(line, dict):
                 lines.append(line)

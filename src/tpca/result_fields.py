@@ -1,0 +1,74 @@
+"""What the fields of ``recovery.json`` and ``run.json`` must be."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tpca.fields import COUNT, FLAG, LENGTH, NUMBER, POSITIVE, SHARE, TEXT, Field, fits, maybe, named, pair
+from tpca.solvers.recovery import StopReason
+
+_SOURCE = Field("a path or a list of paths", lambda value: fits(value, TEXT) or (fits(value, [TEXT]) and value != []))
+_DIMS = Field(
+    "the lengths of two modes or more",
+    lambda value: fits(value, [LENGTH]) and len(value) > 1 and fits(float(min(math.prod(value), 2**999)), NUMBER),
+)
+_SETTINGS = {"solver?": TEXT, "solver_reason?": TEXT, "confidence?": SHARE, "clip?": maybe(POSITIVE)}
+
+RESULT: dict[str, Any] = {
+    "source": _SOURCE,
+    "settings?": _SETTINGS,
+    "found": FLAG,
+    "stop_reason": Field("a stop reason", lambda value: value in StopReason.__members__),
+    "vectors_sha256?": TEXT,
+    "advice": TEXT,
+    "dims": _DIMS,
+    "n_samples": COUNT,
+    "n_skipped": COUNT,
+    "components": Field("a list of at least one", lambda value: isinstance(value, list) and value != []),
+}
+
+# NaN and infinity were written as null.
+_RECORD = {
+    "samples": COUNT,
+    "component?": COUNT,
+    "pass?": COUNT,
+    "leader?": TEXT,
+    "found?": FLAG,
+    "tenure?": COUNT,
+    "evidence?": named(maybe(NUMBER)),
+    "noise_fits?": [NUMBER],
+    "log_evidence?": maybe(NUMBER),
+    "needed?": maybe(NUMBER),
+    "strength?": maybe(NUMBER),
+    "strength_error?": maybe(NUMBER),
+    "error?": maybe(NUMBER),
+    "fit?": maybe(NUMBER),
+    "reward?": maybe(NUMBER),
+}
+
+STREAM: dict[str, Any] = {
+    "n_passes": COUNT,
+    "state_bytes": COUNT,
+    "buffer_bytes": COUNT,
+    "components": [
+        {
+            "strength": maybe(NUMBER),
+            "strength_interval": maybe(pair(maybe(NUMBER))),
+            "error": maybe([maybe(POSITIVE)]),
+        }
+    ],
+    "history?": [_RECORD],
+}
+
+VIEWS: dict[str, Any] = {
+    "components": [{name: maybe(NUMBER) for name in ("correlation", "correlation_error", "p_value", "moment")}],
+}
+
+RUN: dict[str, Any] = {
+    "seconds?": maybe(POSITIVE),
+    "trace?": maybe([pair(POSITIVE)]),
+    "made_with?": maybe({}),
+    "data?": maybe([TEXT]),
+    "identity?": maybe(TEXT),
+}
