@@ -1,0 +1,267 @@
+"""Every kind of file that tpca reads: how to make a good one, and all that reads it."""
+
+import contextlib
+import itertools
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from tpca import SpikedTensor, TpcaError
+from tpca.checkpoint import Checkpoints
+
+STORE = Path(__file__).parent.parent / "docs" / "reproduction"
+DIMS = (5, 4, 3)
+SAMPLES = 60
+
+
+# What there is to damage: every maker writes into an empty folder.
+
+
+def samples():
+    truth = SpikedTensor.random(DIMS, 4.0, seed=1)
+    return truth, next(iter(truth.stream(seed=2, batch_size=SAMPLES)))
+
+
+def make_npy(folder):
+    np.save(folder / "d.npy", samples()[1])
+
+
+def make_folder(folder):
+    (folder / "d").mkdir()
+    for i, part in enumerate(np.split(samples()[1], 3)):
+        np.save(folder / "d" / f"{i}.npy", np.asfortranarray(part) if i == 1 else part)
+
+
+def make_views(folder):
+    rows = np.random.default_rng(3).standard_normal((SAMPLES, 9))
+    np.save(folder / "a.npy", rows[:, :5])
+    np.save(folder / "b.npy", rows[:, 5:])
+
+
+def make_zarr(folder, version=3):
+    import zarr
+
+    whole = (SAMPLES, *DIMS)
+    array = zarr.open_array(
+        folder / "d.zarr", mode="w", shape=whole, chunks=(8, *DIMS), dtype="f8", zarr_format=version
+    )
+    array[:] = samples()[1]
+
+
+def make_zarr_blosc(folder):
+    import zarr
+    from zarr.codecs import BloscCodec
+
+    shards = {"shards": (16, *DIMS), "compressors": BloscCodec()}
+    array = zarr.create_array(folder / "d.zarr", shape=(SAMPLES, *DIMS), chunks=(4, *DIMS), dtype="f8", **shards)
+    array[:] = samples()[1]
+
+
+def make_zarr_group(folder, version=3):
+    import zarr
+
+    group = zarr.open_group(folder / "d.zarr", mode="w", zarr_format=version)
+    for name, part in zip(("a", "b/c"), np.split(samples()[1], 2), strict=True):
+        group.create_array(name, shape=part.shape, chunks=(8, *DIMS), dtype="f8")[:] = part
+
+
+def make_hdf5(folder):
+    import h5py
+
+    with h5py.File(folder / "d.h5", "w") as file:
+        file.create_dataset("samples", data=samples()[1], chunks=(8, *DIMS), compression="gzip")
+        file.create_group("other").create_dataset("rows", data=np.arange(12.0).reshape(4, 3))
+
+
+def make_hdf5_plain(folder):
+    import h5py
+
+    with h5py.File(folder / "d.h5", "w", libver="latest") as file:
+        file["samples"] = samples()[1]
+        file["samples"].attrs["unit"] = "V"
+
+
+def make_truth(folder):
+    from tpca.streams.writing import write_truth
+
+    with (folder / "d.npy.truth.npz").open("wb") as file:
+        write_truth(file, samples()[0])
+
+
+def make_result(folder, solver="race"):
+    from tpca.results import write_result, write_run
+    from tpca.solvers.mean import MeanSolver
+    from tpca.solvers.race import RaceSolver
+
+    np.save(folder / "d.npy", samples()[1])
+    made = (RaceSolver if solver == "race" else MeanSolver)(seed=0)
+    settings = {"solver": solver, "solver_reason": "asked for", "confidence": 0.95, "memory": None, "items": "batches"}
+    write_result(folder / "r", made.run(samples()[1]), str(folder / "d.npy"), settings)
+    trace = [[20, 0.1], [40, 0.2], [60, 0.3]]
+    labels = {"0": list("abcde"), "2": {"name": "time", "entries": ["x", "y", "z"]}}
+    made_with = {"tpca": "1", "processors": 2}
+    run = {"seconds": 0.3, "resumed": False, "trace": trace, "made_with": made_with, "labels": labels}
+    write_run(folder / "r", {**run, "data": [str(folder / "d.npy")], "identity": None})
+
+
+def make_result_of_views(folder):
+    from tpca.estimators import TensorCCA
+    from tpca.results import write_run, write_views_result
+
+    shared = np.random.default_rng(4).standard_normal((400, 1))
+    paths = []
+    for i, width in enumerate((4, 3)):
+        paths.append(str(folder / f"{i}.npy"))
+        np.save(paths[-1], shared + np.random.default_rng(i).standard_normal((400, width)))
+    cca = TensorCCA(random_state=0).fit([np.load(path) for path in paths])
+    assert cca.n_components_
+    write_views_result(folder / "r", cca, paths, {"clip": None, "nan_policy": "raise", "confidence": 0.95})
+    write_run(folder / "r", {"seconds": 1.0, "data": paths, "labels": None})
+
+
+def make_labels(folder):
+    (folder / "l.json").write_text(json.dumps({"0": list("abcde"), "2": {"name": "time", "entries": ["x", "y", "z"]}}))
+
+
+def make_comparison(folder):
+    from tpca.studies.compare import Outcome
+    from tpca.studies.comparison import Comparison, write_comparison
+
+    settings = {"dims": list(DIMS), "strength": 4.0, "equal": False, "correlation": None, "samples": 60}
+    settings |= {"memory": None, "law": False, "methods": ["race", "mean"]}
+    trials = {s: [Outcome(m, True, 0.1, 0.2, 1000, 100, 1, 60) for m in settings["methods"]] for s in range(3)}
+    write_comparison(folder / "c", Comparison(settings, {"oja": "not asked for"}, trials))
+
+
+def make_store(folder):
+    (folder / "s").mkdir()
+    for name in ("noise", "stages"):
+        stored = (STORE / f"{name}.jsonl").read_bytes().splitlines(keepends=True)
+        (folder / "s" / f"{name}.jsonl").write_bytes(b"".join(stored[:40]))
+
+
+def make_checkpoint(folder):
+    kept = Checkpoints(folder / "k", 0)
+    for number in range(2):
+        kept.save({"number": number, "vectors": np.arange(20.0), "rng": np.random.default_rng(number)})
+
+
+# How it is read: every reader ends well, or in an error of ours.
+
+
+@contextlib.contextmanager
+def refused():
+    """Errors of ours, each of them one line that can be printed."""
+    try:
+        yield
+    except TpcaError as error:
+        if not str(error).isprintable() or len(str(error)) > 1000:
+            raise AssertionError(f"not one line: {error!r}") from error
+
+
+def read_stream(place, inner=""):
+    from tpca.cli.info import info
+    from tpca.streams import open_stream
+
+    stream = open_stream(f"{place}{inner}")
+    info(f"{place}{inner}")
+    assert stream.identity
+    vectors = [np.ones((1, d)) for d in stream.dims] if sum(stream.dims) < 10**6 else None
+    for batch in itertools.islice(stream.batches(), 50):
+        if vectors:
+            batch.scores(vectors)
+
+
+def read_views(folder):
+    from tpca.streams.views import open_views
+
+    stream = open_views([str(folder / "a.npy"), str(folder / "b.npy")])
+    assert stream.identity
+    for _ in itertools.islice(stream.batches(), 50):
+        pass
+
+
+def read_groups(folder):
+    for inner in ("", "::/a", "::/b/c", "::/gone"):
+        with refused():
+            read_stream(folder / "d.zarr", inner)
+
+
+def read_hdf5(folder):
+    for inner in ("", "::/samples", "::/gone"):
+        with refused():
+            read_stream(folder / "d.h5", inner)
+
+
+def read_truth(folder):
+    from tpca.streams.writing import read_truth
+
+    read_truth(folder / "d.npy.truth.npz")
+
+
+def read_result(folder):
+    from tpca.cli.info import info
+    from tpca.cli.score import score
+
+    data = sorted(map(str, folder.glob("*.npy")))
+    for use in (
+        lambda: info(str(folder / "r")),
+        lambda: info(str(folder / "r"), as_json=True),
+        lambda: score(data, folder / "r"),
+        lambda: read_report(folder / "r"),
+    ):
+        with refused():
+            use()
+
+
+def read_report(folder, labels=None):
+    from tpca.report.document import render
+    from tpca.report.folder import document_of
+
+    render(document_of(folder, labels, (), True))
+
+
+def read_labels(folder):
+    from tpca.report.labels import read_labels
+
+    labels = read_labels(folder / "l.json", DIMS)
+    assert [labels.entry(mode, 0) for mode in range(3)]
+
+
+def read_store(folder):
+    from tpca.studies.catalogue import STUDIES
+    from tpca.studies.store import Store
+
+    store = Store(folder / "s")
+    store.pending(STUDIES["noise"], STUDIES["noise"].grid("quick"))
+    store.findings(list(STUDIES.values()))
+
+
+def read_checkpoint(folder):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a damaged one was passed over
+        Checkpoints(folder / "k", 0).load()
+
+
+KINDS = {
+    "npy": (make_npy, lambda folder: read_stream(folder / "d.npy")),
+    "folder": (make_folder, lambda folder: read_stream(folder / "d")),
+    "views": (make_views, read_views),
+    "zarr": (make_zarr, lambda folder: read_stream(folder / "d.zarr")),
+    "zarr2": (lambda folder: make_zarr(folder, 2), lambda folder: read_stream(folder / "d.zarr")),
+    "zarr-group": (make_zarr_group, read_groups),
+    "zarr-blosc": (make_zarr_blosc, lambda folder: read_stream(folder / "d.zarr")),
+    "zarr2-group": (lambda folder: make_zarr_group(folder, 2), read_groups),
+    "hdf5": (make_hdf5, read_hdf5),
+    "hdf5-plain": (make_hdf5_plain, read_hdf5),
+    "truth": (make_truth, read_truth),
+    "result": (make_result, read_result),
+    "result-mean": (lambda folder: make_result(folder, "mean"), read_result),
+    "result-views": (make_result_of_views, read_result),
+    "labels": (make_labels, read_labels),
+    "comparison": (make_comparison, lambda folder: read_report(folder / "c")),
+    "store": (make_store, read_store),
+    "checkpoint": (make_checkpoint, read_checkpoint),
+}

@@ -1,0 +1,318 @@
+"""Damaged files: whatever is wrong with them, reading ends well, or in one line of ours."""
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import damage
+import damage_kinds as kinds
+from tpca import SpikedTensor, TpcaError
+from tpca.cli import main
+from tpca.errors import StreamError, StudyError, reading
+from tpca.results import read_result, read_run
+from tpca.streams import open_stream
+from tpca.streams.writing import read_truth
+from tpca.studies.catalogue import STUDIES
+from tpca.studies.store import Store
+
+# Libraries in C can crash or hang beyond all catching: these are read in a process of their own.
+IN_C = [kind for kind in kinds.KINDS if kind.startswith(("zarr", "hdf5"))]
+# 200 files and more of every format; kinds of one format share them.
+COUNTS = {kind: 200 for kind in kinds.KINDS if kind not in IN_C}
+COUNTS |= {"result": 70, "result-mean": 70, "result-views": 70}
+
+
+def run(*words, cwd):
+    command = [sys.executable, "-m", "tpca.cli", *map(str, words)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=600)
+
+
+def surveyed(seed, count, some):
+    """The problems with some kinds, found by another process."""
+    command = [sys.executable, str(Path(damage.__file__)), str(seed), str(count), *some]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3600)
+    assert done.returncode == 0, (done.returncode, done.stderr[-3000:])  # the last file that it names is the one
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("kind", COUNTS)
+def test_damaged_files_are_read_or_refused(kind):
+    assert damage.survey(kind, 0, COUNTS[kind]) == []
+
+
+@pytest.mark.parametrize("some", [IN_C[0::2], IN_C[1::2]], ids=" ".join)
+def test_damaged_stores_are_read_or_refused(some):
+    assert surveyed(0, 100, some) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", kinds.KINDS)
+def test_many_damaged_files_are_read_or_refused(kind):
+    assert surveyed(1, 10_000 // len(kinds.KINDS) + 1, [kind]) == []
+
+
+COMMANDS = {
+    "npy": ("info", "d.npy"),
+    "folder": ("fit", "d", "--out", "o"),
+    "views": ("fit", "--views", "a.npy", "b.npy", "--out", "o"),
+    "zarr": ("fit", "d.zarr", "--out", "o"),
+    "zarr2": ("fit", "d.zarr", "--out", "o"),
+    "zarr-group": ("info", "d.zarr::/b/c"),
+    "hdf5": ("fit", "d.h5", "--out", "o"),
+    "hdf5-plain": ("info", "d.h5"),
+    "result": ("info", "r"),
+    "result-mean": ("report", "r"),
+    "result-views": ("score", "0.npy", "1.npy", "r"),
+    "comparison": ("report", "c"),
+}
+
+
+@pytest.mark.parametrize("kind", COMMANDS)
+def test_the_command_says_one_line_and_exits_with_two(kind, tmp_path):
+    kinds.KINDS[kind][0](tmp_path)
+    for path in tmp_path.rglob("*"):
+        if path.is_file() and not (kind.startswith("result") and path.suffix == ".npy"):
+            path.write_bytes(path.read_bytes()[: os.path.getsize(path) // 2])
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    done = run(*COMMANDS[kind], cwd=tmp_path)
+    assert done.returncode == 2, (done.stdout, done.stderr)
+    assert done.stderr.startswith("tpca: ")
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+# One test for each thing that once came through.
+
+
+def test_a_header_without_its_bracket(tmp_path):
+    np.save(tmp_path / "d.npy", np.zeros((4, 3, 2)))
+    data = (tmp_path / "d.npy").read_bytes()
+    for old, new in ((b"), }", b"   }"), (b", }", b",  "), (b"'<f8'", b"'<\\d'"), (b"(4, 3, 2)", b"(4, -3,2)")):
+        (tmp_path / "d.npy").write_bytes(data.replace(old, new))
+        with pytest.raises(StreamError, match="has no readable"):
+            open_stream(tmp_path / "d.npy")
+
+
+def test_damaged_zip_files(tmp_path):
+    kinds.make_result(tmp_path)
+    kinds.make_truth(tmp_path)
+    for path, read in ((tmp_path / "r" / "vectors.npz", read_result), (tmp_path / "d.npy.truth.npz", read_truth)):
+        good = path.read_bytes()
+        method = good.index(b"PK\x01\x02") + 10  # of compression, which there are not so many of
+        for bad in (good[:-30], good[:method] + b"c" + good[method + 1 :], good.replace(b"NUMPY", b"NUMPI"), b""):
+            path.write_bytes(bad)
+            with pytest.raises(StreamError, match="cannot read"):
+                read(path.parent if read is read_result else path)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"dims": [5, 4, 0]}, "recovery.json.dims must be the lengths of two modes or more"),
+        ({"dims": [5, 4, 9]}, "do not have the dims"),
+        ({"components": []}, "components must be a list of at least one"),
+        ({"history": [{"samples": -1}]}, r"history\[0\].samples must be a whole number, 0 or more, got -1"),
+        ({"settings": {"confidence": 2}}, "settings.confidence must be a number between 0 and 1, got 2"),
+        ({"n_samples": "many"}, "n_samples must be a whole number, 0 or more, got 'many'"),
+        ({"state_bytes": None}, "state_bytes must be"),
+    ],
+)
+def test_odd_fields_of_a_result_are_named(change, says, result_folder):
+    path = result_folder / "recovery.json"
+    good = path.read_text()
+    path.write_text(json.dumps({**json.loads(good), **change}))
+    with pytest.raises(StreamError, match=says):
+        read_result(result_folder)
+    path.write_text(good)
+
+
+@pytest.fixture(scope="module")
+def result_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("result")
+    kinds.make_result(folder)
+    return folder / "r"
+
+
+def test_a_damaged_record_of_the_run_is_said_and_can_be_removed(result_folder):
+    path = result_folder / "run.json"
+    good = path.read_text()
+    for bad in (good[:50], json.dumps({**json.loads(good), "trace": [1]}), "[" * 10**5):
+        path.write_text(bad)
+        with pytest.raises(StreamError, match=r"run.json.*remove it"):
+            read_run(result_folder)
+    path.unlink()
+    assert read_run(result_folder) == {}
+    path.write_text(good)
+
+
+def test_stored_trials_that_make_no_sense(tmp_path):
+    kinds.make_store(tmp_path)
+    path = tmp_path / "s" / "noise.jsonl"
+    lines = path.read_text().splitlines()
+    odd = json.dumps({**json.loads(lines[0]), "result": {"odd": 1}})
+    path.write_text("\n".join([odd, *lines[1:], "\xff", "[" * 10**5, json.dumps({**json.loads(odd), "params": []})]))
+    store = Store(tmp_path / "s")
+    assert len(store.records(STUDIES["noise"])) == len(lines)  # what is no trial is passed over
+    with pytest.raises(StudyError, match=r"cannot make sense of the trials in .*noise.jsonl.*remove the damaged lines"):
+        store.findings(list(STUDIES.values()))
+
+
+def zarr_store(folder, **changes):
+    kinds.make_zarr(folder)
+    path = folder / "d.zarr" / "zarr.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    return folder / "d.zarr"
+
+
+def test_a_chunk_length_of_zero(tmp_path):
+    grid = {"name": "regular", "configuration": {"chunk_shape": [0, *kinds.DIMS]}}
+    with pytest.raises(StreamError, match=r"lengths \(0, 5, 4, 3\), and 1 is the least"):
+        open_stream(zarr_store(tmp_path, chunk_grid=grid))
+
+
+@pytest.mark.parametrize("shape", [[10**12, 5, 4, 3], [60, 10**18, 10**30, 3]])
+def test_a_shape_that_would_be_read_for_ever(shape, tmp_path):
+    with pytest.raises(StreamError, match=r"chunks, and there are 9 files"):
+        open_stream(zarr_store(tmp_path, shape=shape))
+
+
+def test_chunks_that_were_not_written_are_still_read_as_their_fill_value(tmp_path):
+    place = zarr_store(tmp_path, shape=[5 * kinds.SAMPLES, *kinds.DIMS])
+    assert sum(len(batch) for batch in open_stream(place).batches()) == 5 * kinds.SAMPLES
+
+
+def test_an_hdf5_shape_that_would_be_read_for_ever(tmp_path):
+    import h5py
+
+    with h5py.File(tmp_path / "d.h5", "w") as file:
+        file.create_dataset("x", (10**15, 5, 4), "f8", chunks=(100, 5, 4))
+    with pytest.raises(StreamError, match="and the file"):
+        open_stream(tmp_path / "d.h5")
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_chunk_that_would_crash_blosc(version, tmp_path):
+    import zarr
+    from numcodecs import Blosc
+    from zarr.codecs import BloscCodec
+
+    codec = Blosc() if version == 2 else BloscCodec()
+    data = kinds.samples()[1]
+    array = zarr.create_array(
+        tmp_path / "d.zarr", shape=data.shape, chunks=(60, 5, 4, 3), dtype="f8", compressors=codec, zarr_format=version
+    )
+    array[:] = data
+    assert np.array_equal(next(open_stream(tmp_path / "d.zarr").batches()).samples, data)
+    chunk = next(
+        p for p in (tmp_path / "d.zarr").rglob("*") if p.is_file() and "zarr" not in p.name and p.name[0] != "."
+    )
+    chunk.write_bytes(chunk.read_bytes()[:12] + b"\xff\xff\xff\x7f" + chunk.read_bytes()[16:])
+    with pytest.raises(StreamError, match="its header says 2147483647"):
+        next(open_stream(tmp_path / "d.zarr").batches())
+
+
+def test_labels_nested_too_deeply(tmp_path, result_folder):
+    (tmp_path / "l.json").write_text("[" * 10**5)
+    done = run("report", result_folder, "--labels", tmp_path / "l.json", "--out", tmp_path / "x.html", cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "cannot read labels" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (MemoryError(), "not enough memory;"),
+        (np._core._exceptions._ArrayMemoryError((10**15,), np.dtype("f8")), "not enough memory: Unable to allocate"),
+        (RecursionError("maximum recursion depth exceeded"), "recursion depth"),
+    ],
+)
+def test_limits_of_the_machine_are_one_line(error, says, monkeypatch, capsys):
+    def fail():
+        raise error
+
+    monkeypatch.setattr("tpca.cli.app", fail)
+    with pytest.raises(SystemExit) as stop:
+        main()
+    told = capsys.readouterr().err
+    assert stop.value.code == 2
+    assert says in told
+    assert told.count("\n") == 1
+
+
+def test_the_door_lets_our_own_errors_and_interrupts_pass():
+    for error in (TpcaError("ours."), KeyboardInterrupt(), SystemExit(3)):
+        with pytest.raises(type(error)) as raised, reading("cannot read 'x'", "write it again"):
+            raise error
+        assert raised.value is error
+    with pytest.raises(StreamError, match=r"^cannot read 'x': there is no 'a'; write it again\.$"):  # noqa: SIM117
+        with reading("cannot read 'x'", "write it again"):
+            {}["a"]
+
+
+def test_errors_of_a_users_generator_are_their_own():
+    def broken():
+        yield np.zeros((3, 4, 5))
+        raise ZeroDivisionError("of the user")
+
+    batches = open_stream(broken()).batches()
+    next(batches)
+    with pytest.raises(ZeroDivisionError, match="of the user"):
+        next(batches)
+
+
+# zarr-python reads chunks in an event loop of its own: nothing of a failed read may go on there.
+
+
+@pytest.fixture
+def slow_store(tmp_path):
+    """A store whose first chunk is torn, and whose others take their time before they fail."""
+    import zarr
+    from zarr.storage import LocalStore
+
+    class Slow(LocalStore):
+        async def get(self, key, *args, **kwargs):
+            if "c/" in key and "c/0/" not in key:
+                await asyncio.sleep(0.3)
+                raise OSError(f"late failure at {key}")
+            return await super().get(key, *args, **kwargs)
+
+    data = SpikedTensor.random((8, 8), 1.0, seed=1)
+    zarr.create_array(tmp_path / "d.zarr", shape=(64, 8, 8), chunks=(4, 8, 8), dtype="f8")[:] = next(
+        iter(data.stream(seed=1, batch_size=64))
+    )
+    torn = tmp_path / "d.zarr" / "c" / "0" / "0" / "0"
+    torn.write_bytes(torn.read_bytes()[:50])
+    return zarr.open_array(Slow(tmp_path / "d.zarr"), mode="r")
+
+
+def test_nothing_of_a_failed_read_is_left_running(slow_store, caplog):
+    from zarr.core import sync
+
+    with caplog.at_level(logging.ERROR, logger="asyncio"):
+        with pytest.raises(StreamError, match="cannot read samples 0 to 63"):
+            next(open_stream(slow_store).batches())
+        assert sync.loop[0] is not None
+        assert asyncio.all_tasks(sync.loop[0]) == set()
+        gc.collect()
+    assert caplog.records == []
+
+
+def test_two_failed_reads_at_once_do_not_wait_for_each_other(slow_store):
+    from concurrent.futures import ThreadPoolExecutor
+
+    from zarr.core import sync
+
+    with ThreadPoolExecutor(2) as pool:
+        streams = [open_stream(slow_store) for _ in range(2)]
+        for future in [pool.submit(next, stream.batches()) for stream in streams]:
+            with pytest.raises(StreamError, match="cannot read samples"):
+                future.result(timeout=60)
+    assert asyncio.all_tasks(sync.loop[0]) == set()
