@@ -151,6 +151,7 @@ def test_an_error_gives_the_threads_back(two_threads):
     assert blas_threads() == {2}
 
 
+@pytest.mark.slow
 def test_the_second_start_compiles_nothing(tmp_path):
     code = (
         "import json, numpy as np\n"

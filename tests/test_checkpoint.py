@@ -1028,7 +1028,7 @@ class Fits:
         return (self.folder / f"{run}.npz").read_bytes()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server():
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-W", "error", str(SCRIPT)]
@@ -1038,7 +1038,15 @@ def server():
         process.stdin.close()
 
 
-@pytest.mark.parametrize(("name", "kills"), [("components", 16), ("passes", 12)])
+@pytest.mark.parametrize(
+    ("name", "kills"),
+    [
+        ("components", 4),
+        ("passes", 4),
+        pytest.param("components", 16, marks=pytest.mark.slow),
+        pytest.param("passes", 12, marks=pytest.mark.slow),
+    ],
+)
 def test_a_fit_killed_again_and_again_ends_with_the_same_bytes(name, kills, tmp_path, server):
     fits = Fits(name, tmp_path, server)
     rounds = sum(line.startswith("round") for line in fits.finish("whole"))

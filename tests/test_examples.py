@@ -71,6 +71,7 @@ def test_sensor_array(quick):
     assert found["false"] <= 1
 
 
+@pytest.mark.slow
 def test_moment_ica(quick):
     found, _ = quick("moment_ica")
     ours, pca = found["matches"]["third moment"], found["matches"]["PCA"]

@@ -28,6 +28,7 @@ def built(tmp_path_factory):
     return next(folder.glob("*.whl")), next(folder.glob("*.tar.gz"))
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_the_package_and_nothing_else(built):
     names = set(zipfile.ZipFile(built[0]).namelist())
     assert {"tpca/py.typed", "tpca/planning/constants.json", "tpca/__init__.py"} <= names
@@ -36,6 +37,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
     assert {name for name in here if "__pycache__" not in name} <= names
 
 
+@pytest.mark.slow
 def test_the_source_package_can_be_built_from(built):
     with tarfile.open(built[1]) as package:
         names = {name.partition("/")[2] for name in package.getnames()}
@@ -43,6 +45,7 @@ def test_the_source_package_can_be_built_from(built):
     assert not any(name.startswith(("tests", "docs", ".venv")) for name in names)
 
 
+@pytest.mark.slow
 def test_one_version(built):
     assert re.fullmatch(r"\d+\.\d+\.\d+(\.\w+)?", tpca.__version__)
     assert f"-{tpca.__version__}-" in built[0].name
@@ -53,6 +56,7 @@ def test_one_version(built):
     assert "Requires-Python: >=3.11" in metadata
 
 
+@pytest.mark.slow
 def test_an_installed_wheel_works(built, tmp_path):
     """In a new environment that sees the packages of this one but not the checkout."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
