@@ -104,9 +104,10 @@ def test_recovers_a_strong_signal(name, dims):
     truth, samples = planted(dims)
     found = method(name).run(samples)
     assert truth.overlaps(found.vectors).min() > 0.95
-    assert math.isnan(found.strength) or abs(found.strength - STRENGTH) < 0.3
+    assert math.isnan(found.strength) == (name == "PartialTrace")  # of two passes neither tells the strength
     # The signs say that the strength is positive.
-    if not math.isnan(found.strength):
+    if name != "PartialTrace":
+        assert abs(found.strength - STRENGTH) < 0.3
         signs = np.prod([np.sign(v @ w) for v, w in zip(found.vectors, truth.vectors, strict=True)])
         assert signs == 1.0
 
@@ -225,7 +226,7 @@ def test_a_mean_that_does_not_fit_is_refused(name, monkeypatch):
         with pytest.raises(MemoryBudgetError, match="RaceSolver"):
             method(name, max_samples=10).run(LawOracle(truth))
     else:
-        method(name, max_samples=10).run(LawOracle(truth))
+        assert method(name, max_samples=10).run(LawOracle(truth)).n_samples == 10
 
 
 @pytest.mark.parametrize("name", [n for n in BASELINES if n not in ORDERS])

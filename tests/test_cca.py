@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from amounts import few_or_many
 from stream_suite import Workspace, dask_array, hdf5, npy, zarr_array
 from tpca import StopReason, TensorCCA, TpcaError, open_views
 from tpca.blocks import unit
@@ -100,10 +101,11 @@ def test_a_symmetric_factor_does_not_show_in_an_odd_moment():
     assert 0 in proven
 
 
+@few_or_many(20, 60)
 @pytest.mark.parametrize("order", [2, 3, 4])
-def test_unrelated_views_prove_nothing(order):
+def test_unrelated_views_prove_nothing(order, runs):
     # p is at most 0.05 in 5 % of all fits of unrelated views; more than this many in 1e-6 of all runs.
-    fits, claims = 60 if order < 4 else 30, 0
+    fits, claims = runs if order < 4 else runs // 2, 0
     for seed in range(fits):
         rng = np.random.default_rng([seed, order])
         cca = quietly(TensorCCA(random_state=seed).fit, [rng.standard_normal((100, 3)) for _ in range(order)])
@@ -159,14 +161,15 @@ def test_two_factors_of_different_strength_are_both_found(order):
     assert planted.overlap(cca, 1, 1) >= 0.95
 
 
+@few_or_many(12, 40)
 @pytest.mark.parametrize("order", [2, 3])
-def test_there_is_no_second_component_where_there_is_one_factor(order):
+def test_there_is_no_second_component_where_there_is_one_factor(order, runs):
     # As above: 5 % of all fits, and 1e-6 of all runs.
-    fits, claims = 40, 0
-    for seed in range(fits):
+    claims = 0
+    for seed in range(runs):
         planted = Planted([seed, order], (3,) * order, skewed=order == 3)
         claims += TensorCCA(2, random_state=seed).fit(planted.draw(500)).n_components_ == 2
-    assert claims <= binom.isf(1e-6, fits, 0.05)
+    assert claims <= binom.isf(1e-6, runs, 0.05)
 
 
 # -- what it says of what it finds ------------------------------------------------------------------------------------

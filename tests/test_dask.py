@@ -12,6 +12,7 @@ import sys
 from types import SimpleNamespace
 
 import numpy as np
+import psutil
 import pytest
 from typer.testing import CliRunner
 
@@ -507,11 +508,13 @@ class TestDoors:
         scheduler = client.scheduler.address
         arguments = ["fit", place, "--solver", "race", "--quiet", "--out"]
         run = CliRunner().invoke
-        results = []
+        results, others = [], set(psutil.Process().children(recursive=True))
         for number, where in enumerate(([], ["--workers", "1"], ["--scheduler", scheduler])):
             out = work.path / f"result {number}"
             done = run(app, [*arguments, str(out), *where])
             assert done.exit_code == 0, done.output
+            started = set(psutil.Process().children(recursive=True)) - others
+            assert psutil.wait_procs(started, timeout=60)[1] == []  # whatever it started is gone
             results.append((out / "vectors.npz").read_bytes())
         assert results[0] == results[1] == results[2]
         both = run(app, [*arguments, str(work.path / "no"), "--workers", "1", "--scheduler", scheduler])

@@ -165,6 +165,8 @@ def test_merged_sums_are_sums_over_all(kind, dtype, rng):
     assert merged.n == 12
     for part, same in zip(parts, before, strict=True):
         assert part.n == same.n
+        for one, other in zip(part.answers(0.5), same.answers(0.5), strict=True):
+            np.testing.assert_array_equal(one.rewards, other.rewards)
     whole = TensorSum(asks)
     whole.add(DenseBatch(samples))
     for one, other in zip(merged.answers(0.5), whole.answers(0.5), strict=True):

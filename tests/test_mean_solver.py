@@ -12,7 +12,7 @@ import naive
 from amounts import few_or_many
 from tpca import MeanSolver, SpikedTensor, StopReason, open_stream
 from tpca.batches import DenseBatch
-from tpca.errors import MemoryBudgetError, SolverError
+from tpca.errors import CheckpointError, MemoryBudgetError, SolverError
 from tpca.model import Samples
 from tpca.oracles import LawOracle
 from tpca.planning.choice import choose_for, choose_solver, comes_whole
@@ -445,7 +445,7 @@ def test_options_are_checked():
         MeanSolver(max_samples=50).run(SpikedTensor.random((3, 3), 5.0).stream()).stop_reason is StopReason.MAX_SAMPLES
     )
     for bad in ({"confidence": 1.0}, {"max_samples": 0}, {"n_components": 0}, {"resume": True}, {"memory": "much"}):
-        with pytest.raises(SolverError):
+        with pytest.raises(SolverError, match=next(iter(bad))):
             MeanSolver(**bad)
     with pytest.raises(MemoryBudgetError, match="give at least"):
         MeanSolver(memory=1000).run(np.ones((3, 20, 20)))
@@ -516,7 +516,7 @@ def test_resumed_runs_end_with_the_same_bits(tmp_path):
             MeanSolver(**options, **kept, resume=True, callbacks=[stop]).run(data)
     same(whole, MeanSolver(**options, **kept, resume=True).run(data))
     same(whole, MeanSolver(**options, **kept, resume=True).run(data))  # the result at once, from the finished one
-    with pytest.raises(Exception, match="seed"):
+    with pytest.raises(CheckpointError, match="was made with seed=2, now it is 3"):
         MeanSolver(seed=3, n_components=2, **kept, resume=True).run(data)
 
 

@@ -166,7 +166,10 @@ def test_quick_grid_is_part_of_the_full_one_and_is_plain(name):
 
 @pytest.mark.parametrize("name", list(STUDIES))
 def test_a_study_without_trials_concludes_nothing_wrong(name):
-    assert all(f.verdict is Verdict.OPEN for f in STUDIES[name].findings([]))
+    """Studies of a law ask their question even so; the others have nothing to say before there are trials."""
+    laws = {"worst-case": 5, "symmetric": 4, "parameterisation": 5, "stages": 2}
+    laws |= {"empirical-schedule": 4, "internet-scale": 2}
+    assert [f.verdict for f in STUDIES[name].findings([])] == [Verdict.OPEN] * laws.get(name, 0)
 
 
 def test_a_climb_succeeds_with_many_samples_and_fails_with_few():
