@@ -44,7 +44,7 @@ def test_every_sample_is_added_up_exactly_once_in_a_pass(solver, monkeypatch):
     samples, counted = noise(400), []
     add_to = DenseBatch.add_to
     monkeypatch.setattr(
-        DenseBatch, "add_to", lambda batch, total: (counted.append(len(batch)), add_to(batch, total))[1]
+        DenseBatch, "add_to", lambda batch, *rest: (counted.append(len(batch)), add_to(batch, *rest))[1]
     )
     recovery = solver(seed=1).run(samples)
     assert sum(counted) == recovery.n_samples == 400

@@ -110,7 +110,7 @@ def summarise(recovery: Recovery) -> dict[str, Any]:
         "verdict": recovery.verdict,
         "found": recovery.found,
         "stop_reason": recovery.stop_reason.name,
-        "advice": str(recovery.stop_reason),
+        "advice": recovery.advice,
         "dims": [len(v) for v in recovery.vectors],
         "n_samples": recovery.n_samples,
         "n_passes": recovery.n_passes,

@@ -68,20 +68,20 @@ class DenseBatch:
         """The samples, also those that nobody has looked at yet."""
         return [self._samples]
 
-    def add_to(self, total: NDArray[Any] | None) -> NDArray[Any]:
-        """Add the sum of the samples to ``total``, in place; contraction is linear, so replicas need only this.
+    def add_to(self, total: NDArray[Any] | None, weight: float = 1.0) -> NDArray[Any]:
+        """Add ``weight`` times the samples to ``total``, in place; contraction is linear, so replicas need only this.
 
-        One BLAS product (``total += ones @ X``) reads every entry once.  A missing entry makes the total one, too.
+        One BLAS product (``total += weights @ X``) reads every entry once.  A missing entry makes the total one, too.
         """
         if total is None:
             total = np.zeros(self._samples.shape[1:], self._samples.dtype)
         if not len(self):
             return total
         flat = self._samples.reshape(len(self), -1)
-        ones = np.ones(len(flat), flat.dtype)
+        weights = np.full(len(flat), weight, flat.dtype)
         sums: NDArray[Any] = total.reshape(-1)
         gemv, asum = _blas(flat.dtype)
-        gemv(1.0, flat.T, ones, 1.0, sums, overwrite_y=1)
+        gemv(1.0, flat.T, weights, 1.0, sums, overwrite_y=1)
         if self._unchecked is not None and not math.isfinite(asum(sums)):
             _refuse_missing(self._samples, self._unchecked)
         return total

@@ -37,8 +37,8 @@ class Batch(Protocol):
 class SummableBatch(Batch, Protocol):
     """A batch whose samples can be added up: contraction is linear, so replicas need only the sum."""
 
-    def add_to(self, total: NDArray[Any] | None) -> NDArray[Any]:
-        """Add the sum of the samples to ``total``, in place; ``None`` stands for zero."""
+    def add_to(self, total: NDArray[Any] | None, weight: float = 1.0) -> NDArray[Any]:
+        """Add ``weight`` times the sum of the samples to ``total``, in place; ``None`` stands for zero."""
 
 
 class ContractingBatch(Batch, Protocol):

@@ -4,10 +4,14 @@ Contraction is linear.  Samples that can be added up are (:class:`TensorSum`), s
 grow with the samples of a round; for all others their contractions are (:class:`AnswerSum`).  Two reductions over
 different batches merge into one, which is all that threads and workers need: sums of samples into their sum, or, where
 gradients are smaller, what :meth:`Reduction.contracted` makes of them.
+
+Samples are added up in about the units in which the answers are wanted: each is multiplied by a power of two next to
+``scale``, which changes no bit of the result, and keeps sums of huge samples from overflowing.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol, Self
 
@@ -18,6 +22,8 @@ from tpca.batches.contraction import Asked, contract_all, gradients_of, narrow
 from tpca.batches.protocol import Batch
 from tpca.batches.query import Answer, Query, rewards, subtract
 from tpca.blocks import Array
+
+EXPONENTS = (-126, 126)  # of the powers of two that all float types have
 
 
 class Reduction(Protocol):
@@ -53,36 +59,44 @@ class Reduction(Protocol):
         """Bytes held at most while a batch is added."""
 
 
-def reduction(batch: Batch, queries: Sequence[Query]) -> Reduction:
-    """A reduction for batches of this kind."""
-    return TensorSum(queries) if hasattr(batch, "add_to") else AnswerSum(queries)
+def reduction(batch: Batch, queries: Sequence[Query], scale: float = 1.0) -> Reduction:
+    """A reduction for batches of this kind; ``scale`` is about what its answers will be asked with."""
+    return TensorSum(queries, scale) if hasattr(batch, "add_to") else AnswerSum(queries)
 
 
 class TensorSum:
-    """The sum of all samples, contracted once at the end."""
+    """The sum of all samples, each times ``weight``, contracted once at the end."""
 
-    def __init__(self, queries: Sequence[Query]) -> None:
+    def __init__(self, queries: Sequence[Query], scale: float = 1.0) -> None:
         self.queries, self.n = tuple(queries), 0
+        least, most = EXPONENTS
+        self.weight = math.ldexp(1.0, max(least, min(math.frexp(scale)[1] - 1, most)))
         self._total: NDArray[Any] | None = None
 
     def add(self, batch: Any) -> None:
         """Add the samples up."""
-        self._total = batch.add_to(self._total)
+        self._total = batch.add_to(self._total, self.weight)
         self.n += len(batch)
 
     def answers(self, scale: float) -> tuple[Answer, ...]:
         """The mean sample, contracted with every query."""
         if self._total is None:
             return ()
-        mean = np.multiply(self._total, scale / self.n, out=self._total)
-        return contract_all(mean, self.queries)
+        with np.errstate(over="ignore", invalid="ignore"):  # whoever asked judges what does not fit
+            return contract_all(self._mean(self._total, scale), self.queries)
 
     def contracted(self, scale: float) -> AnswerSum:
         """The gradients of the sum; of the scaled mean, in fact, so that no number leaves the range of its type."""
-        gradients = AnswerSum(self.queries)
+        gradients = AnswerSum(self.queries, self.weight)
         if self._total is not None:
-            gradients.add_tensor(np.multiply(self._total, scale / self.n, out=self._total), self.n, self.n / scale)
+            with np.errstate(over="ignore", invalid="ignore"):
+                mean = self._mean(self._total, scale)
+                gradients.add_tensor(mean, self.n, self.n / (scale / self.weight))
         return gradients
+
+    def _mean(self, total: NDArray[Any], scale: float) -> NDArray[Any]:
+        total *= scale / self.weight / self.n
+        return total
 
     def merge(self, other: TensorSum) -> None:
         """Add the sums."""
@@ -93,7 +107,7 @@ class TensorSum:
 
     def copy(self) -> TensorSum:
         """One with a sum of its own."""
-        twin = TensorSum(self.queries)
+        twin = TensorSum(self.queries, self.weight)
         twin.merge(self)
         return twin
 
@@ -104,17 +118,18 @@ class TensorSum:
 
 
 class AnswerSum:
-    """The sum of the gradients of every query."""
+    """The sum of the gradients of every query, of samples that were multiplied by ``weight``."""
 
-    def __init__(self, queries: Sequence[Query]) -> None:
-        self.queries, self.n = tuple(queries), 0
+    def __init__(self, queries: Sequence[Query], weight: float = 1.0) -> None:
+        self.queries, self.n, self.weight = tuple(queries), 0, weight
         self._sums: list[dict[int, Array]] = [
             {m: np.zeros((len(q.replicas[0]), *q.partition.shapes[m])) for m in q.blocks} for q in self.queries
         ]
 
     def add(self, batch: Any) -> None:
         """Add the gradients up."""
-        batch.add_gradients(self.queries, self._sums)
+        with np.errstate(over="ignore", invalid="ignore"):  # whoever asked judges what does not fit
+            batch.add_gradients(self.queries, self._sums)
         self.n += len(batch)
 
     def add_tensor(self, mean: NDArray[Any], n: int, factor: float) -> None:
@@ -139,7 +154,7 @@ class AnswerSum:
 
     def copy(self) -> AnswerSum:
         """One with sums of its own."""
-        twin = AnswerSum(())
+        twin = AnswerSum((), self.weight)
         twin.queries, twin.n = self.queries, self.n
         twin._sums = [{m: total.copy() for m, total in sums.items()} for sums in self._sums]
         return twin
@@ -148,8 +163,9 @@ class AnswerSum:
         """Mean gradients in the dtype of their replicas, known components subtracted."""
         if self.n == 0:
             return ()
-        pairs = zip(self.queries, self._sums, strict=True)
-        return tuple(_answer(query, sums, scale / self.n) for query, sums in pairs)
+        factor = scale / self.weight / self.n
+        with np.errstate(over="ignore", invalid="ignore"):
+            return tuple(_answer(query, sums, factor) for query, sums in zip(self.queries, self._sums, strict=True))
 
     @property
     def nbytes(self) -> int:

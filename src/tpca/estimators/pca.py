@@ -436,7 +436,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _warn(self) -> None:
         recovery = self.recovery_
         if recovery.stop_reason in (StopReason.NO_SIGNAL, StopReason.NOT_ACCURATE, StopReason.STREAM_ENDED_EARLY):
-            warnings.warn(str(recovery.stop_reason), ConvergenceWarning, stacklevel=3)
+            warnings.warn(recovery.advice, ConvergenceWarning, stacklevel=3)
 
 
 class _Lines:

@@ -126,7 +126,7 @@ class LocalOracle:
                 tree.put(group, kept.contracted(scale) if cut.contracts else kept)
                 kept = None
             group = here
-            kept = reduction(batch, queries) if kept is None else kept
+            kept = reduction(batch, queries, scale) if kept is None else kept
             kept.add(batch)
             taken += len(batch)
             self._note_buffer(self._batch_bytes + kept.nbytes + sum(part.nbytes for part in tree.waiting()))

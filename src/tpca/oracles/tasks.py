@@ -84,7 +84,7 @@ def reduce_groups(
             tree.put(group, kept.contracted(work.scale) if work.contracts else kept)
             kept = None
         group = leaf
-        kept = reduction(some, queries) if kept is None else kept
+        kept = reduction(some, queries, work.scale) if kept is None else kept
         reader.attempt(fragment, kept.add, some)
         most = max(most, 2 * batch.nbytes + kept.nbytes + sum(part.nbytes for part in tree.waiting()))
     batches.close()

@@ -15,6 +15,7 @@ from tpca.report.checks import Check, states
 from tpca.report.document import Verdict
 from tpca.report.wording import count, duration, number, percent, shape, within
 from tpca.results import verdict_of
+from tpca.solvers.recovery import flaws, withdrawal
 
 ASSUMING = "if samples are independent and their averages roughly Gaussian"
 Summary = dict[str, Any]
@@ -111,7 +112,7 @@ def false_alarm_bound(summary: Summary) -> float | None:
 def _nothing(summary: Summary) -> tuple[str, list[str]]:
     interval = summary["components"][0]["strength_interval"]
     limit = interval[1] if interval else None
-    sentences = []
+    sentences = [withdrawal(flaw) for flaw in flaws(summary.get("history", []))]
     if limit is None:
         sentences.append("There are too few samples to say how strong a signal they might hide.")
     else:

@@ -21,7 +21,7 @@ from tpca.oracles import Round
 from tpca.solvers.drive import Ask, Data
 from tpca.solvers.polish import Polish
 from tpca.solvers.race_run import RaceRun
-from tpca.solvers.recovery import Recovery
+from tpca.solvers.recovery import Recovery, flaws
 
 if TYPE_CHECKING:
     from tpca.solvers.race import RaceSolver
@@ -79,10 +79,20 @@ class ComponentsRun:
             run.close()
 
     def recovery(self) -> Recovery:
-        """The strongest component, with the others as ``further``; or that there is none."""
-        ended = [run.recovery() for run in self.runs if not self._is_ghost(run)]
+        """The strongest component, with the others as ``further``; or that there is none.
+
+        Those after one that is withdrawn were searched for in what it left, and go with it.
+        """
+        ended: list[Recovery] = []
+        for run in self.runs:
+            if not self._is_ghost(run):
+                ended.append(run.recovery())
+                if flaws(ended[-1].history):
+                    break
         first, *further = sorted((r for r in ended if r.found), key=lambda r: -r.strength) or ended[:1]
-        return dataclasses.replace(first, further=tuple(further), state_bytes=self.state_bytes)
+        withdrawn = [] if ended[-1] is first else [r for r in ended[-1].history if r.get("flaw")]
+        history = [*first.history, *withdrawn] if withdrawn else first.history
+        return dataclasses.replace(first, further=tuple(further), state_bytes=self.state_bytes, history=history)
 
     def state(self) -> dict[str, Any]:
         """All that the next step needs."""

@@ -220,7 +220,7 @@ class Feed:
         self.n_skipped += batch.dropped
         taken = 0
         while taken < len(batch) and (ask := self._ask or run.ask()) is not None:
-            pending = reduction(batch, ask.queries) if self._pending is None else self._pending
+            pending = reduction(batch, ask.queries, ask.scale) if self._pending is None else self._pending
             part = batch[taken : taken + ask.n - pending.n]
             pending.add(part)
             taken += len(part)

@@ -27,7 +27,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from tpca.blocks import Array, unit
 from tpca.solvers.rankone import rank_one
@@ -204,8 +204,9 @@ def top_pairs(
         gram = LinearOperator((rows, rows), matvec=lambda v: matrix @ (matrix.T @ v), dtype=np.float64)
         try:
             basis = eigsh(gram, k=count, v0=rng.standard_normal(rows), ncv=LANCZOS, tol=tolerance)[1]
-        except ArpackNoConvergence as stopped:  # a spectrum without a gap: what was reached is as good as any
-            basis = np.hstack([rng.standard_normal((rows, count)), stopped.eigenvectors])
+        except ArpackError as stopped:  # zeros, or a spectrum without a gap: what was reached is as good as any
+            reached = getattr(stopped, "eigenvectors", np.empty((rows, 0)))
+            basis = np.hstack([rng.standard_normal((rows, count)), reached])
             basis = np.linalg.qr(basis[:, ::-1])[0][:, ::-1]
     left = np.ascontiguousarray(basis[:, : -count - 1 : -1].T)
     right = left @ matrix

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,8 +36,9 @@ from tpca.solvers.mean_stats import (
 from tpca.solvers.mean_tied import best_tied, can_tie
 from tpca.solvers.mean_tied_stats import MARGIN, Tied, read_tied, tie_rejected, tied_reach
 from tpca.solvers.memory import default_memory
+from tpca.solvers.overflow import largest, refuse_beyond
 from tpca.solvers.race_run import POOR
-from tpca.solvers.recovery import Recovery, StopReason, oriented
+from tpca.solvers.recovery import Claim, Recovery, StopReason, flaws, oriented
 
 if TYPE_CHECKING:
     from tpca.solvers.mean import MeanSolver
@@ -45,13 +47,15 @@ if TYPE_CHECKING:
 GROWTH = 1 / 32
 # Where the number of samples is known, every group gets so many rounds, in turns: what drifts is in all of them alike.
 TURNS = 8
+# Where a sum of samples is larger than LARGE, all are added up multiplied by SMALL.  Sums below LEAST count as that.
+LARGE, SMALL, LEAST = 2.0**100, 2.0**-128, 2.0**-1000
 COLUMNS = 2**12  # entries of the sums that are turned into contrasts at a time
 
 
 class MeanRun:
     """The sums of the samples, in groups."""
 
-    STATE = ("sums", "counts", "scale", "ended", "gathered", "history")
+    STATE = ("sums", "counts", "unit", "scale", "ended", "gathered", "history")
 
     def __init__(self, solver: MeanSolver, data: Data) -> None:
         if data.endless and solver.max_samples is None:
@@ -63,6 +67,7 @@ class MeanRun:
         groups = groups_within(data.dims, budget)
         self.sums = np.zeros((groups, *data.dims))
         self.counts = [0] * groups
+        self.unit: float | None = None  # what samples are multiplied by, so that no sum overflows
         self.scale = 1.0  # after the end: what the sums were divided by
         self.ended, self.gathered = False, False
         self.history: list[dict[str, Any]] = []
@@ -87,7 +92,9 @@ class MeanRun:
             return None
         dims = self.data.dims
         nothing = np.broadcast_to(np.zeros(()), (1, *dims))  # one block of all modes: its gradient is the sample
-        return Ask((Query(Partition(dims, (tuple(range(len(dims))),)), (nothing,)),), size)
+        # Before their size is known, samples are asked for so small that not even the sum of the largest overflows.
+        self._asked = 2.0 ** -size.bit_length() if self.unit is None else self.unit
+        return Ask((Query(Partition(dims, (tuple(range(len(dims))),)), (nothing,)),), size, self._asked)
 
     def tell(self, answered: Round) -> None:
         """Add the samples to the smallest group."""
@@ -97,9 +104,20 @@ class MeanRun:
         group = self.counts.index(min(self.counts))
         total = answered.answers[0].gradients[0][0]
         total *= answered.n
+        self._choose_unit(largest((total,)), answered.n)
+        total *= (self.unit or 1.0) / self._asked
         self.sums[group] += total
         self.counts[group] += answered.n
         self._record({"phase": "average", "component": 0, "found": False}, None)
+
+    def _choose_unit(self, size: float, n: int) -> None:
+        """One, as long as all is well within the range of floats; powers of two change no bits."""
+        refuse_beyond(sys.float_info.max, size, self._asked, self.samples, n)
+        if size > 0:
+            unit = SMALL if size / self._asked > LARGE or self.unit == SMALL else 1.0
+            if self.unit is not None and unit != self.unit:
+                self.sums *= unit
+            self.unit = unit
 
     def close(self) -> None:
         """There will be no more samples."""
@@ -141,7 +159,7 @@ class MeanRun:
             self.sums[group % few] += self.sums[group]
             self.counts[group % few] += self.counts[group]
         self.counts = self.counts[:few]
-        self.scale = max(float(self.sums.max()), -float(self.sums.min())) or 1.0
+        self.scale = max(largest((self.sums,)), LEAST) if self.sums.any() else 1.0
         turned = contrasts(self.counts) / np.sqrt(self.counts) / self.scale if self.samples else np.eye(few)
         self.sums = self.sums[:few] if few == groups else self.sums[:few].copy()
         flat = self.sums.reshape(few, -1)
@@ -166,7 +184,7 @@ class MeanRun:
         needed = plain_threshold(self.data.dims, sigma, local, len(noise), self.solver.confidence)
         if found.value <= needed:
             return None
-        self._reach = {"noise_fits": [], "needed": self.scale / math.sqrt(max(1, self.samples)) * needed}
+        self._reach = {"noise_fits": [], "needed": self._in_units(needed)}
         if can_tie(self.data.dims):
             most = tied_reach(found.value, vectors, max(sigma, local.sigma))
             if not tie_rejected(self.data.dims, value, most, max(sigma, local.sigma)):
@@ -187,13 +205,15 @@ class MeanRun:
             other = self._proven(null, first) and tie_rejected(self.data.dims, first.value, tied.value, tied.sigma)
             if not other:
                 self._reach = self._noise_reach(tied.null, tied.local, MARGIN * tied.sigma)
-                return self._conclude(tied.component, tied.noise, 0, read_tied)
+                if (one := self._conclude(tied.component, tied.noise, 0, read_tied)) is not None:
+                    return one
         found = find_components(self.sums[0], first, self.solver.n_components, rng, lambda c: self._proven(null, c))
-        if not found:
+        noises = [max((null.sigma, null.entries), self._local(c.vectors).level) for c in found]
+        concluded = [self._conclude(c, level, i) for i, (c, level) in enumerate(zip(found, noises, strict=True))]
+        each = [one for one in concluded if one is not None]
+        if not each:
             guess = tied.component if tied is not None and tied.likelier(first.value - null.mean) else first
             return self._nothing(null, first.value, guess, rng)
-        noises = [max((null.sigma, null.entries), self._local(c.vectors).level) for c in found]
-        each = [self._conclude(c, level, number) for number, (c, level) in enumerate(zip(found, noises, strict=True))]
         first_one, *further = sorted(each, key=lambda r: -r.strength)
         return dataclasses.replace(first_one, further=tuple(further), history=self.history)
 
@@ -205,9 +225,12 @@ class MeanRun:
 
     def _noise_reach(self, null: Null, local: Local, margin: float = 0.0) -> dict[str, Any]:
         """What the same fit reaches on noise alone, and what it must exceed, in units of the data."""
-        unit = self.scale / math.sqrt(max(1, self.samples))
         needed = null.threshold(local, self.solver.confidence) + margin
-        return {"noise_fits": [unit * float(z) for z in null.maxima], "needed": unit * needed}
+        return {"noise_fits": [self._in_units(float(z)) for z in null.maxima], "needed": self._in_units(needed)}
+
+    def _in_units(self, value: float) -> float:
+        """A length in the sums as one of a signal, in the units of the data."""
+        return self.scale / math.sqrt(max(1, self.samples)) * value / (self.unit or 1.0)
 
     def _proven(self, null: Null, component: Component) -> bool:
         return component.value > null.threshold(self._local(component.vectors), self.solver.confidence)
@@ -224,26 +247,39 @@ class MeanRun:
         entries = (lengths - len(vectors) + 1) * len(noise)
         return Local(math.sqrt(squares / (lengths * len(noise))), entries, along)
 
-    def _conclude(self, component: Component, noise: tuple[float, int], number: int, law: Law = read) -> Recovery:
-        """A component in the units of the data, in noise of a level that rests on so many entries."""
+    def _conclude(
+        self, component: Component, noise: tuple[float, int], number: int, law: Law = read
+    ) -> Recovery | None:
+        """A component in the units of the data, in noise of a level that rests on so many entries.
+
+        ``None`` if what comes out is impossible, since the noise is not what the law takes it for: it is withdrawn.
+        """
         sigma, freedom = noise
-        dims, unit = self.data.dims, self.scale / math.sqrt(self.samples)
-        reading = law(dims, component.value, sigma)
-        low, high = strength_interval(dims, component.value, sigma, freedom, self.solver.confidence, law)
-        record = {"phase": "fit", "component": number, "found": True, "strength": unit * reading.strength}
-        record |= {"strength_error": unit * sigma, "error": reading.error, "tied": law is read_tied}
-        record |= {"fit": unit * component.value, **(self._reach if number == 0 else {})}
+        dims, confidence = self.data.dims, self.solver.confidence
+        vectors, reading = oriented(component.vectors), law(dims, component.value, sigma)
+        interval = strength_interval(dims, component.value, sigma, freedom, confidence, law)
+        own = Claim(reading.strength, interval, reading.standard_errors(vectors))
+        claim = own.converted(self._in_units)
+        if own.flaw:
+            known = {"phase": "withdrawn", "component": number, "found": False, "flaw": claim.flaw or own.flaw}
+            self._record(known, component.vectors)
+            return None
+        record = {"phase": "fit", "component": number, "found": True, "strength": claim.strength}
+        record |= {"strength_error": self._in_units(sigma), "error": reading.error, "tied": law is read_tied}
+        record |= {"fit": self._in_units(component.value), **(self._reach if number == 0 else {})}
         self._record(record, component.vectors)
-        vectors = oriented(component.vectors)
+        return self._recovery_of(vectors, self._why_ended(reading.error), claim)
+
+    def _recovery_of(self, vectors: tuple[Array, ...], reason: StopReason, claim: Claim) -> Recovery:
         return Recovery(
             vectors=vectors,
-            strength=unit * reading.strength,
+            strength=claim.strength,
             n_samples=self.samples,
             state_bytes=self._state_bytes(),
             buffer_bytes=0,  # the oracle's, added by whoever drives
-            stop_reason=self._why_ended(reading.error),
-            standard_errors=reading.standard_errors(vectors),
-            strength_interval=(unit * low, unit * high),
+            stop_reason=reason,
+            standard_errors=claim.errors,
+            strength_interval=claim.interval,
             history=self.history,
         )
 
@@ -253,20 +289,14 @@ class MeanRun:
             matrix = unfold(self.sums[0], unfoldings(self.data.dims)[0])
             (norm,), _, _ = top_pairs(matrix, rng, 1, 0.0)
             rows, columns = matrix.shape
-            largest = strength_limit(rows, columns, float(norm), null.sigma, null.entries)
-            limit = self.scale / math.sqrt(self.samples) * largest
-        reached = {"fit": self.scale / math.sqrt(max(1, self.samples)) * value, **self._reach}
+            # The norm of an unfolding is no smaller with a signal, whatever became of a claim.  But where one was
+            # withdrawn the noise is not white: its level is taken where it is strongest, next to and along the fit.
+            local = self._local(best.vectors) if flaws(self.history) else Local(0.0, 0, 0.0)
+            sigma = max(null.sigma, local.sigma, local.along)
+            limit = self._in_units(strength_limit(rows, columns, float(norm), sigma, null.entries))
+        reached = {"fit": self._in_units(value), **self._reach}
         self._record({"phase": "fit", "component": 0, "found": False, **reached}, best.vectors)
-        return Recovery(
-            vectors=oriented(best.vectors),
-            strength=math.nan,
-            n_samples=self.samples,
-            state_bytes=self._state_bytes(),
-            buffer_bytes=0,
-            stop_reason=StopReason.NO_SIGNAL,
-            strength_interval=(0.0, limit),
-            history=self.history,
-        )
+        return self._recovery_of(oriented(best.vectors), StopReason.NO_SIGNAL, Claim.nothing(limit))
 
     def _why_ended(self, error: float) -> StopReason:
         if error > POOR:

@@ -157,7 +157,7 @@ Law = Callable[[Sequence[int], float, float], Reading]
 
 def strength_interval(
     dims: Sequence[int], value: float, sigma: float, entries: int, level: float, law: Law = read
-) -> tuple[float, ...]:
+) -> tuple[float, float]:
     """Confidence interval of √N λ: the readings of Z ± tσ; from 0 where noise reaches as far as Z − tσ."""
     half = sigma * _quantile(0.5 + level / 2, entries)
     low, high = (law(dims, value + side * half, sigma) for side in (-1, 1))

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from tpca.blocks import Array, unit
 from tpca.solvers.mean_fit import (
@@ -163,7 +163,7 @@ def leading(matrix: Array, rng: np.random.Generator, count: int, tolerance: floa
         both = LinearOperator((rows, rows), matvec=lambda v: (matrix @ v + matrix.T @ v) / 2, dtype=np.float64)
         try:
             values, basis = eigsh(both, count, which="LM", v0=rng.standard_normal(rows), ncv=LANCZOS, tol=tolerance)
-        except ArpackNoConvergence:  # a spectrum without a gap: any vector is as good
+        except ArpackError:  # zeros, or a spectrum without a gap: any vector is as good
             values, basis = np.zeros(count), np.linalg.qr(rng.standard_normal((rows, count)))[0]
     order = np.argsort(-np.abs(values))[:count]
     return values[order], np.ascontiguousarray(basis[:, order].T)

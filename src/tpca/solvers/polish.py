@@ -28,11 +28,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtri, stdtrit
 
 from tpca.batches import Answer, Query
 from tpca.blocks import Array, Partition, unit
 from tpca.checkpoint import kept
 from tpca.solvers.leader import Leader
+from tpca.solvers.recovery import Claim
 
 FLOOR = 0.05  # an estimated overlap is never taken for less: a weight of zero would learn nothing
 KEPT = 10.0  # signal over noise that vectors count for when their sums are forgotten
@@ -69,6 +71,7 @@ class Polish:
         self._weights = np.zeros(len(vectors))
         self._squares, self._entries = sigma**2 * entries, float(entries)
         self._reward, self._reward_weight, self._plain = 0.0, 0.0, 0.0
+        self._rounds, self._reward_squares = 0, 0.0
         noise = [(len(v) - 1) * sigma**2 for v in vectors]
         self.quality = np.array([_overlap(k.signal / (k.signal + e or 1.0)) for k, e in zip(known, noise, strict=True)])
 
@@ -121,6 +124,8 @@ class Polish:
             total += n * own * fresh
             self._weights[i] += n * own**2
         self._plain += n * reward
+        self._rounds += 1
+        self._reward_squares += n * reward**2
         self._reward += n * overlap * reward
         self._reward_weight += n * overlap**2
         self.samples += n
@@ -141,8 +146,8 @@ class Polish:
         self._first_reward = strength * float(np.prod(self.quality))
         self._sums = [np.zeros(len(v)) for v in self.vectors]
         self._weights = np.zeros(len(self.vectors))
-        self._reward = self._reward_weight = self._plain = 0.0
-        self.samples = 0
+        self._reward = self._reward_weight = self._plain = self._reward_squares = 0.0
+        self.samples = self._rounds = 0
 
     def totals(self) -> list[Array]:
         """A_i: own sums and what the search knows."""
@@ -163,6 +168,22 @@ class Polish:
         """Root mean squared error of the least certain vector: max_i σ√((d_i−1)W_i)/‖A_i‖."""
         return max(e * math.sqrt(len(v) - 1) for e, v in zip(self._levels(), self.vectors, strict=True))
 
+    def claim(self, confidence: float) -> Claim:
+        """What can be said of the signal."""
+        half = float(ndtri(0.5 + confidence / 2)) * self.strength_error
+        return Claim(self.strength, (max(0.0, self.strength - half), self.strength + half), self.standard_errors())
+
+    def reward_limit(self) -> float:
+        """95 % upper limit on the mean reward, from how it scatters between rounds; infinite before the second.
+
+        Nothing is assumed of the noise but that rounds are independent, so this holds where a claim has failed.
+        """
+        if self._rounds < 2:
+            return math.inf
+        mean, freedom = self._plain / self.samples, self._rounds - 1
+        variance = max(0.0, self._reward_squares - self.samples * mean**2) / freedom  # of one sample
+        return abs(mean) + float(stdtrit(freedom, 0.95)) * math.sqrt(variance / self.samples)
+
     def arrays(self) -> dict[str, Array]:
         """Every array of the state, by name."""
         named = {f"sum_{i}": a for i, a in enumerate(self._sums)}
@@ -170,8 +191,9 @@ class Polish:
         return named | {f"vector_{i}": v for i, v in enumerate(self.vectors)}
 
     def _levels(self) -> list[float]:
+        """σ√W_i/‖A_i‖; of a vector of which nothing is known, what makes its error √2."""
         pairs = zip(self.totals(), self.weights(), strict=True)
-        return [self.sigma * math.sqrt(w) / _norm(a) for a, w in pairs]
+        return [self.sigma * math.sqrt(w) / _norm(a) if a.any() else math.sqrt(2 / (len(a) - 1)) for a, w in pairs]
 
     def _note_noise(self, fresh: Array, reward: float, n: int, staleness: float) -> None:
         across = max(0.0, float(fresh @ fresh) - reward**2)

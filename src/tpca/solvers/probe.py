@@ -3,20 +3,28 @@
 Racers keep their replicas in half precision, which needs data of about unit size.  The probe contracts single samples
 with random vectors; the root mean square of the gradients is about the noise level.  The median of three looks is not
 fooled by one odd sample, and samples of nothing but zeros are passed over.
+
+Contractions of the largest numbers there are can overflow: such a sample is passed over, too, and the next are looked
+at in larger units.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
+import sys
 
 import numpy as np
 
 from tpca.batches import Answer, Query
 from tpca.blocks import Array, Partition, unit
 from tpca.checkpoint import kept
+from tpca.errors import StreamError
 
 LOOKS = 3
+SMALLER = 2.0**-64  # what samples whose contractions overflow are multiplied by
+MOST = 2.0**1023  # the largest scale there is
+LEAST_SIZE = 2.0**-8  # of samples so scaled: half precision holds these still
 
 
 @kept
@@ -29,6 +37,7 @@ class Probe:
         self._partition = Partition.singles(dims)
         self._vectors = tuple(unit(rng.standard_normal((1, d))) for d in dims)
         self._sizes: list[float] = []
+        self.looking = 1.0  # what samples are multiplied by when they are looked at
 
     @property
     def done(self) -> bool:
@@ -38,7 +47,14 @@ class Probe:
     @property
     def scale(self) -> float:
         """What to multiply the samples by; 1 if there was nothing but zeros."""
-        return 1 / statistics.median(self._sizes) if self._sizes else 1.0
+        if not self._sizes:
+            return 1.0
+        size = statistics.median(self._sizes)
+        if size < LEAST_SIZE / MOST:
+            raise StreamError(
+                f"the samples are of size {size:.1e}, which is less than floats hold in full; multiply them by 1e20."
+            )
+        return 1 / size if size > 1 / MOST else MOST
 
     def queries(self) -> tuple[Query, ...]:
         """The random vectors, gradients of all modes."""
@@ -49,7 +65,10 @@ class Probe:
         gradients = np.concatenate([g.ravel() for g in answers[0].gradients.values()])
         largest = float(np.max(np.abs(gradients)))  # first, so that squares neither overflow nor vanish
         if 0 < largest < math.inf:
-            self._sizes.append(largest * math.sqrt(n * float(np.mean((gradients / largest) ** 2))))
+            size = largest * math.sqrt(n * float(np.mean((gradients / largest) ** 2)))
+            self._sizes.append(min(size / self.looking, sys.float_info.max))
+        elif largest != 0:  # infinite, or the difference of two that are
+            self.looking *= SMALLER
 
     def arrays(self) -> dict[str, Array]:
         """The vectors."""

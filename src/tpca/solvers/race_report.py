@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
+import dataclasses
 from typing import TYPE_CHECKING, Any
-
-from scipy.special import ndtri
 
 from tpca.blocks import Array
 from tpca.solvers.leader import Leader
-from tpca.solvers.limits import strength_limit
 from tpca.solvers.lineup import Contestant
 from tpca.solvers.polish import Polish
-from tpca.solvers.recovery import Recovery, oriented
+from tpca.solvers.recovery import Claim, Recovery, StopReason, oriented
 
 if TYPE_CHECKING:
     from tpca.solvers.race_run import RaceRun
@@ -41,27 +38,41 @@ def record_of(run: RaceRun, best: Contestant | Polish) -> tuple[dict[str, Any], 
 def conclusion(run: RaceRun) -> Recovery:
     """What was found, or that nothing was, in the units of the data."""
     assert run.reason is not None, "the race is not over"
-    strength, interval, errors = math.nan, (0.0, math.inf), None
-    confidence = run.solver.confidence
     if run.polished is None:
-        best, racer = run.leading().leader, run.contestants[0].racer
-        vectors = best.vectors
-        limit = strength_limit(run.data.dims, racer, run.distinct, best.sigma / run.scale, 1 - confidence)
-        interval = (0.0, limit)
-    else:
-        vectors, strength = run.polished.vectors, run.polished.strength / run.scale
-        half = float(ndtri(0.5 + confidence / 2)) * run.polished.strength_error / run.scale
-        interval = (max(0.0, strength - half), strength + half)
-        errors = run.polished.standard_errors()
+        best = run.leading().leader
+        return _recovery(run, best.vectors, Claim.nothing(run.hidden(best.sigma) / run.scale))
+    own = run.polished.claim(run.solver.confidence)
+    claim = own.converted(lambda value: value / run.scale)
+    if own.flaw:
+        return _withdrawn(run, run.polished, claim.flaw or own.flaw)
+    return _recovery(run, run.polished.vectors, claim)
+
+
+def _withdrawn(run: RaceRun, polished: Polish, flaw: str) -> Recovery:
+    """No signal: what was found is no answer.
+
+    The racers went home when the claim was made.  A signal with other vectors than those claimed is limited by what the
+    search should have found until then, by none of the samples after it; one with these vectors by their rewards, which
+    a strong direction of the noise makes scatter far more than the noise level says.
+    """
+    limit = max(run.hidden(polished.sigma), polished.reward_limit()) / run.scale
+    record = {"component": run.number, "phase": "withdrawn", "pass": run.passes, "samples": run.samples}
+    history = [*run.history, {**record, "leader": "polish", "found": False, "flaw": flaw}]
+    recovery = _recovery(run, polished.vectors, Claim.nothing(limit))
+    return dataclasses.replace(recovery, stop_reason=StopReason.NO_SIGNAL, history=history)
+
+
+def _recovery(run: RaceRun, vectors: tuple[Array, ...], claim: Claim) -> Recovery:
+    assert run.reason is not None
     return Recovery(
         vectors=oriented(vectors),
-        strength=strength,
+        strength=claim.strength,
         n_samples=run.distinct,
         n_passes=run.passes,
         state_bytes=run.state_bytes,
         buffer_bytes=0,  # the oracle's, added by whoever drives
         stop_reason=run.reason,
-        standard_errors=errors,
-        strength_interval=interval,
+        standard_errors=claim.errors,
+        strength_interval=claim.interval,
         history=run.history,
     )

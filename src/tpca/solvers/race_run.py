@@ -18,14 +18,18 @@ import itertools
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tpca.batches import Query, RankOne
 from tpca.blocks import Array
 from tpca.errors import SolverError
 from tpca.oracles import Round
 from tpca.randomness import generator
 from tpca.solvers.drive import Ask, Data
+from tpca.solvers.limits import strength_limit
 from tpca.solvers.lineup import LEADER_VECTORS, Contestant, again, check_partition, line_up
 from tpca.solvers.memory import default_memory, round_bytes
+from tpca.solvers.overflow import WILD, largest, refuse_beyond
 from tpca.solvers.polish import Polish, polish_from
 from tpca.solvers.probe import Probe
 from tpca.solvers.race_report import conclusion, record_of
@@ -65,7 +69,7 @@ class RaceRun:
     # All that a checkpoint holds; what else there is follows from the solver and the data.
     STATE: tuple[str, ...] = ("phase", "probe", "contestants", "polished", "reason", "samples", "begins", "passes")
     STATE += ("state_bytes", "held_now", "scale", "history", "_limit", "_look", "_reading", "_rested", "_rewind")
-    STATE += ("_before",)
+    STATE += ("_before", "reach")
 
     def __init__(
         self, solver: RaceSolver, data: Data, number: int = 0, scale: float | None = None, begins: int | None = 0
@@ -96,6 +100,7 @@ class RaceRun:
         self._reading: tuple[Array, ...] | None = None
         self._rested = False
         self._before = 0  # samples of the passes before this one
+        self.reach: float | None = None  # what the search would have found by its first claim, in noise levels
         self._asked: list[tuple[Part, tuple[Query, ...]]] = []
 
     @property
@@ -132,6 +137,7 @@ class RaceRun:
         if answered.n == 0:
             self.end()
             return
+        self._check_sizes(answered)
         self.samples += answered.n
         self.held_now = round_bytes(self._asked, answered.answers)
         self.state_bytes = max(self.state_bytes, self.held_now)
@@ -145,6 +151,12 @@ class RaceRun:
             "again": self._after_again,
             "polish": self._after_polish,
         }[self.phase]()
+
+    def _check_sizes(self, answered: Round) -> None:
+        """Leaders and the polish square what they get, in double precision; racers pass over what does not fit."""
+        if self.phase != "probe":
+            each = (g for answer in answered.answers for g in answer.gradients.values() if g.dtype == np.float64)
+            refuse_beyond(WILD, largest(each), self.scale, self.position, answered.n)
 
     def end(self) -> None:
         """The samples of this phase have ended."""
@@ -202,6 +214,7 @@ class RaceRun:
         return self.racing if self.phase == "again" else round_size(self.samples)
 
     def _after_probe(self) -> None:
+        self.scale = self.probe.looking
         if self.probe.done:
             self._enter_search()
 
@@ -211,6 +224,7 @@ class RaceRun:
     def _after_search(self) -> None:
         found = [c for c in self.contestants if c.leader.found]
         if found:  # the others have lost: from here on they would only cost memory
+            self.reach = self.reach or self._reach()
             self.contestants = [max(found, key=lambda c: c.leader.log_evidence)]
         best = self.leading()
         self._record(best)
@@ -247,7 +261,17 @@ class RaceRun:
         self._record(contestant)
         self.phase, self._limit = "trial", self.per_pass
 
+    def hidden(self, sigma: float) -> float:
+        """The strength that the search would have found; once there was a claim, until then."""
+        reach = self.reach or self._reach()
+        return sigma * reach if math.isfinite(reach) else math.inf
+
+    def _reach(self) -> float:
+        racer, delta = self.contestants[0].racer, 1 - self.solver.confidence
+        return strength_limit(self.data.dims, racer, self.distinct, 1.0, delta)
+
     def _enter_polish(self, winner: Contestant) -> None:
+        self.reach = self.reach or self._reach()
         self.phase, self._limit = "polish", self.per_pass
         self.polished, self.contestants = polish_from(winner.leader), []
 

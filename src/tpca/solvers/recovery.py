@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+import math
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +13,9 @@ import numpy as np
 
 from tpca.blocks import Array
 from tpca.checkpoint import kept
+from tpca.errors import StreamError
+
+MOST_ERROR = math.sqrt(2) * (1 + 1e-9)  # the distance of unit vectors that have nothing in common
 
 
 class Verdict(enum.StrEnum):
@@ -69,6 +74,9 @@ class Recovery:
     limit.  If it is ``NOT_TESTED`` the method has no test: there are vectors and a strength, but neither errors nor an
     interval, and nothing says that there is a signal at all.
 
+    A claim that later samples contradict is withdrawn, which is ``NO_SIGNAL``, too; a record of ``history`` with a
+    ``"flaw"`` says why.
+
     ``n_skipped`` counts samples that were left out (``nan_policy="skip"``); ``further`` holds the components found
     after this one, if more than one was asked for.
     """
@@ -101,6 +109,61 @@ def positive(vectors: Sequence[Array], strength: float) -> tuple[tuple[Array, ..
     """The same signal with a strength that is not negative, and :func:`oriented`; a strength of NaN decides nothing."""
     *others, last = vectors
     return oriented([*others, -last if strength < 0 else last]), abs(strength)
+
+    @property
+    def advice(self) -> str:
+        """Why the run ended and what to do, in words; also what was claimed on the way and withdrawn."""
+        return " ".join([str(self.stop_reason), *map(withdrawal, flaws(self.history))])
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What is said of a signal: its strength, an interval of that, and the errors of its vectors."""
+
+    strength: float
+    interval: tuple[float, float]
+    errors: tuple[Array, ...] | None
+
+    @classmethod
+    def nothing(cls, limit: float) -> Claim:
+        """What is said where none was found: it may be as strong as ``limit``."""
+        return cls(math.nan, (0.0, limit), None)
+
+    @property
+    def flaw(self) -> str | None:
+        """What is impossible about a signal that was found, in words; ``None`` if nothing is."""
+        low, high = self.interval
+        worst = max(float(np.linalg.norm(e)) for e in self.errors or ())
+        if not 0 < self.strength < math.inf:
+            return f"a strength of {self.strength:.3g}"
+        if not 0 <= low <= self.strength <= high < math.inf:
+            return f"a strength of {self.strength:.3g} with an interval from {low:.3g} to {high:.3g}"
+        if not worst <= MOST_ERROR:
+            return f"a vector with an error of {worst:.3g}, where √2 is the most"
+        return None
+
+    def converted(self, to_data: Callable[[float], float]) -> Claim:
+        """The same in the units of the data; refused if it can be, but not in floats."""
+        strength, low, high = (to_data(value) for value in (self.strength, *self.interval))
+        if self.flaw is None and not math.isfinite(high):
+            raise StreamError(
+                f"the strength is more than the largest float, {sys.float_info.max:.1e}; divide the samples by some "
+                "power of ten."
+            )
+        return Claim(strength, (low, high), self.errors)
+
+
+def flaws(history: Sequence[dict[str, Any]]) -> list[str]:
+    """What was wrong with the claims that were withdrawn."""
+    return [str(record["flaw"]) for record in history if record.get("flaw")]
+
+
+def withdrawal(flaw: str) -> str:
+    """A sentence about a claim that was withdrawn."""
+    return (
+        f"A claim was withdrawn: with all samples it comes to {flaw}. The noise may be far stronger in one direction "
+        "than in others."
+    )
 
 
 def oriented(vectors: Sequence[Array]) -> tuple[Array, ...]:

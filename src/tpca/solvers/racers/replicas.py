@@ -29,7 +29,7 @@ from tpca.batches import Answer, Query
 from tpca.blocks import Array, Partition, check_dims, unit
 from tpca.checkpoint import kept
 from tpca.solvers.racers.protocol import Evidence, Proposal
-from tpca.solvers.racers.scores import NoiseLevel, Scores
+from tpca.solvers.racers.scores import NoiseLevel, Scores, all_finite
 from tpca.solvers.rankone import rank_one
 
 STORE = np.float16
@@ -77,8 +77,8 @@ class SinglesRacer:
     def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
         """Add the gradients to the sums; the directions of the sums are the next vectors."""
         (answer,) = answers
-        if not all(np.isfinite(g).all() for g in answer.gradients.values()):
-            return  # samples so wild that they leave the range of 16 bits are passed over
+        if not all_finite(answers):
+            return
         gain = self._stretch ** (self._partition.order - 1)
         self._noise.absorb(answer, n, gain)
         self._seen += n
@@ -159,6 +159,8 @@ class BlocksRacer:
     def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
         """One anytime step of every block of every replica."""
         (answer,) = answers
+        if not all_finite(answers):
+            return
         self._noise.absorb(answer, n)
         self._seen += n
         for m, size in enumerate(self._partition.sizes):

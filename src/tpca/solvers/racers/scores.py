@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -12,6 +13,11 @@ from tpca.checkpoint import kept
 
 MEMORY_OF_SCORES = 0.9
 PIECE = 2**10  # entries of a working copy
+
+
+def all_finite(answers: Iterable[Answer]) -> bool:
+    """Whether no gradient left the range of its type: samples so wild that one does are passed over."""
+    return all(np.isfinite(g).all() for answer in answers for g in answer.gradients.values())
 
 
 @kept

@@ -34,7 +34,7 @@ from tpca.checkpoint import kept
 from tpca.errors import PartitionError
 from tpca.solvers.racers.protocol import Evidence, Proposal
 from tpca.solvers.racers.replicas import BlocksRacer
-from tpca.solvers.racers.scores import NoiseLevel
+from tpca.solvers.racers.scores import NoiseLevel, all_finite
 
 SWEEPS = 5  # of M and A on x
 STEP = 1.4  # in units of the anytime step
@@ -111,6 +111,8 @@ class EqualRacer:
     def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
         """Add traces and contractions, then improve x."""
         *traces, own = answers
+        if not all_finite(answers):
+            return
         self._noise.absorb(own, n)
         pairs = (len(self._dims) - 1) // 2  # traced out of each term of M
         for answer in traces:
