@@ -14,16 +14,20 @@ from tpca.cli.cluster import Scheduler, Workers, on_cluster
 from tpca.cli.live import screen_for
 from tpca.cli.outputs import check_place, check_result
 from tpca.cli.report import Wanted, solver_line
-from tpca.cli.screens import EXIT_CODES, put_json, recovery_table
+from tpca.cli.screens import EXIT_CODES, put_json, recovery_table, size
 from tpca.cli.views import fit_views
 from tpca.cli.watch import Watch
 from tpca.errors import SolverError
 from tpca.solvers.options import CLIP, SOLVERS
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from tpca.planning.choice import Choice
     from tpca.solvers.recovery import Recovery
     from tpca.streams import Stream
+
+LARGE_CHUNK = 2**28  # bytes of a chunk of stored data that are worth a word
 
 DATA = "A .npy file or a folder of them, a Zarr store or URL, or an HDF5 file; ::/path picks an array inside."
 
@@ -109,6 +113,8 @@ def fit(
     wanted.check(stream.dims)
     kept = Checkpoints(checkpoint or out / "checkpoint", checkpoint_every)
     console = Console(stderr=True)
+    if not quiet:
+        _mention_chunks(console, path, stream)
     watch = Watch(screen_for(console, live, quiet), f"tpca fit {path}")
     options: dict[str, Any] = {"seed": seed, "memory": memory, "max_samples": max_samples, "confidence": confidence}
     options |= {"n_components": components}
@@ -134,6 +140,14 @@ def fit(
     _keep(out, recovery, path, settings, stream, watch, wanted, resume)
     kept.clear()
     raise typer.Exit(EXIT_CODES[recovery.verdict])
+
+
+def _mention_chunks(console: Console, path: str, stream: Stream) -> None:
+    """Say so if reading takes much more memory than the solver, which nobody would expect."""
+    chunk, needed = getattr(stream, "chunk_bytes", None), getattr(stream, "reading_bytes", 0)
+    if chunk is not None and chunk > LARGE_CHUNK:
+        note = f"{path} is stored in chunks of {size(chunk)}: reading takes up to {size(needed)}, whatever --memory is."
+        console.print(f"note: {note} Store it in smaller chunks to need less.", soft_wrap=True, markup=False)
 
 
 def _keep(

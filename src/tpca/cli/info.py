@@ -64,6 +64,8 @@ def _describe(stream: Stream, path: str) -> dict[str, Any]:
         "dims": list(stream.dims),
         "dtype": str(dtype),
         "chunks": getattr(stream, "chunks", None),
+        "chunk_bytes": getattr(stream, "chunk_bytes", None),
+        "reading_bytes": getattr(stream, "reading_bytes", None),
         "sample_bytes": entries * dtype.itemsize if dtype is not None else None,
         "default_memory": default_memory(stream.dims),
     }
@@ -77,7 +79,8 @@ def _print(found: dict[str, Any]) -> None:
     each = size(found["sample_bytes"])
     print(f"  {found['samples']:,} samples of {shape(found['dims'])}, {each} each, {size(total)} in all")
     if found["chunks"]:
-        print(f"  chunks of {shape(found['chunks'])}")
+        each, needed = size(found["chunk_bytes"]), size(found["reading_bytes"])
+        print(f"  chunks of {shape(found['chunks'])}, {each} each; reading them takes up to {needed}")
     if found["truth"]:
         print(f"  planted truth in {found['truth']}")
     print(f"  tpca fit would use a state of up to {size(found['default_memory'])}; --memory sets another bound")

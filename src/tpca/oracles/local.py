@@ -13,6 +13,7 @@ from tpca.batches import Answer, Batch, DenseBatch, Query, Reduction, SlabBatch,
 from tpca.errors import StreamError
 from tpca.model.sampling import BATCH_ENTRIES
 from tpca.oracles.groups import Cut, Tree, cut_round
+from tpca.oracles.looks import DigestWatch, Looks
 from tpca.oracles.protocol import Round
 from tpca.oracles.receipt import Receipt, changed, compare
 from tpca.streams import Stream, open_stream
@@ -32,7 +33,7 @@ class LocalOracle:
         self._batch: Batch | None = None
         self._offset = 0  # samples of the batch in hand that were taken
         self._ended = False
-        self._watch = ConstantWatch()
+        self._watch = DigestWatch()
         self._receipt = Receipt(drawn=self._layout is None and not self.stream.endless)
 
     @property
@@ -96,7 +97,7 @@ class LocalOracle:
         The batch that was read last is read again, and must be the same.
         """
         self.buffer_bytes = int(position["buffer_bytes"])
-        self._watch.seen, self._watch.varied = int(position["seen"]), bool(position["varied"])
+        self._watch = DigestWatch(int(position["seen"]), bool(position["varied"]))
         first, offset = int(position["first"]), int(position["offset"])
         self._open(0 if self._receipt.drawn else first)
         dropped = self._reread(first, position["digest"]) if offset or position["ended"] else 0
@@ -188,41 +189,15 @@ class LocalOracle:
             return False
         self._batch, self._offset = fresh, 0
         self._skipped += fresh.dropped
-        self._watch.look(fresh)
+        if not self._watch.varied:
+            looks = Looks(True)
+            looks.at(fresh)
+            self._watch.take([looks], fresh.first + len(fresh))
         self._receipt.take(fresh)
         return True
 
     def _note_buffer(self, nbytes: int) -> None:
         self.buffer_bytes = max(self.buffer_bytes, nbytes)
-
-
-class ConstantWatch:
-    """Notices samples that are all the same: there is no noise in them to tell a signal from."""
-
-    def __init__(self) -> None:
-        self.varied = False
-        self.seen = 0
-        self._reference: NDArray[Any] | None = None
-
-    @property
-    def constant(self) -> bool:
-        """Whether at least two samples were seen and no two differed."""
-        return self.seen > 1 and not self.varied
-
-    def look(self, batch: Batch) -> None:
-        """Compare a batch with the first sample, until one differs."""
-        if self.varied or not len(batch):
-            return
-        if not isinstance(batch, DenseBatch):  # reading ahead in huge samples is not worth it
-            self.varied = True
-            return
-        if self._reference is None:
-            self._reference = batch[:1].samples[0].copy()
-        same = np.array_equal(batch[len(batch) - 1 :].samples[0], self._reference)
-        self.varied = not (same and all(np.array_equal(sample, self._reference) for sample in batch.samples))
-        self.seen = max(self.seen, batch.first + len(batch))  # a batch that is read again counts once
-        if self.varied:
-            self._reference = None
 
 
 def each_samples(dims: tuple[int, ...], query: Query, n: int) -> int:

@@ -113,7 +113,9 @@ def _nothing(summary: Summary) -> tuple[str, list[str]]:
     interval = summary["components"][0]["strength_interval"]
     limit = interval[1] if interval else None
     sentences = [withdrawal(flaw) for flaw in flaws(summary.get("history", []))]
-    if limit is None:
+    if limit is None and sentences:
+        sentences.append("The search ended with that claim, too early to say how strong a signal may be hidden.")
+    elif limit is None:
         sentences.append("There are too few samples to say how strong a signal they might hide.")
     else:
         sentences.append(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 YOUNG = 0.5
 # Overlap above which two vectors count as the same one.
 GHOST = 0.9
+MOST_GHOSTS = 3  # races that end with what another one left, before the search for more is given up
 # The next race begins when the last component was polished with so many samples, to such an error: what an inaccurate
 # one leaves behind would be found as another component, and bend all others (docs/race.md).
 LEAST_POLISH, WELL = 60, 0.1
@@ -54,6 +55,8 @@ class ComponentsRun:
                 ghost = self.runs.pop()
                 self.known.pop(ghost.number, None)
                 begins = self._begins(ghost)
+                if self._enough:
+                    continue
             elif self._next_due():
                 begins = self._begins(self.runs[-1])
             else:
@@ -161,10 +164,15 @@ class ComponentsRun:
                 return True
         return False
 
+    @property
+    def _enough(self) -> bool:
+        """Whether so many races have ended with a ghost that the next would, too: where noise is not white."""
+        return self.started >= self.solver.n_components + MOST_GHOSTS
+
     def _next_due(self) -> bool:
         """Whether the last component is known well, and the pass young enough to begin with the next, or over."""
         last = self.runs[-1]
-        if len(self.runs) >= self.solver.n_components or last.polished is None:
+        if len(self.runs) >= self.solver.n_components or last.polished is None or self._enough:
             return False
         if last.phase != "done" and (any(self.known.values()) or not _accurate(last.polished)):
             return False

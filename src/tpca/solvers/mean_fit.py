@@ -42,6 +42,7 @@ MOST_SWEEPS = 5000  # of the best one, if it does not stand still before
 STILL = 1e-18  # squared movement of all vectors in a sweep: far below any statistical error
 DENSE_ROWS = 64  # a Gram matrix of more rows is left to Lanczos iteration, in a few dozen vectors of memory
 LANCZOS = 40
+GRAM = 4  # copies of a Gram matrix that its eigenvectors take
 WORK = 2**15  # floats that a climb may form at a time, or a tensor's worth if that is more
 SHARE = 16  # one part in so many of that is what all starts of a tensor, or the long side of an unfolding, may take
 
@@ -71,7 +72,16 @@ def hosvd_fit(tensor: Array) -> tuple[tuple[Array, ...], float]:
 
 
 def _leading(tensor: Array, mode: int) -> Array:
-    """The top left singular vector of the unfolding ``mode | other modes``, without a copy of the tensor."""
+    """The top left singular vector of the unfolding ``mode | other modes``.
+
+    From the Gram matrix of the mode, without a copy of the tensor, unless the mode is so long that this would outgrow
+    the tensor.
+    """
+    length = tensor.shape[mode]
+    if GRAM * length**2 > max(tensor.size, WORK):
+        others = tuple(n for n in range(tensor.ndim) if n != mode)
+        _, left, _ = top_pairs(unfold(tensor, ((mode,), others)), np.random.default_rng(length), 1)
+        return np.asarray(left[0])
     blocks = tensor.reshape(math.prod(tensor.shape[:mode]), tensor.shape[mode], -1)
     if blocks.shape[2] == 1:
         gram = blocks[..., 0].T @ blocks[..., 0]

@@ -55,14 +55,24 @@ def _along(blocks: Array, vectors: Sequence[Array], place: int) -> Array:
 def _leading(blocks: Array, place: int) -> Array:
     """About the leading singular vector of the unfolding ``place | rest`` of every block, for a start.
 
-    The column of (M Mᵀ)^(2^SQUARINGS) with the largest diagonal entry: as many steps of the power method as that, from
-    the best unit vector, at the cost of a few small products.
+    From the Gram matrix of the shorter side, which has no more entries than the block itself.
     """
     matrices = np.moveaxis(blocks, place, 1).reshape(len(blocks), blocks.shape[place], -1)
-    power = np.matmul(matrices, matrices.transpose(0, 2, 1))
+    if matrices.shape[1] <= matrices.shape[2]:
+        return _dominant(np.matmul(matrices, matrices.transpose(0, 2, 1)))
+    right = _dominant(np.matmul(matrices.transpose(0, 2, 1), matrices))
+    return _units(np.matmul(matrices, right[:, :, None])[:, :, 0])
+
+
+def _dominant(power: Array) -> Array:
+    """About the leading eigenvector of every Gram matrix P, which are used up.
+
+    The column of P^(2^SQUARINGS) with the largest diagonal entry: as many steps of the power method as that, from the
+    best unit vector, at the cost of a few small products.
+    """
     for _ in range(SQUARINGS):
         scale = np.trace(power, axis1=1, axis2=2)[:, None, None]
-        power = power / np.where(scale > 0, scale, 1.0)
+        power /= np.where(scale > 0, scale, 1.0)
         power = np.matmul(power, power)
     best = np.argmax(np.einsum("cii->ci", power), axis=1)
     return _units(power[np.arange(len(power)), :, best])

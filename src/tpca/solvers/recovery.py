@@ -104,16 +104,16 @@ class Recovery:
         """Whether a signal was proven: the verdict is ``SIGNAL``."""
         return self.verdict is Verdict.SIGNAL
 
+    @property
+    def advice(self) -> str:
+        """Why the run ended and what to do, in words; also what was claimed on the way and withdrawn."""
+        return " ".join([str(self.stop_reason), *map(withdrawal, flaws(self.history))])
+
 
 def positive(vectors: Sequence[Array], strength: float) -> tuple[tuple[Array, ...], float]:
     """The same signal with a strength that is not negative, and :func:`oriented`; a strength of NaN decides nothing."""
     *others, last = vectors
     return oriented([*others, -last if strength < 0 else last]), abs(strength)
-
-    @property
-    def advice(self) -> str:
-        """Why the run ended and what to do, in words; also what was claimed on the way and withdrawn."""
-        return " ".join([str(self.stop_reason), *map(withdrawal, flaws(self.history))])
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,16 @@ def cut(dims: tuple[int, ...], chunks: tuple[int, ...] | None, entries: int) -> 
     """The mode to cut, and its ranges: whole chunks, each slab of at most ``entries`` entries where that is possible.
 
     ``chunks`` are those of a sample (``None``: stored in one piece); the mode with the most of them is cut, so that
-    a slab touches as few chunks in vain as can be.
+    a slab touches as few chunks in vain as can be.  Of one piece the first mode is cut, whose ranges are neighbours, or
+    if a single place of that is too much, the next, or the longest.
     """
-    mode, unit = 0, 1
+    total = math.prod(dims)
+    mode, unit = next((n for n, d in enumerate(dims) if total // d <= entries), dims.index(max(dims))), 1
     if chunks is not None:
         counts = [-(-length // chunk) for length, chunk in zip(dims, chunks, strict=True)]
         mode = counts.index(max(counts))
         unit = chunks[mode]
-    fits = entries // (math.prod(dims) // dims[mode])
+    fits = entries // (total // dims[mode])
     step = max(unit, fits // unit * unit)
     return mode, [slice(a, min(a + step, dims[mode])) for a in range(0, dims[mode], step)]
 

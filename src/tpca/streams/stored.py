@@ -101,6 +101,24 @@ class StoredStream:
         """Whether a second batch is in memory while the first is worked on; slabs are read when they are needed."""
         return self.kind != "array" and not self._slabs
 
+    @property
+    def chunk_bytes(self) -> int | None:
+        """Bytes of the largest piece that can only be read whole; ``None`` if any range can be read by itself."""
+        if self.chunks is None:
+            return None
+        lengths = (min(chunk, length) for chunk, length in zip(self.chunks, (self.length, *self.dims), strict=True))
+        return math.prod(lengths) * self.stored_dtype.itemsize
+
+    @property
+    def reading_bytes(self) -> int:
+        """Bytes that reading takes at most: a chunk, and the slab or the batches that are made of it."""
+        if self._slabs:
+            mode, ranges = self._cut
+            held = math.prod(self.dims) // self.dims[mode] * max(int(part.stop - part.start) for part in ranges)
+        else:
+            held = min(2 * int(np.diff(self._edges).max()), self.length) * math.prod(self.dims)
+        return (self.chunk_bytes or 0) + held * self.dtype.itemsize
+
     def _batches(self, start: int) -> Iterator[Batch]:
         return (self.batch(number) for number in range(self.number_at(start), self.layout.count))
 

@@ -5,7 +5,8 @@ adds a noise some 10^-3 times that of the samples.  ``unit`` follows the size of
 inside the range of float16.
 
 Nothing is ever widened whole: passes over the store take a few thousand entries at a time while answers are in flight,
-and half of it at a time when a reading is taken: by then the answers, as large as the store, are gone.
+and half of it at a time when a reading is taken (a quarter, where it is put into another order besides): by then the
+answers, as large as the store, are gone.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ def top_eigenvectors(matrix: Stored, count: int) -> Stored:
     return rows
 
 
-def halves(length: int) -> tuple[slice, ...]:
-    """Two slices of an axis, or one if it is too short."""
-    middle = (length + 1) // 2
-    return (slice(0, middle), slice(middle, length))[: min(2, length)]
+def parts(length: int, count: int) -> list[slice]:
+    """So many slices of an axis, or fewer if it is too short."""
+    step = -(-length // count)
+    return [slice(first, min(first + step, length)) for first in range(0, length, step)]
 
 
 def _is_finite(stored: Stored) -> bool:
@@ -112,14 +113,17 @@ class Columns:
     def times(self, p: Array) -> Array:
         """``U p`` as a block, for every p of a stack."""
         flat, narrow = self.flat, p.astype(np.float32)
-        product = np.concatenate([narrow @ widened(flat[:, some]) for some in halves(flat.shape[1])], axis=-1)
-        return (self.unit * product.astype(np.float64)).reshape(*p.shape[:-1], *self.store.shape[1:])
+        product = np.empty((*p.shape[:-1], flat.shape[1]))
+        for some in parts(flat.shape[1], 2):
+            product[..., some] = narrow @ widened(flat[:, some])
+        product *= self.unit
+        return product.reshape(*p.shape[:-1], *self.store.shape[1:])
 
     def weigh(self, blocks: Array) -> Array:
         """``Uᵀ block`` for every block of a stack."""
         flat, vectors = self.flat, blocks.reshape(len(blocks), -1).astype(np.float32)
         total = np.zeros((len(blocks), len(self.store)))
-        for some in halves(flat.shape[1]):
+        for some in parts(flat.shape[1], 2):
             total += vectors[:, some] @ widened(flat[:, some]).T
         return self.unit * total
 
@@ -139,7 +143,7 @@ class Columns:
 
     def _unfoldings(self, modes: tuple[int, ...]) -> Iterator[Stored]:
         """Some columns after the other, as a matrix ``modes | columns and other modes``."""
-        for some in halves(len(self.store)):
+        for some in parts(len(self.store), 4):
             front = np.moveaxis(widened(self.store[some]), [1 + i for i in modes], range(len(modes)))
             yield front.reshape(math.prod(front.shape[: len(modes)]), -1)
 

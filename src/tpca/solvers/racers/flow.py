@@ -228,7 +228,8 @@ class FlowRacer:
 
     def _climb(self, climbs: Climbs, sweeps: int) -> Climbs:
         """Some sweeps of every climb, as many climbs at a time as there is room for."""
-        together = max(1, self._room // (BLOCK * max(self.partition.sizes)))
+        widened = max(columns.store.nbytes for columns in self.sums)  # half of the columns, in single precision
+        together = max(1, (self._room - widened) // (BLOCK * max(self.partition.sizes)))
         parts = [climbs[first : first + together] for first in range(0, len(climbs), together)]
         for some in parts:
             for _ in range(sweeps):

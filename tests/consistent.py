@@ -1,0 +1,28 @@
+"""What every answer of a solver must be, whatever the data."""
+
+import math
+
+import numpy as np
+
+
+def assert_consistent(recovery):
+    """Strength, interval, errors and vectors of a recovery, and of all further components, fit together."""
+    each = (recovery, *recovery.further)
+    for one in each:
+        low, high = one.strength_interval
+        assert 0 <= low <= high, one.strength_interval  # also says that neither is NaN
+        for v in one.vectors:
+            np.testing.assert_allclose(np.linalg.norm(v), 1.0, rtol=1e-9)
+        if one.found:
+            assert 0 < one.strength < math.inf
+            assert low <= one.strength <= high < math.inf, (one.strength, one.strength_interval)
+            for errors in one.standard_errors:
+                assert (errors >= 0).all()
+                assert np.linalg.norm(errors) <= math.sqrt(2) * (1 + 1e-6)
+        else:
+            assert math.isnan(one.strength)
+            assert one.standard_errors is None
+            assert low == 0 < high
+            assert one is recovery  # a further component is one that was found
+    strengths = [one.strength for one in each]
+    assert strengths == sorted(strengths, reverse=True) or not recovery.found
