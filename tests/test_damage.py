@@ -174,13 +174,13 @@ def zarr_store(folder, **changes):
 
 def test_a_chunk_length_of_zero(tmp_path):
     grid = {"name": "regular", "configuration": {"chunk_shape": [0, *kinds.DIMS]}}
-    with pytest.raises(StreamError, match=r"lengths \(0, 5, 4, 3\), and 1 is the least"):
+    with pytest.raises(StreamError, match=r"lengths \(0, 5, 4, 3\), and they go from 1"):
         open_stream(zarr_store(tmp_path, chunk_grid=grid))
 
 
-@pytest.mark.parametrize("shape", [[10**12, 5, 4, 3], [60, 10**18, 10**30, 3]])
+@pytest.mark.parametrize("shape", [[10**12, 5, 4, 3], [60, 10**15, 10**15, 3], [60, 10**18, 10**30, 3]])
 def test_a_shape_that_would_be_read_for_ever(shape, tmp_path):
-    with pytest.raises(StreamError, match=r"chunks, and there are 9 files"):
+    with pytest.raises(StreamError, match=r"chunks, and there are 9 files|they go from 0"):
         open_stream(zarr_store(tmp_path, shape=shape))
 
 
@@ -230,7 +230,7 @@ def test_labels_nested_too_deeply(tmp_path, result_folder):
     ("error", "says"),
     [
         (MemoryError(), "not enough memory;"),
-        (np._core._exceptions._ArrayMemoryError((10**15,), np.dtype("f8")), "not enough memory: Unable to allocate"),
+        (MemoryError("Unable to allocate 7.1 PiB"), "not enough memory: Unable to allocate 7.1 PiB;"),
         (RecursionError("maximum recursion depth exceeded"), "recursion depth"),
     ],
 )

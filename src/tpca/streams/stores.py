@@ -19,6 +19,7 @@ from tpca.streams.listing import hdf5_datasets, listed, zarr_arrays, zarr_arrays
 from tpca.streams.protocol import Kind, Source
 from tpca.streams.zarr_guards import check_extent, guard_blosc, settled
 
+LONGEST = 2**53  # entries along an axis; far beyond them places do not fit into 64 bits
 MOST_COMPRESSED = 2000  # times: the deflate of HDF5 can do 1032, and noise hardly 2
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
@@ -33,8 +34,8 @@ def _package(name: str, extra: str, what: str) -> Any:
 def _lengths(lengths: Any, least: int) -> tuple[int, ...]:
     """Lengths of axes or chunks as the metadata give them, which may be damaged."""
     found = tuple(operator.index(length) for length in lengths)
-    if any(length < least for length in found):
-        raise ValueError(f"its metadata give the lengths {found}, and {least} is the least that there is")
+    if not all(least <= length <= LONGEST for length in found):
+        raise ValueError(f"its metadata give the lengths {found}, and they go from {least} to {LONGEST:.0e}")
     return found
 
 
