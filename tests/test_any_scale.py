@@ -80,7 +80,7 @@ def test_many_samples_next_to_the_largest_float(solver, tmp_path):
 
 @pytest.mark.parametrize("solver", ["race", "mean"])
 def test_partial_fit_takes_any_scale(solver):
-    pca = TensorPCA(solver=solver, random_state=0)
+    pca = TensorPCA(solver=solver, items="batches", random_state=0)
     for batch in np.split(1e307 * samples(), 8):
         pca.partial_fit(batch)
     assert_consistent(pca.recovery_)
@@ -113,7 +113,7 @@ def test_one_huge_entry_in_the_first_samples_does_not_fool_the_probe(place, valu
 
 
 def test_what_was_refused_leaves_the_race_as_it_was():
-    pca = TensorPCA(solver="race", random_state=0)
+    pca = TensorPCA(solver="race", items="batches", random_state=0)
     pca.partial_fit(samples()[:100])
     before = pca.recovery_
     wild = samples()[100:140].copy()

@@ -635,7 +635,7 @@ def test_data_that_are_drawn_are_drawn_again(kind, tmp_path, stopping):
         "law": lambda: LawOracle(truth, seed=1),
         "law that ends": lambda: LawOracle(truth, seed=1, max_samples=90),
         "synthetic stream": lambda: truth.stream(seed=1, batch_size=4),
-        "iterable": lambda: (samples[i : i + 7] for i in range(0, 120, 7)),
+        "iterable": lambda: open_stream((samples[i : i + 7] for i in range(0, 120, 7)), items="batches"),
     }
     options = {"seed": 2, "tolerance": 0.25}
     whole = RaceSolver(**options).run(sources[kind]())

@@ -262,7 +262,7 @@ def test_errors_of_a_users_generator_are_their_own():
         yield np.zeros((3, 4, 5))
         raise ZeroDivisionError("of the user")
 
-    batches = open_stream(broken()).batches()
+    batches = open_stream(broken(), items="batches").batches()
     next(batches)
     with pytest.raises(ZeroDivisionError, match="of the user"):
         next(batches)

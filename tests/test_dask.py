@@ -140,7 +140,7 @@ class TestBits:
     def test_every_file(self, kind, client, work, monkeypatch):
         place = kind(samples_of(150, dtype=np.float64), work)
         monkeypatch.chdir(work.path)  # workers were started elsewhere
-        source = os.path.relpath(place, work.path)
+        source = open_stream(os.path.relpath(place, work.path), items="batches" if kind is folder else "auto")
         expected = told(RaceSolver(seed=0).run(LocalOracle(source)))
         assert told(RaceSolver(seed=0).run(DaskOracle(client, source))) == expected
 

@@ -202,7 +202,7 @@ def test_a_fit_killed_while_it_writes_its_result_mixes_nothing(killed_before, tm
     np.save("d.npy", noise)
     assert tpca("fit", "d.npy", "--out", "r", "--quiet")[0] == 3
     np.save("d.npy", noise + SpikedTensor.random((4, 5, 6), 3.0).signal())
-    again = ["fit", "d.npy", "--out", "r", "--quiet"]
+    again = ["fit", "d.npy", "--out", "r", "--quiet", "--overwrite"]
     done = subprocess.run([sys.executable, "-c", KILLED, killed_before, *again], check=False)
     assert done.returncode == 9
     if killed_before == "recovery.json":  # nothing was replaced yet

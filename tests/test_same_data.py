@@ -223,7 +223,7 @@ SOURCES = {
     "zarr": saved_zarr,
     "views": lambda x, _: open_views(as_views(x)),
     "sparse list": lambda x, _: as_sparse(x),
-    "iterable": lambda x, _: (x[i : i + 7] for i in range(0, len(x), 7)),
+    "iterable": lambda x, _: open_stream((x[i : i + 7] for i in range(0, len(x), 7)), items="batches"),
     "iterable of samples": lambda x, _: open_stream(iter(x), items="samples"),
     "iterable, skipping": lambda x, _: open_stream(iter(holed(x)), items="samples", nan_policy="skip"),
     "iterable of views": lambda x, _: open_views(zip(*(np.split(v, 40) for v in as_views(x)), strict=True)),
@@ -267,7 +267,7 @@ def test_an_iterable_with_other_batches_fewer_or_more_samples_is_refused(tmp_pat
     samples = samples_of(70)
 
     def parts(n, size):
-        return (samples[i : min(n, i + size)] for i in range(0, n, size))
+        return open_stream((samples[i : min(n, i + size)] for i in range(0, n, size)), items="batches")
 
     begun(parts(56, 7), tmp_path / "run", stop_after)
     for n, size, says in ((56, 6, "no batch begins at"), (14, 7, "no batch begins at"), (56, 28, "differ|no batch")):

@@ -158,7 +158,7 @@ def test_anything_makes_a_consistent_answer(noise, dims, n, exponent, seed):
 @pytest.mark.parametrize("noise", [shared, drift])
 def test_what_is_known_on_the_way_is_consistent(solver, noise):
     """After every batch of partial_fit; a claim that is withdrawn now may come back with more samples."""
-    pca = TensorPCA(solver=solver, random_state=0)
+    pca = TensorPCA(solver=solver, items="batches", random_state=0)
     for batch in np.array_split(noise(np.random.default_rng(2), (200, 6, 11)), 20):
         pca.partial_fit(batch)
         assert_consistent(pca.recovery_)

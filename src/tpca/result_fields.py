@@ -30,7 +30,7 @@ RESULT: dict[str, Any] = {
 
 # NaN and infinity were written as null.
 _RECORD = {
-    "samples": COUNT,
+    "samples?": COUNT,
     "component?": COUNT,
     "pass?": COUNT,
     "leader?": TEXT,

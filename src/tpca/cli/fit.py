@@ -125,7 +125,8 @@ def fit(
     settings = {"solver": choice.solver, "solver_reason": choice.reason, **options}
     settings |= {"max_passes": max_passes, "tolerance": tolerance, "strength": strength}
     settings |= {"items": items, "shuffle": shuffle, "nan_policy": nan_policy}
-    check_result(out, paths, stream.identity, settings, overwrite)
+    # What a fit that is gone on with left half written is its own.
+    check_result(out, paths, stream.identity, settings, overwrite or (resume and kept.any()))
     check_place(kept.folder)
     if restart:
         kept.clear()

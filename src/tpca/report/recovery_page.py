@@ -76,7 +76,7 @@ INTROS = {
 
 def _finding(summary: dict[str, Any]) -> list[Safe | Figure]:
     """How the signal was found, or not."""
-    solver, history = solver_of(summary), summary.get("history", [])
+    solver, history = solver_of(summary), [r for r in summary.get("history", []) if "samples" in r]
     reason = summary.get("settings", {}).get("solver_reason")
     why = f" It was chosen because {reason}." if reason and reason != "asked for" else ""
     drawn: list[Safe | Figure | None]

@@ -68,6 +68,7 @@ class MeanRun:
         self.sums = np.zeros((groups, *data.dims))
         self.counts = [0] * groups
         self.unit: float | None = None  # what samples are multiplied by, so that no sum overflows
+        self._asked = 1.0  # what those asked for are
         self.scale = 1.0  # after the end: what the sums were divided by
         self.ended, self.gathered = False, False
         self.history: list[dict[str, Any]] = []
