@@ -32,7 +32,8 @@ def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("browser")
     truth = SpikedTensor.random((4, 30, 600), 5.0, seed=1)
     other = SpikedTensor.random(truth.dims, 4.0, seed=2).vectors
-    samples = next(iter(truth.stream(seed=3, batch_size=250))) + 4.0 * functools.reduce(np.multiply.outer, other)
+    noisy = next(iter(truth.stream(seed=3, batch_size=150, dtype=np.float32)))
+    samples = noisy + (4.0 * functools.reduce(np.multiply.outer, other)).astype(np.float32)
     samples[77] *= 8
     np.save(folder / "<script>d.npy", samples)
     recovery = RaceSolver(seed=0, n_components=2).run(folder / "<script>d.npy")

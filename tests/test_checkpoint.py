@@ -573,7 +573,12 @@ def check_restored(run, oracle, solver, source, folder):
     assert oracle.n_skipped == other.n_skipped
 
 
-@pytest.mark.parametrize("name", list(CASES))
+LONG = {"three components", "components and passes"}  # three components are stopped by a callback below
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in CASES]
+)
 def test_a_run_stopped_after_every_round_ends_with_the_same_bits(name, tmp_path, stopping):
     case = CASES[name]
     samples, folder = case.samples(), tmp_path / "run"

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import command
 import damage
 import damage_kinds as kinds
 from tpca import SpikedTensor, TpcaError
@@ -31,14 +32,14 @@ COUNTS |= {"result": 70, "result-mean": 70, "result-views": 70}
 
 
 def run(*words, cwd):
-    command = [sys.executable, "-m", "tpca.cli", *map(str, words)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=600)
+    words = [sys.executable, "-m", "tpca.cli", *map(str, words)]
+    return subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=600)
 
 
 def surveyed(seed, count, some):
     """The problems with some kinds, found by another process."""
-    command = [sys.executable, str(Path(damage.__file__)), str(seed), str(count), *some]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=3600)
+    words = [sys.executable, str(Path(damage.__file__)), str(seed), str(count), *some]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=3600)
     assert done.returncode == 0, (done.returncode, done.stderr[-3000:])  # the last file that it names is the one
     return json.loads(done.stdout)
 
@@ -82,7 +83,7 @@ def test_the_command_says_one_line_and_exits_with_two(kind, tmp_path):
         if path.is_file() and not (kind.startswith("result") and path.suffix == ".npy"):
             path.write_bytes(path.read_bytes()[: os.path.getsize(path) // 2])
     before = {path for path in tmp_path.rglob("*") if path.is_file()}
-    done = run(*COMMANDS[kind], cwd=tmp_path)
+    done = (run if kind in IN_C else command.run)(*COMMANDS[kind], cwd=tmp_path)
     assert done.returncode == 2, (done.stdout, done.stderr)
     assert done.stderr.startswith("tpca: ")
     assert done.stderr.count("\n") == 1, done.stderr

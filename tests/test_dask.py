@@ -472,6 +472,7 @@ class TestViews:
     def test_views_that_are_dask_arrays_use_the_active_client(self, client, monkeypatch):
         import dask.array
 
+        monkeypatch.setattr(views_module, "BATCH_ENTRIES", 90 * sum(DIMS))
         views = views_of(300)
         arrays = [dask.array.from_array(view, chunks=(90, -1)).persist() for view in views]
         passes, total = [], DaskSweep.total

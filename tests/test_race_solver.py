@@ -291,7 +291,7 @@ def test_a_partition_can_be_given_by_hand():
 
 @pytest.mark.parametrize("partition", [[(0, 1), (2, 3)], [(0, 1), (2,), (3,)], [(0,), (1,), (2,), (3,)]])
 def test_more_groups_by_hand_race_replicas_of_such_blocks(partition):
-    truth = SpikedTensor.random((6,) * 4, 1.0, seed=0)
+    truth = SpikedTensor.random((6,) * 4, 2.0, seed=0)
     recovery = RaceSolver(seed=0, partition=partition).run(LawOracle(truth, seed=1))
     assert truth.loss(recovery.vectors).max() < 0.05
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import ks_2samp
 
+from amounts import few_or_many
 from tpca.blocks import Partition
 from tpca.errors import ModelError, SolverError
 from tpca.model import SpikedTensor
@@ -105,26 +106,27 @@ def simulated_run(truth, schedule, seed):
 
 
 @functools.cache
-def phases(dims):
+def phases(dims, runs):
     """Of many runs, dense and simulated: an array (runs, phases, blocks) each."""
     truth = SpikedTensor.random(dims, 2.0, correlation=0.6, seed=1)
     schedule = short_schedule(len(Partition.pairs(dims)))
-    runs = 120 if len(dims) == 4 else 60
-    dense = np.array([dense_run(truth, schedule, seed) for seed in range(runs)])
+    dense = np.array([dense_run(truth, schedule, seed) for seed in range(2 * runs if len(dims) == 4 else runs)])
     return dense, np.array([simulated_run(truth, schedule, seed) for seed in range(1000)])
 
 
 @pytest.mark.parametrize("phase", [0, 1, 2], ids=["Phase I", "selection", "Phase III"])
 @pytest.mark.parametrize("dims", SHAPES)
-def test_phases_have_the_law_of_the_solver(dims, phase):
+@few_or_many(30, 60)
+def test_phases_have_the_law_of_the_solver(dims, phase, runs):
     """Alignments of all blocks after Phase I, after the selection, after Phase III, orders 4, 5 and 6."""
-    dense, chain = (runs[:, phase] for runs in phases(dims))
+    dense, chain = (each[:, phase] for each in phases(dims, runs))
     assert dense.shape[1] == len(Partition.pairs(dims))
     for m in range(dense.shape[1]):
         same_law(dense[:, m], chain[:, m])
 
 
-def test_final_blocks_and_vectors_have_the_law_of_the_solver():
+@few_or_many(50, 150)
+def test_final_blocks_and_vectors_have_the_law_of_the_solver(runs):
     dims = (3, 3, 4, 4)
     truth = SpikedTensor.random(dims, 2.0, correlation=0.6, seed=1)
     schedule = short_schedule(2)
@@ -144,7 +146,7 @@ def test_final_blocks_and_vectors_have_the_law_of_the_solver():
         np.testing.assert_allclose([np.sum(b * p) for b, p in zip(blocks, planted, strict=True)], run.alignments[:, 0])
         return abs(np.sum(probe * blocks[1]))
 
-    same_law([dense(seed) for seed in range(150)], [simulated(seed) for seed in range(1500)])
+    same_law([dense(seed) for seed in range(runs)], [simulated(seed) for seed in range(10 * runs)])
 
 
 @pytest.mark.parametrize(("order", "dim"), [(4, 16), (6, 8)])
