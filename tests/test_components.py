@@ -7,6 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import naive
+from amounts import few_or_many
 from tpca import RaceSolver, SpikedTensor, StopReason
 from tpca.batches import DenseBatch, Query, RankOne, contract
 from tpca.blocks import Partition
@@ -114,8 +115,9 @@ def test_at_order_two_they_are_the_singular_vectors_of_the_mean(dims):
 @pytest.mark.parametrize(
     ("dims", "strengths"), [((10,) * 3, (30.0, 20.0)), ((7,) * 4, (6.0, 3.0)), ((9, 12), (8.0, 4.0))]
 )
-def test_where_there_are_two_no_third_is_found(dims, strengths):
-    for seed in range(3):
+@few_or_many(1, 3)
+def test_where_there_are_two_no_third_is_found(dims, strengths, runs):
+    for seed in range(runs):
         truth = orthogonal(dims, seed, strengths)
         oracle = LawOracle(truth, seed=seed)
         recovery = RaceSolver(seed=seed, n_components=3, confidence=0.9999, max_samples=400).run(oracle)
@@ -123,8 +125,9 @@ def test_where_there_are_two_no_third_is_found(dims, strengths):
         check_all_found(recovery, truth)
 
 
-def test_where_there_is_nothing_nothing_is_found():
-    for seed in range(5):  # at level 1e-4 each
+@few_or_many(2, 5)
+def test_where_there_is_nothing_nothing_is_found(runs):
+    for seed in range(runs):  # at level 1e-4 each
         oracle = LawOracle(None, dims=(6, 6, 6), seed=seed)
         recovery = RaceSolver(seed=seed, n_components=3, confidence=0.9999, max_samples=300).run(oracle)
         assert recovery.stop_reason is StopReason.NO_SIGNAL
@@ -158,7 +161,7 @@ def test_the_sign_of_every_component_is_definite():
 def test_memory_holds_for_all_components_together(dims, memory):
     truth = planted(dims, 0, (12.0, 8.0, 5.0))
     states = set()
-    for n in (700, 1500):
+    for n in (700, 1000):
         recovery = RaceSolver(seed=0, memory=memory, n_components=3, max_samples=n).run(LawOracle(truth, seed=1))
         assert len(recovery.further) == 2
         assert recovery.state_bytes <= memory

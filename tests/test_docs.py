@@ -62,7 +62,12 @@ def run_console(text):
             assert command.startswith(NOT_HERE), f"nobody runs {command!r}"
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=id_of)
+def page_with_blocks(page):
+    """The page; those about clusters start some."""
+    return pytest.param(page, marks=[pytest.mark.slow] if page.name == "cluster.md" else [], id=id_of(page))
+
+
+@pytest.mark.parametrize("page", [page_with_blocks(page) for page in PAGES if blocks(page)])
 def test_every_block_runs(page, tmp_path, monkeypatch):
     """In the order of the page, in one empty folder, names kept from block to block."""
     monkeypatch.chdir(tmp_path)

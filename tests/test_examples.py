@@ -49,6 +49,7 @@ def test_digits(quick):
     assert found["held out"] > found["pairwise"] > 0
 
 
+@pytest.mark.slow
 def test_eeg(quick):
     found, _ = quick("eeg_evoked")
     assert found["overlaps"]["gently whitened"][0] > 0.8
@@ -56,6 +57,7 @@ def test_eeg(quick):
     assert found["silent"].stop_reason_ is StopReason.NO_SIGNAL
 
 
+@pytest.mark.slow
 def test_hyperspectral(quick):
     found, _ = quick("hyperspectral_leak")
     overlaps = found["truth"].overlaps(found["pca"].components_)
@@ -63,6 +65,7 @@ def test_hyperspectral(quick):
     assert found["blocked"].stop_reason_ is StopReason.NO_SIGNAL
 
 
+@pytest.mark.slow
 def test_sensor_array(quick):
     """Two healthy machines: a false alarm in both has probability 0.25 % at the promised 5 %."""
     found, _ = quick("sensor_array")
@@ -80,6 +83,7 @@ def test_moment_ica(quick):
     assert found["nothing"].stop_reason_ is StopReason.NO_SIGNAL
 
 
+@pytest.mark.slow
 def test_order6(quick):
     found, _ = quick("order6_stream")
     for name in ("race", "mean"):

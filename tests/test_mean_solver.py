@@ -70,9 +70,10 @@ def test_what_is_plain_to_see_is_what_a_closer_look_finds(dims):
 
 @pytest.mark.parametrize("law", ["gaussian", "rademacher", "correlated"])
 @pytest.mark.parametrize("dims", [(2, 2, 2), (5, 4, 3), (4, 4, 4, 4)])
-def test_noise_and_what_may_be_tied_take_a_closer_look(dims, law):
+@few_or_many(10, 40)
+def test_noise_and_what_may_be_tied_take_a_closer_look(dims, law, runs):
     # White noise gets there once in 30,000 times at most, by the bound; 40 runs of each, so a false alarm is below 1 %.
-    for seed in range(40):
+    for seed in range(runs):
         assert gathered(noise(dims, law, 40, seed))._plain_to_see() is None
     if len(set(dims)) == 1:
         equal = SpikedTensor.random(dims, 10.0, correlation=1.0, identical_pairs=True, seed=1)
@@ -106,9 +107,10 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize(("dims", "strength", "samples"), SETTINGS)
-def test_never_less_accurate_than_als_from_many_starts(dims, strength, samples):
+@few_or_many(2, 6)
+def test_never_less_accurate_than_als_from_many_starts(dims, strength, samples, runs):
     mine, peers = [], []
-    for seed in range(6):
+    for seed in range(runs):
         truth = SpikedTensor.random(dims, strength, seed=seed)
         data = take(truth, samples, seed)
         mean = data.mean(axis=0)
