@@ -57,14 +57,14 @@ reproduction: $(VENV)/.ready  ## docs/reproduction.md from the full run (an hour
 	$(BIN)/tpca reproduce --full --store docs/reproduction --figures docs/figures/reproduction --markdown docs/reproduction.md
 
 race-targets: $(VENV)/.ready  ## the table of docs/race.md from fresh seeds
-	$(BIN)/python -m tpca.studies.race_targets --out docs/race-targets.json
-	$(BIN)/python -m tpca.studies.race_targets --show docs/race-targets.json
+	$(BIN)/python -m tpca.lab.studies.race_targets --out docs/race-targets.json
+	$(BIN)/python -m tpca.lab.studies.race_targets --show docs/race-targets.json
 
 race-checks: $(VENV)/.ready  ## false alarms and coverage of docs/race.md
-	$(BIN)/python -m tpca.studies.race_checks --out docs/race-checks.json
+	$(BIN)/python -m tpca.lab.studies.race_checks --out docs/race-checks.json
 
 detection: $(VENV)/.ready  ## samples until a signal is proven, behind the limit on the strength
-	$(BIN)/python -m tpca.studies.detection --out docs/detection.json
+	$(BIN)/python -m tpca.lab.studies.detection --out docs/detection.json
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) demo site reproduction .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -12,9 +12,9 @@ from jobs_race import Timed, contractions
 from suite import seconds_of
 
 from tpca import RaceSolver
-from tpca.batches import DenseBatch, Query, contract
-from tpca.blocks import Partition
-from tpca.oracles import open_oracle
+from tpca.engines import open_oracle
+from tpca.tensors import DenseBatch, Query, contract
+from tpca.tensors.blocks import Partition
 
 POOL_BYTES = 2**29  # more than the caches hold
 SHAPES = [(16,) * 4, (32,) * 4, (1024, 1024), (101,) * 3, (16,) * 5, (10,) * 6]

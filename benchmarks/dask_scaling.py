@@ -10,7 +10,7 @@ shown.  On a machine that does other things meanwhile a round waits for the work
 what two workers are worth; the processor seconds of the busiest worker do not depend on that.
 
 Bytes are those that all processes hand to their sockets, counted at ``TCP.write``, per round, against the formula of
-``tpca.planning.cluster``.
+``tpca.lab.planning.cluster``.
 """
 
 import argparse
@@ -52,9 +52,9 @@ def write_store(place: Path, samples: int) -> int:
 
 def race_queries(place: Path):
     """What a race asks for in its search, and the scale of its samples."""
-    from tpca.oracles import LocalOracle
-    from tpca.solvers.components import ComponentsRun
-    from tpca.solvers.race import RaceSolver
+    from tpca.engines import LocalOracle
+    from tpca.solvers.race.components import ComponentsRun
+    from tpca.solvers.race.solver import RaceSolver
 
     oracle = LocalOracle(str(place))
     run = ComponentsRun(RaceSolver(seed=0, memory=MEMORY), oracle)
@@ -67,7 +67,7 @@ def race_queries(place: Path):
 
 def rounds_of(samples: int) -> tuple[int, list[int]]:
     """Where to begin, and the rounds of a race from there to the end of the store."""
-    from tpca.solvers.rounds import round_size
+    from tpca.solvers.race.rounds import round_size
 
     sizes, done = [], samples // 4
     while done < samples:
@@ -143,9 +143,9 @@ def workers(count: int):
 
 def traffic(client, oracle, first, sizes, queries, scale) -> dict:
     """Bytes a round: counted, and by the formula."""
-    from tpca.oracles.groups import answer_bytes, cut_round, gradient_bytes
-    from tpca.oracles.payload import pack_queries
-    from tpca.planning.cluster import round_traffic
+    from tpca.engines.dask.payload import pack_queries
+    from tpca.engines.groups import answer_bytes, cut_round, gradient_bytes
+    from tpca.lab.planning.cluster import round_traffic
 
     layout, place = oracle.stream.layout, first
     down, up, expected = len(pack_queries(queries, whole=False)), gradient_bytes(queries), 0
@@ -163,7 +163,7 @@ def traffic(client, oracle, first, sizes, queries, scale) -> dict:
 
 def costs(client, place: Path, queries, scale) -> dict:
     """Seconds of a task of the scheduler, and of a round of one sample."""
-    from tpca.oracles import DaskOracle
+    from tpca.engines import DaskOracle
 
     oracle, tasks, rounds = DaskOracle(client, str(place)), [], []
     for _ in range(5):
@@ -179,7 +179,7 @@ def costs(client, place: Path, queries, scale) -> dict:
 
 def measure(place: Path, samples: int, repeats: int) -> dict:
     """Seconds of all contenders, interleaved."""
-    from tpca.oracles import DaskOracle, LocalOracle
+    from tpca.engines import DaskOracle, LocalOracle
 
     queries, scale = race_queries(place)
     first, sizes = rounds_of(samples)
@@ -252,8 +252,8 @@ CASES = (  # length of the modes, samples, replicas of pairs in half precision; 
 
 def sizing(result: dict, line: float = 1.25e9) -> list[str]:
     """What 1, 100 and 1000 workers would make of order 4, by the simulation with the measured constants."""
-    from tpca.oracles.groups import GROUP_ENTRIES, GROUP_SAMPLES, MOST_GROUPS, REPLICA_SAMPLES
-    from tpca.planning.cluster import Machine, round_traffic, simulate
+    from tpca.engines.groups import GROUP_ENTRIES, GROUP_SAMPLES, MOST_GROUPS, REPLICA_SAMPLES
+    from tpca.lab.planning.cluster import Machine, round_traffic, simulate
 
     size = result["timed_samples"] * 4 * math.prod(result["dims"])
     rate = size / statistics.median(result["seconds"]["1 worker"])

@@ -20,8 +20,8 @@ import numpy as np
 from suite import Measured, Row, interleave, seconds_of
 
 from tpca import RaceSolver, open_stream
-from tpca.batches.reductions import TensorSum
-from tpca.oracles import open_oracle
+from tpca.engines import open_oracle
+from tpca.tensors.reductions import TensorSum
 
 SAMPLES, MANY = 4000, 16_000
 POOL = 250  # samples that are really held: a gigabyte, more than any cache

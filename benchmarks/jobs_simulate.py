@@ -8,7 +8,7 @@ from suite import Row, compare, interleave, seconds_of
 
 from tpca import SpikedTensor
 from tpca.jit import compiled
-from tpca.simulate import advance
+from tpca.lab.simulate import advance
 
 STEPS = 250_000
 NS_PER_STEP = 80e-9

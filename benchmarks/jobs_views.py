@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import numpy as np
 from suite import Row, compare
 
-from tpca.batches import Query, ViewsBatch, reduction
-from tpca.blocks import Partition
+from tpca.tensors import Query, ViewsBatch, reduction
+from tpca.tensors.blocks import Partition
 
 DIMS, ROWS, TARGET = (500,) * 4, 1000, 1.5
 

@@ -93,8 +93,8 @@ def make_truth(folder):
 
 def make_result(folder, solver="race"):
     from tpca.results import write_result, write_run
-    from tpca.solvers.mean import MeanSolver
-    from tpca.solvers.race import RaceSolver
+    from tpca.solvers.mean.solver import MeanSolver
+    from tpca.solvers.race.solver import RaceSolver
 
     np.save(folder / "d.npy", samples()[1])
     made = (RaceSolver if solver == "race" else MeanSolver)(seed=0)
@@ -127,8 +127,8 @@ def make_labels(folder):
 
 
 def make_comparison(folder):
-    from tpca.studies.compare import Outcome
-    from tpca.studies.comparison import Comparison, write_comparison
+    from tpca.lab.studies.compare import Outcome
+    from tpca.lab.studies.comparison import Comparison, write_comparison
 
     settings = {"dims": list(DIMS), "strength": 4.0, "equal": False, "correlation": None, "samples": 60}
     settings |= {"memory": None, "law": False, "methods": ["race", "mean"]}
@@ -236,8 +236,8 @@ def read_labels(folder):
 
 
 def read_store(folder):
-    from tpca.studies.catalogue import STUDIES
-    from tpca.studies.store import Store
+    from tpca.lab.studies.catalogue import STUDIES
+    from tpca.lab.studies.store import Store
 
     store = Store(folder / "s")
     store.pending(STUDIES["noise"], STUDIES["noise"].grid("quick"))

@@ -18,7 +18,7 @@ import traceback
 import numpy as np
 
 from tpca.errors import CheckpointError, RunInterrupted
-from tpca.solvers.race import RaceSolver
+from tpca.solvers.race.solver import RaceSolver
 from tpca.streams import open_stream
 
 

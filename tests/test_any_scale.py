@@ -8,11 +8,11 @@ import pytest
 
 from consistent import assert_consistent
 from tpca import MeanSolver, RaceSolver, SpikedTensor, TensorPCA, open_stream
-from tpca.batches import DenseBatch
-from tpca.batches.reductions import TensorSum
+from tpca.engines import LocalOracle
 from tpca.errors import SampleError, StreamError
-from tpca.oracles import LocalOracle
-from tpca.solvers.drive import drive
+from tpca.solvers.loop import drive
+from tpca.tensors import DenseBatch
+from tpca.tensors.reductions import TensorSum
 
 DIMS = (6, 5, 4)
 SOLVERS = [RaceSolver, MeanSolver]
@@ -180,13 +180,13 @@ def test_sums_in_units_of_the_answer_have_the_same_bits(dtype, scale):
 
 
 def _probe_queries(solver, data):
-    from tpca.solvers.components import ComponentsRun
+    from tpca.solvers.race.components import ComponentsRun
 
     return ComponentsRun(solver, LocalOracle(data)).ask().queries
 
 
 def test_an_interrupted_mean_of_huge_samples_goes_on_with_the_same_bits(tmp_path):
-    from tpca.solvers.mean_run import MeanRun
+    from tpca.solvers.mean.run import MeanRun
 
     data = 1e307 * samples()
     whole = MeanSolver(seed=1).run(data)

@@ -10,9 +10,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
-import tpca.baselines
+import tpca.lab.baselines
 from tpca import SpikedTensor, StopReason, Verdict, open_stream, open_views
-from tpca.baselines import (
+from tpca.engines import LawOracle, LocalOracle
+from tpca.errors import MemoryBudgetError, ModelError, SolverError, StreamError
+from tpca.lab.baselines import (
     ALS,
     AMP,
     BASELINES,
@@ -26,14 +28,12 @@ from tpca.baselines import (
     Unfolding,
     VectorSGD,
 )
-from tpca.baselines.all_samples import AllSamples
-from tpca.baselines.amp import fixed_point, onsager, state_evolution
-from tpca.baselines.one_pass import StepSizes
-from tpca.baselines.unfolding import leading_pair
-from tpca.blocks import unit
-from tpca.errors import MemoryBudgetError, ModelError, SolverError, StreamError
-from tpca.oracles import LawOracle, LocalOracle
+from tpca.lab.baselines.all_samples import AllSamples
+from tpca.lab.baselines.amp import fixed_point, onsager, state_evolution
+from tpca.lab.baselines.one_pass import StepSizes
+from tpca.lab.baselines.unfolding import leading_pair
 from tpca.randomness import generator
+from tpca.tensors.blocks import unit
 
 SHARED = {"all_samples", "books", "one_pass", "options"}  # files that are no method
 SYMMETRIC = {"PartialTrace", "Homotopy", "SymmetricMatrixSGD"}
@@ -68,15 +68,15 @@ every = pytest.mark.parametrize("name", list(BASELINES))
 
 
 def test_every_file_of_the_package_is_a_method_or_shared():
-    files = {module.name for module in pkgutil.iter_modules(tpca.baselines.__path__)}
+    files = {module.name for module in pkgutil.iter_modules(tpca.lab.baselines.__path__)}
     assert {cls.__module__.rpartition(".")[2] for cls in BASELINES.values()} == files - SHARED
     assert len(BASELINES) == 12
-    assert set(tpca.baselines.__all__) == {*BASELINES, "BASELINES"}
+    assert set(tpca.lab.baselines.__all__) == {*BASELINES, "BASELINES"}
     assert all(name == cls.__name__ for name, cls in BASELINES.items())
 
 
 def test_no_optional_package_is_imported_before_it_is_used():
-    code = "import sys, tpca.baselines; sys.exit(bool({'tensorly', 'pyttb', 'sklearn'} & set(sys.modules)))"
+    code = "import sys, tpca.lab.baselines; sys.exit(bool({'tensorly', 'pyttb', 'sklearn'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -14,8 +14,8 @@ import pytest
 from threadpoolctl import ThreadpoolController
 
 from tpca import MeanSolver, PaperSolver, RaceSolver, SpikedTensor, TensorPCA
-from tpca.batches import DenseBatch
-from tpca.solvers.mean_run import MeanRun
+from tpca.solvers.mean.run import MeanRun
+from tpca.tensors import DenseBatch
 from tpca.threads import SMALL, calm_blas
 
 DIMS = (5, 4, 6, 3)
@@ -156,7 +156,7 @@ def test_the_second_start_compiles_nothing(tmp_path):
     code = (
         "import json, numpy as np\n"
         "from tpca.jit import compiled\n"
-        "from tpca.simulate import chain\n"
+        "from tpca.lab.simulate import chain\n"
         "chain.advance(np.array([[0.1, 0.9, 0.0]]), np.array([1.0]), 0.1, 10, 100, np.random.default_rng(0))\n"
         "stats = compiled(chain._climb).stats\n"
         "print(json.dumps([sum(stats.cache_hits.values()), sum(stats.cache_misses.values())]))\n"

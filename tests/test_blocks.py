@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from naive import paper_groups
-from tpca.blocks import Partition
 from tpca.errors import ModelError, PartitionError
+from tpca.tensors.blocks import Partition
 
 dims_of_any_order = st.lists(st.integers(2, 9), min_size=2, max_size=8).map(tuple)
 

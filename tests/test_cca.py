@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 from amounts import few_or_many
 from stream_suite import Workspace, dask_array, hdf5, npy, zarr_array
 from tpca import StopReason, TensorCCA, TpcaError, open_views
-from tpca.blocks import unit
 from tpca.errors import SampleError, SolverError, StreamError
 from tpca.estimators.pca import Score
+from tpca.tensors.blocks import unit
 
 
 class Planted:
@@ -648,7 +648,7 @@ def test_memory_is_that_of_the_data_and_of_the_covariances(monkeypatch, memory):
     # two parts: 4 × BATCH_ENTRIES floats, no more than 4 × the data), three d² matrices per view and their copies
     # (8 × 4 · d² floats, 10 MB).  With the flow, its columns and their images (6 × 6 columns of 2 d² floats, 23 MB)
     # and the temporaries of a contraction (4 × CHUNK floats, 34 MB; see test_views_batch.py).
-    monkeypatch.setattr("tpca.solvers.moments.SWEEPS", 2)  # more of them take time, not memory
+    monkeypatch.setattr("tpca.solvers.moments.solver.SWEEPS", 2)  # more of them take time, not memory
     dims, n = (200,) * 4, 2000
     views = Planted(17, dims, [4.0]).draw(n)
     size = sum(view.nbytes for view in views)

@@ -27,10 +27,10 @@ from hypothesis import strategies as st
 import tpca.checkpoint
 from tpca import PaperSolver, RaceSolver, SpikedTensor, StopReason, open_stream
 from tpca.checkpoint import Checkpoints, CheckpointWarning
+from tpca.engines import LawOracle, open_oracle
 from tpca.errors import CheckpointError, SolverError, StreamError
-from tpca.oracles import LawOracle, open_oracle
-from tpca.solvers.components import ComponentsRun
-from tpca.solvers.drive import Keeper, run_on_data
+from tpca.solvers.loop import Keeper, run_on_data
+from tpca.solvers.race.components import ComponentsRun
 
 SCRIPT = Path(__file__).with_name("killed_fit.py")
 MINUTE = 60.0

@@ -36,7 +36,7 @@ def data(tmp_path_factory):
 
 @pytest.mark.parametrize("dim", [6, pytest.param(10, marks=pytest.mark.slow)])  # 10 is what the command does
 def test_demo_shows_overlaps_samples_and_state_and_writes_the_figure(dim, tmp_path, monkeypatch):
-    monkeypatch.setattr("tpca.studies.demo.DIM", dim)
+    monkeypatch.setattr("tpca.lab.studies.demo.DIM", dim)
     done = run("demo", "--out", "figures", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)

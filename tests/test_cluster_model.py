@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tpca import RaceSolver, SpikedTensor
-from tpca.oracles import LawOracle
-from tpca.oracles.sharing import merge_fan, power_of_two, runs_of
-from tpca.planning.cluster import Machine, Traffic, round_traffic, simulate
+from tpca.engines import LawOracle
+from tpca.engines.dask.sharing import merge_fan, power_of_two, runs_of
+from tpca.lab.planning.cluster import Machine, Traffic, round_traffic, simulate
 from tpca.solvers import race
-from tpca.solvers.rounds import round_size, round_sizes
+from tpca.solvers.race.rounds import round_size, round_sizes
 
 ROOT = Path(__file__).parent.parent
 

@@ -8,16 +8,16 @@ import pytest
 from typer.testing import CliRunner
 
 from tpca import SpikedTensor
-from tpca.baselines import ALS, Unfolding
 from tpca.cli import app
 from tpca.errors import StreamError, StudyError
-from tpca.planning.problem import Problem
-from tpca.studies.averages import averaged, drawn_average
-from tpca.studies.compare import NAMES, Setting, compare, left_out
-from tpca.studies.constants import constants, main
-from tpca.studies.memory import Memory
-from tpca.studies.store import Store, key
-from tpca.studies.study import Record, Verdict
+from tpca.lab.baselines import ALS, Unfolding
+from tpca.lab.planning.problem import Problem
+from tpca.lab.studies.averages import averaged, drawn_average
+from tpca.lab.studies.compare import NAMES, Setting, compare, left_out
+from tpca.lab.studies.constants import constants, main
+from tpca.lab.studies.memory import Memory
+from tpca.lab.studies.store import Store, key
+from tpca.lab.studies.study import Record, Verdict
 
 runner = CliRunner()
 

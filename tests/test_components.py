@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 import naive
 from amounts import few_or_many
 from tpca import RaceSolver, SpikedTensor, StopReason
-from tpca.batches import DenseBatch, Query, RankOne, contract
-from tpca.blocks import Partition
-from tpca.oracles import LawOracle
+from tpca.engines import LawOracle
+from tpca.tensors import DenseBatch, Query, RankOne, contract
+from tpca.tensors.blocks import Partition
 
 STRENGTHS = (6.0, 4.0, 2.5)
 # Product over the modes of the overlaps of two components: how far each bends the other.

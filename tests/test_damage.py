@@ -18,11 +18,11 @@ import damage_kinds as kinds
 from tpca import SpikedTensor, TpcaError
 from tpca.cli import main
 from tpca.errors import StreamError, StudyError, reading
+from tpca.lab.studies.catalogue import STUDIES
+from tpca.lab.studies.store import Store
 from tpca.results import read_result, read_run
 from tpca.streams import open_stream
 from tpca.streams.writing import read_truth
-from tpca.studies.catalogue import STUDIES
-from tpca.studies.store import Store
 
 # Libraries in C can crash or hang beyond all catching: these are read in a process of their own.
 IN_C = [kind for kind in kinds.KINDS if kind.startswith(("zarr", "hdf5"))]

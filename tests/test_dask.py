@@ -19,25 +19,25 @@ from typer.testing import CliRunner
 import stream_suite
 from stream_suite import Workspace, folder, hdf5, npy
 from tpca import SpikedTensor, TensorCCA, TensorPCA
-from tpca.batches import Query
-from tpca.blocks import Partition
 from tpca.cli import app
+from tpca.engines import DaskOracle, LocalOracle, groups
+from tpca.engines.dask.cluster import Cluster
+from tpca.engines.groups import cut_round
+from tpca.engines.sweeps import DaskSweep, sweep_cut
 from tpca.errors import CheckpointError, ClusterError, SampleError, StreamError
-from tpca.oracles import DaskOracle, LocalOracle, groups
-from tpca.oracles.cluster import Cluster
-from tpca.oracles.groups import cut_round
-from tpca.oracles.sweeps import DaskSweep, sweep_cut
-from tpca.planning.cluster import round_traffic
-from tpca.schedules import Leg, Schedule
-from tpca.solvers.mean import MeanSolver
-from tpca.solvers.mean_memory import mean_bytes
-from tpca.solvers.paper import PaperSolver
-from tpca.solvers.race import RaceSolver
+from tpca.lab.planning.cluster import round_traffic
+from tpca.lab.studies.catalogue import STUDIES
+from tpca.lab.studies.runner import run_studies
+from tpca.lab.studies.store import Store
+from tpca.solvers.mean.memory import mean_bytes
+from tpca.solvers.mean.solver import MeanSolver
+from tpca.solvers.paper.schedules import Leg, Schedule
+from tpca.solvers.paper.solver import PaperSolver
+from tpca.solvers.race.solver import RaceSolver
 from tpca.streams import open_stream, open_views, stored
 from tpca.streams import views as views_module
-from tpca.studies.catalogue import STUDIES
-from tpca.studies.runner import run_studies
-from tpca.studies.store import Store
+from tpca.tensors import Query
+from tpca.tensors.blocks import Partition
 from traffic import bytes_sent, count_bytes
 
 DIMS = (6, 5, 4)
@@ -452,7 +452,7 @@ class TestViews:
     @pytest.fixture(autouse=True)
     def _few_passes(self, monkeypatch):
         for name in ("PASSES", "FLOW_PASSES", "SWEEPS", "FIRST_SWEEPS"):
-            monkeypatch.setattr(f"tpca.solvers.moments.{name}", 2)
+            monkeypatch.setattr(f"tpca.solvers.moments.solver.{name}", 2)
 
     @pytest.mark.parametrize("memory", ["1KB", "1MB"])
     def test_whitening_starts_and_climb_on_workers(self, memory, client, work, monkeypatch):
@@ -494,7 +494,7 @@ class TestDoors:
         there = TensorPCA(random_state=0).fit(array)
         assert len(asked) > 5
         assert (there.solver_, there.shape_in_) == ("mean", DIMS)
-        monkeypatch.setattr("tpca.oracles.active_client", lambda: None)
+        monkeypatch.setattr("tpca.engines.active_client", lambda: None)
         here = TensorPCA(random_state=0).fit(array)
         assert told(there.recovery_) == told(here.recovery_)
 

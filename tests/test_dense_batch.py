@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from naive import einsum_gradient
-from tpca.batches import DenseBatch, Query, contract, contract_all
-from tpca.blocks import Partition, widened
 from tpca.errors import SampleError
+from tpca.tensors import DenseBatch, Query, contract, contract_all
+from tpca.tensors.blocks import Partition, widened
 
 
 def partitions(dims):

@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 
 import tpca
 from tpca.cli import app
+from tpca.lab.studies import paper_plan, race_checks, race_targets
+from tpca.lab.studies.catalogue import STUDIES
+from tpca.lab.studies.store import Store
+from tpca.lab.studies.table import as_markdown
 from tpca.streams import KINDS
-from tpca.studies import paper_plan, race_checks, race_targets
-from tpca.studies.catalogue import STUDIES
-from tpca.studies.store import Store
-from tpca.studies.table import as_markdown
 
 ROOT = Path(__file__).parent.parent
 PAGES = [

@@ -19,7 +19,7 @@ from tpca.drafts import clear_drafts, drafts, replacing
 from tpca.errors import OutputError, StreamError
 from tpca.model.sampling import Samples
 from tpca.results import read_result, read_run, write_result, write_run
-from tpca.solvers.mean import MeanSolver
+from tpca.solvers.mean.solver import MeanSolver
 from tpca.streams.writing import read_truth, truth_path, write_samples
 
 

@@ -8,16 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_suite import Workspace, zarr_array
-from tpca.batches import DenseBatch, Query
-from tpca.batches.reductions import AnswerSum, TensorSum
-from tpca.blocks import Partition
-from tpca.oracles import LocalOracle, groups
-from tpca.oracles.cursor import Cursor
-from tpca.oracles.groups import Cut, Tree, cut_batches, cut_round, least_samples, merge_all, travels_as_sum
-from tpca.oracles.payload import pack_queries, unpack_queries
-from tpca.oracles.sharing import power_of_two, runs_of
+from tpca.engines import LocalOracle, groups
+from tpca.engines.cursor import Cursor
+from tpca.engines.dask.payload import pack_queries, unpack_queries
+from tpca.engines.dask.sharing import power_of_two, runs_of
+from tpca.engines.groups import Cut, Tree, cut_batches, cut_round, least_samples, merge_all, travels_as_sum
 from tpca.streams import open_stream, stored
 from tpca.streams.protocol import Layout
+from tpca.tensors import DenseBatch, Query
+from tpca.tensors.blocks import Partition
+from tpca.tensors.reductions import AnswerSum, TensorSum
 
 DIMS = (4, 3, 5)
 

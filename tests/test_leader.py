@@ -5,11 +5,11 @@ import pytest
 from scipy import integrate, stats
 
 from tpca import SpikedTensor
-from tpca.blocks import Partition
-from tpca.oracles import LawOracle
-from tpca.solvers.leader import Leader, log_evidence
-from tpca.solvers.polish import polish_from
-from tpca.solvers.racers.protocol import Evidence, Proposal
+from tpca.engines import LawOracle
+from tpca.solvers.race.candidate import Leader, log_evidence
+from tpca.solvers.race.refine import polish_from
+from tpca.solvers.race.strategies.protocol import Evidence, Proposal
+from tpca.tensors.blocks import Partition
 
 
 def test_evidence_is_the_half_normal_mixture():

@@ -11,18 +11,18 @@ from scipy.stats import binom
 import naive
 from amounts import few_or_many
 from tpca import MeanSolver, SpikedTensor, StopReason, open_stream
-from tpca.batches import DenseBatch
+from tpca.engines import LawOracle
 from tpca.errors import CheckpointError, MemoryBudgetError, SolverError
 from tpca.model import Samples
-from tpca.oracles import LawOracle
-from tpca.planning.choice import choose_for, choose_solver, comes_whole
-from tpca.solvers.drive import Feed
-from tpca.solvers.mean_fit import best_fits, gradients
-from tpca.solvers.mean_memory import groups_within, mean_bytes
-from tpca.solvers.mean_run import MeanRun
-from tpca.solvers.mean_stats import contrasts, read
-from tpca.solvers.mean_tied import best_tied, climb_tied, tied_gradients
-from tpca.solvers.mean_tied_stats import read_tied
+from tpca.solvers.choice import choose_for, choose_solver, comes_whole
+from tpca.solvers.loop import Feed
+from tpca.solvers.mean.fit import best_fits, gradients
+from tpca.solvers.mean.memory import groups_within, mean_bytes
+from tpca.solvers.mean.run import MeanRun
+from tpca.solvers.mean.symmetric import best_tied, climb_tied, tied_gradients
+from tpca.solvers.mean.symmetric_test import read_tied
+from tpca.solvers.mean.test import contrasts, read
+from tpca.tensors import DenseBatch
 
 
 def take(truth, n, seed=0):
@@ -87,7 +87,7 @@ def test_gradients_are_those_of_einsum(dims, monkeypatch):
     vectors = [rng.standard_normal((3, 7, d)) for d in dims]
     groups = [(n,) for n in range(len(dims))]
     for work, mode in itertools.product((1, 2**15), range(len(dims))):
-        monkeypatch.setattr("tpca.solvers.mean_fit.WORK", work)  # one start at a time, and all at once
+        monkeypatch.setattr("tpca.solvers.mean.fit.WORK", work)  # one start at a time, and all at once
         found = gradients(tensors, vectors, mode)
         for t, r in itertools.product(range(3), range(7)):
             direct = naive.einsum_gradient(tensors[t], groups, [v[t, r] for v in vectors], mode)

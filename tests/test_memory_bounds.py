@@ -8,16 +8,16 @@ import pytest
 from typer.testing import CliRunner
 
 from tpca import MeanSolver, RaceSolver, open_stream
-from tpca.batches import DenseBatch, contract_all
 from tpca.cli import app
 from tpca.cli import fit as fit_command
-from tpca.oracles import LocalOracle
-from tpca.oracles.looks import DigestWatch, Looks
-from tpca.solvers.lineup import line_up
-from tpca.solvers.mean_fit import hosvd_fit
+from tpca.engines import LocalOracle
+from tpca.engines.looks import DigestWatch, Looks
+from tpca.solvers.mean.fit import hosvd_fit
 from tpca.solvers.memory import round_bytes
-from tpca.solvers.rankone import rank_ones
+from tpca.solvers.race.strategies.choice import line_up
+from tpca.solvers.rank_one import rank_ones
 from tpca.streams import slabs
+from tpca.tensors import DenseBatch, contract_all
 
 
 class Traced:

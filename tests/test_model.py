@@ -3,7 +3,6 @@ import pytest
 from scipy import stats
 
 from tpca import SpikedTensor
-from tpca.blocks import Partition
 from tpca.errors import ModelError, TpcaError
 from tpca.model import NOISE_LAWS, Samples, cor
 from tpca.model.bounds import (
@@ -14,6 +13,7 @@ from tpca.model.bounds import (
     memory_bound,
     worst_case_samples,
 )
+from tpca.tensors.blocks import Partition
 
 # False-alarm rate of every statistical test below: at most 1e-5.
 ALPHA = 1e-5

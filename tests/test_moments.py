@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from tpca import open_views
-from tpca.batches import RankOne
-from tpca.blocks import Partition, unit
 from tpca.errors import SolverError
-from tpca.solvers import moments as module
-from tpca.solvers.moments import (
+from tpca.solvers.moments import solver as module
+from tpca.solvers.moments.solver import (
     MomentSolver,
     Rows,
     choose,
@@ -25,6 +23,8 @@ from tpca.solvers.moments import (
     standardised,
 )
 from tpca.streams.whitening import RunningMoments, Whitener
+from tpca.tensors import RankOne
+from tpca.tensors.blocks import Partition, unit
 
 
 def white(view):

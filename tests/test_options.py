@@ -12,13 +12,13 @@ import typer.main
 from typer.testing import CliRunner
 
 from tpca import MeanSolver, PaperSolver, RaceSolver, SpikedTensor, TensorCCA, TensorPCA, open_stream
-from tpca.baselines import ALS
 from tpca.cli import COMMANDS, app
+from tpca.engines import LocalOracle
 from tpca.errors import OutputError, SolverError, StreamError, TpcaError
-from tpca.oracles import LocalOracle
-from tpca.planning.problem import Problem
+from tpca.lab.baselines import ALS
+from tpca.lab.planning.problem import Problem
+from tpca.lab.studies.table import write_markdown
 from tpca.streams.views import open_views
-from tpca.studies.table import write_markdown
 
 TRUTH = SpikedTensor.random((4, 3, 3, 3), 3.0, seed=1)
 DATA = next(iter(TRUTH.stream(seed=2, batch_size=60)))

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from tpca import SpikedTensor, open_stream
-from tpca.batches import Query, contract
-from tpca.blocks import Partition
+from tpca.engines import LawOracle, LocalOracle, open_oracle
 from tpca.errors import StreamError
-from tpca.oracles import LawOracle, LocalOracle, open_oracle
+from tpca.tensors import Query, contract
+from tpca.tensors.blocks import Partition
 
 DIMS = (4, 3, 5)
 TRUTH = SpikedTensor.random(DIMS, 1.0, seed=0)

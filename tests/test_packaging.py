@@ -31,7 +31,7 @@ def built(tmp_path_factory):
 @pytest.mark.slow
 def test_the_wheel_holds_the_package_and_nothing_else(built):
     names = set(zipfile.ZipFile(built[0]).namelist())
-    assert {"tpca/py.typed", "tpca/planning/constants.json", "tpca/__init__.py"} <= names
+    assert {"tpca/py.typed", "tpca/lab/planning/constants.json", "tpca/__init__.py"} <= names
     assert {name.split("/")[0] for name in names} == {"tpca", f"tpca-{tpca.__version__}.dist-info"}
     here = {str(p.relative_to(ROOT / "src")) for p in (ROOT / "src" / "tpca").rglob("*") if p.is_file()}
     assert {name for name in here if "__pycache__" not in name} <= names
@@ -94,7 +94,7 @@ def test_an_installed_wheel_works(built, tmp_path):
 def test_the_demo_needs_no_matplotlib(monkeypatch, tmp_path):
     """A plain install has none: the table is printed, and how to get the figure is said."""
     from tpca.cli import demo as module
-    from tpca.studies.demo import Demo, planted, run_race
+    from tpca.lab.studies.demo import Demo, planted, run_race
 
     truth = planted(0)
     race = run_race(truth, 0, lambda _: None)

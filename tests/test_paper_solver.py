@@ -5,14 +5,14 @@ import pytest
 
 import naive
 from tpca import PaperSolver, SpikedTensor, StopReason, open_stream
-from tpca.blocks import Partition
+from tpca.engines import LocalOracle
 from tpca.errors import SampleError, ScheduleError, SolverError, StreamError
-from tpca.oracles import LocalOracle
-from tpca.schedules import Leg, Schedule
-from tpca.solvers.paper import PaperRun
-from tpca.solvers.starts import sign_starts
-from tpca.solvers.step import ascent_step
-from tpca.solvers.topvectors import block_vectors, gradient_ascent, power_method
+from tpca.solvers.paper.schedules import Leg, Schedule
+from tpca.solvers.paper.solver import PaperRun
+from tpca.solvers.paper.starts import sign_starts
+from tpca.solvers.paper.step import ascent_step
+from tpca.solvers.paper.top_vectors import block_vectors, gradient_ascent, power_method
+from tpca.tensors.blocks import Partition
 
 ORDERS = [(4, 3, 5, 4), (3, 4, 3, 2, 3), (2, 3, 2, 3, 2, 3)]
 
@@ -26,7 +26,7 @@ def replica_samples(samples, replica, count):
 @pytest.mark.parametrize("chunk", [2**20, 3000])  # entries the oracle hands out at once: one chunk a turn, and many
 @pytest.mark.parametrize("dims", ORDERS)
 def test_phases_match_the_naive_algorithm_step_by_step(dims, chunk, monkeypatch):
-    monkeypatch.setattr("tpca.oracles.local.BATCH_ENTRIES", chunk)
+    monkeypatch.setattr("tpca.engines.local.BATCH_ENTRIES", chunk)
     truth = SpikedTensor.random(dims, 1.0, seed=2)
     groups = naive.paper_groups(dims)
     legs = [Leg(0.05 + 0.01 * m, 3 + m) for m in range(len(groups))]
@@ -50,7 +50,7 @@ def test_phases_match_the_naive_algorithm_step_by_step(dims, chunk, monkeypatch)
 @pytest.mark.parametrize("chunk", [2**20, 3000])
 @pytest.mark.parametrize("dims", ORDERS)
 def test_phase_three_matches_the_naive_algorithm(dims, chunk, monkeypatch):
-    monkeypatch.setattr("tpca.oracles.local.BATCH_ENTRIES", chunk)
+    monkeypatch.setattr("tpca.engines.local.BATCH_ENTRIES", chunk)
     truth = SpikedTensor.random(dims, 2.0, seed=2)
     groups = naive.paper_groups(dims)
     run = PaperRun(LocalOracle(truth.stream(seed=9)), np.random.default_rng(0))

@@ -8,12 +8,12 @@ import pytest
 
 import naive
 from tpca import PaperSolver, SpikedTensor, TensorPCA
-from tpca.blocks import Partition
-from tpca.oracles import LocalOracle
-from tpca.schedules import PRESETS, Leg, theorem_schedule
-from tpca.simulate import SimulatedRun
-from tpca.solvers.paper import PaperRun
-from tpca.solvers.topvectors import block_vectors
+from tpca.engines import LocalOracle
+from tpca.lab.simulate import SimulatedRun
+from tpca.solvers.paper.schedules import PRESETS, Leg, theorem_schedule
+from tpca.solvers.paper.solver import PaperRun
+from tpca.solvers.paper.top_vectors import block_vectors
+from tpca.tensors.blocks import Partition
 
 PROBLEMS = [((4, 4, 4, 4), 2.0), ((3, 3, 3, 3, 3), 3.0)]
 
@@ -100,7 +100,7 @@ BUFFERS = [2**20, 20_000, 1]  # entries that the oracle hands out at once: many 
 
 def runs_with_buffers(monkeypatch, solver, samples):
     for entries in BUFFERS:
-        monkeypatch.setattr("tpca.oracles.local.BATCH_ENTRIES", entries)
+        monkeypatch.setattr("tpca.engines.local.BATCH_ENTRIES", entries)
         yield solver.run(samples())
 
 

@@ -9,18 +9,18 @@ from typer.testing import CliRunner
 
 from tpca import RaceSolver, SpikedTensor
 from tpca.cli import app
+from tpca.engines import LawOracle
 from tpca.errors import ModelError, SolverError, TpcaError
-from tpca.oracles import LawOracle
-from tpca.planning.choice import choose_solver
-from tpca.planning.constants import constant, frontier, stored
-from tpca.planning.machine import this_machine
-from tpca.planning.methods import METHODS, matrices
-from tpca.planning.plan import make_plan
-from tpca.planning.problem import Problem, parse_samples, tensor_dims
-from tpca.planning.race_size import least_race_bytes, race_size
-from tpca.solvers.lineup import line_up
-from tpca.studies.memory_methods import METHODS as RUNS
-from tpca.studies.memory_methods import ladder_samples
+from tpca.lab.planning.constants import constant, frontier, stored
+from tpca.lab.planning.machine import this_machine
+from tpca.lab.planning.methods import METHODS, matrices
+from tpca.lab.planning.plan import make_plan
+from tpca.lab.planning.problem import Problem, parse_samples, tensor_dims
+from tpca.lab.planning.race_size import least_race_bytes, race_size
+from tpca.lab.studies.memory_methods import METHODS as RUNS
+from tpca.lab.studies.memory_methods import ladder_samples
+from tpca.solvers.choice import choose_solver
+from tpca.solvers.race.strategies.choice import line_up
 
 runner = CliRunner()
 

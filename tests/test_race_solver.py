@@ -8,9 +8,9 @@ from scipy import stats
 
 from amounts import few_or_many
 from tpca import RaceSolver, SpikedTensor, StopReason
+from tpca.engines import LawOracle
 from tpca.errors import MemoryBudgetError, PartitionError, SolverError
 from tpca.model import Samples
-from tpca.oracles import LawOracle
 from tpca.solvers.memory import default_memory, parse_memory
 
 KINDS = {"weak": {}, "paired": {"correlation": 1.0}, "equal": {"correlation": 1.0, "identical_pairs": True}}
@@ -401,8 +401,8 @@ def test_noise_free_data_is_recovered():
 
 def test_naive_ks_check_of_the_batch_law():
     # The mean of n samples has entries N(signal, 1/n): Kolmogorov–Smirnov, false-alarm rate 1e-5.
-    from tpca.batches import Query
-    from tpca.blocks import Partition
+    from tpca.tensors import Query
+    from tpca.tensors.blocks import Partition
 
     partition = Partition.singles((3, 4))
     query = Query(partition, (np.eye(3)[:1], np.eye(4)[:1]))

@@ -5,16 +5,16 @@ import numpy as np
 import pytest
 
 from tpca import SpikedTensor
-from tpca.blocks import Partition
+from tpca.engines import LawOracle
 from tpca.errors import PartitionError
-from tpca.oracles import LawOracle
 from tpca.solvers.memory import held_bytes
-from tpca.solvers.racers.columns import Columns
-from tpca.solvers.racers.flow import FlowRacer, columns_within, state_floats
-from tpca.solvers.racers.replicas import PairsRacer, SinglesRacer, pairs_floats, singles_floats
-from tpca.solvers.racers.symmetric import EqualRacer, PairedRacer, equal_floats, paired_floats, pairings
-from tpca.solvers.racers.whole import WholeRacer, whole_floats
-from tpca.solvers.rankone import along, rank_one
+from tpca.solvers.race.strategies.columns import Columns
+from tpca.solvers.race.strategies.flow import FlowRacer, columns_within, state_floats
+from tpca.solvers.race.strategies.replicas import PairsRacer, SinglesRacer, pairs_floats, singles_floats
+from tpca.solvers.race.strategies.symmetric import EqualRacer, PairedRacer, equal_floats, paired_floats, pairings
+from tpca.solvers.race.strategies.whole import WholeRacer, whole_floats
+from tpca.solvers.rank_one import along, rank_one
+from tpca.tensors.blocks import Partition
 
 # name: (dims, how to make it, its size in floats, the kind of signal it is made for)
 SYMMETRIC = {"correlation": 1.0, "identical_pairs": True}

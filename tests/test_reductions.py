@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import naive
-from tpca.batches import DenseBatch, Query, RankOne, reduction
-from tpca.batches.reductions import AnswerSum, TensorSum
-from tpca.blocks import Partition
+from tpca.tensors import DenseBatch, Query, RankOne, reduction
+from tpca.tensors.blocks import Partition
+from tpca.tensors.reductions import AnswerSum, TensorSum
 
 DIMS = (3, 4, 5)
 PARTITIONS = [

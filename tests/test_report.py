@@ -18,6 +18,7 @@ from tpca import PaperSolver, RaceSolver, SpikedTensor, TensorCCA
 from tpca.cli import app
 from tpca.cli.report import Wanted
 from tpca.errors import OptionError, OutputError, StreamError, StudyError, TpcaError
+from tpca.lab.studies.comparison import read_comparison
 from tpca.report import document
 from tpca.report.checks import run_checks
 from tpca.report.component_pictures import component_figure
@@ -29,9 +30,8 @@ from tpca.report.race_pictures import read_samples
 from tpca.report.residuals import BINS, KEPT, RANDOM, Residuals
 from tpca.report.verdict import false_alarm_bound, verdict_on
 from tpca.results import read_result, views_scores, write_result, write_run, write_views_result
-from tpca.solvers.mean import MeanSolver
+from tpca.solvers.mean.solver import MeanSolver
 from tpca.streams.views import open_views
-from tpca.studies.comparison import read_comparison
 
 runner = CliRunner()
 EVIL = [
@@ -487,7 +487,7 @@ COMPARE = ["compare", "--dims", "5,5,5", "--strength", "2", "--samples", "200", 
 
 def test_a_comparison_is_kept_trial_by_trial(tmp_path, monkeypatch):
     """An interrupt loses the trial under way and no other; the same command goes on."""
-    from tpca.studies import compare
+    from tpca.lab.studies import compare
 
     out, html, real = tmp_path / "c", tmp_path / "c.html", compare.trial
 

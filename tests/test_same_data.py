@@ -14,16 +14,16 @@ import zarr
 
 import tpca.checkpoint
 from tpca import RaceSolver, SpikedTensor, open_stream
-from tpca.batches import DenseBatch, SparseBatch
-from tpca.batches.digest import MOST, digest
 from tpca.checkpoint import Checkpoints, CheckpointWarning
 from tpca.cli import main
+from tpca.engines import LocalOracle
 from tpca.errors import CheckpointError, StreamError
-from tpca.oracles import LocalOracle
-from tpca.solvers.drive import Keeper
+from tpca.solvers.loop import Keeper
 from tpca.streams import identity
 from tpca.streams.stored import StoredStream
 from tpca.streams.views import open_views
+from tpca.tensors import DenseBatch, SparseBatch
+from tpca.tensors.digest import MOST, digest
 
 DIMS = (4, 5, 6)
 N = 400
@@ -336,7 +336,7 @@ def test_data_that_cannot_be_compared_are_said_to_be_so(tmp_path, stop_after):
 
 def test_positions_are_plain_values_and_cost_one_look_at_the_batch_in_hand(short_batches, monkeypatch):
     seen = []
-    monkeypatch.setattr("tpca.oracles.receipt.digest", lambda arrays, *most: seen.append(most) or digest(arrays, *most))
+    monkeypatch.setattr("tpca.engines.receipt.digest", lambda arrays, *most: seen.append(most) or digest(arrays, *most))
     oracle = LocalOracle(samples_of())
     assert oracle.position()["digest"] is None  # nothing was read
     run = RaceSolver(seed=1, max_samples=100)

@@ -3,10 +3,18 @@ import math
 import pytest
 
 from tpca import SpikedTensor
-from tpca.blocks import Partition
 from tpca.errors import ScheduleError
 from tpca.model.bounds import block_gauge, initial_overlap
-from tpca.schedules import PRESETS, Constants, Leg, Schedule, empirical_schedule, search_steps, theorem_schedule
+from tpca.solvers.paper.schedules import (
+    PRESETS,
+    Constants,
+    Leg,
+    Schedule,
+    empirical_schedule,
+    search_steps,
+    theorem_schedule,
+)
+from tpca.tensors.blocks import Partition
 
 THEORY, PRACTICAL = PRESETS["theory"], PRESETS["practical"]
 
@@ -161,7 +169,7 @@ def test_orders_outside_the_theorem_are_refused(dims):
 
 
 def test_unknown_presets_are_refused():
-    from tpca.schedules import preset_constants
+    from tpca.solvers.paper.schedules import preset_constants
 
     with pytest.raises(ScheduleError, match="preset must be one of theory, practical"):
         preset_constants("fast")

@@ -12,15 +12,15 @@ import pytest
 from scipy.stats import ks_2samp
 
 from amounts import few_or_many
-from tpca.blocks import Partition
+from tpca.engines import LawOracle
 from tpca.errors import ModelError, SolverError
+from tpca.lab.simulate import SimulatedRun, advance, simulate_empirical, simulate_online
+from tpca.lab.simulate.starts import BlockStart
 from tpca.model import SpikedTensor
-from tpca.oracles import LawOracle
-from tpca.schedules import PRESETS, Leg, Schedule, theorem_schedule
-from tpca.simulate import SimulatedRun, advance, simulate_empirical, simulate_online
-from tpca.simulate.starts import BlockStart
-from tpca.solvers.paper_run import PaperRun
-from tpca.solvers.starts import sign_starts
+from tpca.solvers.paper.run import PaperRun
+from tpca.solvers.paper.schedules import PRESETS, Leg, Schedule, theorem_schedule
+from tpca.solvers.paper.starts import sign_starts
+from tpca.tensors.blocks import Partition
 
 LEVEL = 1e-6
 # dims: order 4, unequal order 5, order 6

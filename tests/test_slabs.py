@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 import naive
 from tpca import PaperSolver, RaceSolver, SpikedTensor, TensorPCA, open_stream
-from tpca.batches import DenseBatch, Query, SlabBatch, reduction
-from tpca.batches.query import RankOne
-from tpca.blocks import Partition
+from tpca.engines import LocalOracle
 from tpca.errors import SampleError
-from tpca.oracles import LocalOracle
+from tpca.tensors import DenseBatch, Query, SlabBatch, reduction
+from tpca.tensors.blocks import Partition
+from tpca.tensors.query import RankOne
 
 SCRIPT = Path(__file__).with_name("memory_of_fit.py")
 # Rounding of sums of up to a few thousand terms of size about 1 each; half precision is that of the replicas.

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from naive import dense_samples
 from test_views_batch import answers, assert_same, dims_of_order, some_queries
 from tpca import RaceSolver, open_stream
-from tpca.batches import DenseBatch, Query
-from tpca.batches import sparse as module
-from tpca.batches.sparse import SparseBatch
-from tpca.blocks import Partition
 from tpca.errors import SampleError
 from tpca.jit import compiled
-from tpca.solvers.racers.whole import WholeRacer
+from tpca.solvers.race.strategies.whole import WholeRacer
+from tpca.tensors import DenseBatch, Query
+from tpca.tensors import sparse as module
+from tpca.tensors.blocks import Partition
+from tpca.tensors.sparse import SparseBatch
 
 
 @dataclass

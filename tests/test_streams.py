@@ -30,12 +30,12 @@ from stream_suite import (
     zarr_array,
 )
 from tpca import TpcaError, open_stream
-from tpca.batches import DenseBatch, Query, contract
-from tpca.blocks import Partition
+from tpca.engines import LocalOracle
 from tpca.errors import ModelError, SampleError, StreamError
-from tpca.oracles import LocalOracle
 from tpca.prefetch import prefetch
 from tpca.streams import KINDS
+from tpca.tensors import DenseBatch, Query, contract
+from tpca.tensors.blocks import Partition
 
 N = 23
 BY_NAME = {member.name: member for member in MEMBERS}
@@ -626,7 +626,7 @@ class TestSlabs:
 
     @pytest.mark.parametrize("member", FILES, ids=str)
     def test_slabs_make_up_the_samples(self, member, work):
-        from tpca.batches import SlabBatch
+        from tpca.tensors import SlabBatch
 
         values = data(9, self.DIMS)
         stream = member.open(values, work)

@@ -14,15 +14,15 @@ import pytest
 from amounts import few_or_many
 from command import run
 from tpca.errors import OutputError, StudyError
-from tpca.report.page import write_page
-from tpca.report.reproduction import FIGURES, draw_studies
-from tpca.studies.catalogue import STUDIES, choose
-from tpca.studies.climbs import climb, curves
-from tpca.studies.estimates import Curve, Ratio, power_law, power_law_of, rate_interval
-from tpca.studies.runner import pending_jobs, run_studies
-from tpca.studies.store import Store, key
-from tpca.studies.study import Record, Verdict
-from tpca.studies.table import BEGIN, END, as_markdown, as_rows, write_markdown
+from tpca.lab.pages.reproduction import write_page
+from tpca.lab.pages.reproduction_figures import FIGURES, draw_studies
+from tpca.lab.studies.catalogue import STUDIES, choose
+from tpca.lab.studies.climbs import climb, curves
+from tpca.lab.studies.estimates import Curve, Ratio, power_law, power_law_of, rate_interval
+from tpca.lab.studies.runner import pending_jobs, run_studies
+from tpca.lab.studies.store import Store, key
+from tpca.lab.studies.study import Record, Verdict
+from tpca.lab.studies.table import BEGIN, END, as_markdown, as_rows, write_markdown
 
 
 def logistic_curve(dim, slope, rng, runs=200):
@@ -203,7 +203,7 @@ def test_findings_of_a_planted_store(tmp_path):
 
 
 def study_correction(order, dim):
-    from tpca.studies.scaling import logarithm
+    from tpca.lab.studies.scaling import logarithm
 
     return logarithm(order, 0.0)(dim)
 

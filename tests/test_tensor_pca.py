@@ -18,9 +18,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from tpca import PaperSolver, RaceSolver, SpikedTensor, StopReason, TensorPCA, open_stream
-from tpca.batches import SlabBatch
 from tpca.errors import SampleError, SolverError, StreamError
 from tpca.estimators import Score
+from tpca.tensors import SlabBatch
 
 TRUTH = SpikedTensor.random((6, 5, 4), 2.0, seed=1)
 DATA = next(iter(TRUTH.stream(seed=2, batch_size=400)))

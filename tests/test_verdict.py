@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tpca import MeanSolver, PaperSolver, RaceSolver, StopReason, TensorCCA, TensorPCA, Verdict
-from tpca.baselines import ALS
 from tpca.cli import app
+from tpca.lab.baselines import ALS
 from tpca.report.folder import write_report
 from tpca.results import read_result, write_result
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from naive import outer_samples
-from tpca.batches import DenseBatch, Query, RankOne, reduction
-from tpca.batches import views as module
-from tpca.batches.views import ViewsBatch
-from tpca.blocks import Partition, unit
-from tpca.solvers.racers.whole import WholeRacer
+from tpca.solvers.race.strategies.whole import WholeRacer
+from tpca.tensors import DenseBatch, Query, RankOne, reduction
+from tpca.tensors import views as module
+from tpca.tensors.blocks import Partition, unit
+from tpca.tensors.views import ViewsBatch
 
 LONGEST = {2: 5, 3: 5, 4: 5, 5: 4, 6: 3, 7: 3, 8: 2}  # a mode at each order, so that the built samples stay small
 

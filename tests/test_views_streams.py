@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from stream_suite import Tensor, Workspace, dask_array, hdf5, npy, strided, zarr_array
 from tpca import TpcaError, open_views
-from tpca.batches import ViewsBatch
 from tpca.errors import SampleError, StreamError
 from tpca.streams.views import ViewsStream
 from tpca.streams.whitening import (
@@ -21,6 +20,7 @@ from tpca.streams.whitening import (
     chosen_shrinkage,
     clipped,
 )
+from tpca.tensors import ViewsBatch
 
 N, DIMS, STEP = 23, (3, 4, 2), 7
 NAMES = ("left", "middle", "right")

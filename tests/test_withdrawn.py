@@ -14,9 +14,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from consistent import assert_consistent
 from tpca import MeanSolver, RaceSolver, StopReason, TensorPCA
-from tpca.oracles import LocalOracle
+from tpca.engines import LocalOracle
 from tpca.results import summarise, write_result
-from tpca.solvers.components import ComponentsRun
+from tpca.solvers.race.components import ComponentsRun
 from tpca.solvers.recovery import Claim, flaws
 
 SOLVERS = [RaceSolver, MeanSolver]
@@ -243,7 +243,7 @@ def test_what_is_impossible_about_a_claim(claim, flaw):
 def test_the_mean_withdraws_what_its_law_cannot_be(monkeypatch):
     """Its noise level is taken where it is largest, so this is hard to reach: a law that reads nonsense stands in."""
     from tpca.solvers import mean_run
-    from tpca.solvers.mean_stats import Reading
+    from tpca.solvers.mean.test import Reading
 
     samples = 1e3 * (offset(np.random.default_rng(0), (60, 5, 4)))
     good = MeanSolver().run(samples)

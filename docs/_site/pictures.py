@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 import tpca
-from tpca.oracles import LawOracle
+from tpca.engines import LawOracle
+from tpca.lab.studies.catalogue import STUDIES
+from tpca.lab.studies.store import Store
 from tpca.report.style import COLOURS, MARKERS, drawing
-from tpca.studies.catalogue import STUDIES
-from tpca.studies.store import Store
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -7,13 +7,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tpca.engines import DaskOracle
     from tpca.errors import TpcaError
     from tpca.estimators import TensorCCA, TensorPCA
     from tpca.model import SpikedTensor
-    from tpca.oracles import DaskOracle
-    from tpca.solvers.mean import MeanSolver
-    from tpca.solvers.paper import PaperSolver
-    from tpca.solvers.race import RaceSolver
+    from tpca.solvers.mean.solver import MeanSolver
+    from tpca.solvers.paper.solver import PaperSolver
+    from tpca.solvers.race.solver import RaceSolver
     from tpca.solvers.recovery import Recovery, StopReason, Verdict
     from tpca.streams import open_stream, open_views
 
@@ -38,10 +38,10 @@ __all__ = [
 # Where each name lives.  It is imported when it is first asked for: whoever wants one solver, or the help of the
 # command, waits neither for scikit-learn (a second) nor for SciPy and Numba (half of one).
 _HOMES = {
-    "DaskOracle": "tpca.oracles",
-    "MeanSolver": "tpca.solvers.mean",
-    "PaperSolver": "tpca.solvers.paper",
-    "RaceSolver": "tpca.solvers.race",
+    "DaskOracle": "tpca.engines",
+    "MeanSolver": "tpca.solvers.mean.solver",
+    "PaperSolver": "tpca.solvers.paper.solver",
+    "RaceSolver": "tpca.solvers.race.solver",
     "Recovery": "tpca.solvers.recovery",
     "SpikedTensor": "tpca.model",
     "StopReason": "tpca.solvers.recovery",

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tpca.blocks import Array
 from tpca.drafts import replacing
 from tpca.errors import StreamError, reading
 from tpca.fields import check, read_json
 from tpca.result_fields import RESULT, RUN, STREAM, VIEWS
 from tpca.solvers.recovery import Recovery, StopReason, Verdict
 from tpca.streams.npy import read_npz
+from tpca.tensors.blocks import Array
 
 if TYPE_CHECKING:
     from tpca.estimators import TensorCCA
@@ -225,7 +225,7 @@ def views_scores(stored: StoredResult, stream: Any, step: int = 1) -> list[Array
 
     With a ``step`` only of rows 0, step, 2·step, ...: what is returned is all that is held.
     """
-    from tpca.solvers.moments import standardised
+    from tpca.solvers.moments.solver import standardised
 
     clip = stored.summary.get("settings", {}).get("clip")
     parts, seen = [], 0

@@ -76,6 +76,6 @@ def on_cluster(scheduler: str | None, workers: int | None, stream: Any) -> Itera
         if client is None:
             yield stream
         else:
-            from tpca.oracles import DaskOracle
+            from tpca.engines import DaskOracle
 
             yield DaskOracle(client, stream)

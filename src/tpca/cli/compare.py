@@ -14,8 +14,8 @@ from tpca.cli.screens import number, put_json, shape, size
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tpca.studies.compare import Outcome, Setting
-    from tpca.studies.comparison import Comparison
+    from tpca.lab.studies.compare import Outcome, Setting
+    from tpca.lab.studies.comparison import Comparison
 
 
 def compare(
@@ -41,10 +41,10 @@ def compare(
     from rich.console import Console
 
     from tpca.errors import StudyError
-    from tpca.planning.problem import Problem, parse_samples, tensor_dims
+    from tpca.lab.planning.problem import Problem, parse_samples, tensor_dims
+    from tpca.lab.studies.compare import NAMES, Setting, left_out
+    from tpca.lab.studies.comparison import Comparison, settings_of, stored_trials, write_comparison
     from tpca.solvers.memory import parse_memory
-    from tpca.studies.compare import NAMES, Setting, left_out
-    from tpca.studies.comparison import Comparison, settings_of, stored_trials, write_comparison
 
     lengths = tensor_dims(order, dim, dims)
     problem = Problem(lengths, strength, 1.0, correlation, equal)
@@ -87,8 +87,8 @@ def _run(
     """Run the trials, keeping each as it is finished; false if they were interrupted."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from tpca.studies.compare import compare as run
-    from tpca.studies.comparison import write_comparison
+    from tpca.lab.studies.compare import compare as run
+    from tpca.lab.studies.comparison import write_comparison
 
     def finished(seed: int, outcomes: list[Outcome]) -> None:
         found.trials[seed] = outcomes
@@ -116,7 +116,7 @@ def _print(
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from tpca.studies.compare import TITLES
+    from tpca.lab.studies.compare import TITLES
 
     problem = setting.problem
     kind = ", equal vectors" if problem.equal else ""

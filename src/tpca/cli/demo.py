@@ -15,7 +15,7 @@ from tpca.cli.outputs import check_place
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tpca.studies.demo import Climb, Demo
+    from tpca.lab.studies.demo import Climb, Demo
 
 
 def demo(
@@ -27,8 +27,8 @@ def demo(
     from rich.console import Console
 
     from tpca.errors import TpcaError
-    from tpca.report.climb import draw_demo
-    from tpca.studies.demo import planted
+    from tpca.lab.pages.climb import draw_demo
+    from tpca.lab.studies.demo import planted
 
     check_place(out)
     console = Console(stderr=as_json)
@@ -57,8 +57,8 @@ def _run_demo(console: Console, truth: object, seed: int) -> Demo:
     """Both solvers under one progress display."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from tpca.lab.studies.demo import Demo, paper_samples, run_paper, run_race
     from tpca.model import SpikedTensor
-    from tpca.studies.demo import Demo, paper_samples, run_paper, run_race
 
     assert isinstance(truth, SpikedTensor)
     columns = (

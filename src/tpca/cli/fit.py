@@ -23,7 +23,7 @@ from tpca.solvers.options import CLIP, SOLVERS
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tpca.planning.choice import Choice
+    from tpca.solvers.choice import Choice
     from tpca.solvers.recovery import Recovery
     from tpca.streams import Stream
 
@@ -182,9 +182,9 @@ def _solver(
     name: str, stream: Stream, common: dict[str, Any], max_passes: str, tolerance: float | None, strength: float | None
 ) -> tuple[Any, Choice]:
     """The solver by its name, which it is and why."""
-    from tpca.planning.choice import Choice, choose_for
-    from tpca.solvers.mean import MeanSolver
-    from tpca.solvers.race import RaceSolver
+    from tpca.solvers.choice import Choice, choose_for
+    from tpca.solvers.mean.solver import MeanSolver
+    from tpca.solvers.race.solver import RaceSolver
 
     choice = Choice(name, "asked for")
     if name == "auto":
@@ -200,7 +200,7 @@ def _solver(
 
 def _paper(common: dict[str, Any], strength: float | None) -> Any:
     """The paper's algorithm, which must be told the strength and knows few options."""
-    from tpca.solvers.paper import PaperSolver
+    from tpca.solvers.paper.solver import PaperSolver
 
     if strength is None:
         raise SolverError("--solver paper must be told the strength: give --strength, or use --solver race.")
@@ -209,8 +209,8 @@ def _paper(common: dict[str, Any], strength: float | None) -> Any:
 
 
 def _run(solver: Any, stream: Stream, watch: Watch) -> Recovery:
-    from tpca.oracles import open_oracle
-    from tpca.solvers.drive import run_on_data
+    from tpca.engines import open_oracle
+    from tpca.solvers.loop import run_on_data
 
     limits = [limit for limit in (stream.length, getattr(solver, "max_samples", None)) if limit is not None]
     watch.oracle = open_oracle(stream)

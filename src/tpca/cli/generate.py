@@ -41,10 +41,10 @@ def generate(
     from rich.console import Console
     from rich.progress import Progress
 
+    from tpca.lab.planning.problem import tensor_dims
     from tpca.model import SpikedTensor
     from tpca.model.noise import check_dtype
     from tpca.model.sampling import Samples
-    from tpca.planning.problem import tensor_dims
     from tpca.streams.writing import truth_path, write_samples
 
     refuse_idle(ctx)

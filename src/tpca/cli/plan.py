@@ -15,7 +15,7 @@ from tpca.cli.screens import put_json, shape, size
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tpca.planning.plan import Plan, Row
+    from tpca.lab.planning.plan import Plan, Row
 
 BASIS = {"measured": "m", "extrapolated": "m*", "theory": "t", "": ""}
 
@@ -41,15 +41,15 @@ def plan(
     """
     from rich.console import Console
 
-    from tpca.planning.plan import make_plan
-    from tpca.planning.problem import Problem, tensor_dims
+    from tpca.lab.planning.plan import make_plan
+    from tpca.lab.planning.problem import Problem, tensor_dims
 
     if plot is not None:
         check_file(plot)
     problem = Problem(tensor_dims(order, dim, dims), strength, noise, correlation, equal)
     made = make_plan(problem, samples=samples, memory=memory, rate=rate, workers=workers)
     if plot is not None:
-        from tpca.report.plan import draw_plan
+        from tpca.lab.pages.plan import draw_plan
 
         draw_plan(made, plot)
     if as_json:
@@ -61,7 +61,7 @@ def plan(
 
 
 def _numbers(made: Plan) -> dict[str, Any]:
-    from tpca.planning.constants import stored
+    from tpca.lab.planning.constants import stored
 
     return {**dataclasses.asdict(made), "constants": stored()["provenance"]}
 
@@ -69,7 +69,7 @@ def _numbers(made: Plan) -> dict[str, Any]:
 def _print(console: Console, made: Plan) -> None:
     from rich.table import Table
 
-    from tpca.planning.constants import provenance
+    from tpca.lab.planning.constants import provenance
 
     problem = made.problem
     # What only takes too long is shown with its time: how many samples it needs is still worth knowing.
@@ -124,7 +124,7 @@ def _legend(made: Plan) -> str:
 def _count(value: float) -> str:
     if not math.isfinite(value):
         return "—"
-    from tpca.planning.wording import approximately
+    from tpca.wording import approximately
 
     return approximately(value) if value >= 10 else f"{value:.2g}"
 
@@ -137,6 +137,6 @@ def time_text(seconds: float) -> str:
     days = seconds / 86400
     if days < 730:
         return f"{days:.0f} days"
-    from tpca.planning.wording import approximately
+    from tpca.wording import approximately
 
     return f"{approximately(days / 365.25)} years"

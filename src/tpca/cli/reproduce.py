@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from tpca.studies.store import Store
-    from tpca.studies.study import Finding, Scale, Study
+    from tpca.lab.studies.store import Store
+    from tpca.lab.studies.study import Finding, Scale, Study
 
 
 def reproduce(
@@ -43,8 +43,8 @@ def reproduce(
     from rich.console import Console
 
     from tpca.errors import StudyError
-    from tpca.studies.catalogue import choose
-    from tpca.studies.store import Store
+    from tpca.lab.studies.catalogue import choose
+    from tpca.lab.studies.store import Store
 
     refuse_idle(ctx)
     console = Console(stderr=as_json)
@@ -71,12 +71,12 @@ def reproduce(
     _print(console, findings, as_json)
     drawn = _draw(console, chosen, kept, figures or store / "figures")
     if markdown is not None:
-        from tpca.studies.table import write_markdown
+        from tpca.lab.studies.table import write_markdown
 
         write_markdown(markdown, chosen, findings, drawn)
         console.print(f"Markdown: {markdown}", soft_wrap=True)
     if report is not None:
-        from tpca.report.page import write_page
+        from tpca.lab.pages.reproduction import write_page
 
         write_page(report, chosen, findings, drawn, kept)
         console.print(f"Report: {report}", soft_wrap=True)
@@ -108,7 +108,7 @@ def _run(
         TimeRemainingColumn,
     )
 
-    from tpca.studies.runner import pending_jobs, run_studies
+    from tpca.lab.studies.runner import pending_jobs, run_studies
 
     jobs = pending_jobs(studies, scale, store)
     if not jobs:
@@ -137,7 +137,7 @@ def _run(
 def _print(console: Console, findings: dict[str, list[Finding]], as_json: bool) -> None:
     if as_json:
         from tpca.cli.screens import put_json
-        from tpca.studies.table import as_rows
+        from tpca.lab.studies.table import as_rows
 
         put_json(as_rows(findings))
         return
@@ -166,7 +166,7 @@ def _reasons(console: Console, findings: dict[str, list[Finding]]) -> None:
 
 
 def _draw(console: Console, studies: Sequence[Study], store: Store, folder: Path) -> dict[str, Path]:
-    from tpca.report.reproduction import draw_studies
+    from tpca.lab.pages.reproduction_figures import draw_studies
 
     drawn = draw_studies(studies, store, folder)
     if drawn:

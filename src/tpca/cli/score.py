@@ -13,9 +13,9 @@ from tpca.cli.fit import DATA
 from tpca.cli.screens import number, put_json
 
 if TYPE_CHECKING:
-    from tpca.blocks import Array
     from tpca.results import StoredResult
     from tpca.streams import Stream
+    from tpca.tensors.blocks import Array
 
 
 def score(

@@ -178,7 +178,7 @@ class Pace:
 
     def left(self, total: int) -> float:
         """Seconds to the end of the pass; rounds grow with the samples so far."""
-        from tpca.solvers.rounds import round_sizes
+        from tpca.solvers.race.rounds import round_sizes
 
         if not self._rounds or self._done >= total:
             return 0.0

@@ -14,25 +14,25 @@ from scipy.special import ndtr, ndtri
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from tpca.batches import RankOne
-from tpca.batches.views import ViewsBatch
-from tpca.blocks import Array, Partition
+from tpca.engines import DaskOracle
+from tpca.engines.dask.cluster import active_client
+from tpca.engines.sweeps import DaskSweep, LocalSweep
 from tpca.errors import SampleError, SolverError
 from tpca.estimators.pca import Score, seed_from
 from tpca.integers import check_integer
-from tpca.oracles import DaskOracle
-from tpca.oracles.cluster import active_client
-from tpca.oracles.sweeps import DaskSweep, LocalSweep
-from tpca.solvers.components import ComponentsRun
-from tpca.solvers.drive import Feed
+from tpca.solvers.loop import Feed
 from tpca.solvers.memory import parse_memory
-from tpca.solvers.moments import Moment, MomentSolver, standardised
+from tpca.solvers.moments.solver import Moment, MomentSolver, standardised
 from tpca.solvers.options import refuse_idle
-from tpca.solvers.race import RaceSolver
-from tpca.solvers.racers.flow import state_floats
+from tpca.solvers.race.components import ComponentsRun
+from tpca.solvers.race.solver import RaceSolver
+from tpca.solvers.race.strategies.flow import state_floats
 from tpca.solvers.recovery import Recovery, StopReason, Verdict
 from tpca.streams.views import ViewsStream, open_views
 from tpca.streams.whitening import Clipper, FirstRows, RunningMoments, ViewsMoments, WhitenedViews, Whitener, clipped
+from tpca.tensors import RankOne
+from tpca.tensors.blocks import Array, Partition
+from tpca.tensors.views import ViewsBatch
 
 MEMORY = 256e6
 RACE_MEMORY, RACE_COLUMNS = 64e6, 8  # a race on views is given room for so many columns of the flow, if that is less

@@ -15,22 +15,22 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from tpca.blocks import Array
 from tpca.checkpoint import Checkpoints
+from tpca.engines import Oracle, is_oracle, on_active_cluster
 from tpca.errors import SampleError, SolverError
 from tpca.integers import check_integer
-from tpca.oracles import Oracle, is_oracle, on_active_cluster
-from tpca.planning.choice import Choice, choose_for
-from tpca.solvers.components import ComponentsRun
-from tpca.solvers.drive import Feed, Run, run_on_data
-from tpca.solvers.mean import MeanSolver
-from tpca.solvers.mean_run import MeanRun
+from tpca.solvers.choice import Choice, choose_for
+from tpca.solvers.loop import Feed, Run, run_on_data
+from tpca.solvers.mean.run import MeanRun
+from tpca.solvers.mean.solver import MeanSolver
 from tpca.solvers.options import SOLVERS, refuse_idle
-from tpca.solvers.paper import PaperSolver
-from tpca.solvers.race import RaceSolver
+from tpca.solvers.paper.solver import PaperSolver
+from tpca.solvers.race.components import ComponentsRun
+from tpca.solvers.race.solver import RaceSolver
 from tpca.solvers.recovery import Recovery, StopReason, Verdict, oriented
 from tpca.streams import Stream, open_stream
 from tpca.streams.sources import check_opened, open_known
+from tpca.tensors.blocks import Array
 
 Callback = Callable[[dict[str, Any]], None]
 

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import stdtrit
 
-from tpca.blocks import Array, Partition
 from tpca.model.spiked import SpikedTensor
+from tpca.tensors.blocks import Array, Partition
 
 
 def initial_overlap(dims: Sequence[int], delta: float) -> float:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from tpca.blocks import check_dims
 from tpca.errors import ModelError
 from tpca.integers import check_integer
 from tpca.model.noise import check_dtype, noise_law
 from tpca.randomness import generator
+from tpca.tensors.blocks import check_dims
 
 # A batch of about this many entries keeps the buffer small and BLAS busy.
 BATCH_ENTRIES = 2**20

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import DTypeLike
 
-from tpca.blocks import Array, Partition, check_dims, unit
 from tpca.errors import ModelError
 from tpca.model.sampling import Samples
 from tpca.randomness import generator
+from tpca.tensors.blocks import Array, Partition, check_dims, unit
 
 
 def cor(u: Array, v: Array) -> float:

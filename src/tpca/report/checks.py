@@ -14,9 +14,9 @@ import numpy as np
 from scipy.special import ndtr, ndtri, polygamma
 from scipy.stats import chi2, f, normaltest
 
-from tpca.blocks import Array
 from tpca.report.residuals import Residuals
 from tpca.report.wording import count, number
+from tpca.tensors.blocks import Array
 
 LEVEL = 0.002  # of each of up to six checks
 LEAST, LEAST_NORMAL = 100, 200  # samples below which nothing is checked, and not whether scores are normal

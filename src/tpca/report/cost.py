@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tpca.planning.wording import amount
 from tpca.report.document import Figure, paragraphs
 from tpca.report.markup import Safe, table
 from tpca.report.pictures import COLOURS, axis, layout, line, log_axis
 from tpca.report.wording import duration
+from tpca.wording import amount
 
 
 def cost_parts(summary: dict[str, Any], run: dict[str, Any]) -> list[Safe | Figure]:

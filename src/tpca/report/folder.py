@@ -53,10 +53,10 @@ def document_of(folder: Path, labels: Path | None, data: Sequence[str], checks: 
     if labels is not None or data:
         raise StreamError(f"labels and data belong to the result of a fit, and {str(folder)!r} holds {kind}.")
     if kind == "a comparison":
-        from tpca.report.comparison_page import comparison_document
+        from tpca.lab.pages.comparison import comparison_document
 
         return comparison_document(folder)
-    from tpca.report.page import studies_document
+    from tpca.lab.pages.reproduction import studies_document
 
     return studies_document(folder)
 

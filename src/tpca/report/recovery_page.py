@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from tpca.planning.wording import amount
 from tpca.report.check_pictures import check_figures
 from tpca.report.checks import Check, outliers
 from tpca.report.component_pictures import component_figure
@@ -22,6 +21,7 @@ from tpca.report.residuals import Residuals
 from tpca.report.verdict import confidence_of, solver_of, verdict_on
 from tpca.report.wording import count, number, percent, shape, within
 from tpca.results import StoredResult, verdict_of
+from tpca.wording import amount
 
 ROWS = 100  # entries of a vector in a table
 MARKS = {"good": "✓ as assumed", "bad": "! look at it", "open": "– not checked"}
@@ -66,7 +66,7 @@ def footer(run: dict[str, Any]) -> str:
 
 TITLES = {"mean": "Fit", "paper": "Phases", "baseline": "Method"}
 INTROS = {
-    "baseline": "A method of tpca.baselines ran to its end.",
+    "baseline": "A method of tpca.lab.baselines ran to its end.",
     "mean": "All samples were averaged, and the best rank-one fit to their mean was searched for.",
     "paper": "The three phases of the paper's algorithm, with the strength it was told.",
     "race": "Racers search on all samples; what the best of them proposes becomes leader, and only samples that come "

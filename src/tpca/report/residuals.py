@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tpca.blocks import Array, unit
+from tpca.tensors.blocks import Array, unit
 
 RANDOM = 4  # random directions beside the components
 BINS, LEAST_BIN, EXTREMES, KEPT = 48, 10, 10, 1000

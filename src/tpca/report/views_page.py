@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from tpca.blocks import Array
 from tpca.report.checks import LEAST, Check
 from tpca.report.component_pictures import component_figure
 from tpca.report.document import Document, Figure, Section, Verdict, heading, paragraphs
@@ -20,6 +19,7 @@ from tpca.report.verdict import confidence_of
 from tpca.report.wording import count, duration, number, percent, shape
 from tpca.results import StoredResult, verdict_of
 from tpca.solvers.options import CLIP
+from tpca.tensors.blocks import Array
 
 HEAVY = 0.5  # share of a correlation that a hundredth of the rows may carry before it is said
 

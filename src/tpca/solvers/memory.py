@@ -7,10 +7,10 @@ import os
 import re
 from collections.abc import Sequence
 
-from tpca.batches import Answer, Query
-from tpca.blocks import Array
 from tpca.errors import SolverError
-from tpca.solvers.racers.protocol import Part
+from tpca.solvers.race.strategies.protocol import Part
+from tpca.tensors import Answer, Query
+from tpca.tensors.blocks import Array
 
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}

@@ -1,6 +1,6 @@
 """Samples so much larger than those before them that what is made of them leaves the range of floats.
 
-Solvers work in units of the first samples (:mod:`tpca.solvers.probe`), so the scale of the data is free; only values
+Solvers work in units of the first samples (:mod:`tpca.solvers.race.scale`), so the scale of the data is free; only values
 that are far beyond all others are left, and these are refused before anything is added up.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from tpca.blocks import Array
 from tpca.errors import SampleError
+from tpca.tensors.blocks import Array
 
 WILD = 2.0**200  # contractions in units of the noise: the race forms their fourth powers, times numbers of samples
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from tpca.blocks import Array
 from tpca.checkpoint import kept
 from tpca.errors import StreamError
+from tpca.tensors.blocks import Array
 
 MOST_ERROR = math.sqrt(2) * (1 + 1e-9)  # the distance of unit vectors that have nothing in common
 

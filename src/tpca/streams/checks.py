@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.batches import Batch, DenseBatch
-from tpca.blocks import check_dims
 from tpca.errors import SampleError, one_line
 from tpca.streams.protocol import NanPolicy
+from tpca.tensors import Batch, DenseBatch
+from tpca.tensors.blocks import check_dims
 
 AnyBatch = TypeVar("AnyBatch", bound=Batch)
 

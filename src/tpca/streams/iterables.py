@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.batches import Batch, DenseBatch
-from tpca.blocks import check_dims
 from tpca.errors import SampleError, StreamError
 from tpca.model import Samples
 from tpca.model.sampling import BATCH_ENTRIES
@@ -28,6 +26,8 @@ from tpca.streams.checks import (
 )
 from tpca.streams.items import unwrapped
 from tpca.streams.protocol import Kind, NanPolicy
+from tpca.tensors import Batch, DenseBatch
+from tpca.tensors.blocks import check_dims
 
 
 class IterableStream:

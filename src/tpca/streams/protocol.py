@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.batches import Batch
+from tpca.tensors import Batch
 
 Kind = Literal["array", "npy", "folder", "zarr", "hdf5", "dask", "iterable", "synthetic"]
 Items = Literal["auto", "batches", "samples"]

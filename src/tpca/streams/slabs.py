@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.batches.dense import missing
 from tpca.streams.checks import all_finite, fill_missing, to_floats
 from tpca.streams.protocol import NanPolicy
+from tpca.tensors.dense import missing
 
 
 def cut(dims: tuple[int, ...], chunks: tuple[int, ...] | None, entries: int) -> tuple[int, list[slice]]:

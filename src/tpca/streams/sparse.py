@@ -6,12 +6,12 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from tpca.batches.digest import digest
-from tpca.batches.sparse import SparseBatch
-from tpca.blocks import check_dims
 from tpca.errors import SampleError, StreamError
 from tpca.model.sampling import BATCH_ENTRIES
 from tpca.streams.identity import spread
+from tpca.tensors.blocks import check_dims
+from tpca.tensors.digest import digest
+from tpca.tensors.sparse import SparseBatch
 
 BATCH_SAMPLES = 256
 

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.batches import Batch, DenseBatch, SlabBatch
-from tpca.batches.digest import digest
 from tpca.errors import SampleError, StreamError, reading
 from tpca.model.sampling import BATCH_ENTRIES
 from tpca.prefetch import prefetch
@@ -22,6 +20,8 @@ from tpca.streams.identity import read_cost, spread
 from tpca.streams.protocol import Kind, Layout, NanPolicy, Source
 from tpca.streams.slabs import SlabReader, cut
 from tpca.streams.stores import without_array
+from tpca.tensors import Batch, DenseBatch, SlabBatch
+from tpca.tensors.digest import digest
 
 # A stored sample with more entries than this is never held whole: it is read in slabs of about this size.
 SLAB_ENTRIES = 2**22

@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.batches.digest import digest
-from tpca.batches.views import ViewsBatch
 from tpca.errors import SampleError, StreamError
 from tpca.model.sampling import BATCH_ENTRIES
 from tpca.prefetch import prefetch
@@ -23,6 +21,8 @@ from tpca.streams.protocol import Layout, Source
 from tpca.streams.sources import check_opened, stored_source
 from tpca.streams.stored import read_samples
 from tpca.streams.stores import without_array
+from tpca.tensors.digest import digest
+from tpca.tensors.views import ViewsBatch
 
 POLICIES = ("raise", "skip")
 
@@ -60,7 +60,7 @@ def open_views(source: Any, *, groups: Any = None, nan_policy: str = "raise") ->
 
 
 class ViewsStream:
-    """Rows of several views, batch by batch, as :class:`~tpca.batches.ViewsBatch`."""
+    """Rows of several views, batch by batch, as :class:`~tpca.tensors.ViewsBatch`."""
 
     kind = "views"
     endless = False

@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
-from tpca.batches.views import ViewsBatch
-from tpca.blocks import Array
 from tpca.errors import SampleError
 from tpca.streams.protocol import Layout
 from tpca.streams.views import ViewsStream
+from tpca.tensors.blocks import Array
+from tpca.tensors.views import ViewsBatch
 
 
 class RunningMoments:
@@ -69,7 +69,7 @@ class RunningMoments:
 
 
 class ViewsMoments:
-    """Mean and covariance of every view, over batches that come from anywhere (a tally, :mod:`tpca.oracles.sweeps`).
+    """Mean and covariance of every view, over batches that come from anywhere (a tally, :mod:`tpca.engines.sweeps`).
 
     ``asked`` are the clippers, if rows are to be drawn back first.
     """

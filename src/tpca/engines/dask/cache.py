@@ -1,0 +1,75 @@
+"""The shelf of a worker: the batch it read last, which the next round often begins with, and one read ahead.
+
+Where there are many passes over the same data, also as many of them as there is room for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from concurrent.futures import Future
+
+from tpca.streams.protocol import NumberedStream
+from tpca.tensors import Batch
+
+MOST = 3  # batches on the shelf of a process, whatever is going on there
+
+
+class Shelf:
+    """A few batches by their number and the fit that they belong to; safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._batches: OrderedDict[tuple[str, int], Future[Batch | None]] = OrderedDict()
+        self._held: dict[tuple[str, int], Batch] = {}
+
+    def take(self, token: str, number: int) -> Batch | None:
+        """The batch, if it is here or about to be."""
+        with self._lock:
+            waiting = self._batches.pop((token, number), None)
+        return None if waiting is None else waiting.result()
+
+    def keep(self, token: str, number: int, batch: Batch | None) -> None:
+        """Put a batch on the shelf."""
+        if batch is not None:
+            self._slot(token, number).set_result(batch)
+
+    def read_ahead(self, token: str, stream: NumberedStream, number: int) -> None:
+        """Begin to read a batch, unless it is here already."""
+        with self._lock:
+            if (token, number) in self._batches:
+                return
+        slot = self._slot(token, number)
+        threading.Thread(target=_fill, args=(slot, stream, number), name="tpca-read-ahead", daemon=True).start()
+
+    def held(self, token: str, number: int) -> Batch | None:
+        """A batch that is held for the next pass, if it is."""
+        with self._lock:
+            return self._held.get((token, number))
+
+    def hold(self, token: str, number: int, batch: Batch, most: float) -> None:
+        """Hold a batch for the next pass, if there is room for it; those of other fits make room."""
+        with self._lock:
+            for key in [key for key in self._held if key[0] != token]:
+                del self._held[key]
+            if sum(other.nbytes for other in self._held.values()) + batch.nbytes <= most:
+                self._held[token, number] = batch
+
+    def _slot(self, token: str, number: int) -> Future[Batch | None]:
+        slot: Future[Batch | None] = Future()
+        with self._lock:
+            self._batches[token, number] = slot
+            while len(self._batches) > MOST:
+                self._batches.popitem(last=False)
+        return slot
+
+
+def _fill(slot: Future[Batch | None], stream: NumberedStream, number: int) -> None:
+    """Read; what goes wrong here goes wrong again, and is told, when the batch is needed."""
+    try:
+        slot.set_result(stream.batch(number))
+    except Exception:
+        slot.set_result(None)
+
+
+shelf = Shelf()

@@ -1,0 +1,316 @@
+"""The Dask oracle: the same questions, answered by the workers of a cluster.
+
+Blocks travel, data do not.  Every round
+
+1. the replicas go to one worker, and from there to the others (nothing at all where sums of samples come back);
+2. every worker gets a run of neighbouring groups (:mod:`tpca.engines.groups`), reads their batches from where they
+   are stored, the next one while one is in use, and reduces them;
+3. what is left of the runs, gradients or sums of samples, is merged on the workers, eight at a time, until at most
+   eight are left for this process to merge.
+
+A run is a pure function of stored data and replicas.  If a worker dies its runs are done again by others, with the same
+bits.  Between rounds a worker keeps the batch it read last and reads the one it will probably need next.
+"""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from tpca.engines.cursor import Cursor, Fragment
+from tpca.engines.dask.cluster import Cluster
+from tpca.engines.dask.payload import pack_queries, unpack_queries
+from tpca.engines.dask.sharing import FAN, merge_fan, readable_stream, runs_of
+from tpca.engines.dask.tasks import (
+    Outcome,
+    Work,
+    count_samples,
+    digest_of,
+    each_sample,
+    merge_outcomes,
+    reduce_groups,
+    relayed,
+    unpacked,
+)
+from tpca.engines.groups import Cut, cut_round, merge_all
+from tpca.engines.local import each_samples
+from tpca.engines.looks import DigestWatch
+from tpca.engines.protocol import Round
+from tpca.engines.receipt import compare
+from tpca.streams.protocol import NumberedStream
+from tpca.tensors import Query, Reduction
+
+COUNTED = 16  # batches that a task counts
+
+
+class DaskOracle:
+    """Answers queries over the next samples of a stored stream, on the workers of a Dask ``client``.
+
+    Parameters
+    ----------
+    client
+        A ``distributed.Client``.
+    source
+        A path that all workers can read (Zarr, HDF5, ``.npy``, a folder), a Dask array, or an open stream or views of
+        these.
+    patience
+        Seconds to wait for a cluster without workers, or for a scheduler that does not answer.
+    """
+
+    def __init__(self, client: Any, source: Any, patience: float = 60.0) -> None:
+        self.stream: NumberedStream = readable_stream(source)
+        self.cluster = Cluster(client, patience)
+        self.buffer_bytes = 0
+        self._token = uuid.uuid4().hex[:12]
+        self._remote = self.cluster.submit(unpacked, pickle.dumps(self.stream.for_workers()), key=self._key("stream"))
+        self._cursor = Cursor(self.stream.layout, self._count)
+        self._watch = DigestWatch()
+        self._in_place = self.stream.lazy_parts(0) is not None  # data that are in the cluster already
+        self._lazy: dict[int, Any] = {}  # blocks of a Dask array, while somebody needs them
+        self._rounds = itertools.count()
+        self._turn = 0  # the worker that begins
+        self._digests: dict[int, str | None] = {}  # of the batch in hand, once somebody has asked
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Shape of one sample."""
+        return self.stream.dims
+
+    @property
+    def endless(self) -> bool:
+        """Whether the samples never end: stored ones do."""
+        return False
+
+    @property
+    def length(self) -> int | None:
+        """Samples in one pass."""
+        return self.stream.length
+
+    @property
+    def rereadable(self) -> bool:
+        """Whether :meth:`rewind` may be called: always."""
+        return True
+
+    @property
+    def identity(self) -> str:
+        """Which data these are."""
+        return self.stream.identity
+
+    @property
+    def n_skipped(self) -> int:
+        """Samples that the stream left out, those of later passes not counted again."""
+        return self._cursor.n_skipped
+
+    @property
+    def constant(self) -> bool:
+        """Whether there were several samples, and all of them the same."""
+        return self._watch.constant
+
+    def rewind(self) -> None:
+        """Start the next pass."""
+        self._cursor.rewind()
+
+    def position(self) -> dict[str, Any]:
+        """Where in the stream the next sample is; the same words as those of the local oracle."""
+        seen = {"buffer_bytes": self.buffer_bytes, "seen": self._watch.seen, "varied": self._watch.varied}
+        return {**self._cursor.position(), **seen, "digest": self._digest()}
+
+    def seek(self, position: dict[str, Any]) -> None:
+        """Go on from a :meth:`position` of this or of a local oracle; the batch read last must be the same."""
+        self.buffer_bytes = int(position["buffer_bytes"])
+        self._watch = DigestWatch(int(position["seen"]), bool(position["varied"]))
+        self._cursor.seek(position)
+        if (hand := self._cursor.in_hand) is not None:
+            bounds = self.stream.layout.bounds
+            compare(position["digest"], self._digest(), int(bounds[hand[0]]), int(bounds[hand[1] + 1]))
+
+    def mean(self, queries: Sequence[Query], n: int, scale: float = 1.0) -> Round:
+        """Mean gradients of all queries over the next ``n`` samples, each multiplied by ``scale``."""
+        cut = cut_round(self.stream.layout, self.stream.dtype, queries, self._cursor.place, n)
+        fragments = self._cursor.take(n)
+        if not fragments:
+            return Round(0, ())
+        taken = sum(fragment.stop - fragment.start for fragment in fragments)
+        concludes = cut.leaves == 1 and cut.contracts and self.stream.layout.summable
+        futures = self._submit(queries, cut, fragments, scale, concludes)
+        outcomes = self._gather(futures)
+        self._note([outcome for outcome in outcomes if outcome is not None], fragments)
+        parts: list[Any] = [None if outcome is None else outcome.part for outcome in outcomes]
+        if concludes:
+            return Round(taken, parts[0])
+        root: Reduction | None = merge_all(parts, lambda part: part.copy())
+        assert root is not None
+        root.queries = tuple(queries)
+        return Round(taken, root.answers(scale))
+
+    def each(self, query: Query, n: int) -> Round:
+        """Up to ``n`` steps with a fresh sample for every replica at every step: few samples, so one worker does it."""
+        fragments = self._cursor.take(each_samples(self.dims, query, n))
+        if not fragments:
+            return Round(0, ())
+        marked = tuple((fragment, 0) for fragment in fragments)
+        work = Work(self._token, marked, 1, True, True, 1.0, not self._watch.varied, None)
+        parts = self._parts(fragments)
+        number = next(self._rounds)
+        future = self.cluster.submit(
+            each_sample,
+            self._remote,
+            work,
+            pack_queries([query], whole=True),
+            parts,
+            key=self._key("each", number),
+            samples=self._span(fragments),
+        )
+        ((answer, used, outcome),) = self.cluster.gather([future])
+        self._note([outcome], fragments)
+        return Round(0, ()) if answer is None else Round(used, (answer,))
+
+    # -- a round -------------------------------------------------------------------------------------------------------
+
+    def _submit(
+        self, queries: Sequence[Query], cut: Cut, fragments: Sequence[Fragment], scale: float, concludes: bool
+    ) -> list[Any]:
+        """All tasks of a round; the futures of what is left at its end, in the order of the groups."""
+        workers = self.cluster.workers()
+        runs = cut.leaves if self.stream.layout.alone else runs_of(cut.leaves, len(workers))
+        per_run = cut.leaves // runs
+        pieces: dict[int, list[tuple[Fragment, int]]] = {}
+        for fragment in fragments:
+            leaf = cut.group(fragment.place)
+            pieces.setdefault(leaf // per_run, []).append((fragment, leaf % per_run))
+        number = next(self._rounds)
+        homes = {run: (run * len(workers) // runs + self._turn) % len(workers) for run in pieces}
+        packed = pack_queries(queries if needs_queries(cut, self.stream) else (), concludes)
+        first = workers[homes[min(pieces)]]
+        copies = [packed] if len(pieces) == 1 else self._send(packed, number, workers, first)
+        ahead = self._ahead(pieces, homes, fragments[-1].number)
+        tasks: list[Any] = [None] * runs
+        for run, marked in pieces.items():
+            some = [fragment for fragment, _ in marked]
+            watch = not self._watch.varied
+            work = Work(self._token, tuple(marked), per_run, cut.contracts, concludes, scale, watch, ahead.get(run))
+            tasks[run] = self.cluster.submit(
+                reduce_groups,
+                self._remote,
+                work,
+                copies[homes[run] % len(copies)],
+                self._parts(some),
+                key=self._key("run", number, run),
+                worker=None if self._in_place else workers[homes[run]],
+                samples=self._span(some),
+            )
+        self._turn = homes[max(pieces)]  # it has the batch that the next round begins with
+        return self._merge(tasks, number, len(workers))
+
+    def _merge(self, tasks: list[Any], number: int, workers: int) -> list[Any]:
+        """Merge neighbours: first those of one worker, then eight at a time, until at most eight are left."""
+        level = 0
+        while (fan := merge_fan(len(tasks), workers, level)) > 1:
+            groups = [tasks[i : i + fan] for i in range(0, len(tasks), fan)]
+            tasks = [
+                None
+                if all(task is None for task in group)
+                else self.cluster.submit(merge_outcomes, group, key=self._key("merge", number, level, i))
+                for i, group in enumerate(groups)
+            ]
+            level += 1
+        return tasks
+
+    def _send(self, packed: bytes, number: int, workers: Sequence[str], first: str) -> list[Any]:
+        """The queries, sent to one worker and passed on by those that have them; for many workers, several copies."""
+        copies = [self.cluster.submit(unpack_queries, packed, key=self._key("queries", number), worker=first)]
+        while len(workers) > FAN * len(copies):
+            more = min(len(workers), len(copies) * FAN) - len(copies)
+            copies += [
+                self.cluster.submit(
+                    relayed,
+                    copies[i % len(copies)],
+                    key=self._key("relay", number, len(copies) + i),
+                    worker=workers[(len(copies) + i) % len(workers)],
+                )
+                for i in range(more)
+            ]
+        return copies
+
+    def _ahead(self, pieces: dict[int, Any], homes: dict[int, int], last: int) -> dict[int, int]:
+        """The batch to read ahead after every run: that of the worker's next run, or of its place in the next round."""
+        if self._in_place or not self.stream.layout.certain:
+            return {}
+        firsts = {run: marked[0][0].number for run, marked in pieces.items()}
+        ahead: dict[int, int] = {}
+        for run, home in homes.items():
+            later = [other for other in pieces if other > run and homes[other] == home]
+            if later:
+                ahead[run] = firsts[min(later)]
+        if last + 1 < self.stream.layout.count:
+            ahead.setdefault(max(pieces), last + 1)
+        return ahead
+
+    def _parts(self, fragments: Sequence[Fragment]) -> dict[int, Any]:
+        """The blocks of a Dask array that some fragments are of, wherever they are; nothing for files."""
+        numbers = dict.fromkeys(fragment.number for fragment in fragments)
+        for number in numbers:
+            if number not in self._lazy and (parts := self.stream.lazy_parts(number)) is not None:
+                self._lazy[number] = self.cluster.compute(parts)
+        return {number: self._lazy[number] for number in numbers if number in self._lazy}
+
+    def _gather(self, futures: Sequence[Any]) -> list[Outcome | None]:
+        """What is left of the groups, each in its place; nothing where all samples were left out."""
+        found = iter(self.cluster.gather([future for future in futures if future is not None]))
+        return [None if future is None else next(found) for future in futures]
+
+    def _note(self, outcomes: Sequence[Outcome], fragments: Sequence[Fragment]) -> None:
+        """Take note of what was seen, and let go of blocks that nobody needs any more."""
+        self.buffer_bytes = max(self.buffer_bytes, *(outcome.buffer_bytes for outcome in outcomes))
+        last = fragments[-1]
+        self._watch.take(outcomes, int(self.stream.layout.bounds[last.number]) + last.stop)
+        self._lazy = {number: parts for number, parts in self._lazy.items() if number == last.number}
+
+    def _digest(self) -> str | None:
+        """Of the batch that was read last, by the worker that has it."""
+        if self._cursor.in_hand is None:
+            return None
+        _, number = self._cursor.in_hand
+        if number not in self._digests:
+            workers = self.cluster.workers()
+            future = self.cluster.submit(
+                digest_of,
+                self._remote,
+                self._token,
+                number,
+                self._parts([Fragment(number, 0, 0, number)]),
+                key=self._key("digest", next(self._rounds)),
+                worker=None if self._in_place else workers[self._turn % len(workers)],
+            )
+            self._digests = dict(zip([number], self.cluster.gather([future]), strict=True))
+        return self._digests[number]
+
+    def _count(self, first: int, stop: int) -> dict[int, int]:
+        """Have some batches counted: samples may be left out of them."""
+        windows = [range(a, min(a + COUNTED, stop)) for a in range(first, stop, COUNTED)]
+        number = next(self._rounds)
+        futures = []
+        for i, window in enumerate(windows):
+            some = [Fragment(batch, 0, 0, batch) for batch in window]
+            key, parts = self._key("count", number, i), self._parts(some)
+            futures.append(self.cluster.submit(count_samples, self._remote, list(window), parts, key=key))
+        known: dict[int, int] = {}
+        for part in self.cluster.gather(futures):
+            known |= part
+        return known
+
+    def _key(self, *what: Any) -> str:
+        return "-".join(["tpca", self._token, *map(str, what)])
+
+    def _span(self, fragments: Sequence[Fragment]) -> tuple[int, int]:
+        """First and last sample of some fragments."""
+        bounds, first, last = self.stream.layout.bounds, fragments[0], fragments[-1]
+        return int(bounds[first.number]) + first.start, int(bounds[last.number]) + last.stop - 1
+
+
+def needs_queries(cut: Cut, stream: NumberedStream) -> bool:
+    """Whether workers contract, or only add samples up."""
+    return cut.contracts or not stream.layout.summable

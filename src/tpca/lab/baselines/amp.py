@@ -1,0 +1,133 @@
+r"""Approximate message passing for the spiked tensor with a vector of its own for every mode.
+
+On the mean of N samples, in units where its noise has variance 1 (divide by s = σ/√N):
+
+.. math::
+    h_n^t &= \bar T \text{ contracted with all } x_i^t, i \ne n, \;-\; b_n^t\, x_n^{t-1}, \qquad
+    x_n^{t+1} = h_n^t / \|h_n^t\|, \\
+    b_n^t &= \sum_{i \ne n} \frac{d_i}{\|h_i^{t-1}\|} \prod_{j \ne i, n} \langle x_j^t, x_j^{t-1}\rangle,
+    \qquad b_n^0 = 0 .
+
+The Onsager term :math:`b_n^t x_n^{t-1}` removes what :math:`x^t` has learnt from the very noise that it is contracted
+with, so that h is signal plus fresh-looking Gaussian noise,
+:math:`h_n^t \approx \rho_n^t v_n + N(0, I)`, and the overlaps follow the **state evolution**
+
+.. math::
+    \rho_n^t = \frac{\lambda\sqrt N}{\sigma} \prod_{i \ne n} q_i^t, \qquad
+    q_n^{t+1} = \frac{\rho_n^t}{\sqrt{(\rho_n^t)^2 + d_n}}
+
+(:func:`state_evolution`; exact for large dims and a start that does not depend on the noise).  Its largest fixed point
+(:func:`fixed_point`) is also the asymptotic alignment of the best rank-one approximation.
+
+Symbols: ``vectors`` is x^t, ``previous`` x^{t-1}, ``lengths`` the norms of h, ``ratio`` is λ√N/σ, ``overlaps`` is q.
+
+References: A. Montanari, E. Richard, *A statistical model for tensor PCA*, NIPS 2014 (symmetric);
+J. Kadmon, S. Ganguli, *Statistical mechanics of low-rank tensor decomposition*, NeurIPS 2018 (asymmetric); alignment:
+M. Seddik, M. Guillaud, R. Couillet, *When random tensors meet random matrices*, 2022.
+Different on purpose: the prior is the sphere, so the denoiser is a rescaling; s is not given but estimated from what
+the current x leaves of the mean, s² = (‖T̄‖² − R²)/∏d; the default start is spectral.
+
+State: the mean, and four sets of vectors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tpca.engines import open_oracle
+from tpca.integers import check_integer
+from tpca.lab.baselines.all_samples import AllSamples
+from tpca.lab.baselines.als import start_vectors
+from tpca.lab.baselines.options import Start, check_order, check_start
+from tpca.randomness import generator
+from tpca.solvers.options import check_max_samples
+from tpca.solvers.recovery import Recovery
+from tpca.tensors.blocks import Array, unit
+
+STILL = 1e-7  # change of a unit vector at which iterating stops
+
+
+class AMP:
+    """Approximate message passing on the mean.
+
+    Parameters
+    ----------
+    init
+        ``"spectral"`` (balanced unfolding), ``"random"``, or one start vector per mode.
+    max_iterations
+        Most iterations; it ends earlier when the vectors stand still.
+    max_samples
+        Use no more than this many; needed for samples that never end.
+    """
+
+    def __init__(
+        self,
+        *,
+        init: Start = "spectral",
+        max_iterations: int = 100,
+        seed: int = 0,
+        max_samples: int | None = None,
+    ) -> None:
+        self.init = check_start(init, ("spectral", "random"))
+        self.max_iterations = check_integer("max_iterations", max_iterations)
+        self.seed = seed
+        self.max_samples = check_max_samples(max_samples)
+
+    def run(self, source: Any) -> Recovery:
+        """Recover the vectors from all samples of ``source``."""
+        oracle = open_oracle(source)
+        check_order("AMP", oracle.dims, 3)
+        samples = AllSamples(oracle, self.max_samples)
+        vectors = start_vectors(samples, self.init, generator(self.seed, "amp"))
+        energy = float(np.linalg.norm(samples.mean)) ** 2
+        previous: list[Array] = [np.zeros(d) for d in samples.dims]
+        lengths, history = [math.inf] * len(vectors), []
+        for iteration in range(self.max_iterations):
+            answer = samples.ask_vectors(vectors)
+            reward = float(answer.rewards[0])
+            variance = max(energy - reward**2, 0.0) / samples.mean.size
+            fields = [
+                answer.gradients[n][0] - variance * onsager(n, vectors, previous, lengths) * previous[n]
+                for n in range(len(vectors))
+            ]
+            samples.note(*vectors, *previous, *fields, working=answer.nbytes)
+            previous, vectors = vectors, [unit(h) for h in fields]
+            lengths = [float(np.linalg.norm(h)) for h in fields]
+            moved = max(min(_distance(a, b), _distance(a, -b)) for a, b in zip(vectors, previous, strict=True))
+            history.append({"iteration": iteration, "value": reward, "moved": moved})
+            if moved < STILL:
+                break
+        return samples.recovery(vectors, history=history)
+
+
+def onsager(mode: int, vectors: list[Array], previous: list[Array], lengths: list[float]) -> float:
+    """b_n of the file's top in units of the data: lengths are those of h before noise is scaled to 1."""
+    inner = [float(a @ b) for a, b in zip(vectors, previous, strict=True)]
+    others = [i for i in range(len(vectors)) if i != mode]
+    return sum(len(vectors[i]) / lengths[i] * math.prod(inner[j] for j in others if j != i) for i in others)
+
+
+def state_evolution(dims: Sequence[int], ratio: float, overlaps: Sequence[float] | Array) -> Array:
+    """Overlaps after one iteration, at λ√N/σ = ``ratio``, from the overlaps before it."""
+    q = np.asarray(overlaps, dtype=np.float64)
+    fields = np.array([ratio * np.prod(np.delete(q, n)) for n in range(len(q))])
+    new: Array = fields / np.sqrt(fields**2 + np.asarray(dims))
+    return new
+
+
+def fixed_point(dims: Sequence[int], ratio: float) -> Array:
+    """The largest fixed point of the state evolution: overlaps that a start near the truth ends with."""
+    overlaps = np.ones(len(dims))
+    for _ in range(10_000):
+        before, overlaps = overlaps, state_evolution(dims, ratio, overlaps)
+        if np.max(np.abs(overlaps - before)) < 1e-12:
+            break
+    return overlaps
+
+
+def _distance(a: Array, b: Array) -> float:
+    return float(np.linalg.norm(a - b))

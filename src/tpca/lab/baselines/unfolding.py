@@ -1,0 +1,127 @@
+r"""Tensor unfolding: the mean as a matrix, its leading singular vectors, each split into the vectors of its modes.
+
+With the modes in two groups A | B of D_A ≤ D_B entries, as even as possible, the mean of N samples is a matrix
+
+.. math:: M = \lambda\, a b^\top + \bar E, \qquad a = \bigotimes_{n \in A} v_n, \quad b = \bigotimes_{n \in B} v_n .
+
+1. (u, w) = leading singular vectors of M.
+2. u, reshaped to its modes, is replaced by its best rank-one approximation; likewise w.
+
+``method="svd"`` holds M and finds (u, w) by Lanczos iteration.  ``method="power"`` holds only u and w
+(d^{⌈k̄/2⌉} floats at equal dims) and reads the data again for each half step ``u <- unit(M w)``, ``w <- unit(M^T u)``.
+
+For D_A = D_B = D and c = λ√N / (σ√D), :math:`\langle u, a\rangle^2 \to 1 - c^{-2}` for c > 1 and 0 below (the threshold
+of Baik, Ben Arous and Péché for a square matrix); for D_A ≠ D_B the threshold is at c² = λ²N / (σ²√(D_A D_B)) = 1.
+
+Symbols: ``partition`` is A | B, ``left`` is u, ``right`` is w.
+
+State: the mean, a copy of it where A | B is not in mode order, and Lanczos vectors; by passes some copies of u and w.
+
+Reference: A. Montanari, E. Richard, *A statistical model for tensor PCA*, NIPS 2014 (Mat_q(T), q = ⌊k/2⌋).
+Different on purpose: vectors may differ from mode to mode and so may dims; both singular vectors are used, for each
+knows its own modes; blocks of three modes and more are split by an alternating fit
+(:class:`~tpca.lab.baselines.RecursiveUnfolding` splits them as the paper does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse.linalg
+
+from tpca.integers import check_integer
+from tpca.lab.baselines.all_samples import AllSamples
+from tpca.lab.baselines.options import check_choice, check_positive
+from tpca.randomness import generator
+from tpca.solvers.options import check_max_samples
+from tpca.solvers.rank_one import rank_one
+from tpca.solvers.recovery import Recovery
+from tpca.tensors import Query
+from tpca.tensors.blocks import Array, Partition, unit
+
+LANCZOS = 20  # vectors that ARPACK keeps for one singular pair; twice at its end
+
+Split = Callable[[Array], list[Array]]
+
+
+class Unfolding:
+    """Leading singular vectors of the balanced unfolding of the mean.
+
+    Parameters
+    ----------
+    method
+        ``"svd"`` holds the mean; ``"power"`` holds two vectors and reads the data up to ``max_passes`` times, until
+        a step moves u by less than ``tolerance``.
+    max_samples
+        Use no more than this many; needed for samples that never end.
+    """
+
+    def __init__(
+        self,
+        *,
+        method: str = "svd",
+        seed: int = 0,
+        max_samples: int | None = None,
+        max_passes: int = 200,
+        tolerance: float = 1e-6,
+    ) -> None:
+        self.method = check_choice("method", method, ("svd", "power"))
+        self.seed = seed
+        self.max_samples = check_max_samples(max_samples)
+        self.max_passes = check_integer("max_passes", max_passes)
+        self.tolerance = check_positive("tolerance", tolerance)
+
+    def run(self, source: Any) -> Recovery:
+        """Recover the vectors from all samples of ``source``."""
+        rng = generator(self.seed, "unfolding")
+        if self.method == "svd":
+            samples = AllSamples(source, self.max_samples)
+            return samples.recovery(spectral_vectors(samples, rng, rank_one))
+        samples = AllSamples(source, self.max_samples, hold=False)
+        left, right, history = self._power(samples, rng)
+        return samples.recovery(split_blocks(Partition.halves(samples.dims), (left, right), rank_one), history=history)
+
+    def _power(self, samples: AllSamples, rng: np.random.Generator) -> tuple[Array, Array, list[dict[str, Any]]]:
+        """Alternate u and w, one pass each."""
+        partition = Partition.halves(samples.dims)
+        blocks = [unit(rng.standard_normal(shape)) for shape in partition.shapes]
+        moved, history = np.inf, []
+        while moved > self.tolerance and samples.passes + 1 < self.max_passes:  # one pass is left for the strength
+            for m in (0, 1):
+                (answer,) = samples.ask(Query(partition, tuple(w[None] for w in blocks), wanted=(m,)))
+                new = unit(answer.gradients[m][0])
+                samples.note(*blocks, working=answer.nbytes + 2 * new.nbytes)
+                moved = float(np.linalg.norm(new - blocks[m]))
+                blocks[m] = new
+            history.append({"passes": samples.passes, "moved": moved})
+        return blocks[0], blocks[1], history
+
+
+def spectral_vectors(samples: AllSamples, rng: np.random.Generator, split: Split) -> list[Array]:
+    """Leading singular vectors of the held mean's balanced unfolding, split into one vector per mode."""
+    partition = Partition.halves(samples.dims)
+    flat = samples.mean.transpose([n for group in partition.groups for n in group]).reshape(partition.sizes)
+    left, right = leading_pair(flat, rng)
+    copied = 0 if np.shares_memory(flat, samples.mean) else flat.nbytes
+    samples.note(working=copied + 8 * (2 * LANCZOS + 8) * min(partition.sizes) + 8 * sum(partition.sizes))
+    blocks = (left.reshape(partition.shapes[0]), right.reshape(partition.shapes[1]))
+    return split_blocks(partition, blocks, split)
+
+
+def leading_pair(matrix: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Leading left and right singular vectors, by Lanczos iteration from a random start."""
+    start = rng.standard_normal(min(matrix.shape))
+    scale = max(float(matrix.max()), -float(matrix.min()))  # ARPACK squares: keep tiny and huge data in range
+    operator = scipy.sparse.linalg.aslinearoperator(matrix)
+    left, _, right = scipy.sparse.linalg.svds(operator * (1 / scale), k=1, v0=start, solver="arpack")
+    return unit(left[:, 0]), unit(right[0])
+
+
+def split_blocks(partition: Partition, blocks: tuple[Array, Array], split: Split) -> list[Array]:
+    """The vectors of both blocks, in mode order."""
+    vectors: dict[int, Array] = {}
+    for group, block in zip(partition.groups, blocks, strict=True):
+        vectors.update(zip(group, map(np.copy, split(block)), strict=True))  # not views of whole SVDs
+    return [vectors[n] for n in range(partition.order)]

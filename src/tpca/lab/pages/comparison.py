@@ -1,0 +1,156 @@
+"""The report on a comparison of methods."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from tpca.lab.studies.compare import GOOD, TITLES
+from tpca.lab.studies.comparison import Comparison, read_comparison
+from tpca.lab.studies.estimates import rate_interval
+from tpca.report.document import Document, Figure, Section, Verdict, paragraphs
+from tpca.report.markup import Safe, shown, table
+from tpca.report.pictures import axis, layout, log_axis, points
+from tpca.report.wording import count, duration, number, shape
+from tpca.wording import amount
+
+Row = dict[str, Any]
+
+
+def comparison_document(folder: Path) -> Document:
+    """How every method did on the same samples."""
+    found = read_comparison(folder)
+    rows = found.rows
+    sections = [
+        Section("success", "Success and error", [_success(rows), _errors(found, rows)]),
+        Section("cost", "Memory and time", [_cost(rows)]),
+        Section("numbers", "Numbers", _numbers(found, rows)),
+    ]
+    about = found.settings
+    title = f"Methods on {shape(about['dims'])}, strength {about['strength']:g}"
+    source = "means of batches were drawn from their law" if about["law"] else "all methods saw the same samples"
+    return Document(title, "tpca report · comparison", _verdict(found, rows), sections, f"Of the data: {source}.")
+
+
+def _verdict(found: Comparison, rows: list[Row]) -> Verdict:
+    about, trials = found.settings, len(found.trials)
+    if not rows:
+        return Verdict("open", "No trial is finished", ["There is nothing to compare yet."])
+    best = rows[0]
+    most = [row["title"] for row in rows if row["successes"] == best["successes"]]
+    shown_, others = most[:4], len(most) - 4
+    names = ", ".join(shown_) + (f" and {count(others, 'other')}" if others > 0 else "")
+    rate = rate_interval(best["successes"], best["trials"])
+    sentences = [
+        f"{names}: success in {best['successes']} of {count(best['trials'], 'trial')}"
+        f" (95 % interval of the rate: {number(rate.low, 2)} to {number(rate.high, 2)}).",
+        f"Success means that every vector overlaps with the planted one by more than {GOOD}. With "
+        f"{count(trials, 'trial')}, methods whose intervals overlap cannot be told apart.",
+    ]
+    return Verdict(
+        "good" if best["successes"] else "bad",
+        _headline(len(most), len(rows)) if best["successes"] else "No method succeeded",
+        sentences,
+        [
+            ("samples", f"{about['samples']:,}", f"of {shape(about['dims'])}"),
+            ("strength", f"{about['strength']:g}", "in units of the noise"),
+            ("trials", str(trials), "planted signals"),
+            ("least error", number(min(r["error"] for r in rows), 2), "mean squared, of a vector"),
+        ],
+    )
+
+
+def _headline(best: int, of: int) -> str:
+    if best == of:
+        return f"All {of} methods succeeded equally often" if of > 1 else "The method succeeded"
+    return f"{best} of {of} methods succeeded most often"
+
+
+def _names(rows: list[Row]) -> dict[str, Any]:
+    return axis("", type="category", categoryorder="array", categoryarray=[shown(r["title"]) for r in rows][::-1])
+
+
+def _success(rows: list[Row]) -> Figure:
+    rates = [rate_interval(r["successes"], r["trials"]) for r in rows]
+    trace = points([r.value for r in rates], [shown(r["title"]) for r in rows], "success", 0)
+    up, down = [r.high - r.value for r in rates], [r.value - r.low for r in rates]
+    trace["error_x"] = {"type": "data", "array": up, "arrayminus": down, "visible": True, "thickness": 1.5, "width": 4}
+    return Figure(
+        "success",
+        [trace],
+        layout(axis("share of successes", range=[-0.03, 1.03]), _names(rows), showlegend=False),
+        "Success: " + ", ".join(f"{r['title']} {r['successes']} of {r['trials']}" for r in rows) + ".",
+        "Bars are 95 % intervals of the rate.",
+        height=110 + 26 * len(rows),
+    )
+
+
+def _errors(found: Comparison, rows: list[Row]) -> Figure:
+    traces = []
+    for number_, (name, good) in enumerate((("success", True), ("no success", False))):
+        own = [
+            o for outcomes in found.trials.values() for o in outcomes if o.success is good and math.isfinite(o.error)
+        ]
+        known = [o for o in own if o.error > 0]
+        names = [shown(TITLES.get(o.method, o.method)) for o in known]
+        trace = points([o.error for o in known], names, name, number_)
+        traces.append(trace | {"hovertemplate": "%{y}: %{x:.3g}<extra></extra>"})
+    return Figure(
+        "errors",
+        traces,
+        layout(log_axis("mean squared error", [x for t in traces for x in t["x"]]), _names(rows)),
+        "Mean errors: " + ", ".join(f"{r['title']} {number(r['error'], 2)}" for r in rows) + ".",
+        "One marker a trial. A vector that has nothing to do with the truth has an error of about 2.",
+        height=140 + 26 * len(rows),
+    )
+
+
+def _cost(rows: list[Row]) -> Figure:
+    traces = []
+    for i, row in enumerate(rows):
+        trace = points([row["state_bytes"]], [row["seconds"]], row["title"], i)
+        told = f"{row['title']}: {amount(row['state_bytes'])}, {duration(row['seconds'])}, {row['passes']:.0f} passes"
+        trace["marker"] |= {"size": 11, "symbol": _SYMBOLS[(i + i // 6) % len(_SYMBOLS)]}
+        traces.append(trace | {"text": [shown(told)], "hovertemplate": "%{text}<extra></extra>"})
+    told = ", ".join(f"{r['title']} {amount(r['state_bytes'])} {duration(r['seconds'])}" for r in rows)
+    across, up = (
+        log_axis("state, bytes", [r["state_bytes"] for r in rows]),
+        log_axis("seconds a trial", [r["seconds"] for r in rows]),
+    )
+    legend = {"orientation": "h", "y": -0.25, "yanchor": "top", "font": {"color": "@ink", "size": 11}}
+    return Figure(
+        "cost",
+        traces,
+        layout(across, up, legend=legend),
+        f"Memory and time: {told}.",
+        "Time includes drawing the samples, once for every pass.",
+        height=520,
+    )
+
+
+_SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "star")
+
+
+def _numbers(found: Comparison, rows: list[Row]) -> list[Safe | Figure]:
+    lines = [
+        (
+            row["title"],
+            f"{row['successes']}/{row['trials']}",
+            number(row["error"], 2),
+            duration(row["seconds"]),
+            amount(row["state_bytes"]),
+            amount(row["buffer_bytes"]),
+            f"{row['passes']:.0f}",
+            f"{row['samples']:,}",
+        )
+        for row in rows
+    ]
+    head = ("method", "success", "error", "time", "state", "buffer", "passes", "samples")
+    parts: list[Safe | Figure] = [table(head, lines, "Every method", 1)]
+    left = [(TITLES.get(name, name), reason) for name, reason in found.left_out.items() if reason != "not asked for"]
+    if left:
+        parts.append(table(("method", "why it was left out"), left, "Left out"))
+    about = [(name, str(value)) for name, value in found.settings.items() if name != "methods" and value is not None]
+    return [*parts, table(("", ""), [*about, ("seeds", ", ".join(map(str, found.trials)))], "What was compared"),
+            paragraphs("Errors, time and passes are means over the trials; memory is the most of any.")]  # fmt: skip

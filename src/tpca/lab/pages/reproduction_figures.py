@@ -1,0 +1,186 @@
+"""One figure for every study, drawn from the store alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tpca.lab.studies.convergence import Convergence
+from tpca.lab.studies.estimates import PowerLaw, rate_interval
+from tpca.lab.studies.internet_scale import InternetScale
+from tpca.lab.studies.memory import Memory
+from tpca.lab.studies.memory_findings import Point
+from tpca.lab.studies.noise import Noise
+from tpca.lab.studies.parameterisation import Parameterisation
+from tpca.lab.studies.race import Race
+from tpca.lab.studies.race_targets import GOOD, ROWS
+from tpca.lab.studies.scaling import WorstCase
+from tpca.lab.studies.store import Store
+from tpca.lab.studies.structure import Adaptivity, EmpiricalSchedule, Initialisation, Stages
+from tpca.lab.studies.study import Record, Study
+from tpca.model.bounds import cramer_rao
+from tpca.report.style import COLOURS, INK, MARKERS, drawing, save
+
+
+def draw_studies(studies: Sequence[Study], store: Store, folder: Path) -> dict[str, Path]:
+    """The figures of all studies that have trials, as PNG and SVG; where the PNGs are."""
+    drawn = {}
+    for study in studies:
+        records = store.records(study)
+        if not records:
+            continue
+        with drawing() as plt:
+            wide = isinstance(study, Memory | Convergence)
+            figure, axis = plt.subplots(figsize=(9 if wide else 7.5, 4.6), layout="constrained")
+            with store.using(study):
+                FIGURES[study.name](axis, study, records)
+            axis.set_title(study.title)
+            drawn[study.name] = save(figure, folder, study.name)
+    return drawn
+
+
+def _lines(axis: Any, laws: Mapping[str, PowerLaw], x: str, y: str) -> None:
+    """Measured points and fitted lines of several power laws."""
+    for i, (label, law) in enumerate(laws.items()):
+        colour, marker = COLOURS[i % len(COLOURS)], MARKERS[(i + i // len(COLOURS)) % len(MARKERS)]
+        xs = [x for x, y in law.points.items() if math.isfinite(y)]
+        slope = f", slope {law.slope.value:.2f}" if math.isfinite(law.slope.value) else ""
+        axis.plot(xs, [law.points[x] for x in xs], marker, color=colour, markersize=5, label=label + slope)
+        if slope:
+            axis.plot(xs, [law.at(x) for x in xs], color=colour, linewidth=1.2, alpha=0.8)
+    axis.set(xscale="log", yscale="log", xlabel=x, ylabel=y)
+    axis.xaxis.set_minor_formatter("")  # over less than a decade minor labels collide
+    if laws:
+        axis.legend(fontsize=9)
+
+
+def _scaling(axis: Any, study: WorstCase, records: Sequence[Record]) -> None:
+    laws = {f"order {order}": law for order, law in study.laws(records).items()}
+    _lines(axis, laws, "d", "samples at 50 % success")
+
+
+def _adaptivity(axis: Any, study: Adaptivity, records: Sequence[Record]) -> None:
+    laws = {f"d = {dim}": law for dim, law in study.laws(records).items()}
+    _lines(axis, laws, "predicted form  d² max γ⁴ ∏γ⁻²  (Cor = 1 left, 0 right)", "samples at 50 % success")
+
+
+def _parameterisation(axis: Any, study: Parameterisation, records: Sequence[Record]) -> None:
+    laws = {f"{kind}, order {order}": law for (kind, order), law in study.laws(records).items()}
+    _lines(axis, laws, "d", "samples at 50 % success")
+
+
+def _ratio(axis: Any, study: Stages | EmpiricalSchedule, records: Sequence[Record]) -> None:
+    def label(case: Any) -> str:
+        order, correlation = case if isinstance(case, tuple) else (6, case)
+        return f"order {order}, {'uncorrelated' if correlation == 0 else 'identical'}"
+
+    laws = {label(case): law for case, law in study.laws(records).items()}
+    text = "one go / stages" if isinstance(study, Stages) else "empirical / theorem"
+    _lines(axis, laws, "d", f"ratio of N at 50 % success, {text}")
+    axis.axhline(1, color=INK, linewidth=0.8, linestyle=":")
+
+
+def _initialisation(axis: Any, study: Initialisation, records: Sequence[Record]) -> None:
+    rates = {k: v for k, v in study.rates(records).items() if k[2] == 64}
+    kinds = ("identity", "random", "both")
+    for i, correlation in enumerate((0.0, 1.0)):
+        estimates = [rate_interval(*rates[kind, correlation, 64]) for kind in kinds]
+        values = np.array([e.value for e in estimates])
+        errors = np.array([[e.value - e.low, e.high - e.value] for e in estimates]).T
+        name = "uncorrelated pairs" if correlation == 0 else "identical vectors"
+        axis.bar(np.arange(3) + 0.38 * (i - 0.5), values, 0.36, color=COLOURS[i], label=name)
+        axis.errorbar(np.arange(3) + 0.38 * (i - 0.5), values, errors, fmt="none", ecolor=INK, capsize=3)
+    axis.set_xticks(range(3), ["identity alone", "random part alone", "both"])
+    axis.set(ylim=(0, 1.05), ylabel="success at twice the theorem's N")
+    axis.legend(loc="lower center", ncols=2, bbox_to_anchor=(0.5, -0.22), title="order 6, d = 64")
+
+
+def _convergence(axis: Any, study: Convergence, records: Sequence[Record]) -> None:
+    laws = study.laws(records)
+    _lines(axis, {f"{_name(kind)}, d = {dim}": law for (kind, dim), law in laws.items()}, "samples T₃", "squared error")
+    polish = [law for (kind, _), law in laws.items() if kind == "polish"]
+    if polish:
+        xs = np.array(sorted(polish[0].points))
+        axis.plot(xs, [cramer_rao(12, 1.0, x) for x in xs], color=INK, linestyle="--", label="Cramér–Rao, d = 12")
+    axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def _name(kind: str) -> str:
+    return {"simulated": "Phase III, simulated", "polish": "polish"}.get(kind, f"Phase III, {kind}")
+
+
+def _noise(axis: Any, study: Noise, records: Sequence[Record]) -> None:
+    _lines(axis, study.laws(records), "d", "samples until the race proves the signal (median)")
+
+
+def _race(axis: Any, study: Race, records: Sequence[Record]) -> None:  # noqa: ARG001
+    labels: list[str] = []
+    for i, row in enumerate(ROWS):
+        good = [r.result["overlap"] > GOOD for r in records if r.params["kind"] == "target" and r.params["row"] == i]
+        if good:
+            rate, place = rate_interval(sum(good), len(good)), len(labels)
+            errors = [[rate.value - rate.low], [rate.high - rate.value]]
+            axis.errorbar(rate.value, place, xerr=errors, fmt="o", color=COLOURS[0], ecolor=INK, capsize=3)
+            labels.append(f"order {row.order}, d {row.dim}, {row.kind}, {row.factor:g}·d^{row.order / 2:g}")
+    axis.axvline(0.9, color=COLOURS[1], linewidth=1, linestyle="--")
+    axis.set_yticks(range(len(labels)), labels, fontsize=8)
+    axis.set(xlim=(0, 1.03), xlabel="success at the table's samples (dashed: the target), 95 % interval")
+    axis.invert_yaxis()
+
+
+def _internet(axis: Any, study: InternetScale, records: Sequence[Record]) -> None:
+    found = study.laws(records)
+    _lines(axis, {f"order {order}": line for order, (line, _) in found.items()}, "d", "samples at 50 % success")
+    for i, (order, large, _) in enumerate(study.sizes):
+        line, measured = found[order]
+        xs = np.geomspace(min(line.points), large, 20)
+        axis.plot(xs, [line.at(int(x)) for x in xs], color=COLOURS[i], linestyle=":", linewidth=1)
+        if math.isfinite(measured):
+            axis.plot([large], [measured], "*", color=COLOURS[i], markersize=13, label=f"order {order}, d = {large}")
+    axis.legend(fontsize=9)
+
+
+def _memory(axis: Any, study: Memory, records: Sequence[Record]) -> None:
+    points = [p for p in study.points(records) if math.isfinite(p.samples.value)]
+    orders = sorted({p.order for p in points})
+    for i, order in enumerate(orders):
+        dim = min(p.dim for p in points if p.order == order)
+        mine = sorted((p for p in points if p.order == order and p.dim == dim), key=lambda p: p.state)
+        unit = float(dim) ** order
+        for kind, marker, style in (("race", "o", "-"), ("other methods", "x", "none"), ("equal vectors", "+", "none")):
+            some = [p for p in mine if _kind(p) == kind]
+            xs, ys = [p.state / dim**2 for p in some], [p.samples.value * dim**2 / unit for p in some]
+            label = f"order {order}, d = {dim}: {kind}"
+            axis.plot(xs, ys, marker, linestyle=style, color=COLOURS[i], markersize=6, label=label)
+    states = [p.state / p.dim**2 for p in points]
+    line = np.array([min(states), max(states)])
+    axis.plot(line, 1 / line, color=INK, linestyle="--", label="S·N = d^k̄")
+    axis.set(xscale="log", yscale="log", xlabel="state S in d² floats", ylabel="samples N in d^(k̄−2)")
+    axis.legend(fontsize=7.5, loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def _kind(point: Point) -> str:
+    """How a point is drawn: the race's dial, other methods, methods that were given equal vectors."""
+    if point.symmetric:
+        return "equal vectors"
+    return "race" if point.method == "race" else "other methods"
+
+
+FIGURES: dict[str, Callable[[Any, Any, Sequence[Record]], None]] = {
+    "worst-case": _scaling,
+    "symmetric": _scaling,
+    "adaptivity": _adaptivity,
+    "parameterisation": _parameterisation,
+    "convergence": _convergence,
+    "stages": _ratio,
+    "initialisation": _initialisation,
+    "noise": _noise,
+    "memory": _memory,
+    "race": _race,
+    "empirical-schedule": _ratio,
+    "internet-scale": _internet,
+}

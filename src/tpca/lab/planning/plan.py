@@ -1,0 +1,266 @@
+r"""The plan: for every method what it would need, whether that is to be had, and one recommendation.
+
+A row says how many samples the method needs for success in half of all runs (C·form·σ²/λ²,
+:mod:`tpca.lab.planning.methods`), twice which is called *enough*; state, buffer and passes; the time to read and add up
+that many dense samples at the speed of this machine's memory or at the ``rate`` at which they come, with the
+contractions of every round; and S·K·N in units of the lower bound ∏d·σ²/λ².
+
+The recommendation is that of :func:`tpca.solvers.choice.choose_solver`, which ``TensorPCA(solver="auto")`` follows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tpca.errors import SolverError
+from tpca.lab.planning.constants import constant, frontier
+from tpca.lab.planning.machine import Machine, this_machine
+from tpca.lab.planning.methods import METHODS, Method
+from tpca.lab.planning.problem import Problem, parse_samples
+from tpca.lab.planning.race_size import RaceSize, least_race_bytes, race_size
+from tpca.model.sampling import BATCH_ENTRIES
+from tpca.solvers.choice import choose_solver
+from tpca.solvers.memory import default_memory, machine_memory, parse_memory
+from tpca.solvers.race.rounds import round_sizes
+from tpca.streams.stored import SLAB_ENTRIES
+from tpca.wording import amount, approximately
+
+MARGIN = 2.0  # times N₅₀ is enough
+LONG = 30 * 86400.0
+FOREVER = 100 * 365.25 * 86400.0
+TOO_LONG = "would take"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method; ``obstacle`` says why it cannot be used, ``suffices`` what the samples at hand do for it."""
+
+    name: str
+    title: str
+    obstacle: str = ""
+    samples: float = math.nan
+    basis: str = ""
+    state_bytes: float = math.nan
+    buffer_bytes: float = math.nan
+    passes: float = math.nan
+    seconds: float = math.nan
+    seconds_by_workers: float = math.nan
+    product: float = math.nan
+    suffices: str = ""
+
+    @property
+    def endless(self) -> bool:
+        """Whether time is all that stands against it."""
+        return self.obstacle.startswith(TOO_LONG)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All rows, the recommendation in a sentence, and what it was made for."""
+
+    problem: Problem
+    memory: int
+    samples: int | None
+    rate: float | None
+    workers: int
+    rows: tuple[Row, ...]
+    recommended: str
+    recommendation: str
+    least_product: float
+    machine: Machine
+
+
+@dataclass(frozen=True)
+class _Means:
+    """What there is to work with."""
+
+    memory: int
+    samples: int | None
+    rate: float | None
+    workers: int
+    machine: Machine
+
+
+@dataclass(frozen=True)
+class _Need:
+    """What a method needs; ``contractions`` with a whole sample or a mean, beside adding samples up."""
+
+    name: str
+    title: str
+    samples: float
+    basis: str
+    state_bytes: float
+    passes: float
+    contractions: float
+    sequential: bool = False
+
+
+def make_plan(
+    problem: Problem,
+    *,
+    samples: str | float | None = None,
+    memory: str | float | None = None,
+    rate: float | None = None,
+    workers: int = 1,
+) -> Plan:
+    """What every method would need for ``problem``.
+
+    Parameters
+    ----------
+    samples
+        How many there are, a number or an expression such as ``"4d^2"``.
+    memory
+        Bound on a method's state; by default what a solver would take (:func:`tpca.solvers.memory.default_memory`).
+    rate
+        Samples a second that arrive or can be read; by default as fast as memory delivers them.
+    workers
+        Machines like this one that share the samples.
+    """
+    if rate is not None and not (math.isfinite(rate) and rate > 0):
+        raise SolverError(f"rate must be a positive number of samples a second, got {rate}.")
+    if workers < 1:
+        raise SolverError(f"workers must be at least 1, got {workers}.")
+    nbytes = default_memory(problem.dims) if memory is None else parse_memory(memory)
+    count = None if samples is None else parse_samples(samples, problem.dims)
+    means = _Means(nbytes, count, rate, workers, this_machine())
+    rows = (race_row(problem, means), *(_row(problem, method, means) for method in METHODS))
+    recommended, sentence = _recommend(problem, means, rows, memory is not None)
+    return Plan(
+        problem, nbytes, count, rate, workers, rows, recommended, sentence, problem.least_product, means.machine
+    )
+
+
+def race_row(problem: Problem, means: _Means) -> Row:
+    """The race in the memory given."""
+    size = race_size(problem.dims, means.memory)
+    if size is None:
+        least = least_race_bytes(problem.dims)
+        return Row("race", "race (RaceSolver)", f"needs at least {amount(least)} of state", state_bytes=least)
+    samples, basis = race_samples(problem, size)
+    asked = samples if problem.entries > SLAB_ENTRIES else len(round_sizes(math.ceil(samples)))
+    both_sides = 2.0 * size.count
+    need = _Need("race", f"race, {size.text}", samples, basis, 8 * size.floats, 1.0, asked * both_sides)
+    return _finish(problem, means, need)
+
+
+def race_samples(problem: Problem, size: RaceSize) -> tuple[float, str]:
+    """N₅₀ of the race at a size, and what that rests on."""
+    if problem.equal and size.equal:
+        found = constant("race, equal", problem.order)
+        return found.value * problem.unit * problem.ratio, found.basis(_dim(problem))
+    found = constant("race", problem.order)
+    samples = found.value * size.form(problem.dims) * problem.unit * problem.ratio
+    # Far beyond the sizes measured the form would undercut what no method was seen to undercut.
+    return max(samples, frontier() * problem.least_product / size.floats), found.basis(_dim(problem))
+
+
+def _row(problem: Problem, method: Method, means: _Means) -> Row:
+    obstacle = method.applies(problem)
+    if obstacle:
+        return Row(method.name, method.title, obstacle)
+    found = constant(method.measured_as(problem.order), problem.order)
+    value, basis = found.value, found.basis(_dim(problem))
+    if method.at_large and basis == "extrapolated" and _dim(problem) > max(found.dims):
+        value = max(value, constant(method.at_large, problem.order).value)
+    samples = max(1.0, value * method.form(problem) * problem.ratio)
+    passes = found.passes if method.passes else 1.0
+    need = _Need(
+        method.name,
+        method.title,
+        samples,
+        basis,
+        8 * method.state(problem),
+        passes,
+        samples * passes if method.sequential else 0.0,
+        method.sequential,
+    )
+    return _finish(problem, means, need)
+
+
+def _finish(problem: Problem, means: _Means, need: _Need) -> Row:
+    """Time, product and obstacles of a method whose needs are known."""
+    taken = need.samples * need.passes
+    read, flops = 8.0 * problem.entries * taken, 2.0 * problem.entries * need.contractions
+    arriving = taken / means.rate if means.rate else 0.0
+    alone = max(means.machine.seconds(read, flops), arriving)
+    shared = alone if need.sequential else max(means.machine.seconds(read, flops, means.workers), arriving)
+    least = min(means.memory, machine_memory())
+    obstacle = ""
+    if need.state_bytes > least:
+        obstacle = f"needs {amount(need.state_bytes)} of state, the memory is {amount(least)}"
+    elif shared > FOREVER:
+        obstacle = f"{TOO_LONG} {approximately(100 * shared / FOREVER)} years"
+    return Row(
+        need.name,
+        need.title,
+        obstacle,
+        need.samples,
+        need.basis,
+        need.state_bytes,
+        buffer_bytes(problem),
+        need.passes,
+        alone,
+        shared,
+        need.state_bytes / 8 * taken / problem.least_product,
+        _sufficiency(means.samples, need.samples),
+    )
+
+
+def _sufficiency(given: int | None, needed: float) -> str:
+    if given is None:
+        return ""
+    return "enough" if given >= MARGIN * needed else "borderline" if given >= needed else "too few"
+
+
+def _recommend(problem: Problem, means: _Means, rows: tuple[Row, ...], told: bool) -> tuple[str, str]:
+    """The solver that ``TensorPCA`` would take, why, and what to expect of it."""
+    choice = choose_solver(problem.dims, means.memory if told else None, max_samples=means.samples)
+    row = next(r for r in rows if r.name == choice.solver)
+    name = {"mean": "MeanSolver", "race": "RaceSolver"}[choice.solver]
+    sentence = f"Use {name}: {choice.reason}"
+    if math.isnan(row.samples):
+        return _instead(rows, f"RaceSolver {row.obstacle}, the memory is {amount(means.memory)}")
+    sentence += f"; about {approximately(row.samples)} samples recover the signal in half of all runs"
+    if means.samples is not None:
+        sentence += f", and {means.samples:,} are {row.suffices}"
+        if row.suffices == "too few":
+            least = min((r for r in rows if not r.obstacle), key=lambda r: r.samples, default=row)
+            sentence += _fewer(row, least)
+    if row.obstacle:
+        sentence += f", but on this machine it {row.obstacle}"
+    elif row.seconds_by_workers > LONG:
+        sentence += f", which takes {_days(row.seconds_by_workers)} of reading dense samples"
+    return choice.solver, sentence + "."
+
+
+def _instead(rows: tuple[Row, ...], why: str) -> tuple[str, str]:
+    """When neither of our solvers fits: the method that does with the fewest samples, or none."""
+    fitting = [r for r in rows if not r.obstacle]
+    if not fitting:
+        return "", f"Nothing fits: {why}; give more memory."
+    least = min(fitting, key=lambda r: r.samples)
+    return least.name, f"{why}: give more memory, or use {least.title}, which has no test for a signal."
+
+
+def _fewer(row: Row, least: Row) -> str:
+    """What would do with fewer samples, if anything."""
+    if least.samples < 0.8 * row.samples:
+        return f" (the least of all methods here: {approximately(least.samples)}, {least.title})"
+    return " (no method here needs fewer)"
+
+
+def buffer_bytes(problem: Problem) -> float:
+    """A batch in flight and the sum of a round; huge samples come in slabs, if they are stored."""
+    if problem.entries > SLAB_ENTRIES:
+        return 8.0 * SLAB_ENTRIES
+    return 8.0 * (max(problem.entries, BATCH_ENTRIES) + 2 * problem.entries)
+
+
+def _days(seconds: float) -> str:
+    days = seconds / 86400
+    return f"{days:,.0f} days" if days < 730 else f"{approximately(days / 365.25)} years"
+
+
+def _dim(problem: Problem) -> float:
+    return float(problem.entries ** (1 / problem.order))

@@ -1,0 +1,10 @@
+"""The law of the iterates, exactly, at a cost per step that does not depend on the dimension.
+
+The batch law, where the mean of any number of samples is one draw, is an oracle: :class:`tpca.engines.LawOracle`.
+"""
+
+from tpca.lab.simulate.chain import advance
+from tpca.lab.simulate.online import simulate_online
+from tpca.lab.simulate.paper import SimulatedRun, simulate_empirical
+
+__all__ = ["SimulatedRun", "advance", "simulate_empirical", "simulate_online"]

@@ -1,0 +1,147 @@
+"""The end of the climb: error against the samples of Phase III, and of our polish, beside the Cramér–Rao limit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tpca.engines import LawOracle, open_oracle
+from tpca.lab.simulate import SimulatedRun
+from tpca.lab.studies.climbs import COARSE
+from tpca.lab.studies.estimates import PowerLaw, power_law_of
+from tpca.lab.studies.findings import slope_finding
+from tpca.lab.studies.store import key
+from tpca.lab.studies.study import Finding, Params, Record, Scale, Verdict
+from tpca.model import SpikedTensor
+from tpca.model.bounds import cramer_rao
+from tpca.randomness import generator
+from tpca.solvers.paper.run import PaperRun
+from tpca.solvers.paper.schedules import Leg
+from tpca.solvers.paper.top_vectors import block_vectors
+from tpca.solvers.race.solver import RaceSolver
+from tpca.tensors.blocks import Array, Partition, unit
+
+START = 0.8  # alignment of every block when Phase III begins
+NOISES = ("gaussian", "rademacher", "uniform", "correlated", "student-t")
+
+
+class Convergence:
+    """Squared error against T₃."""
+
+    name = "convergence"
+    title = "Squared error against the samples of the last phase"
+    claim = (
+        "Gaussian noise: Õ(d²/(λ²T₃)), slope −1 (times log T₃: the step size is halved log T₃ times); other noise: at "
+        "least −½ in the theorem. The polish: (d−1)/(λ²T₃), the Cramér–Rao limit."
+    )
+    version = 1
+
+    def grid(self, scale: Scale) -> list[Params]:
+        """Phase III simulated and on real samples of several noise laws, and the polish."""
+        quick = scale == "quick"
+        simulated = [2**j for j in (range(15, 22, 2) if quick else range(14, 26))]
+        dense = [2**j for j in (range(12, 15) if quick else range(11, 16))]
+        polish = [2.0**j for j in (range(2, 7, 2) if quick else range(2, 8))]
+        seeds, few = (4, 2) if quick else (20, 6)
+        trials: list[Params] = []
+        for dim in (16,) if quick else (16, 32):
+            trials += [
+                {"kind": "simulated", "dim": dim, "steps": t, "seed": s} for t in simulated for s in range(seeds)
+            ]
+        for noise in NOISES:
+            trials += [{"kind": noise, "dim": 5, "steps": t, "seed": s} for t in dense for s in range(few)]
+        trials += [{"kind": "polish", "dim": 12, "factor": f, "seed": s} for f in polish for s in range(2 * few)]
+        return trials
+
+    def cost(self, params: Params) -> float:
+        """Real samples cost."""
+        return params["steps"] * 1.5e-4 if params["kind"] in NOISES else 0.3
+
+    def run(self, params: Params) -> dict[str, Any]:
+        """One error, averaged over the modes."""
+        truth = SpikedTensor.random((params["dim"],) * 4, 1.0, seed=params["seed"])
+        rng = generator(params["seed"], key(params))
+        if params["kind"] == "polish":
+            return _polish(truth, params)
+        leg = Leg(math.log(params["steps"]) ** 2 / (2 * params["steps"]), params["steps"])
+        phase = _simulated if params["kind"] == "simulated" else _sampled
+        vectors = phase(truth, leg, params, rng)
+        return {"loss": float(np.mean(truth.loss(vectors))), "samples": params["steps"]}
+
+    def laws(self, records: Sequence[Record]) -> dict[tuple[str, int], PowerLaw]:
+        """Median squared error against T₃, from T₃ = 80 entries of a block on: the start must be forgotten."""
+        groups: dict[tuple[str, int], dict[float, list[float]]] = {}
+        for r in records:
+            kind, dim = r.params["kind"], r.params["dim"]
+            level = r.params.get("steps") or r.params["factor"] * dim**2
+            if kind == "polish" or level >= 80 * dim**2:
+                groups.setdefault((kind, dim), {}).setdefault(level, []).append(r.result["loss"])
+        return {
+            (kind, dim): power_law_of(values, flat_log if kind != "polish" else lambda _: 1.0)
+            for (kind, dim), values in sorted(groups.items())
+        }
+
+    def findings(self, records: Sequence[Record]) -> list[Finding]:
+        """Slopes, and the polish against its limit."""
+        found = []
+        for (kind, dim), law in self.laws(records).items():
+            if kind == "polish":
+                continue
+            label = f"Phase III, {'Gaussian, simulated' if kind == 'simulated' else kind}, d = {dim}"
+            finding = slope_finding(label, law, -1, form="log T₃")
+            if finding.verdict is Verdict.DIFFERS and law.slope.high < -0.5:
+                below = "the theorem promises −½ for this noise, and it is steeper than that."
+                gaussian = kind in ("simulated", "gaussian", "correlated")
+                verdict = Verdict.DIFFERS if gaussian else Verdict.AGREES
+                finding = Finding(label, finding.predicted, finding.measured, verdict, "" if gaussian else below)
+            found.append(finding)
+        ratios = [r.result["ratio"] for r in records if r.params["kind"] == "polish"]
+        if ratios:
+            mean, error = float(np.mean(ratios)), float(np.std(ratios) / math.sqrt(len(ratios)))
+            verdict = Verdict.AGREES if mean < 1 + 3 * error else Verdict.DIFFERS
+            text = f"{mean:.2f} ± {error:.2f}"
+            note = f"{len(ratios)} races; what the leader learnt before the polish counts too, hence below 1."
+            found.append(Finding("polish, squared error / Cramér–Rao", "at most 1", text, verdict, note))
+        return found
+
+
+def flat_log(samples: float) -> float:
+    """Log T₃."""
+    return math.log(samples)
+
+
+def _simulated(truth: SpikedTensor, leg: Leg, params: Params, rng: np.random.Generator) -> tuple[Array, ...]:  # noqa: ARG001
+    """Phase III on the reduced chain, final blocks drawn."""
+    run = SimulatedRun(truth, rng, coarse=COARSE)
+    run.coordinates = [np.array([[START, math.sqrt(1 - START**2), 0.0]]) for _ in run.coordinates]
+    run.estimate([leg] * len(run.partition))
+    return run.vectors()
+
+
+def _sampled(truth: SpikedTensor, leg: Leg, params: Params, rng: np.random.Generator) -> tuple[Array, ...]:
+    """Phase III on real samples."""
+    stream = truth.stream(noise=params["kind"], seed=params["seed"])
+    run = PaperRun(open_oracle(stream), rng)
+    partition = Partition.pairs(truth.dims)
+    begin = []
+    for block in partition.outer(truth.vectors):
+        beside = rng.standard_normal(block.shape)
+        beside = unit(beside - np.vdot(beside, block) * block)
+        begin.append((START * block + math.sqrt(1 - START**2) * beside)[None])
+    run.replicas = tuple(begin)
+    run.estimate([leg] * len(partition))
+    return block_vectors(partition, tuple(block[0] for block in run.replicas), "power", rng)
+
+
+def _polish(truth: SpikedTensor, params: Params) -> dict[str, Any]:
+    """A race, its polish compared with (d−1)/(λ²T₃)."""
+    dim = params["dim"]
+    solver = RaceSolver(seed=params["seed"], max_samples=int((2 + params["factor"]) * dim**2), memory=8 * 20 * dim**2)
+    recovery = solver.run(LawOracle(truth, seed=params["seed"]))
+    searched = [h["samples"] for h in recovery.history if h["phase"] == "search"][-1]
+    polished = max(recovery.n_samples - searched, 1)
+    loss = float(np.mean(truth.loss(recovery.vectors)))
+    return {"loss": loss, "samples": polished, "ratio": loss / cramer_rao(dim, truth.strength, polished)}

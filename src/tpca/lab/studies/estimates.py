@@ -1,0 +1,184 @@
+r"""From trials to slopes: N at 50 % success, power laws in d, and bootstrap intervals.
+
+*N₅₀*: for every d, success counts at growing N are made monotone (isotonic regression) and interpolated at ½, linearly
+in log N.  *Slope*: least squares of :math:`\log N_{50}(d) - \log c(d)` on :math:`\log d`, c a known correction such as
+the number of stages.  *Interval*: 95 % of bootstrap slopes, in which both the values of d and the outcomes of the
+trials are drawn again, and the place of the crossing between two rungs of the ladder where success jumps, so that
+neither the noise of counts, nor the coarseness of the ladder, nor a jitter between neighbouring d (h* is rounded up) is
+left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import isotonic_regression
+
+from tpca.randomness import generator
+from tpca.tensors.blocks import Array
+
+DRAWS = 400
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Success counts at growing numbers of samples, for one value of d."""
+
+    samples: Array
+    wins: Array
+    runs: Array
+
+    @classmethod
+    def gather(cls, points: Sequence[tuple[float, int, int]]) -> Curve:
+        """From (samples, wins, runs), points at the same level added up."""
+        levels: dict[float, list[float]] = {}
+        for samples, wins, runs in points:
+            level = levels.setdefault(round(math.log(samples), 2), [0.0, 0.0, 0.0])
+            level[0] += math.log(samples) * runs
+            level[1] += wins
+            level[2] += runs
+        rows = np.array([[np.exp(s / r), w, r] for _, (s, w, r) in sorted(levels.items())])
+        return cls(*rows.T)
+
+    def half(self) -> float:
+        """N₅₀, or infinity where success never reaches ½; at most the smallest N where it always exceeds ½."""
+        return self._crossing(self.wins, 0.5)
+
+    def redrawn(self, rng: np.random.Generator) -> float:
+        """N₅₀ of trials drawn again, and of another place between two rungs of the ladder.
+
+        Where success jumps from one rung to the next the crossing lies anywhere between them.
+        """
+        wins: Array = rng.binomial(self.runs.astype(int), self.wins / self.runs).astype(float)
+        return self._crossing(wins, rng.random())
+
+    def _crossing(self, wins: Array, place: float) -> float:
+        """Where the isotonic success curve crosses ½; ``place`` in [0, 1] is ½ for its linear interpolation."""
+        rates = isotonic_regression(wins / self.runs, weights=self.runs).x
+        logs = np.log(self.samples)
+        above = int(np.argmax(rates >= 0.5))
+        if rates[above] < 0.5:
+            return math.inf
+        if above == 0 or rates[above] == rates[above - 1]:
+            return float(self.samples[above])
+        jump = rates[above] - rates[above - 1]
+        share = (0.5 - rates[above - 1]) / jump + jump * (place - 0.5)
+        return float(np.exp(logs[above - 1] + share * (logs[above] - logs[above - 1])))
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times more samples one curve needs than another."""
+
+    top: Curve
+    bottom: Curve
+
+    def half(self) -> float:
+        """The ratio of both N₅₀."""
+        below = self.bottom.half()
+        return self.top.half() / below if math.isfinite(below) else math.nan
+
+    def redrawn(self, rng: np.random.Generator) -> float:
+        """The ratio of trials drawn again."""
+        below = self.bottom.redrawn(rng)
+        return self.top.redrawn(rng) / below if math.isfinite(below) else math.nan
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def holds(self, predicted: float) -> bool:
+        """Whether the interval contains ``predicted``."""
+        return self.low <= predicted <= self.high
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """y ≈ exp(intercept) · c(x) · x^slope."""
+
+    slope: Estimate
+    intercept: float
+    points: dict[float, float]
+    correction: Callable[[float], float]
+
+    def upper(self) -> float:
+        """The slope through the larger half of the points, where a prediction for large d should do better."""
+        finite = {x: y for x, y in self.points.items() if math.isfinite(y) and y > 0}
+        half = {x: finite[x] for x in sorted(finite)[len(finite) // 2 - 1 :]} if len(finite) > 3 else finite
+        return _line(half, self.correction)[0] if len(half) > 1 else math.nan
+
+    def at(self, x: float) -> float:
+        """The line at x."""
+        return float(math.exp(self.intercept) * self.correction(x) * x**self.slope.value)
+
+
+def flat(_: float) -> float:
+    """No correction."""
+    return 1.0
+
+
+def power_law(
+    curves: Mapping[float, Curve] | Mapping[float, Ratio], correction: Callable[[float], float] = flat
+) -> PowerLaw:
+    """The slope of N₅₀ against d, from success curves."""
+    xs = sorted(curves)
+    points = {x: curves[x].half() for x in xs}
+    draw = lambda rng, x: curves[x].redrawn(rng)  # noqa: E731
+    return _fit(points, draw, correction)
+
+
+def power_law_of(values: Mapping[float, Sequence[float]], correction: Callable[[float], float] = flat) -> PowerLaw:
+    """The slope of the median of repeated measurements."""
+    points = {x: float(np.median(values[x])) for x in sorted(values)}
+    draw = lambda rng, x: float(np.median(rng.choice(values[x], len(values[x]))))  # noqa: E731
+    return _fit(points, draw, correction)
+
+
+def _fit(
+    points: dict[float, float],
+    draw: Callable[[np.random.Generator, float], float],
+    correction: Callable[[float], float],
+) -> PowerLaw:
+    finite = {x: y for x, y in points.items() if math.isfinite(y) and y > 0}
+    if len(finite) < 3:
+        nothing = Estimate(math.nan, math.nan, math.nan)
+        return PowerLaw(nothing, math.nan, points, correction)
+    slope, intercept = _line(finite, correction)
+    rng = generator(0, "bootstrap")
+    xs = np.array(list(finite))
+    slopes: list[float] = []
+    while len(slopes) < DRAWS:
+        chosen = rng.choice(xs, len(xs))
+        again = [(x, draw(rng, x)) for x in chosen]
+        kept = [(x, y) for x, y in again if math.isfinite(y) and y > 0]
+        if len({x for x, _ in kept}) >= min(3, len(xs)):
+            slopes.append(_line(kept, correction)[0])
+    low, high = np.quantile(slopes, [0.025, 0.975])
+    return PowerLaw(Estimate(slope, float(low), float(high)), intercept, points, correction)
+
+
+def _line(
+    points: Mapping[float, float] | Sequence[tuple[float, float]], correction: Callable[[float], float]
+) -> tuple[float, float]:
+    pairs = list(points.items()) if isinstance(points, Mapping) else list(points)
+    x = np.log([p[0] for p in pairs])
+    y = np.log([p[1] / correction(p[0]) for p in pairs])
+    slope, intercept = np.polyfit(x, y, 1)
+    return float(slope), float(intercept)
+
+
+def rate_interval(wins: int, runs: int) -> Estimate:
+    """A success rate with its Clopper–Pearson interval."""
+    from scipy.stats import beta
+
+    low = float(beta.ppf(0.025, wins, runs - wins + 1)) if wins else 0.0
+    high = float(beta.ppf(0.975, wins + 1, runs - wins)) if wins < runs else 1.0
+    return Estimate(wins / runs, low, high)

@@ -1,0 +1,97 @@
+"""The race on fresh seeds: its target table, false alarms on pure noise, coverage of its intervals."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tpca.lab.studies.estimates import rate_interval
+from tpca.lab.studies.race_checks import COVERAGE_SETTINGS, NOISE_SETTINGS, claims, covered
+from tpca.lab.studies.race_targets import GOOD, ROWS, run_trial
+from tpca.lab.studies.study import Finding, Params, Record, Scale, Verdict, interval_text
+
+ENOUGH = 5  # runs below which success proves nothing
+FIRST_SEED = 6_000_000  # seeds that no other table has used
+
+
+class Race:
+    """Targets, false alarms, coverage."""
+
+    name = "race"
+    title = "The race: targets, false alarms, coverage"
+    claim = (
+        "At the samples and state of the target table 90 % of the runs succeed; at most 5 % of runs on pure noise "
+        "claim a signal; 95 % intervals cover 95 %."
+    )
+    version = 1
+    quick_rows = (0, 2, 4, 6, 12)
+
+    def grid(self, scale: Scale) -> list[Params]:
+        """Rows of the target table by number, noise and coverage settings by number."""
+        quick = scale == "quick"
+        law = [i for i, row in enumerate(ROWS) if row.source == "law"]
+        rows = self.quick_rows if quick else law
+        runs, alarms, coverage = (3, 5, 5) if quick else (6, 15, 20)
+        trials: list[Params] = [{"kind": "target", "row": i, "seed": s} for i in rows for s in range(runs)]
+        trials += [{"kind": "alarm", "row": i, "seed": s} for i in range(len(NOISE_SETTINGS)) for s in range(alarms)]
+        return trials + [
+            {"kind": "coverage", "row": i, "seed": s} for i in range(len(COVERAGE_SETTINGS)) for s in range(coverage)
+        ]
+
+    def cost(self, params: Params) -> float:
+        """Seconds, roughly."""
+        return {"target": 6.0, "alarm": 0.4, "coverage": 0.6}[params["kind"]]
+
+    def run(self, params: Params) -> dict[str, Any]:
+        """One run of its kind."""
+        seed = FIRST_SEED + 1000 * params["seed"]
+        if params["kind"] == "target":
+            result = run_trial((ROWS[params["row"]], seed))
+            return {name: result[name] for name in ("overlap", "proven_at", "state_bytes")}
+        if params["kind"] == "alarm":
+            return {"claims": claims((*NOISE_SETTINGS[params["row"]], seed))}
+        inside, entries, strength, _ = covered((*COVERAGE_SETTINGS[params["row"]], seed))
+        return {"inside": inside, "entries": entries, "strength": strength}
+
+    def findings(self, records: Sequence[Record]) -> list[Finding]:
+        """Every row of the table, and the two rates."""
+        found = []
+        for i, row in enumerate(ROWS):
+            results = [r.result for r in records if r.params["kind"] == "target" and r.params["row"] == i]
+            if not results:
+                continue
+            rate = rate_interval(sum(r["overlap"] > GOOD for r in results), len(results))
+            unit = row.dim ** (row.order / 2)
+            proven = [r["proven_at"] / unit for r in results if r["proven_at"]]
+            median = f", proven at {statistics.median(proven):.2f}·d^{row.order / 2:g}" if proven else ""
+            text = f"success {interval_text(rate.value, rate.low, rate.high)}{median}"
+            label = f"order {row.order}, d = {row.dim}, {row.kind}, state {row.state:g}·d^{row.power}"
+            predicted = f"90 % by {row.factor:g}·d^{row.order / 2:g}"
+            enough = len(results) >= ENOUGH or rate.high < 0.9
+            verdict = (Verdict.AGREES if rate.high >= 0.9 else Verdict.DIFFERS) if enough else Verdict.OPEN
+            found.append(Finding(label, predicted, text, verdict))
+        return [*found, *self._rates(records)]
+
+    def _rates(self, records: Sequence[Record]) -> list[Finding]:
+        found = []
+        alarms = [r.result["claims"] for r in records if r.params["kind"] == "alarm"]
+        if alarms:
+            rate = rate_interval(sum(alarms), len(alarms))
+            verdict = Verdict.AGREES if rate.low <= 0.05 else Verdict.DIFFERS
+            text = f"{sum(alarms)} of {len(alarms)}: {interval_text(rate.value, rate.low, rate.high, 3)}"
+            found.append(Finding("false alarms on pure noise", "at most 5 %", text, verdict))
+        runs = [r.result for r in records if r.params["kind"] == "coverage"]
+        if runs:
+            strength = rate_interval(sum(bool(r["strength"]) for r in runs), len(runs))
+            text = f"{interval_text(strength.value, strength.low, strength.high)} of {len(runs)} runs"
+            verdict = Verdict.AGREES if strength.high >= 0.95 else Verdict.DIFFERS
+            found.append(Finding("coverage of the strength", "at least 0.95", text, verdict))
+            shares = np.array([r["inside"] / r["entries"] for r in runs])
+            mean, error = float(shares.mean()), 1.96 * float(shares.std() / np.sqrt(len(shares)))
+            text = interval_text(mean, mean - error, mean + error, 3)
+            verdict = Verdict.AGREES if mean + error >= 0.95 else Verdict.DIFFERS
+            found.append(Finding("coverage of the components", "at least 0.95", text, verdict))
+        return found

@@ -1,0 +1,108 @@
+"""False alarms and coverage of the race: ``python -m tpca.lab.studies.race_checks --out docs/race-checks.json``.
+
+False alarms: runs on pure noise of several laws that claim a signal, at confidence 0.95.  Coverage: how often the
+nominal 95 % intervals of all components and of the strength hold the truth, at the accuracy where the run was told to
+stop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tpca.engines import LawOracle
+from tpca.model import Samples, SpikedTensor
+from tpca.solvers.race.solver import RaceSolver
+
+NOISE_SETTINGS: list[tuple[tuple[int, ...], str, int]] = [
+    (dims, noise, samples)
+    for dims, samples in (((6,) * 3, 400), ((10,) * 3, 600), ((5,) * 4, 600), ((2, 2), 200))
+    for noise in ("gaussian", "correlated", "rademacher", "student-t")
+]
+COVERAGE_SETTINGS: tuple[tuple[tuple[int, ...], float], ...] = (
+    ((6, 7, 8), 0.08),
+    ((6, 7, 8), 0.2),
+    ((40, 40), 0.3),
+    ((10,) * 4, 0.1),
+    ((6,) * 5, 0.15),
+    ((5,) * 6, 0.15),
+)
+
+
+def claims(job: tuple[tuple[int, ...], str, int, int]) -> bool:
+    """Whether one run on pure noise claims a signal."""
+    dims, noise, samples, seed = job
+    recovery = RaceSolver(seed=seed, max_samples=samples).run(Samples(dims, noise=noise, seed=seed))
+    return recovery.found
+
+
+def covered(job: tuple[tuple[int, ...], float, int]) -> tuple[int, int, bool, float]:
+    """Components inside their interval, all components, strength inside its own, squared error over the claimed."""
+    dims, tolerance, seed = job
+    truth = SpikedTensor.random(dims, 1.0, seed=seed)
+    recovery = RaceSolver(seed=seed, tolerance=tolerance).run(LawOracle(truth, seed=seed))
+    errors = recovery.standard_errors or ()
+    signed = [np.sign(v @ w) * v for v, w in zip(recovery.vectors, truth.vectors, strict=True)]
+    triples = list(zip(signed, truth.vectors, errors, strict=True))
+    inside = sum(int(np.sum(np.abs(v - w) <= 1.96 * e)) for v, w, e in triples)
+    low, high = recovery.strength_interval or (0.0, 0.0)
+    ratio = float(np.mean([np.sum((v - w) ** 2) / np.sum(e**2) for v, w, e in triples]))
+    return inside, sum(dims), bool(low <= truth.strength <= high), ratio
+
+
+def markdown(content: dict[str, Any]) -> str:
+    """The tables of docs/race.md, from the stored results."""
+    lines = ["| pure noise | samples | claims |", "|---|---|---|"]
+    for row in content["false_alarms"]:
+        lines.append(f"| {_shape(row['dims'])}, {row['noise']} | {row['samples']} | {row['claims']} of {row['runs']} |")
+    lines += ["", "| signal | tolerance | components | strength | error ratio | runs |", "|---|---|---|---|---|---|"]
+    for row in content["coverage"]:
+        lines.append(
+            f"| {_shape(row['dims'])} | {row['tolerance']:g} | {row['components']:.3f} | {row['strength']:.2f} "
+            f"| {row['error_ratio']:.2f} | {row['runs']} |"
+        )
+    return "\n".join(lines)
+
+
+def _shape(dims: Sequence[int]) -> str:
+    return "×".join(map(str, dims))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run both checks and write them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("race-checks.json"))
+    parser.add_argument("--runs", type=int, default=60)
+    parser.add_argument("--show", type=Path, default=None, help="print a stored result as Markdown and stop")
+    options = parser.parse_args(arguments)
+    if options.show is not None:
+        sys.stdout.write(markdown(json.loads(options.show.read_text())) + "\n")
+        return
+    alarms: list[dict[str, Any]] = []
+    coverage: list[dict[str, Any]] = []
+    with multiprocessing.get_context("spawn").Pool() as pool:
+        for dims, noise, samples in NOISE_SETTINGS:
+            jobs = [(dims, noise, samples, seed) for seed in range(options.runs)]
+            count = sum(pool.map(claims, jobs, chunksize=4))
+            alarms.append({"dims": dims, "noise": noise, "samples": samples, "claims": count, "runs": options.runs})
+            sys.stdout.write(json.dumps(alarms[-1]) + "\n")
+        for shape, tolerance in COVERAGE_SETTINGS:
+            results = pool.map(covered, [(shape, tolerance, seed) for seed in range(options.runs)], chunksize=4)
+            row: dict[str, Any] = {"dims": shape, "tolerance": tolerance, "runs": options.runs}
+            row["components"] = sum(r[0] for r in results) / sum(r[1] for r in results)
+            row["strength"] = sum(r[2] for r in results) / len(results)
+            row["error_ratio"] = float(np.mean([r[3] for r in results]))
+            coverage.append(row)
+            sys.stdout.write(json.dumps(row) + "\n")
+    options.out.write_text(json.dumps({"false_alarms": alarms, "coverage": coverage}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,215 @@
+"""The race against its targets, from fresh seeds: ``python -m tpca.lab.studies.race_targets --out docs/race-targets.json``.
+
+Every row runs ``RaceSolver`` with ``max_samples`` and ``memory`` at the figures of the table, once per seed, and
+counts how often every overlap with the planted vectors exceeds 0.9.  ``law`` rows draw batch means from their exact
+law; ``samples`` rows draw every single sample.  The polish rows compare the squared error after T₃ polish samples with
+the Cramér–Rao limit.  ``docs/race.md`` shows the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import math
+import multiprocessing
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import beta
+
+from tpca.engines import LawOracle
+from tpca.model import SpikedTensor
+from tpca.model.bounds import cramer_rao
+from tpca.solvers.race.solver import RaceSolver
+
+KINDS: dict[str, dict[str, Any]] = {
+    "weak": {},
+    "paired": {"correlation": 1.0},
+    "equal": {"correlation": 1.0, "identical_pairs": True},
+}
+GOOD = 0.9
+
+
+@dataclass(frozen=True)
+class Row:
+    """One cell of the target table: at most ``factor * d^(order/2)`` samples and ``state * d^power`` floats."""
+
+    order: int
+    dim: int
+    kind: str
+    factor: float
+    state: float
+    power: int
+    source: str = "law"
+
+    @property
+    def samples(self) -> int:
+        """max_samples of the row."""
+        return int(self.factor * self.dim ** (self.order / 2))
+
+    @property
+    def memory(self) -> int:
+        """Memory of the row in bytes."""
+        return int(8 * self.state * self.dim**self.power)
+
+
+ROWS = (
+    Row(3, 48, "weak", 3.0, 60, 2),
+    Row(3, 48, "equal", 3.0, 60, 2),
+    Row(4, 24, "weak", 2.0, 200, 2),
+    Row(4, 24, "paired", 2.0, 200, 2),
+    Row(4, 24, "equal", 1.0, 200, 2),
+    Row(4, 32, "weak", 3.5, 30, 2),
+    Row(5, 12, "weak", 3.2, 20, 3),
+    Row(5, 12, "paired", 3.2, 20, 3),
+    Row(5, 12, "equal", 1.4, 20, 3),
+    Row(5, 16, "weak", 5.0, 50, 2),
+    Row(6, 10, "weak", 3.0, 40, 3),
+    Row(6, 10, "paired", 1.6, 40, 3),
+    Row(6, 10, "equal", 0.4, 40, 3),
+    Row(6, 10, "weak", 6.5, 50, 2),
+    Row(3, 48, "weak", 3.0, 60, 2, "samples"),
+    Row(4, 24, "weak", 2.0, 200, 2, "samples"),
+    Row(5, 12, "weak", 3.2, 20, 3, "samples"),
+)
+POLISH_ROWS = ((3, 24), (4, 12), (5, 8), (6, 6))
+
+
+def run_trial(job: tuple[Row, int]) -> dict[str, Any]:
+    """One race: overlaps, samples until the signal was proven, state."""
+    row, seed = job
+    truth = SpikedTensor.random((row.dim,) * row.order, 1.0, seed=seed, **KINDS[row.kind])
+    source: Any = LawOracle(truth, seed=seed + 1) if row.source == "law" else truth.stream(seed=seed + 1)
+    began = time.perf_counter()
+    recovery = RaceSolver(seed=seed, memory=row.memory, max_samples=row.samples).run(source)
+    proven = [h["samples"] for h in recovery.history if h["found"]]
+    return {
+        "overlap": float(truth.overlaps(recovery.vectors).min()),
+        "proven_at": proven[0] if proven else None,
+        "state_bytes": recovery.state_bytes,
+        "n_samples": recovery.n_samples,
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def run_polish(job: tuple[int, int, int]) -> float:
+    """Squared error after the polish divided by (d−1)/(λ²T₃), averaged over modes."""
+    order, dim, seed = job
+    truth = SpikedTensor.random((dim,) * order, 1.0, seed=seed)
+    limit = int(20 * dim ** (order / 2))
+    recovery = RaceSolver(seed=seed, max_samples=limit).run(LawOracle(truth, seed=seed + 1))
+    searched = [h["samples"] for h in recovery.history if h["phase"] == "search"][-1]
+    polished = recovery.n_samples - searched
+    return float(np.mean(truth.loss(recovery.vectors))) / cramer_rao(dim, truth.strength, max(polished, 1))
+
+
+def summarise(row: Row, trials: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Success rate with its 95 % Clopper–Pearson interval, and medians in the row's own units."""
+    good, total = sum(t["overlap"] > GOOD for t in trials), len(trials)
+    unit = row.dim ** (row.order / 2)
+    proven = [t["proven_at"] / unit if t["proven_at"] else math.inf for t in trials]
+    return {
+        **dataclasses.asdict(row),
+        "success": good,
+        "trials": total,
+        "interval": [
+            float(beta.ppf(0.025, good, total - good + 1)) if good else 0.0,
+            float(beta.ppf(0.975, good + 1, total - good)) if good < total else 1.0,
+        ],
+        "proven": sum(math.isfinite(p) for p in proven),
+        "proven_median": statistics.median(proven),
+        "proven_worst": max(proven),
+        "state_floats": max(t["state_bytes"] for t in trials) / 8 / row.dim**row.power,
+        "seconds": statistics.median(t["seconds"] for t in trials),
+        "ok": good >= math.ceil(0.9 * total),
+    }
+
+
+def run_rows(rows: Iterable[Row], seeds: Sequence[int], pool: Any) -> Iterable[dict[str, Any]]:
+    """Every row over all seeds."""
+    for row in rows:
+        yield summarise(row, pool.map(run_trial, [(row, seed) for seed in seeds], chunksize=1))
+
+
+def describe(result: dict[str, Any]) -> str:
+    """One line for a reader."""
+    low, high = result["interval"]
+    return (
+        f"order {result['order']} d {result['dim']:3d} {result['kind']:6s} {result['source']:7s} "
+        f"N <= {result['factor']:.1f} d^{result['order'] / 2:g}: {result['success']}/{result['trials']} "
+        f"[{low:.2f}, {high:.2f}], proven {result['proven']} (median {result['proven_median']:.2f}, "
+        f"worst {result['proven_worst']:.2f}), "
+        f"state {result['state_floats']:.1f} of {result['state']:g} d^{result['power']}, "
+        f"{result['seconds']:.1f} s {'ok' if result['ok'] else 'SHORT'}"
+    )
+
+
+def markdown(content: dict[str, Any]) -> str:
+    """The tables of docs/race.md, from the stored results."""
+    lines = [
+        "| order, dims | source | signal | samples | state (floats) | success, 95 % interval | proven: median, worst |"
+    ]
+    lines.append("|---|---|---|---|---|---|---|")
+    lines += [_markdown_row(row) for row in content["rows"]]
+    lines += ["", "| order, d | squared error / Cramér–Rao limit | runs |", "|---|---|---|"]
+    lines += [f"| {row['order']}, {row['dim']} | {row['ratio']:.2f} | {row['trials']} |" for row in content["polish"]]
+    return "\n".join(lines)
+
+
+def _markdown_row(row: dict[str, Any]) -> str:
+    order, dim, trials = row["order"], row["dim"], row["trials"]
+    low, high = row["interval"]
+    median, worst = ("—" if value is None else f"{value:.2f}" for value in (row["proven_median"], row["proven_worst"]))
+    cells = [
+        f"{order}, {dim}^{order}",
+        row["source"],
+        row["kind"],
+        f"{row['factor']:g}·d^{order / 2:g}",
+        f"{row['state_floats']:.0f} of {row['state']:g}·d^{row['power']}",
+        f"{row['success']}/{trials}, {low:.2f}–{high:.2f}",
+        f"{row['proven']}/{trials}: {median}, {worst}",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the table and write it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("race-targets.json"))
+    parser.add_argument("--seeds", type=int, default=20, help="number of seeds per row")
+    parser.add_argument("--first-seed", type=int, default=None, help="default: drawn from the clock, and stored")
+    parser.add_argument("--rows", type=int, nargs="*", default=None, help="only these rows, by number from 0")
+    parser.add_argument("--show", type=Path, default=None, help="print a stored result as Markdown and stop")
+    options = parser.parse_args(arguments)
+    if options.show is not None:
+        sys.stdout.write(markdown(json.loads(options.show.read_text())) + "\n")
+        return
+    first = int(time.time()) % 10**8 if options.first_seed is None else options.first_seed
+    seeds = [first + 1000 * i for i in range(options.seeds)]
+    rows = ROWS if options.rows is None else [ROWS[i] for i in options.rows]
+    results, polish = [], []
+    with multiprocessing.get_context("spawn").Pool() as pool:
+        for result in run_rows(rows, seeds, pool):
+            results.append(result)
+            sys.stdout.write(describe(result) + "\n")
+            sys.stdout.flush()
+        for order, dim in POLISH_ROWS if options.rows is None else ():
+            ratios = pool.map(run_polish, [(order, dim, seed) for seed in seeds], chunksize=1)
+            polish.append({"order": order, "dim": dim, "trials": len(ratios), "ratio": statistics.fmean(ratios)})
+            sys.stdout.write(f"polish, order {order} d {dim}: error / Cramér–Rao = {polish[-1]['ratio']:.2f}\n")
+    made = {"python": platform.python_version(), "numpy": version("numpy"), "tpca": version("tpca")}
+    content = {"first_seed": first, "versions": made, "rows": results, "polish": polish}
+    options.out.write_text(json.dumps(content, indent=1).replace("Infinity", "null") + "\n")
+
+
+if __name__ == "__main__":
+    main()

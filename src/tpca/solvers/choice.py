@@ -1,0 +1,84 @@
+"""Which solver for which data: the mean where it fits into memory, else the race.
+
+Where the mean of all samples can be held, its best rank-one fit, also with all vectors the same, uses all that the
+samples know: in all that was measured its vectors were on average more accurate than the race's.  It mostly proves a
+signal with fewer samples, too (order 3, d = 10, N = 60: half of all signals of strength one, the race one in eight).
+Not always: with memory for two groups of samples only, its test rests on a single contrast (order 4, d = 12, N = 150:
+9 of 20 against the race's 13, at about half of its loss).  The race is for what the mean cannot do: tensors that do not
+fit, streams without an end, and stopping as soon as the result is accurate enough.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tpca.engines import Oracle
+from tpca.errors import MemoryBudgetError
+from tpca.solvers.mean.memory import GROUPS, groups_within, mean_bytes
+from tpca.solvers.memory import LEAST, default_memory, parse_memory
+from tpca.streams import Stream, stored
+from tpca.wording import amount
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The name of a solver, and why, in one sentence."""
+
+    solver: str
+    reason: str
+
+
+def choose_solver(
+    dims: Sequence[int],
+    memory: str | float | None = None,
+    *,
+    max_samples: int | None = None,
+    tolerance: float | None = None,
+    endless: bool = False,
+    whole: bool = True,
+) -> Choice:
+    """The solver for samples of shape ``dims``.
+
+    Parameters
+    ----------
+    dims
+        Shape of one sample.
+    memory
+        Bound on the solver's state; ``None`` for the solvers' default (four samples, at least 1 MB).
+    max_samples, tolerance
+        What the solver is asked for.
+    endless
+        Whether the samples never end.
+    whole
+        Whether samples come in full, as arrays.  If not (sparse samples, samples read in slabs) they are meant never to
+        be held, and the mean is only used where it is small or memory was given for it.
+    """
+    if endless and max_samples is None:
+        return Choice("race", "the samples never end, and only the race knows when to stop")
+    if tolerance is not None:
+        return Choice("race", "it can stop as soon as the tolerance is reached")
+    usual = default_memory(dims) if whole else LEAST
+    given = usual if memory is None else parse_memory(memory)
+    try:
+        needed = mean_bytes(dims, groups_within(dims, given))
+    except MemoryBudgetError:
+        needed = mean_bytes(dims, GROUPS[-1])
+        return Choice("race", f"the mean of all samples needs {amount(needed)} of state, the memory is {amount(given)}")
+    return Choice("mean", f"the mean of all samples fits into memory: {amount(needed)} of {amount(given)}")
+
+
+def choose_for(data: Stream | Oracle, memory: str | float | None = None, **asked: Any) -> Choice:
+    """The solver for a stream or an oracle; ``asked`` are ``max_samples`` and ``tolerance``."""
+    stream: Any = getattr(data, "stream", data)
+    whole = comes_whole(stream)
+    return choose_solver(data.dims, memory, endless=data.endless, whole=whole, **asked)
+
+
+def comes_whole(stream: Stream) -> bool:
+    """Whether samples come as arrays that are held in full: not sparse, no products of views, not read in slabs."""
+    kind = getattr(stream, "kind", "")
+    read_in_parts = kind in ("npy", "folder", "zarr", "hdf5", "dask") and math.prod(stream.dims) > stored.SLAB_ENTRIES
+    return kind not in ("sparse", "views") and not read_in_parts

@@ -1,0 +1,241 @@
+"""The drive: a run says what it needs the next samples for, an oracle answers, and nothing is lost on the way.
+
+A *run* is a solver at work, written as a state machine: :meth:`Run.ask` says which gradients it wants over how many
+samples, :meth:`Run.tell` takes them.  :func:`drive` pulls the samples from an oracle; :class:`Feed` has them pushed in,
+in batches of any size.  Both lead through the same two doors, so the result is the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import math
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+from tpca.checkpoint import Checkpoints
+from tpca.engines import Oracle, Round, open_oracle
+from tpca.errors import CheckpointError, RunInterrupted, StreamError
+from tpca.solvers.recovery import Recovery
+from tpca.tensors import Batch, DenseBatch, Query, Reduction, reduction
+from tpca.threads import calm_blas
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Gradients wanted over the next ``n`` samples, each multiplied by ``scale``; first ``rewind`` if so said."""
+
+    queries: tuple[Query, ...]
+    n: int
+    scale: float = 1.0
+    rewind: bool = False
+
+
+class Data(Protocol):
+    """What a run must know of the samples before it sees any."""
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Shape of one sample."""
+
+    @property
+    def length(self) -> int | None:
+        """Samples in one pass, where that is known."""
+
+    @property
+    def endless(self) -> bool:
+        """Whether the samples never end."""
+
+    @property
+    def rereadable(self) -> bool:
+        """Whether there can be a second pass."""
+
+
+class Kept(Protocol):
+    """A run that can be kept in a checkpoint."""
+
+    def state(self) -> dict[str, Any]:
+        """All that the next step needs."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+
+
+class Run(Kept, Protocol):
+    """A solver at work."""
+
+    def ask(self) -> Ask | None:
+        """What to do next; ``None`` when the run is over.  Asking again without telling changes nothing."""
+
+    def tell(self, answered: Round) -> None:
+        """Take the answers to the last question; a round of no samples means that they have ended."""
+
+    def close(self) -> None:
+        """There will be no more samples."""
+
+    def recovery(self) -> Recovery:
+        """What was found."""
+
+    def silent_copy(self) -> Self:
+        """A copy that calls nobody back."""
+
+
+def drive(run: Run, oracle: Oracle, keeper: Keeper | None = None) -> Recovery:
+    """Run to the end; with a ``keeper``, leave checkpoints on the way and go on from the last."""
+    watched = contextlib.nullcontext() if keeper is None else keeper.watch(run, oracle)
+    with calm_blas(math.prod(oracle.dims)):
+        with watched:
+            while (ask := run.ask()) is not None:
+                if ask.rewind:
+                    oracle.rewind()
+                run.tell(oracle.mean(ask.queries, ask.n, ask.scale))
+                if keeper is not None:
+                    keeper.after_round(run, oracle)
+        return dataclasses.replace(run.recovery(), buffer_bytes=oracle.buffer_bytes, n_skipped=oracle.n_skipped)
+
+
+def run_on_data(solver: Any, source: Any) -> Recovery:
+    """Run a solver on a user's data; samples that are all the same are refused, for they are hardly meant to be."""
+    oracle = open_oracle(source)
+    recovery: Recovery = solver.run(oracle)
+    if oracle.constant:
+        raise StreamError(
+            "all samples are the same: there is no noise to tell a signal from; give samples that differ."
+        )
+    return recovery
+
+
+class Keeper:
+    """Keeps a run from being lost: checkpoints, and an interrupt that waits for the end of the round.
+
+    ``settings`` say what the run was asked to do; a checkpoint of other settings or other data is refused.
+    """
+
+    def __init__(self, folder: Any, every: float, resume: bool, settings: dict[str, Any]) -> None:
+        self.checkpoints = Checkpoints(folder, every)
+        self._resume, self._settings = resume, settings
+        self._interrupted = False
+        self._data = ""
+
+    def _go_on(self, run: Kept, oracle: Oracle) -> None:
+        """Go on from the newest checkpoint, if that is wanted and there is one."""
+        stored = self.checkpoints.load() if self._resume or self.checkpoints.any() else None
+        if stored is None:
+            return
+        if not self._resume:
+            if not stored["finished"]:
+                raise CheckpointError(
+                    f"{str(self.checkpoints.folder)!r} holds the checkpoint of an unfinished run; "
+                    "go on with it (resume=True, --resume), throw it away (--restart) or choose another folder."
+                )
+            self.checkpoints.clear()
+            return
+        self._check(stored)
+        run.restore(stored["run"])
+        oracle.seek(stored["oracle"])
+
+    def after_round(self, run: Kept, oracle: Oracle) -> None:
+        """Leave a checkpoint when it is time or the user wants to stop."""
+        if self._interrupted or self.checkpoints.due():
+            self._save(run, oracle, finished=False)
+        if self._interrupted:
+            raise RunInterrupted(f"stopped; everything so far is in {str(self.checkpoints.folder)!r}.")
+
+    @contextlib.contextmanager
+    def watch(self, run: Kept, oracle: Oracle) -> Iterator[None]:
+        """Go on from the last checkpoint, if so wanted, and leave one at the end, for the result at once.
+
+        Meanwhile the first Ctrl-C only asks to stop after the round; the second is one as usual.
+        """
+        with self._patient():
+            self._data = oracle.identity  # now: what cannot be read is better known before a long run
+            self._go_on(run, oracle)
+            yield
+            if not oracle.constant:  # what will be refused is not worth keeping
+                self._save(run, oracle, finished=True)
+
+    @contextlib.contextmanager
+    def _patient(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        usual = signal.getsignal(signal.SIGINT)
+
+        def note(*_: object) -> None:
+            self._interrupted = True
+            signal.signal(signal.SIGINT, usual)
+
+        signal.signal(signal.SIGINT, note)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, usual)
+
+    def _save(self, run: Kept, oracle: Oracle, finished: bool) -> None:
+        known = {"settings": self._settings, "data": self._data, "finished": finished}
+        self.checkpoints.save({**known, "run": run.state(), "oracle": oracle.position()})
+
+    def _check(self, stored: dict[str, Any]) -> None:
+        where = f"the checkpoint in {str(self.checkpoints.folder)!r}"
+        for name, value in self._settings.items():
+            before = stored["settings"].get(name)
+            if before != value:
+                raise CheckpointError(
+                    f"{where} was made with {name}={before!r}, now it is {value!r}; "
+                    "resume with the same settings, or start afresh in another folder."
+                )
+        if stored["data"] != self._data:
+            raise CheckpointError(
+                f"{where} was made on other data ({stored['data']}; now {self._data}); "
+                "resume with the same data, or start afresh (--restart)."
+            )
+
+
+def keeper_of(solver: Any) -> Keeper | None:
+    """The keeper that a solver's options ask for, if any."""
+    if solver.checkpoint is None:
+        return None
+    return Keeper(solver.checkpoint, solver.checkpoint_every, solver.resume, solver.settings())
+
+
+class Feed:
+    """A run whose samples are pushed in, batch after batch; what does not fill a round yet waits as its reduction."""
+
+    def __init__(self, dims: tuple[int, ...]) -> None:
+        self.dims = dims
+        self.length, self.endless, self.rereadable = None, False, False
+        self.buffer_bytes = 0
+        self.n_skipped = 0
+        self._pending: Reduction | None = None
+        self._ask: Ask | None = None  # what the pending samples are for: asking anew costs more than adding one sample
+
+    def pour(self, run: Run, batch: Batch) -> None:
+        """Hand the samples of a batch to the run, round after round."""
+        if isinstance(batch, DenseBatch):
+            batch.check()  # now: what is refused must leave no trace in the sums
+        self.n_skipped += batch.dropped
+        taken = 0
+        while taken < len(batch) and (ask := self._ask or run.ask()) is not None:
+            pending = reduction(batch, ask.queries, ask.scale) if self._pending is None else self._pending
+            part = batch[taken : taken + ask.n - pending.n]
+            pending.add(part)
+            taken += len(part)
+            self._pending, self._ask = pending, ask
+            self.buffer_bytes = max(self.buffer_bytes, batch.nbytes + pending.nbytes)
+            if pending.n >= ask.n:
+                self._pending = self._ask = None
+                with calm_blas(math.prod(self.dims)):
+                    run.tell(Round(pending.n, pending.answers(ask.scale)))
+
+    def recovery(self, run: Run) -> Recovery:
+        """What the run would say if the samples ended here; the run itself goes on."""
+        ending, pending = run.silent_copy(), copy.deepcopy(self._pending)
+        with calm_blas(math.prod(self.dims)):
+            if pending is not None and (ask := ending.ask()) is not None:
+                ending.tell(Round(pending.n, pending.answers(ask.scale)))
+            ending.close()
+            return dataclasses.replace(ending.recovery(), buffer_bytes=self.buffer_bytes, n_skipped=self.n_skipped)

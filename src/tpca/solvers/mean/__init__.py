@@ -1,0 +1,1 @@
+"""The mean of all samples: its best rank-one fit, and a test of it."""

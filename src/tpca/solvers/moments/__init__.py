@@ -1,0 +1,1 @@
+"""Moments of views, never built."""

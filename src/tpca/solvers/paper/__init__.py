@@ -1,0 +1,1 @@
+"""The paper's three-phase stochastic gradient ascent, and its schedules."""

@@ -1,0 +1,164 @@
+r"""The paper's algorithm: SNSGA1, SNSGA2 and MPSNSGA, even and odd order (Algorithms SGA-con-ss … MSANSGA-odd).
+
+==============  ========================================================================================
+Phase I         h* cycles of SNSGA1 on all 2^k̄ sign starts, each with fresh samples of its own
+Phase II        one more SNSGA1
+selection       the start with the largest mean reward over N_0 fresh samples each
+Phase III       SNSGA2 (step size halved every T̂ steps) twice from the winner, with +R and with −R;
+                per block the end point nearer to the start
+estimator       top vectors of every block, with the sign that the mean reward decides (erratum 13)
+==============  ========================================================================================
+
+SNSGA runs the blocks m = K, K−1, …, 1; in block m's turn the blocks j > m are already new and i < m still old (Eq.
+def-hatR; Section "Block-wise Update Structure" says the reverse — erratum 1, docs/paper.md).  Within a turn the
+gradient
+:math:`\nabla_m R` does not depend on :math:`W_m` (R is linear in it), so the oracle may hand out the gradients of
+many steps at once; the steps themselves are taken one sample at a time.
+
+The ``strength`` is the mean reward of the normalised blocks over the second half of the last turn's samples, each
+sample judged by the block before its own step, in both runs of Phase III and with the sign that belongs to the vectors
+returned: an estimate of :math:`\lambda\prod_m\alpha_m`.  A stream that ends early leaves the start with the largest
+mean reward over the latest second half of a turn that was entered, and that reward; NaN before there is one.
+
+Deliberately different: blocks are rescaled to unit norm after every chunk of steps, which changes no direction (the
+step is scale-free) and keeps long runs from overflowing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from tpca.engines import open_oracle
+from tpca.errors import SolverError
+from tpca.integers import check_integer
+from tpca.model import SpikedTensor
+from tpca.model.spiked import check_strength
+from tpca.randomness import generator
+from tpca.solvers.loop import keeper_of
+from tpca.solvers.options import check_resume
+from tpca.solvers.paper.run import Callback, PaperRun, StreamEndedError
+from tpca.solvers.paper.schedules import (
+    Constants,
+    Schedule,
+    empirical_schedule,
+    preset_constants,
+    search_steps,
+    theorem_schedule,
+)
+from tpca.solvers.paper.top_vectors import METHODS, block_vectors
+from tpca.solvers.recovery import Recovery, StopReason, positive
+from tpca.tensors.blocks import Partition
+from tpca.threads import calm_blas
+
+
+class PaperSolver:
+    """Three-phase, sequentially normalised stochastic gradient ascent.
+
+    Parameters
+    ----------
+    schedule
+        ``"empirical"`` (needs only ``strength``, the paper's known λ), ``"theorem"`` (needs ``truth``; for studies),
+        or a
+        :class:`~tpca.solvers.paper.schedules.Schedule` of your own.
+    preset
+        The constants that the paper leaves open: ``"practical"``, ``"theory"``, or a
+        :class:`~tpca.solvers.paper.schedules.Constants`.
+    estimator
+        ``"power"`` or ``"ascent"``: the two estimator steps of the paper.
+    callbacks
+        Called with the record of every block's turn, of the search, the selection and the end of Phase III;
+        ``record["blocks"]`` holds the replicas.
+    checkpoint, checkpoint_every, resume
+        Folder for checkpoints after a block's turn, least seconds between them, and whether to go on from the last.
+    """
+
+    def __init__(
+        self,
+        schedule: str | Schedule = "empirical",
+        preset: str | Constants = "practical",
+        seed: int = 0,
+        strength: float = 1.0,
+        truth: SpikedTensor | None = None,
+        estimator: str = "power",
+        callbacks: Sequence[Callback] = (),
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
+        resume: bool = False,
+    ) -> None:
+        if isinstance(schedule, str) and schedule not in ("empirical", "theorem"):
+            raise SolverError(f"schedule must be 'empirical', 'theorem' or a Schedule, got {schedule!r}.")
+        if schedule == "theorem" and truth is None:
+            raise SolverError("schedule='theorem' needs truth=..., got None; use 'empirical' when it is not known.")
+        if estimator not in METHODS:
+            raise SolverError(f"estimator must be one of {', '.join(METHODS)}, got {estimator!r}.")
+        self.schedule = schedule
+        self.constants = preset_constants(preset)
+        self.seed = check_integer("seed", seed, 0)
+        self.strength = check_strength(strength)
+        self.truth = truth
+        self.estimator = estimator
+        self.callbacks = tuple(callbacks)
+        self.checkpoint, self.checkpoint_every = checkpoint, checkpoint_every
+        self.resume = check_resume(resume, checkpoint)
+
+    def run(self, source: Any) -> Recovery:
+        """Recover the vectors from a stream (or oracle); a stream that ends early gives what was reached."""
+        oracle = open_oracle(source)
+        run = PaperRun(oracle, generator(self.seed, "paper"), self.callbacks)
+        keeper = keeper_of(self)
+        watched = contextlib.nullcontext() if keeper is None else keeper.watch(run, oracle)
+        with calm_blas(math.prod(oracle.dims)), watched:
+            try:
+                run.multi_phase(self.find_schedule(run), keeper)
+                reason = StopReason.SCHEDULE_DONE
+            except StreamEndedError:
+                reason = StopReason.STREAM_ENDED_EARLY
+        blocks = tuple(block[run.best] for block in run.replicas)
+        vectors, strength = positive(block_vectors(run.partition, blocks, self.estimator, run.rng), run.mean_reward)
+        return Recovery(
+            vectors=vectors,
+            strength=strength,
+            n_samples=run.samples,
+            state_bytes=run.state_bytes,
+            buffer_bytes=oracle.buffer_bytes,
+            stop_reason=reason,
+            n_skipped=oracle.n_skipped,
+            history=run.history,
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """What a run depends on besides its data, as text."""
+        truth = None if self.truth is None else [v.tolist() for v in self.truth.vectors]
+        numbers = {"schedule": repr(self.schedule), "constants": repr(self.constants), "truth": truth}
+        return {"solver": "paper", "seed": self.seed, "strength": self.strength, "estimator": self.estimator, **numbers}
+
+    def find_schedule(self, run: PaperRun) -> Schedule:
+        """The schedule to run; the empirical one searches c_3 on fresh samples first."""
+        if isinstance(self.schedule, Schedule):
+            return self.schedule
+        if self.schedule == "theorem" and self.truth is not None:
+            if self.truth.dims != run.partition.dims:
+                raise SolverError(
+                    f"truth has dims {self.truth.dims}, the stream {run.partition.dims}; give its own truth."
+                )
+            return theorem_schedule(self.truth, self.constants)
+        if run.searched is None:  # else a resumed run knows it already
+            run.searched = (run.search_reference(self.strength, self.constants), run.samples)
+        c3, samples = run.searched
+        return empirical_schedule(run.partition, self.strength, self.constants, c3, search=samples)
+
+
+def planned_samples(
+    dims: Sequence[int], strength: float = 1.0, preset: str | Constants = "practical"
+) -> dict[str, int]:
+    """Samples the empirical schedule would ask for, by case, without running it (c_3 = 1 for Case I)."""
+    partition = Partition.pairs(tuple(dims))
+    constants = preset_constants(preset)
+    search = [step.samples for step in search_steps(partition, strength, constants)]
+    first = empirical_schedule(partition, strength, constants, 1.0, search=search[0])
+    second = empirical_schedule(partition, strength, constants, None, search=sum(search))
+    return {"Case I": first.samples(len(dims)), "Case II": second.samples(len(dims))}

@@ -1,0 +1,1 @@
+"""The race: search strategies on shared samples, a candidate tested on fresh ones."""

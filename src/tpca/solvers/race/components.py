@@ -1,0 +1,194 @@
+"""Several components, one after the other, each searched for in what the ones before it leave.
+
+Found components are subtracted inside the contraction (:class:`tpca.tensors.RankOne`), never from the data.
+
+The next race begins as soon as the last signal is found, on the same samples that go on polishing the ones before, and
+each is polished with all others subtracted: that is what keeps components that are not orthogonal from bending each
+other.  Only when a good part of stored data has gone by before a signal is found does the next race wait for the end of
+the pass, to begin with one of its own.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tpca.engines import Round
+from tpca.solvers.loop import Ask, Data
+from tpca.solvers.race.refine import Polish
+from tpca.solvers.race.run import RaceRun
+from tpca.solvers.recovery import Recovery, flaws
+
+if TYPE_CHECKING:
+    from tpca.solvers.race.solver import RaceSolver
+
+# Share of a pass over stored data that may have gone by when another race begins in the middle of it.
+YOUNG = 0.5
+# Overlap above which two vectors count as the same one.
+GHOST = 0.9
+MOST_GHOSTS = 3  # races that end with what another one left, before the search for more is given up
+# The next race begins when the last component was polished with so many samples, to such an error: what an inaccurate
+# one leaves behind would be found as another component, and bend all others (docs/race.md).
+LEAST_POLISH, WELL = 60, 0.1
+
+
+class ComponentsRun:
+    """Races for up to ``solver.n_components`` components on shared samples."""
+
+    def __init__(self, solver: RaceSolver, data: Data) -> None:
+        self.solver, self.data = solver, data
+        self.runs = [RaceRun(solver, data)]
+        self.state_bytes, self.started = 0, 0
+        self.known: dict[int, bool] = {}  # races whose component was introduced to the others; true: not for good yet
+        self._asked: list[tuple[RaceRun, int]] = []
+
+    def ask(self) -> Ask | None:
+        """All that the races under way want to know, over as many samples as the one that wants fewest."""
+        while True:
+            self._introduce()
+            asks = [(run, ask) for run in self.runs if (ask := run.ask()) is not None]
+            if self._is_ghost(self.runs[-1]):
+                ghost = self.runs.pop()
+                self.known.pop(ghost.number, None)
+                begins = self._begins(ghost)
+                if self._enough:
+                    continue
+            elif self._next_due():
+                begins = self._begins(self.runs[-1])
+            else:
+                break
+            self.started += 1
+            self.runs.append(RaceRun(self.solver, self.data, self.started, self.runs[0].scale, begins))
+        if not asks:
+            return None
+        self._asked = [(run, len(ask.queries)) for run, ask in asks]
+        queries = tuple(query for _, ask in asks for query in ask.queries)
+        return Ask(queries, min(ask.n for _, ask in asks), asks[0][1].scale, any(ask.rewind for _, ask in asks))
+
+    def tell(self, answered: Round) -> None:
+        """Hand every race its answers."""
+        answers = iter(answered.answers)
+        for run, count in self._asked:
+            run.tell(Round(answered.n, tuple(itertools.islice(answers, count))))
+        self.state_bytes = max(self.state_bytes, sum(run.held_now for run, _ in self._asked))
+
+    def close(self) -> None:
+        """There will be no more samples."""
+        for run in self.runs:
+            run.close()
+
+    def recovery(self) -> Recovery:
+        """The strongest component, with the others as ``further``; or that there is none.
+
+        Those after one that is withdrawn were searched for in what it left, and go with it.
+        """
+        ended: list[Recovery] = []
+        for run in self.runs:
+            if not self._is_ghost(run):
+                ended.append(run.recovery())
+                if flaws(ended[-1].history):
+                    break
+        first, *further = sorted((r for r in ended if r.found), key=lambda r: -r.strength) or ended[:1]
+        withdrawn = [] if ended[-1] is first else [r for r in ended[-1].history if r.get("flaw")]
+        history = [*first.history, *withdrawn] if withdrawn else first.history
+        return dataclasses.replace(first, further=tuple(further), state_bytes=self.state_bytes, history=history)
+
+    def state(self) -> dict[str, Any]:
+        """All that the next step needs."""
+        runs = [(run.number, run.state()) for run in self.runs]
+        return {"state_bytes": self.state_bytes, "started": self.started, "known": self.known, "runs": runs}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.state_bytes, self.started, self.known = state["state_bytes"], state["started"], state["known"]
+        self.runs = []
+        for number, own in state["runs"]:
+            run = RaceRun(self.solver, self.data, number, 1.0)
+            run.restore(own)
+            self.runs.append(run)
+
+    def silent_copy(self) -> ComponentsRun:
+        """A copy that calls nobody back."""
+        solver = copy.copy(self.solver)
+        solver.callbacks = ()
+        twin = ComponentsRun(solver, self.data)
+        twin.restore(copy.deepcopy(self.state()))
+        return twin
+
+    @property
+    def _stored(self) -> bool:
+        """Whether there can be another pass."""
+        return self.data.rereadable and self.data.length is not None
+
+    def _introduce(self) -> None:
+        """Let every race know of the others' components.
+
+        When a new one is found the sums of the others hold it still, and once it is known well they hold what was
+        wrong with it: those that it bends by more than their own noise start over.
+        """
+        polishing = [run for run in self.runs if run.polished is not None and run.phase != "done"]
+        for run in polishing:
+            assert run.polished is not None
+            first = run.number not in self.known
+            if first or (self.known[run.number] and run.polished.samples >= LEAST_POLISH):
+                self.known[run.number] = first
+                for one, other in itertools.permutations(polishing, 2):
+                    if run is one or (run is other and not first):
+                        _start_over_if_bent(one, other)
+        for run in self.runs:
+            run.others = tuple(r.component for r in self.runs if r is not run and r.component is not None)
+
+    def _begins(self, last: RaceRun) -> int | None:
+        """Where the race after ``last`` begins: here, or with a pass of its own."""
+        return None if last.phase == "done" and self._stored else last.position
+
+    def _is_ghost(self, run: RaceRun) -> bool:
+        """Whether a component is only what an inaccurate estimate of another leaves.
+
+        That is a tensor with all vectors of the other, or all but one.  A signal of that kind is no component of its
+        own either: added to the other one it is still of rank one.
+        """
+        mine = run.component
+        if mine is None:
+            return False
+        for other in self.runs:
+            if other is run or other.component is None or other.component.strength < mine.strength:
+                continue
+            pairs = zip(mine.vectors, other.component.vectors, strict=True)
+            alike = sum(abs(float(v @ w)) > GHOST for v, w in pairs)
+            if alike >= len(mine.vectors) - 1:
+                return True
+        return False
+
+    @property
+    def _enough(self) -> bool:
+        """Whether so many races have ended with a ghost that the next would, too: where noise is not white."""
+        return self.started >= self.solver.n_components + MOST_GHOSTS
+
+    def _next_due(self) -> bool:
+        """Whether the last component is known well, and the pass young enough to begin with the next, or over."""
+        last = self.runs[-1]
+        if len(self.runs) >= self.solver.n_components or last.polished is None or self._enough:
+            return False
+        if last.phase != "done" and (any(self.known.values()) or not _accurate(last.polished)):
+            return False
+        return not self._stored or last.phase == "done" or last.position <= YOUNG * last.per_pass
+
+
+def _start_over_if_bent(one: RaceRun, other: RaceRun) -> None:
+    """Forget the sums of ``other`` if ``one``, which was in them, bends its vectors by more than half their error."""
+    if one.component is None or other.component is None or other.polished is None:
+        return
+    inner = np.array([abs(float(v @ u)) for v, u in zip(one.component.vectors, other.component.vectors, strict=True)])
+    overlap = max(float(np.delete(inner, i).prod()) for i in range(len(inner)))
+    if one.component.strength * overlap > 0.5 * other.polished.error() * other.component.strength:
+        other.polished.start_over()
+
+
+def _accurate(polish: Polish) -> bool:
+    """Whether what is left after subtracting a component is small enough not to be taken for another one."""
+    return polish.settled and polish.samples >= LEAST_POLISH and polish.error() <= WELL

@@ -1,0 +1,106 @@
+r"""The race: racers propose, leaders are tried, the polish finishes.  Nothing needs to be known or tuned.
+
+Every round takes B = max(1, ⌊0.06 n⌋, min(4, ⌊n/4⌋)) fresh samples, the same ones for everybody
+(:mod:`tpca.solvers.race.rounds`):
+
+1. each racer names the replicas it wants gradients of, each leader its vectors: all fixed before the samples;
+2. the oracle answers; racers add up, leaders take their rewards as evidence (:mod:`tpca.solvers.race.candidate`);
+3. a leader with enough evidence is a signal *found*, with error at most 1 − ``confidence`` over the whole run;
+4. whenever n has grown by 8 %, each leader looks at its racer's reading, and stays, is refined, or steps down.
+
+When a signal is found and its leader is accurate enough the racers go home, and the polish
+(:mod:`tpca.solvers.race.refine`) uses every further sample until the vectors are as accurate as asked, or the samples end.
+If they end before a signal is found: ``NO_SIGNAL``, with an upper limit on the strength.
+
+The first three samples only tell in what units the data come (:mod:`tpca.solvers.race.scale`).
+
+Several passes (``max_passes`` > 1 on stored data): the last fifth of the data is held out from the racers.  After the
+first pass, which is the one-pass race, the main racer repeats whole passes over its part (subspace iteration), and a
+reading that has come to rest is tried on the held-out part only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tpca.engines import open_oracle
+from tpca.errors import SolverError
+from tpca.integers import check_integer
+from tpca.solvers.loop import drive, keeper_of
+from tpca.solvers.memory import parse_memory
+from tpca.solvers.options import check_confidence, check_max_samples, check_passes, check_resume
+from tpca.solvers.race.components import ComponentsRun
+from tpca.solvers.recovery import Recovery
+
+Callback = Callable[[dict[str, Any]], None]
+
+
+class RaceSolver:
+    """Recover a rank-one signal of unknown strength in unknown noise, in one pass, with bounded memory.
+
+    Parameters
+    ----------
+    memory
+        Bound on the solver's state, bytes or text like ``"64MB"``; by default the smaller of a tenth of the machine's
+        memory and four samples' size, but at least 1 MB.
+    max_samples, max_passes
+        Limits on what is read; passes beyond the first need a re-readable stream.  ``"auto"`` allows ten where they
+        can help.
+    confidence
+        At most ``1 - confidence`` of all runs on pure noise ever claim a signal.
+    tolerance
+        Root mean squared error of a vector at which to stop.  ``None``: use all of a finite stream, and leave an
+        endless one at 0.1 (1 % squared error).
+    partition
+        Groups of modes: two for the block flow, as in ``[(0, 1), (2, 3, 4)]``, by default as even as possible; more,
+        of one or two modes each, for replicas of such blocks.
+    n_components
+        Components to look for, each in what those before it leave (:mod:`tpca.solvers.race.components`).
+    callbacks
+        Called after every round with its record and, under ``"vectors"``, the current estimate.
+    checkpoint, checkpoint_every, resume
+        Folder for checkpoints, and seconds between them (0: after every round).  With ``resume`` the run goes on from
+        the last one there; on stored data it ends with the same bits as a run that was never interrupted.
+    """
+
+    def __init__(
+        self,
+        seed: int = 0,
+        memory: str | float | None = None,
+        max_samples: int | None = None,
+        max_passes: int | str = 1,
+        confidence: float = 0.95,
+        tolerance: float | None = None,
+        partition: Sequence[Sequence[int]] | None = None,
+        n_components: int = 1,
+        callbacks: Sequence[Callback] = (),
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
+        resume: bool = False,
+    ) -> None:
+        if tolerance is not None and not tolerance > 0:
+            raise SolverError(f"tolerance must be positive, got {tolerance}.")
+        self.seed = check_integer("seed", seed, 0)
+        self.memory = None if memory is None else parse_memory(memory)
+        self.max_samples = check_max_samples(max_samples)
+        self.max_passes = check_passes(max_passes)
+        self.confidence = check_confidence(confidence)
+        self.tolerance = tolerance
+        self.partition = partition
+        self.n_components = check_integer("n_components", n_components)
+        self.callbacks = tuple(callbacks)
+        self.checkpoint, self.checkpoint_every = checkpoint, checkpoint_every
+        self.resume = check_resume(resume, checkpoint)
+
+    def run(self, source: Any) -> Recovery:
+        """Race on a stream (or oracle) and return what was found, or that nothing was."""
+        oracle = open_oracle(source)
+        return drive(ComponentsRun(self, oracle), oracle, keeper_of(self))
+
+    def settings(self) -> dict[str, Any]:
+        """What a run depends on besides its data, as plain values."""
+        names = ("seed", "memory", "max_samples", "max_passes", "confidence", "tolerance", "n_components")
+        groups = None if self.partition is None else [[int(n) for n in group] for group in self.partition]
+        return {"solver": "race", **{name: getattr(self, name) for name in names}, "partition": groups}

@@ -1,0 +1,160 @@
+r"""The columns of the flow, in a quarter of the memory: U = ``unit`` · ``store``, ``store`` in float16.
+
+Rounding to float16 is relative, 2^-11 a round; with rounds that grow by 6 % about eight of them matter, so that it
+adds a noise some 10^-3 times that of the samples.  ``unit`` follows the size of U and keeps the store near ``level``,
+inside the range of float16.
+
+Nothing is ever widened whole: passes over the store take a few thousand entries at a time while answers are in flight,
+and half of it at a time when a reading is taken (a quarter, where it is put into another order besides): by then the
+answers, as large as the store, are gone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+
+from tpca.checkpoint import kept
+from tpca.tensors.blocks import Array, unit, widened
+
+STORE = np.float16
+
+Stored = NDArray[Any]  # float16 or float32
+
+
+def piece_entries(entries: int) -> int:
+    """Entries of a store that are widened at a time: a sixteenth, and no more than a few thousand."""
+    return min(2**12, max(64, entries // 16))
+
+
+def top_eigenvectors(matrix: Stored, count: int) -> Stored:
+    """The leading eigenvectors of a symmetric matrix, as rows, the first one first; ``matrix`` is used up."""
+    size = len(matrix)
+    chosen = (size - min(count, size), size - 1)
+    rows: Stored = eigh(matrix, subset_by_index=chosen, overwrite_a=True, check_finite=False)[1].T[::-1]
+    return rows
+
+
+def parts(length: int, count: int) -> list[slice]:
+    """So many slices of an axis, or fewer if it is too short."""
+    step = -(-length // count)
+    return [slice(first, min(first + step, length)) for first in range(0, length, step)]
+
+
+def _is_finite(stored: Stored) -> bool:
+    """Whether no entry is infinite or NaN; by its bits, which is quicker in float16."""
+    if stored.dtype != STORE:
+        return bool(np.isfinite(stored).all())
+    return int((stored.view(np.int16) & 0x7FFF).max()) < 0x7C00
+
+
+@kept
+class Columns:
+    """r columns over the entries of a block, stored as rows: shape ``(r, *block shape)``."""
+
+    def __init__(self, count: int, shape: tuple[int, ...], level: float, rng: np.random.Generator | None) -> None:
+        self.level, self.unit = level, 0.0
+        if rng is None:
+            self.store: Stored = np.zeros((count, *shape), STORE)
+        else:
+            self.store = (level * rng.standard_normal((count, *shape), dtype=np.float32)).astype(STORE)
+        self.gram: Stored = self._gram()
+
+    def __len__(self) -> int:
+        return len(self.store)
+
+    @property
+    def flat(self) -> Stored:
+        """The store as a matrix, columns as rows."""
+        return self.store.reshape(len(self.store), -1)
+
+    def inverse_root(self) -> Stored:
+        """(store storeᵀ)^(-1/2), tiny eigenvalues floored: what turns the store into orthonormal columns."""
+        values, axes = eigh(self.gram, check_finite=False)
+        axes *= np.maximum(values, max(1e-6 * values[-1], np.finfo(np.float32).tiny)) ** -0.25
+        root: Stored = axes @ axes.T
+        return root
+
+    def add(self, mix: Stored | float, gradient: Stored, n: int, anew: bool) -> float:
+        """``U += n * mix @ gradient`` in place (``anew``: instead of what is stored, which was only a direction).
+
+        Returns the squared norm of ``mix @ gradient``; a gradient of zeros changes nothing, nor does one that left the
+        range of float16.
+        """
+        gradient = gradient.reshape(len(self.store), -1)
+        old = 0.0 if anew else self.unit
+        if not _is_finite(gradient):
+            return 0.0
+        squares = sum(float(np.vdot(fresh, fresh)) for _, fresh in self._mixed(mix, gradient))
+        new = math.sqrt(old**2 * float(np.trace(self.gram)) + n**2 * squares) / (
+            math.sqrt(self.store.size) * self.level
+        )
+        if squares == 0.0 or not math.isfinite(new):
+            return 0.0
+        for some, fresh in self._mixed(mix, gradient):
+            fresh *= n / new
+            fresh += (old / new) * widened(self.flat[:, some])
+            self.flat[:, some] = fresh
+        self.unit = new
+        self.gram = self._gram()
+        return squares
+
+    def _mixed(self, mix: Stored | float, gradient: Stored) -> Iterator[tuple[slice, Stored]]:
+        """``mix @ gradient``, piece after piece."""
+        for some in self._pieces():
+            piece = widened(gradient[:, some])
+            yield some, (mix @ piece if isinstance(mix, np.ndarray) else np.float32(mix) * piece)
+
+    def times(self, p: Array) -> Array:
+        """``U p`` as a block, for every p of a stack."""
+        flat, narrow = self.flat, p.astype(np.float32)
+        product = np.empty((*p.shape[:-1], flat.shape[1]))
+        for some in parts(flat.shape[1], 2):
+            product[..., some] = narrow @ widened(flat[:, some])
+        product *= self.unit
+        return product.reshape(*p.shape[:-1], *self.store.shape[1:])
+
+    def weigh(self, blocks: Array) -> Array:
+        """``Uᵀ block`` for every block of a stack."""
+        flat, vectors = self.flat, blocks.reshape(len(blocks), -1).astype(np.float32)
+        total = np.zeros((len(blocks), len(self.store)))
+        for some in parts(flat.shape[1], 2):
+            total += vectors[:, some] @ widened(flat[:, some]).T
+        return self.unit * total
+
+    def top_weights(self, modes: tuple[int, ...]) -> Array:
+        """P from the top singular pair of the unfolding ``modes | other modes and columns``."""
+        side = math.prod(self.store.shape[1 + i] for i in modes)
+        gram: Stored = np.zeros((side, side), np.float32)
+        for matrix in self._unfoldings(modes):
+            gram += matrix @ matrix.T
+        (top,) = top_eigenvectors(gram, 1)
+        del gram
+        size = self.flat.shape[1] // side
+        rest = np.concatenate([(top @ matrix).reshape(-1, size) for matrix in self._unfoldings(modes)])
+        if len(rest) < rest.shape[1]:
+            return np.asarray(top_eigenvectors(rest @ rest.T, 1)[0], dtype=np.float64)
+        return unit((rest @ top_eigenvectors(rest.T @ rest, 1)[0]).astype(np.float64))
+
+    def _unfoldings(self, modes: tuple[int, ...]) -> Iterator[Stored]:
+        """Some columns after the other, as a matrix ``modes | columns and other modes``."""
+        for some in parts(len(self.store), 4):
+            front = np.moveaxis(widened(self.store[some]), [1 + i for i in modes], range(len(modes)))
+            yield front.reshape(math.prod(front.shape[: len(modes)]), -1)
+
+    def _gram(self) -> Stored:
+        gram: Stored = np.zeros((len(self.store), len(self.store)), np.float32)
+        for some in self._pieces():
+            piece = widened(self.flat[:, some])
+            gram += piece @ piece.T
+        return gram
+
+    def _pieces(self) -> Iterator[slice]:
+        step = max(1, piece_entries(self.store.size) // len(self.store))
+        for first in range(0, self.flat.shape[1], step):
+            yield slice(first, first + step)

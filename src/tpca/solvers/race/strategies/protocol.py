@@ -1,0 +1,61 @@
+"""A racer: one search strategy on the shared samples.  It proposes vectors; only a leader's trial decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from tpca.tensors import Answer, Query
+from tpca.tensors.blocks import Array
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Unit vectors in mode order, signed so that their reward is expected to be positive, and a score.
+
+    The score is an estimate of signal over noise (a z-value under pure noise only up to selection); it ranks the
+    readings of one racer and proves nothing.
+    """
+
+    vectors: tuple[Array, ...]
+    score: float
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a racer knows of each mode, given the other vectors: ``sums[i] = signal * v_i + N(0, weight * σ²)``."""
+
+    sums: tuple[Array, ...]
+    weight: float
+
+
+class Part(Protocol):
+    """Whatever takes part in a round: a racer, a leader, the polish.  All of its state is in :meth:`arrays`."""
+
+    @property
+    def working_bytes(self) -> int:
+        """Most bytes of temporary copies while answers are in flight; part of the state."""
+
+    def queries(self) -> tuple[Query, ...]:
+        """What to ask about the next samples; fixed before they are seen."""
+
+    def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
+        """Take the mean gradients over the ``n`` samples just seen."""
+
+    def arrays(self) -> dict[str, Array]:
+        """Every array of the state, by name."""
+
+
+class Racer(Part, Protocol):
+    """One search strategy."""
+
+    name: str
+
+    def restart(self) -> None:
+        """The next samples were seen before: keep the directions, forget the sums."""
+
+    def propose(self) -> Proposal:
+        """The best reading so far."""
+
+    def evidence(self, vectors: tuple[Array, ...]) -> Evidence:
+        """What the samples so far say about each mode when the others are ``vectors``."""

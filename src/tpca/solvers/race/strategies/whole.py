@@ -1,0 +1,68 @@
+r"""The whole: when memory holds one sample, the sum of all samples is the best thing to keep.
+
+The flow with r = D_1 columns and :math:`\hat U = I`: :math:`V = \sum B\,T^\top` is all the data there is, U adds
+nothing to it, and a reading is the best rank-one fit of the mean sample (unfolding, then alternating least squares).
+The columns are the entries of block A, so the weight vector p of a reading *is* the outer product ``v_A``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tpca.checkpoint import kept
+from tpca.solvers.race.strategies.climb import Climbs, blocks_of
+from tpca.solvers.race.strategies.columns import STORE, Columns
+from tpca.solvers.race.strategies.flow import FlowRacer, working_bytes
+from tpca.tensors import Answer, Query
+from tpca.tensors.blocks import Array, Partition
+
+
+def whole_floats(partition: Partition) -> int:
+    """Peak state in float64 units: the sum, its Gram matrix, the answers in flight, temporary copies."""
+    rows, entries = partition.sizes
+    stored = rows * entries * np.dtype(STORE).itemsize
+    return math.ceil((2 * stored + 4 * rows**2 + 48 * rows + working_bytes(partition, rows)) / 8)
+
+
+@kept
+class WholeRacer(FlowRacer):
+    """The sum of all samples, in float16."""
+
+    name = "whole"
+
+    def __init__(self, partition: Partition, rng: np.random.Generator) -> None:
+        super().__init__(partition, partition.sizes[0], rng)
+        self._past = None
+
+    def queries(self) -> tuple[Query, ...]:
+        """One question per entry of block A; the other block is not used, and neither takes memory."""
+        rows = self.columns
+        line = np.zeros(2 * rows - 1, STORE)
+        line[rows - 1] = self.sums[0].level
+        single = np.lib.stride_tricks.sliding_window_view(line, rows)[::-1]  # level * identity, as views of one line
+        nothing = np.broadcast_to(np.zeros((), STORE), (rows, *self.partition.shapes[1]))
+        return (Query(self.partition, (single.reshape(rows, *self.partition.shapes[0]), nothing), wanted=(1,)),)
+
+    def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
+        """Add the batch."""
+        (columns,) = self.sums
+        gradient = answers[0].gradients[1]
+        squares = columns.add(1 / columns.level, gradient, n, anew=self.count == 0)
+        self._note_noise(n * squares, gradient.size)
+        self.count += n
+
+    def _columns(self, rng: np.random.Generator) -> list[Columns]:  # noqa: ARG002
+        return [Columns(self.columns, self.partition.shapes[1], 1.0, None)]
+
+    def _weights(self, vectors: Sequence[Array]) -> Array:
+        return blocks_of(self.partition, 0, vectors).reshape(len(vectors[0]), -1)
+
+    def _blocks(self, m: int, climbs: Climbs) -> Array:
+        (columns,) = self.sums
+        other = climbs.block(1 - m)
+        if m == 0 and other is not None:
+            return columns.weigh(other).reshape(-1, *self.partition.shapes[0])
+        return columns.times(climbs.p)

@@ -1,0 +1,213 @@
+r"""Contraction of a tensor (a sample, or a mean of samples) with the blocks of all replicas.
+
+With the modes grouped into k blocks a sample is a k-way array ``T[a_1, ..., a_k]`` and each block of a replica
+a vector ``w_m`` of D_m entries.  The reward and its block gradients are (paper, Eq. def-hatR)
+
+.. math::
+    R = \langle w_1 \otimes \dots \otimes w_k, T\rangle, \qquad
+    \nabla_m R = T \text{ contracted with all } w_i, i \ne m, \qquad R = \langle \nabla_m R, w_m\rangle .
+
+All gradients of all replicas come from two matrix products: split the blocks into a left and a right half, multiply
+the half-unfolded ``T`` once by the replicas' outer products of the right half and once by those of the left, and
+split again inside each half, where everything is small.  Questions with the same unfolding share these two products,
+so that ``T`` is read twice for all of them together.  Questions about identities are traces
+(:mod:`tpca.tensors.traces`) and read only the diagonals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.tensors.blocks import Array, widened
+from tpca.tensors.query import Answer, Query, rewards, subtract
+from tpca.tensors.traces import Traces, is_trace
+
+
+class Asked(NamedTuple):
+    """The replicas of the blocks ``groups``, and the blocks whose gradients are wanted."""
+
+    groups: Sequence[Sequence[int]]
+    replicas: Sequence[NDArray[Any]]
+    wanted: Sequence[int]
+
+
+class Part(NamedTuple):
+    """Gradients, as rows, of the replicas ``some`` of question ``number``, and their blocks as rows."""
+
+    number: int
+    some: slice
+    vectors: list[Array]
+    gradients: dict[int, Array]
+
+
+def contract(tensor: NDArray[Any], query: Query) -> Answer:
+    """Gradients and rewards of every replica of ``query`` on one tensor."""
+    (answer,) = contract_all(tensor, (query,))
+    return answer
+
+
+def contract_all(tensor: NDArray[Any], queries: Sequence[Query]) -> tuple[Answer, ...]:
+    """Gradients and rewards of all queries on one tensor.
+
+    Gradients come in the dtype of their block's replicas, rewards in float64.
+    """
+    if len(queries) == 1 and _is_plain(queries[0]):
+        return (_plain_answer(tensor, queries[0]),)
+    answers = [_empty_answer(query) for query in queries]
+    asked = [Asked(query.partition.groups, query.replicas, query.blocks) for query in queries]
+    for part in gradients_of(tensor, asked):
+        gradients = subtract(part.gradients, part.vectors, queries[part.number])
+        answer = answers[part.number]
+        answer.rewards[part.some] = rewards(gradients, part.vectors)
+        narrow(gradients, answer.gradients, part.some)
+    return tuple(answers)
+
+
+def _is_plain(query: Query) -> bool:
+    """Whether the question is for the tensor itself: one block of all modes in their order."""
+    plain = query.partition.groups == (tuple(range(query.partition.order)),)
+    return plain and len(query.replicas[0]) == 1 and not query.less
+
+
+def _plain_answer(tensor: NDArray[Any], query: Query) -> Answer:
+    (replica,) = query.replicas
+    gradients = {0: np.empty((1, *tensor.shape), replica.dtype)}
+    narrow({0: tensor}, gradients, slice(None))
+    if not any(replica.strides) and not replica.flat[0]:  # zeros that take no memory: they are not made to take any
+        return Answer(gradients, np.zeros(1))
+    return Answer(gradients, np.atleast_1d(np.vdot(tensor.astype(np.float64), replica[0].astype(np.float64))))
+
+
+def _empty_answer(query: Query) -> Answer:
+    count, shapes = len(query.replicas[0]), query.partition.shapes
+    gradients = {m: np.empty((count, *shapes[m]), dtype=query.replicas[m].dtype) for m in query.blocks}
+    return Answer(gradients, np.empty(count))
+
+
+def narrow(parts: dict[int, Array], gradients: dict[int, NDArray[Any]], some: slice) -> None:
+    """Store gradients in the dtype of their replicas; infinite where they do not fit."""
+    with np.errstate(over="ignore"):
+        for m, gradient in parts.items():
+            gradients[m][some] = gradient.reshape(gradients[m][some].shape)
+
+
+def gradients_of(tensor: NDArray[Any], asked: Sequence[Asked]) -> Iterator[Part]:
+    """The gradients that are asked for, of some replicas after the others."""
+    traces = Traces(tensor)
+    together: dict[tuple[tuple[int, ...], int], list[int]] = {}
+    for number, one in enumerate(asked):
+        if is_trace(one.replicas, one.wanted):
+            vectors = [np.asarray(block.reshape(1, -1), np.float64) for block in one.replicas]
+            yield Part(number, slice(0, 1), vectors, traces.gradients(one.groups, one.wanted))
+        else:
+            together.setdefault(_unfolding(tensor.shape, one.groups), []).append(number)
+    for (modes, rows), members in together.items():
+        matrix = tensor.transpose(modes).reshape(rows, -1)
+        for pack in _packs(matrix, asked, members):
+            _contract_pack(matrix, pack, asked)
+            yield from pack
+
+
+def _unfolding(dims: Sequence[int], groups: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], int]:
+    """Modes in the order of their blocks, and the rows of the matrix that is left of the middle."""
+    sizes = [math.prod(dims[n] for n in group) for group in groups]
+    return tuple(n for group in groups for n in group), math.prod(sizes[: _middle(sizes)])
+
+
+def _packs(matrix: NDArray[Any], asked: Sequence[Asked], members: Sequence[int]) -> Iterator[list[Part]]:
+    """Replicas of all questions in packs whose outer products together stay below the size of the tensor itself."""
+    most = max(1, matrix.size // sum(matrix.shape))
+    pack: list[Part] = []
+    room = most
+    for number in members:
+        replicas, start = asked[number].replicas, 0
+        while start < len(replicas[0]):
+            some = slice(start, min(start + room, len(replicas[0])))
+            pack.append(Part(number, some, _rows(replicas, some, matrix.dtype), {}))
+            room -= some.stop - start
+            start = some.stop
+            if not room:
+                yield pack
+                pack, room = [], most
+    if pack:
+        yield pack
+
+
+def _rows(replicas: Sequence[NDArray[Any]], some: slice, dtype: np.dtype[Any]) -> list[Array]:
+    """Some replicas of every block as rows, in the widest of their dtypes and ``dtype``."""
+    wide = np.result_type(dtype, *(block.dtype for block in replicas))
+    rows = [np.reshape(block[some], (some.stop - some.start, -1)) for block in replicas]
+    return [(widened(r) if r.dtype == np.float16 else r).astype(wide, copy=False) for r in rows]
+
+
+def _contract_pack(matrix: NDArray[Any], pack: Sequence[Part], asked: Sequence[Asked]) -> None:
+    """Two matrix products, one for the blocks on either side of the middle."""
+    cuts = [_middle([v.shape[1] for v in part.vectors]) for part in pack]
+    if cuts[0] == len(pack[0].vectors):  # a single block: its gradient is the tensor itself
+        for part in pack:
+            part.gradients[0] = np.broadcast_to(matrix.reshape(-1).astype(np.float64), part.vectors[0].shape)
+        return
+    lefts = [range(cut) for cut in cuts]
+    rights = [range(cut, len(part.vectors)) for cut, part in zip(cuts, pack, strict=True)]
+    _contract_side(matrix.T, pack, lefts, rights, asked)
+    _contract_side(matrix, pack, rights, lefts, asked)
+
+
+def _contract_side(
+    matrix: NDArray[Any], pack: Sequence[Part], mine: Sequence[range], others: Sequence[range], asked: Sequence[Asked]
+) -> None:
+    """The gradients of the blocks ``mine``: one product with the outer products of the ``others``, then split."""
+    sides = [
+        (part, blocks, rest)
+        for part, blocks, rest in zip(pack, mine, others, strict=True)
+        if any(m in blocks for m in asked[part.number].wanted)
+    ]
+    if not sides:
+        return
+    rows = [outer([part.vectors[m] for m in rest]).astype(matrix.dtype, copy=False) for part, _, rest in sides]
+    partial = (rows[0] if len(rows) == 1 else np.concatenate(rows)) @ matrix
+    del rows
+    end = 0
+    for part, blocks, _ in sides:
+        start, end = end, end + len(part.vectors[0])
+        wanted = [m - blocks[0] for m in asked[part.number].wanted if m in blocks]
+        found = _split_own(partial[start:end], [part.vectors[m] for m in blocks], wanted)
+        part.gradients.update({m + blocks[0]: gradient for m, gradient in found.items()})
+
+
+def _middle(sizes: Sequence[int]) -> int:
+    """Where to cut a list of block sizes so that the two halves are as even as possible."""
+    if len(sizes) < 2:
+        return len(sizes)
+    return min(range(1, len(sizes)), key=lambda i: max(math.prod(sizes[:i]), math.prod(sizes[i:])))
+
+
+def _split_own(tensors: NDArray[Any], vectors: list[Array], wanted: Sequence[int]) -> dict[int, Array]:
+    """Gradients when replica r sees its own small tensor ``tensors[r]`` (flattened)."""
+    if len(vectors) == 1:
+        return {0: tensors.astype(np.float64, copy=False)}
+    sizes = [v.shape[1] for v in vectors]
+    cut = _middle(sizes)
+    tensors = tensors.reshape(len(tensors), math.prod(sizes[:cut]), -1)
+    gradients: dict[int, Array] = {}
+    if any(m < cut for m in wanted):
+        partial = np.matmul(tensors, outer(vectors[cut:])[:, :, None])[:, :, 0]
+        gradients.update(_split_own(partial, vectors[:cut], [m for m in wanted if m < cut]))
+    if any(m >= cut for m in wanted):
+        partial = np.matmul(outer(vectors[:cut])[:, None, :], tensors)[:, 0, :]
+        mine = [m - cut for m in wanted if m >= cut]
+        gradients.update({m + cut: g for m, g in _split_own(partial, vectors[cut:], mine).items()})
+    return gradients
+
+
+def outer(vectors: Sequence[Array]) -> Array:
+    """Row-wise outer products: ``(R, D_1), (R, D_2), ... -> (R, D_1 D_2 ...)``."""
+    product = vectors[0]
+    for v in vectors[1:]:
+        product = (product[:, :, None] * v[:, None, :]).reshape(len(v), -1)
+    return product

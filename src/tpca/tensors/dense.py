@@ -1,0 +1,131 @@
+"""Dense samples."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import get_blas_funcs
+
+from tpca.errors import SampleError
+from tpca.tensors.blocks import Array
+from tpca.tensors.contraction import outer
+from tpca.tensors.query import Answer, Query, subtract
+
+SHORT = 2**30  # entries that a BLAS routine with 32-bit integers can count
+
+
+def missing(index: int) -> SampleError:
+    """The error for a sample with entries that are not numbers."""
+    return SampleError(
+        f'sample {index} contains NaN or Inf; clean it, or open the stream with nan_policy="skip" or "zero".'
+    )
+
+
+class DenseBatch:
+    """``n`` dense samples, a C-contiguous array of shape ``(n, d_1, ..., d_k̄)`` of finite real numbers.
+
+    ``first`` is the place of the batch in its stream, ``dropped`` how many of its samples the stream left out.  A
+    stream that has not looked for NaN and Inf says so: ``unchecked`` is then the number of the first sample, for the
+    message.  They are looked for when the samples are used; in a sum of samples, where they show, that is almost free.
+    """
+
+    def __init__(self, samples: NDArray[Any], first: int = 0, dropped: int = 0, unchecked: int | None = None) -> None:
+        self._samples = samples
+        self.first, self.dropped = first, dropped
+        self._unchecked = unchecked
+
+    @property
+    def samples(self) -> NDArray[Any]:
+        """The samples; all of them finite."""
+        self.check()
+        return self._samples
+
+    def check(self) -> None:
+        """Refuse samples with NaN or Inf, if nobody has looked yet."""
+        if self._unchecked is not None:
+            _refuse_missing(self._samples, self._unchecked)
+            self._unchecked = None
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def __getitem__(self, some: slice) -> DenseBatch:
+        start, _, _ = some.indices(len(self))
+        unchecked = None if self._unchecked is None else self._unchecked + start
+        return DenseBatch(self._samples[some], unchecked=unchecked)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the samples held."""
+        return int(self._samples.nbytes)
+
+    def content(self) -> list[NDArray[Any]]:
+        """The samples, also those that nobody has looked at yet."""
+        return [self._samples]
+
+    def add_to(self, total: NDArray[Any] | None, weight: float = 1.0) -> NDArray[Any]:
+        """Add ``weight`` times the samples to ``total``, in place; contraction is linear, so replicas need only this.
+
+        One BLAS product (``total += weights @ X``) reads every entry once.  A missing entry makes the total one, too.
+        """
+        if total is None:
+            total = np.zeros(self._samples.shape[1:], self._samples.dtype)
+        if not len(self):
+            return total
+        flat = self._samples.reshape(len(self), -1)
+        weights = np.full(len(flat), weight, flat.dtype)
+        sums: NDArray[Any] = total.reshape(-1)
+        gemv, asum = _blas(flat.dtype)
+        gemv(1.0, flat.T, weights, 1.0, sums, overwrite_y=1)
+        if self._unchecked is not None and not math.isfinite(asum(sums)):
+            _refuse_missing(self._samples, self._unchecked)
+        return total
+
+    def scores(self, vectors: Sequence[Array]) -> Array:
+        """Reward ``(n, c)`` of every sample with every rank-one component; ``vectors[i]`` is ``(c, d_i)``."""
+        *others, last = vectors
+        part: NDArray[Any] = self.samples @ last.T.astype(self.samples.dtype)
+        for v in reversed(others):
+            part = np.einsum("...ic,ci->...c", part, v)
+        return part.astype(np.float64, copy=False)
+
+    def each(self, query: Query) -> Answer:
+        """Gradients where replica r sees only the samples r, R + r, 2R + r, ...: shape ``(n / R, R, *block shape)``.
+
+        The paper feeds every start fresh samples (Algorithm MPSNSGA, steps 1 to 3); this is that access.
+        """
+        partition, count = query.partition, len(query.replicas[0])
+        steps = len(self.samples) // count
+        modes = [1 + n for group in partition.groups for n in group]
+        own = self.samples.transpose([0, *modes]).reshape(steps, count, *partition.sizes)
+        (block,) = query.blocks
+        others = [w.reshape(count, -1) for m, w in enumerate(query.replicas) if m != block]
+        front = np.moveaxis(own, 2 + block, 2).reshape(steps, count, partition.sizes[block], -1)
+        weights = outer(others).astype(own.dtype, copy=False)
+        gradient = np.matmul(front, weights[None, :, :, None])[..., 0].astype(np.float64, copy=False)
+        if query.less:  # the same for every step
+            rows = [w.reshape(count, -1) for w in query.replicas]
+            gradient += subtract({block: np.zeros(gradient.shape[1:])}, rows, query)[block]
+        shaped = gradient.reshape(steps, count, *partition.shapes[block])
+        reward = np.einsum("tri,ri->tr", gradient, query.replicas[block].reshape(count, -1))
+        return Answer({block: shaped}, reward)
+
+
+@functools.cache
+def _blas(dtype: np.dtype[Any]) -> Any:
+    """``gemv`` and ``asum`` for one dtype; looking them up takes as long as adding up a small sample."""
+    return get_blas_funcs(("gemv", "asum"), dtype=dtype)
+
+
+def _refuse_missing(samples: NDArray[Any], first: int) -> None:
+    """Raise an error that names the first sample with NaN or Inf, if there is one."""
+    if samples.size <= SHORT and math.isfinite(_blas(samples.dtype)[1](samples.reshape(-1))):
+        return  # the sum of all sizes shows a missing entry; if it is only too large, the entries are looked at
+    finite = np.isfinite(samples).reshape(len(samples), -1).all(axis=1)
+    if not finite.all():
+        raise missing(first + int(np.argmin(finite)))

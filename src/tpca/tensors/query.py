@@ -1,0 +1,75 @@
+"""What a solver asks of data, and what it gets: gradients and rewards of replicas, the paper's access model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.tensors.blocks import Array, Partition
+
+
+@dataclass(frozen=True)
+class RankOne:
+    """A component that is known already: ``strength`` times the outer product of ``vectors``."""
+
+    strength: float
+    vectors: tuple[Array, ...]
+
+
+@dataclass(frozen=True)
+class Query:
+    """Replicas of the blocks of a partition, and the blocks whose gradients are wanted (``None``: all).
+
+    ``less`` holds components to subtract from every sample.  They are subtracted inside the contraction, where they
+    are a few inner products; no sample is ever changed.
+    """
+
+    partition: Partition
+    replicas: tuple[NDArray[Any], ...]
+    wanted: tuple[int, ...] | None = None
+    less: tuple[RankOne, ...] = ()
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """The blocks whose gradients are wanted."""
+        return tuple(range(len(self.partition))) if self.wanted is None else self.wanted
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Gradients for one query, by block, each of shape ``(R, *block shape)``, and the rewards ``(R,)``."""
+
+    gradients: dict[int, Array]
+    rewards: Array
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the gradients and rewards."""
+        return sum(g.nbytes for g in self.gradients.values()) + self.rewards.nbytes
+
+
+def rewards(gradients: dict[int, Array], replicas: Sequence[Array]) -> Array:
+    """Rewards from any block's gradient, by 1-homogeneity: R = <grad_m R, W_m> (paper, Section 3.1)."""
+    block = min(gradients, key=lambda m: gradients[m].size)
+    count = len(replicas[block])
+    products: Array = np.einsum("ri,ri->r", gradients[block].reshape(count, -1), replicas[block].reshape(count, -1))
+    return products
+
+
+def subtract(gradients: dict[int, Array], vectors: Sequence[Array], query: Query) -> dict[int, Array]:
+    r"""Gradients without the components ``query.less``; ``vectors[m]`` are the replicas' blocks as rows.
+
+    The gradient of a component :math:`c\,u_1\otimes\dots\otimes u_k` is
+    :math:`c\prod_{i\ne m}\langle w_i, u_i\rangle\,u_m`.
+    """
+    for known in query.less:
+        rays = [ray.reshape(-1) for ray in query.partition.outer(known.vectors)]
+        inner = np.stack([w @ ray for w, ray in zip(vectors, rays, strict=True)])
+        for m in gradients:
+            others = known.strength * np.delete(inner, m, axis=0).prod(axis=0)
+            gradients[m] = gradients[m] - np.multiply.outer(others, rays[m])
+    return gradients

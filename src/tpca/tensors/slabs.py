@@ -1,0 +1,102 @@
+r"""Samples too large to be held: read and contracted slab by slab.
+
+A slab is a range of one mode.  With that mode in block m, a slab of the sum of some samples gives the rows of
+:math:`\nabla_m R` that belong to its range, and adds to the gradients of all other blocks:
+
+.. math::
+    \nabla_i R = \sum_{slabs} T_{slab} \text{ contracted with } w_m|_{slab}
+    \text{ and all other } w_j,\ j \ne i .
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.tensors.blocks import Array, Partition
+from tpca.tensors.contraction import Asked, gradients_of
+from tpca.tensors.query import Query
+
+Read = Callable[[int, slice], NDArray[Any]]
+
+
+class SlabBatch:
+    """The stored samples ``indices``, of shape ``dims``; ``read(index, part)`` reads a range of ``mode`` of one."""
+
+    def __init__(
+        self,
+        dims: tuple[int, ...],
+        mode: int,
+        parts: Sequence[slice],
+        indices: NDArray[np.integer[Any]],
+        read: Read,
+        first: int = 0,
+        dropped: int = 0,
+    ) -> None:
+        self.dims, self.mode, self.parts, self.indices = dims, mode, list(parts), indices
+        self.first, self.dropped = first, dropped
+        self._read = read
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, some: slice) -> SlabBatch:
+        return SlabBatch(self.dims, self.mode, self.parts, self.indices[some], self._read, self.first)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in flight: the sum of a slab, the slab that is added, and a copy in the order of the blocks."""
+        longest = max(int(part.stop - part.start) for part in self.parts)
+        return 3 * 8 * math.prod(self.dims) // self.dims[self.mode] * longest
+
+    def content(self) -> Iterator[NDArray[Any]]:
+        """The two ends of the first sample: the others may not have been read yet, and all of them would take long."""
+        return (self._read(int(i), part) for i in self.indices[:1] for part in (self.parts[0], self.parts[-1]))
+
+    def add_gradients(self, queries: Sequence[Query], sums: Sequence[dict[int, Array]]) -> None:
+        """Every slab is read once, for all samples and all queries."""
+        if not len(self):
+            return
+        for part in self.parts:
+            slab = self._sum_slab(part)
+            for query, own in zip(queries, sums, strict=True):
+                _add_slab(slab, query, self.mode, part, own)
+
+    def scores(self, vectors: Sequence[Array]) -> Array:
+        """Reward ``(n, c)`` of every sample with every rank-one component; ``vectors[i]`` is ``(c, d_i)``."""
+        query = Query(Partition.singles(self.dims), tuple(vectors), wanted=(0,))
+        total = np.zeros((len(self), len(vectors[0])))
+        for place in range(len(self)):
+            sums: dict[int, Array] = {0: np.zeros(vectors[0].shape)}
+            self[place : place + 1].add_gradients([query], [sums])
+            total[place] = np.einsum("ci,ci->c", sums[0], vectors[0])
+        return total
+
+    def samples(self) -> NDArray[Any]:
+        """The samples in full, for those who can hold them."""
+        read = [[self._read(int(i), part) for part in self.parts] for i in self.indices]
+        return np.stack([np.concatenate(slabs, axis=self.mode) for slabs in read])
+
+    def _sum_slab(self, part: slice) -> NDArray[Any]:
+        first, *others = (int(i) for i in self.indices)
+        total = self._read(first, part)
+        if others:
+            total = total.copy()
+        for index in others:
+            total += self._read(index, part)
+        return total
+
+
+def _add_slab(slab: NDArray[Any], query: Query, mode: int, part: slice, sums: dict[int, Array]) -> None:
+    groups = query.partition.groups
+    own = next(m for m, group in enumerate(groups) if mode in group)
+    inside = (slice(None),) * (1 + groups[own].index(mode)) + (part,)  # the slab's rows of block `own`
+    replicas = [block[inside] if m == own else block for m, block in enumerate(query.replicas)]
+    for part_of in gradients_of(slab, [Asked(groups, replicas, query.blocks)]):
+        for m, gradient in part_of.gradients.items():
+            target = sums[m][part_of.some][inside] if m == own else sums[m][part_of.some]
+            target += gradient.reshape(target.shape)

@@ -1,0 +1,251 @@
+r"""Sparse samples: contracted entry by entry, so that zeros cost nothing.
+
+Contraction is linear in the entries.  With the modes grouped into blocks, :math:`a_m(e)` the place of entry e in block
+m and :math:`y_e` its value, summed over all samples
+
+.. math::
+    (\nabla_m R)_a = \sum_{e:\ a_m(e) = a} y_e \prod_{i \ne m} w_i[a_i(e)] ,
+
+one read and one write per entry, replica and block, whatever the dims.  Entries with the same coordinates add up.
+
+One fused loop over the entries, compiled by numba, was 1.2 to 3 times as fast in development as NumPy's ``take``,
+products and ``add.at`` in chunks; products with sparse selection matrices also pay for the length of the modes.  numba
+is imported, and the loop compiled, when the first sparse batch is contracted.  There is no parallel version: the loop
+lets go of the interpreter lock, so that whoever contracts several batches at once can use all cores.
+
+====================  ============================================================
+symbol                code
+====================  ============================================================
+y_e, a_m(e)           ``values``, ``places[m]``
+w_m                   ``rows[m]``, one row per replica, read at ``read[m]``
+====================  ============================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.errors import SampleError
+from tpca.jit import compiled
+from tpca.tensors.blocks import Array
+from tpca.tensors.query import Query
+
+CHUNK = 2**20  # entries of a temporary copy of replicas; one replica where that is more
+
+Indices = NDArray[np.intp]
+
+
+class SparseBatch:
+    """``n`` sparse samples of shape ``dims``; entry e is ``values[e]``, at ``coords[:, e]`` of sample ``sample[e]``.
+
+    ``sample`` is sorted; entries with the same coordinates add up.  ``first`` is the place of the batch in its stream,
+    ``dropped`` how many of its samples the stream left out.
+    """
+
+    def __init__(
+        self,
+        coords: NDArray[np.integer[Any]],
+        values: NDArray[Any],
+        sample: NDArray[np.integer[Any]],
+        n: int,
+        dims: Sequence[int],
+        first: int = 0,
+        dropped: int = 0,
+    ) -> None:
+        self.coords, self.values, self.sample = coords, values, sample
+        self.n, self.dims = n, tuple(dims)
+        self.first, self.dropped = first, dropped
+
+    @classmethod
+    def from_scipy(cls, matrices: Iterable[Any]) -> SparseBatch:
+        """Samples of order 2, given as ``scipy.sparse`` matrices of one shape, in any format."""
+        return cls.from_coo([_scipy_parts(matrix, j) for j, matrix in enumerate(matrices)])
+
+    @classmethod
+    def from_coo(cls, samples: Iterable[Any]) -> SparseBatch:
+        """Samples with ``coords`` (k, nnz), ``data`` and ``shape``, as ``sparse.COO`` has; or such triples."""
+        parts = [_checked(*_coo_parts(item, j), j) for j, item in enumerate(samples)]
+        if not parts:
+            raise SampleError("a batch needs at least one sample to know its shape, got none; leave empty batches out.")
+        dims = parts[0][2]
+        for j, (_, _, shape) in enumerate(parts):
+            if shape != dims:
+                raise SampleError(
+                    f"samples must have shape {dims} as the first one, got {shape} at sample {j}; "
+                    "all samples of a stream share one shape."
+                )
+        coords = np.concatenate([part[0] for part in parts], axis=1)
+        values = np.concatenate([part[1] for part in parts])
+        sample = np.repeat(np.arange(len(parts)), [len(part[1]) for part in parts])
+        return cls(coords, values, sample, len(parts), dims)
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, some: slice) -> SparseBatch:
+        start, stop, step = some.indices(self.n)
+        if step != 1:
+            raise SampleError(f"a slice of a sparse batch takes neighbours, got step {step}; use step 1.")
+        stop = max(start, stop)
+        left, right = np.searchsorted(self.sample, [start, stop])
+        inside = slice(int(left), int(right))
+        sample = self.sample[inside] - start
+        return SparseBatch(self.coords[:, inside], self.values[inside], sample, stop - start, self.dims, self.first)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the entries held."""
+        return sum(array.nbytes for array in self.content())
+
+    def content(self) -> list[NDArray[Any]]:
+        """The entries and where they are."""
+        return [self.coords, self.values, self.sample]
+
+    def add_gradients(self, queries: Sequence[Query], sums: Sequence[dict[int, Array]]) -> None:
+        """One loop over the entries for every query; replicas that must be converted are, some at a time."""
+        if not len(self.values):
+            return
+        values = np.require(self.values, np.float64, ["C", "W"])
+        for query, own in zip(queries, sums, strict=True):
+            _add(values, self._places(query), query, own)
+
+    def scores(self, vectors: Sequence[Array]) -> Array:
+        """Reward ``(n, c)`` of every sample with every rank-one component; ``vectors[i]`` is ``(c, d_i)``."""
+        count = len(vectors[0])
+        scores = np.empty((self.n, count))
+        for c in range(count):
+            products = self.values.astype(np.float64)
+            for places, v in zip(self.coords, vectors, strict=True):
+                products *= v[c][places]
+            scores[:, c] = np.bincount(self.sample, products, minlength=self.n)
+        return scores
+
+    def _places(self, query: Query) -> Indices:
+        """Where in each block every entry belongs, ``(blocks, entries)``."""
+        places = np.empty((len(query.partition), len(self.values)), np.intp)
+        for own, group, shape in zip(places, query.partition.groups, query.partition.shapes, strict=True):
+            own[:] = self.coords[group[0]]
+            for mode, length in zip(group[1:], shape[1:], strict=True):
+                own *= length
+                own += self.coords[mode]
+        return places
+
+
+def _add(values: Array, places: Indices, query: Query, sums: dict[int, Array]) -> None:
+    """Add the gradients of one query to ``sums``."""
+    blocks = range(len(places))
+    wanted = np.isin(blocks, query.blocks)
+    gathered = [_is_gathered(query, m, len(values)) for m in blocks]
+    read = places
+    if any(gathered) or len(query.blocks) == 1:
+        read = np.stack([np.arange(len(values)) if gathered[m] else places[m] for m in blocks])
+        read[[query.blocks == (m,) for m in blocks]] = 0
+    step = max(1, CHUNK // sum(min(size, len(values)) for size in query.partition.sizes))
+    for start in range(0, len(query.replicas[0]), step):
+        some = slice(start, start + step)
+        rows = [_rows(query, m, some, places[m] if gathered[m] else None) for m in blocks]
+        nothing = np.empty((0, 0))
+        targets = [sums[m][some].reshape(len(rows[m]), -1) if wanted[m] else nothing for m in blocks]
+        compiled(_add_entries)(values, places, read, tuple(rows), tuple(targets), wanted)
+
+
+def _is_gathered(query: Query, m: int, entries: int) -> bool:
+    """Whether the loop gets a copy of just what it reads of a block: then zeros are not even converted."""
+    block = query.replicas[m]
+    ready = block.dtype == np.float64 and block.flags.c_contiguous
+    return not ready and entries < query.partition.sizes[m]
+
+
+def _rows(query: Query, m: int, some: slice, gathered: Indices | None) -> Array:
+    """Some replicas of a block as rows of floats; only the places ``gathered``, if given."""
+    block = query.replicas[m][some]
+    if query.blocks == (m,):  # a block's own replicas have no part in its gradient
+        return np.ones((len(block), 1))
+    rows = block.reshape(len(block), -1)
+    return np.require(rows if gathered is None else rows[:, gathered], np.float64, ["C", "W"])
+
+
+def _add_entries(
+    values: Array, places: Indices, read: Indices, rows: Sequence[Array], targets: Sequence[Array], wanted: NDArray[Any]
+) -> None:
+    """Every entry, for every replica: what the other blocks say about it goes to its place in each wanted block."""
+    blocks = len(rows)  # of a tuple: known to the compiler, which then unrolls the inner loops
+    inner, before = np.empty(blocks), np.empty(blocks)
+    for r in range(len(rows[0])):
+        for e in range(len(values)):
+            product = values[e]
+            for m in range(blocks):
+                before[m] = product
+                inner[m] = rows[m][r, read[m, e]]
+                product *= inner[m]
+            product = 1.0
+            for i in range(blocks):
+                m = blocks - 1 - i
+                if wanted[m]:
+                    targets[m][r, places[m, e]] += before[m] * product
+                product *= inner[m]
+
+
+def _scipy_parts(matrix: Any, j: int) -> tuple[Any, Any, Any]:
+    """Coordinates, values and shape of a ``scipy.sparse`` matrix."""
+    if not hasattr(matrix, "tocoo") or len(matrix.shape) != 2:
+        raise SampleError(
+            f"samples must be scipy.sparse matrices of order 2, got {_described(matrix)} at sample {j}; "
+            "give other sparse samples to SparseBatch.from_coo."
+        )
+    coo = matrix.tocoo()
+    return (coo.row, coo.col), coo.data, matrix.shape
+
+
+def _coo_parts(item: Any, j: int) -> tuple[Any, Any, Any]:
+    """Coordinates, values and shape of a sample in coordinate form."""
+    if isinstance(item, tuple) and len(item) == 3:
+        return item
+    if not all(hasattr(item, name) for name in ("coords", "data", "shape")):
+        raise SampleError(
+            f"samples must have coords, data and shape, got {_described(item)} at sample {j}; "
+            "give sparse.COO arrays or tuples (coords, values, shape)."
+        )
+    fill = getattr(item, "fill_value", 0)
+    if fill != 0:
+        raise SampleError(
+            f"entries that are not stored must be 0, got fill_value {fill} at sample {j}; subtract it first."
+        )
+    return item.coords, item.data, item.shape
+
+
+def _described(item: Any) -> str:
+    shape = getattr(item, "shape", None)
+    return type(item).__name__ if shape is None else f"{type(item).__name__} of shape {shape}"
+
+
+def _checked(coords: Any, values: Any, shape: Any, j: int) -> tuple[Indices, NDArray[Any], tuple[int, ...]]:
+    """Return the parts of sample ``j`` as arrays that fit together, or refuse them."""
+    dims, places, entries = tuple(int(d) for d in shape), np.asarray(coords), np.asarray(values)
+    if len(dims) < 2:
+        raise SampleError(f"samples must have at least 2 modes, got shape {dims} at sample {j}; vectors are averaged.")
+    if entries.dtype.kind not in "fiub":
+        raise SampleError(
+            f"samples must be real numbers, got dtype {entries.dtype} at sample {j}; convert them to float first."
+        )
+    if entries.ndim != 1 or places.shape != (len(dims), entries.size):
+        raise SampleError(
+            f"coords must have shape (modes, entries) = ({len(dims)}, {entries.size}), got {places.shape} with "
+            f"values of shape {entries.shape} at sample {j}; give one column of coords per value."
+        )
+    if places.dtype.kind not in "iu" and places.size:
+        raise SampleError(f"coords must be integers, got dtype {places.dtype} at sample {j}; convert them first.")
+    outside = (places < 0) | (places >= np.array(dims)[:, None])
+    if outside.any():
+        worst = tuple(int(c) for c in places[:, int(np.argmax(outside.any(axis=0)))])
+        raise SampleError(
+            f"coords must lie inside shape {dims}, got {worst} at sample {j}; count from 0, or give a larger shape."
+        )
+    if not np.isfinite(entries).all():
+        raise SampleError(f"sample {j} contains NaN or Inf; clean it, or leave such entries out.")
+    wide = entries.dtype.itemsize > 4 or (entries.dtype.kind != "f" and entries.dtype.itemsize == 4)
+    return places.astype(np.intp), entries.astype(np.float64 if wide else np.float32), dims

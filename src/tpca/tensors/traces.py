@@ -1,0 +1,66 @@
+r"""Traces: contraction with identities, which needs the diagonals of a tensor only.
+
+Where a block of two modes (i, j) is the identity, contraction with it is the trace over i and j, a sum of d slices:
+
+.. math:: (\mathrm{tr}_{ij} T)_{\dots} = \sum_a T_{\dots\,i=a\,\dots\,j=a\,\dots} ,
+
+d^{k-1} of the d^k entries.  Several questions share what they have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.tensors.blocks import Array
+
+Pair = tuple[int, int]
+
+
+def is_trace(replicas: Sequence[NDArray[Any]], wanted: Sequence[int]) -> bool:
+    """Whether there is one replica, and every gradient wanted is contracted with identities only."""
+    if len(replicas[0]) != 1 or len(replicas) < 2:
+        return False
+    others = [m for m, block in enumerate(replicas) if not _is_identity(block)]
+    return not others or (len(others) == 1 and list(wanted) == others)
+
+
+def _is_identity(block: NDArray[Any]) -> bool:
+    return block.ndim == 3 and block.shape[1] == block.shape[2] and np.array_equal(block[0], np.eye(block.shape[1]))
+
+
+class Traces:
+    """Traces of one tensor over pairs of modes, each worked out once."""
+
+    def __init__(self, tensor: NDArray[Any]) -> None:
+        self._known: dict[tuple[Pair, ...], NDArray[Any]] = {(): tensor}
+
+    def gradients(self, groups: Sequence[Sequence[int]], wanted: Sequence[int]) -> dict[int, Array]:
+        """The tensor traced over all groups but one, for every one wanted, as one row."""
+        return {m: self._gradient(groups, m) for m in wanted}
+
+    def _gradient(self, groups: Sequence[Sequence[int]], m: int) -> Array:
+        pairs = sorted((min(group), max(group)) for i, group in enumerate(groups) if i != m)
+        traced = self._over(tuple(pairs))
+        left = sorted(groups[m])  # the modes that are left, in their order
+        return traced.transpose([left.index(mode) for mode in groups[m]]).reshape(1, -1).astype(np.float64, copy=False)
+
+    def _over(self, pairs: tuple[Pair, ...]) -> NDArray[Any]:
+        if pairs not in self._known:
+            *before, (i, j) = pairs
+            rest = self._over(tuple(before))
+            gone = [mode for pair in before for mode in pair]
+            self._known[pairs] = _trace(rest, i - sum(mode < i for mode in gone), j - sum(mode < j for mode in gone))
+        return self._known[pairs]
+
+
+def _trace(tensor: NDArray[Any], i: int, j: int) -> Array:
+    """Sum of the slices on the diagonal of two axes, ``i`` before ``j``."""
+    slices = np.moveaxis(tensor, (i, j), (0, 1))
+    total: Array = slices[0, 0].astype(np.float64)
+    for a in range(1, len(slices)):
+        total += slices[a, a]
+    return total
