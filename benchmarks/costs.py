@@ -12,7 +12,7 @@ from jobs_race import Timed, contractions
 from suite import seconds_of
 
 from tpca import RaceSolver
-from tpca.engines import open_oracle
+from tpca.engines import open_engine
 from tpca.tensors import DenseBatch, Query, contract
 from tpca.tensors.blocks import Partition
 
@@ -69,14 +69,14 @@ def per_round() -> list[list[str]]:
 
 def per_fit() -> list[list[str]]:
     """A race on noise: what is done for every sample, and what for every round, by memory."""
-    rows = [["samples", "memory", "state", "rounds", "passes, µs a sample", "racers and contraction, ms a round"]]
+    rows = [["samples", "memory", "state", "rounds", "passes, µs a sample", "strategies and contraction, ms a round"]]
     for d, memory in MEMORIES:
         samples = np.random.default_rng(0).standard_normal((FIT_SAMPLES, *(d,) * 4), dtype=np.float32)
-        oracle = Timed(open_oracle(samples))
+        engine = Timed(open_engine(samples))
         with contractions() as contracted:
             found: list = []
-            whole = seconds_of(lambda m=memory, o=oracle, f=found: f.append(RaceSolver(seed=1, memory=m).run(o)))
-        passes = oracle.seconds - sum(contracted)
+            whole = seconds_of(lambda m=memory, o=engine, f=found: f.append(RaceSolver(seed=1, memory=m).run(o)))
+        passes = engine.seconds - sum(contracted)
         rounds = len(contracted)
         each = [f"{1e6 * passes / FIT_SAMPLES:.0f}", f"{1e3 * (whole - passes) / rounds:.1f}"]
         rows.append([f"{d}×{d}×{d}×{d}", memory, f"{found[0].state_bytes / 1e3:.0f} kB", str(rounds), *each])

@@ -1,9 +1,9 @@
-"""Throughput of the Dask oracle with 1 and 2 workers against the local oracle, on the same compressed Zarr store.
+"""Throughput of the Dask engine with 1 and 2 workers against the local engine, on the same compressed Zarr store.
 
     python benchmarks/dask_scaling.py --out benchmarks/results/dask_scaling.json
 
 What is timed are the rounds that a race asks for over the last part of a store, with the replicas of a real race in its
-search; nothing of the solver.  Every contender runs with one BLAS thread on cores of its own: the local oracle on one,
+search; nothing of the solver.  Every contender runs with one BLAS thread on cores of its own: the local engine on one,
 one worker on the same one, two workers on one each (reading ahead and decompression use threads, which would otherwise
 spread over all cores and make one worker as good as two).  The repeats of all contenders are interleaved, medians are
 shown.  On a machine that does other things meanwhile a round waits for the worker whose core is busier, which hides
@@ -19,6 +19,7 @@ import json
 import logging
 import math
 import os
+import pickle
 import platform
 import shutil
 import statistics
@@ -50,19 +51,18 @@ def write_store(place: Path, samples: int) -> int:
     return sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
 
 
-def race_queries(place: Path):
-    """What a race asks for in its search, and the scale of its samples."""
-    from tpca.engines import LocalOracle
+def race_accumulator(place: Path):
+    """What a race asks for in its search: an accumulator."""
+    from tpca.engines import LocalEngine
     from tpca.solvers.race.components import ComponentsRun
     from tpca.solvers.race.solver import RaceSolver
 
-    oracle = LocalOracle(str(place))
-    run = ComponentsRun(RaceSolver(seed=0, memory=MEMORY), oracle)
+    engine = LocalEngine(str(place))
+    run = ComponentsRun(RaceSolver(seed=0, memory=MEMORY), engine)
     for _ in range(40):
         ask = run.ask()
-        run.tell(oracle.mean(ask.queries, ask.n, ask.scale))
-    ask = run.ask()
-    return ask.queries, ask.scale
+        run.tell(engine.reduce(ask.blank, ask.n))
+    return run.ask().blank
 
 
 def rounds_of(samples: int) -> tuple[int, list[int]]:
@@ -76,13 +76,13 @@ def rounds_of(samples: int) -> tuple[int, list[int]]:
     return samples // 4 // CHUNK * CHUNK, sizes
 
 
-def go_over(oracle, first: int, sizes: list[int], queries, scale) -> tuple[float, bytes]:
+def go_over(engine, first: int, sizes: list[int], blank) -> tuple[float, bytes]:
     """Seconds for all rounds, and the last rewards as bytes."""
-    oracle.seek({**oracle.position(), "first": first, "offset": 0, "ended": False})
+    engine.seek({**engine.position(), "first": first, "offset": 0, "ended": False})
     began = time.perf_counter()
     for n in sizes:
-        answered = oracle.mean(queries, n, scale)
-    return time.perf_counter() - began, answered.answers[0].rewards.tobytes()
+        part = engine.reduce(blank, n)
+    return time.perf_counter() - began, part.answers[0].rewards.tobytes()
 
 
 @contextlib.contextmanager
@@ -141,71 +141,71 @@ def workers(count: int):
         yield client
 
 
-def traffic(client, oracle, first, sizes, queries, scale) -> dict:
+def traffic(client, engine, first, sizes, blank) -> dict:
     """Bytes a round: counted, and by the formula."""
-    from tpca.engines.dask.payload import pack_queries
-    from tpca.engines.groups import answer_bytes, cut_round, gradient_bytes
+    from tpca.engines.groups import cut_reading, sum_bytes
     from tpca.lab.planning.cluster import round_traffic
+    from tpca.tensors.accumulators import gradient_bytes
 
-    layout, place = oracle.stream.layout, first
-    down, up, expected = len(pack_queries(queries, whole=False)), gradient_bytes(queries), 0
+    layout, place = engine.stream.layout, first
+    down = len(pickle.dumps(blank.for_worker(sum_bytes(layout, engine.stream.dtype)), protocol=5))
+    up, expected = gradient_bytes(blank.queries), 0
     for n in sizes:
-        cut = cut_round(layout, oracle.stream.dtype, queries, place, n)
-        back = up if cut.leaves > 1 else answer_bytes(queries)  # a single group answers by itself
-        expected += round_traffic(down, back, len(client.nthreads()), cut.leaves).sent
+        cut = cut_reading(layout, engine.stream.dtype, blank, place, n)
+        expected += round_traffic(down, up, len(client.nthreads()), cut.leaves).sent
         place += n
     count_bytes()
     client.run(count_bytes)
-    go_over(oracle, first, sizes, queries, scale)
+    go_over(engine, first, sizes, blank)
     counted = bytes_sent() + sum(client.run(bytes_sent).values())
     return {"rounds": len(sizes), "down": down, "up": up, "expected": expected, "counted": counted}
 
 
-def costs(client, place: Path, queries, scale) -> dict:
+def costs(client, place: Path, blank) -> dict:
     """Seconds of a task of the scheduler, and of a round of one sample."""
-    from tpca.engines import DaskOracle
+    from tpca.engines import DaskEngine
 
-    oracle, tasks, rounds = DaskOracle(client, str(place)), [], []
+    engine, tasks, rounds = DaskEngine(client, str(place)), [], []
     for _ in range(5):
         began = time.perf_counter()
         client.gather(client.map(abs, range(500), pure=False))
         tasks.append((time.perf_counter() - began) / 500)
     for _ in range(30):
         began = time.perf_counter()
-        oracle.mean(queries, 1, scale)
+        engine.reduce(blank, 1)
         rounds.append(time.perf_counter() - began)
     return {"task_seconds": statistics.median(tasks), "round_seconds": statistics.median(rounds)}
 
 
 def measure(place: Path, samples: int, repeats: int) -> dict:
     """Seconds of all contenders, interleaved."""
-    from tpca.engines import DaskOracle, LocalOracle
+    from tpca.engines import DaskEngine, LocalEngine
 
-    queries, scale = race_queries(place)
+    blank = race_accumulator(place)
     first, sizes = rounds_of(samples)
     core = {sorted(os.sched_getaffinity(0))[0]}
     seconds: dict[str, list[float]] = {"local": [], "1 worker": [], "2 workers": []}
     busiest: dict[str, list[float]] = {"1 worker": [], "2 workers": []}
     with workers(1) as one, workers(2) as two:
-        oracles = {"1 worker": DaskOracle(one, str(place)), "2 workers": DaskOracle(two, str(place))}
+        engines = {"1 worker": DaskEngine(one, str(place)), "2 workers": DaskEngine(two, str(place))}
         for repeat in range(repeats + 1):
             with on_cores(core):
-                took = {"local": go_over(LocalOracle(str(place)), first, sizes, queries, scale)}
-            for name, oracle in oracles.items():
-                before = oracle.cluster.client.run(time.process_time)
-                took[name] = go_over(oracle, first, sizes, queries, scale)
-                after = oracle.cluster.client.run(time.process_time)
+                took = {"local": go_over(LocalEngine(str(place)), first, sizes, blank)}
+            for name, engine in engines.items():
+                before = engine.cluster.client.run(time.process_time)
+                took[name] = go_over(engine, first, sizes, blank)
+                after = engine.cluster.client.run(time.process_time)
                 busiest[name].append(max(after[worker] - before[worker] for worker in before))
             assert len({rewards for _, rewards in took.values()}) == 1, "the same bits"
             if repeat:  # the first one warms up
                 for name, (spent, _) in took.items():
                     seconds[name].append(spent)
         sent = {
-            name: traffic(client, oracles[name], first, sizes, queries, scale)
+            name: traffic(client, engines[name], first, sizes, blank)
             for name, client in (("1 worker", one), ("2 workers", two))
         }
-        spent = costs(two, place, queries, scale)
-    replicas = sum(len(query.replicas[0]) for query in queries)
+        spent = costs(two, place, blank)
+    replicas = sum(len(query.replicas[0]) for query in blank.queries)
     return {
         "rounds": len(sizes),
         "timed_samples": sum(sizes),
@@ -252,8 +252,9 @@ CASES = (  # length of the modes, samples, replicas of pairs in half precision; 
 
 def sizing(result: dict, line: float = 1.25e9) -> list[str]:
     """What 1, 100 and 1000 workers would make of order 4, by the simulation with the measured constants."""
-    from tpca.engines.groups import GROUP_ENTRIES, GROUP_SAMPLES, MOST_GROUPS, REPLICA_SAMPLES
+    from tpca.engines.groups import GROUP_ENTRIES, GROUP_SAMPLES, MAX_GROUPS
     from tpca.lab.planning.cluster import Machine, round_traffic, simulate
+    from tpca.tensors.accumulators import REPLICA_SAMPLES
 
     size = result["timed_samples"] * 4 * math.prod(result["dims"])
     rate = size / statistics.median(result["seconds"]["1 worker"])
@@ -267,7 +268,7 @@ def sizing(result: dict, line: float = 1.25e9) -> list[str]:
         machine = Machine(rate / (4 * entries), line, result["task_seconds"], result["round_seconds"])
         for workers in (1, 100, 1000):
             fit = simulate(samples, group, down, up, workers, machine)
-            sent = round_traffic(down, up, workers, MOST_GROUPS).sent
+            sent = round_traffic(down, up, workers, MAX_GROUPS).sent
             shares = (f"{part / fit.total:.0%}" for part in (fit.reading, fit.network, fit.scheduler))
             data = f"{4 * entries * samples / 1e12:.1f} TB"
             row = (d, f"{samples:,}", data, in_bytes(down), in_bytes(up), f"{workers:,}", in_bytes(sent), fit.rounds)

@@ -1,9 +1,9 @@
 """The race, against one read of every sample: from chunks in memory, and from files.
 
-*Passes* are the part of a fit that reads and reduces samples: the time inside ``oracle.mean`` (waiting for the stream,
-its checks, adding the samples up) without the contraction of the finished sums with the racers' replicas.  The *whole
-fit* is ``RaceSolver.run``, from opening the stream to the recovery.  Samples are pure noise, so that nothing is found
-and all racers run to the end: with a signal they go home early, and the rest is cheaper.
+*Passes* are the part of a fit that reads and reduces samples: the time inside ``engine.reduce`` (waiting for the
+stream, its checks, adding the samples up) without the contraction of the finished sums with the strategies' replicas.
+The *whole fit* is ``RaceSolver.run``, from opening the stream to the recovery.  Samples are pure noise, so that nothing
+is found and all strategies run to the end: with a signal they stop early, and the rest is cheaper.
 """
 
 import math
@@ -20,50 +20,55 @@ import numpy as np
 from suite import Measured, Row, interleave, seconds_of
 
 from tpca import RaceSolver, open_stream
-from tpca.engines import open_oracle
-from tpca.tensors.reductions import TensorSum
+from tpca.engines import open_engine
+from tpca.tensors import Gradients
 
 SAMPLES, MANY = 4000, 16_000
 POOL = 250  # samples that are really held: a gigabyte, more than any cache
 BATCH = 25
 SHIFT = 4112  # entries, in whole cache lines; no multiple of any mode's stride
-# The least memory that all racers (flow, equal, paired) run in.
+# The least memory that all strategies (flow, symmetric, symmetric pairs) run in.
 PROBLEMS = [((32,) * 4, "1.1MB"), ((10,) * 6, "160kB")]
 PASSES, WHOLE, FILES = 1.3, 2.0, 1.3
 REPEATS, FILE_REPEATS = 3, 2
 
 
 class Timed:
-    """An oracle that notes the seconds it is at work."""
+    """An engine that notes the seconds it is at work."""
 
-    def __init__(self, oracle):
-        self._oracle, self.seconds = oracle, 0.0
+    def __init__(self, engine):
+        self._engine, self.seconds = engine, 0.0
 
     def __getattr__(self, name):
-        return getattr(self._oracle, name)
+        return getattr(self._engine, name)
 
-    def mean(self, *asked):
+    def reduce(self, *asked):
         began = time.perf_counter()
         try:
-            return self._oracle.mean(*asked)
+            return self._engine.reduce(*asked)
         finally:
             self.seconds += time.perf_counter() - began
 
 
 @contextmanager
 def contractions() -> Iterator[list[float]]:
-    """Seconds of every contraction of a finished sum, as they happen."""
+    """Seconds of every contraction of a sum, of a group or of all samples, as they happen."""
     took: list[float] = []
-    answers = TensorSum.answers
 
-    def timed(self, scale):
-        began = time.perf_counter()
-        try:
-            return answers(self, scale)
-        finally:
-            took.append(time.perf_counter() - began)
+    def timed(usual):
+        def call(self):
+            began = time.perf_counter()
+            try:
+                usual(self)
+            finally:
+                took.append(time.perf_counter() - began)
 
-    with mock.patch.object(TensorSum, "answers", timed):
+        return call
+
+    with (
+        mock.patch.object(Gradients, "close", timed(Gradients.close)),
+        mock.patch.object(Gradients, "finish", timed(Gradients.finish)),
+    ):
         yield took
 
 
@@ -76,11 +81,11 @@ class Race:
 
     def whole(self) -> float:
         """Seconds of one fit."""
-        oracle, found = Timed(open_oracle(open_stream(self._open(), items="batches"))), []
+        engine, found = Timed(open_engine(open_stream(self._open(), items="batches"))), []
         with contractions() as contracted:
-            took = seconds_of(lambda: found.append(RaceSolver(seed=1, memory=self._memory).run(oracle)))
-        assert not found[0].found, "the racers went home early: this was no pure noise"
-        self.shares.append((oracle.seconds - sum(contracted)) / took)
+            took = seconds_of(lambda: found.append(RaceSolver(seed=1, memory=self._memory).run(engine)))
+        assert not found[0].found, "the strategies stopped early: this was no pure noise"
+        self.shares.append((engine.seconds - sum(contracted)) / took)
         return took
 
 
@@ -120,7 +125,7 @@ def in_memory() -> Iterator[Row]:
                 ones @ batch.reshape(BATCH, -1)
 
         passes, whole = measure(Race(lambda batches=batches: iter(batches), memory), read)
-        what = f"order {len(dims)}, d = {dims[0]}, {samples} samples in memory, all racers ({memory})"
+        what = f"order {len(dims)}, d = {dims[0]}, {samples} samples in memory, all strategies ({memory})"
         note = f"{POOL} samples' worth of numbers, read through shifted windows of either sign in batches of {BATCH}"
         yield passes.row(f"race passes: {what}", "one BLAS read of every sample (ones @ X)", PASSES, note)
         yield whole.row(f"race whole fit: {what}", "one BLAS read of every sample (ones @ X)", WHOLE, note)
@@ -186,7 +191,7 @@ def from_files() -> Iterator[Row]:
             place = make(Path(scratch) / kind.lower(), dims)
             race = Race(lambda place=place: str(place), memory)
             passes, whole = measure(race, lambda read=read, place=place: read(place), FILE_REPEATS)
-            what = f"order 4, d = 32, {SAMPLES} samples from {kind}, all racers ({memory})"
+            what = f"order 4, d = 32, {SAMPLES} samples from {kind}, all strategies ({memory})"
             note = f"files in the page cache; {2 * POOL} samples written, the others are links to them"
             yield passes.row(f"race passes: {what}", f"reading the {kind} file alone", FILES, note)
             yield whole.row(f"race whole fit: {what}", f"reading the {kind} file alone", FILES, note)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 from suite import Row, compare
 
-from tpca.tensors import Query, ViewsBatch, reduction
+from tpca.tensors import Gradients, Query, ViewsBatch
 from tpca.tensors.blocks import Partition
 
 DIMS, ROWS, TARGET = (500,) * 4, 1000, 1.5
@@ -42,6 +42,6 @@ def rows() -> Iterator[Row]:
         ("vectors, 16 replicas", Partition.singles(DIMS), 16),
     ):
         replicas = tuple(rng.standard_normal((count, *shape), dtype=np.float32) for shape in partition.shapes)
-        round_so_far = reduction(batch, [Query(partition, replicas)])  # answers are read once a round, batches are many
+        round_so_far = Gradients([Query(partition, replicas)])  # finished once a round, batches are many
         took = compare(lambda kept=round_so_far: kept.add(batch), products(views, partition, replicas), repeats=9)
         yield took.row(f"views batch, 4 views, d = 500, n = 1000: {name}", "its matrix products alone", TARGET)

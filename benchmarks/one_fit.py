@@ -1,4 +1,4 @@
-"""One race of the table (order 4, d = 32, all racers), for a profiler to look at:
+"""One race of the table (order 4, d = 32, all strategies), for a profiler to look at:
 
 py-spy record --output docs/figures/race_fit.svg -- python benchmarks/one_fit.py
 """

@@ -222,10 +222,12 @@ def read_result(folder):
 
 
 def read_report(folder, labels=None):
+    from tpca.lab.pages.folder import document_of as page_of
     from tpca.report.document import render
     from tpca.report.folder import document_of
 
-    render(document_of(folder, labels, (), True))
+    fitted = (folder / "recovery.json").is_file()
+    render(document_of(folder, labels, (), True) if fitted else page_of(folder))
 
 
 def read_labels(folder):

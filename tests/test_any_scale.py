@@ -8,11 +8,10 @@ import pytest
 
 from consistent import assert_consistent
 from tpca import MeanSolver, RaceSolver, SpikedTensor, TensorPCA, open_stream
-from tpca.engines import LocalOracle
+from tpca.engines import LocalEngine
 from tpca.errors import SampleError, StreamError
 from tpca.solvers.loop import drive
-from tpca.tensors import DenseBatch
-from tpca.tensors.reductions import TensorSum
+from tpca.tensors import DenseBatch, Gradients, contract_all
 
 DIMS = (6, 5, 4)
 SOLVERS = [RaceSolver, MeanSolver]
@@ -105,7 +104,7 @@ def test_one_huge_entry_among_ordinary_ones_is_named(value):
 
 @pytest.mark.parametrize("place", [0, 1, 2])
 @pytest.mark.parametrize("value", [1e300, 1.7e308])
-def test_one_huge_entry_in_the_first_samples_does_not_fool_the_probe(place, value):
+def test_one_huge_entry_in_the_first_samples_does_not_fool_the_scale_estimate(place, value):
     data = samples().copy()
     data[place, 1, 2, 3] = value
     found = RaceSolver(seed=1).run(data)
@@ -171,18 +170,19 @@ def test_the_mean_changes_its_unit_when_large_samples_come():
 def test_sums_in_units_of_the_answer_have_the_same_bits(dtype, scale):
     data = samples()[:50].astype(dtype)
     run = RaceSolver(seed=1)
-    queries = _probe_queries(run, data)
-    one, other = TensorSum(queries, scale), TensorSum(queries)
-    for kept in (one, other):
-        kept.add(DenseBatch(data))
-    for a, b in zip(one.answers(scale), other.answers(scale), strict=True):
+    queries = _scale_estimate_queries(run, data)
+    kept = Gradients(queries, scale)
+    kept.add(DenseBatch(data))
+    kept.finish()
+    plain_sum = DenseBatch(data).add_to(None)
+    for a, b in zip(kept.answers, contract_all(plain_sum * (scale / len(data)), queries), strict=True):
         np.testing.assert_array_equal(a.rewards, b.rewards)
 
 
-def _probe_queries(solver, data):
+def _scale_estimate_queries(solver, data):
     from tpca.solvers.race.components import ComponentsRun
 
-    return ComponentsRun(solver, LocalOracle(data)).ask().queries
+    return ComponentsRun(solver, LocalEngine(data)).ask().blank.queries
 
 
 def test_an_interrupted_mean_of_huge_samples_goes_on_with_the_same_bits(tmp_path):
@@ -190,11 +190,11 @@ def test_an_interrupted_mean_of_huge_samples_goes_on_with_the_same_bits(tmp_path
 
     data = 1e307 * samples()
     whole = MeanSolver(seed=1).run(data)
-    oracle = LocalOracle(data)
-    run = MeanRun(MeanSolver(seed=1), oracle)
+    engine = LocalEngine(data)
+    run = MeanRun(MeanSolver(seed=1), engine)
     for _ in range(10):
         ask = run.ask()
-        run.tell(oracle.mean(ask.queries, ask.n, ask.scale))
-    again = MeanRun(MeanSolver(seed=1), oracle)
+        run.tell(engine.reduce(ask.blank, ask.n))
+    again = MeanRun(MeanSolver(seed=1), engine)
     again.restore(run.state())
-    assert drive(again, oracle).strength == whole.strength
+    assert drive(again, engine).strength == whole.strength

@@ -12,7 +12,7 @@ import pytest
 
 import tpca.lab.baselines
 from tpca import SpikedTensor, StopReason, Verdict, open_stream, open_views
-from tpca.engines import LawOracle, LocalOracle
+from tpca.engines import LawEngine, LocalEngine
 from tpca.errors import MemoryBudgetError, ModelError, SolverError, StreamError
 from tpca.lab.baselines import (
     ALS,
@@ -31,11 +31,11 @@ from tpca.lab.baselines import (
 from tpca.lab.baselines.all_samples import AllSamples
 from tpca.lab.baselines.amp import fixed_point, onsager, state_evolution
 from tpca.lab.baselines.one_pass import StepSizes
-from tpca.lab.baselines.unfolding import leading_pair
 from tpca.randomness import generator
+from tpca.solvers.rank_one import top_pairs
 from tpca.tensors.blocks import unit
 
-SHARED = {"all_samples", "books", "one_pass", "options"}  # files that are no method
+SHARED = {"all_samples", "run_statistics", "one_pass", "options"}  # files that are no method
 SYMMETRIC = {"PartialTrace", "Homotopy", "SymmetricMatrixSGD"}
 ONLINE = {"VectorSGD", "SymmetricMatrixSGD", "Oja"}
 ORDERS = {"AMP": 3, "PartialTrace": 3, "Homotopy": 3, "SymmetricMatrixSGD": 4}  # least order, where not 2
@@ -51,7 +51,7 @@ def method(name, **options):
 
 def planted(dims, count=COUNT, seed=0, symmetric=True, strength=STRENGTH):
     """A truth, all of whose vectors are the same if so wanted, and an array of samples."""
-    options = {"correlation": 1.0, "identical_pairs": True} if symmetric else {}
+    options = {"correlation": 1.0, "symmetric": True} if symmetric else {}
     truth = SpikedTensor.random(dims, strength, seed=seed, **options)
     return truth, next(iter(truth.stream(seed=seed, batch_size=count)))
 
@@ -126,16 +126,16 @@ def test_unequal_dims_in_the_users_order(name, dims):
 
 
 @every
-def test_books(name):
+def test_run_statistics(name):
     """What a recovery says about itself, the same for all."""
     _, samples = planted((5,) * 4, count=90)
-    oracle = LocalOracle(samples)
-    found = method(name, max_samples=80).run(oracle)
+    engine = LocalEngine(samples)
+    found = method(name, max_samples=80).run(engine)
     assert found.n_samples == 80
     assert found.n_passes == 1
     assert found.n_skipped == 0
     assert found.stop_reason is StopReason.ITERATED
-    assert found.buffer_bytes == oracle.buffer_bytes > 0
+    assert found.buffer_bytes == engine.buffer_bytes > 0
     assert found.state_bytes > 0
     assert found.verdict is Verdict.NOT_TESTED
     for v in found.vectors:
@@ -179,9 +179,9 @@ def test_any_source(name):
     endless = method(name, max_samples=300).run(truth.stream(seed=5))
     assert endless.n_samples == 300
     assert truth.overlaps(endless.vectors).min() > 0.9
-    lawful = method(name, max_samples=300).run(LawOracle(truth, seed=5))
+    lawful = method(name, max_samples=300).run(LawEngine(truth, seed=5))
     assert truth.overlaps(lawful.vectors).min() > 0.9
-    assert method(name).run(LawOracle(truth, seed=5, max_samples=300)).n_samples == 300
+    assert method(name).run(LawEngine(truth, seed=5, max_samples=300)).n_samples == 300
 
 
 @pytest.mark.parametrize("name", [n for n in BASELINES if supported(n, (5, 4, 6))])
@@ -203,7 +203,7 @@ def test_refusals(name):
     with pytest.raises(SolverError, match="max_samples"):
         method(name).run(truth.stream())
     with pytest.raises(StreamError, match="empty"):
-        method(name).run(LawOracle(truth, max_samples=0))
+        method(name).run(LawEngine(truth, max_samples=0))
     with pytest.raises(StreamError, match="empty"):
         method(name).run(iter([]))
     with pytest.raises(StreamError, match="zero in every entry"):
@@ -214,7 +214,7 @@ def test_refusals(name):
     for dims in [(5, 5), (5, 5, 5), (4, 4, 4, 5)]:
         if not supported(name, dims):
             with pytest.raises(ModelError, match=name):
-                method(name, max_samples=10).run(LawOracle(None, dims=dims))
+                method(name, max_samples=10).run(LawEngine(None, dims=dims))
 
 
 @every
@@ -224,9 +224,9 @@ def test_a_mean_that_does_not_fit_is_refused(name, monkeypatch):
     holds = name not in ONLINE | {"PartialTrace"}
     if holds:
         with pytest.raises(MemoryBudgetError, match="RaceSolver"):
-            method(name, max_samples=10).run(LawOracle(truth))
+            method(name, max_samples=10).run(LawEngine(truth))
     else:
-        assert method(name, max_samples=10).run(LawOracle(truth)).n_samples == 10
+        assert method(name, max_samples=10).run(LawEngine(truth)).n_samples == 10
 
 
 @pytest.mark.parametrize("name", [n for n in BASELINES if n not in ORDERS])
@@ -449,7 +449,7 @@ def test_oja_error_falls_like_that_of_the_unfolding():
     truth = SpikedTensor.random((8,) * 4, 1.0, seed=4)
     errors = []
     for cls in (Oja, Unfolding):
-        runs = [cls(max_samples=16_000).run(LawOracle(truth, seed=s)) for s in range(4)]
+        runs = [cls(max_samples=16_000).run(LawEngine(truth, seed=s)) for s in range(4)]
         errors.append(np.mean([truth.loss(found.vectors).mean() for found in runs]))
     assert errors[0] < 4 * errors[1]
 
@@ -469,9 +469,9 @@ def spiked_mean(dims, ratio, seed):
 
 
 def test_the_spiked_mean_is_what_the_law_says():
-    """The tests below draw the mean themselves; the running mean of an oracle is the same object."""
+    """The tests below draw the mean themselves; the running mean of an engine is the same object."""
     truth = SpikedTensor.random((6, 7, 8), 2.0, seed=1)
-    mean = AllSamples(LawOracle(truth, seed=1, max_samples=10**8), None).mean
+    mean = AllSamples(LawEngine(truth, seed=1, max_samples=10**8), None).mean
     np.testing.assert_allclose(mean, truth.signal(), atol=6e-4)  # noise 1e-4, 336 entries: six standard deviations
     _, samples = planted((4, 5, 6), count=9, symmetric=False)
     np.testing.assert_allclose(AllSamples(samples, None).mean, samples.mean(axis=0), atol=1e-14)
@@ -484,7 +484,7 @@ def test_overlap_of_the_unfolding_follows_the_square_matrix_threshold(c):
     squares = []
     for seed in range(16):
         truth, mean = spiked_mean((32,) * 4, c * 32, seed)
-        left, right = leading_pair(mean.reshape(1024, 1024), np.random.default_rng(seed))
+        _, (left,), (right,) = top_pairs(mean.reshape(1024, 1024), 1, np.random.default_rng(seed))
         sides = [np.outer(*truth.vectors[:2]).ravel(), np.outer(*truth.vectors[2:]).ravel()]
         squares.append(np.mean([(left @ sides[0]) ** 2, (right @ sides[1]) ** 2]))
     assert np.mean(squares) == pytest.approx(1 - 1 / c**2, abs=0.02)
@@ -495,7 +495,7 @@ def test_nothing_is_found_below_the_threshold_of_the_unfolding():
     squares = []
     for seed in range(4):
         truth, mean = spiked_mean((32,) * 4, 0.7 * 32, seed)
-        left, _ = leading_pair(mean.reshape(1024, 1024), np.random.default_rng(seed))
+        _, (left,), _ = top_pairs(mean.reshape(1024, 1024), 1, np.random.default_rng(seed))
         squares.append((left @ np.outer(*truth.vectors[:2]).ravel()) ** 2)
     assert np.mean(squares) < 0.05
 

@@ -81,7 +81,7 @@ def test_a_pushed_sample_allocates_nothing_of_its_size():
         held, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    # What is left behind is the books; on the way, the sum of a round's first sample at most.
+    # What is left behind is the run's statistics; on the way, the sum of a round's first sample at most.
     assert held - before <= samples[0].nbytes + 20_000
     assert peak - before <= 2 * samples[0].nbytes + 50_000
 

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 import tpca.checkpoint
 from tpca import PaperSolver, RaceSolver, SpikedTensor, StopReason, open_stream
 from tpca.checkpoint import Checkpoints, CheckpointWarning
-from tpca.engines import LawOracle, open_oracle
+from tpca.engines import LawEngine, open_engine
 from tpca.errors import CheckpointError, SolverError, StreamError
 from tpca.solvers.loop import Keeper, run_on_data
 from tpca.solvers.race.components import ComponentsRun
@@ -223,7 +223,7 @@ class NotKept:
     ("value", "says"),
     [
         (NotKept(), "class NotKept cannot be part"),
-        (type("Leader", (), {})(), "class Leader cannot be part"),  # the name of a marked class is not enough
+        (type("Candidate", (), {})(), "class Candidate cannot be part"),  # the name of a marked class is not enough
         (b"bytes", "class bytes cannot be part"),
         ({1, 2}, "class set cannot be part"),
         (1j, "class complex cannot be part"),
@@ -413,8 +413,8 @@ def test_a_kill_at_any_step_of_writing_leaves_a_good_checkpoint(tmp_path, monkey
 
 def test_what_a_killed_run_was_writing_is_ignored_and_cleared(tmp_path):
     folder, solver = tmp_path / "run", {"seed": 1, "max_samples": 60, "checkpoint": tmp_path / "run"}
-    oracle = {"truth": None, "dims": (4, 4, 4), "seed": 2}
-    whole = RaceSolver(**solver | {"checkpoint": None}).run(LawOracle(**oracle))
+    engine = {"truth": None, "dims": (4, 4, 4), "seed": 2}
+    whole = RaceSolver(**solver | {"checkpoint": None}).run(LawEngine(**engine))
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     for name in (f".writing-{gone.pid}-00000007", f".writing-{gone.pid}", f".writing-{os.getpid()}-00000003"):
@@ -422,7 +422,7 @@ def test_what_a_killed_run_was_writing_is_ignored_and_cleared(tmp_path):
         (folder / name / "arrays.npz").write_bytes(b"half of an arr")
     assert Checkpoints(folder).load() is None
     assert not Checkpoints(folder).any()
-    same(whole, RaceSolver(**solver, resume=True, checkpoint_every=0).run(LawOracle(**oracle)))
+    same(whole, RaceSolver(**solver, resume=True, checkpoint_every=0).run(LawEngine(**engine)))
     assert sorted(path.name for path in folder.iterdir() if not path.name.isdigit()) == []
 
 
@@ -464,15 +464,15 @@ def test_checkpoints_are_as_far_apart_as_asked(tmp_path, monkeypatch):
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Stopped and resumed: the same bits.  One case for every racer and every phase.
+# Stopped and resumed: the same bits.  One case for every strategy and every phase.
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A race that is short but goes through much; ``racers`` and ``phases`` say what, and are checked."""
+    """A race that is short but goes through much; ``strategies`` and ``phases`` say what, and are checked."""
 
     dims: tuple
-    racers: list
+    strategies: list
     phases: set
     n: int = 55
     truth: dict = dataclasses.field(default_factory=lambda: STRONG)
@@ -489,15 +489,15 @@ class Case:
 
 
 WEAK, STRONG = {"strength": 0.5}, {"strength": 3.0}
-ONE_PASS = {"probe", "search", "polish", "done"}
-PASSES = {"probe", "search", "again", "trial", "done"}
+ONE_PASS = {"scale", "search", "refinement", "done"}
+PASSES = {"scale", "search", "again", "trial", "done"}
 NARROW = {"memory": 3_400, "partition": [(0,), (1, 2)]}
 PAIRS = {"memory": 20_000, "partition": [(0, 1), (2,), (3,)]}
-SAME_VECTORS = {"strength": 2.0, "correlation": 1.0, "identical_pairs": True}
+SAME_VECTORS = {"strength": 2.0, "correlation": 1.0, "symmetric": True}
 CASES = {
-    "whole": Case((6,) * 3, ["whole", "equal"], ONE_PASS, 70),
+    "whole": Case((6,) * 3, ["whole", "symmetric"], ONE_PASS, 70),
     "whole at order 2": Case((5, 9), ["whole"], ONE_PASS),
-    "whole, nothing found": Case((6,) * 3, ["whole", "equal"], {"probe", "search", "done"}, truth=WEAK),
+    "whole, nothing found": Case((6,) * 3, ["whole", "symmetric"], {"scale", "search", "done"}, truth=WEAK),
     "flow": Case((7,) * 4, ["flow"], ONE_PASS, solver={"memory": 11_000}),
     "flow at order 5": Case((3, 4, 4, 5, 4), ["flow"], ONE_PASS, solver={"memory": 14_000}),
     "flow with a narrow block": Case((6,) * 3, ["flow"], ONE_PASS, solver=NARROW, past=True),
@@ -510,15 +510,17 @@ CASES = {
     "singles, several passes": Case((4,) * 5, ["singles"], PASSES, 60, WEAK, {"memory": 8_000, "max_passes": 4}),
     "pairs": Case((5,) * 4, ["pairs"], ONE_PASS, solver=PAIRS),
     "pairs, several passes": Case((5,) * 4, ["pairs"], PASSES, 60, WEAK, {**PAIRS, "max_passes": 3}),
-    "equal": Case((4,) * 4, ["whole", "equal", "paired"], ONE_PASS, truth=SAME_VECTORS, solver={"memory": 60_000}),
-    "equal and paired beside a flow": Case(
-        (4,) * 6, ["flow", "equal", "paired"], ONE_PASS, truth=SAME_VECTORS, solver={"memory": 60_000}
+    "symmetric": Case(
+        (4,) * 4, ["whole", "symmetric", "symmetric pairs"], ONE_PASS, truth=SAME_VECTORS, solver={"memory": 60_000}
     ),
-    "accurate early": Case((5,) * 3, ["whole", "equal"], ONE_PASS, solver={"tolerance": 0.2}),
-    "max_samples": Case((5,) * 3, ["whole", "equal"], ONE_PASS, solver={"max_samples": 50}),
-    "three components": Case((6,) * 3, ["whole", "equal"], ONE_PASS, 130, solver={"n_components": 3}, components=3),
+    "symmetric and symmetric pairs beside a flow": Case(
+        (4,) * 6, ["flow", "symmetric", "symmetric pairs"], ONE_PASS, truth=SAME_VECTORS, solver={"memory": 60_000}
+    ),
+    "accurate early": Case((5,) * 3, ["whole", "symmetric"], ONE_PASS, solver={"tolerance": 0.2}),
+    "max_samples": Case((5,) * 3, ["whole", "symmetric"], ONE_PASS, solver={"max_samples": 50}),
+    "three components": Case((6,) * 3, ["whole", "symmetric"], ONE_PASS, 130, solver={"n_components": 3}, components=3),
     "components and passes": Case(
-        (6,) * 4, ["flow"], PASSES | {"polish"}, 90, WEAK, {"n_components": 2, "memory": 9_000, "max_passes": 3}, 2
+        (6,) * 4, ["flow"], PASSES | {"refinement"}, 90, WEAK, {"n_components": 2, "memory": 9_000, "max_passes": 3}, 2
     ),
 }
 
@@ -535,10 +537,10 @@ def stopping(monkeypatch):
     def stop_after(k):
         stopped, rounds = [], itertools.count(1)
 
-        def stop(keeper, run, oracle):
-            after_round(keeper, run, oracle)
+        def stop(keeper, run, engine):
+            after_round(keeper, run, engine)
             if next(rounds) % k == 0:
-                stopped.append((run, oracle))
+                stopped.append((run, engine))
                 raise StoppedError
 
         monkeypatch.setattr(Keeper, "after_round", stop)
@@ -557,20 +559,20 @@ def in_pieces(make_solver, make_source, look=lambda: None):
     raise AssertionError("no progress")
 
 
-def check_restored(run, oracle, solver, source, folder):
+def check_restored(run, engine, solver, source, folder):
     """What the checkpoint gives is what was in memory: every attribute, recursively, and the same next question."""
-    other = open_oracle(source)
+    other = open_engine(source)
     restored = ComponentsRun(solver, other)
     stored = Checkpoints(folder).load()
     restored.restore(stored["run"])
-    other.seek(stored["oracle"])
+    other.seek(stored["engine"])
     same(run.ask(), restored.ask())
     for race in run.runs:  # who will not be told any more has no question
         race._asked = [] if race.phase == "done" else race._asked
     run._asked = [] if run.ask() is None else run._asked
     same(run, restored)
-    same(oracle.position(), other.position())
-    assert oracle.n_skipped == other.n_skipped
+    same(engine.position(), other.position())
+    assert engine.n_skipped == other.n_skipped
 
 
 LONG = {"three components", "components and passes"}  # three components are stopped by a callback below
@@ -583,9 +585,9 @@ def test_a_run_stopped_after_every_round_ends_with_the_same_bits(name, tmp_path,
     case = CASES[name]
     samples, folder = case.samples(), tmp_path / "run"
     options = {"seed": 3} | case.solver
-    first = ComponentsRun(RaceSolver(**options), open_oracle(samples)).runs[0]
-    assert [contestant.name for contestant in first.contestants] == case.racers
-    assert (getattr(first.contestants[0].racer, "_past", None) is not None) == case.past
+    first = ComponentsRun(RaceSolver(**options), open_engine(samples)).runs[0]
+    assert [search.name for search in first.searches] == case.strategies
+    assert (getattr(first.searches[0].strategy, "_past", None) is not None) == case.past
     whole = RaceSolver(**options).run(samples)
     stopped, phases = stopping(1), {"done"}
 
@@ -593,9 +595,9 @@ def test_a_run_stopped_after_every_round_ends_with_the_same_bits(name, tmp_path,
         return RaceSolver(**options, checkpoint=folder, checkpoint_every=0, resume=True)
 
     def look():
-        run, oracle = stopped[-1]
+        run, engine = stopped[-1]
         phases.update(race.phase for race in run.runs)
-        check_restored(run, oracle, make(), samples, folder)
+        check_restored(run, engine, make(), samples, folder)
 
     same(whole, in_pieces(make, lambda: samples, look))
     assert phases == case.phases
@@ -604,10 +606,10 @@ def test_a_run_stopped_after_every_round_ends_with_the_same_bits(name, tmp_path,
     assert len(stopped) >= len(whole.history)  # as many stops as rounds
 
 
-def test_all_phases_and_racers_are_in_the_cases():
+def test_all_phases_and_strategies_are_in_the_cases():
     assert set().union(*(case.phases for case in CASES.values())) == PASSES | ONE_PASS
-    racers = {name for case in CASES.values() for name in case.racers}
-    assert racers == {"whole", "flow", "singles", "pairs", "equal", "paired"}
+    strategies = {name for case in CASES.values() for name in case.strategies}
+    assert strategies == {"whole", "flow", "singles", "pairs", "symmetric", "symmetric pairs"}
 
 
 @pytest.mark.parametrize("rounds", [3, 20])
@@ -637,8 +639,8 @@ def test_data_that_are_drawn_are_drawn_again(kind, tmp_path, stopping):
     truth = SpikedTensor.random((5, 6, 7), 1.5, seed=0)
     samples = take(truth, 120)
     sources = {
-        "law": lambda: LawOracle(truth, seed=1),
-        "law that ends": lambda: LawOracle(truth, seed=1, max_samples=90),
+        "law": lambda: LawEngine(truth, seed=1),
+        "law that ends": lambda: LawEngine(truth, seed=1, max_samples=90),
         "synthetic stream": lambda: truth.stream(seed=1, batch_size=4),
         "iterable": lambda: open_stream((samples[i : i + 7] for i in range(0, 120, 7)), items="batches"),
     }
@@ -1109,7 +1111,7 @@ def test_a_second_interrupt_does_not_wait(tmp_path, server):
 
 def test_the_handler_of_interrupts_is_the_old_one_afterwards(tmp_path):
     before = signal.getsignal(signal.SIGINT)
-    RaceSolver(checkpoint=tmp_path, max_samples=20).run(LawOracle(None, dims=(3, 3)))
+    RaceSolver(checkpoint=tmp_path, max_samples=20).run(LawEngine(None, dims=(3, 3)))
     assert signal.getsignal(signal.SIGINT) is before
 
 

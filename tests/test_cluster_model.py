@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tpca import RaceSolver, SpikedTensor
-from tpca.engines import LawOracle
+from tpca.engines import LawEngine
 from tpca.engines.dask.sharing import merge_fan, power_of_two, runs_of
 from tpca.lab.planning.cluster import Machine, Traffic, round_traffic, simulate
-from tpca.solvers import race
+from tpca.solvers.race import solver
 from tpca.solvers.race.rounds import round_size, round_sizes
 
 ROOT = Path(__file__).parent.parent
@@ -56,15 +56,15 @@ def test_merging_ends_with_at_most_eight_parts(workers, leaves):
     assert parts <= 8
 
 
-class NotedLaw(LawOracle):
+class NotedLaw(LawEngine):
     """Notes the samples of every round."""
 
     def __init__(self, truth, samples):
         super().__init__(truth, seed=1, dims=(4, 4, 4), max_samples=samples)
         self.sizes = []
 
-    def mean(self, queries, n, scale=1.0):
-        answered = super().mean(queries, n, scale)
+    def reduce(self, blank, n=None):
+        answered = super().reduce(blank, n)
         self.sizes += [answered.n] if answered.n else []
         return answered
 
@@ -72,15 +72,15 @@ class NotedLaw(LawOracle):
 @pytest.mark.parametrize("samples", [1, 3, 9, 50, 1234, 100_000])
 @pytest.mark.parametrize("strength", [0.0, 0.5])
 def test_a_race_has_the_rounds_that_are_planned_for(samples, strength):
-    """All of them: of the search and the trial of noise, and of the polish of a signal."""
+    """All of them: of the search and the trial of noise, and of the refinement of a signal."""
     truth = SpikedTensor.random((4, 4, 4), strength, seed=2) if strength else None
-    oracle = NotedLaw(truth, samples)
-    found = RaceSolver(seed=3).run(oracle)
-    assert oracle.sizes == round_sizes(samples)
-    assert found.n_samples == sum(oracle.sizes) == samples
-    ends = list(itertools.accumulate(oracle.sizes))
-    assert [record["samples"] for record in found.history] == ends[3:]  # the first three are the probe's
-    assert simulate(samples, 10, 1000, 1000, 16, MACHINE).rounds == len(oracle.sizes)
+    engine = NotedLaw(truth, samples)
+    found = RaceSolver(seed=3).run(engine)
+    assert engine.sizes == round_sizes(samples)
+    assert found.n_samples == sum(engine.sizes) == samples
+    ends = list(itertools.accumulate(engine.sizes))
+    assert [record["samples"] for record in found.history] == ends[3:]  # the first three are the scale estimate's
+    assert simulate(samples, 10, 1000, 1000, 16, MACHINE).rounds == len(engine.sizes)
 
 
 def test_rounds_are_a_quarter_of_the_samples_at_first_and_then_six_percent():
@@ -92,7 +92,9 @@ def test_rounds_are_a_quarter_of_the_samples_at_first_and_then_six_percent():
     assert sum(sizes) == 100_000
 
 
-@pytest.mark.parametrize("text", [(ROOT / "docs" / "race.md").read_text(), race.__doc__], ids=["race.md", "race.py"])
+@pytest.mark.parametrize(
+    "text", [(ROOT / "docs" / "race.md").read_text(), solver.__doc__], ids=["race.md", "solver.py"]
+)
 def test_the_formula_of_the_pages_is_that_of_the_race(text):
     formula = re.search(r"round takes B = (max\(.*?\)\)) fresh samples", text)[1]
     for shown, meant in (("⌊", "int("), ("⌋", ")"), ("·", "*"), ("0.06 n", "0.06*n")):

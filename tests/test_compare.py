@@ -24,7 +24,7 @@ runner = CliRunner()
 
 def test_the_average_is_the_samples_to_methods_that_see_only_the_mean():
     truth = SpikedTensor.random((6, 5, 7), 2.0, seed=1)
-    average = averaged(truth.stream(seed=2, batch_size=13), truth.dims, 100)
+    average = averaged(truth.stream(seed=2, batch_size=13), 100)
     for method in (ALS, Unfolding):
         direct = method(max_samples=100).run(truth.stream(seed=2))
         average.rewind()

@@ -4,8 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from naive import einsum_gradient
+from tpca.engines import LocalEngine
 from tpca.errors import SampleError
-from tpca.tensors import DenseBatch, Query, contract, contract_all
+from tpca.tensors import DenseBatch, Query, SampleGradients, contract, contract_all
 from tpca.tensors.blocks import Partition, widened
 
 
@@ -35,12 +36,18 @@ def test_every_replica_gets_its_own_samples(rng):
     partition = Partition.pairs(dims)
     replicas = tuple(rng.standard_normal((count, *shape)) for shape in partition.shapes)
     for m in range(len(partition)):
-        answer = DenseBatch(samples).each(Query(partition, replicas, wanted=(m,)))
+        query = Query(partition, replicas, wanted=(m,))
+        whole = LocalEngine(samples).reduce(SampleGradients(query), len(samples)).gradients
+        assert whole.shape == (steps, count, *partition.shapes[m])
         for t in range(steps):
             for r in range(count):
                 expected = einsum_gradient(samples[t * count + r], partition.groups, [w[r] for w in replicas], m)
-                np.testing.assert_allclose(answer.gradients[m][t, r], expected, rtol=1e-10, atol=1e-12)
-                np.testing.assert_allclose(answer.rewards[t, r], np.sum(expected * replicas[m][r]), rtol=1e-10)
+                np.testing.assert_allclose(whole[t, r], expected, rtol=1e-10, atol=1e-12)
+        for at in range(2 * count):  # however the samples are cut, each has the replica whose turn it is
+            rest = DenseBatch(samples[at:]).sample_gradients(query, at)
+            np.testing.assert_allclose(
+                rest, whole.reshape(len(samples), *partition.shapes[m])[at:], rtol=1e-10, atol=1e-12
+            )
 
 
 def test_many_replicas_are_contracted_in_slices_with_the_same_result(rng):

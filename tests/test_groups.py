@@ -1,5 +1,7 @@
 """How rounds are cut and merged, without a cluster: the same bits, however the work is shared out."""
 
+import copy
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -8,16 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_suite import Workspace, zarr_array
-from tpca.engines import LocalOracle, groups
+from tpca.engines import LocalEngine, groups
 from tpca.engines.cursor import Cursor
-from tpca.engines.dask.payload import pack_queries, unpack_queries
 from tpca.engines.dask.sharing import power_of_two, runs_of
-from tpca.engines.groups import Cut, Tree, cut_batches, cut_round, least_samples, merge_all, travels_as_sum
+from tpca.engines.groups import Cut, Tree, cut_reading, merge_all, sum_bytes
 from tpca.streams import open_stream, stored
 from tpca.streams.protocol import Layout
-from tpca.tensors import DenseBatch, Query
+from tpca.tensors import DenseBatch, Gradients, Query, TensorSum
+from tpca.tensors.accumulators import REPLICA_SAMPLES
 from tpca.tensors.blocks import Partition
-from tpca.tensors.reductions import AnswerSum, TensorSum
 
 DIMS = (4, 3, 5)
 
@@ -40,9 +41,6 @@ class Words:
 
     def merge(self, other):
         self.text = f"({self.text}{other.text})"
-
-    def copy(self):
-        return Words(self.text)
 
 
 def tree_of(leaves, parts):
@@ -74,7 +72,7 @@ def test_any_sharing_out_into_runs_gives_the_same_tree(data):
     nodes = [None if text is None else Words(text) for text in each]
     while len(nodes) > 1:
         fan = data.draw(st.sampled_from([2, 4, 8]))
-        nodes = [merge_all(nodes[i : i + fan], Words.copy) for i in range(0, len(nodes), fan)]
+        nodes = [merge_all(nodes[i : i + fan]) for i in range(0, len(nodes), fan)]
     assert nodes[0].text == whole
 
 
@@ -84,7 +82,7 @@ def test_a_tree_holds_one_part_a_level_and_merging_changes_no_leaf():
         tree.put(leaf, Words("x"))
         assert len(tree.waiting()) <= 6
     leaves = [Words("a"), Words("b"), None, Words("c")]
-    assert merge_all(leaves, Words.copy).text == "((ab)c)"
+    assert merge_all(leaves).text == "((ab)c)"
     assert [leaf and leaf.text for leaf in leaves] == ["a", "b", None, "c"]
 
 
@@ -95,14 +93,14 @@ def test_a_tree_holds_one_part_a_level_and_merging_changes_no_leaf():
 def test_groups_cover_the_round_in_order_and_are_large_enough(lengths, place, n, least):
     where = layout(lengths)
     place = min(place, int(where.bounds[-1]) - 1)
-    edges = cut_batches(where, place, n, least)
+    edges = groups.edges_of(where, place, min(place + n, int(where.bounds[-1])), n // least)
     assert power_of_two(len(edges)) == len(edges)
     assert list(edges) == sorted(set(edges))
     touched = [b for b in range(where.count) if where.bounds[b] < place + n and where.bounds[b + 1] > place]
     assert edges[0] == touched[0]
     assert edges[-1] <= touched[-1]
     assert len(edges) == 1 or len(edges) * least <= n
-    alone = cut_batches(layout(lengths, alone=True), place, n, least)
+    alone = groups.edges_of(layout(lengths, alone=True), place, min(place + n, int(where.bounds[-1])), n // least)
     assert list(alone) == touched
 
 
@@ -114,31 +112,35 @@ def test_a_batch_belongs_to_the_group_that_began_last():
 
 
 def test_groups_do_not_depend_on_anything_but_the_question(rng):
-    where, ask = layout([100] * 80, entries=2**17), query(rng)
-    assert cut_round(None, np.float64, [ask], 0, 8000).leaves == 1
-    assert cut_round(replace(where, private=True), np.float64, [ask], 0, 8000).leaves == 1
-    small = cut_round(where, np.float64, [ask], 0, 60)
-    large = cut_round(where, np.float64, [ask], 0, 8000)
+    where, ask = layout([100] * 80, entries=2**17), Gradients([query(rng)])
+    assert cut_reading(None, np.float64, ask, 0, 8000).leaves == 1
+    assert cut_reading(replace(where, private=True), np.float64, ask, 0, 8000).leaves == 1
+    small = cut_reading(where, np.float64, ask, 0, 60)
+    large = cut_reading(where, np.float64, ask, 0, 8000)
     assert (small.leaves, large.leaves) == (1, 64)
-    assert large.contracts  # 36 numbers of gradients against 2^17 of a sum
+    assert cut_reading(where, np.float64, ask, 0, None) == large  # to the end of the pass
 
 
 def test_what_travels_is_the_smaller_of_sum_and_gradients(rng):
+    """A sum of samples needs no question on the way; a group that ends with gradients does."""
     where = layout([10] * 4)
+
+    def asked(dtype, *queries):
+        return bool(Gradients(queries).for_worker(sum_bytes(where, dtype)).queries)
+
     few, many = query(rng, 2), query(rng, 40)
-    assert not travels_as_sum(where, np.float64, [few])  # 2 * 12 numbers against 60
-    assert travels_as_sum(where, np.float64, [many])
-    assert travels_as_sum(where, np.float32, [query(rng, 3)])  # 288 bytes against 240
-    whole = Query(Partition(DIMS, ((0, 1, 2),)), (np.zeros((1, *DIMS)),))
-    assert travels_as_sum(where, np.float64, [whole])
+    assert asked(np.float64, few)  # 2 * 12 numbers against 60
+    assert not asked(np.float64, many)
+    assert not asked(np.float32, query(rng, 3))  # 288 bytes against 240
+    assert bool(Gradients([many]).for_worker(sum_bytes(replace(where, summable=False), np.float64)).queries)
 
 
 def test_contraction_asks_for_as_many_samples_as_replicas(rng):
-    where = layout([10], entries=groups.GROUP_ENTRIES)
-    assert least_samples(where, ()) == groups.GROUP_SAMPLES
-    assert least_samples(where, [query(rng, 50), query(rng, 30)]) == int(groups.REPLICA_SAMPLES * 80)
-    assert least_samples(layout([10], entries=groups.GROUP_ENTRIES, summable=False), [query(rng, 50)]) == 8
-    assert least_samples(layout([10], entries=2**12), ()) == 2**10
+    large = sum_bytes(layout([10], entries=groups.GROUP_ENTRIES), np.float64)
+    assert TensorSum().least_samples(large) == 1
+    assert Gradients([query(rng, 50), query(rng, 30)]).least_samples(large) == int(REPLICA_SAMPLES * 80)
+    assert Gradients([query(rng, 50)]).least_samples(None) == 1
+    assert cut_reading(layout([2**9] * 8, entries=2**12), np.float64, TensorSum(), 0, 2**12).leaves == 4
 
 
 def test_every_worker_gets_its_share():
@@ -151,25 +153,31 @@ def test_every_worker_gets_its_share():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("kind", [TensorSum, AnswerSum])
-def test_merged_sums_are_sums_over_all(kind, dtype, rng):
+@pytest.mark.parametrize("closed", [False, True])
+def test_merged_sums_are_sums_over_all(closed, dtype, rng):
     samples = rng.standard_normal((12, *DIMS)).astype(dtype)
     asks = [query(rng), query(rng, 2, Partition(DIMS, ((0, 1), (2,))), np.float16, wanted=(1,))]
     parts = []
     for some in (slice(0, 5), slice(5, 6), slice(6, 12)):
-        kept = TensorSum(asks)
+        kept = Gradients(asks, 0.5)
         kept.add(DenseBatch(samples[some]))
-        parts.append(kept.contracted(0.5) if kind is AnswerSum else kept)
-    before = [part.copy() for part in parts]
-    merged = merge_all(parts, lambda part: part.copy())
+        if closed:
+            kept.close()
+        parts.append(kept)
+    before = [copy.deepcopy(part) for part in parts]
+    merged = merge_all(parts)
     assert merged.n == 12
     for part, same in zip(parts, before, strict=True):
+        part.finish()
+        same.finish()
         assert part.n == same.n
-        for one, other in zip(part.answers(0.5), same.answers(0.5), strict=True):
+        for one, other in zip(part.answers, same.answers, strict=True):
             np.testing.assert_array_equal(one.rewards, other.rewards)
-    whole = TensorSum(asks)
+    whole = Gradients(asks, 0.5)
     whole.add(DenseBatch(samples))
-    for one, other in zip(merged.answers(0.5), whole.answers(0.5), strict=True):
+    for kept in (merged, whole):
+        kept.finish()
+    for one, other in zip(merged.answers, whole.answers, strict=True):
         np.testing.assert_allclose(one.rewards, other.rewards, rtol=1e-5, atol=1e-6)
         for m in one.gradients:
             assert one.gradients[m].dtype == other.gradients[m].dtype
@@ -180,16 +188,17 @@ def test_merged_sums_are_sums_over_all(kind, dtype, rng):
 def test_contracting_groups_keeps_numbers_in_range(size, rng):
     """Data far from unit size come with the scale that brings them there; single precision must not lose them."""
     samples = (size * (1 + rng.standard_normal((6, *DIMS)))).astype(np.float32)
-    ask = query(rng)
-    one, two = TensorSum([ask]), TensorSum([ask])
+    ask = query(rng, 1)
+    one, two, wide = (Gradients([ask], 1 / size) for _ in range(3))
     one.add(DenseBatch(samples[:3]))
     two.add(DenseBatch(samples[3:]))
-    merged = merge_all([part.contracted(1 / size) for part in (one, two)], lambda part: part.copy())
-    (answer,) = merged.answers(1 / size)
-    wide = TensorSum([ask])
     wide.add(DenseBatch(samples.astype(np.float64)))
-    (expected,) = wide.answers(1 / size)
-    np.testing.assert_allclose(answer.rewards, expected.rewards, rtol=1e-4, atol=1e-5)
+    for part in (one, two):
+        part.close()
+    merged = merge_all([one, two])
+    for part in (merged, wide):
+        part.finish()
+    np.testing.assert_allclose(merged.answers[0].rewards, wide.answers[0].rewards, rtol=1e-4, atol=1e-5)
 
 
 def test_queries_travel_without_what_is_not_needed(rng):
@@ -200,21 +209,21 @@ def test_queries_travel_without_what_is_not_needed(rng):
         query(rng, 500, pair, np.float16, wanted=(0,)),
         Query(Partition(DIMS, ((0, 1, 2),)), (nothing,)),
     )
-    packed = pack_queries(asks, whole=False)
+    packed = pickle.dumps(tuple(ask.for_gradients() for ask in asks), protocol=5)
     assert len(packed) < 8 * 5 * 12 + 2 * 500 * 5 + 2000  # of the second only the vectors, of the third nothing
-    for sent, got in zip(asks, unpack_queries(packed), strict=True):
+    for sent, got in zip(asks, pickle.loads(packed), strict=True):
         assert got.partition == sent.partition
         assert got.blocks == sent.blocks
         for m, (a, b) in enumerate(zip(sent.replicas, got.replicas, strict=True)):
             assert (a.shape, a.dtype) == (b.shape, b.dtype)
             if sent.blocks != (m,):
                 np.testing.assert_array_equal(a, b)
-    for sent, got in zip(asks, unpack_queries(pack_queries(asks, whole=True)), strict=True):
+    for sent, got in zip(asks, pickle.loads(pickle.dumps(asks)), strict=True):
         for a, b in zip(sent.replicas, got.replicas, strict=True):
             np.testing.assert_array_equal(a, b)
 
 
-# -- the cursor knows without reading what the local oracle knows from reading ---------------------------------------
+# -- the cursor knows without reading what the local engine knows from reading ---------------------------------------
 
 
 @pytest.fixture
@@ -240,10 +249,10 @@ def with_gaps(rng, n=60):
 
 @pytest.mark.parametrize("policy", ["raise", "skip", "zero"])
 @pytest.mark.parametrize("sizes", [(1, 2, 3, 50), (7, 7, 7, 7), (100,), (5, 9, 14, 1, 1, 20, 20)])
-def test_the_cursor_is_where_the_local_oracle_is(policy, sizes, rng, small, work):
+def test_the_cursor_is_where_the_local_engine_is(policy, sizes, rng, small, work):
     samples = rng.standard_normal((60, *DIMS)) if policy == "raise" else with_gaps(rng)
     stream = open_stream(zarr_array(samples, work, chunks=(1, *DIMS)), nan_policy=policy)
-    local, ask = LocalOracle(stream), query(rng)
+    local, ask = LocalEngine(stream), query(rng)
     lengths = [len(stream.batch(number)) for number in range(stream.layout.count)]
 
     def count(first, stop):
@@ -254,15 +263,15 @@ def test_the_cursor_is_where_the_local_oracle_is(policy, sizes, rng, small, work
         for n in sizes:
             assert cursor.place == local._place
             fragments = cursor.take(n)
-            assert sum(f.stop - f.start for f in fragments) == local.mean([ask], n).n
+            assert sum(f.stop - f.start for f in fragments) == local.reduce(Gradients([ask]), n).n
             position = local.position()
             assert cursor.position() == {name: position[name] for name in cursor.position()}
             assert cursor.n_skipped == local.n_skipped
-            again, reopened = Cursor(stream.layout, count), LocalOracle(stream)
+            again, reopened = Cursor(stream.layout, count), LocalEngine(stream)
             again.seek(position)
             reopened.seek(position)
             assert again.place == reopened._place
-            assert sum(f.stop - f.start for f in again.take(5)) == reopened.mean([ask], 5).n
+            assert sum(f.stop - f.start for f in again.take(5)) == reopened.reduce(Gradients([ask]), 5).n
             position = reopened.position()
             assert again.position() == {name: position[name] for name in again.position()}
         cursor.rewind()
@@ -275,12 +284,13 @@ def test_groups_change_no_more_than_rounding(policy, rng, small, work, monkeypat
     stream = open_stream(zarr_array(samples, work, chunks=(1, *DIMS)), nan_policy=policy)
     asks = [query(rng, 2), query(rng, 2, Partition(DIMS, ((0, 1), (2,))), wanted=(0,))]
     for queries in (asks, asks[:1] * 30):  # ends as gradients; ends as a sum
-        cut = cut_round(stream.layout, stream.dtype, queries, 0, 60)
-        assert (cut.leaves, cut.contracts) == (4, len(queries) == 2)
-        grouped = LocalOracle(stream).mean(queries, 60, 2.0)
+        cut = cut_reading(stream.layout, stream.dtype, Gradients(queries), 0, 60)
+        assert cut.leaves == 4
+        assert bool(Gradients(queries).for_worker(480).queries) == (len(queries) == 2)
+        grouped = LocalEngine(stream).reduce(Gradients(queries, 2.0), 60)
         with monkeypatch.context() as patch:
             patch.setattr(groups, "GROUP_ENTRIES", 10**9)
-            plain = LocalOracle(stream).mean(queries, 60, 2.0)
+            plain = LocalEngine(stream).reduce(Gradients(queries, 2.0), 60)
         assert grouped.n == plain.n
         for one, other in zip(grouped.answers, plain.answers, strict=True):
             np.testing.assert_allclose(one.rewards, other.rewards, rtol=1e-12, atol=1e-13)
@@ -289,10 +299,10 @@ def test_groups_change_no_more_than_rounding(policy, rng, small, work, monkeypat
 def test_going_on_from_a_position_gives_the_same_groups(rng, small, work):
     stream = open_stream(zarr_array(with_gaps(rng), work, chunks=(1, *DIMS)), nan_policy="skip")
     asks = [query(rng)]
-    whole = LocalOracle(stream)
+    whole = LocalEngine(stream)
     for n in (5, 12, 20):
         position = whole.position()
-        rewards = whole.mean(asks, n).answers[0].rewards
-        again = LocalOracle(stream)
+        rewards = whole.reduce(Gradients(asks), n).answers[0].rewards
+        again = LocalEngine(stream)
         again.seek(position)
-        np.testing.assert_array_equal(again.mean(asks, n).answers[0].rewards, rewards)
+        np.testing.assert_array_equal(again.reduce(Gradients(asks), n).answers[0].rewards, rewards)

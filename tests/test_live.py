@@ -50,7 +50,7 @@ def test_the_live_view_shows_all_that_is_known():
             "strength",
             "±",
             "(found)",
-            "leader",
+            "candidate",
             "state",
             "samples",
         ):

@@ -11,16 +11,16 @@ from scipy.stats import binom
 import naive
 from amounts import few_or_many
 from tpca import MeanSolver, SpikedTensor, StopReason, open_stream
-from tpca.engines import LawOracle
+from tpca.engines import LawEngine
 from tpca.errors import CheckpointError, MemoryBudgetError, SolverError
 from tpca.model import Samples
-from tpca.solvers.choice import choose_for, choose_solver, comes_whole
+from tpca.solvers.choice import choose_for, choose_solver
 from tpca.solvers.loop import Feed
 from tpca.solvers.mean.fit import best_fits, gradients
 from tpca.solvers.mean.memory import groups_within, mean_bytes
 from tpca.solvers.mean.run import MeanRun
-from tpca.solvers.mean.symmetric import best_tied, climb_tied, tied_gradients
-from tpca.solvers.mean.symmetric_test import read_tied
+from tpca.solvers.mean.symmetric import best_symmetric, climb_symmetric, symmetric_gradients
+from tpca.solvers.mean.symmetric_test import read_symmetric
 from tpca.solvers.mean.test import contrasts, read
 from tpca.tensors import DenseBatch
 
@@ -49,7 +49,7 @@ def same(a, b):
 def gathered(samples, seed=0):
     """A run at the end of its samples."""
     feed = Feed(samples.shape[1:])
-    run = MeanRun(MeanSolver(seed=seed), feed)
+    run = MeanRun(MeanSolver(seed=seed), feed.engine)
     feed.pour(run, DenseBatch(samples))
     run.close()
     return run
@@ -76,7 +76,7 @@ def test_noise_and_what_may_be_tied_take_a_closer_look(dims, law, runs):
     for seed in range(runs):
         assert gathered(noise(dims, law, 40, seed))._plain_to_see() is None
     if len(set(dims)) == 1:
-        equal = SpikedTensor.random(dims, 10.0, correlation=1.0, identical_pairs=True, seed=1)
+        equal = SpikedTensor.random(dims, 10.0, correlation=1.0, symmetric=True, seed=1)
         assert gathered(take(equal, 400))._plain_to_see() is None
 
 
@@ -224,7 +224,7 @@ def test_intervals_hold_the_truth(dims, samples):
     inside, held, ratio, runs = [], 0, [], 20
     for seed in range(runs):
         truth = SpikedTensor.random(dims, 1.0, seed=seed)
-        found = MeanSolver(seed=seed).run(LawOracle(truth, seed=seed, max_samples=samples))
+        found = MeanSolver(seed=seed).run(LawEngine(truth, seed=seed, max_samples=samples))
         signed = [np.sign(v @ w) * v for v, w in zip(found.vectors, truth.vectors, strict=True)]
         triples = list(zip(signed, truth.vectors, found.standard_errors, strict=True))
         inside.append(np.mean(np.concatenate([np.abs(v - w) <= 1.96 * e for v, w, e in triples])))
@@ -243,7 +243,7 @@ def test_what_is_not_found_is_limited():
     for dims, samples in (((6, 7, 8), 25), ((4, 4), 8), ((10, 10), 25)):
         for seed in range(40):
             truth = SpikedTensor.random(dims, 1.0, seed=seed)
-            found = MeanSolver(seed=seed).run(LawOracle(truth, seed=seed, max_samples=samples))
+            found = MeanSolver(seed=seed).run(LawEngine(truth, seed=seed, max_samples=samples))
             wrong += not found.found and found.strength_interval[1] < 1.0
             runs += 1
     # The limit is below the truth in 5 % of all runs at most: 1e-4.
@@ -254,7 +254,7 @@ def test_a_weak_signal_is_found():
     found = 0
     for seed in range(12):
         truth = SpikedTensor.random((10, 10, 10), 1.0, seed=seed)
-        found += MeanSolver(seed=seed).run(LawOracle(truth, seed=seed, max_samples=110)).found
+        found += MeanSolver(seed=seed).run(LawEngine(truth, seed=seed, max_samples=110)).found
     # Measured: 95 % at 90 samples.  Fewer than 7 of 12 at 95 % happen in 1e-5 of all cases.
     assert found >= 7
 
@@ -271,8 +271,8 @@ def alike(d, order, strength=1.0, seed=0, apart=0.0, sign=1.0):
     return SpikedTensor(tuple(v / np.linalg.norm(v) for v in vectors), strength)
 
 
-def tied(recovery):
-    return recovery.found and recovery.history[-1]["tied"]
+def symmetric(recovery):
+    return recovery.found and recovery.history[-1]["symmetric"]
 
 
 @pytest.mark.parametrize(("d", "order"), [(4, 2), (5, 3), (3, 4), (3, 5)])
@@ -282,25 +282,25 @@ def test_the_tied_climb_follows_the_mean_gradient_and_never_falls(d, order):
     x = rng.standard_normal((2, 6, d))
     x /= np.linalg.norm(x, axis=2, keepdims=True)
     groups = [(n,) for n in range(order)]
-    found = tied_gradients(tensors, x)
+    found = symmetric_gradients(tensors, x)
     for t, r in itertools.product(range(2), range(6)):
         each = [naive.einsum_gradient(tensors[t], groups, [x[t, r]] * order, n) for n in range(order)]
         np.testing.assert_allclose(found[t, r], np.mean(each, axis=0), atol=1e-12)
     signs = np.ones((2, 6, 1))
     before = np.sum(found * x, axis=2)
     for _ in range(20):
-        x, values = climb_tied(tensors, x, signs, 1)
+        x, values = climb_symmetric(tensors, x, signs, 1)
         assert np.all(values >= before - 1e-12)
         before = values
-    still, values = climb_tied(tensors, x, signs, 5000)
-    there = tied_gradients(tensors, still)
+    still, values = climb_symmetric(tensors, x, signs, 5000)
+    there = symmetric_gradients(tensors, still)
     np.testing.assert_allclose(there, values[..., None] * still, atol=1e-6)  # a stationary point
 
 
 def test_a_matrix_is_tied_by_its_leading_eigenvector():
     for d in (7, 90):
         matrices = np.random.default_rng(1).standard_normal((2, d, d))
-        fits = best_tied(matrices, [], np.random.default_rng(0))
+        fits = best_symmetric(matrices, [], np.random.default_rng(0))
         for matrix, x, sign, value in zip(matrices, fits.vectors, fits.signs, fits.values, strict=True):
             values = np.linalg.eigvalsh((matrix + matrix.T) / 2)
             assert abs(value - np.max(np.abs(values))) < 1e-9
@@ -313,7 +313,7 @@ def test_without_noise_equal_vectors_are_found_with_either_sign(order, sign):
     truth = alike(4, order, 2.0, sign=sign)
     for unit in (1e-200, 1.0, 1e200):
         found = MeanSolver().run(np.repeat(unit * truth.signal()[None], 8, axis=0))
-        assert tied(found)
+        assert symmetric(found)
         assert abs(found.strength / unit - 2) < 1e-9
         assert min(truth.overlaps(found.vectors)) > 1 - 1e-9
         assert np.prod([v @ w for v, w in zip(found.vectors, truth.vectors, strict=True)]) > 0
@@ -322,12 +322,12 @@ def test_without_noise_equal_vectors_are_found_with_either_sign(order, sign):
 
 def test_the_reading_of_a_tied_fit_is_right_to_first_order_and_at_the_edge():
     for order in (2, 3, 4):
-        strong = read_tied((9,) * order, 40.0, 1.0)
+        strong = read_symmetric((9,) * order, 40.0, 1.0)
         assert abs(strong.strength - (40 - 8 / 80)) < 0.01  # bias (d − 1)σ²/2a
         assert abs(1 - strong.overlaps[0] ** 2 - 8 / (order * 40**2)) < 1e-4  # squared error (d − 1)σ²/(k a²)
         edge = 2 * np.sqrt(8 * (order - 1) / order)  # 2√((k−1)/k): where maxima of noise begin
-        assert read_tied((9,) * order, edge * 0.99, 1.0).edge
-        assert not read_tied((9,) * order, edge * 1.01, 1.0).edge
+        assert read_symmetric((9,) * order, edge * 0.99, 1.0).edge
+        assert not read_symmetric((9,) * order, edge * 1.01, 1.0).edge
 
 
 @few_or_many(6, 12)
@@ -335,11 +335,11 @@ def test_a_weak_signal_of_equal_vectors_is_found_and_more_accurate(runs):
     found, better = 0, 0
     for seed in range(runs):
         truth = alike(6, 4, seed=seed, sign=(-1.0) ** seed)
-        result, untied = (
-            MeanSolver(seed=seed, n_components=n).run(LawOracle(truth, seed=seed, max_samples=90)) for n in (1, 2)
+        result, unrestricted = (
+            MeanSolver(seed=seed, n_components=n).run(LawEngine(truth, seed=seed, max_samples=90)) for n in (1, 2)
         )
         found += result.found
-        better += loss(truth, result.vectors) < loss(truth, untied.vectors)
+        better += loss(truth, result.vectors) < loss(truth, unrestricted.vectors)
     # Measured on 100 other seeds: 100 found, 92 more accurate; fewer than these in 1e-4 of all cases at 95 and 80 %.
     assert found >= binom.ppf(1e-4, runs, 0.95)
     assert better >= binom.ppf(1e-4, runs, 0.8)
@@ -352,8 +352,8 @@ def test_intervals_of_equal_vectors_hold_the_truth(d, order, samples):
     held, ties, ratio, runs = 0, 0, [], 20
     for seed in range(runs):
         truth = alike(d, order, seed=seed)
-        found = MeanSolver(seed=seed).run(LawOracle(truth, seed=seed, max_samples=samples))
-        ties += tied(found)
+        found = MeanSolver(seed=seed).run(LawEngine(truth, seed=seed, max_samples=samples))
+        ties += symmetric(found)
         held += found.strength_interval[0] <= 1.0 <= found.strength_interval[1]
         triples = zip(found.vectors, truth.vectors, found.standard_errors, strict=True)
         ratio.append(np.mean([np.sum((np.sign(v @ w) * v - w) ** 2) / np.sum(e**2) for v, w, e in triples]))
@@ -368,10 +368,10 @@ def test_intervals_of_equal_vectors_hold_the_truth(d, order, samples):
 def test_vectors_that_differ_are_not_tied():
     for seed in range(6):
         truth = alike(8, 3, seed=seed, apart=0.5)
-        found = MeanSolver(seed=seed).run(LawOracle(truth, seed=seed, max_samples=2000))
+        found = MeanSolver(seed=seed).run(LawEngine(truth, seed=seed, max_samples=2000))
         # Untying adds about N Σ|v_m − v̄|² ≈ 2000 · 2 · 0.2 = 800 to Z²; the tie is rejected above 24 (χ² of 14).
         assert found.found
-        assert not tied(found)
+        assert not symmetric(found)
         assert loss(truth, found.vectors) < 0.01
 
 
@@ -396,12 +396,12 @@ def test_tied_runs_resume_with_the_same_bits_and_several_components_are_never_ti
 
     data = take(alike(5, 3, 2.0), 90)
     whole = MeanSolver(seed=2).run(data)
-    assert tied(whole)
+    assert symmetric(whole)
     kept = {"seed": 2, "checkpoint": tmp_path / "c", "checkpoint_every": 0, "resume": True}
     with pytest.raises(StopError):
         MeanSolver(**kept, callbacks=[stop]).run(data)
     same(whole, MeanSolver(**kept).run(data))
-    assert not tied(MeanSolver(n_components=2).run(data))
+    assert not symmetric(MeanSolver(n_components=2).run(data))
 
 
 # Edges
@@ -436,7 +436,7 @@ def test_a_signal_too_weak_for_its_vectors_is_said_to_be():
     reasons = set()
     for seed in range(8):
         truth = SpikedTensor.random((40, 40), 1.0, seed=seed)
-        reasons.add(MeanSolver(seed=seed).run(LawOracle(truth, seed=seed, max_samples=130)).stop_reason)
+        reasons.add(MeanSolver(seed=seed).run(LawEngine(truth, seed=seed, max_samples=130)).stop_reason)
     # Overlaps are about 0.8 here: (1 − c⁻⁴)/(1 + c⁻²) with c² = N/d.
     assert StopReason.NOT_ACCURATE in reasons
 
@@ -531,7 +531,7 @@ def test_fed_and_looked_at_in_between_it_ends_the_same():
     assert seen[-1]["phase"] == "fit"
     assert len(seen[-1]["vectors"]) == 3
     feed = Feed((5, 6, 4))
-    run = MeanRun(MeanSolver(seed=1), feed)
+    run = MeanRun(MeanSolver(seed=1), feed.engine)
     for part in np.split(data, [3, 4, 30]):
         feed.pour(run, DenseBatch(part))
         assert feed.recovery(run).n_samples <= 70
@@ -549,7 +549,7 @@ def test_every_form_of_sample_gives_the_same_fit(tmp_path, monkeypatch):
         np.testing.assert_allclose(MeanSolver().run(source).vectors[0], plain.vectors[0], atol=1e-5)
     monkeypatch.setattr("tpca.streams.stored.SLAB_ENTRIES", 20)
     slabs = open_stream(tmp_path / "d.npy")
-    assert not comes_whole(slabs)
+    assert not slabs.whole
     np.testing.assert_allclose(MeanSolver().run(slabs).vectors[0], plain.vectors[0], atol=1e-9)
 
 
@@ -563,18 +563,18 @@ def test_memory_is_what_is_said(dims, components):
     needed = mean_bytes(dims, 2)
     # The mean, a contrast, a copy of either in another order: samples in float64, and 0.4 MB to work with.
     assert needed <= 8 * 4 * entries + 4e5
-    oracle = LawOracle(truth, seed=1, max_samples=16)
-    MeanSolver(n_components=components).run(LawOracle(truth, seed=1, max_samples=16))  # imports
+    engine = LawEngine(truth, seed=1, max_samples=16)
+    MeanSolver(n_components=components).run(LawEngine(truth, seed=1, max_samples=16))  # imports
     tracemalloc.start()
-    run = MeanRun(MeanSolver(memory=needed, n_components=components), oracle)
+    run = MeanRun(MeanSolver(memory=needed, n_components=components), engine)
     while (ask := run.ask()) is not None:
-        run.tell(oracle.mean(ask.queries, ask.n, ask.scale))
+        run.tell(engine.reduce(ask.blank, ask.n))
     found = run.recovery()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert found.found
     assert found.state_bytes == needed
-    # Python's own objects, and the oracle's draw and copy while a round is answered.
+    # Python's own objects, and the engine's draw and copy while a round is answered.
     assert peak <= needed + 3e5 + 16 * entries
     assert groups_within(dims, 100 * needed) == 8
 

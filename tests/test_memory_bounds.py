@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 from tpca import MeanSolver, RaceSolver, open_stream
 from tpca.cli import app
 from tpca.cli import fit as fit_command
-from tpca.engines import LocalOracle
+from tpca.engines import LocalEngine
 from tpca.engines.looks import DigestWatch, Looks
 from tpca.solvers.mean.fit import hosvd_fit
 from tpca.solvers.memory import round_bytes
-from tpca.solvers.race.strategies.choice import line_up
+from tpca.solvers.race.strategies.choice import strategies_within
 from tpca.solvers.rank_one import rank_ones
 from tpca.streams import slabs
 from tpca.tensors import DenseBatch, contract_all
@@ -47,8 +47,8 @@ SHORT = [(2, 300, 300), (300, 300, 2), (300, 2, 300), (2, 200, 2, 200), (2, 2000
 def test_a_round_and_a_reading_hold_about_what_is_counted(dims, memory):
     mean = np.random.default_rng(0).standard_normal(dims)
     with Traced() as traced:
-        contestants = line_up(dims, memory, None, 0.05, np.random.default_rng(1))
-        asked = [(part, part.queries()) for c in contestants for part in (c.leader, c.racer)]
+        searches = strategies_within(dims, memory, None, 0.05, np.random.default_rng(1))
+        asked = [(part, part.queries()) for c in searches for part in (c.candidate, c.strategy)]
         answers = contract_all(mean, [query for _, queries in asked for query in queries])
         counted = round_bytes(asked, answers)
         tracemalloc.reset_peak()  # the contraction's own copies are those of the samples, not of the solver
@@ -56,8 +56,8 @@ def test_a_round_and_a_reading_hold_about_what_is_counted(dims, memory):
         for part, queries in asked:
             part.absorb(tuple(next(left) for _ in queries), 1)
         del asked, answers, left
-        for contestant in contestants:
-            contestant.leader.consider(contestant.racer)
+        for search in searches:
+            search.candidate.consider(search.strategy)
     assert counted <= memory
     # A reading works with copies of about the size of the state, and its climbs have vectors of their own, up to ten of
     # each mode, and as many while they are put together.  Gram matrices of a long side are 10 to 300 times as much.
@@ -114,10 +114,10 @@ def test_samples_that_are_compared_are_not_kept():
     looks.at(DenseBatch(sample + 1, 4))
     watch.take([looks], 5)
     assert not watch.constant
-    oracle = LocalOracle(np.zeros((40, 3, 4)))
-    while oracle._take(100) is not None:
+    engine = LocalEngine(np.zeros((40, 3, 4)))
+    while engine._take(100) is not None:
         pass
-    assert oracle.constant
+    assert engine.constant
 
 
 @pytest.mark.parametrize("dims", [(2, 200, 300), (300, 2, 200), (3, 2, 500), (2, 2, 2, 800), (50, 60, 70)])

@@ -33,13 +33,13 @@ def test_correlation_is_exact_inside_every_pair(dims, correlation):
 
 @pytest.mark.parametrize("order", [3, 4, 5, 6])
 def test_identical_correlated_pairs_are_the_symmetric_model(order):
-    truth = SpikedTensor.random((7,) * order, 1.0, correlation=1.0, identical_pairs=True, seed=1)
+    truth = SpikedTensor.random((7,) * order, 1.0, correlation=1.0, symmetric=True, seed=1)
     for v in truth.vectors[1:]:
         np.testing.assert_allclose(v, truth.vectors[0], atol=1e-12)
 
 
 def test_identical_pairs_keep_a_correlation_below_one():
-    truth = SpikedTensor.random((7,) * 4, 1.0, correlation=0.4, identical_pairs=True, seed=1)
+    truth = SpikedTensor.random((7,) * 4, 1.0, correlation=0.4, symmetric=True, seed=1)
     np.testing.assert_allclose(truth.correlations(), [0.4, 0.4], atol=1e-12)
     np.testing.assert_allclose(truth.vectors[0], truth.vectors[2])
     np.testing.assert_allclose(truth.vectors[1], truth.vectors[3])
@@ -71,7 +71,7 @@ def test_bad_models_are_refused():
     with pytest.raises(ModelError, match="correlation must lie in"):
         SpikedTensor.random((4, 4), 1.0, correlation=1.5)
     with pytest.raises(ModelError, match="equal dims"):
-        SpikedTensor.random((4, 5), 1.0, identical_pairs=True)
+        SpikedTensor.random((4, 5), 1.0, symmetric=True)
     with pytest.raises(ModelError, match="one vector per mode with lengths"):
         SpikedTensor.random((4, 5), 1.0).overlaps((np.eye(4)[0],))
     with pytest.raises(TpcaError, match="noise must be one of gaussian"):

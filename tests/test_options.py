@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from tpca import MeanSolver, PaperSolver, RaceSolver, SpikedTensor, TensorCCA, TensorPCA, open_stream
 from tpca.cli import COMMANDS, app
-from tpca.engines import LocalOracle
+from tpca.engines import LocalEngine
 from tpca.errors import OutputError, SolverError, StreamError, TpcaError
 from tpca.lab.baselines import ALS
 from tpca.lab.planning.problem import Problem
@@ -248,7 +248,7 @@ def test_what_is_for_stored_samples_is_refused_by_partial_fit(option):
 
 @pytest.mark.parametrize("option", [{"shuffle": 1}, {"nan_policy": "skip"}])
 def test_options_of_reading_come_too_late_for_what_is_open(option):
-    for source in (open_stream(DATA), LocalOracle(DATA)):
+    for source in (open_stream(DATA), LocalEngine(DATA)):
         with pytest.raises(StreamError, match=r"comes too late: .* give them to its own open_stream\.$"):
             TensorPCA(random_state=0, **option).fit(source)
     same = TensorPCA(random_state=0, **option).fit(open_stream(DATA, **option))

@@ -5,7 +5,7 @@ import pytest
 
 import naive
 from tpca import PaperSolver, SpikedTensor, StopReason, open_stream
-from tpca.engines import LocalOracle
+from tpca.engines import LocalEngine
 from tpca.errors import SampleError, ScheduleError, SolverError, StreamError
 from tpca.solvers.paper.schedules import Leg, Schedule
 from tpca.solvers.paper.solver import PaperRun
@@ -23,14 +23,14 @@ def replica_samples(samples, replica, count):
     return itertools.islice(endless, replica, None, count)
 
 
-@pytest.mark.parametrize("chunk", [2**20, 3000])  # entries the oracle hands out at once: one chunk a turn, and many
+@pytest.mark.parametrize("chunk", [2**20, 3000])  # entries the engine hands out at once: one chunk a turn, and many
 @pytest.mark.parametrize("dims", ORDERS)
 def test_phases_match_the_naive_algorithm_step_by_step(dims, chunk, monkeypatch):
-    monkeypatch.setattr("tpca.engines.local.BATCH_ENTRIES", chunk)
+    monkeypatch.setattr("tpca.solvers.paper.run.BATCH_ENTRIES", chunk)
     truth = SpikedTensor.random(dims, 1.0, seed=2)
     groups = naive.paper_groups(dims)
     legs = [Leg(0.05 + 0.01 * m, 3 + m) for m in range(len(groups))]
-    run = PaperRun(LocalOracle(truth.stream(seed=4)), np.random.default_rng(0))
+    run = PaperRun(LocalEngine(truth.stream(seed=4)), np.random.default_rng(0))
     start = run.replicas
     count = 2 ** len(dims)
     assert len(start[0]) == count
@@ -50,10 +50,10 @@ def test_phases_match_the_naive_algorithm_step_by_step(dims, chunk, monkeypatch)
 @pytest.mark.parametrize("chunk", [2**20, 3000])
 @pytest.mark.parametrize("dims", ORDERS)
 def test_phase_three_matches_the_naive_algorithm(dims, chunk, monkeypatch):
-    monkeypatch.setattr("tpca.engines.local.BATCH_ENTRIES", chunk)
+    monkeypatch.setattr("tpca.solvers.paper.run.BATCH_ENTRIES", chunk)
     truth = SpikedTensor.random(dims, 2.0, seed=2)
     groups = naive.paper_groups(dims)
-    run = PaperRun(LocalOracle(truth.stream(seed=9)), np.random.default_rng(0))
+    run = PaperRun(LocalEngine(truth.stream(seed=9)), np.random.default_rng(0))
     run.replicas = tuple(block[:1] for block in run.replicas)
     start = [block[0] for block in run.replicas]
     legs = [Leg(0.05, 12)] * len(groups)
@@ -92,7 +92,7 @@ def test_starts_are_all_sign_combinations(dims):
 def test_selection_keeps_the_start_with_the_largest_mean_reward():
     dims = (3, 3, 3, 3)
     truth = SpikedTensor.random(dims, 3.0, seed=1)
-    run = PaperRun(LocalOracle(truth.stream(seed=2)), np.random.default_rng(0))
+    run = PaperRun(LocalEngine(truth.stream(seed=2)), np.random.default_rng(0))
     replicas, groups = run.replicas, naive.paper_groups(dims)
     run.select(20)
     samples = list(itertools.islice(itertools.chain.from_iterable(truth.stream(seed=2)), 20 * 16))
@@ -121,7 +121,7 @@ def test_flipping_two_blocks_changes_no_trajectory(rng):
     starts = tuple(rng.standard_normal((1, *shape)) for shape in Partition.pairs(dims).shapes)
     ends = []
     for sign in (1.0, -1.0):
-        run = PaperRun(LocalOracle(truth.stream(seed=3)), np.random.default_rng(0))
+        run = PaperRun(LocalEngine(truth.stream(seed=3)), np.random.default_rng(0))
         run.replicas = tuple(sign * block for block in starts)
         run.sequential_ascent([Leg(0.1, 10)] * 2, "I.1")
         ends.append(run.replicas)

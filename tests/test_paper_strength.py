@@ -8,7 +8,7 @@ import pytest
 
 import naive
 from tpca import PaperSolver, SpikedTensor, TensorPCA
-from tpca.engines import LocalOracle
+from tpca.engines import LocalEngine
 from tpca.lab.simulate import SimulatedRun
 from tpca.solvers.paper.schedules import PRESETS, Leg, theorem_schedule
 from tpca.solvers.paper.solver import PaperRun
@@ -70,7 +70,7 @@ def test_rewards_of_a_turn_are_those_of_its_second_half_before_each_step():
     dims, leg = (3, 4, 3, 2, 3), Leg(0.05, 7)
     truth = SpikedTensor.random(dims, 2.0, seed=2)
     groups, last = naive.paper_groups(dims), 2
-    run = PaperRun(LocalOracle(truth.stream(seed=4)), np.random.default_rng(0))
+    run = PaperRun(LocalEngine(truth.stream(seed=4)), np.random.default_rng(0))
     run.replicas = tuple(block[3:4] for block in run.replicas)
     blocks, rewards = [block[0] for block in run.replicas], []
     samples = itertools.chain.from_iterable(truth.stream(seed=4))
@@ -86,7 +86,7 @@ def test_phase_three_gives_the_reward_of_the_end_points_it_keeps():
     # Begun with a tensor of the wrong sign, Phase III keeps that of −R for the block that +R reverses: the reward of
     # what is kept is −λ, though the run with +R ends at +λ.  Standard error 1/√200; λ∏α is off by a few per cent.
     truth = SpikedTensor.random((4,) * 4, 2.0, seed=1)
-    run = PaperRun(LocalOracle(truth.stream(seed=2)), np.random.default_rng(0))
+    run = PaperRun(LocalEngine(truth.stream(seed=2)), np.random.default_rng(0))
     first, second = run.partition.outer(truth.vectors)
     run.replicas = (first[None], -second[None])
     run.estimate([Leg(0.05, 200)] * 2)
@@ -95,12 +95,12 @@ def test_phase_three_gives_the_reward_of_the_end_points_it_keeps():
     assert run.mean_reward == pytest.approx(2.0 * math.prod(kept), abs=0.5)
 
 
-BUFFERS = [2**20, 20_000, 1]  # entries that the oracle hands out at once: many steps, some, one
+BUFFERS = [2**20, 20_000, 1]  # entries that the engine hands out at once: many steps, some, one
 
 
 def runs_with_buffers(monkeypatch, solver, samples):
     for entries in BUFFERS:
-        monkeypatch.setattr("tpca.engines.local.BATCH_ENTRIES", entries)
+        monkeypatch.setattr("tpca.solvers.paper.run.BATCH_ENTRIES", entries)
         yield solver.run(samples())
 
 

@@ -1,4 +1,4 @@
-"""The planner: formulas against what is really held, sizes against the real line-up, the command."""
+"""The planner: formulas against what is really held, sizes against the real strategies, the command."""
 
 import json
 import math
@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from tpca import RaceSolver, SpikedTensor
 from tpca.cli import app
-from tpca.engines import LawOracle
+from tpca.engines import LawEngine
 from tpca.errors import ModelError, SolverError, TpcaError
 from tpca.lab.planning.constants import constant, frontier, stored
 from tpca.lab.planning.machine import this_machine
@@ -20,7 +20,7 @@ from tpca.lab.planning.race_size import least_race_bytes, race_size
 from tpca.lab.studies.memory_methods import METHODS as RUNS
 from tpca.lab.studies.memory_methods import ladder_samples
 from tpca.solvers.choice import choose_solver
-from tpca.solvers.race.strategies.choice import line_up
+from tpca.solvers.race.strategies.choice import strategies_within
 
 runner = CliRunner()
 
@@ -76,15 +76,15 @@ def test_the_race_is_sized_as_it_lines_up(dims):
     for nbytes in np.geomspace(2e3, 1e7, 12).astype(int):
         found = race_size(dims, int(nbytes))
         try:
-            contestants = line_up(dims, int(nbytes), None, 0.05, np.random.default_rng(0))
+            searches = strategies_within(dims, int(nbytes), None, 0.05, np.random.default_rng(0))
         except TpcaError:
             assert found is None
             assert nbytes < least_race_bytes(dims)
             continue
-        main = contestants[0].racer
+        main = searches[0].strategy
         count = main.replicas if main.name == "singles" else main.columns
-        assert (found.racer, found.count) == (main.name, count)
-        assert found.equal == any(c.name == "equal" for c in contestants)
+        assert (found.strategy, found.count) == (main.name, count)
+        assert found.equal == any(c.name == "symmetric" for c in searches)
         assert 8 * found.floats <= nbytes
 
 
@@ -92,7 +92,7 @@ def test_the_state_of_a_race_is_what_its_size_says():
     """Peak state is at most the plan's and at least half of it: what the plan counts is what is held."""
     truth = SpikedTensor.random((8,) * 4, 1.0, seed=0)
     found = race_size(truth.dims, 60_000)
-    recovery = RaceSolver(memory=60_000, max_samples=100).run(LawOracle(truth, seed=1))
+    recovery = RaceSolver(memory=60_000, max_samples=100).run(LawEngine(truth, seed=1))
     assert 0.5 * 8 * found.floats <= recovery.state_bytes <= 8 * found.floats
 
 
@@ -105,7 +105,7 @@ def test_state_formulas_hold(order):
         problem = Problem((dim,) * order, equal=bool(run and run.symmetric))
         if run is None or order not in run.orders or method.applies(problem) or method.name in ("paper", "tensorly"):
             continue
-        options = {"correlation": 1.0, "identical_pairs": True} if run.symmetric else {}
+        options = {"correlation": 1.0, "symmetric": True} if run.symmetric else {}
         truth = SpikedTensor.random((dim,) * order, 1.0, seed=0, **options)
         outcome = run.run(truth, ladder_samples(run, order, dim, run.start), 0)
         assert outcome.state == pytest.approx(method.state(problem), rel=0.12, abs=8 * dim), method.name

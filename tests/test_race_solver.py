@@ -8,12 +8,13 @@ from scipy import stats
 
 from amounts import few_or_many
 from tpca import RaceSolver, SpikedTensor, StopReason
-from tpca.engines import LawOracle
+from tpca.engines import LawEngine
 from tpca.errors import MemoryBudgetError, PartitionError, SolverError
 from tpca.model import Samples
 from tpca.solvers.memory import default_memory, parse_memory
+from tpca.tensors import Gradients
 
-KINDS = {"weak": {}, "paired": {"correlation": 1.0}, "equal": {"correlation": 1.0, "identical_pairs": True}}
+KINDS = {"weak": {}, "paired": {"correlation": 1.0}, "equal": {"correlation": 1.0, "symmetric": True}}
 
 
 def take(truth, n, **options):
@@ -30,7 +31,7 @@ def take(truth, n, **options):
 def test_an_endless_stream_is_left_with_accurate_vectors(dims, kind, runs):
     for seed in range(runs):
         truth = SpikedTensor.random(dims, 1.0, seed=seed, **KINDS[kind])
-        recovery = RaceSolver(seed=seed).run(LawOracle(truth, seed=seed))
+        recovery = RaceSolver(seed=seed).run(LawEngine(truth, seed=seed))
         assert recovery.stop_reason is StopReason.ACCURATE
         # Root mean squared error at most 0.1 as estimated: squared error 0.01 on average; 0.05 is a chi-square beyond
         # 1e-6.
@@ -49,7 +50,7 @@ def test_unequal_dims_come_back_in_the_users_order(dims):
 
 @functools.cache
 def scaled_run(scale):
-    return RaceSolver(seed=3).run(LawOracle(SpikedTensor.random((10,) * 4, 1.0, seed=2), seed=6, scale=scale))
+    return RaceSolver(seed=3).run(LawEngine(SpikedTensor.random((10,) * 4, 1.0, seed=2), seed=6, scale=scale))
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-3, 1000.0, 1e20])
@@ -68,7 +69,7 @@ def test_a_negative_strength_is_found_as_well(dims, kind, runs):
     for seed in range(runs):
         plus = SpikedTensor.random(dims, 1.0, seed=seed, **KINDS[kind])
         minus = SpikedTensor((-plus.vectors[0], *plus.vectors[1:]), 1.0)
-        recovery = RaceSolver(seed=seed).run(LawOracle(minus, seed=seed))
+        recovery = RaceSolver(seed=seed).run(LawEngine(minus, seed=seed))
         assert minus.loss(recovery.vectors).max() < 0.05
         signs = [np.sign(a @ b) for a, b in zip(recovery.vectors, minus.vectors, strict=True)]
         assert np.prod(signs) == 1.0  # the signs together say that the strength is that of ``minus``
@@ -80,7 +81,7 @@ def test_pure_noise_is_claimed_to_be_a_signal_in_at_most_five_percent_of_runs(ru
     for dims in [(6,) * 3, (4,) * 4]:
         claims = 0
         for seed in range(runs):
-            recovery = RaceSolver(seed=seed, max_samples=600).run(LawOracle(None, dims=dims, seed=seed))
+            recovery = RaceSolver(seed=seed, max_samples=600).run(LawEngine(None, dims=dims, seed=seed))
             claims += recovery.stop_reason is not StopReason.NO_SIGNAL
         # If the rate were 5 %: P(X >= 12 of 60) = 4e-5, P(X >= 5 of 6) = 2e-6.
         assert claims < {60: 12, 6: 5}[runs]
@@ -113,11 +114,11 @@ def test_no_signal_is_said_with_a_limit_on_the_strength():
 def test_a_signal_at_the_limit_is_missed_in_at_most_five_percent_of_runs(runs):
     # The limit after N samples is the strength that would have been found with 95 % chance (docs/race.md).
     dims, n = (8,) * 3, 300
-    limit = RaceSolver(seed=1, max_samples=n).run(LawOracle(None, dims=dims, seed=1)).strength_interval[1]
+    limit = RaceSolver(seed=1, max_samples=n).run(LawEngine(None, dims=dims, seed=1)).strength_interval[1]
     missed = 0
     for seed in range(runs):
         truth = SpikedTensor.random(dims, limit, seed=seed)
-        recovery = RaceSolver(seed=seed, max_samples=n).run(LawOracle(truth, seed=seed))
+        recovery = RaceSolver(seed=seed, max_samples=n).run(LawEngine(truth, seed=seed))
         missed += recovery.stop_reason is StopReason.NO_SIGNAL
     assert missed < {60: 12, 6: 4}[runs]  # as above: 4e-5 if the rate is 5 %; P(X >= 4 of 6) = 9e-5
 
@@ -127,7 +128,7 @@ def test_errors_and_strength_are_covered_at_their_nominal_rate(runs):
     inside, components, covered = 0, 0, 0
     for seed in range(runs):
         truth = SpikedTensor.random((6, 7, 8), 1.0, seed=seed)
-        recovery = RaceSolver(seed=seed, tolerance=0.08).run(LawOracle(truth, seed=seed))
+        recovery = RaceSolver(seed=seed, tolerance=0.08).run(LawEngine(truth, seed=seed))
         low, high = recovery.strength_interval
         covered += low <= truth.strength <= high
         for v, w, e in zip(recovery.vectors, truth.vectors, recovery.standard_errors, strict=True):
@@ -142,12 +143,12 @@ def test_errors_and_strength_are_covered_at_their_nominal_rate(runs):
 
 @few_or_many(4, 12)
 @pytest.mark.parametrize("dims", [(16,) * 3, (8,) * 4, (5,) * 5, (4,) * 6])
-def test_the_polish_ends_at_the_cramer_rao_limit(dims, runs):
+def test_the_refinement_ends_at_the_cramer_rao_limit(dims, runs):
     ratios = []
     for seed in range(runs):
         truth = SpikedTensor.random(dims, 1.0, seed=seed)
         recovery = RaceSolver(seed=seed, max_samples=40 * round(math.prod(dims) ** 0.5)).run(
-            LawOracle(truth, seed=seed)
+            LawEngine(truth, seed=seed)
         )
         searched = [h["samples"] for h in recovery.history if h["phase"] == "search"][-1]
         bound = (dims[0] - 1) / (recovery.n_samples - searched)
@@ -174,7 +175,7 @@ def test_memory_is_kept_and_spent(dims, memory, most):
     truth = SpikedTensor.random(dims, 1.0, seed=0)
     states = set()
     for n in (most // 10, most):
-        recovery = RaceSolver(seed=0, memory=memory, max_samples=n).run(LawOracle(truth, seed=1))
+        recovery = RaceSolver(seed=0, memory=memory, max_samples=n).run(LawEngine(truth, seed=1))
         assert recovery.state_bytes <= memory
         states.add(recovery.state_bytes)
     assert max(states) >= 0.6 * memory
@@ -185,9 +186,9 @@ def test_memory_is_kept_and_spent(dims, memory, most):
 def test_too_little_memory_is_refused_with_the_minimum_that_works(dims):
     truth = SpikedTensor.random(dims, 1.0, seed=0)
     with pytest.raises(MemoryBudgetError, match=r"give at least \d+ bytes") as refused:
-        RaceSolver(memory=500).run(LawOracle(truth))
+        RaceSolver(memory=500).run(LawEngine(truth))
     minimum = int(str(refused.value).split("at least ")[1].split()[0])
-    recovery = RaceSolver(memory=minimum, max_samples=50).run(LawOracle(truth))
+    recovery = RaceSolver(memory=minimum, max_samples=50).run(LawEngine(truth))
     assert recovery.state_bytes <= minimum
 
 
@@ -245,7 +246,7 @@ def test_of_two_signals_the_stronger_is_found():
 
 
 def test_of_a_drifting_signal_the_average_is_found():
-    # Documented in docs/race.md: vectors that turn slowly are averaged over the samples of the polish.
+    # Documented in docs/race.md: vectors that turn slowly are averaged over the samples of the refinement.
     first = SpikedTensor.random((10,) * 3, 2.0, seed=0)
     samples = take(Samples((10,) * 3, seed=4, batch_size=1), 1500)
     turned = first.vectors[0] + 0.5 * SpikedTensor.random((10,) * 3, 1.0, seed=9).vectors[0]
@@ -286,29 +287,29 @@ def test_more_passes_are_not_fooled_by_noise(runs):
 
 def test_a_partition_can_be_given_by_hand():
     truth = SpikedTensor.random((5,) * 5, 1.0, seed=0)
-    recovery = RaceSolver(seed=0, partition=[(2, 3, 4), (0, 1)]).run(LawOracle(truth, seed=1))
+    recovery = RaceSolver(seed=0, partition=[(2, 3, 4), (0, 1)]).run(LawEngine(truth, seed=1))
     assert truth.loss(recovery.vectors).max() < 0.05
     with pytest.raises(PartitionError, match="exactly once"):
-        RaceSolver(partition=[(0, 1), (2, 3)]).run(LawOracle(truth))
+        RaceSolver(partition=[(0, 1), (2, 3)]).run(LawEngine(truth))
     with pytest.raises(PartitionError, match="two groups"):
-        RaceSolver(partition=[(0, 1, 2), (3,), (4,)]).run(LawOracle(truth))
+        RaceSolver(partition=[(0, 1, 2), (3,), (4,)]).run(LawEngine(truth))
 
 
 @pytest.mark.parametrize("partition", [[(0, 1), (2, 3)], [(0, 1), (2,), (3,)], [(0,), (1,), (2,), (3,)]])
 def test_more_groups_by_hand_race_replicas_of_such_blocks(partition):
     truth = SpikedTensor.random((6,) * 4, 2.0, seed=0)
-    recovery = RaceSolver(seed=0, partition=partition).run(LawOracle(truth, seed=1))
+    recovery = RaceSolver(seed=0, partition=partition).run(LawEngine(truth, seed=1))
     assert truth.loss(recovery.vectors).max() < 0.05
 
 
 def test_tolerance_is_the_error_at_which_it_stops():
     truth = SpikedTensor.random((10,) * 3, 1.0, seed=0)
-    coarse, fine = (RaceSolver(seed=0, tolerance=t).run(LawOracle(truth, seed=1)) for t in (0.2, 0.05))
+    coarse, fine = (RaceSolver(seed=0, tolerance=t).run(LawEngine(truth, seed=1)) for t in (0.2, 0.05))
     assert coarse.stop_reason is fine.stop_reason is StopReason.ACCURATE
     # Squared error falls as 1/N: sixteen times the samples, less those of the search.
     assert 4 < fine.n_samples / coarse.n_samples < 32
     assert fine.history[-1]["error"] <= 0.05
-    short = RaceSolver(seed=0, tolerance=0.01, max_samples=fine.n_samples).run(LawOracle(truth, seed=1))
+    short = RaceSolver(seed=0, tolerance=0.01, max_samples=fine.n_samples).run(LawEngine(truth, seed=1))
     assert short.stop_reason is StopReason.NOT_ACCURATE
 
 
@@ -319,7 +320,7 @@ def test_history_tells_the_race():
     assert [h["samples"] for h in recovery.history] == sorted(h["samples"] for h in recovery.history)
     assert recovery.history[-1]["samples"] == recovery.n_samples
     search = [h for h in recovery.history if h["phase"] == "search"]
-    assert {"leader", "log_evidence", "strength", "tenure", "found"} <= set(search[0])
+    assert {"candidate", "log_evidence", "strength", "attempt", "found"} <= set(search[0])
     assert search[-1]["found"]
     assert not search[0]["found"]
     assert len(seen) == len(recovery.history)
@@ -379,7 +380,7 @@ def test_a_handful_of_samples_is_no_signal(n):
 @pytest.mark.parametrize("dims", [(2, 2), (2, 2, 2), (2,) * 6, (3,) * 7])
 def test_tiny_modes_and_high_orders(dims):
     truth = SpikedTensor.random(dims, 2.0, seed=1)
-    recovery = RaceSolver(seed=1).run(LawOracle(truth, seed=1))
+    recovery = RaceSolver(seed=1).run(LawEngine(truth, seed=1))
     assert recovery.stop_reason is StopReason.ACCURATE
     assert truth.loss(recovery.vectors).max() < 0.1
 
@@ -406,14 +407,14 @@ def test_naive_ks_check_of_the_batch_law():
 
     partition = Partition.singles((3, 4))
     query = Query(partition, (np.eye(3)[:1], np.eye(4)[:1]))
-    oracle = LawOracle(None, dims=(3, 4), seed=0)
-    drawn = np.array([oracle.mean([query], 25).answers[0].rewards[0] for _ in range(2000)])
+    engine = LawEngine(None, dims=(3, 4), seed=0)
+    drawn = np.array([engine.reduce(Gradients([query]), 25).answers[0].rewards[0] for _ in range(2000)])
     assert stats.kstest(5 * drawn, stats.norm.cdf).pvalue > 1e-5
 
 
 @few_or_many(10, 40)
-def test_a_random_leader_that_happens_to_agree_does_not_stay(runs):
-    """In small dims a random start overlaps the signal every few seeds; it can prove nothing and must step down.
+def test_a_random_candidate_that_happens_to_agree_does_not_stay(runs):
+    """In small dims a random start overlaps the signal every few seeds; it can prove nothing and must be replaced.
 
     Strength 3 with 300 samples is a z-value of 50: a miss by chance has probability below 1e-100.
     """

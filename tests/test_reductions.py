@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import naive
-from tpca.tensors import DenseBatch, Query, RankOne, reduction
+from tpca.tensors import DenseBatch, Gradients, Query, RankOne, TensorSum
 from tpca.tensors.blocks import Partition
-from tpca.tensors.reductions import AnswerSum, TensorSum
 
 DIMS = (3, 4, 5)
 PARTITIONS = [
@@ -23,6 +22,7 @@ class OneByOne:
     """Samples that cannot be added up: every one is contracted by itself, in the slowest way."""
 
     first = dropped = 0
+    summable = False
 
     def __init__(self, samples):
         self._samples = samples
@@ -54,11 +54,12 @@ def query_of(partition, count=2, dtype=np.float64, seed=1, **more):
 
 def reduced(kind, samples, cuts, queries, scale):
     batches = [kind(part) for part in np.split(samples, cuts) if len(part)]
-    kept = reduction(batches[0], queries)
+    kept = Gradients(queries, scale)
     for batch in batches:
         kept.add(batch)
     assert kept.n == len(samples)
-    return kept.answers(scale)
+    kept.finish()
+    return kept.answers
 
 
 @settings(max_examples=60, deadline=None)
@@ -73,7 +74,7 @@ def reduced(kind, samples, cuts, queries, scale):
 def test_however_the_samples_are_cut_the_answer_is_that_of_their_mean(n, cuts, partition, scale, kind, deflated):
     samples, rng = samples_of(n), np.random.default_rng(2)
     known = RankOne(2.0 * scale, tuple(rng.standard_normal(d) for d in DIMS))
-    query = query_of(partition, less=(known,) if deflated else ())
+    query = query_of(partition, deflate=(known,) if deflated else ())
     (answer,) = reduced(kind, samples, cuts, [query], scale)
     mean = scale * samples.mean(axis=0)
     if deflated:
@@ -126,23 +127,28 @@ def test_samples_are_never_changed(n):
     np.testing.assert_array_equal(samples, before)
 
 
-def test_the_kind_of_batch_decides_how_it_is_reduced():
-    query = query_of(PARTITIONS[0])
-    assert isinstance(reduction(DenseBatch(samples_of(1)), [query]), TensorSum)
-    assert isinstance(reduction(OneByOne(samples_of(1)), [query]), AnswerSum)
-    for empty in (TensorSum([query]), AnswerSum([query])):
-        assert empty.n == 0
-        assert empty.answers(1.0) == ()
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_bytes_are_those_of_the_arrays_held(dtype):
+def test_bytes_are_those_of_the_arrays_held_and_a_closed_group_holds_the_smaller():
     query = query_of(PARTITIONS[0], count=3, dtype=np.float16)
-    kept = TensorSum([query])
-    assert kept.nbytes == 0
-    kept.add(DenseBatch(samples_of(4, dtype)))
-    assert kept.nbytes == 60 * np.dtype(dtype).itemsize
-    assert AnswerSum([query, query]).nbytes == 2 * 8 * 3 * (3 + 4 + 5)
+    for dtype in (np.float32, np.float64):
+        kept = Gradients([query])
+        assert kept.nbytes == 0
+        kept.add(DenseBatch(samples_of(4, dtype)))
+        assert kept.nbytes == 60 * np.dtype(dtype).itemsize
+        kept.close()  # 36 numbers in float64 are 288 bytes: less than a sum in double precision, more than in single
+        assert kept.nbytes == min(288, 60 * np.dtype(dtype).itemsize)
+    slow = Gradients([query, query])
+    slow.add(OneByOne(samples_of(1)))
+    assert slow.nbytes == 2 * 8 * 3 * (3 + 4 + 5)
+
+
+def test_the_sum_is_the_sum_for_every_kind_of_batch():
+    samples = samples_of(5, np.float32)
+    kept = TensorSum(0.5)
+    kept.add(DenseBatch(samples[:2]))
+    kept.add(DenseBatch(samples[2:]))
+    np.testing.assert_allclose(kept.total, 0.5 * samples.sum(axis=0), rtol=1e-5, atol=1e-6)
+    assert (kept.n, kept.nbytes) == (5, 240)
+    assert kept.fresh().total is None
 
 
 def test_a_sum_of_many_samples_in_single_precision_stays_accurate():

@@ -18,6 +18,7 @@ from tpca import PaperSolver, RaceSolver, SpikedTensor, TensorCCA
 from tpca.cli import app
 from tpca.cli.report import Wanted
 from tpca.errors import OptionError, OutputError, StreamError, StudyError, TpcaError
+from tpca.lab.pages.folder import write_page
 from tpca.lab.studies.comparison import read_comparison
 from tpca.report import document
 from tpca.report.checks import run_checks
@@ -155,9 +156,9 @@ def test_a_race_is_told_with_its_own_numbers(race):
     )
     evidence = page.figures["evidence-0"]["data"]
     names = [trace["name"] for trace in evidence]
-    assert "needed by the leader" in names
-    assert "new leader" in names
-    assert any(name.startswith("racer: ") for name in names)
+    assert "needed by the candidate" in names
+    assert "new candidate" in names
+    assert any(name.startswith("strategy: ") for name in names)
     first = page.figures["mode-0"]["data"][0]
     np.testing.assert_allclose(first["y"], recovery.vectors[0], atol=1e-5)
     np.testing.assert_allclose(first["error_y"]["array"], 2 * recovery.standard_errors[0], rtol=1e-4)
@@ -523,7 +524,7 @@ def test_a_comparison_is_kept_trial_by_trial(tmp_path, monkeypatch):
 def test_a_store_of_studies_is_reported(tmp_path):
     source = Path(__file__).parent.parent / "docs" / "reproduction" / "stages.jsonl"
     (tmp_path / "stages.jsonl").write_text(source.read_text())
-    write_report(tmp_path, tmp_path / "s.html")
+    write_page(tmp_path, tmp_path / "s.html")
     page = page_of(tmp_path / "s.html")
     check_page(page)
     assert page.tags.count("svg") == 1

@@ -14,12 +14,13 @@ import zarr
 
 import tpca.checkpoint
 from tpca import RaceSolver, SpikedTensor, open_stream
-from tpca.checkpoint import Checkpoints, CheckpointWarning
+from tpca.checkpoint import VERSION, Checkpoints, CheckpointWarning
 from tpca.cli import main
-from tpca.engines import LocalOracle
+from tpca.engines import LocalEngine
 from tpca.errors import CheckpointError, StreamError
 from tpca.solvers.loop import Keeper
 from tpca.streams import identity
+from tpca.streams.protocol import FileSource
 from tpca.streams.stored import StoredStream
 from tpca.streams.views import open_views
 from tpca.tensors import DenseBatch, SparseBatch
@@ -53,8 +54,8 @@ def stop_after(monkeypatch):
     def stop(k):
         rounds = itertools.count(1)
 
-        def after_round(keeper, run, oracle):
-            usual(keeper, run, oracle)
+        def after_round(keeper, run, engine):
+            usual(keeper, run, engine)
             if next(rounds) == k:
                 raise StoppedError
 
@@ -82,7 +83,7 @@ def begun(source, folder, stop_after, rounds=ROUNDS, **options):
     with pytest.raises(StoppedError):
         RaceSolver(seed=1, checkpoint=folder, checkpoint_every=0, **options).run(source)
     stop_after(None)
-    return Checkpoints(folder).load()["oracle"]
+    return Checkpoints(folder).load()["engine"]
 
 
 def resumed(source, folder, **options):
@@ -134,7 +135,7 @@ def tpca_here(monkeypatch, capsys, *arguments):
 def test_a_killed_fit_is_resumed_on_the_same_data_only(killed, monkeypatch, capsys, short_batches):
     monkeypatch.chdir(killed)
     good = np.load("d.npy")
-    position = Checkpoints("r/checkpoint").load()["oracle"]
+    position = Checkpoints("r/checkpoint").load()["engine"]
     reached = position["first"] + position["offset"]
     assert 0 < position["first"] < reached < N - 50
     kept = {path: path.read_bytes() for path in (killed / "r").rglob("*") if path.is_file()}
@@ -174,7 +175,7 @@ def test_a_checkpoint_of_an_older_version_is_refused_in_one_line(tmp_path, stop_
         begun("d.npy", "r/checkpoint", stop_after)
     code, says = tpca_here(monkeypatch, capsys, *FIT, "--out", "r", "--resume")
     assert code == 2
-    assert "has version 1, this tpca reads version 2" in says
+    assert f"has version 1, this tpca reads version {VERSION}" in says
     assert "damaged" not in says
     assert "--restart" in says
     assert says.count("\n") == 1
@@ -337,14 +338,14 @@ def test_data_that_cannot_be_compared_are_said_to_be_so(tmp_path, stop_after):
 def test_positions_are_plain_values_and_cost_one_look_at_the_batch_in_hand(short_batches, monkeypatch):
     seen = []
     monkeypatch.setattr("tpca.engines.receipt.digest", lambda arrays, *most: seen.append(most) or digest(arrays, *most))
-    oracle = LocalOracle(samples_of())
-    assert oracle.position()["digest"] is None  # nothing was read
+    engine = LocalEngine(samples_of())
+    assert engine.position()["digest"] is None  # nothing was read
     run = RaceSolver(seed=1, max_samples=100)
-    run.run(oracle)
+    run.run(engine)
     assert seen == []  # nobody has asked
-    position = oracle.position()
+    position = engine.position()
     assert json.loads(json.dumps(position)) == position
-    oracle.position()
+    engine.position()
     assert len(seen) == 1
 
 
@@ -352,7 +353,7 @@ def test_positions_are_plain_values_and_cost_one_look_at_the_batch_in_hand(short
 # What a look costs, and what it sees.
 
 
-class Counting:
+class Counting(FileSource):
     """An array with chunks, that counts what is read of it."""
 
     kind, name, dtype = "zarr", "the store", np.dtype(np.float64)

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import ks_2samp
 
 from amounts import few_or_many
-from tpca.engines import LawOracle
+from tpca.engines import LawEngine
 from tpca.errors import ModelError, SolverError
 from tpca.lab.simulate import SimulatedRun, advance, simulate_empirical, simulate_online
 from tpca.lab.simulate.starts import BlockStart
@@ -78,7 +78,7 @@ def short_schedule(count):
 
 def dense_run(truth, schedule, seed):
     """Alignments of all blocks after Phase I, after the selection and after Phase III of one run."""
-    run = PaperRun(LawOracle(truth, seed=seed), np.random.default_rng([7, seed]))
+    run = PaperRun(LawEngine(truth, seed=seed), np.random.default_rng([7, seed]))
     planted = run.partition.outer(truth.vectors)
 
     def alignments():
@@ -130,12 +130,12 @@ def test_final_blocks_and_vectors_have_the_law_of_the_solver(runs):
     dims = (3, 3, 4, 4)
     truth = SpikedTensor.random(dims, 2.0, correlation=0.6, seed=1)
     schedule = short_schedule(2)
-    probe = np.random.default_rng(2).standard_normal((4, 4))
+    direction = np.random.default_rng(2).standard_normal((4, 4))
 
     def dense(seed):
-        run = PaperRun(LawOracle(truth, seed=seed), np.random.default_rng([7, seed]))
+        run = PaperRun(LawEngine(truth, seed=seed), np.random.default_rng([7, seed]))
         run.multi_phase(schedule)
-        return abs(np.sum(probe * run.replicas[1][0]))
+        return abs(np.sum(direction * run.replicas[1][0]))
 
     def simulated(seed):
         run = SimulatedRun(truth, np.random.default_rng([8, seed]))
@@ -144,7 +144,7 @@ def test_final_blocks_and_vectors_have_the_law_of_the_solver(runs):
         np.testing.assert_allclose([np.linalg.norm(b) for b in blocks], 1.0)
         planted = run.partition.outer(truth.vectors)
         np.testing.assert_allclose([np.sum(b * p) for b, p in zip(blocks, planted, strict=True)], run.alignments[:, 0])
-        return abs(np.sum(probe * blocks[1]))
+        return abs(np.sum(direction * blocks[1]))
 
     same_law([dense(seed) for seed in range(runs)], [simulated(seed) for seed in range(10 * runs)])
 
@@ -175,7 +175,7 @@ def test_the_search_score_has_the_law_of_the_solver():
     passes = [SimulatedRun(truth, np.random.default_rng(s)).search_reference(1.0, constants)[0] for s in range(400)]
     dense = []
     for seed in range(400):
-        run = PaperRun(LawOracle(truth, seed=seed), np.random.default_rng(seed))
+        run = PaperRun(LawEngine(truth, seed=seed), np.random.default_rng(seed))
         dense.append(run.search_reference(1.0, constants))
     # Two binomial counts of 400: 5.5 standard deviations of their difference, 1e-7 or less.
     p = [sum(c is not None for c in each) / 400 for each in (passes, dense)]

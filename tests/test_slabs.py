@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import naive
 from tpca import PaperSolver, RaceSolver, SpikedTensor, TensorPCA, open_stream
-from tpca.engines import LocalOracle
+from tpca.engines import LocalEngine
 from tpca.errors import SampleError
-from tpca.tensors import DenseBatch, Query, SlabBatch, reduction
+from tpca.tensors import DenseBatch, Gradients, Query, SlabBatch
 from tpca.tensors.blocks import Partition
 from tpca.tensors.query import RankOne
 
@@ -59,7 +59,7 @@ def situations(draw):
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     dtype = draw(st.sampled_from([np.float32, np.float64]))
     samples = rng.standard_normal((draw(st.integers(1, 4)), *dims)).astype(dtype)
-    less = tuple(
+    deflate = tuple(
         RankOne(float(rng.uniform(-3, 3)), tuple(rng.standard_normal(d) for d in dims))
         for _ in range(draw(st.integers(0, 2)))
     )
@@ -69,15 +69,17 @@ def situations(draw):
         store = draw(st.sampled_from([np.float16, np.float32, np.float64]))
         replicas = tuple((rng.standard_normal((count, *shape)) / 2).astype(store) for shape in partition.shapes)
         wanted = draw(st.none() | st.sets(st.integers(0, len(partition) - 1), min_size=1).map(sorted).map(tuple))
-        queries.append(Query(partition, replicas, wanted, less))
+        queries.append(Query(partition, replicas, wanted, deflate))
     return samples, mode, parts, queries
 
 
 def answers(batch, queries, scale):
-    kept = reduction(batch, queries)
+    kept = Gradients(queries, scale)
     kept.add(batch)
     assert kept.n == len(batch)
-    return kept.answers(scale)
+    if kept.n:
+        kept.finish()
+    return kept.answers
 
 
 def check_answers(found, expected, queries, dtype):
@@ -110,7 +112,7 @@ def test_slabs_answer_like_the_naive_contraction(situation):
     samples, mode, parts, queries = situation
     mean = samples.astype(np.float64).mean(axis=0)
     for query, answer in zip(queries, answers(slabs_of(samples, mode, parts), queries, 1.0), strict=True):
-        left = mean - sum((c.strength * outer(c.vectors) for c in query.less), np.zeros(mean.shape))
+        left = mean - sum((c.strength * outer(c.vectors) for c in query.deflate), np.zeros(mean.shape))
         for r in range(len(query.replicas[0])):
             blocks = [block[r].astype(np.float64) for block in query.replicas]
             for m in query.blocks:
@@ -251,22 +253,22 @@ def test_everybody_can_use_slabs(tmp_path, small_slabs):
         np.testing.assert_allclose(v, w, atol=1e-4)
 
 
-def test_the_oracle_takes_slabs_over_batches(tmp_path, small_slabs, monkeypatch):
+def test_the_engine_takes_slabs_over_batches(tmp_path, small_slabs, monkeypatch):
     monkeypatch.setattr("tpca.streams.stored.SLAB_SAMPLES", 3)
     samples = take(SpikedTensor.random((4, 5, 6), 1.0), 11)
     path = store(samples, "npy", tmp_path)
     query = Query(
         Partition.singles((4, 5, 6)), tuple(np.random.default_rng(0).standard_normal((2, d)) for d in (4, 5, 6))
     )
-    whole = LocalOracle(path)
+    whole = LocalEngine(path)
     small_slabs(35)
-    slabs = LocalOracle(path)
+    slabs = LocalEngine(path)
     for n in (1, 4, 20, 1):
-        one, other = whole.mean([query], n, 2.0), slabs.mean([query], n, 2.0)
+        one, other = whole.reduce(Gradients([query], 2.0), n), slabs.reduce(Gradients([query], 2.0), n)
         assert one.n == other.n
         check_answers(other.answers, one.answers, [query] * len(one.answers), np.float64)
     slabs.seek(slabs.position())
-    assert slabs.mean([query], 5).n == 0
+    assert slabs.reduce(Gradients([query]), 5).n == 0
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from test_views_batch import answers, assert_same, dims_of_order, some_queries
 from tpca import RaceSolver, open_stream
 from tpca.errors import SampleError
 from tpca.jit import compiled
-from tpca.solvers.race.strategies.whole import WholeRacer
+from tpca.solvers.race.strategies.whole import WholeSum
 from tpca.tensors import DenseBatch, Query
 from tpca.tensors import sparse as module
 from tpca.tensors.blocks import Partition
@@ -83,10 +83,10 @@ def test_scores_are_those_of_the_dense_samples(rng, dtype):
     assert not SparseBatch(parts[0][:, :0], parts[1][:0], parts[2][:0], 6, (3, 4, 5)).scores(vectors).any()
 
 
-def test_the_whole_racer_gets_the_sum_of_all_samples(rng):
+def test_the_whole_strategy_gets_the_sum_of_all_samples(rng):
     dims = (3, 4, 5)
     parts = some_entries(dims, 6, 50, rng)
-    queries = WholeRacer(Partition.halves(dims), rng).queries()
+    queries = WholeSum(Partition.halves(dims), rng).queries()
     assert_same(
         answers([SparseBatch(*parts)], queries), answers([DenseBatch(dense_samples(*parts))], queries), np.float16
     )

@@ -30,11 +30,11 @@ from stream_suite import (
     zarr_array,
 )
 from tpca import TpcaError, open_stream
-from tpca.engines import LocalOracle
+from tpca.engines import LocalEngine
 from tpca.errors import ModelError, SampleError, StreamError
 from tpca.prefetch import prefetch
 from tpca.streams import KINDS
-from tpca.tensors import DenseBatch, Query, contract
+from tpca.tensors import DenseBatch, Gradients, Query, contract
 from tpca.tensors.blocks import Partition
 
 N = 23
@@ -133,11 +133,11 @@ class TestConformance:
             assert identity != member.open(values[:-1], work).identity
             assert identity != member.open(values, work, shuffle=1).identity
 
-    def test_an_oracle_reads_it(self, member, work, rng):
+    def test_an_engine_reads_it(self, member, work, rng):
         partition = Partition.singles(DIMS)
         query = Query(partition, tuple(rng.standard_normal((2, *shape)) for shape in partition.shapes))
         expected = self.source(member)
-        answered = LocalOracle(member.open(expected, work)).mean([query], len(expected))
+        answered = LocalEngine(member.open(expected, work)).reduce(Gradients([query]), len(expected))
         assert answered.n == len(expected)
         rewards = contract(expected.mean(axis=0), query).rewards
         np.testing.assert_allclose(answered.answers[0].rewards, rewards, rtol=1e-10)

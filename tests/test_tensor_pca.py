@@ -97,7 +97,7 @@ def test_a_fit_has_all_attributes_and_a_definite_sign(solver):
     assert (pca.n_samples_seen_, pca.n_skipped_, pca.n_components_, pca.shape_in_) == (400, 0, 1, (6, 5, 4))
     assert pca.stop_reason_ is StopReason.STREAM_ENDED
     assert [e.shape for e in pca.standard_errors_] == [(6,), (5,), (4,)]
-    assert pca.history_[-1]["phase"] == ("polish" if solver == "race" else "fit")
+    assert pca.history_[-1]["phase"] == ("refinement" if solver == "race" else "fit")
     assert pca.solver_ == ("race" if solver == "race" else "mean")
     assert list(pca.get_feature_names_out()) == ["tensorpca0"]
     again = TensorPCA(solver, random_state=0).fit(DATA)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from naive import outer_samples
-from tpca.solvers.race.strategies.whole import WholeRacer
-from tpca.tensors import DenseBatch, Query, RankOne, reduction
+from tpca.solvers.race.strategies.whole import WholeSum
+from tpca.tensors import DenseBatch, Gradients, Query, RankOne
 from tpca.tensors import views as module
 from tpca.tensors.blocks import Partition, unit
 from tpca.tensors.views import ViewsBatch
@@ -39,16 +39,18 @@ def some_queries(dims, count, dtype, rng, subtract=True):
         replicas = tuple(rng.standard_normal((count, *shape)).astype(dtype) for shape in partition.shapes)
         chosen = tuple(int(m) for m in np.flatnonzero(rng.integers(0, 2, len(partition))))
         known = RankOne(rng.standard_normal(), tuple(unit(rng.standard_normal(d)) for d in dims))
-        less = (known,) if subtract and rng.integers(0, 2) else ()
-        queries.append(Query(partition, replicas, chosen or None, less))
+        deflate = (known,) if subtract and rng.integers(0, 2) else ()
+        queries.append(Query(partition, replicas, chosen or None, deflate))
     return queries
 
 
 def answers(batches, queries, scale=0.7):
-    kept = reduction(batches[0], queries)
+    kept = Gradients(queries, scale)
     for batch in batches:
         kept.add(batch)
-    return kept.answers(scale)
+    if kept.n:
+        kept.finish()
+    return kept.answers
 
 
 def assert_same(found, expected, dtype):
@@ -151,14 +153,14 @@ def test_zero_inner_products_and_zero_samples_are_no_trouble(rng):
     assert not any(g.any() for g in sums[0].values())
 
 
-def test_the_whole_racer_gets_the_sum_of_all_samples(rng):
+def test_the_whole_strategy_gets_the_sum_of_all_samples(rng):
     dims = (3, 4, 5)
-    racer = WholeRacer(Partition.halves(dims), rng)
+    strategy = WholeSum(Partition.halves(dims), rng)
     views = some_views(dims, 6, rng)
     for chunk in (1, 2**20):
         with mock.patch.object(module, "CHUNK", chunk):
-            found = answers([ViewsBatch(views)], racer.queries())
-        assert_same(found, answers([DenseBatch(outer_samples(views))], racer.queries()), np.float16)
+            found = answers([ViewsBatch(views)], strategy.queries())
+        assert_same(found, answers([DenseBatch(outer_samples(views))], strategy.queries()), np.float16)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from consistent import assert_consistent
 from tpca import MeanSolver, RaceSolver, StopReason, TensorPCA
-from tpca.engines import LocalOracle
+from tpca.engines import LocalEngine
 from tpca.results import summarise, write_result
 from tpca.solvers.race.components import ComponentsRun
 from tpca.solvers.recovery import Claim, flaws
@@ -75,7 +75,7 @@ def test_the_reported_samples_are_no_signal(seed):
     found = RaceSolver().run(samples)
     assert_consistent(found)
     assert found.stop_reason is StopReason.NO_SIGNAL
-    assert any(record["phase"] == "polish" and record["found"] for record in found.history)  # there was a claim
+    assert any(record["phase"] == "refinement" and record["found"] for record in found.history)  # there was a claim
     (flaw,) = flaws(found.history)
     last = found.history[-1]
     assert (last["phase"], last["found"], last["flaw"]) == ("withdrawn", False, flaw)
@@ -177,7 +177,7 @@ def test_components_after_one_that_is_withdrawn_go_with_it():
     good = RaceSolver().run(offset(np.random.default_rng(0), (100, 6, 11)))
     bad = RaceSolver().run(shared(np.random.default_rng(2), (200, 6, 11)))
     (flaw,) = flaws(bad.history)
-    run = ComponentsRun(RaceSolver(n_components=3), LocalOracle(np.zeros((5, 6, 11))))
+    run = ComponentsRun(RaceSolver(n_components=3), LocalEngine(np.zeros((5, 6, 11))))
     stronger = dataclasses.replace(good, strength=2 * good.strength)
     for ended, expected in (((good, bad, stronger), good), ((bad, stronger, good), bad)):
         run.runs = [SimpleNamespace(component=None, recovery=lambda one=one: one) for one in ended]
@@ -192,7 +192,7 @@ def test_components_after_one_that_is_withdrawn_go_with_it():
 def test_ghosts_come_to_an_end():
     """Noise of random amplitude along one direction leaves something behind however often it is subtracted."""
 
-    class Counting(LocalOracle):
+    class Counting(LocalEngine):
         passes = 1
 
         def rewind(self):
@@ -242,7 +242,7 @@ def test_what_is_impossible_about_a_claim(claim, flaw):
 
 def test_the_mean_withdraws_what_its_law_cannot_be(monkeypatch):
     """Its noise level is taken where it is largest, so this is hard to reach: a law that reads nonsense stands in."""
-    from tpca.solvers import mean_run
+    from tpca.solvers.mean import run as mean_run
     from tpca.solvers.mean.test import Reading
 
     samples = 1e3 * (offset(np.random.default_rng(0), (60, 5, 4)))
@@ -250,7 +250,7 @@ def test_the_mean_withdraws_what_its_law_cannot_be(monkeypatch):
     assert good.found
     nonsense = Reading(0.0, (0.5, 0.5), True)
     monkeypatch.setattr(mean_run.MeanRun._conclude, "__defaults__", (lambda *_: nonsense,))
-    monkeypatch.setattr(mean_run, "read_tied", lambda *_: nonsense)
+    monkeypatch.setattr(mean_run, "read_symmetric", lambda *_: nonsense)
     found = MeanSolver().run(samples)
     assert_consistent(found)
     assert not found.found

@@ -29,7 +29,7 @@ def measured(_: str) -> str:
     race = next(r for r in targets["rows"] if (r["order"], r["dim"], r["kind"], r["source"]) == (4, 24, "weak", "law"))
     claims, runs = (sum(r[k] for r in checks["false_alarms"]) for k in ("claims", "runs"))
     covered = [r["components"] for r in checks["coverage"]]
-    polish = [r["ratio"] for r in targets["polish"]]
+    refinement = [r["ratio"] for r in targets["refinement"]]
     both = max((r for r in views if "cca-zoo" in r), key=lambda r: r["entries"])
     huge = max(views, key=lambda r: r["entries"])
     rows = [
@@ -39,8 +39,8 @@ def measured(_: str) -> str:
             "make race-targets",
         ),
         (
-            "squared error of the polish over the Cramér–Rao limit",
-            f"{min(polish):.2f} to {max(polish):.2f}",
+            "squared error of the refinement over the Cramér–Rao limit",
+            f"{min(refinement):.2f} to {max(refinement):.2f}",
             "make race-targets",
         ),
         ("claims on pure noise of four laws, confidence 0.95", f"{claims} of {runs} runs", "make race-checks"),

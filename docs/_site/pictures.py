@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import tpca
-from tpca.engines import LawOracle
+from tpca.engines import LawEngine
 from tpca.lab.studies.catalogue import STUDIES
 from tpca.lab.studies.store import Store
 from tpca.report.style import COLOURS, MARKERS, drawing
@@ -28,10 +28,10 @@ def races(seeds=(1, 2, 3)):
             rows.append((record["samples"], np.sqrt(np.mean(truth.loss(record["vectors"])))))
 
         solver = tpca.RaceSolver(seed=seed, memory="400kB", max_samples=4000, tolerance=0.01, callbacks=[watch])
-        runs.append(solver.run(LawOracle(truth, seed=seed)))
+        runs.append(solver.run(LawEngine(truth, seed=seed)))
         errors.append(np.array(rows).T)
     noise = [
-        tpca.RaceSolver(seed=s, memory="400kB", max_samples=4000).run(LawOracle(None, seed=s, dims=(16,) * 4))
+        tpca.RaceSolver(seed=s, memory="400kB", max_samples=4000).run(LawEngine(None, seed=s, dims=(16,) * 4))
         for s in seeds
     ]
     return runs, noise, errors

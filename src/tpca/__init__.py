@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tpca.engines import DaskOracle
+    from tpca.engines import DaskEngine
     from tpca.errors import TpcaError
     from tpca.estimators import TensorCCA, TensorPCA
     from tpca.model import SpikedTensor
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "DaskOracle",
+    "DaskEngine",
     "MeanSolver",
     "PaperSolver",
     "RaceSolver",
@@ -38,7 +38,7 @@ __all__ = [
 # Where each name lives.  It is imported when it is first asked for: whoever wants one solver, or the help of the
 # command, waits neither for scikit-learn (a second) nor for SciPy and Numba (half of one).
 _HOMES = {
-    "DaskOracle": "tpca.engines",
+    "DaskEngine": "tpca.engines",
     "MeanSolver": "tpca.solvers.mean.solver",
     "PaperSolver": "tpca.solvers.paper.solver",
     "RaceSolver": "tpca.solvers.race.solver",

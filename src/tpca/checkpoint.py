@@ -2,7 +2,7 @@
 
 A checkpoint is a folder with two files, ``state.json`` (a tree of plain values) and ``arrays.npz``.  Nothing is
 pickled: the tree may hold numbers, text, lists, tuples, dicts, arrays, random generators, and objects of classes marked
-:func:`kept`, which are stored by their attributes.  What is shared stays shared (two racers with one generator).
+:func:`kept`, which are stored by their attributes.  What is shared stays shared (two strategies with one generator).
 
 A checkpoint appears whole or not at all (:mod:`tpca.drafts`).  The one before is kept until the next, so that a damaged
 one (checksums tell) costs no more than a little time.
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from tpca.drafts import clear_drafts, drafts
 from tpca.errors import CheckpointError
 
-VERSION = 2  # raised whenever the attributes of a kept class, or a position, change their meaning
+VERSION = 3  # raised whenever the attributes of a kept class, or a position, change their meaning
 KEEP = 2
 _KEPT: dict[str, type] = {}
 T = TypeVar("T", bound=type)

@@ -23,6 +23,7 @@ from tpca.fields import check, read_json
 from tpca.result_fields import RESULT, RUN, STREAM, VIEWS
 from tpca.solvers.recovery import Recovery, StopReason, Verdict
 from tpca.streams.npy import read_npz
+from tpca.tensors import Scores
 from tpca.tensors.blocks import Array
 
 if TYPE_CHECKING:
@@ -225,15 +226,10 @@ def views_scores(stored: StoredResult, stream: Any, step: int = 1) -> list[Array
 
     With a ``step`` only of rows 0, step, 2·step, ...: what is returned is all that is held.
     """
+    from tpca.engines import open_engine
     from tpca.solvers.moments.solver import standardised
 
     clip = stored.summary.get("settings", {}).get("clip")
-    parts, seen = [], 0
-    for batch in stream.batches():
-        some = slice(-seen % step, None, step)
-        each = zip(batch.views, stored.means, stored.vectors, strict=True)
-        parts.append([(view[some] - mean) @ w.T for view, mean, w in each])
-        seen += len(batch)
-    whole = [np.concatenate(view) for view in zip(*parts, strict=True)]
+    whole = open_engine(stream).reduce(Scores([stored.vectors], stored.means, step)).joined()
     scores = [standardised([view[:, c] for view in whole], clip) for c in range(whole[0].shape[1])]
     return [np.stack([component[view] for component in scores], axis=1) for view in range(len(whole))]

@@ -71,11 +71,11 @@ def _local(workers: int) -> Any:
 
 @contextmanager
 def on_cluster(scheduler: str | None, workers: int | None, stream: Any) -> Iterator[Any]:
-    """An oracle over ``stream`` on the cluster that was asked for; the stream itself if none was."""
+    """An engine over ``stream`` on the cluster that was asked for; the stream itself if none was."""
     with cluster(scheduler, workers) as client:
         if client is None:
             yield stream
         else:
-            from tpca.engines import DaskOracle
+            from tpca.engines import DaskEngine
 
-            yield DaskOracle(client, stream)
+            yield DaskEngine(client, stream)

@@ -73,9 +73,9 @@ def compare(
     elif found.trials:
         _print(Console(), setting, len(found.trials), found.rows, reasons)
     if report is not None and out is not None:
-        from tpca.report.folder import write_report
+        from tpca.lab.pages.folder import write_page
 
-        write_report(out, report)
+        write_page(out, report)
         Console(stderr=True).print(f"Report: {report}", soft_wrap=True)
     if not whole:
         raise typer.Exit(130)

@@ -132,7 +132,7 @@ def fit(
         kept.clear()
     try:
         with on_cluster(scheduler, workers, stream) as data:
-            recovery = _run(chosen, data, watch)
+            recovery = _run(chosen, data, watch, max_samples)
     except RunInterrupted as stop:
         again = shlex.join(["tpca", *(a for a in sys.argv[1:] if a not in ("--resume", "--restart")), "--resume"])
         console.print(f"[bold]interrupted[/]: {stop} Go on with:", soft_wrap=True)
@@ -145,7 +145,10 @@ def fit(
 
 def _mention_chunks(console: Console, path: str, stream: Stream) -> None:
     """Say so if reading takes much more memory than the solver, which nobody would expect."""
-    chunk, needed = getattr(stream, "chunk_bytes", None), getattr(stream, "reading_bytes", 0)
+    from tpca.streams.stored import StoredStream
+
+    assert isinstance(stream, StoredStream)  # what lies at a path is
+    chunk, needed = stream.chunk_bytes, stream.reading_bytes
     if chunk is not None and chunk > LARGE_CHUNK:
         note = f"{path} is stored in chunks of {size(chunk)}: reading takes up to {size(needed)}, whatever --memory is."
         console.print(f"note: {note} Store it in smaller chunks to need less.", soft_wrap=True, markup=False)
@@ -208,11 +211,11 @@ def _paper(common: dict[str, Any], strength: float | None) -> Any:
     return PaperSolver(strength=strength, **{name: common[name] for name in names})
 
 
-def _run(solver: Any, stream: Stream, watch: Watch) -> Recovery:
-    from tpca.engines import open_oracle
+def _run(solver: Any, stream: Stream, watch: Watch, max_samples: int | None) -> Recovery:
+    from tpca.engines import open_engine
     from tpca.solvers.loop import run_on_data
 
-    limits = [limit for limit in (stream.length, getattr(solver, "max_samples", None)) if limit is not None]
-    watch.oracle = open_oracle(stream)
+    limits = [limit for limit in (stream.length, max_samples) if limit is not None]
+    watch.engine = open_engine(stream)
     with watch.watching(min(limits, default=None)):
-        return run_on_data(solver, watch.oracle)
+        return run_on_data(solver, watch.engine)

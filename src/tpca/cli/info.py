@@ -53,20 +53,21 @@ def info(
 
 def _describe(stream: Stream, path: str) -> dict[str, Any]:
     from tpca.solvers.memory import default_memory
+    from tpca.streams.stored import StoredStream
     from tpca.streams.writing import truth_path
 
+    assert isinstance(stream, StoredStream)  # what lies at a path is
     entries = math.prod(stream.dims)
-    dtype = getattr(stream, "stored_dtype", None)
     found: dict[str, Any] = {
-        "kind": getattr(stream, "kind", "stream"),
+        "kind": stream.kind,
         "path": path,
         "samples": stream.length,
         "dims": list(stream.dims),
-        "dtype": str(dtype),
-        "chunks": getattr(stream, "chunks", None),
-        "chunk_bytes": getattr(stream, "chunk_bytes", None),
-        "reading_bytes": getattr(stream, "reading_bytes", None),
-        "sample_bytes": entries * dtype.itemsize if dtype is not None else None,
+        "dtype": str(stream.stored_dtype),
+        "chunks": stream.chunks,
+        "chunk_bytes": stream.chunk_bytes,
+        "reading_bytes": stream.reading_bytes,
+        "sample_bytes": entries * stream.stored_dtype.itemsize,
         "default_memory": default_memory(stream.dims),
     }
     truth = truth_path(path)

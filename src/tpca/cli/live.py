@@ -136,8 +136,8 @@ class Panel:
             rows.append(("log evidence", f"{drawn} {number(sight.evidence, 3)}{needed(sight)}"))
         if sight.strength is not None:
             rows.append(("signal", known(sight)))
-        if sight.leader:
-            rows.append(("leader", sight.leader))
+        if sight.candidate:
+            rows.append(("candidate", sight.candidate))
         used = memory(sight)
         return [*rows, ("memory", used)] if used else rows
 

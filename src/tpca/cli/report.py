@@ -81,11 +81,18 @@ def report(
     """Make one self-contained HTML file of a result, of the stored trials of a reproduction, or of a comparison."""
     import time
 
-    from tpca.report.folder import kind_of, write_report
-
     began = time.monotonic()
-    refuse_idle(ctx, kind_of(folder))
     path = out or folder / "report.html"
-    check_file(path)
-    write_report(folder, path, labels, data or (), checks)
+    if (folder / "recovery.json").is_file():
+        from tpca.report.folder import write_report
+
+        refuse_idle(ctx, "fit")
+        check_file(path)
+        write_report(folder, path, labels, data or (), checks)
+    else:
+        from tpca.lab.pages.folder import kind_of, write_page
+
+        refuse_idle(ctx, kind_of(folder))
+        check_file(path)
+        write_page(folder, path)
     print(f"{path}: {os.path.getsize(path) / 1e6:.1f} MB, {duration(time.monotonic() - began)}")

@@ -14,8 +14,6 @@ from tpca.cli.screens import number, put_json
 
 if TYPE_CHECKING:
     from tpca.results import StoredResult
-    from tpca.streams import Stream
-    from tpca.tensors.blocks import Array
 
 
 def score(
@@ -33,6 +31,7 @@ def score(
 
     Of a fit of views, the correlation of the scores; give one PATH for every view.
     """
+    from tpca.engines import mean_and_error, open_engine, reward_pieces
     from tpca.errors import StreamError
     from tpca.results import read_result
     from tpca.streams import open_stream
@@ -53,7 +52,8 @@ def score(
     if stream.dims != fitted:
         raise StreamError(f"the samples have shape {stream.dims}, the result {fitted}; give samples of that shape.")
     known = read_truth(truth_path(path)) if truth else None
-    means, errors, count = _rewards(stream, stored.vectors)
+    found = mean_and_error(reward_pieces(open_engine(stream), stored.vectors), len(stored.vectors[0]))
+    means, errors, count = found[0].tolist(), found[1].tolist(), found[2]
     report: dict[str, Any] = {"samples": count, "rewards": means, "standard_errors": errors}
     if known is not None:
         each = [known.overlaps([v[c] for v in stored.vectors]) for c in range(len(means))]
@@ -86,25 +86,6 @@ def _score_views(paths: list[str], stored: StoredResult, nan_policy: str, as_jso
         return
     for c, (mean, error) in enumerate(zip(report["correlations"], report["standard_errors"], strict=True)):
         print(f"component {c}: correlation {number(mean)} ± {number(error, 2)} over {count:,} rows")
-
-
-def _rewards(stream: Stream, vectors: list[Array]) -> tuple[list[float], list[float], int]:
-    """Mean and standard error of every component's reward, in one pass."""
-    import numpy as np
-
-    count, total, squares = 0, np.zeros(len(vectors[0])), np.zeros(len(vectors[0]))
-    center: Any = None
-    for batch in stream.batches():
-        scores = batch.scores(vectors)
-        if len(scores):
-            center = scores[0] if center is None else center  # near the mean: squares do not cancel
-            count += len(scores)
-            total += scores.sum(axis=0)
-            squares += ((scores - center) ** 2).sum(axis=0)
-    mean = total / max(count, 1)
-    spread = squares / max(count, 1) - (mean - (0 if center is None else center)) ** 2
-    errors = np.sqrt(np.maximum(spread, 0) / (count - 1)) if count > 1 else np.full(len(mean), math.nan)
-    return [float(m) for m in mean], [float(e) for e in errors], count
 
 
 def _print(report: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from tpca.cli.screens import duration, number, size
 
-MOST = 200  # points kept of how the evidence and the samples grew
+MAX_POINTS = 200  # points kept of how the evidence and the samples grew
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Sight:
     strength: float | None = None
     strength_error: float | None = None
     found: bool | None = None
-    leader: str = ""
+    candidate: str = ""
     state_bytes: int | None = None
     buffer_bytes: int | None = None
 
@@ -51,7 +51,7 @@ class Watch:
 
     def __init__(self, screen: Screen, title: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.sight = Sight(title)
-        self.oracle: Any = None  # asked for its buffer, if given
+        self.engine: Any = None  # asked for its buffer, if given
         self.trace: list[tuple[int, float]] = []  # samples read, those of all passes, and seconds
         self._screen, self._clock = screen, clock
         self._pace = Pace(clock)
@@ -79,8 +79,8 @@ class Watch:
         sight.rate, sight.seconds = self._pace.rate, self.seconds
         sight.left = None if sight.total is None else self._pace.left(sight.total)
         self._take(record)
-        if self.oracle is not None:
-            sight.buffer_bytes = self.oracle.buffer_bytes
+        if self.engine is not None:
+            sight.buffer_bytes = self.engine.buffer_bytes
         self.trace = thinned([*self.trace, (self._read, sight.seconds)])
         self._screen.show(sight)
 
@@ -95,8 +95,8 @@ class Watch:
             sight.strength, sight.strength_error = record["strength"], record["strength_error"]
         elif "reward" in record:
             sight.strength = record["reward"]
-        tenure = record.get("tenure")
-        sight.leader = str(record.get("leader", "")) + (f", {_ordinal(tenure)} in office" if tenure else "")
+        attempt = record.get("attempt")
+        sight.candidate = str(record.get("candidate", "")) + (f", {_ordinal(attempt)} attempt" if attempt else "")
         sight.state_bytes = record.get("state_bytes", sight.state_bytes)
 
 
@@ -112,7 +112,7 @@ def _ordinal(count: int) -> str:
     return f"{count}{last}"
 
 
-def thinned(points: list[Any], most: int = MOST) -> list[Any]:
+def thinned(points: list[Any], most: int = MAX_POINTS) -> list[Any]:
     """Every other point once there are too many; the last one always."""
     return points if len(points) <= most else [*points[:-1:2], points[-1]]
 
@@ -133,14 +133,14 @@ def line(sight: Sight) -> str:
     parts = [f"{sight.phase}: {sight.done:,}{of} samples", f"{sight.rate:,.0f} samples/s"]
     if sight.evidence is not None:
         parts.append(f"log evidence {number(sight.evidence, 3)}{needed(sight)}")
-    parts += [known(sight), f"leader {sight.leader}" if sight.leader else "", memory(sight)]
+    parts += [known(sight), f"candidate {sight.candidate}" if sight.candidate else "", memory(sight)]
     if sight.left:
         parts.append(f"{duration(sight.left)} left")
     return ", ".join(part for part in parts if part)
 
 
 def needed(sight: Sight) -> str:
-    """What the evidence must reach; nothing while no leader could prove anything."""
+    """What the evidence must reach; nothing while no candidate could prove anything."""
     known = sight.needed is not None and math.isfinite(sight.needed)
     return f" of {number(sight.needed, 3)} needed" if known else ""
 

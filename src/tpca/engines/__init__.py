@@ -1,32 +1,45 @@
-"""Oracles: mean gradients of replicas over the next samples, from a stream, a cluster or the law."""
+"""Engines: the next samples reduced into an accumulator, from a stream, a cluster, a law, or as they are handed in."""
 
-from typing import Any
+from typing import Any, TypeGuard
 
 from tpca.engines.dask.cluster import active_client
-from tpca.engines.dask.engine import DaskOracle
-from tpca.engines.law import LawOracle
-from tpca.engines.local import LocalOracle
-from tpca.engines.protocol import Oracle, Round
+from tpca.engines.dask.engine import DaskEngine
+from tpca.engines.law import LawEngine
+from tpca.engines.local import LocalEngine
+from tpca.engines.pieces import mean_and_error, reward_pieces
+from tpca.engines.protocol import Data, Engine
+from tpca.engines.push import PushEngine
+from tpca.streams import Stream
 
-__all__ = ["DaskOracle", "LawOracle", "LocalOracle", "Oracle", "Round", "is_oracle", "on_active_cluster", "open_oracle"]
+__all__ = [
+    "DaskEngine",
+    "Data",
+    "Engine",
+    "LawEngine",
+    "LocalEngine",
+    "PushEngine",
+    "active_client",
+    "is_engine",
+    "mean_and_error",
+    "on_active_cluster",
+    "open_engine",
+    "reward_pieces",
+]
 
 
-def is_oracle(source: Any) -> bool:
-    """Whether ``source`` answers questions itself."""
-    return hasattr(source, "mean") and hasattr(source, "each")
+def is_engine(source: Any) -> TypeGuard[Engine]:
+    """Whether ``source`` reduces samples itself: labelled arrays have ``dims`` and ``reduce`` too, but no passes."""
+    return all(hasattr(source, name) for name in ("dims", "reduce", "rewind"))
 
 
-def on_active_cluster(stream: Any) -> Any:
-    """An oracle on the active Dask client for the samples of a Dask array, where there is one; else the stream."""
-    if getattr(stream, "kind", "") != "dask" or not stream.readable_elsewhere:
+def on_active_cluster(stream: Stream) -> Stream | Engine:
+    """An engine on the active Dask client for the samples of a Dask array, where there is one; else the stream."""
+    if stream.kind != "dask" or not stream.readable_elsewhere:
         return stream
     client = active_client()
-    return stream if client is None else DaskOracle(client, stream)
+    return stream if client is None else DaskEngine(client, stream)
 
 
-def open_oracle(source: Any) -> Oracle:
-    """``source`` itself if it is an oracle, else a local oracle over it as a stream."""
-    if is_oracle(source):
-        oracle: Oracle = source
-        return oracle
-    return LocalOracle(source)
+def open_engine(source: Any) -> Engine:
+    """``source`` itself if it is an engine, else a local engine over it as a stream."""
+    return source if is_engine(source) else LocalEngine(source)

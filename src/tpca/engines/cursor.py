@@ -1,6 +1,6 @@
 """The cursor: where in a numbered stream the next sample is, and which parts of which batches come next.
 
-It knows what :class:`~tpca.engines.LocalOracle` knows from reading, without reading: a position taken from one is good
+It knows what :class:`~tpca.engines.LocalEngine` knows from reading, without reading: a position taken from one is good
 for the other.  Batches with all samples left out are part of the next, as in :func:`tpca.streams.checks.without_empty`.
 """
 
@@ -62,7 +62,7 @@ class Cursor:
         self._hand, self._offset, self._next, self.ended = None, 0, 0, False
 
     def position(self) -> dict[str, Any]:
-        """The part of an oracle's position that says where it is."""
+        """The part of an engine's position that says where it is."""
         place = self._next if self._hand is None else self._hand[0]
         counted_again = 0 if self._hand is None else self._dropped(*self._hand)
         return {
@@ -82,9 +82,10 @@ class Cursor:
             self._offset = int(position["offset"])
         self.ended = bool(position["ended"])
 
-    def take(self, n: int) -> list[Fragment]:
-        """The next ``n`` samples, fewer at the end of the stream."""
+    def take(self, n: int | None) -> list[Fragment]:
+        """The next ``n`` samples, or all there are; fewer at the end of the stream."""
         fragments = []
+        n = int(self._layout.bounds[-1]) if n is None else n
         while n > 0:
             if self._hand is not None and (left := self._length(self._hand[1], n) - self._offset) > 0:
                 place, number = self._hand

@@ -1,55 +1,44 @@
-"""Groups: how a round is cut, so that its sums come out bit by bit the same, whoever adds them up.
+"""Groups: how a reading of samples is cut, so that its sums come out bit by bit the same, whoever adds them up.
 
-Sums of floating-point numbers depend on their order.  A round is therefore cut into K = 2^p groups of whole batches,
+Sums of floating-point numbers depend on their order.  A reading is therefore cut into K = 2^p groups of whole batches,
 each reduced by itself, batch after batch; what is left of the groups is merged in pairs, the pairs in pairs, and so on.
-Groups and tree follow from the place in the stream, the samples asked for and the shapes of the questions, never from
-the number of workers: one process that does all groups one after the other (:class:`~tpca.engines.LocalOracle`) and any
-number of workers that do some each (:class:`~tpca.engines.DaskOracle`) get the same bits.
+Groups and tree follow from the place in the stream, the samples asked for and the accumulator, never from the number of
+workers: one process that does all groups one after the other (:class:`~tpca.engines.LocalEngine`) and any number of
+workers that do some each (:class:`~tpca.engines.DaskEngine`) get the same bits.
 
-How small may a group be?  It costs, beside the reading of its samples, a task and, at the end,
-
-* the contraction of its sum with all R replicas, about 4R operations an entry.  In a group of ``REPLICA_SAMPLES``·R
-  samples that is 2 operations for every number read: by estimate from arrays in memory (R = 50, one core) 15 % of the
-  time of a plain ``.npy`` file in the system's cache, 2 % of that of a compressed Zarr store.  Arrays in memory, which
-  are read faster still and only here, are not cut;
-* where the sum of the samples is smaller than the gradients of all replicas, it is not contracted at all: the sums are
-  merged, and the contraction is done once, at the end (:func:`travels_as_sum`).
+How small may a group be?  It costs, beside the reading of its samples, a task and, at the end, what its accumulator
+does to close it: the contraction of a sum with all R replicas, about 4R operations an entry.  In a group of
+``REPLICA_SAMPLES``·R samples that is 2 operations for every number read: by estimate from arrays in memory (R = 50, one
+core) 15 % of the time of a plain ``.npy`` file in the system's cache, 2 % of that of a compressed Zarr store.  Rounds
+over arrays in memory, which are read faster still and only here, are not cut; whole passes are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from tpca.streams.protocol import Layout
-from tpca.tensors import Query
+from tpca.tensors import Accumulator
 
 GROUP_ENTRIES = 2**22  # numbers read for a group: tens of milliseconds, many times what a task costs
 GROUP_SAMPLES = 8  # so that merging is little beside adding up
-REPLICA_SAMPLES = 2.0
-MOST_GROUPS = 2**14
+MAX_GROUPS = 2**14
 
-
-class Mergeable(Protocol):
-    """Something that takes up another of its kind."""
-
-    def merge(self, other: Self, /) -> None:
-        """Add what ``other`` holds."""
-
-
-Part = TypeVar("Part", bound=Mergeable)
+A = TypeVar("A", bound=Accumulator)
 
 
 @dataclass(frozen=True)
 class Cut:
-    """The groups of one round: group g has the batches from number ``edges[g]`` on, the last one all that follow."""
+    """The groups of one reading: group g has the batches from number ``edges[g]`` on, the last one all that follow."""
 
     edges: tuple[int, ...]
-    contracts: bool
-    """Whether groups end as gradients; else as sums of samples, contracted when all are merged."""
+    closes: bool
+    """Whether groups are closed; not where all samples are one group that nobody else can read."""
 
     @property
     def leaves(self) -> int:
@@ -61,57 +50,33 @@ class Cut:
         return max(0, int(np.searchsorted(self.edges, number, side="right")) - 1)
 
 
-def cut_round(layout: Layout | None, dtype: Any, queries: Sequence[Query], place: int, n: int) -> Cut:
+def cut_reading(layout: Layout | None, dtype: Any, blank: Accumulator, place: int, n: int | None) -> Cut:
     """How to cut ``n`` samples from place ``place`` of a stream on; one group where no worker could read it anyway."""
-    if layout is None or layout.private:
+    if layout is None or (layout.private and n is not None):
         return Cut((0,), False)
-    contracts = not (layout.summable and travels_as_sum(layout, dtype, queries))
-    return Cut(cut_batches(layout, place, n, least_samples(layout, queries if contracts else ())), contracts)
+    end = int(layout.bounds[-1])
+    stop = end if n is None else min(place + n, end)
+    least = max(GROUP_SAMPLES, -(-GROUP_ENTRIES // layout.entries), blank.least_samples(sum_bytes(layout, dtype)))
+    return Cut(edges_of(layout, place, stop, max(1, stop - place if n is None else n) // least), True)
 
 
-def cut_batches(layout: Layout, place: int, n: int, least: int) -> tuple[int, ...]:
-    """Edges of 2^p groups of whole batches, about equal, of ``least`` samples or more as far as can be told.
+def sum_bytes(layout: Layout, dtype: Any) -> int | None:
+    """Bytes of a sum of samples; ``None`` where they do not come whole."""
+    return layout.entries * np.dtype(dtype).itemsize if layout.summable else None
 
-    Batches that stay alone are a group each.
-    """
-    bounds = layout.bounds
-    first = max(0, int(np.searchsorted(bounds, place, side="right")) - 1)
-    last = int(np.searchsorted(bounds, min(place + n, int(bounds[-1])), side="left"))
+
+def edges_of(layout: Layout, place: int, stop: int, most: int) -> tuple[int, ...]:
+    """Edges of 2^p groups of whole batches, about equal, ``most`` of them; batches that stay alone are a group each."""
+    first = max(0, int(np.searchsorted(layout.bounds, place, side="right")) - 1)
+    last = int(np.searchsorted(layout.bounds, stop, side="left"))
     batches = max(1, last - first)
-    count = min(batches, MOST_GROUPS)
+    count = min(batches, MAX_GROUPS)
     if not layout.alone:
-        count = 2 ** (max(1, min(count, n // least)).bit_length() - 1)
+        count = 2 ** (max(1, min(count, most)).bit_length() - 1)
     return tuple(first + g * batches // count for g in range(count))
 
 
-def least_samples(layout: Layout, queries: Sequence[Query]) -> int:
-    """Samples that make a group worth its while, if it ends with the contraction of ``queries``."""
-    least = max(GROUP_SAMPLES, -(-GROUP_ENTRIES // layout.entries))
-    if not layout.summable:  # contracted batch by batch in any case
-        return least
-    replicas = sum(len(query.replicas[0]) for query in queries if len(query.partition) > 1)
-    return max(least, int(REPLICA_SAMPLES * replicas))
-
-
-def travels_as_sum(layout: Layout, dtype: Any, queries: Sequence[Query]) -> bool:
-    """Whether the sum of some samples is no larger than the gradients of all queries."""
-    return bool(layout.entries * np.dtype(dtype).itemsize <= gradient_bytes(queries))
-
-
-def gradient_bytes(queries: Sequence[Query]) -> int:
-    """Bytes of the summed gradients of all queries, in float64."""
-    return 8 * sum(len(q.replicas[0]) * sum(q.partition.sizes[m] for m in q.blocks) for q in queries)
-
-
-def answer_bytes(queries: Sequence[Query]) -> int:
-    """Bytes of the answers to all queries: gradients in the precision of their replicas, and rewards."""
-    return sum(
-        len(q.replicas[0]) * (8 + sum(q.partition.sizes[m] * q.replicas[m].dtype.itemsize for m in q.blocks))
-        for q in queries
-    )
-
-
-class Tree(Generic[Part]):
+class Tree(Generic[A]):
     """Merges the leaves of a complete binary tree as they come, in their order; leaves may be missing.
 
     Holds no more than one part a level.  Parts that are given are changed: give copies of what others hold.
@@ -120,26 +85,26 @@ class Tree(Generic[Part]):
     def __init__(self, leaves: int) -> None:
         self._levels = (leaves - 1).bit_length()
         self._next = 0
-        self._waiting: dict[int, Part | None] = {}
-        self._root: Part | None = None
+        self._waiting: dict[int, A | None] = {}
+        self._root: A | None = None
 
-    def put(self, leaf: int, part: Part) -> None:
+    def put(self, leaf: int, part: A) -> None:
         """Take leaf number ``leaf``; those before it that have not come are missing."""
         while self._next < leaf:
             self._push(None)
         self._push(part)
 
-    def root(self) -> Part | None:
+    def root(self) -> A | None:
         """All leaves, merged; ``None`` if all are missing."""
         while self._next < 2**self._levels:
             self._push(None)
         return self._root
 
-    def waiting(self) -> list[Part]:
+    def waiting(self) -> list[A]:
         """What is held."""
         return [part for part in self._waiting.values() if part is not None]
 
-    def _push(self, part: Part | None) -> None:
+    def _push(self, part: A | None) -> None:
         leaf, self._next = self._next, self._next + 1
         for level in range(self._levels):
             if not (leaf >> level) & 1:
@@ -149,17 +114,17 @@ class Tree(Generic[Part]):
         self._root = part
 
 
-def _merged(left: Part | None, right: Part | None) -> Part | None:
+def _merged(left: A | None, right: A | None) -> A | None:
     if left is None or right is None:
         return right if left is None else left
     left.merge(right)
     return left
 
 
-def merge_all(parts: Sequence[Part | None], copied: Callable[[Part], Part]) -> Part | None:
+def merge_all(parts: Sequence[A | None]) -> A | None:
     """The root over some leaves, which are not changed themselves."""
-    tree: Tree[Part] = Tree(len(parts))
+    tree: Tree[A] = Tree(len(parts))
     for leaf, part in enumerate(parts):
         if part is not None:
-            tree.put(leaf, copied(part))
+            tree.put(leaf, copy.deepcopy(part))
     return tree.root()

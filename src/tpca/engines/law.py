@@ -1,7 +1,7 @@
-r"""The batch law as an oracle: the mean of n Gaussian samples is one draw, whatever n is.
+r"""The batch-mean simulation as an engine: the mean of n Gaussian samples is one draw, whatever n is.
 
 The mean of n samples of :math:`\lambda v_1\otimes\dots\otimes v_{\bar k} + E` with i.i.d. N(0, 1) noise is exactly
-:math:`\lambda v_1\otimes\dots\otimes v_{\bar k} + N(0, 1/n)`.  A solver driven by this oracle sees the same law as on
+:math:`\lambda v_1\otimes\dots\otimes v_{\bar k} + N(0, 1/n)`.  A solver driven by this engine sees the same law as on
 real samples, at a cost that depends on the number of rounds only.
 """
 
@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Sequence
 from typing import Any
 
-from tpca.engines.protocol import Round
+from tpca.engines.protocol import A
 from tpca.errors import StreamError
 from tpca.model import SpikedTensor
 from tpca.randomness import generator
-from tpca.tensors import Query, contract_all
+from tpca.tensors import DenseBatch, Gradients, SampleGradients, TensorSum
 from tpca.tensors.blocks import Array
-from tpca.tensors.dense import DenseBatch
 
 
-class LawOracle:
+class LawEngine:
     """Gaussian batches of a spiked tensor drawn at once; ``scale`` multiplies every sample (signal and noise).
 
     ``truth=None`` with ``dims`` gives pure noise.  ``max_samples`` ends the stream.
@@ -45,7 +43,7 @@ class LawOracle:
         planted = "noise" if self._signal is None else f"{zlib.crc32(self._signal.tobytes()):08x}"
         self.identity = f"law of {planted} {self._dims} seed {seed} scale {scale} of {max_samples} samples"
         self.length = None if math.isinf(max_samples) else int(max_samples)
-        self.rereadable = False
+        self.rereadable, self.whole = False, True
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -71,26 +69,31 @@ class LawOracle:
         self._rng, self.buffer_bytes = position["rng"], int(position["buffer_bytes"])
         self._left = math.inf if position["left"] is None else int(position["left"])
 
-    def mean(self, queries: Sequence[Query], n: int, scale: float = 1.0) -> Round:
-        """Mean gradients over the next ``n`` samples, from one draw of their mean."""
-        n = int(min(n, self._left))
+    def reduce(self, blank: A, n: int | None = None) -> A:
+        """The next ``n`` samples, from one draw of their mean; only what is made of sums can be filled from that."""
+        if n is None and self.endless:
+            raise StreamError("samples drawn from a law without max_samples never end; ask for a number of them.")
+        part = blank.fresh()
+        n = int(self._left if n is None else min(n, self._left))
         if n == 0:
-            return Round(0, ())
+            return part
+        if isinstance(part, SampleGradients):  # nothing to gain from the law of a mean: drawn one by one
+            drawn = self._drawn((n, *self._dims), 1.0)
+            part.add(DenseBatch(drawn), 0)
+        elif isinstance(part, TensorSum | Gradients):
+            drawn = self._drawn(self._dims, 1 / math.sqrt(n))
+            part.add_mean(drawn, n)
+        else:
+            kind = type(part).__name__
+            raise StreamError(f"the law of a mean knows sums and gradients only, got {kind}; draw samples instead.")
         self._left -= n
-        mean = self._rng.standard_normal(self._dims)
-        mean *= scale * self._scale / math.sqrt(n)
-        if self._signal is not None:
-            mean += scale * self._scale * self._signal
-        self.buffer_bytes = max(self.buffer_bytes, mean.nbytes)
-        return Round(n, contract_all(mean, queries))
+        self.buffer_bytes = max(self.buffer_bytes, drawn.nbytes)
+        part.finish()
+        return part
 
-    def each(self, query: Query, n: int) -> Round:
-        """Fresh samples for every replica and step: nothing to gain from the batch law, so they are drawn in full."""
-        count = len(query.replicas[0])
-        steps = int(min(n, self._left // count))
-        self._left -= steps * count
-        samples = self._scale * self._rng.standard_normal((steps * count, *self._dims))
+    def _drawn(self, shape: tuple[int, ...], deviation: float) -> Array:
+        drawn = self._rng.standard_normal(shape)
+        drawn *= self._scale * deviation
         if self._signal is not None:
-            samples += self._scale * self._signal
-        self.buffer_bytes = max(self.buffer_bytes, samples.nbytes)
-        return Round(steps * count, (DenseBatch(samples).each(query),))
+            drawn += self._scale * self._signal
+        return drawn

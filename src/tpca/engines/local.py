@@ -1,34 +1,30 @@
-"""The local oracle: samples from a stream, contracted on this machine."""
+"""The local engine: samples from a stream, reduced in this process."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tpca.engines.groups import Cut, Tree, cut_round
+from tpca.engines.groups import Cut, Tree, cut_reading
 from tpca.engines.looks import DigestWatch, Looks
-from tpca.engines.protocol import Round
+from tpca.engines.protocol import A
 from tpca.engines.receipt import Receipt, changed, compare
-from tpca.errors import StreamError
-from tpca.model.sampling import BATCH_ENTRIES
 from tpca.streams import Stream, open_stream
 from tpca.streams.protocol import Layout
-from tpca.tensors import Answer, Batch, DenseBatch, Query, Reduction, SlabBatch, reduction
+from tpca.tensors import Batch
 
 
-class LocalOracle:
-    """Answers queries over the next samples of a stream; keeps no more than a batch and the reductions of a round."""
+class LocalEngine:
+    """Reads the next samples of a stream; holds no more than a batch and the accumulators of a few groups."""
 
     def __init__(self, source: Any) -> None:
         self.stream: Stream = open_stream(source)
         self.buffer_bytes = 0
         self._skipped, self._skipped_before = 0, 0  # in this pass, and at most in one before
-        self._layout: Layout | None = getattr(self.stream, "layout", None)
-        self._batches: Iterator[Batch] | None = None  # opened by the first question
+        self._layout: Layout | None = self.stream.layout
+        self._batches: Iterator[Batch] | None = None  # opened when the first samples are wanted
         self._opened_at = 0
         self._batch: Batch | None = None
         self._offset = 0  # samples of the batch in hand that were taken
@@ -55,6 +51,11 @@ class LocalOracle:
     def rereadable(self) -> bool:
         """Whether :meth:`rewind` may be called."""
         return self.stream.rereadable
+
+    @property
+    def whole(self) -> bool:
+        """Whether samples come as arrays that are held in full."""
+        return self.stream.whole
 
     @property
     def identity(self) -> str:
@@ -116,25 +117,32 @@ class LocalOracle:
         compare(digest, self._receipt.of(self._batch), 0 if self._receipt.drawn else first, stop)
         return self._batch.dropped
 
-    def mean(self, queries: Sequence[Query], n: int, scale: float = 1.0) -> Round:
-        """Mean gradients of all queries over the next ``n`` samples, each multiplied by ``scale``."""
-        cut = cut_round(self._layout, getattr(self.stream, "dtype", None), queries, self._place, n)
-        tree: Tree[Reduction] = Tree(cut.leaves)
-        kept: Reduction | None = None
+    def reduce(self, blank: A, n: int | None = None) -> A:
+        """The next ``n`` samples, or all to the end of the pass, in an accumulator like ``blank``."""
+        cut = cut_reading(self._layout, self.stream.dtype, blank, self._place, n)
+        tree: Tree[A] = Tree(cut.leaves)
+        part: A | None = None
         group = taken = 0
-        while taken < n and (batch := self._take(n - taken)) is not None:
-            if (here := self._group(cut)) != group and kept is not None:
-                tree.put(group, kept.contracted(scale) if cut.contracts else kept)
-                kept = None
+        while (batch := self._take(None if n is None else n - taken)) is not None:
+            if (here := self._group(cut)) != group and part is not None:
+                part.close()
+                tree.put(group, part)
+                part = None
             group = here
-            kept = reduction(batch, queries, scale) if kept is None else kept
-            kept.add(batch)
+            part = blank.fresh() if part is None else part
+            part.add(batch, taken)
             taken += len(batch)
-            self._note_buffer(self._batch_bytes + kept.nbytes + sum(part.nbytes for part in tree.waiting()))
-        if kept is not None and cut.leaves > 1:
-            tree.put(group, kept.contracted(scale) if cut.contracts else kept)
-            kept = tree.root()
-        return Round(0, ()) if kept is None else Round(kept.n, kept.answers(scale))
+            self._note_buffer(self._batch_bytes + part.nbytes + sum(other.nbytes for other in tree.waiting()))
+        if part is None:
+            return blank.fresh()
+        if cut.closes:
+            part.close()
+            tree.put(group, part)
+            part = tree.root()
+            assert part is not None
+        part.finish()
+        self._note_buffer(self._batch_bytes + part.nbytes)
+        return part
 
     @property
     def _place(self) -> int:
@@ -147,29 +155,21 @@ class LocalOracle:
             return 0
         return cut.group(int(np.searchsorted(self._layout.bounds, self._batch.first)))
 
-    def each(self, query: Query, n: int) -> Round:
-        """Up to ``n`` steps with a fresh sample for every replica at every step; fewer when the buffer is full."""
-        wanted, taken = each_samples(self.dims, query, n), 0
-        parts: list[Batch] = []
-        while taken < wanted and (batch := self._take(wanted - taken)) is not None:
-            parts.append(batch)
-            taken += len(batch)
-        answer, whole, nbytes = each_answer(parts, query)
-        self._note_buffer(nbytes)
-        return Round(0, ()) if answer is None else Round(whole, (answer,))
-
     @property
     def _batch_bytes(self) -> int:
         """The batch in hand, and one like it if the next is read meanwhile."""
-        in_flight = 2 if getattr(self.stream, "reads_ahead", False) else 1
+        in_flight = 2 if self.stream.reads_ahead else 1
         return 0 if self._batch is None else in_flight * self._batch.nbytes
 
-    def _take(self, n: int) -> Any:
-        """Up to ``n`` samples of the batch in hand, or of the next one; ``None`` at the end of the stream."""
+    def _take(self, n: int | None) -> Batch | None:
+        """Up to ``n`` samples of the batch in hand, or of the next one; ``None`` for no more."""
+        if n == 0:
+            return None
         while self._batch is None or self._offset >= len(self._batch):
             if self._ended or not self._next_batch():
                 return None
-        batch = self._batch[self._offset : self._offset + n]
+        whole = self._offset == 0 and (n is None or n >= len(self._batch))
+        batch = self._batch if whole else self._batch[self._offset : None if n is None else self._offset + n]
         self._offset += len(batch)
         return batch
 
@@ -198,33 +198,3 @@ class LocalOracle:
 
     def _note_buffer(self, nbytes: int) -> None:
         self.buffer_bytes = max(self.buffer_bytes, nbytes)
-
-
-def each_samples(dims: tuple[int, ...], query: Query, n: int) -> int:
-    """Samples for up to ``n`` steps of every replica, no more than a buffer holds."""
-    count = len(query.replicas[0])
-    return count * max(1, min(n, BATCH_ENTRIES // (count * math.prod(dims))))
-
-
-def each_answer(batches: Sequence[Batch], query: Query) -> tuple[Answer | None, int, int]:
-    """Gradients with a sample of its own for every replica and step; samples used; bytes held for it."""
-    parts = [_samples(batch) for batch in batches]
-    taken = sum(map(len, parts))
-    whole = taken - taken % len(query.replicas[0])
-    if whole == 0:
-        return None, 0, 0
-    samples = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    answer = DenseBatch(samples[:whole]).each(query)
-    copied = samples.nbytes if len(parts) > 1 else 0
-    return answer, whole, sum(part.nbytes for part in parts) + copied + answer.nbytes
-
-
-def _samples(batch: Batch) -> NDArray[Any]:
-    """The samples of a batch in full, for an algorithm that looks at one after the other."""
-    if isinstance(batch, DenseBatch):
-        return batch.samples
-    if isinstance(batch, SlabBatch):
-        return batch.samples()
-    raise StreamError(
-        f"PaperSolver needs samples one by one, which a {type(batch).__name__} never builds; use RaceSolver."
-    )

@@ -1,6 +1,6 @@
 """Whether samples differ at all: without noise there is nothing to tell a signal from.
 
-Whoever reads a batch looks at it, the oracle compares what was seen.  Digests stand for samples: nothing is kept of
+Whoever reads a batch looks at it, the engine compares what was seen.  Digests stand for samples: nothing is kept of
 them.
 """
 

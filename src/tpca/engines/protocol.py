@@ -1,44 +1,50 @@
-"""The oracle: the only way a solver touches data.
+"""The engine: the one door to data.
 
-"Here are replicas, give me their mean gradients and rewards over the next n samples."  Whether the samples come from
-memory, a file, other machines or a law that is simulated, the solver cannot tell.
+"Here is an accumulator, add the next n samples to it."  Whether they come from memory, a file, other machines or a law
+that is simulated, the solver cannot tell; what is kept of them, the engine does not know.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from tpca.tensors import Answer, Query
+from tpca.tensors import Accumulator
 
-
-@dataclass(frozen=True)
-class Round:
-    """Mean gradients of some queries, all over the same ``n`` samples; fewer than asked at the stream's end."""
-
-    n: int
-    answers: tuple[Answer, ...]
+A = TypeVar("A", bound=Accumulator)
 
 
-class Oracle(Protocol):
-    """Access to samples through block gradients."""
+class Data(Protocol):
+    """What a solver must know of the samples before it sees any."""
 
     @property
     def dims(self) -> tuple[int, ...]:
         """Shape of one sample."""
 
     @property
-    def endless(self) -> bool:
-        """Whether the samples never end."""
-
-    @property
     def length(self) -> int | None:
         """Samples in one pass, where that is known."""
 
     @property
+    def endless(self) -> bool:
+        """Whether the samples never end."""
+
+    @property
     def rereadable(self) -> bool:
-        """Whether :meth:`rewind` may be called."""
+        """Whether there can be a second pass."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether samples come as arrays that are held in full: neither sparse, nor products of views, nor in slabs."""
+
+
+class Engine(Data, Protocol):
+    """Reads samples into accumulators."""
+
+    def reduce(self, blank: A, n: int | None = None) -> A:
+        """The next ``n`` samples (``None``: all to the end of the pass) in an accumulator like ``blank``, finished.
+
+        Fewer than asked for, or none, at the end of the samples.
+        """
 
     def rewind(self) -> None:
         """Start another pass over the same samples."""
@@ -64,16 +70,3 @@ class Oracle(Protocol):
     @property
     def constant(self) -> bool:
         """Whether there were several samples, and all of them the same."""
-
-    def mean(self, queries: Sequence[Query], n: int, scale: float = 1.0) -> Round:
-        """Mean gradients of all queries over the next ``n`` samples, the same ones for every replica.
-
-        ``scale`` multiplies every sample: replicas kept in half precision need data of about unit size.
-        """
-
-    def each(self, query: Query, n: int) -> Round:
-        """Gradients of ``n`` steps, every replica with a fresh sample of its own at every step.
-
-        The one answer has gradients ``(steps, R, *block shape)`` of the one block wanted; ``Round.n`` is the number of
-        samples taken, ``R`` per step.  Allowed because gradients do not depend on the block that is wanted.
-        """

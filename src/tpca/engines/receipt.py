@@ -39,8 +39,8 @@ class Receipt:
 
 def batch_digest(batch: Batch, *most: int) -> str | None:
     """Of the samples of a batch; ``None`` of a user's own that does not say what it holds."""
-    content = getattr(batch, "content", None)
-    return None if content is None else digest(content(), *most)
+    content = batch.content()
+    return None if content is None else digest(content, *most)
 
 
 def compare(before: str | None, now: str | None, first: int, stop: int) -> None:

@@ -14,9 +14,8 @@ from scipy.special import ndtr, ndtri
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from tpca.engines import DaskOracle
+from tpca.engines import DaskEngine, Engine, LocalEngine
 from tpca.engines.dask.cluster import active_client
-from tpca.engines.sweeps import DaskSweep, LocalSweep
 from tpca.errors import SampleError, SolverError
 from tpca.estimators.pca import Score, seed_from
 from tpca.integers import check_integer
@@ -29,8 +28,8 @@ from tpca.solvers.race.solver import RaceSolver
 from tpca.solvers.race.strategies.flow import state_floats
 from tpca.solvers.recovery import Recovery, StopReason, Verdict
 from tpca.streams.views import ViewsStream, open_views
-from tpca.streams.whitening import Clipper, FirstRows, RunningMoments, ViewsMoments, WhitenedViews, Whitener, clipped
-from tpca.tensors import RankOne
+from tpca.streams.whitening import Clipper, FirstRows, RunningMoments, ViewCovariances, WhitenedViews, Whitener, clipped
+from tpca.tensors import RankOne, Scores
 from tpca.tensors.blocks import Array, Partition
 from tpca.tensors.views import ViewsBatch
 
@@ -104,9 +103,9 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
     [0.9, 0.9, 0.9, 0.9]
     """
 
-    _components: list[Moment] | None
+    _components: list[Moment] | None = None
     _whiteners: list[Whitener]
-    _waiting: list[ViewsBatch] | None
+    _waiting: list[ViewsBatch] | None = None
     _race: _Race | None
 
     def __init__(
@@ -138,15 +137,10 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
         """Fit a list of views ``(n, d_i)`` (arrays or paths), a DataFrame with levels, or an iterable of batches.
 
         Dask arrays are worked on where they are, by the workers of the active Dask client, if there is one; give
-        ``DaskOracle(client, open_views(paths))`` to have workers read files.
+        ``DaskEngine(client, open_views(paths))`` to have workers read files.
         """
         self._check()
-        client, stream = None, X
-        if isinstance(X, DaskOracle):
-            client, stream = X.cluster.client, X.stream
-        stream = open_views(stream, nan_policy=self.nan_policy)
-        if client is None and stream.readable_elsewhere and stream.lazy_parts(0) is not None:
-            client = active_client()
+        stream, client = _opened(X, self.nan_policy)
         if not stream.rereadable:
             self._refuse_idle()
         self._forget(stream.dims)
@@ -164,7 +158,7 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
         self._check()
         self._refuse_idle()
         stream = open_views([tuple(X)], nan_policy=self.nan_policy)
-        if getattr(self, "_waiting", None) is None:
+        if self._waiting is None:
             self._forget(stream.dims)
         if stream.dims != self.dims_:
             raise SampleError(f"views must have widths {self.dims_} as in the first batch, got {stream.dims}.")
@@ -174,16 +168,16 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> list[Array]:
-        """Scores of every view, a list of arrays ``(n, n_components_)``, maybe without a column."""
+        """Scores of every view, a list of arrays ``(n, n_components_)``, maybe without a column.
+
+        ``X`` is whatever :meth:`fit` takes, and read by whom it would be there: also by the workers of a Dask client.
+        """
         weights, means = [w[:, : self.n_components_] for w in self.weights_], self.means_
-        stream = open_views(X)
+        stream, client = _opened(X, "raise")
         if stream.dims != self.dims_:
             raise SampleError(f"views must have the widths that were fitted, {self.dims_}, got {stream.dims}.")
-        parts = [
-            [(view - mean) @ w for view, mean, w in zip(batch.views, means, weights, strict=True)]
-            for batch in stream.batches()
-        ]
-        return [np.concatenate(view) for view in zip(*parts, strict=True)]
+        engine = LocalEngine(stream) if client is None else DaskEngine(client, stream)
+        return engine.reduce(Scores([[w.T for w in weights]], means)).joined()
 
     def fit_transform(self, X: Any, y: Any = None) -> list[Array]:  # noqa: ARG002
         """Fit, then the scores of the same views."""
@@ -249,7 +243,7 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
         return self._reason
 
     def __sklearn_is_fitted__(self) -> bool:
-        return getattr(self, "_components", None) is not None or bool(getattr(self, "n_samples_seen_", 0))
+        return self._components is not None or bool(getattr(self, "n_samples_seen_", 0))
 
     def _check(self) -> None:
         share = self.shrinkage
@@ -280,10 +274,18 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
     def _fit_stored(self, stream: ViewsStream, client: Any) -> None:
         self._waiting = None
         memory = MEMORY if self.memory is None else parse_memory(self.memory)
-        sweep = LocalSweep(stream) if client is None else DaskSweep(client, stream, memory)
-        clippers = None if self.clip is None else sweep.first(FirstRows(self.clip)).clippers
-        seen = sweep.total(ViewsMoments(stream.dims, clippers))
-        self.n_samples_seen_, self.n_skipped_ = seen.seen, seen.skipped
+
+        def engine(views: ViewsStream) -> Engine:
+            return LocalEngine(views) if client is None else DaskEngine(client, views, hold=memory)
+
+        read = engine(stream)
+        clippers = None
+        if self.clip is not None:
+            assert stream.layout is not None
+            clippers = read.reduce(FirstRows(self.clip), int(stream.layout.bounds[1])).clippers
+            read.rewind()
+        seen = read.reduce(ViewCovariances(stream.dims, clippers))
+        self.n_samples_seen_, self.n_skipped_ = seen.n, read.n_skipped
         self._whiteners = self._learn(seen.moments)
         solver = MomentSolver(
             seed=self._seed,
@@ -294,7 +296,7 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
             memory=memory,
             refit=self.refit,
         )
-        found = solver.run(sweep.over(WhitenedViews(stream, self._whiteners, clippers)))
+        found = solver.run(engine(WhitenedViews(stream, self._whiteners, clippers)))
         self._keep(found, [m.p_value <= 1 - self.confidence for m in found])
 
     # -- one pass: whitening from the first rows, then the race ------------------------------------------------------
@@ -375,7 +377,7 @@ class _Race:
     ) -> None:
         self.whiteners, self._clippers = whiteners, clippers
         self._feed = Feed(dims)
-        self._run = ComponentsRun(solver, self._feed)
+        self._run = ComponentsRun(solver, self._feed.engine)
         self._moments = [RunningMoments(width) for width in dims]
 
     def pour(self, batch: ViewsBatch) -> None:
@@ -391,6 +393,15 @@ class _Race:
         """Product of the standard deviations of the scores over all rows; the whitening knew only the first ones."""
         pairs = zip(self._moments, vectors, strict=True)
         return math.prod(math.sqrt(v @ moments.covariance() @ v) for moments, v in pairs)
+
+
+def _opened(X: Any, nan_policy: str) -> tuple[ViewsStream, Any]:
+    """Views as a stream, and the Dask client whose workers read it, if any do."""
+    if isinstance(X, DaskEngine):
+        return open_views(X.stream, nan_policy=nan_policy), X.cluster.client
+    stream = open_views(X.stream if isinstance(X, LocalEngine) else X, nan_policy=nan_policy)
+    in_place = stream.readable_elsewhere and stream.lazy_parts(0) is not None
+    return stream, active_client() if in_place else None
 
 
 def _race_memory(dims: tuple[int, ...]) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import os
 import sys
 import warnings
@@ -16,7 +15,16 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from tpca.checkpoint import Checkpoints
-from tpca.engines import Oracle, is_oracle, on_active_cluster
+from tpca.engines import (
+    DaskEngine,
+    Engine,
+    LocalEngine,
+    is_engine,
+    mean_and_error,
+    on_active_cluster,
+    open_engine,
+    reward_pieces,
+)
 from tpca.errors import SampleError, SolverError
 from tpca.integers import check_integer
 from tpca.solvers.choice import Choice, choose_for
@@ -27,9 +35,12 @@ from tpca.solvers.options import SOLVERS, refuse_idle
 from tpca.solvers.paper.solver import PaperSolver
 from tpca.solvers.race.components import ComponentsRun
 from tpca.solvers.race.solver import RaceSolver
-from tpca.solvers.recovery import Recovery, StopReason, Verdict, oriented
-from tpca.streams import Stream, open_stream
+from tpca.solvers.rank_one import oriented
+from tpca.solvers.recovery import Recovery, StopReason, Verdict
+from tpca.streams import Stream
+from tpca.streams.protocol import Passing
 from tpca.streams.sources import check_opened, open_known
+from tpca.tensors import Rewards
 from tpca.tensors.blocks import Array
 
 Callback = Callable[[dict[str, Any]], None]
@@ -142,9 +153,9 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     True
     """
 
-    _recovery: Recovery | None
-    _feed: Feed | None
-    _run: Run | None
+    _recovery: Recovery | None = None
+    _feed: Feed | None = None
+    _run: Run | None = None
     _form: tuple[str, Any]
 
     def __init__(
@@ -185,10 +196,10 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.resume = resume
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Fit all of ``X``: an array ``(n, d_1, ..., d_k)``, a path, an iterable, a stream, or an oracle.
+        """Fit all of ``X``: an array ``(n, d_1, ..., d_k)``, a path, an iterable, a stream, or an engine.
 
         A Dask array is worked on where it is, by the workers of the active Dask client, if there is one; give
-        ``DaskOracle(client, path)`` to have workers read files.
+        ``DaskEngine(client, path)`` to have workers read files.
         """
         data = self._open(X)
         solver = self._solver(data, partial=False)
@@ -204,11 +215,11 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         when they are looked at.  The first ``X`` needs ``items`` if it has three dimensions or more and could be
         either; later ones show by their shape which they are.
         """
-        feed, run = getattr(self, "_feed", None), getattr(self, "_run", None)
+        feed, run = self._feed, self._run
         known = None if feed is None else self.shape_in_
         items: Any = self.items if known is None else "auto"
         batches = open_known(iter([X]), known, items, nan_policy=self.nan_policy)  # type: ignore[arg-type]
-        form = (type(batches).__name__, getattr(batches, "dtype", ""))
+        form = (type(batches).__name__, batches.dtype)
         if feed is None or run is None:
             feed, run = self._start(batches)
             self._form = form
@@ -223,15 +234,17 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 f"got {' '.join(map(str, form))}; "
                 "convert them to one."
             )
-        for batch in batches.batches():
-            feed.pour(run, batch)
+        feed.take(run, batches)
         self._recovery = None
         return self
 
     def transform(self, X: Any) -> Array:
-        """Scores ``(n, n_components_)``: the contraction of every sample with the components found, maybe none."""
+        """Scores ``(n, n_components_)``: the contraction of every sample with the components found, maybe none.
+
+        ``X`` is whatever :meth:`fit` takes, and read by whom it would be there: also by the workers of a Dask client.
+        """
         found = self._proven()
-        return np.concatenate([batch.scores(found) for batch in self._batches(X)])
+        return self._reader(X).reduce(Rewards(found)).rewards
 
     def inverse_transform(self, X: Any) -> NDArray[Any]:
         """Tensors ``(n, d_1, ..., d_k)`` from scores ``(n, n_components_)``: ``sum_c X[:, c] v_1c ⊗ ... ⊗ v_kc``."""
@@ -246,9 +259,9 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
         With several components, the sum over them; exactly 0 if no component was found.
         """
-        rewards = self.transform(X).sum(axis=1)
-        spread = float(np.std(rewards, ddof=1)) if len(rewards) > 1 else math.nan
-        return Score(float(np.mean(rewards)), spread / math.sqrt(len(rewards)))
+        pieces = reward_pieces(self._reader(X), self._proven())
+        mean, error, _ = mean_and_error((piece.sum(axis=1, keepdims=True) for piece in pieces), 1)
+        return Score(float(mean[0]), float(error[0]))
 
     @property
     def recovery_(self) -> Recovery:
@@ -317,7 +330,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return self.n_components_
 
     def __sklearn_is_fitted__(self) -> bool:
-        return getattr(self, "_recovery", None) is not None or getattr(self, "_feed", None) is not None
+        return self._recovery is not None or self._feed is not None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -338,25 +351,23 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """The components found, as rows ``(n_components_, d_i)``."""
         return [vectors[: self.n_components_] for vectors in self._stacked()]
 
-    def _batches(self, X: Any) -> Any:
-        """Batches of new samples, which must look like the fitted ones; rows stay aligned, so none is skipped."""
+    def _reader(self, X: Any) -> Engine:
+        """New samples from the first on, which must look like the fitted ones; rows stay aligned: none is skipped."""
         shape: Any = self.shape_in_ if self.__sklearn_is_fitted__() else self.recovery_
-        stream = open_known(X, shape, nan_policy="zero" if self.nan_policy == "zero" else "raise")
-        if stream.dims != shape:
+        data = _opened(X, shape, nan_policy="zero" if self.nan_policy == "zero" else "raise")
+        if data.dims != shape:
             raise SampleError(
-                f"samples must have the shape that was fitted, {shape}, got {stream.dims}; give one sample as x[None]."
+                f"samples must have the shape that was fitted, {shape}, got {data.dims}; give one sample as x[None]."
             )
-        return stream.batches()
+        engine = open_engine(data)
+        if is_engine(X) and engine.rereadable:
+            engine.rewind()
+        return engine
 
-    def _open(self, X: Any) -> Stream | Oracle:
-        options: Any = {"items": self.items, "shuffle": self.shuffle, "nan_policy": self.nan_policy}
-        if is_oracle(X):
-            check_opened(getattr(X, "stream", X), **options)
-            oracle: Oracle = X
-            return oracle
-        return on_active_cluster(open_stream(X, **options))  # type: ignore[no-any-return]
+    def _open(self, X: Any) -> Stream | Engine:
+        return _opened(X, None, items=self.items, shuffle=self.shuffle, nan_policy=self.nan_policy)
 
-    def _solver(self, stream: Stream | Oracle, partial: bool) -> Any:
+    def _solver(self, stream: Stream | Engine, partial: bool) -> Any:
         """The solver for these samples; says which, and why."""
         choice = self._choice(stream)
         makers = {"mean": self._mean, "race": self._race, "paper": self._paper}
@@ -366,7 +377,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             sys.stdout.write(f"[TensorPCA] solver {choice.solver}: {choice.reason}\n")
         return solver
 
-    def _choice(self, stream: Stream | Oracle) -> Choice:
+    def _choice(self, stream: Stream | Engine) -> Choice:
         """Which solver, and why; refuses what it cannot do."""
         if isinstance(self.solver, str) and self.solver == "auto":
             return choose_for(stream, self.memory, max_samples=self.max_samples, tolerance=self.tolerance)
@@ -392,7 +403,8 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             raise SolverError(f"partial_fit needs solver='race', 'mean' or 'auto', got {self.solver!r}; use fit.")
         self._forget()
         self._feed, self.shape_in_ = Feed(stream.dims), stream.dims
-        fed: Run = MeanRun(solver, self._feed) if isinstance(solver, MeanSolver) else ComponentsRun(solver, self._feed)
+        data = self._feed.engine
+        fed: Run = MeanRun(solver, data) if isinstance(solver, MeanSolver) else ComponentsRun(solver, data)
         self._run = fed
         return self._feed, fed
 
@@ -437,6 +449,14 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         recovery = self.recovery_
         if recovery.stop_reason in (StopReason.NO_SIGNAL, StopReason.NOT_ACCURATE, StopReason.STREAM_ENDED_EARLY):
             warnings.warn(recovery.advice, ConvergenceWarning, stacklevel=3)
+
+
+def _opened(X: Any, dims: tuple[int, ...] | None, **options: Any) -> Stream | Engine:
+    """An engine as it is; anything else as a stream, or on the active Dask client if it is a Dask array."""
+    if not is_engine(X):
+        return on_active_cluster(open_known(X, dims, **options))
+    check_opened(X.stream if isinstance(X, LocalEngine | DaskEngine) else Passing(), **options)
+    return X
 
 
 class _Lines:

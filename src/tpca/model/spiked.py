@@ -58,22 +58,22 @@ class SpikedTensor:
         strength: float = 1.0,
         correlation: float | None = None,
         seed: int = 0,
-        identical_pairs: bool = False,
+        symmetric: bool = False,
     ) -> SpikedTensor:
         """Random unit vectors; ``correlation`` sets Cor inside every pair of the paper's blocks exactly.
 
-        ``correlation=None`` draws all vectors independently.  ``identical_pairs=True`` gives every block the same
+        ``correlation=None`` draws all vectors independently.  ``symmetric=True`` gives every block the same
         vectors (all dims equal); with ``correlation=1`` that is the symmetric model, all vectors the same.
         """
         dims = check_dims(dims)
         if correlation is not None and not 0.0 <= correlation <= 1.0:
             raise ModelError(f"correlation must lie in [0, 1], got {correlation}.")
-        if identical_pairs and len(set(dims)) > 1:
-            raise ModelError(f"identical_pairs needs equal dims, got {dims}.")
+        if symmetric and len(set(dims)) > 1:
+            raise ModelError(f"symmetric needs equal dims, got {dims}.")
         rng = generator(seed, "truth")
         vectors = [unit(rng.standard_normal(d)) for d in dims]
         groups = Partition.pairs(dims).groups
-        if identical_pairs:
+        if symmetric:
             first, second = groups[-1]
             for group in groups:
                 for n, source in zip(group, (first, second), strict=False):

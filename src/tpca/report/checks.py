@@ -18,8 +18,8 @@ from tpca.report.residuals import Residuals
 from tpca.report.wording import count, number
 from tpca.tensors.blocks import Array
 
-LEVEL = 0.002  # of each of up to six checks
-LEAST, LEAST_NORMAL = 100, 200  # samples below which nothing is checked, and not whether scores are normal
+CHECK_LEVEL = 0.002  # of each of up to six checks
+MIN_CHECKED, MIN_NORMAL = 100, 200  # samples below which nothing is checked, and not whether scores are normal
 SMALL_CORRELATION, SMALL_RATIO = 0.05, 0.05  # proven, but too small to matter
 
 
@@ -45,8 +45,8 @@ class Outlier:
 
 def run_checks(found: Residuals, shuffled: bool) -> list[Check]:
     """All checks; each allows for the number of directions it looks at (Bonferroni)."""
-    if found.n < LEAST:
-        return [Check("noise", "open", count(found.n, "sample"), f"Not checked: it takes {LEAST} samples.")]
+    if found.n < MIN_CHECKED:
+        return [Check("noise", "open", count(found.n, "sample"), f"Not checked: it takes {MIN_CHECKED} samples.")]
     if not np.all(found.variance > 0):
         return [Check("noise", "open", "no noise in some direction", "Not checked: scores that do not vary.")]
     order = "the samples were read in random order, which hides it" if shuffled else ""
@@ -63,8 +63,8 @@ def run_checks(found: Residuals, shuffled: bool) -> list[Check]:
 def normality(found: Residuals) -> Check:
     """D'Agostino and Pearson's test of skewness and kurtosis, on the samples kept."""
     _, scores = found.kept
-    if len(scores) < LEAST_NORMAL:
-        return Check("normal scores", "open", "—", f"Not checked: it takes {LEAST_NORMAL} samples.")
+    if len(scores) < MIN_NORMAL:
+        return Check("normal scores", "open", "—", f"Not checked: it takes {MIN_NORMAL} samples.")
     p = _least([float(normaltest(column).pvalue) for column in scores.T])
     excess = found.kurtosis[int(np.argmax(np.abs(found.kurtosis - 3)))] - 3
     tails = "heavier" if excess > 0 else "lighter"
@@ -80,7 +80,7 @@ def normality(found: Residuals) -> Check:
 
 def outliers(found: Residuals) -> list[Outlier]:
     """Samples farther from the mean than the most extreme of n normal numbers is in 99.8 % of all cases."""
-    if found.n < LEAST or not np.all(found.variance > 0):
+    if found.n < MIN_CHECKED or not np.all(found.variance > 0):
         return []
     bar = outlier_bar(found)
     spread = np.sqrt(found.variance)
@@ -95,7 +95,7 @@ def outliers(found: Residuals) -> list[Outlier]:
 
 def outlier_bar(found: Residuals) -> float:
     """Standard deviations that none of the scores should exceed."""
-    return float(-ndtri(LEVEL / (2 * found.n * len(found.mean))))
+    return float(-ndtri(CHECK_LEVEL / (2 * found.n * len(found.mean))))
 
 
 def outlier_check(found: Residuals) -> Check:
@@ -122,7 +122,7 @@ def independence(found: Residuals, unknown: str) -> Check:
     r = found.neighbours + 1 / found.n
     p = _least([2 * float(ndtr(-abs(x) * math.sqrt(found.n))) for x in r])
     worst = float(r[int(np.argmax(np.abs(r)))])
-    if p < LEVEL and abs(worst) < SMALL_CORRELATION:
+    if p < CHECK_LEVEL and abs(worst) < SMALL_CORRELATION:
         small = "Neighbours are related, but so little that it hardly matters."
         return Check("independent samples", "good", f"r = {number(worst, 2)}, p = {number(p, 2)}", small)
     return _judged(
@@ -190,7 +190,7 @@ def same_level(found: Residuals) -> Check:
     ratios = np.sqrt(own / other.mean())
     worst = float(ratios[int(np.argmax(np.abs(np.log(ratios))))])
     measured = f"σ along the components is {number(worst, 3)} times that along random directions, p = {number(p, 2)}"
-    if p < LEVEL and abs(worst - 1) < SMALL_RATIO:
+    if p < CHECK_LEVEL and abs(worst - 1) < SMALL_RATIO:
         return Check(
             "same noise everywhere", "good", measured, "The levels differ, but so little that it hardly matters."
         )
@@ -223,7 +223,7 @@ def _least(values: list[float]) -> float:
 
 
 def _judged(name: str, p: float, measured: str, good: str, bad: str) -> Check:
-    return Check(name, "good" if p >= LEVEL else "bad", measured, good if p >= LEVEL else bad)
+    return Check(name, "good" if p >= CHECK_LEVEL else "bad", measured, good if p >= CHECK_LEVEL else bad)
 
 
 def states(checks: list[Check]) -> dict[str, Any]:

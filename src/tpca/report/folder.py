@@ -1,4 +1,4 @@
-"""From a folder to a report: what is in it decides which."""
+"""From the folder of a fit to its report."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tpca.report.views_page import Rows, views_document
 from tpca.report.wording import count
 from tpca.results import StoredResult, read_result, read_run
 
-MOST_ROWS = 100_000  # of views that are held at once
-MOST_COMPONENTS = 6  # whose scores are looked at
+MAX_ROWS = 100_000  # of views that are held at once
+MAX_COMPONENTS = 6  # whose scores are looked at
 
 
 def write_report(
     folder: Path, path: Path, labels: Path | None = None, data: Sequence[str] = (), checks: bool = True
 ) -> None:
-    """Write the report on a result, on stored trials of a reproduction, or on a comparison.
+    """Write the report on a result.
 
     ``data`` says where the samples are now, if not where they were; with ``checks`` they are read once more.
     """
@@ -31,37 +31,8 @@ def write_report(
     write_document(path, document_of(folder, labels, data, checks))
 
 
-def kind_of(folder: Path) -> str:
-    """What a folder holds: ``"fit"``, ``"a comparison"`` or ``"a reproduction"``."""
-    if (folder / "recovery.json").is_file():
-        return "fit"
-    if (folder / "comparison.json").is_file():
-        return "a comparison"
-    if any(folder.glob("*.jsonl")):
-        return "a reproduction"
-    raise StreamError(
-        f"there is nothing to report on in {str(folder)!r}; give a folder of `tpca fit --out`, `tpca compare --out` or "
-        "`tpca reproduce --store`."
-    )
-
-
 def document_of(folder: Path, labels: Path | None, data: Sequence[str], checks: bool) -> Document:
-    """The report on what a folder holds."""
-    kind = kind_of(folder)
-    if kind == "fit":
-        return _fit(folder, labels, data, checks)
-    if labels is not None or data:
-        raise StreamError(f"labels and data belong to the result of a fit, and {str(folder)!r} holds {kind}.")
-    if kind == "a comparison":
-        from tpca.lab.pages.comparison import comparison_document
-
-        return comparison_document(folder)
-    from tpca.lab.pages.reproduction import studies_document
-
-    return studies_document(folder)
-
-
-def _fit(folder: Path, labels: Path | None, data: Sequence[str], checks: bool) -> Document:
+    """The report on what a fit left in a folder."""
     stored, run = read_result(folder), read_run(folder)
     views = stored.summary.get("kind") == "views"
     named = _labels(labels, run, stored.summary["dims"], "view" if views else "mode")
@@ -86,6 +57,7 @@ def _labels(path: Path | None, run: dict[str, Any], dims: Sequence[int], word: s
 
 def _checked(stored: StoredResult, places: Sequence[str], run: dict[str, Any], wanted: bool) -> Checked:
     """The checks of the noise, or why there are none."""
+    from tpca.engines import LocalEngine
     from tpca.streams import open_stream
 
     summary, settings = stored.summary, stored.summary.get("settings", {})
@@ -95,8 +67,8 @@ def _checked(stored: StoredResult, places: Sequence[str], run: dict[str, Any], w
     try:
         stream = open_stream(places[0], **options)
         _same(stream.dims, summary["dims"], stream.identity, run)
-        first = [vectors[:MOST_COMPONENTS] for vectors in stored.vectors]  # none, where nothing was found
-        found = gather(stream.batches(), first, stream.dims, summary["n_samples"])
+        first = [vectors[:MAX_COMPONENTS] for vectors in stored.vectors]  # none, where nothing was found
+        found = gather(LocalEngine(stream), first, summary["n_samples"])
     except TpcaError as error:
         return _unchecked(f"the data could not be read again ({error})")
     if found.n < summary["n_samples"]:
@@ -123,7 +95,7 @@ def _same(dims: Sequence[int], fitted: Sequence[int], identity: str, run: dict[s
 
 
 def _rows(stored: StoredResult, places: Sequence[str], run: dict[str, Any], wanted: bool) -> Rows | str:
-    """Scores of the rows, at most ``MOST_ROWS`` of them, or why there are none."""
+    """Scores of the rows, at most ``MAX_ROWS`` of them, or why there are none."""
     from tpca.results import views_scores
     from tpca.streams.views import open_views
 
@@ -135,7 +107,7 @@ def _rows(stored: StoredResult, places: Sequence[str], run: dict[str, Any], want
     try:
         stream = open_views(list(places), nan_policy=settings.get("nan_policy", "raise"))
         _same(stream.dims, stored.summary["dims"], stream.identity, run)
-        step = -(-(stream.length or 1) // MOST_ROWS)
+        step = -(-(stream.length or 1) // MAX_ROWS)
         return Rows(views_scores(stored, stream, step), step)
     except TpcaError as error:
         return f"Not checked: the data could not be read again ({error})."

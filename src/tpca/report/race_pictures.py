@@ -12,7 +12,7 @@ from tpca.report.wording import count, number
 
 Records = Sequence[dict[str, Any]]
 READ = "samples read by this race"
-MOST = 600  # points of a line: rounds grow with the samples, so there are hardly ever more
+MAX_POINTS = 600  # points of a line: rounds grow with the samples, so there are hardly ever more
 
 
 def read_samples(records: Records) -> list[int]:
@@ -22,39 +22,41 @@ def read_samples(records: Records) -> list[int]:
 
 
 def evidence_figure(records: Records, number_: int, delta: float) -> Figure | None:
-    """Evidence of every racer's leader, and what proves a signal."""
+    """Evidence of every strategy's candidate, and what proves a signal."""
     pairs = [(x, r) for x, r in zip(read_samples(records), records, strict=True) if r.get("evidence")]
     if not pairs:
         return None
-    step = math.ceil(len(pairs) / MOST)
+    step = math.ceil(len(pairs) / MAX_POINTS)
     pairs = [*pairs[:-1:step], pairs[-1]]
     names = list(dict.fromkeys(name for _, r in pairs for name in r["evidence"]))
     traces: list[Trace] = []
     for i, name in enumerate(names):
         own = [(x, r["evidence"][name], r.get("pass", 1)) for x, r in pairs if name in r["evidence"]]
-        traces.append(line(*_with_gaps(own), f"racer: {name}", i))
+        traces.append(line(*_with_gaps(own), f"strategy: {name}", i))
     needed = [(x, r["needed"]) for x, r in pairs if r.get("needed") is not None]
     look = {"color": "@soft", "dash": "dash", "width": 1.5, "shape": "hv"}
-    wall = {"x": [x for x, _ in needed], "y": [y for _, y in needed], "line": look, "name": "needed by the leader"}
+    wall = {"x": [x for x, _ in needed], "y": [y for _, y in needed], "line": look, "name": "needed by the candidate"}
     traces.append({"type": "scatter", "mode": "lines", **wall})
-    changes = leader_changes(pairs)
+    changes = candidate_changes(pairs)
     traces.append(_changes(changes))
     proven = next(((x, r) for x, r in pairs if r.get("found")), None)
     several = any(r.get("pass", 1) > 1 for _, r in pairs)
     passes = " of all passes" if several else ""
     told = "It was never enough." if proven is None else f"It was enough after {count(proven[0], 'sample')}{passes}."
     again = (
-        " In later passes racers read again what they have seen; evidence comes from the part that is kept from them."
+        " In later passes the strategies read again what they have seen; evidence comes from the part that is kept "
+        "from them."
     )
     shapes = [] if proven is None else [_upright(proven[0])]
     return Figure(
         f"evidence-{number_}",
         traces,
         layout(log_axis(READ, [x for x, _ in pairs]), axis("log evidence (natural)"), shapes=shapes),
-        f"Log evidence of {count(len(names), 'racer')} over the samples read. {told}",
-        f"{told} Evidence of a leader counts only samples that came after it took office, so it can be looked at after "
-        "every round. Every new leader (a marker) starts from nothing, and each must reach more than the one before: "
-        f"with that, at most {100 * delta:.6g} % of runs on pure noise ever get there.{again if several else ''}",
+        f"Log evidence of {count(len(names), 'strategy', 'strategies')} over the samples read. {told}",
+        f"{told} Evidence for a candidate counts only samples that came after it was fixed, so it can be looked at "
+        "after every round. Every new candidate (a marker) starts from nothing, and each must reach more than the one "
+        f"before: with that, at most {100 * delta:.6g} % of runs on pure noise ever get there."
+        f"{again if several else ''}",
     )
 
 
@@ -73,20 +75,20 @@ def _with_gaps(points_: Sequence[tuple[int, float, int]]) -> tuple[list[float], 
     return xs, ys
 
 
-def leader_changes(pairs: Sequence[tuple[int, dict[str, Any]]]) -> list[tuple[int, dict[str, Any]]]:
-    """The records in which another leader is ahead than in the one before."""
+def candidate_changes(pairs: Sequence[tuple[int, dict[str, Any]]]) -> list[tuple[int, dict[str, Any]]]:
+    """The records in which another candidate is ahead than in the one before."""
     changes, before = [], None
     for x, record in pairs:
-        now = (record.get("leader"), record.get("tenure"))
-        if now != before and record.get("tenure"):
+        now = (record.get("candidate"), record.get("attempt"))
+        if now != before and record.get("attempt"):
             changes.append((x, record))
         before = now
     return changes
 
 
 def _changes(changes: Sequence[tuple[int, dict[str, Any]]]) -> Trace:
-    texts = [f"{r.get('leader')}, leader number {r['tenure']}" for _, r in changes]
-    trace = points([x for x, _ in changes], [r.get("log_evidence") for _, r in changes], "new leader", 3)
+    texts = [f"{r.get('candidate')}, attempt {r['attempt']}" for _, r in changes]
+    trace = points([x for x, _ in changes], [r.get("log_evidence") for _, r in changes], "new candidate", 3)
     trace["marker"] = {"color": "@ink", "symbol": "diamond-open", "size": 9}
     return {**trace, "text": texts, "hovertemplate": "%{text}<br>after %{x:,} samples<extra></extra>"}
 
@@ -102,11 +104,11 @@ def strength_figure(records: Records, number_: int, interval: Sequence[float | N
     pairs = [(x, r) for x, r, both in zip(read_samples(records), records, known, strict=True) if both]
     if len(pairs) < 2:
         return None
-    pairs = [*pairs[: -1 : math.ceil(len(pairs) / MOST)], pairs[-1]]
+    pairs = [*pairs[: -1 : math.ceil(len(pairs) / MAX_POINTS)], pairs[-1]]
     xs, ys = [x for x, _ in pairs], [r["strength"] for _, r in pairs]
     halves = [2 * r["strength_error"] for _, r in pairs]
     low, high = [y - h for y, h in zip(ys, halves, strict=True)], [y + h for y, h in zip(ys, halves, strict=True)]
-    traces = [band(xs, low, high, "± 2 standard errors", 0), line(xs, ys, "strength of the leader", 0)]
+    traces = [band(xs, low, high, "± 2 standard errors", 0), line(xs, ys, "strength of the candidate", 0)]
     if interval and None not in interval:
         traces += [level(xs, float(end or 0), name, "dot") for end, name in zip(interval, ("from", "to"), strict=True)]
     late = [max(abs(a), abs(b)) for a, b in zip(low[len(low) // 3 :], high[len(high) // 3 :], strict=True)]
@@ -116,14 +118,14 @@ def strength_figure(records: Records, number_: int, interval: Sequence[float | N
         traces,
         layout(log_axis(READ, xs), axis("strength", range=[min(0.0, 1.1 * min(low[len(low) // 3 :])), top])),
         f"Strength over the samples read; at the end {number(ys[-1])} ± {number(halves[-1], 2)}.",
-        "While a leader is on trial this is its mean reward: the strength times how well it overlaps with the "
-        "signal, so it climbs as the leader gets better. In the polish it is the strength itself. Dotted: the final "
-        "interval.",
+        "While a candidate is on trial this is its mean reward: the strength times how well it overlaps with the "
+        "signal, so it climbs as the candidate gets better. In the refinement it is the strength itself. Dotted: the "
+        "final interval.",
     )
 
 
 def error_figure(records: Records, number_: int) -> Figure | None:
-    """Root mean squared error of the least certain vector during the polish."""
+    """Root mean squared error of the least certain vector during the refinement."""
     pairs = [(x, r["error"]) for x, r in zip(read_samples(records), records, strict=True) if r.get("error")]
     if len(pairs) < 3:
         return None
@@ -133,7 +135,7 @@ def error_figure(records: Records, number_: int) -> Figure | None:
         [line(xs, ys, "error of the least certain vector", 0)],
         layout(log_axis(READ, xs), log_axis("root mean squared error", ys)),
         f"Error of the least certain vector over the samples; at the end {number(ys[-1], 2)}.",
-        "As the polish estimates it. It falls as one over the root of the samples: four times as many halve it. "
+        "As the refinement estimates it. It falls as one over the root of the samples: four times as many halve it. "
         "Where it jumps, another component was found, and all sums began anew without it.",
         height=300,
     )

@@ -69,8 +69,9 @@ INTROS = {
     "baseline": "A method of tpca.lab.baselines ran to its end.",
     "mean": "All samples were averaged, and the best rank-one fit to their mean was searched for.",
     "paper": "The three phases of the paper's algorithm, with the strength it was told.",
-    "race": "Racers search on all samples; what the best of them proposes becomes leader, and only samples that come "
-    "later count as evidence for it. When a signal is proven, the polish uses all further samples for its accuracy.",
+    "race": "Strategies search on all samples; what each of them proposes becomes its candidate, and only samples that "
+    "come later count as evidence for it. When a signal is proven, the refinement uses all further samples to make the "
+    "vectors more accurate.",
 }
 
 

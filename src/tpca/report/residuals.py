@@ -9,15 +9,15 @@ random direction and with a mean of about the strength on a component.  Kept of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
+from tpca.engines import Engine, reward_pieces
 from tpca.tensors.blocks import Array, unit
 
 RANDOM = 4  # random directions beside the components
-BINS, LEAST_BIN, EXTREMES, KEPT = 48, 10, 10, 1000
+BINS, MIN_BIN, EXTREMES, KEPT = 48, 10, 10, 1000
 
 
 def directions(components: Sequence[Array], dims: Sequence[int]) -> list[Array]:
@@ -89,7 +89,7 @@ class Residuals:
 
     def bins(self) -> tuple[Array, Array, Array, Array]:
         """Middle, count, mean and variance of every stretch of the stream; a last one of less than half is left out."""
-        while self._width < LEAST_BIN and len(self._bins):
+        while self._width < MIN_BIN and len(self._bins):
             self._widen()
         whole = self._bins[self._bins[:, 0, 0] >= max(2, self._width / 2)]
         counts = whole[:, 0, 0]
@@ -149,13 +149,9 @@ class Residuals:
         self._bins, self._width = padded[::2] + padded[1::2], 2 * self._width
 
 
-def gather(batches: Iterable[Any], components: Sequence[Array], dims: Sequence[int], most: int | None) -> Residuals:
-    """Reduce the scores of the first ``most`` samples."""
-    vectors = directions(components, dims)
+def gather(engine: Engine, components: Sequence[Array], most: int | None) -> Residuals:
+    """Reduce the scores of the next ``most`` samples."""
     found = Residuals(len(components[0]) if components else 0)
-    for batch in batches:
-        scores = batch.scores(vectors)
-        found.add(scores if most is None else scores[: most - found.n])
-        if most is not None and found.n >= most:
-            break
+    for scores in reward_pieces(engine, directions(components, engine.dims), most):
+        found.add(scores)
     return found

@@ -33,8 +33,8 @@ def solver_of(summary: Summary) -> str:
         return str(known)
     if verdict_of(summary) == "not tested":
         return "baseline" if summary["stop_reason"] == "ITERATED" else "paper"
-    leaders = {record.get("leader") for record in summary.get("history", [])}
-    return "mean" if leaders == {"mean"} else "race"
+    candidates = {record.get("candidate") for record in summary.get("history", [])}
+    return "mean" if candidates == {"mean"} else "race"
 
 
 def verdict_on(summary: Summary, checks: Sequence[Check], seconds: float | None) -> Verdict:
@@ -100,7 +100,7 @@ def _proof(summary: Summary) -> str:
 def false_alarm_bound(summary: Summary) -> float | None:
     """Share of runs on pure noise in which the first component's evidence is ever reached: δ exp(needed − log E).
 
-    By Ville's inequality: every leader k of error share δ_l has proven a signal when its evidence exceeds
+    By Ville's inequality: every candidate k of error share δ_l has proven a signal when its evidence exceeds
     k(k + 1)/δ_l, and the shares add up to δ.  Only the race knows it; there it is at most δ.
     """
     delta = 1 - confidence_of(summary)

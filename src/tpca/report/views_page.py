@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tpca.report.checks import LEAST, Check
+from tpca.report.checks import MIN_CHECKED, Check
 from tpca.report.component_pictures import component_figure
 from tpca.report.document import Document, Figure, Section, Verdict, heading, paragraphs
 from tpca.report.labels import Labels
@@ -125,8 +125,8 @@ def _weights(stored: StoredResult, labels: Labels) -> list[Safe | Figure]:
 
 def row_check(products: Array) -> Check:
     """Whether a few rows carry the correlation: the share of the hundredth with the largest products."""
-    if len(products) < LEAST:
-        return Check("few rows carry it", "open", "—", f"Not checked: it takes {LEAST} rows.")
+    if len(products) < MIN_CHECKED:
+        return Check("few rows carry it", "open", "—", f"Not checked: it takes {MIN_CHECKED} rows.")
     top = np.sort(np.abs(products))[::-1][: max(1, len(products) // 100)]
     share = float(top.sum() / max(np.abs(products).sum(), 1e-300))
     measured = f"the top 1 % of rows carry {percent(round(share, 3))} of all absolute products"

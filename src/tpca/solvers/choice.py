@@ -10,16 +10,14 @@ fit, streams without an end, and stopping as soon as the result is accurate enou
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tpca.engines import Oracle
+from tpca.engines import Data
 from tpca.errors import MemoryBudgetError
 from tpca.solvers.mean.memory import GROUPS, groups_within, mean_bytes
-from tpca.solvers.memory import LEAST, default_memory, parse_memory
-from tpca.streams import Stream, stored
+from tpca.solvers.memory import MIN_BYTES, default_memory, parse_memory
 from tpca.wording import amount
 
 
@@ -60,7 +58,7 @@ def choose_solver(
         return Choice("race", "the samples never end, and only the race knows when to stop")
     if tolerance is not None:
         return Choice("race", "it can stop as soon as the tolerance is reached")
-    usual = default_memory(dims) if whole else LEAST
+    usual = default_memory(dims) if whole else MIN_BYTES
     given = usual if memory is None else parse_memory(memory)
     try:
         needed = mean_bytes(dims, groups_within(dims, given))
@@ -70,15 +68,6 @@ def choose_solver(
     return Choice("mean", f"the mean of all samples fits into memory: {amount(needed)} of {amount(given)}")
 
 
-def choose_for(data: Stream | Oracle, memory: str | float | None = None, **asked: Any) -> Choice:
-    """The solver for a stream or an oracle; ``asked`` are ``max_samples`` and ``tolerance``."""
-    stream: Any = getattr(data, "stream", data)
-    whole = comes_whole(stream)
-    return choose_solver(data.dims, memory, endless=data.endless, whole=whole, **asked)
-
-
-def comes_whole(stream: Stream) -> bool:
-    """Whether samples come as arrays that are held in full: not sparse, no products of views, not read in slabs."""
-    kind = getattr(stream, "kind", "")
-    read_in_parts = kind in ("npy", "folder", "zarr", "hdf5", "dask") and math.prod(stream.dims) > stored.SLAB_ENTRIES
-    return kind not in ("sparse", "views") and not read_in_parts
+def choose_for(data: Data, memory: str | float | None = None, **asked: Any) -> Choice:
+    """The solver for a stream or an engine; ``asked`` are ``max_samples`` and ``tolerance``."""
+    return choose_solver(data.dims, memory, endless=data.endless, whole=data.whole, **asked)

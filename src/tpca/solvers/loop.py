@@ -1,8 +1,8 @@
-"""The drive: a run says what it needs the next samples for, an oracle answers, and nothing is lost on the way.
+"""The loop: a run says what it needs the next samples for, an engine reads them, and nothing is lost on the way.
 
-A *run* is a solver at work, written as a state machine: :meth:`Run.ask` says which gradients it wants over how many
-samples, :meth:`Run.tell` takes them.  :func:`drive` pulls the samples from an oracle; :class:`Feed` has them pushed in,
-in batches of any size.  Both lead through the same two doors, so the result is the same.
+A *run* is a solver at work, written as a state machine: :meth:`Run.ask` names an accumulator and how many samples to
+add to it, :meth:`Run.tell` takes it back.  :func:`drive` pulls the samples through an engine; :func:`feed` has them
+pushed in, in batches of any size.  Both lead through the same two doors, so the result is the same.
 """
 
 from __future__ import annotations
@@ -15,44 +15,26 @@ import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from tpca.checkpoint import Checkpoints
-from tpca.engines import Oracle, Round, open_oracle
+from tpca.engines import Engine, PushEngine, open_engine
 from tpca.errors import CheckpointError, RunInterrupted, StreamError
 from tpca.solvers.recovery import Recovery
-from tpca.tensors import Batch, DenseBatch, Query, Reduction, reduction
+from tpca.streams import Stream
+from tpca.tensors import Accumulator, Batch
 from tpca.threads import calm_blas
+
+A = TypeVar("A", bound=Accumulator)
 
 
 @dataclass(frozen=True)
-class Ask:
-    """Gradients wanted over the next ``n`` samples, each multiplied by ``scale``; first ``rewind`` if so said."""
+class Ask(Generic[A]):
+    """An accumulator for the next ``n`` samples; first ``rewind`` if so said."""
 
-    queries: tuple[Query, ...]
+    blank: A
     n: int
-    scale: float = 1.0
     rewind: bool = False
-
-
-class Data(Protocol):
-    """What a run must know of the samples before it sees any."""
-
-    @property
-    def dims(self) -> tuple[int, ...]:
-        """Shape of one sample."""
-
-    @property
-    def length(self) -> int | None:
-        """Samples in one pass, where that is known."""
-
-    @property
-    def endless(self) -> bool:
-        """Whether the samples never end."""
-
-    @property
-    def rereadable(self) -> bool:
-        """Whether there can be a second pass."""
 
 
 class Kept(Protocol):
@@ -68,11 +50,11 @@ class Kept(Protocol):
 class Run(Kept, Protocol):
     """A solver at work."""
 
-    def ask(self) -> Ask | None:
+    def ask(self) -> Ask[Any] | None:
         """What to do next; ``None`` when the run is over.  Asking again without telling changes nothing."""
 
-    def tell(self, answered: Round) -> None:
-        """Take the answers to the last question; a round of no samples means that they have ended."""
+    def tell(self, part: Any) -> None:
+        """Take what was asked for; an accumulator of no samples means that they have ended."""
 
     def close(self) -> None:
         """There will be no more samples."""
@@ -84,25 +66,25 @@ class Run(Kept, Protocol):
         """A copy that calls nobody back."""
 
 
-def drive(run: Run, oracle: Oracle, keeper: Keeper | None = None) -> Recovery:
+def drive(run: Run, engine: Engine, keeper: Keeper | None = None) -> Recovery:
     """Run to the end; with a ``keeper``, leave checkpoints on the way and go on from the last."""
-    watched = contextlib.nullcontext() if keeper is None else keeper.watch(run, oracle)
-    with calm_blas(math.prod(oracle.dims)):
+    watched = contextlib.nullcontext() if keeper is None else keeper.watch(run, engine)
+    with calm_blas(math.prod(engine.dims)):
         with watched:
             while (ask := run.ask()) is not None:
                 if ask.rewind:
-                    oracle.rewind()
-                run.tell(oracle.mean(ask.queries, ask.n, ask.scale))
+                    engine.rewind()
+                run.tell(engine.reduce(ask.blank, ask.n))
                 if keeper is not None:
-                    keeper.after_round(run, oracle)
-        return dataclasses.replace(run.recovery(), buffer_bytes=oracle.buffer_bytes, n_skipped=oracle.n_skipped)
+                    keeper.after_round(run, engine)
+        return dataclasses.replace(run.recovery(), buffer_bytes=engine.buffer_bytes, n_skipped=engine.n_skipped)
 
 
 def run_on_data(solver: Any, source: Any) -> Recovery:
     """Run a solver on a user's data; samples that are all the same are refused, for they are hardly meant to be."""
-    oracle = open_oracle(source)
-    recovery: Recovery = solver.run(oracle)
-    if oracle.constant:
+    engine = open_engine(source)
+    recovery: Recovery = solver.run(engine)
+    if engine.constant:
         raise StreamError(
             "all samples are the same: there is no noise to tell a signal from; give samples that differ."
         )
@@ -121,7 +103,7 @@ class Keeper:
         self._interrupted = False
         self._data = ""
 
-    def _go_on(self, run: Kept, oracle: Oracle) -> None:
+    def _go_on(self, run: Kept, engine: Engine) -> None:
         """Go on from the newest checkpoint, if that is wanted and there is one."""
         stored = self.checkpoints.load() if self._resume or self.checkpoints.any() else None
         if stored is None:
@@ -136,27 +118,27 @@ class Keeper:
             return
         self._check(stored)
         run.restore(stored["run"])
-        oracle.seek(stored["oracle"])
+        engine.seek(stored["engine"])
 
-    def after_round(self, run: Kept, oracle: Oracle) -> None:
+    def after_round(self, run: Kept, engine: Engine) -> None:
         """Leave a checkpoint when it is time or the user wants to stop."""
         if self._interrupted or self.checkpoints.due():
-            self._save(run, oracle, finished=False)
+            self._save(run, engine, finished=False)
         if self._interrupted:
             raise RunInterrupted(f"stopped; everything so far is in {str(self.checkpoints.folder)!r}.")
 
     @contextlib.contextmanager
-    def watch(self, run: Kept, oracle: Oracle) -> Iterator[None]:
+    def watch(self, run: Kept, engine: Engine) -> Iterator[None]:
         """Go on from the last checkpoint, if so wanted, and leave one at the end, for the result at once.
 
         Meanwhile the first Ctrl-C only asks to stop after the round; the second is one as usual.
         """
         with self._patient():
-            self._data = oracle.identity  # now: what cannot be read is better known before a long run
-            self._go_on(run, oracle)
+            self._data = engine.identity  # now: what cannot be read is better known before a long run
+            self._go_on(run, engine)
             yield
-            if not oracle.constant:  # what will be refused is not worth keeping
-                self._save(run, oracle, finished=True)
+            if not engine.constant:  # what will be refused is not worth keeping
+                self._save(run, engine, finished=True)
 
     @contextlib.contextmanager
     def _patient(self) -> Iterator[None]:
@@ -175,9 +157,9 @@ class Keeper:
         finally:
             signal.signal(signal.SIGINT, usual)
 
-    def _save(self, run: Kept, oracle: Oracle, finished: bool) -> None:
+    def _save(self, run: Kept, engine: Engine, finished: bool) -> None:
         known = {"settings": self._settings, "data": self._data, "finished": finished}
-        self.checkpoints.save({**known, "run": run.state(), "oracle": oracle.position()})
+        self.checkpoints.save({**known, "run": run.state(), "engine": engine.position()})
 
     def _check(self, stored: dict[str, Any]) -> None:
         where = f"the checkpoint in {str(self.checkpoints.folder)!r}"
@@ -203,39 +185,39 @@ def keeper_of(solver: Any) -> Keeper | None:
 
 
 class Feed:
-    """A run whose samples are pushed in, batch after batch; what does not fill a round yet waits as its reduction."""
+    """A run whose samples are pushed in, batch after batch."""
 
     def __init__(self, dims: tuple[int, ...]) -> None:
-        self.dims = dims
-        self.length, self.endless, self.rereadable = None, False, False
-        self.buffer_bytes = 0
-        self.n_skipped = 0
-        self._pending: Reduction | None = None
-        self._ask: Ask | None = None  # what the pending samples are for: asking anew costs more than adding one sample
+        self.engine: PushEngine[Any] = PushEngine(dims)
+        self._ask: Ask[Any] | None = (
+            None  # what the pending samples are for: asking anew costs more than adding one sample
+        )
 
     def pour(self, run: Run, batch: Batch) -> None:
         """Hand the samples of a batch to the run, round after round."""
-        if isinstance(batch, DenseBatch):
-            batch.check()  # now: what is refused must leave no trace in the sums
-        self.n_skipped += batch.dropped
+        self.engine.accept(batch)
         taken = 0
         while taken < len(batch) and (ask := self._ask or run.ask()) is not None:
-            pending = reduction(batch, ask.queries, ask.scale) if self._pending is None else self._pending
-            part = batch[taken : taken + ask.n - pending.n]
-            pending.add(part)
-            taken += len(part)
-            self._pending, self._ask = pending, ask
-            self.buffer_bytes = max(self.buffer_bytes, batch.nbytes + pending.nbytes)
-            if pending.n >= ask.n:
-                self._pending = self._ask = None
-                with calm_blas(math.prod(self.dims)):
-                    run.tell(Round(pending.n, pending.answers(ask.scale)))
+            some = batch[taken : taken + ask.n - self.engine.waiting]
+            part = self.engine.push(some, ask.blank, ask.n)
+            taken += len(some)
+            self._ask = ask if part is None else None
+            if part is not None:
+                with calm_blas(math.prod(self.engine.dims)):
+                    run.tell(part)
+
+    def take(self, run: Run, stream: Stream) -> None:
+        """Hand all samples of a stream that is handed in to the run."""
+        for batch in self.engine.handed_in(stream):
+            self.pour(run, batch)
 
     def recovery(self, run: Run) -> Recovery:
         """What the run would say if the samples ended here; the run itself goes on."""
-        ending, pending = run.silent_copy(), copy.deepcopy(self._pending)
-        with calm_blas(math.prod(self.dims)):
-            if pending is not None and (ask := ending.ask()) is not None:
-                ending.tell(Round(pending.n, pending.answers(ask.scale)))
+        ending, pending = run.silent_copy(), copy.deepcopy(self.engine.pending)
+        with calm_blas(math.prod(self.engine.dims)):
+            if pending is not None and ending.ask() is not None:
+                pending.finish()
+                ending.tell(pending)
             ending.close()
-            return dataclasses.replace(ending.recovery(), buffer_bytes=self.buffer_bytes, n_skipped=self.n_skipped)
+            said = ending.recovery()
+        return dataclasses.replace(said, buffer_bytes=self.engine.buffer_bytes, n_skipped=self.engine.n_skipped)

@@ -16,7 +16,7 @@ UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 SHARE_OF_MACHINE = 0.1
 SAMPLES_WORTH = 4.0
-LEAST = 10**6
+MIN_BYTES = 10**6
 
 
 def parse_memory(memory: str | float) -> int:
@@ -37,7 +37,7 @@ def default_memory(dims: Sequence[int]) -> int:
     Beyond four samples a method that holds the mean of all samples would be the better choice.
     """
     sample = 8 * math.prod(dims)
-    return int(min(SHARE_OF_MACHINE * machine_memory(), max(LEAST, SAMPLES_WORTH * sample)))
+    return int(min(SHARE_OF_MACHINE * machine_memory(), max(MIN_BYTES, SAMPLES_WORTH * sample)))
 
 
 def machine_memory() -> float:

@@ -1,7 +1,7 @@
 """Samples so much larger than those before them that what is made of them leaves the range of floats.
 
-Solvers work in units of the first samples (:mod:`tpca.solvers.race.scale`), so the scale of the data is free; only values
-that are far beyond all others are left, and these are refused before anything is added up.
+Solvers work in units of the first samples (:mod:`tpca.solvers.race.scale`), so the scale of the data is free; only
+values that are far beyond all others are left, and these are refused before anything is added up.
 """
 
 from __future__ import annotations

@@ -1,58 +1,115 @@
-"""Rank one inside a block: contraction with the partners' vectors, and the best unit vectors."""
+r"""The rank-one toolbox that all methods share: sweeps, top vectors, deflation, orientation, ghosts.
+
+==============================================  ====================================================================
+:func:`units`, :func:`toward`                   rows of length 1
+:func:`along`                                   a block, or each of a stack, contracted with all vectors but one
+:func:`alternate`                               alternating least squares, given the gradients
+:func:`rank_one`, :func:`rank_ones`             the best unit vectors of a block, or of every block of a stack
+:func:`top_pairs`, :func:`leading`              top singular and eigenvectors: dense, or by Lanczos iteration
+:func:`unfold`, :func:`split_blocks`            a tensor as a matrix, and blocks as one vector per mode
+:func:`deflated`, :func:`is_ghost`              gradients without known components; what an inaccurate one leaves
+:func:`oriented`, :func:`positive`              definite signs
+==============================================  ====================================================================
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
+from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array
 
 SQUARINGS = 5
+DENSE_ROWS = 64  # a matrix of more rows is left to Lanczos iteration, in a few dozen vectors of memory
+LANCZOS = 40
+ROUGH = 1e-4  # tolerance of vectors that are only to climb from
+GHOST = 0.9  # overlap above which two vectors count as the same one
+
+Gradient = Callable[[Sequence[Array], int], Array]
+Groups = Sequence[Sequence[int]]
 
 
-def along(block: Array, vectors: Sequence[Array], place: int) -> Array:
-    """``block`` contracted with the vectors of all its modes but the one at ``place``."""
+def lengths(rows: Array) -> Array:
+    """The norm of every row."""
+    return np.asarray(np.sqrt(np.einsum("...i,...i->...", rows, rows)))
+
+
+def units(rows: Array) -> Array:
+    """Every row divided by its norm; zeros stay zeros."""
+    norms = lengths(rows)[..., None]
+    return np.asarray(rows / np.where(norms > 0, norms, 1.0))
+
+
+def toward(gradients: Array, before: Array) -> tuple[Array, Array]:
+    """Gradients as unit rows, those of ``before`` where a gradient is zero, and their norms."""
+    norms = lengths(gradients)
+    scale = norms[..., None]
+    return np.divide(gradients, scale, out=before.copy(), where=scale > 0), norms
+
+
+def alternate(
+    gradient: Gradient, vectors: Sequence[Array], sweeps: int, tolerance: float = 0.0
+) -> tuple[list[Array], Array]:
+    """Alternating least squares: sweeps that set every mode to its best vector, given the others.
+
+    ``gradient(vectors, mode)`` is that of the objective, ``(..., d_mode)`` at vectors ``(..., d_i)``: as many climbs
+    as the leading axes have room for go in step.  Ends after ``sweeps``, or when none has moved by ``tolerance``, the
+    squared change of all its vectors.  The objectives ``(...)`` come out positive: every update takes the sign.
+    """
+    vectors = list(vectors)
+    values = np.zeros(vectors[0].shape[:-1])
+    for _ in range(sweeps):
+        moved: Array | float = 0.0
+        for mode, before in enumerate(vectors):
+            vectors[mode], values = toward(gradient(vectors, mode), before)
+            if tolerance:
+                moved = moved + np.sum((vectors[mode] - before) ** 2, axis=-1)
+        if tolerance and np.max(moved) < tolerance:
+            break
+    return vectors, values
+
+
+def along(blocks: Array, vectors: Sequence[Array], place: int) -> Array:
+    """A block contracted with the vectors of all its modes but the one at ``place``.
+
+    Or every block of a stack: what the leading axes of the vectors ``(..., d_i)`` count.
+    """
+    stack = vectors[0].shape[:-1]
     for v in vectors[:place]:
-        block = v @ block.reshape(len(v), -1)
+        blocks = np.matmul(v[..., None, :], blocks.reshape(*stack, v.shape[-1], -1))
     for v in reversed(vectors[place + 1 :]):
-        block = block.reshape(-1, len(v)) @ v
-    return block.reshape(-1)
+        blocks = np.matmul(blocks.reshape(*stack, -1, v.shape[-1]), v[..., None])
+    return blocks.reshape(*stack, -1)
 
 
-def rank_one(block: Array) -> list[Array]:
-    """Fit unit vectors whose outer product is next to ``block``: SVD for two modes, alternating from three on."""
+def rank_one(block: Array, rng: np.random.Generator | None = None) -> list[Array]:
+    """Fit unit vectors whose outer product is next to ``block``: SVD for two modes, alternating from three on.
+
+    With ``rng`` two long modes are fitted roughly, in little memory.
+    """
     if block.ndim == 2:
-        left, _, right = np.linalg.svd(block, full_matrices=False)
-        return [left[:, 0], right[0]]
+        _, left, right = top_pairs(block, 1, rng, ROUGH)
+        return [left[0], right[0]]
     return [v[0] for v in rank_ones(block[None])]
 
 
 def rank_ones(blocks: Array, start: Sequence[Array] | None = None) -> list[Array]:
     """Unit vectors ``(c, d_i)`` whose outer products are next to each of ``blocks``, alternating from ``start``.
 
-    By default from the leading singular vectors of all unfoldings, near enough (:func:`_leading`).
+    By default from the leading singular vectors of all unfoldings, near enough (:func:`_start`).
     """
     if blocks.ndim == 2:
-        return [_units(blocks)]
-    vectors = [_leading(blocks, place) for place in range(1, blocks.ndim)] if start is None else list(start)
-    for _ in range(4 if start is None else 2):
-        for place in range(len(vectors)):
-            vectors[place] = _units(_along(blocks, vectors, place))
-    return vectors
+        return [units(blocks)]
+    vectors = [_start(blocks, place) for place in range(1, blocks.ndim)] if start is None else start
+    return alternate(functools.partial(along, blocks), vectors, 4 if start is None else 2)[0]
 
 
-def _along(blocks: Array, vectors: Sequence[Array], place: int) -> Array:
-    """Every block contracted with its vectors of all modes but the one at ``place``."""
-    count = len(blocks)
-    for v in vectors[:place]:
-        blocks = np.matmul(v[:, None, :], blocks.reshape(count, v.shape[1], -1))
-    for v in reversed(vectors[place + 1 :]):
-        blocks = np.matmul(blocks.reshape(count, -1, v.shape[1]), v[:, :, None])
-    return blocks.reshape(count, -1)
-
-
-def _leading(blocks: Array, place: int) -> Array:
+def _start(blocks: Array, place: int) -> Array:
     """About the leading singular vector of the unfolding ``place | rest`` of every block, for a start.
 
     From the Gram matrix of the shorter side, which has no more entries than the block itself.
@@ -61,7 +118,7 @@ def _leading(blocks: Array, place: int) -> Array:
     if matrices.shape[1] <= matrices.shape[2]:
         return _dominant(np.matmul(matrices, matrices.transpose(0, 2, 1)))
     right = _dominant(np.matmul(matrices.transpose(0, 2, 1), matrices))
-    return _units(np.matmul(matrices, right[:, :, None])[:, :, 0])
+    return units(np.matmul(matrices, right[:, :, None])[:, :, 0])
 
 
 def _dominant(power: Array) -> Array:
@@ -75,10 +132,114 @@ def _dominant(power: Array) -> Array:
         power /= np.where(scale > 0, scale, 1.0)
         power = np.matmul(power, power)
     best = np.argmax(np.einsum("cii->ci", power), axis=1)
-    return _units(power[np.arange(len(power)), :, best])
+    return units(power[np.arange(len(power)), :, best])
 
 
-def _units(rows: Array) -> Array:
-    """Every row divided by its norm; zeros stay zeros."""
-    lengths = np.sqrt(np.einsum("ci,ci->c", rows, rows))[:, None]
-    return rows / np.where(lengths > 0, lengths, 1.0)
+def top_pairs(
+    matrix: Array, count: int = 1, rng: np.random.Generator | None = None, tolerance: float = 0.0
+) -> tuple[Array, Array, Array]:
+    """The top singular values, and left and right vectors as rows, of a matrix; ``rng`` as in :func:`leading`."""
+    if matrix.shape[0] > matrix.shape[1]:
+        values, right, left = top_pairs(matrix.T, count, rng, tolerance)
+        return values, left, right
+    if rng is None or len(matrix) <= DENSE_ROWS:
+        _, left = _largest(*np.linalg.eigh(matrix @ matrix.T), count)
+    else:
+        _, left = _lanczos(lambda v: matrix @ (matrix.T @ v), len(matrix), count, rng, tolerance)
+    right = left @ matrix
+    values = lengths(right)
+    return values, left, units(right)
+
+
+def leading(
+    matrix: Array, count: int = 1, rng: np.random.Generator | None = None, tolerance: float = 0.0
+) -> tuple[Array, Array]:
+    """The eigenvalues of a matrix's symmetric part that are largest in size, and their vectors as rows.
+
+    With ``rng``, for its start, Lanczos iteration finds those of a large matrix to ``tolerance``; else all are found.
+    """
+    if rng is None or len(matrix) <= DENSE_ROWS:
+        return _largest(*np.linalg.eigh((matrix + matrix.T) / 2), count)
+    return _lanczos(lambda v: (matrix @ v + matrix.T @ v) / 2, len(matrix), count, rng, tolerance)
+
+
+def _lanczos(
+    times: Callable[[Array], Array], rows: int, count: int, rng: np.random.Generator, tolerance: float
+) -> tuple[Array, Array]:
+    """The same of the symmetric matrix that :func:`times` multiplies by."""
+    start = rng.standard_normal(rows)
+    # Its rules to stop are absolute next to zero: a power of two brings the eigenvalues into range.
+    scale = math.ldexp(1.0, -math.frexp(float(np.max(np.abs(times(start)))))[1])
+    operator = LinearOperator((rows, rows), matvec=lambda v: scale * times(v), dtype=np.float64)
+    try:
+        values, basis = eigsh(operator, count, v0=start, ncv=LANCZOS, tol=tolerance)
+    except ArpackError as stopped:  # zeros, or a spectrum without a gap: what was reached is as good as any
+        reached = getattr(stopped, "eigenvectors", np.empty((rows, 0)))
+        basis = np.linalg.qr(np.hstack([reached, rng.standard_normal((rows, count))]))[0][:, :count]
+        values = np.einsum("ic,ic->c", basis, operator.matmat(basis))
+    return _largest(values / scale, basis, count)
+
+
+def _largest(values: Array, basis: Array, count: int) -> tuple[Array, Array]:
+    """The eigenvalues largest in size, and their vectors as rows."""
+    chosen = np.argsort(-np.abs(values))[:count]
+    return values[chosen], np.ascontiguousarray(basis[:, chosen].T)
+
+
+def unfold(tensor: Array, groups: Groups) -> Array:
+    """The tensor as a matrix with the modes of the first group along its rows and those of the second along columns."""
+    rows = math.prod(tensor.shape[n] for n in groups[0])
+    return tensor.transpose([n for group in groups for n in group]).reshape(rows, -1)
+
+
+def split_blocks(
+    groups: Groups, blocks: Sequence[Array], split: Callable[[Array], Sequence[Array]] = rank_one
+) -> list[Array]:
+    """One vector per mode, in mode order: those that ``split`` finds for each block of a group of modes."""
+    vectors: dict[int, Array] = {}
+    for group, block in zip(groups, blocks, strict=True):
+        vectors.update(zip(group, split(block), strict=True))
+    return [vectors[n] for n in range(len(vectors))]
+
+
+def deflated(gradient: Array, vectors: Sequence[Array], mode: int, known: Sequence[RankOne]) -> Array:
+    r"""A gradient without what known components add to it: :math:`\lambda\prod_{i\ne m}\langle v_i, u_i\rangle u_m`."""
+    for one in known:
+        inner = [v @ u for i, (v, u) in enumerate(zip(vectors, one.vectors, strict=True)) if i != mode]
+        gradient = gradient - np.multiply.outer(one.strength * np.prod(inner, axis=0), one.vectors[mode])
+    return gradient
+
+
+def overlaps(vectors: Sequence[Array], others: Sequence[Array]) -> Array:
+    """The inner products of vectors with those of the same mode."""
+    return np.array([float(v @ w) for v, w in zip(vectors, others, strict=True)])
+
+
+def is_ghost(vectors: Sequence[Array], others: Sequence[Array], same: float = GHOST) -> bool:
+    """Whether a component is only what an inaccurate estimate of another leaves.
+
+    That is a tensor with all vectors of the other, or all but one.  A signal of that kind is no component of its own
+    either: added to the other one it is still of rank one.
+    """
+    return int(np.sum(np.abs(overlaps(vectors, others)) > same)) >= len(vectors) - 1
+
+
+def aligned(vectors: Sequence[Array], others: Sequence[Array]) -> tuple[Array, ...]:
+    """Every vector with the sign that brings it next to its other."""
+    return tuple(v if inner >= 0 else -v for v, inner in zip(vectors, overlaps(vectors, others), strict=True))
+
+
+def oriented(vectors: Sequence[Array]) -> tuple[Array, ...]:
+    """The same signal with signs made definite: the largest entry of every vector positive, but for the last.
+
+    The last takes the sign that is left, so that the product of all signs, and with it the strength, stays.
+    """
+    signs = [1.0 if v[np.argmax(np.abs(v))] >= 0 else -1.0 for v in vectors]
+    signs[-1] = float(np.prod(signs[:-1]))
+    return tuple(s * v for s, v in zip(signs, vectors, strict=True))
+
+
+def positive(vectors: Sequence[Array], strength: float) -> tuple[tuple[Array, ...], float]:
+    """The same signal with a strength that is not negative, and :func:`oriented`; a strength of NaN decides nothing."""
+    *others, last = vectors
+    return oriented([*others, -last if strength < 0 else last]), abs(strength)

@@ -66,7 +66,7 @@ class Recovery:
     One vector alone is known up to sign; together they have the sign for which the strength is positive.
 
     ``n_samples`` counts every sample consumed (N), ``n_passes`` the passes (K), ``state_bytes`` the most that the
-    solver held in its own arrays (S), ``buffer_bytes`` the most that the oracle held for samples in flight.
+    solver held in its own arrays (S), ``buffer_bytes`` the most that the engine held for samples in flight.
 
     ``standard_errors`` has one for every component of every vector; ``strength_interval`` is a confidence interval at
     the solver's ``confidence``.  If the ``verdict`` is ``NO_SIGNAL`` the vectors are a best guess that proves nothing,
@@ -108,12 +108,6 @@ class Recovery:
     def advice(self) -> str:
         """Why the run ended and what to do, in words; also what was claimed on the way and withdrawn."""
         return " ".join([str(self.stop_reason), *map(withdrawal, flaws(self.history))])
-
-
-def positive(vectors: Sequence[Array], strength: float) -> tuple[tuple[Array, ...], float]:
-    """The same signal with a strength that is not negative, and :func:`oriented`; a strength of NaN decides nothing."""
-    *others, last = vectors
-    return oriented([*others, -last if strength < 0 else last]), abs(strength)
 
 
 @dataclass(frozen=True)
@@ -164,13 +158,3 @@ def withdrawal(flaw: str) -> str:
         f"A claim was withdrawn: with all samples it comes to {flaw}. The noise may be far stronger in one direction "
         "than in others."
     )
-
-
-def oriented(vectors: Sequence[Array]) -> tuple[Array, ...]:
-    """The same signal with signs made definite: the largest entry of every vector positive, but for the last.
-
-    The last takes the sign that is left, so that the product of all signs, and with it the strength, stays.
-    """
-    signs = [1.0 if v[np.argmax(np.abs(v))] >= 0 else -1.0 for v in vectors]
-    signs[-1] = float(np.prod(signs[:-1]))
-    return tuple(s * v for s, v in zip(signs, vectors, strict=True))

@@ -25,12 +25,12 @@ from tpca.streams.checks import (
     without_empty,
 )
 from tpca.streams.items import unwrapped
-from tpca.streams.protocol import Kind, NanPolicy
+from tpca.streams.protocol import Kind, NanPolicy, Passing
 from tpca.tensors import Batch, DenseBatch
 from tpca.tensors.blocks import check_dims
 
 
-class IterableStream:
+class IterableStream(Passing):
     """Batches ``(n, d_1, ..., d_k̄)``, or ``single`` samples, from any iterable; the first one fixes the shape.
 
     ``rereadable`` is false: an iterator can be consumed once only.  So many single samples are put ``together``.
@@ -53,7 +53,7 @@ class IterableStream:
         way_out = '; wrap a single sample as sample[None], or say items="samples"'
         self.dims = check_dims(head.shape[1:]) if single else sample_dims(head.shape, "a batch", way_out)
         self.dtype = float_dtype(head.dtype)
-        self._policy = nan_policy
+        self.nan_policy = nan_policy
         self._position = 0  # of the next sample that the iterator will give
         checked = self._checked(itertools.chain([head], arrays))
         step = together or max(1, BATCH_ENTRIES // math.prod(self.dims))
@@ -62,7 +62,7 @@ class IterableStream:
     @property
     def identity(self) -> str:
         """Dims, dtype and options: what an iterator will give is not known before it was read."""
-        return f"{self.kind} {self.dims} {self.dtype} {self._policy}"
+        return f"{self.kind} {self.dims} {self.dtype} {self.nan_policy}"
 
     def batches(self, start: int = 0) -> Iterator[Batch]:
         """The iterable's own batches, or groups of its samples; those before ``start`` are drawn and dropped."""
@@ -79,7 +79,7 @@ class IterableStream:
             first, self._position = self._position, self._position + len(block)
             reached = reached or first == start
             if reached:
-                yield dense_batch(to_floats(block), first, first, self._policy)
+                yield dense_batch(to_floats(block), first, first, self.nan_policy)
             elif first > start:
                 break
         if not reached and self._position != start:
@@ -128,7 +128,7 @@ def stacked(samples: Sequence[Any]) -> NDArray[Any]:
     return whole
 
 
-class SamplesStream:
+class SamplesStream(Passing):
     """The endless samples of a spiked tensor."""
 
     kind: Kind = "synthetic"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tpca.errors import SampleError, StreamError, reading
 from tpca.streams.checks import float_dtype, to_floats
 from tpca.streams.items import are_samples
-from tpca.streams.protocol import Items, Kind
+from tpca.streams.protocol import FileSource, Items, Kind
 
 # Pages of a mapping count as resident memory until it is undone: no mapping that is read in full is larger than this.
 MAP_BYTES = 2**26
@@ -32,7 +32,7 @@ _PLAIN = re.compile(rb"""\s*\{(?:[\s:,()\[\]\dL-]|True|False|'[^'\\]*'|"[^"\\]*"
 
 
 @dataclass(frozen=True)
-class NpyFile:
+class NpyFile(FileSource):
     """One ``.npy`` file; in Fortran order every batch walks through the whole file, in bounded memory."""
 
     path: str
@@ -138,7 +138,7 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
         return {name: stored[name] for name in stored.files}
 
 
-class NpyFolder:
+class NpyFolder(FileSource):
     """The ``.npy`` files of a folder in the order of their names: each a batch, or each one sample."""
 
     kind: Kind = "folder"

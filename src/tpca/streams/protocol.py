@@ -44,6 +44,65 @@ class Stream(Protocol):
     def batches(self, start: int = 0) -> Iterator[Batch]:
         """The batches from the one whose ``first`` is ``start``, with the same bounds and contents every time."""
 
+    @property
+    def kind(self) -> str:
+        """Which sort of data."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the entries as they are worked on."""
+
+    @property
+    def layout(self) -> Layout | None:
+        """Where the batches begin; ``None`` where they cannot be read at any place."""
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether a second batch is in memory while the first is worked on."""
+
+    @property
+    def readable_elsewhere(self) -> bool:
+        """Whether another machine can read the samples."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether samples come as arrays that are held in full: neither sparse, nor products of views, nor in slabs."""
+
+    @property
+    def nan_policy(self) -> NanPolicy:
+        """What is done about NaN and Inf."""
+
+    @property
+    def shuffle(self) -> int | None:
+        """Seed of the order of the samples, if that is a random one."""
+
+
+class Passing:
+    """Base of all streams here: what is so of samples that pass by once, unless a stream says otherwise."""
+
+    nan_policy: NanPolicy = "raise"
+    shuffle: int | None = None
+
+    @property
+    def layout(self) -> Layout | None:
+        """Where the batches begin: they cannot be read at any place."""
+        return None
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether a second batch is in memory while the first is worked on."""
+        return False
+
+    @property
+    def readable_elsewhere(self) -> bool:
+        """Whether another machine can read the samples."""
+        return False
+
+    @property
+    def whole(self) -> bool:
+        """Whether samples come as arrays that are held in full."""
+        return True
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -72,10 +131,6 @@ class NumberedStream(Stream, Protocol):
     """A stream whose batches can be read in any order, by any process."""
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the entries as they are worked on."""
-
-    @property
     def layout(self) -> Layout:
         """Where the batches begin."""
 
@@ -87,10 +142,6 @@ class NumberedStream(Stream, Protocol):
 
     def for_workers(self) -> NumberedStream:
         """What a worker needs of it: all but a Dask array, whose blocks come by themselves."""
-
-    @property
-    def readable_elsewhere(self) -> bool:
-        """Whether another machine can read it: from files by their path, or as a Dask array."""
 
 
 class Source(Protocol):
@@ -116,5 +167,31 @@ class Source(Protocol):
     def chunks(self) -> tuple[int, ...] | None:
         """Length, along every axis, of the pieces it is stored in; ``None`` if it is stored in one."""
 
+    @property
+    def shared(self) -> bool:
+        """Whether other processes can open it."""
+
+    @property
+    def edges(self) -> NDArray[np.int64] | None:
+        """Of a Dask array: the first sample of every block, and the end; ``None`` of what is read from a store."""
+
+    def part(self, start: int, stop: int) -> Any:
+        """Of a Dask array: some samples, as one block that stays where it is; ``None`` of all else."""
+
     def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
         """The entries in these ranges of the leading axes."""
+
+
+class FileSource:
+    """What is so of sources that any process can read."""
+
+    edges: NDArray[np.int64] | None = None
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes can open it."""
+        return True
+
+    def part(self, start: int, stop: int) -> Any:  # noqa: ARG002
+        """No part of a Dask array."""
+        return None

@@ -19,7 +19,8 @@ from tpca.streams.checks import as_array
 from tpca.streams.items import are_samples, shape_of
 from tpca.streams.iterables import IterableStream, SamplesStream, stacked
 from tpca.streams.npy import NpyFolder, open_npy
-from tpca.streams.protocol import Items, NanPolicy, Source, Stream
+from tpca.streams.own import OwnStream
+from tpca.streams.protocol import Items, NanPolicy, Passing, Source, Stream
 from tpca.streams.sparse import SparseStream, is_sparse
 from tpca.streams.stored import ArraySource, StoredStream
 from tpca.streams.stores import HDF5_SIGNATURE, DaskSource, hdf5_source, open_hdf5, open_zarr, zarr_source
@@ -41,7 +42,7 @@ def open_stream(
         files (read in the order of their names), of a Zarr store or of an HDF5 file, with ``::/path/of/array`` for an
         array inside it; the URL of a Zarr store; a list, or an iterable such as a data loader, of samples or of
         batches, also of sparse samples (``scipy.sparse``, or with ``coords``, ``data`` and ``shape``); synthetic
-        samples; or a stream, which is returned as it is.
+        samples; or a stream, also your own: anything with ``dims`` and ``batches``.
     items
         What the items of a list or iterable, or the files of a folder, are: ``"batches"`` ``(n, d_1, ..., d_k)`` or
         single ``"samples"`` ``(d_1, ..., d_k)``.  ``"auto"`` takes items of two dimensions for samples, and the batches
@@ -76,9 +77,10 @@ def open_known(
     """The same for samples whose shape may be known: with ``dims`` the items are never ambiguous."""
     _check_options(items, shuffle, nan_policy)
     if hasattr(source, "batches") and hasattr(source, "dims"):
-        check_opened(source, items, shuffle, nan_policy)
-        stream: Stream = source
-        return stream
+        stream: Any = source if isinstance(source, Passing) else OwnStream(source)
+        check_opened(stream, items, shuffle, nan_policy)
+        opened: Stream = stream
+        return opened
     stored = stored_source(source, items, dims)
     if stored is not None:
         return StoredStream(stored, None if shuffle is None else operator.index(shuffle), nan_policy)
@@ -132,13 +134,13 @@ def _check_options(items: str, shuffle: Any, nan_policy: str) -> None:
 
 
 def check_opened(
-    stream: Any, items: Items = "auto", shuffle: int | None = None, nan_policy: NanPolicy = "raise"
+    stream: Stream | Passing, items: Items = "auto", shuffle: int | None = None, nan_policy: NanPolicy = "raise"
 ) -> None:
     """Refuse options for what is open already, unless it was opened with the same."""
     kept = {
         "items": (items, "auto", "auto"),
-        "shuffle": (shuffle, None, getattr(stream, "_shuffle", None)),
-        "nan_policy": (nan_policy, "raise", getattr(stream, "_policy", "raise")),
+        "shuffle": (shuffle, None, stream.shuffle),
+        "nan_policy": (nan_policy, "raise", stream.nan_policy),
     }
     for name, (value, usual, own) in kept.items():
         if value not in (usual, own):

@@ -6,9 +6,12 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from tpca.errors import SampleError, StreamError
 from tpca.model.sampling import BATCH_ENTRIES
 from tpca.streams.identity import spread
+from tpca.streams.protocol import Passing
 from tpca.tensors.blocks import check_dims
 from tpca.tensors.digest import digest
 from tpca.tensors.sparse import SparseBatch
@@ -22,13 +25,15 @@ def is_sparse(item: Any) -> bool:
     return isinstance(item, SparseBatch) or hasattr(item, "tocoo") or coordinates
 
 
-class SparseStream:
+class SparseStream(Passing):
     """Sparse samples, or sparse batches, from a sequence (which may be read again) or any iterable (which may not).
 
     A sample is a ``scipy.sparse`` matrix, or anything with ``coords``, ``data`` and ``shape``, as ``sparse.COO`` has.
     """
 
     kind = "sparse"
+    dtype = np.dtype(np.float64)
+    whole = False
     endless = False
 
     def __init__(self, source: Iterable[Any]) -> None:

@@ -17,7 +17,7 @@ from tpca.prefetch import prefetch
 from tpca.randomness import generator
 from tpca.streams.checks import dense_batch, float_dtype, sample_dims, to_floats, without_empty
 from tpca.streams.identity import read_cost, spread
-from tpca.streams.protocol import Kind, Layout, NanPolicy, Source
+from tpca.streams.protocol import FileSource, Kind, Layout, NanPolicy, Passing, Source
 from tpca.streams.slabs import SlabReader, cut
 from tpca.streams.stores import without_array
 from tpca.tensors import Batch, DenseBatch, SlabBatch
@@ -32,7 +32,7 @@ FILE_SAMPLES = 4
 ARRAY_SAMPLES = 16
 
 
-class ArraySource:
+class ArraySource(FileSource):
     """An array in memory."""
 
     kind: Kind = "array"
@@ -49,7 +49,7 @@ class ArraySource:
         return self._array[key]
 
 
-class StoredStream:
+class StoredStream(Passing):
     """The samples of a source ``(n, d_1, ..., d_k̄)`` that can be sliced; may be read again.
 
     With ``shuffle`` (a seed) the batches come in a random order and the samples of each in a random order: the same
@@ -67,10 +67,10 @@ class StoredStream:
         self.length = source.shape[0]
         if self.length == 0:
             raise StreamError(f"{source.name} holds no samples, its shape is {source.shape}; give at least one.")
-        self._source, self._shuffle, self._policy = source, shuffle, nan_policy
+        self._source, self.shuffle, self.nan_policy = source, shuffle, nan_policy
         self._slabs = source.kind != "array" and math.prod(self.dims) > SLAB_ENTRIES
         # A block of a Dask array stays where it is: no batch has a part of one.
-        edges = None if self._slabs else getattr(source, "edges", None)
+        edges = None if self._slabs else source.edges
         step = SLAB_SAMPLES if self._slabs else _batch_length(self.dims, source.chunks)
         if source.kind == "array":
             step = max(step, ARRAY_SAMPLES)
@@ -87,8 +87,8 @@ class StoredStream:
             self._read((slice(place, place + 1), *[slice(None)] * mode, part))
             for place, part in zip(places, some, strict=True)
         )
-        options = "" if self._shuffle is None else f" shuffle={self._shuffle}"
-        options += "" if self._policy == "raise" else f" nan_policy={self._policy}"
+        options = "" if self.shuffle is None else f" shuffle={self.shuffle}"
+        options += "" if self.nan_policy == "raise" else f" nan_policy={self.nan_policy}"
         return f"{self.kind} {self._source.shape} {self._source.dtype} {found}{options}"
 
     def batches(self, start: int = 0) -> Iterator[Batch]:
@@ -138,12 +138,17 @@ class StoredStream:
         """Where the batches begin, in the order of the stream."""
         bounds = np.concatenate([[0], np.cumsum(np.diff(self._edges)[self._order])])
         entries, alone = math.prod(self.dims), self.kind == "dask"
-        return Layout(bounds, self._policy == "raise", entries, not self._slabs, alone, self.kind == "array")
+        return Layout(bounds, self.nan_policy == "raise", entries, not self._slabs, alone, self.kind == "array")
+
+    @property
+    def whole(self) -> bool:
+        """Whether samples are held in full: not where they are read in slabs."""
+        return self.kind == "array" or not self._slabs
 
     @property
     def readable_elsewhere(self) -> bool:
         """Whether another machine can read the samples."""
-        return bool(getattr(self._source, "shared", True)) and not (self._slabs and self.kind == "dask")
+        return self._source.shared and not (self._slabs and self.kind == "dask")
 
     def for_workers(self) -> StoredStream:
         """What a worker needs of it: all but a Dask array, whose blocks come by themselves."""
@@ -155,10 +160,8 @@ class StoredStream:
 
     def lazy_parts(self, number: int) -> list[Any] | None:
         """The samples of a batch as a Dask array, if they are in one."""
-        if not hasattr(self._source, "part"):
-            return None
-        a, b = self._range(number)
-        return [self._source.part(a, b)]
+        part = self._source.part(*self._range(number))
+        return None if part is None else [part]
 
     def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> Batch:
         """Batch ``number`` in the order of the stream; it may be empty."""
@@ -171,7 +174,7 @@ class StoredStream:
     @cached_property
     def _order(self) -> NDArray[np.int64]:
         count = len(self._edges) - 1
-        return np.arange(count) if self._shuffle is None else generator(self._shuffle, "shuffle").permutation(count)
+        return np.arange(count) if self.shuffle is None else generator(self.shuffle, "shuffle").permutation(count)
 
     def _range(self, number: int) -> tuple[int, int]:
         """The samples of batch ``number`` as they are stored."""
@@ -184,18 +187,18 @@ class StoredStream:
                 f"{self._source.name} gave samples of shape {block.shape[1:]} at sample {start}, expected {self.dims}; "
                 "all samples of a stream share one shape."
             )
-        batch = dense_batch(to_floats(block), first, start, self._policy)
-        if self._shuffle is None:
+        batch = dense_batch(to_floats(block), first, start, self.nan_policy)
+        if self.shuffle is None:
             return batch
         return DenseBatch(batch.samples[self._permutation(start, len(batch))], first, batch.dropped)
 
     def _slab_batch(self, indices: NDArray[np.int64], first: int) -> SlabBatch:
         mode, parts = self._cut
-        reader = SlabReader(self._read, mode, self._policy)
+        reader = SlabReader(self._read, mode, self.nan_policy)
         kept = indices
-        if self._policy != "raise":
+        if self.nan_policy != "raise":
             kept = indices[[reader.scan(int(index), parts) for index in indices]]
-        if self._shuffle is not None:
+        if self.shuffle is not None:
             kept = kept[self._permutation(int(indices[0]), len(kept))]
         return SlabBatch(self.dims, mode, parts, kept, reader, first, len(indices) - len(kept))
 
@@ -206,8 +209,8 @@ class StoredStream:
 
     def _permutation(self, start: int, count: int) -> NDArray[np.int64]:
         """An order of the samples of the batch at ``start``, that does not depend on what was read before."""
-        assert self._shuffle is not None
-        return generator(self._shuffle, f"shuffle samples from {start}").permutation(count)
+        assert self.shuffle is not None
+        return generator(self.shuffle, f"shuffle samples from {start}").permutation(count)
 
     def _read(self, key: tuple[slice, ...]) -> NDArray[Any]:
         return read_samples(self._source, key, "samples")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tpca.errors import StreamError, one_line, reading
 from tpca.streams.listing import hdf5_datasets, listed, zarr_arrays, zarr_arrays_in
-from tpca.streams.protocol import Kind, Source
+from tpca.streams.protocol import FileSource, Kind, Source
 from tpca.streams.zarr_guards import check_extent, guard_blosc, settled
 
 LONGEST = 2**53  # entries along an axis; far beyond them places do not fit into 64 bits
@@ -39,7 +39,7 @@ def _lengths(lengths: Any, least: int) -> tuple[int, ...]:
     return found
 
 
-class ZarrSource:
+class ZarrSource(FileSource):
     """A Zarr array of format 2 or 3."""
 
     kind: Kind = "zarr"
@@ -125,7 +125,7 @@ def _inside(store: str, inner: str | None) -> str:
     return f"; the store holds {listed(arrays)}"
 
 
-class Hdf5Source:
+class Hdf5Source(FileSource):
     """An HDF5 dataset: of a file that is opened for every read, or one that the caller holds open."""
 
     kind: Kind = "hdf5"
@@ -207,7 +207,7 @@ def _open_file(path: str) -> Iterator[Any]:
         yield file
 
 
-class DaskSource:
+class DaskSource(FileSource):
     """A Dask array; whatever scheduler is active computes its chunks."""
 
     kind: Kind = "dask"

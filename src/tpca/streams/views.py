@@ -17,7 +17,7 @@ from tpca.model.sampling import BATCH_ENTRIES
 from tpca.prefetch import prefetch
 from tpca.streams.checks import all_finite, as_array, float_dtype, to_floats, without_empty
 from tpca.streams.identity import read_cost, spread
-from tpca.streams.protocol import Layout, Source
+from tpca.streams.protocol import Layout, NanPolicy, Passing, Source
 from tpca.streams.sources import check_opened, stored_source
 from tpca.streams.stored import read_samples
 from tpca.streams.stores import without_array
@@ -43,8 +43,9 @@ def open_views(source: Any, *, groups: Any = None, nan_policy: str = "raise") ->
     """
     if nan_policy not in POLICIES:
         raise StreamError(f"nan_policy must be one of {', '.join(POLICIES)} for views, got {nan_policy!r}.")
+    policy: Any = nan_policy
     if isinstance(source, ViewsStream):
-        check_opened(source, nan_policy=nan_policy)  # type: ignore[arg-type]
+        check_opened(source, nan_policy=policy)
         return source
     if hasattr(source, "columns") and hasattr(source, "loc"):
         source = _column_groups(source, groups)
@@ -53,19 +54,19 @@ def open_views(source: Any, *, groups: Any = None, nan_policy: str = "raise") ->
     if isinstance(source, str | os.PathLike) or hasattr(source, "shape"):
         raise StreamError("at least two views are needed, got one; give a list of arrays or paths, one per view.")
     if isinstance(source, Sequence) and not _are_batches(source):
-        return StoredViews([_source(view, i) for i, view in enumerate(source)], nan_policy)
+        return StoredViews([_source(view, i) for i, view in enumerate(source)], policy)
     if not isinstance(source, Iterable) or isinstance(source, Mapping | bytes):
         raise StreamError(f"cannot read views from {type(source).__name__}; give a list of arrays or paths.")
-    return IterableViews(source, nan_policy)
+    return IterableViews(source, policy)
 
 
-class ViewsStream:
+class ViewsStream(Passing):
     """Rows of several views, batch by batch, as :class:`~tpca.tensors.ViewsBatch`."""
 
     kind = "views"
     endless = False
     rereadable = False
-    reads_ahead = False
+    reads_ahead = whole = False
     length: int | None = None
     dims: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -78,16 +79,6 @@ class ViewsStream:
     def batches(self, start: int = 0) -> Iterator[ViewsBatch]:
         """The batches from the one whose ``first`` is ``start``."""
         raise NotImplementedError
-
-    @property
-    def layout(self) -> Layout | None:
-        """Where the batches begin; ``None`` if they cannot be read at any place."""
-        return None
-
-    @property
-    def readable_elsewhere(self) -> bool:
-        """Whether another machine can read the rows."""
-        return False
 
     def for_workers(self) -> ViewsStream:
         """What a worker needs of it."""
@@ -107,7 +98,7 @@ class StoredViews(ViewsStream):
 
     rereadable = True
 
-    def __init__(self, sources: Sequence[Source], nan_policy: str = "raise") -> None:
+    def __init__(self, sources: Sequence[Source], nan_policy: NanPolicy = "raise") -> None:
         self.dims = _check_shapes([source.shape for source in sources])
         lengths = [source.shape[0] for source in sources]
         if len(set(lengths)) > 1:
@@ -116,7 +107,7 @@ class StoredViews(ViewsStream):
             raise StreamError("the views have no rows; give at least one.")
         self.length = lengths[0]
         self.dtype = _common([float_dtype(s.dtype, f" in view {i}") for i, s in enumerate(sources)])
-        self._sources, self._policy = list(sources), nan_policy
+        self._sources, self.nan_policy = list(sources), nan_policy
         self._step = max(1, BATCH_ENTRIES // sum(self.dims))
         self.reads_ahead = any(source.kind != "array" for source in sources)
 
@@ -126,7 +117,7 @@ class StoredViews(ViewsStream):
         cost = sum(read_cost(source, source.shape[1:]) for source in self._sources)
         rows = spread(self._sources[0].shape[0], cost)
         found = digest(_read(source, row, row + 1) for row in rows for source in self._sources)
-        return f"views {self.dims} of {self.length} rows {self.dtype} {found} {self._policy}"
+        return f"views {self.dims} of {self.length} rows {self.dtype} {found} {self.nan_policy}"
 
     def batches(self, start: int = 0) -> Iterator[ViewsBatch]:
         """Slices of all views; files are read one batch ahead."""
@@ -141,14 +132,14 @@ class StoredViews(ViewsStream):
         """Where the batches begin."""
         length = self.length or 0
         bounds = np.minimum(np.arange(-(-length // self._step) + 1) * self._step, length)
-        certain, private = self._policy == "raise", not self.reads_ahead
+        certain, private = self.nan_policy == "raise", not self.reads_ahead
         return Layout(bounds, certain, sum(self.dims), summable=False, private=private)
 
     @property
     def readable_elsewhere(self) -> bool:
         """Whether another machine can read the rows."""
-        lazy = {hasattr(source, "part") for source in self._sources}
-        return len(lazy) == 1 and all(getattr(source, "shared", True) for source in self._sources)
+        in_place = {source.edges is not None for source in self._sources}
+        return len(in_place) == 1 and all(source.shared for source in self._sources)
 
     def for_workers(self) -> StoredViews:
         """What a worker needs of it: all but Dask arrays, whose blocks come by themselves."""
@@ -158,22 +149,21 @@ class StoredViews(ViewsStream):
 
     def lazy_parts(self, number: int) -> list[Any] | None:
         """The rows of a batch as Dask arrays, if all views are."""
-        if not all(hasattr(source, "part") for source in self._sources):
-            return None
         a, b = self.layout.bounds[number : number + 2]
-        return [source.part(int(a), int(b)) for source in self._sources]  # type: ignore[attr-defined]
+        parts = [source.part(int(a), int(b)) for source in self._sources]
+        return None if any(part is None for part in parts) else parts
 
     def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> ViewsBatch:
         """Batch ``number``; it may be empty."""
         first, stop = (int(edge) for edge in self.layout.bounds[number : number + 2])
         read = [_read(source, first, stop) for source in self._sources] if parts is None else parts
-        return _clean([to_floats(view) for view in read], first, self._policy, self.dtype)
+        return _clean([to_floats(view) for view in read], first, self.nan_policy, self.dtype)
 
 
 class IterableViews(ViewsStream):
     """Batches of views from any iterable, read once."""
 
-    def __init__(self, source: Iterable[Any], nan_policy: str = "raise") -> None:
+    def __init__(self, source: Iterable[Any], nan_policy: NanPolicy = "raise") -> None:
         items = iter(source)
         head = next(items, None)
         if head is None:
@@ -183,7 +173,7 @@ class IterableViews(ViewsStream):
         first = [as_array(view) for view in head]
         self.dims = _check_shapes([view.shape for view in first])
         self.dtype = _common([float_dtype(view.dtype) for view in first])
-        self._items, self._policy = itertools.chain([first], items), nan_policy
+        self._items, self.nan_policy = itertools.chain([first], items), nan_policy
         self._position = 0
 
     def batches(self, start: int = 0) -> Iterator[ViewsBatch]:
@@ -200,7 +190,7 @@ class IterableViews(ViewsStream):
                 raise SampleError(f"batches must hold views of widths {self.dims}, got shapes {shapes} at row {first}.")
             self._position += len(rows[0])
             if first >= start:
-                yield _clean(rows, first, self._policy, self.dtype)
+                yield _clean(rows, first, self.nan_policy, self.dtype)
 
 
 def _are_batches(source: Sequence[Any]) -> bool:
@@ -237,7 +227,7 @@ def _read(source: Source, first: int, stop: int) -> NDArray[Any]:
     return read_samples(source, (slice(first, min(stop, source.shape[0])),), "rows")
 
 
-def _clean(rows: list[NDArray[Any]], first: int, policy: str, dtype: np.dtype[Any]) -> ViewsBatch:
+def _clean(rows: list[NDArray[Any]], first: int, policy: NanPolicy, dtype: np.dtype[Any]) -> ViewsBatch:
     """The rows in one dtype, those with missing entries refused or left out."""
     rows = [view.astype(dtype, copy=False) for view in rows]
     if all(all_finite(view) for view in rows):

@@ -24,6 +24,7 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from tpca.errors import SampleError
 from tpca.streams.protocol import Layout
 from tpca.streams.views import ViewsStream
+from tpca.tensors import Accumulator
 from tpca.tensors.blocks import Array
 from tpca.tensors.views import ViewsBatch
 
@@ -68,47 +69,45 @@ class RunningMoments:
         return self._scatter / max(self.count - 1, 1)
 
 
-class ViewsMoments:
-    """Mean and covariance of every view, over batches that come from anywhere (a tally, :mod:`tpca.engines.sweeps`).
-
-    ``asked`` are the clippers, if rows are to be drawn back first.
-    """
+class ViewCovariances(Accumulator):
+    """Mean and covariance of every view; with ``clippers`` rows are drawn back first."""
 
     def __init__(self, dims: Sequence[int], clippers: Sequence[Clipper] | None) -> None:
-        self.asked = clippers
+        super().__init__(dims, clippers)
         self.moments = [RunningMoments(width) for width in dims]
-        self.seen = self.skipped = 0
 
-    def add(self, batch: ViewsBatch) -> None:
+    def add(self, batch: ViewsBatch, at: int = 0) -> None:  # noqa: ARG002
         """Take the rows of a batch."""
-        for own, rows in zip(self.moments, clipped(batch.views, self.asked), strict=True):
+        assert self.question is not None
+        for own, rows in zip(self.moments, clipped(batch.views, self.question[1]), strict=True):
             own.add(rows)
-        self.seen += len(batch)
-        self.skipped += batch.dropped
+        self.n += len(batch)
 
-    def merge(self, other: ViewsMoments) -> None:
+    def merge(self, other: ViewCovariances) -> None:
         """Take the rows that another has seen."""
         for own, others in zip(self.moments, other.moments, strict=True):
             own.merge(others)
-        self.seen += other.seen
-        self.skipped += other.skipped
+        self.n += other.n
 
 
-class FirstRows:
-    """Clippers learnt from the first rows (a tally); ``asked`` is the bound."""
+class FirstRows(Accumulator):
+    """Clippers learnt from the first batch, with the bound ``clip``."""
 
     def __init__(self, clip: float) -> None:
-        self.asked = clip
+        super().__init__(clip)
         self.clippers: list[Clipper] | None = None
 
-    def add(self, batch: ViewsBatch) -> None:
+    def add(self, batch: ViewsBatch, at: int = 0) -> None:  # noqa: ARG002
         """Learn from a batch, if it is the first."""
+        assert self.question is not None
         if self.clippers is None:
-            self.clippers = [Clipper(view, self.asked) for view in batch.views]
+            self.clippers = [Clipper(view, self.question[0]) for view in batch.views]
+        self.n += len(batch)
 
     def merge(self, other: FirstRows) -> None:
         """What comes later does not matter."""
         self.clippers = other.clippers if self.clippers is None else self.clippers
+        self.n += other.n
 
 
 class Whitener:

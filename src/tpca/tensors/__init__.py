@@ -1,25 +1,29 @@
-"""Batches: some samples, in whatever form they come; each knows how to contract itself with blocks."""
+"""Samples as arrays: blocks of modes, batches in whatever form they come, contraction, and what is kept of them."""
 
+from tpca.tensors.accumulators import Accumulator, Gradients, Rewards, SampleGradients, Scores, TensorSum
 from tpca.tensors.contraction import contract, contract_all
 from tpca.tensors.dense import DenseBatch
 from tpca.tensors.protocol import Batch
 from tpca.tensors.query import Answer, Query, RankOne
-from tpca.tensors.reductions import Reduction, reduction
 from tpca.tensors.slabs import SlabBatch
 from tpca.tensors.sparse import SparseBatch
 from tpca.tensors.views import ViewsBatch
 
 __all__ = [
+    "Accumulator",
     "Answer",
     "Batch",
     "DenseBatch",
+    "Gradients",
     "Query",
     "RankOne",
-    "Reduction",
+    "Rewards",
+    "SampleGradients",
+    "Scores",
     "SlabBatch",
     "SparseBatch",
+    "TensorSum",
     "ViewsBatch",
     "contract",
     "contract_all",
-    "reduction",
 ]

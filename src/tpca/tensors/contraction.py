@@ -9,9 +9,9 @@ a vector ``w_m`` of D_m entries.  The reward and its block gradients are (paper,
 
 All gradients of all replicas come from two matrix products: split the blocks into a left and a right half, multiply
 the half-unfolded ``T`` once by the replicas' outer products of the right half and once by those of the left, and
-split again inside each half, where everything is small.  Questions with the same unfolding share these two products,
-so that ``T`` is read twice for all of them together.  Questions about identities are traces
-(:mod:`tpca.tensors.traces`) and read only the diagonals.
+split again inside each half, where everything is small.  Queries with the same unfolding share these two products,
+so that ``T`` is read twice for all of them together.  Queries with identities are traces
+(:mod:`tpca.tensors.traces`), named by whoever asks, and read only the diagonals.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from tpca.tensors.blocks import Array, widened
 from tpca.tensors.query import Answer, Query, rewards, subtract
-from tpca.tensors.traces import Traces, is_trace
+from tpca.tensors.traces import Traces
 
 
 class Asked(NamedTuple):
@@ -34,10 +34,22 @@ class Asked(NamedTuple):
     groups: Sequence[Sequence[int]]
     replicas: Sequence[NDArray[Any]]
     wanted: Sequence[int]
+    traced: Sequence[int] = ()
+
+    @classmethod
+    def of(cls, query: Query) -> Asked:
+        """What a query asks of a tensor."""
+        return cls(query.partition.groups, query.replicas, query.blocks, query.traced)
+
+    @property
+    def is_trace(self) -> bool:
+        """Whether every gradient wanted is contracted with identities only."""
+        others = [m for m in range(len(self.groups)) if m not in self.traced]
+        return bool(self.traced) and (not others or (len(others) == 1 and list(self.wanted) == others))
 
 
 class Part(NamedTuple):
-    """Gradients, as rows, of the replicas ``some`` of question ``number``, and their blocks as rows."""
+    """Gradients, as rows, of the replicas ``some`` of query ``number``, and their blocks as rows."""
 
     number: int
     some: slice
@@ -56,31 +68,14 @@ def contract_all(tensor: NDArray[Any], queries: Sequence[Query]) -> tuple[Answer
 
     Gradients come in the dtype of their block's replicas, rewards in float64.
     """
-    if len(queries) == 1 and _is_plain(queries[0]):
-        return (_plain_answer(tensor, queries[0]),)
     answers = [_empty_answer(query) for query in queries]
-    asked = [Asked(query.partition.groups, query.replicas, query.blocks) for query in queries]
+    asked = [Asked.of(query) for query in queries]
     for part in gradients_of(tensor, asked):
         gradients = subtract(part.gradients, part.vectors, queries[part.number])
         answer = answers[part.number]
         answer.rewards[part.some] = rewards(gradients, part.vectors)
         narrow(gradients, answer.gradients, part.some)
     return tuple(answers)
-
-
-def _is_plain(query: Query) -> bool:
-    """Whether the question is for the tensor itself: one block of all modes in their order."""
-    plain = query.partition.groups == (tuple(range(query.partition.order)),)
-    return plain and len(query.replicas[0]) == 1 and not query.less
-
-
-def _plain_answer(tensor: NDArray[Any], query: Query) -> Answer:
-    (replica,) = query.replicas
-    gradients = {0: np.empty((1, *tensor.shape), replica.dtype)}
-    narrow({0: tensor}, gradients, slice(None))
-    if not any(replica.strides) and not replica.flat[0]:  # zeros that take no memory: they are not made to take any
-        return Answer(gradients, np.zeros(1))
-    return Answer(gradients, np.atleast_1d(np.vdot(tensor.astype(np.float64), replica[0].astype(np.float64))))
 
 
 def _empty_answer(query: Query) -> Answer:
@@ -101,7 +96,7 @@ def gradients_of(tensor: NDArray[Any], asked: Sequence[Asked]) -> Iterator[Part]
     traces = Traces(tensor)
     together: dict[tuple[tuple[int, ...], int], list[int]] = {}
     for number, one in enumerate(asked):
-        if is_trace(one.replicas, one.wanted):
+        if one.is_trace:
             vectors = [np.asarray(block.reshape(1, -1), np.float64) for block in one.replicas]
             yield Part(number, slice(0, 1), vectors, traces.gradients(one.groups, one.wanted))
         else:
@@ -120,7 +115,7 @@ def _unfolding(dims: Sequence[int], groups: Sequence[Sequence[int]]) -> tuple[tu
 
 
 def _packs(matrix: NDArray[Any], asked: Sequence[Asked], members: Sequence[int]) -> Iterator[list[Part]]:
-    """Replicas of all questions in packs whose outer products together stay below the size of the tensor itself."""
+    """Replicas of all queries in packs whose outer products together stay below the size of the tensor itself."""
     most = max(1, matrix.size // sum(matrix.shape))
     pack: list[Part] = []
     room = most

@@ -13,8 +13,8 @@ from scipy.linalg import get_blas_funcs
 
 from tpca.errors import SampleError
 from tpca.tensors.blocks import Array
-from tpca.tensors.contraction import outer
-from tpca.tensors.query import Answer, Query, subtract
+from tpca.tensors.contraction import Asked, gradients_of, outer
+from tpca.tensors.query import Query, subtract
 
 SHORT = 2**30  # entries that a BLAS routine with 32-bit integers can count
 
@@ -33,6 +33,8 @@ class DenseBatch:
     stream that has not looked for NaN and Inf says so: ``unchecked`` is then the number of the first sample, for the
     message.  They are looked for when the samples are used; in a sum of samples, where they show, that is almost free.
     """
+
+    summable = True
 
     def __init__(self, samples: NDArray[Any], first: int = 0, dropped: int = 0, unchecked: int | None = None) -> None:
         self._samples = samples
@@ -94,26 +96,30 @@ class DenseBatch:
             part = np.einsum("...ic,ci->...c", part, v)
         return part.astype(np.float64, copy=False)
 
-    def each(self, query: Query) -> Answer:
-        """Gradients where replica r sees only the samples r, R + r, 2R + r, ...: shape ``(n / R, R, *block shape)``.
+    def add_gradients(self, queries: Sequence[Query], sums: Sequence[dict[int, Array]]) -> None:
+        """The gradients of the sum of the samples."""
+        for part in gradients_of(self.add_to(None), [Asked.of(query) for query in queries]):
+            for m, gradient in part.gradients.items():
+                own = sums[part.number][m][part.some]
+                own += gradient.reshape(own.shape)
+
+    def sample_gradients(self, query: Query, at: int) -> Array:
+        """Gradients ``(n, *block shape)`` of the one block asked for, sample j with replica ``(at + j) mod R``.
 
         The paper feeds every start fresh samples (Algorithm MPSNSGA, steps 1 to 3); this is that access.
         """
         partition, count = query.partition, len(query.replicas[0])
-        steps = len(self.samples) // count
-        modes = [1 + n for group in partition.groups for n in group]
-        own = self.samples.transpose([0, *modes]).reshape(steps, count, *partition.sizes)
         (block,) = query.blocks
-        others = [w.reshape(count, -1) for m, w in enumerate(query.replicas) if m != block]
-        front = np.moveaxis(own, 2 + block, 2).reshape(steps, count, partition.sizes[block], -1)
-        weights = outer(others).astype(own.dtype, copy=False)
-        gradient = np.matmul(front, weights[None, :, :, None])[..., 0].astype(np.float64, copy=False)
-        if query.less:  # the same for every step
-            rows = [w.reshape(count, -1) for w in query.replicas]
-            gradient += subtract({block: np.zeros(gradient.shape[1:])}, rows, query)[block]
-        shaped = gradient.reshape(steps, count, *partition.shapes[block])
-        reward = np.einsum("tri,ri->tr", gradient, query.replicas[block].reshape(count, -1))
-        return Answer({block: shaped}, reward)
+        turns = (at + np.arange(len(self))) % count
+        modes = [1 + n for group in partition.groups for n in group]
+        own = self.samples.transpose([0, *modes]).reshape(len(self), *partition.sizes)
+        front = np.moveaxis(own, 1 + block, 1).reshape(len(self), partition.sizes[block], -1)
+        rows = [w.reshape(count, -1) for w in query.replicas]
+        weights = outer([w for m, w in enumerate(rows) if m != block]).astype(own.dtype, copy=False)
+        gradient = np.matmul(front, weights[turns][:, :, None])[..., 0].astype(np.float64, copy=False)
+        if query.deflate:
+            gradient += subtract({block: np.zeros((count, partition.sizes[block]))}, rows, query)[block][turns]
+        return np.asarray(gradient.reshape(len(self), *partition.shapes[block]))
 
 
 @functools.cache

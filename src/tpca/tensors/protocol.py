@@ -7,6 +7,7 @@ from typing import Any, Protocol, Self
 
 from numpy.typing import NDArray
 
+from tpca.errors import StreamError
 from tpca.tensors.blocks import Array
 from tpca.tensors.query import Query
 
@@ -18,6 +19,8 @@ class Batch(Protocol):
     """Place of the batch in its stream."""
     dropped: int
     """Samples that the stream left out of it."""
+    summable: bool
+    """Whether samples come whole, so that adding them up costs less than contracting each."""
 
     def __len__(self) -> int: ...
 
@@ -27,22 +30,24 @@ class Batch(Protocol):
     def nbytes(self) -> int:
         """Bytes of the samples held."""
 
-    def content(self) -> Iterable[NDArray[Any]]:
-        """Arrays that differ if the samples do; of samples that are never held, of some of them."""
+    def content(self) -> Iterable[NDArray[Any]] | None:
+        """Arrays that differ if the samples do, of samples that are never held, of some; ``None``: it cannot tell."""
+
+    def add_to(self, total: NDArray[Any] | None, weight: float = 1.0) -> NDArray[Any]:
+        """Add ``weight`` times the sum of the samples to ``total``, in place; ``None`` stands for zero."""
+
+    def add_gradients(self, queries: Sequence[Query], sums: Sequence[dict[int, Array]]) -> None:
+        """Add the gradients of all queries, summed over the samples, to ``sums``, one entry per query and block."""
+
+    def sample_gradients(self, query: Query, at: int) -> Array:
+        """Gradients ``(n, *block shape)`` of every sample, sample j with replica ``(at + j) mod R``."""
 
     def scores(self, vectors: Sequence[Array]) -> Array:
         """Reward ``(n, c)`` of every sample with every rank-one component; ``vectors[i]`` is ``(c, d_i)``."""
 
 
-class SummableBatch(Batch, Protocol):
-    """A batch whose samples can be added up: contraction is linear, so replicas need only the sum."""
-
-    def add_to(self, total: NDArray[Any] | None, weight: float = 1.0) -> NDArray[Any]:
-        """Add ``weight`` times the sum of the samples to ``total``, in place; ``None`` stands for zero."""
-
-
-class ContractingBatch(Batch, Protocol):
-    """A batch whose samples are never built, or never in memory at once."""
-
-    def add_gradients(self, queries: Sequence[Query], sums: Sequence[dict[int, Array]]) -> None:
-        """Add the gradients of all queries, summed over the samples, to ``sums``, one entry per query and block."""
+def one_by_one(batch: Batch) -> StreamError:
+    """The error of samples that are never built."""
+    return StreamError(
+        f"PaperSolver needs samples one by one, which a {type(batch).__name__} never builds; use RaceSolver."
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,19 +25,45 @@ class RankOne:
 class Query:
     """Replicas of the blocks of a partition, and the blocks whose gradients are wanted (``None``: all).
 
-    ``less`` holds components to subtract from every sample.  They are subtracted inside the contraction, where they
+    ``traced`` names square blocks whose one replica is the identity: what is contracted with it is traced.
+    ``deflate`` holds components to subtract from every sample.  They are subtracted inside the contraction, where they
     are a few inner products; no sample is ever changed.
     """
 
     partition: Partition
     replicas: tuple[NDArray[Any], ...]
     wanted: tuple[int, ...] | None = None
-    less: tuple[RankOne, ...] = ()
+    deflate: tuple[RankOne, ...] = ()
+    traced: tuple[int, ...] = ()
 
     @property
     def blocks(self) -> tuple[int, ...]:
         """The blocks whose gradients are wanted."""
         return tuple(range(len(self.partition))) if self.wanted is None else self.wanted
+
+    def for_gradients(self) -> Query:
+        """The same without what sums of gradients do not need: known components, replicas of the block asked for."""
+        own = self.blocks[0] if len(self.blocks) == 1 else None
+        replicas = tuple(_nothing_like(w) if m == own else w for m, w in enumerate(self.replicas))
+        return dataclasses.replace(self, replicas=replicas, deflate=())
+
+    def __reduce__(self) -> Any:
+        """Pickled with what is the same along an axis only once."""
+        blocks = [(_once(w), w.shape) for w in self.replicas]
+        return _unpickled, (self.partition, blocks, self.wanted, self.deflate, self.traced)
+
+
+def _nothing_like(block: NDArray[Any]) -> NDArray[Any]:
+    return np.broadcast_to(np.zeros((), block.dtype), block.shape)
+
+
+def _once(block: NDArray[Any]) -> NDArray[Any]:
+    some = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in block.strides)
+    return np.ascontiguousarray(block[some])
+
+
+def _unpickled(partition: Partition, blocks: Sequence[Any], *more: Any) -> Query:
+    return Query(partition, tuple(np.broadcast_to(small, shape) for small, shape in blocks), *more)
 
 
 @dataclass(frozen=True)
@@ -61,12 +88,12 @@ def rewards(gradients: dict[int, Array], replicas: Sequence[Array]) -> Array:
 
 
 def subtract(gradients: dict[int, Array], vectors: Sequence[Array], query: Query) -> dict[int, Array]:
-    r"""Gradients without the components ``query.less``; ``vectors[m]`` are the replicas' blocks as rows.
+    r"""Gradients without the components ``query.deflate``; ``vectors[m]`` are the replicas' blocks as rows.
 
     The gradient of a component :math:`c\,u_1\otimes\dots\otimes u_k` is
     :math:`c\prod_{i\ne m}\langle w_i, u_i\rangle\,u_m`.
     """
-    for known in query.less:
+    for known in query.deflate:
         rays = [ray.reshape(-1) for ray in query.partition.outer(known.vectors)]
         inner = np.stack([w @ ray for w, ray in zip(vectors, rays, strict=True)])
         for m in gradients:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tpca.tensors.blocks import Array, Partition
 from tpca.tensors.contraction import Asked, gradients_of
+from tpca.tensors.dense import DenseBatch
 from tpca.tensors.query import Query
 
 Read = Callable[[int, slice], NDArray[Any]]
@@ -26,6 +27,8 @@ Read = Callable[[int, slice], NDArray[Any]]
 
 class SlabBatch:
     """The stored samples ``indices``, of shape ``dims``; ``read(index, part)`` reads a range of ``mode`` of one."""
+
+    summable = False
 
     def __init__(
         self,
@@ -65,6 +68,18 @@ class SlabBatch:
             slab = self._sum_slab(part)
             for query, own in zip(queries, sums, strict=True):
                 _add_slab(slab, query, self.mode, part, own)
+
+    def add_to(self, total: NDArray[Any] | None, weight: float = 1.0) -> NDArray[Any]:
+        """Add ``weight`` times the sum of the samples to ``total``, slab by slab."""
+        total = np.zeros(self.dims) if total is None else total
+        for part in self.parts if len(self) else ():
+            total[(slice(None),) * self.mode + (part,)] += weight * self._sum_slab(part)
+        return total
+
+    def sample_gradients(self, query: Query, at: int) -> Array:
+        """Gradients of every sample, built in full one after the other."""
+        each = (self[j : j + 1].samples() for j in range(len(self)))
+        return np.concatenate([DenseBatch(one).sample_gradients(query, at + j) for j, one in enumerate(each)])
 
     def scores(self, vectors: Sequence[Array]) -> Array:
         """Reward ``(n, c)`` of every sample with every rank-one component; ``vectors[i]`` is ``(c, d_i)``."""

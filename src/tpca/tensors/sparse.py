@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from tpca.errors import SampleError
 from tpca.jit import compiled
 from tpca.tensors.blocks import Array
+from tpca.tensors.protocol import one_by_one
 from tpca.tensors.query import Query
 
 CHUNK = 2**20  # entries of a temporary copy of replicas; one replica where that is more
@@ -45,6 +46,8 @@ class SparseBatch:
     ``sample`` is sorted; entries with the same coordinates add up.  ``first`` is the place of the batch in its stream,
     ``dropped`` how many of its samples the stream left out.
     """
+
+    summable = False
 
     def __init__(
         self,
@@ -112,6 +115,16 @@ class SparseBatch:
         values = np.require(self.values, np.float64, ["C", "W"])
         for query, own in zip(queries, sums, strict=True):
             _add(values, self._places(query), query, own)
+
+    def add_to(self, total: NDArray[Any] | None, weight: float = 1.0) -> NDArray[Any]:
+        """Add ``weight`` times the sum of the samples to ``total``."""
+        total = np.zeros(self.dims) if total is None else total
+        np.add.at(total, tuple(self.coords), weight * self.values)
+        return total
+
+    def sample_gradients(self, query: Query, at: int) -> Array:  # noqa: ARG002
+        """Not given: samples are never built."""
+        raise one_by_one(self)
 
     def scores(self, vectors: Sequence[Array]) -> Array:
         """Reward ``(n, c)`` of every sample with every rank-one component; ``vectors[i]`` is ``(c, d_i)``."""

@@ -4,7 +4,7 @@ Where a block of two modes (i, j) is the identity, contraction with it is the tr
 
 .. math:: (\mathrm{tr}_{ij} T)_{\dots} = \sum_a T_{\dots\,i=a\,\dots\,j=a\,\dots} ,
 
-d^{k-1} of the d^k entries.  Several questions share what they have in common.
+d^{k-1} of the d^k entries.  Several queries share what they have in common.
 """
 
 from __future__ import annotations
@@ -18,18 +18,6 @@ from numpy.typing import NDArray
 from tpca.tensors.blocks import Array
 
 Pair = tuple[int, int]
-
-
-def is_trace(replicas: Sequence[NDArray[Any]], wanted: Sequence[int]) -> bool:
-    """Whether there is one replica, and every gradient wanted is contracted with identities only."""
-    if len(replicas[0]) != 1 or len(replicas) < 2:
-        return False
-    others = [m for m, block in enumerate(replicas) if not _is_identity(block)]
-    return not others or (len(others) == 1 and list(wanted) == others)
-
-
-def _is_identity(block: NDArray[Any]) -> bool:
-    return block.ndim == 3 and block.shape[1] == block.shape[2] and np.array_equal(block[0], np.eye(block.shape[1]))
 
 
 class Traces:

@@ -39,8 +39,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.tensors.blocks import Array
+from tpca.tensors.blocks import Array, Partition
 from tpca.tensors.contraction import outer
+from tpca.tensors.protocol import one_by_one
 from tpca.tensors.query import Query
 
 CHUNK = 2**20  # entries of any temporary array; one block of one replica, or one sample's share, where that is more
@@ -53,6 +54,8 @@ class ViewsBatch:
     The large products are done in the dtype of the views and added up in float64.  ``first`` is the place of the batch
     in its stream, ``dropped`` how many of its samples the stream left out.
     """
+
+    summable = False
 
     def __init__(
         self, views: Sequence[NDArray[Any]], weights: NDArray[Any] | None = None, first: int = 0, dropped: int = 0
@@ -86,6 +89,22 @@ class ViewsBatch:
                 room = _Room(np.result_type(*self.views), blocks, step)
                 for rows in _ranges(len(self), step):
                     _add_rows([view[rows] for view in self.views], self._weights(rows), blocks, targets, room)
+
+    def add_to(self, total: NDArray[Any] | None, weight: float = 1.0) -> NDArray[Any]:
+        """Add ``weight`` times the sum of the samples, which are built here, to ``total``."""
+        dims = tuple(view.shape[1] for view in self.views)
+        query = Query(Partition(dims, (tuple(range(len(dims))),)), (np.broadcast_to(np.zeros(()), (1, *dims)),))
+        built: Array = np.zeros((1, *dims))
+        self.add_gradients([query], [{0: built}])
+        built *= weight
+        if total is None:
+            return np.asarray(built[0])
+        total += built[0]
+        return total
+
+    def sample_gradients(self, query: Query, at: int) -> Array:  # noqa: ARG002
+        """Not given: samples are never built."""
+        raise one_by_one(self)
 
     def scores(self, vectors: Sequence[Array]) -> Array:
         """Reward ``(n, c)`` of every sample with every rank-one component; ``vectors[i]`` is ``(c, d_i)``."""

@@ -1,4 +1,4 @@
-"""The shelf of a worker: the batch it read last, which the next round often begins with, and one read ahead.
+"""The batch cache of a worker: the batch it read last, which the next round often begins with, and one read ahead.
 
 Where there are many passes over the same data, also as many of them as there is room for.
 """
@@ -12,10 +12,10 @@ from concurrent.futures import Future
 from tpca.streams.protocol import NumberedStream
 from tpca.tensors import Batch
 
-MOST = 3  # batches on the shelf of a process, whatever is going on there
+MAX_BATCHES = 3  # batches in the cache of a process, whatever is going on there
 
 
-class Shelf:
+class BatchCache:
     """A few batches by their number and the fit that they belong to; safe to use from several threads."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Shelf:
         return None if waiting is None else waiting.result()
 
     def keep(self, token: str, number: int, batch: Batch | None) -> None:
-        """Put a batch on the shelf."""
+        """Put a batch into the cache."""
         if batch is not None:
             self._slot(token, number).set_result(batch)
 
@@ -52,14 +52,16 @@ class Shelf:
         with self._lock:
             for key in [key for key in self._held if key[0] != token]:
                 del self._held[key]
-            if sum(other.nbytes for other in self._held.values()) + batch.nbytes <= most:
+            if (token, number) not in self._held and sum(
+                other.nbytes for other in self._held.values()
+            ) + batch.nbytes <= most:
                 self._held[token, number] = batch
 
     def _slot(self, token: str, number: int) -> Future[Batch | None]:
         slot: Future[Batch | None] = Future()
         with self._lock:
             self._batches[token, number] = slot
-            while len(self._batches) > MOST:
+            while len(self._batches) > MAX_BATCHES:
                 self._batches.popitem(last=False)
         return slot
 
@@ -72,4 +74,4 @@ def _fill(slot: Future[Batch | None], stream: NumberedStream, number: int) -> No
         slot.set_result(None)
 
 
-shelf = Shelf()
+cache = BatchCache()

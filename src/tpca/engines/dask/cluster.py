@@ -1,4 +1,4 @@
-"""A Dask cluster as the oracle sees it: tasks, results, and plain words for everything that can go wrong."""
+"""A Dask cluster as the engine sees it: tasks, results, and plain words for everything that can go wrong."""
 
 from __future__ import annotations
 

@@ -1,15 +1,16 @@
-"""The Dask oracle: the same questions, answered by the workers of a cluster.
+"""The Dask engine: the same accumulators, filled by the workers of a cluster.
 
-Blocks travel, data do not.  Every round
+Queries travel, data do not.  In every call of ``reduce``
 
-1. the replicas go to one worker, and from there to the others (nothing at all where sums of samples come back);
+1. what the accumulator asks goes to one worker, and from there to the others (nothing at all where sums of samples come
+   back);
 2. every worker gets a run of neighbouring groups (:mod:`tpca.engines.groups`), reads their batches from where they
    are stored, the next one while one is in use, and reduces them;
-3. what is left of the runs, gradients or sums of samples, is merged on the workers, eight at a time, until at most
-   eight are left for this process to merge.
+3. what is left of the runs is merged on the workers, eight at a time, until at most eight are left for this process to
+   merge.
 
-A run is a pure function of stored data and replicas.  If a worker dies its runs are done again by others, with the same
-bits.  Between rounds a worker keeps the batch it read last and reads the one it will probably need next.
+A run is a pure function of stored data and accumulator.  If a worker dies its runs are done again by others, with the
+same bits.  Between rounds a worker keeps the batch it read last and reads the one it will probably need next.
 """
 
 from __future__ import annotations
@@ -22,32 +23,30 @@ from typing import Any
 
 from tpca.engines.cursor import Cursor, Fragment
 from tpca.engines.dask.cluster import Cluster
-from tpca.engines.dask.payload import pack_queries, unpack_queries
 from tpca.engines.dask.sharing import FAN, merge_fan, readable_stream, runs_of
 from tpca.engines.dask.tasks import (
     Outcome,
+    Piece,
     Work,
     count_samples,
     digest_of,
-    each_sample,
     merge_outcomes,
     reduce_groups,
     relayed,
     unpacked,
 )
-from tpca.engines.groups import Cut, cut_round, merge_all
-from tpca.engines.local import each_samples
+from tpca.engines.groups import Cut, cut_reading, merge_all, sum_bytes
 from tpca.engines.looks import DigestWatch
-from tpca.engines.protocol import Round
+from tpca.engines.protocol import A
 from tpca.engines.receipt import compare
 from tpca.streams.protocol import NumberedStream
-from tpca.tensors import Query, Reduction
+from tpca.tensors import Accumulator
 
 COUNTED = 16  # batches that a task counts
 
 
-class DaskOracle:
-    """Answers queries over the next samples of a stored stream, on the workers of a Dask ``client``.
+class DaskEngine:
+    """Reads the next samples of a stored stream on the workers of a Dask ``client``.
 
     Parameters
     ----------
@@ -58,9 +57,11 @@ class DaskOracle:
         these.
     patience
         Seconds to wait for a cluster without workers, or for a scheduler that does not answer.
+    hold
+        Bytes of samples that the workers together hold between passes, for who reads the same data many times.
     """
 
-    def __init__(self, client: Any, source: Any, patience: float = 60.0) -> None:
+    def __init__(self, client: Any, source: Any, patience: float = 60.0, hold: float = 0.0) -> None:
         self.stream: NumberedStream = readable_stream(source)
         self.cluster = Cluster(client, patience)
         self.buffer_bytes = 0
@@ -68,9 +69,12 @@ class DaskOracle:
         self._remote = self.cluster.submit(unpacked, pickle.dumps(self.stream.for_workers()), key=self._key("stream"))
         self._cursor = Cursor(self.stream.layout, self._count)
         self._watch = DigestWatch()
+        self._hold = hold
         self._in_place = self.stream.lazy_parts(0) is not None  # data that are in the cluster already
+        layout = self.stream.layout
+        self._keeps = int(layout.bounds[-1]) * layout.entries * self.stream.dtype.itemsize <= hold
         self._lazy: dict[int, Any] = {}  # blocks of a Dask array, while somebody needs them
-        self._rounds = itertools.count()
+        self._readings = itertools.count()
         self._turn = 0  # the worker that begins
         self._digests: dict[int, str | None] = {}  # of the batch in hand, once somebody has asked
 
@@ -95,6 +99,11 @@ class DaskOracle:
         return True
 
     @property
+    def whole(self) -> bool:
+        """Whether samples come as arrays that are held in full."""
+        return self.stream.whole
+
+    @property
     def identity(self) -> str:
         """Which data these are."""
         return self.stream.identity
@@ -114,12 +123,12 @@ class DaskOracle:
         self._cursor.rewind()
 
     def position(self) -> dict[str, Any]:
-        """Where in the stream the next sample is; the same words as those of the local oracle."""
+        """Where in the stream the next sample is; the same words as those of the local engine."""
         seen = {"buffer_bytes": self.buffer_bytes, "seen": self._watch.seen, "varied": self._watch.varied}
         return {**self._cursor.position(), **seen, "digest": self._digest()}
 
     def seek(self, position: dict[str, Any]) -> None:
-        """Go on from a :meth:`position` of this or of a local oracle; the batch read last must be the same."""
+        """Go on from a :meth:`position` of this or of a local engine; the batch read last must be the same."""
         self.buffer_bytes = int(position["buffer_bytes"])
         self._watch = DigestWatch(int(position["seen"]), bool(position["varied"]))
         self._cursor.seek(position)
@@ -127,82 +136,53 @@ class DaskOracle:
             bounds = self.stream.layout.bounds
             compare(position["digest"], self._digest(), int(bounds[hand[0]]), int(bounds[hand[1] + 1]))
 
-    def mean(self, queries: Sequence[Query], n: int, scale: float = 1.0) -> Round:
-        """Mean gradients of all queries over the next ``n`` samples, each multiplied by ``scale``."""
-        cut = cut_round(self.stream.layout, self.stream.dtype, queries, self._cursor.place, n)
+    def reduce(self, blank: A, n: int | None = None) -> A:
+        """The next ``n`` samples, or all to the end of the pass, in an accumulator like ``blank``."""
+        cut = cut_reading(self.stream.layout, self.stream.dtype, blank, self._cursor.place, n)
         fragments = self._cursor.take(n)
         if not fragments:
-            return Round(0, ())
-        taken = sum(fragment.stop - fragment.start for fragment in fragments)
-        concludes = cut.leaves == 1 and cut.contracts and self.stream.layout.summable
-        futures = self._submit(queries, cut, fragments, scale, concludes)
-        outcomes = self._gather(futures)
+            return blank.fresh()
+        outcomes = self._gather(self._submit(blank, cut, fragments))
         self._note([outcome for outcome in outcomes if outcome is not None], fragments)
         parts: list[Any] = [None if outcome is None else outcome.part for outcome in outcomes]
-        if concludes:
-            return Round(taken, parts[0])
-        root: Reduction | None = merge_all(parts, lambda part: part.copy())
+        root: A | None = merge_all(parts)
         assert root is not None
-        root.queries = tuple(queries)
-        return Round(taken, root.answers(scale))
+        root.recall(blank)
+        root.finish()
+        return root
 
-    def each(self, query: Query, n: int) -> Round:
-        """Up to ``n`` steps with a fresh sample for every replica at every step: few samples, so one worker does it."""
-        fragments = self._cursor.take(each_samples(self.dims, query, n))
-        if not fragments:
-            return Round(0, ())
-        marked = tuple((fragment, 0) for fragment in fragments)
-        work = Work(self._token, marked, 1, True, True, 1.0, not self._watch.varied, None)
-        parts = self._parts(fragments)
-        number = next(self._rounds)
-        future = self.cluster.submit(
-            each_sample,
-            self._remote,
-            work,
-            pack_queries([query], whole=True),
-            parts,
-            key=self._key("each", number),
-            samples=self._span(fragments),
-        )
-        ((answer, used, outcome),) = self.cluster.gather([future])
-        self._note([outcome], fragments)
-        return Round(0, ()) if answer is None else Round(used, (answer,))
+    # -- a reading ----------------------------------------------------------------------------------------------------
 
-    # -- a round -------------------------------------------------------------------------------------------------------
-
-    def _submit(
-        self, queries: Sequence[Query], cut: Cut, fragments: Sequence[Fragment], scale: float, concludes: bool
-    ) -> list[Any]:
-        """All tasks of a round; the futures of what is left at its end, in the order of the groups."""
+    def _submit(self, blank: Accumulator, cut: Cut, fragments: Sequence[Fragment]) -> list[Any]:
+        """All tasks of a reading; the futures of what is left at its end, in the order of the groups."""
         workers = self.cluster.workers()
         runs = cut.leaves if self.stream.layout.alone else runs_of(cut.leaves, len(workers))
-        per_run = cut.leaves // runs
-        pieces: dict[int, list[tuple[Fragment, int]]] = {}
+        per_run, at = cut.leaves // runs, 0
+        pieces: dict[int, list[Piece]] = {}
         for fragment in fragments:
             leaf = cut.group(fragment.place)
-            pieces.setdefault(leaf // per_run, []).append((fragment, leaf % per_run))
-        number = next(self._rounds)
+            pieces.setdefault(leaf // per_run, []).append(Piece(fragment, leaf % per_run, at))
+            at += fragment.stop - fragment.start
+        number = next(self._readings)
         homes = {run: (run * len(workers) // runs + self._turn) % len(workers) for run in pieces}
-        packed = pack_queries(queries if needs_queries(cut, self.stream) else (), concludes)
+        packed = pickle.dumps(blank.for_worker(sum_bytes(self.stream.layout, self.stream.dtype)), protocol=5)
         first = workers[homes[min(pieces)]]
         copies = [packed] if len(pieces) == 1 else self._send(packed, number, workers, first)
         ahead = self._ahead(pieces, homes, fragments[-1].number)
         tasks: list[Any] = [None] * runs
-        for run, marked in pieces.items():
-            some = [fragment for fragment, _ in marked]
-            watch = not self._watch.varied
-            work = Work(self._token, tuple(marked), per_run, cut.contracts, concludes, scale, watch, ahead.get(run))
+        for run, some in pieces.items():
+            watch, hold = not self._watch.varied, self._hold / len(workers)
             tasks[run] = self.cluster.submit(
                 reduce_groups,
                 self._remote,
-                work,
+                Work(self._token, tuple(some), per_run, watch, ahead.get(run), hold),
                 copies[homes[run] % len(copies)],
-                self._parts(some),
+                self._parts([piece.fragment for piece in some]),
                 key=self._key("run", number, run),
                 worker=None if self._in_place else workers[homes[run]],
-                samples=self._span(some),
+                samples=self._span([piece.fragment for piece in some]),
             )
-        self._turn = homes[max(pieces)]  # it has the batch that the next round begins with
+        self._turn = homes[max(pieces)]  # it has the batch that the next reading begins with
         return self._merge(tasks, number, len(workers))
 
     def _merge(self, tasks: list[Any], number: int, workers: int) -> list[Any]:
@@ -220,8 +200,8 @@ class DaskOracle:
         return tasks
 
     def _send(self, packed: bytes, number: int, workers: Sequence[str], first: str) -> list[Any]:
-        """The queries, sent to one worker and passed on by those that have them; for many workers, several copies."""
-        copies = [self.cluster.submit(unpack_queries, packed, key=self._key("queries", number), worker=first)]
+        """What is asked, sent to one worker and passed on by those that have it; for many workers, several copies."""
+        copies = [self.cluster.submit(unpacked, packed, key=self._key("question", number), worker=first)]
         while len(workers) > FAN * len(copies):
             more = min(len(workers), len(copies) * FAN) - len(copies)
             copies += [
@@ -235,11 +215,11 @@ class DaskOracle:
             ]
         return copies
 
-    def _ahead(self, pieces: dict[int, Any], homes: dict[int, int], last: int) -> dict[int, int]:
+    def _ahead(self, pieces: dict[int, list[Piece]], homes: dict[int, int], last: int) -> dict[int, int]:
         """The batch to read ahead after every run: that of the worker's next run, or of its place in the next round."""
         if self._in_place or not self.stream.layout.certain:
             return {}
-        firsts = {run: marked[0][0].number for run, marked in pieces.items()}
+        firsts = {run: some[0].fragment.number for run, some in pieces.items()}
         ahead: dict[int, int] = {}
         for run, home in homes.items():
             later = [other for other in pieces if other > run and homes[other] == home]
@@ -267,7 +247,8 @@ class DaskOracle:
         self.buffer_bytes = max(self.buffer_bytes, *(outcome.buffer_bytes for outcome in outcomes))
         last = fragments[-1]
         self._watch.take(outcomes, int(self.stream.layout.bounds[last.number]) + last.stop)
-        self._lazy = {number: parts for number, parts in self._lazy.items() if number == last.number}
+        if not self._keeps:
+            self._lazy = {number: parts for number, parts in self._lazy.items() if number == last.number}
 
     def _digest(self) -> str | None:
         """Of the batch that was read last, by the worker that has it."""
@@ -282,7 +263,7 @@ class DaskOracle:
                 self._token,
                 number,
                 self._parts([Fragment(number, 0, 0, number)]),
-                key=self._key("digest", next(self._rounds)),
+                key=self._key("digest", next(self._readings)),
                 worker=None if self._in_place else workers[self._turn % len(workers)],
             )
             self._digests = dict(zip([number], self.cluster.gather([future]), strict=True))
@@ -291,7 +272,7 @@ class DaskOracle:
     def _count(self, first: int, stop: int) -> dict[int, int]:
         """Have some batches counted: samples may be left out of them."""
         windows = [range(a, min(a + COUNTED, stop)) for a in range(first, stop, COUNTED)]
-        number = next(self._rounds)
+        number = next(self._readings)
         futures = []
         for i, window in enumerate(windows):
             some = [Fragment(batch, 0, 0, batch) for batch in window]
@@ -309,8 +290,3 @@ class DaskOracle:
         """First and last sample of some fragments."""
         bounds, first, last = self.stream.layout.bounds, fragments[0], fragments[-1]
         return int(bounds[first.number]) + first.start, int(bounds[last.number]) + last.stop - 1
-
-
-def needs_queries(cut: Cut, stream: NumberedStream) -> bool:
-    """Whether workers contract, or only add samples up."""
-    return cut.contracts or not stream.layout.summable

@@ -41,7 +41,7 @@ def readable_stream(source: Any) -> NumberedStream:
     """A stream that workers can read by themselves, or an error that says what to do."""
     stream: Any = open_stream(source)
     way_out = "save the samples as Zarr where all workers can read them (zarr.save, dask.array.to_zarr)"
-    if getattr(stream, "layout", None) is None:
+    if stream.layout is None:
         raise StreamError(f"workers cannot read samples from {stream.kind} data by themselves; {way_out}.")
     if not stream.readable_elsewhere:
         if stream.kind == "dask":

@@ -12,40 +12,45 @@ from dataclasses import dataclass
 from typing import Any
 
 from tpca.engines.cursor import Fragment
-from tpca.engines.dask.cache import shelf
+from tpca.engines.dask.cache import cache
 from tpca.engines.dask.pages import keep_freed_pages
-from tpca.engines.dask.payload import unpack_queries
 from tpca.engines.groups import Tree, merge_all
-from tpca.engines.local import each_answer
 from tpca.engines.looks import Looks
 from tpca.engines.receipt import batch_digest
 from tpca.errors import ClusterError, TpcaError
 from tpca.prefetch import prefetch
 from tpca.streams.protocol import NumberedStream
-from tpca.tensors import Answer, Batch, Query, Reduction, reduction
+from tpca.tensors import Accumulator, Batch
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A fragment, its leaf in the tree over some neighbouring groups, and how many samples were read before it."""
+
+    fragment: Fragment
+    leaf: int
+    at: int
 
 
 @dataclass(frozen=True)
 class Work:
-    """Some neighbouring groups of a round: their fragments, each with its leaf in the tree over these groups."""
+    """Some neighbouring groups of a reading."""
 
     token: str
-    fragments: tuple[tuple[Fragment, int], ...]
+    pieces: tuple[Piece, ...]
     leaves: int
-    contracts: bool
-    concludes: bool
-    """Whether these are all groups, and the answers are smaller than the sums."""
-    scale: float
     watch: bool
     ahead: int | None
     """The batch that this worker will probably need next."""
+    hold: float = 0.0
+    """Bytes of batches to hold for the next pass."""
 
 
 @dataclass
 class Outcome:
     """What is left of some groups, and what was seen on the way."""
 
-    part: Reduction | tuple[Answer, ...] | None
+    part: Accumulator | None
     buffer_bytes: int
     varied: bool
     digests: tuple[bytes, ...]
@@ -61,49 +66,42 @@ def relayed(payload: Any) -> Any:
     return payload
 
 
-def reduce_groups(
-    stream: NumberedStream, work: Work, queries: tuple[Query, ...] | bytes, parts: dict[int, Any]
-) -> Outcome:
+def reduce_groups(stream: NumberedStream, work: Work, blank: Accumulator | bytes, parts: dict[int, Any]) -> Outcome:
     """Reduce the groups of ``work``, and merge what is left of them."""
-    if isinstance(queries, bytes):  # for this task alone
-        queries = unpack_queries(queries)
-    reader = Reader(stream, work.token, parts)
+    asked: Accumulator = unpacked(blank) if isinstance(blank, bytes) else blank  # bytes: for this task alone
+    reader = Reader(stream, work.token, parts, work.hold)
     looks = Looks(work.watch)
-    tree: Tree[Reduction] = Tree(work.leaves)
-    kept: Reduction | None = None
+    tree: Tree[Accumulator] = Tree(work.leaves)
+    part: Accumulator | None = None
     group, most = 0, 0
-    batches = reader.batches(dict.fromkeys(fragment.number for fragment, _ in work.fragments))
+    batches = reader.batches(dict.fromkeys(piece.fragment.number for piece in work.pieces))
     number, batch = -1, None
-    for fragment, leaf in work.fragments:
+    for piece in work.pieces:
+        fragment = piece.fragment
         if fragment.number != number:
             number, batch = fragment.number, next(batches)
+            batch.first = int(stream.layout.bounds[fragment.place])  # as if empty ones before it were part of it
             looks.at(batch)
         assert batch is not None
-        some = batch[fragment.start : fragment.stop]
-        if leaf != group and kept is not None:
-            tree.put(group, kept.contracted(work.scale) if work.contracts else kept)
-            kept = None
-        group = leaf
-        kept = reduction(some, queries, work.scale) if kept is None else kept
-        reader.attempt(fragment, kept.add, some)
-        most = max(most, 2 * batch.nbytes + kept.nbytes + sum(part.nbytes for part in tree.waiting()))
+        if piece.leaf != group and part is not None:
+            part.close()
+            tree.put(group, part)
+            part = None
+        group = piece.leaf
+        part = asked.fresh() if part is None else part
+        reader.attempt(fragment, part.add, batch[fragment.start : fragment.stop], piece.at)
+        most = max(most, 2 * batch.nbytes + part.nbytes + sum(other.nbytes for other in tree.waiting()))
     batches.close()
-    shelf.keep(work.token, number, batch)
+    cache.keep(work.token, number, batch)
     if work.ahead is not None:
-        shelf.read_ahead(work.token, stream, work.ahead)
-    assert kept is not None
-    return Outcome(_left(work, tree, kept, group), most, looks.varied, tuple(looks.digests))
-
-
-def _left(work: Work, tree: Tree[Reduction], kept: Reduction, group: int) -> Reduction | tuple[Answer, ...] | None:
-    """What the groups come to: answers, or something to be merged with that of other groups."""
-    if work.concludes:
-        return kept.answers(work.scale)
-    tree.put(group, kept.contracted(work.scale) if work.contracts else kept)
+        cache.read_ahead(work.token, stream, work.ahead)
+    assert part is not None
+    part.close()
+    tree.put(group, part)
     root = tree.root()
-    if root is not None:
-        root.queries = ()  # whoever asks for the answers has them
-    return root
+    assert root is not None
+    root.forget()
+    return Outcome(root, most, looks.varied, tuple(looks.digests))
 
 
 def merge_outcomes(outcomes: Sequence[Outcome | None]) -> Outcome:
@@ -111,25 +109,8 @@ def merge_outcomes(outcomes: Sequence[Outcome | None]) -> Outcome:
     some = [outcome for outcome in outcomes if outcome is not None]
     digests = tuple(dict.fromkeys(digest for outcome in some for digest in outcome.digests))
     buffer_bytes = max(outcome.buffer_bytes for outcome in some)
-    parts: list[Any] = [None if outcome is None else outcome.part for outcome in outcomes]
-    root: Any = merge_all(parts, lambda part: part.copy())
+    root = merge_all([None if outcome is None else outcome.part for outcome in outcomes])
     return Outcome(root, buffer_bytes, any(outcome.varied for outcome in some), digests)
-
-
-def each_sample(
-    stream: NumberedStream, work: Work, packed: bytes, parts: dict[int, Any]
-) -> tuple[Answer | None, int, Outcome]:
-    """Gradients with a fresh sample for every replica and step, the samples used, and what was seen."""
-    numbers = [fragment.number for fragment, _ in work.fragments]
-    reader, looks, some = Reader(stream, work.token, parts), Looks(work.watch), []
-    batch: Batch | None = None
-    for (fragment, _), batch in zip(work.fragments, reader.batches(numbers), strict=True):
-        looks.at(batch)
-        some.append(batch[fragment.start : fragment.stop])
-    shelf.keep(work.token, numbers[-1], batch)
-    (query,) = unpack_queries(packed)
-    answer, n, nbytes = reader.attempt(work.fragments[0][0], each_answer, some, query)
-    return answer, n, Outcome(None, nbytes, looks.varied, tuple(looks.digests))
 
 
 def count_samples(stream: NumberedStream, numbers: Sequence[int], parts: dict[int, Any]) -> dict[int, int]:
@@ -139,17 +120,17 @@ def count_samples(stream: NumberedStream, numbers: Sequence[int], parts: dict[in
 
 
 def digest_of(stream: NumberedStream, token: str, number: int, parts: dict[int, Any]) -> str | None:
-    """A digest of a batch, which stays on the shelf if it is there."""
+    """A digest of a batch, which stays in the cache if it is there."""
     (batch,) = Reader(stream, token, parts).batches([number])
-    shelf.keep(token, number, batch)
+    cache.keep(token, number, batch)
     return batch_digest(batch)
 
 
 class Reader:
     """Reads batches on a worker; what goes wrong is said with the samples, and the worker, that it went wrong with."""
 
-    def __init__(self, stream: NumberedStream, token: str, parts: dict[int, Any]) -> None:
-        self._stream, self._token, self._parts = stream, token, parts
+    def __init__(self, stream: NumberedStream, token: str, parts: dict[int, Any], hold: float = 0.0) -> None:
+        self._stream, self._token, self._parts, self._hold = stream, token, parts, hold
         self._worker = _worker()
         keep_freed_pages()
 
@@ -176,8 +157,12 @@ class Reader:
             raise ClusterError(f"worker {self._worker} failed on {where}: {error!r}.") from error
 
     def _taken_or_read(self, number: int) -> Batch:
-        kept = shelf.take(self._token, number)
-        return self.read(number) if kept is None else kept
+        batch = cache.held(self._token, number) or cache.take(self._token, number)
+        if batch is None:
+            batch = self.read(number)
+        if self._hold:
+            cache.hold(self._token, number, batch, self._hold)
+        return batch
 
 
 def _worker() -> str:

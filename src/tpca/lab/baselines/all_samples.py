@@ -1,13 +1,13 @@
-r"""All samples of a source at once: their mean held in memory, or one pass over the data per question.
+r"""All samples of a source at once: their mean held in memory, or one pass over the data per query.
 
 Most published methods see nothing but the mean of all N samples,
 
 .. math:: \bar T = \frac1N \sum_t T_t = \lambda\, v_1 \otimes \dots \otimes v_{\bar k} + \bar E,
           \qquad \bar E_{ij\dots} \sim N(0, \sigma^2 / N),
 
-and only through contractions.  :class:`AllSamples` answers such questions either from the mean itself, which is then
-part of the method's state (∏ d floats), or by reading the data again for every question: no state, as many passes as
-questions.
+and only through contractions.  :class:`AllSamples` answers such queries either from the mean itself, which is then
+part of the method's state (∏ d floats), or by reading the data again for every query: no state, as many passes as
+queries.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from typing import Any
 
 import numpy as np
 
+from tpca.engines.protocol import A
 from tpca.errors import SolverError, StreamError
-from tpca.lab.baselines.books import Books, all_zero, check_found, no_samples
 from tpca.lab.baselines.options import check_fits
+from tpca.lab.baselines.run_statistics import RunStatistics, all_zero, check_found, no_samples
 from tpca.solvers.recovery import Recovery
-from tpca.tensors import Answer, Query, contract
-from tpca.tensors.blocks import Array, Partition
+from tpca.tensors import Answer, Gradients, Query, TensorSum, contract
+from tpca.tensors.blocks import Array
 
 
-class AllSamples(Books):
+class AllSamples(RunStatistics):
     """Contractions of the mean of all samples.
 
-    ``hold`` keeps the mean in memory; otherwise every question costs a pass, which from the second on takes a
+    ``hold`` keeps the mean in memory; otherwise every query costs a pass, which from the second on takes a
     re-readable source.
     """
 
@@ -54,7 +55,7 @@ class AllSamples(Books):
 
     def ask(self, *queries: Query) -> tuple[Answer, ...]:
         """Answers over all samples; they and the replicas asked with count as state."""
-        answers = self._pass(queries) if self._mean is None else tuple(contract(self._mean, q) for q in queries)
+        answers = self._answers(queries) if self._mean is None else tuple(contract(self._mean, q) for q in queries)
         asked = [block for query in queries for block in query.replicas]
         working = 0 if self._mean is None else max(_contraction_bytes(q) for q in queries)
         self.note(*asked, working=sum(answer.nbytes for answer in answers) + working)
@@ -71,35 +72,43 @@ class AllSamples(Books):
     def recovery(
         self, vectors: Sequence[Array], strength: float | None = None, history: list[dict[str, Any]] | None = None
     ) -> Recovery:
-        """As in :class:`Books`; a strength that is not given is asked for."""
+        """As in :class:`RunStatistics`; a strength that is not given is asked for."""
         check_found(vectors)
         if strength is None:
             strength = float(self.ask_vectors(vectors, wanted=(0,)).rewards[0])
         return super().recovery(vectors, strength, history)
 
-    def _pass(self, queries: tuple[Query, ...]) -> tuple[Answer, ...]:
+    def _pass(self, blank: A) -> A:
+        """One pass over the data."""
         if self.passes:
-            if not self.oracle.rereadable:
+            if not self.engine.rereadable:
                 raise StreamError(
                     "this method reads the samples several times, and they can be read only once; "
                     "store them (.npy, Zarr, HDF5), or use a method or option that holds the mean."
                 )
-            self.oracle.rewind()
-        answered = self.oracle.mean(queries, self.limit)
-        if answered.n == 0:
+            self.engine.rewind()
+        part = self.engine.reduce(blank, self.limit)
+        if part.n == 0:
             raise no_samples()
         self.passes += 1
-        self.n = answered.n
-        if not any(g.any() for answer in answered.answers for g in answer.gradients.values()):
+        self.n = part.n
+        return part
+
+    def _answers(self, queries: tuple[Query, ...]) -> tuple[Answer, ...]:
+        """Answers from one pass over the data."""
+        answers = self._pass(Gradients(queries)).answers
+        if not any(g.any() for answer in answers for g in answer.gradients.values()):
             raise all_zero()
-        return answered.answers
+        return answers
 
     def _read_mean(self) -> Array:
-        """The mean of all samples: the gradient of the one block that holds all modes."""
+        """The mean of all samples."""
         check_fits(f"the mean of samples of shape {self.dims}", 8 * math.prod(self.dims))
-        whole = Partition(self.dims, (tuple(range(len(self.dims))),))
-        nothing = np.broadcast_to(np.zeros(()), (1, *self.dims))
-        mean: Array = self._pass((Query(whole, (nothing,)),))[0].gradients[0][0]
+        part = self._pass(TensorSum())
+        if part.total is None or not part.total.any():
+            raise all_zero()
+        mean: Array = part.total.astype(np.float64, copy=False)
+        mean /= part.n
         return mean
 
 

@@ -7,8 +7,9 @@ best value given the others:
 .. math:: u_n \leftarrow \mathrm{unit}\big(\bar T \text{ contracted with all } u_i, i \ne n\big),
           \qquad n = 1, \dots, \bar k .
 
-``init="spectral"`` starts from the balanced unfolding (:class:`~tpca.lab.baselines.RecursiveUnfolding`), ``"random"`` runs
-from ``restarts`` random starts and keeps the one with the largest value, a tuple of vectors is a start of your own.
+``init="spectral"`` starts from the balanced unfolding (:class:`~tpca.lab.baselines.RecursiveUnfolding`), ``"random"``
+runs from ``restarts`` random starts and keeps the one with the largest value, a tuple of vectors is a start of your
+own.
 
 The maximiser's overlaps q_n tend to the largest solution of :func:`tpca.lab.baselines.amp.fixed_point`, as long as β =
 λ√N / (σ√Σd) is large enough for it to be the signal's (M. Seddik, M. Guillaud, R. Couillet, *When random tensors meet
@@ -25,6 +26,7 @@ State: the mean, the vectors, and for the spectral start what that holds.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -37,7 +39,7 @@ from tpca.lab.baselines.recursive_unfolding import split_recursively
 from tpca.lab.baselines.unfolding import spectral_vectors
 from tpca.randomness import generator
 from tpca.solvers.options import check_max_samples
-from tpca.solvers.rank_one import along
+from tpca.solvers.rank_one import along, alternate
 from tpca.solvers.recovery import Recovery
 from tpca.tensors.blocks import Array, unit
 
@@ -90,13 +92,11 @@ class ALS:
 
     def _climb(self, samples: AllSamples, vectors: list[Array]) -> tuple[list[Array], float, int]:
         """Sweep until the value stands still: the vectors, their value, and the sweeps it took."""
-        value, before, last, sweeps = 0.0, -math.inf, len(vectors) - 1, 0
+        value, before, sweeps = 0.0, -math.inf, 0
         while sweeps < self.max_iterations and value - before > self.tolerance * value:
             before, sweeps = value, sweeps + 1
-            for place in range(len(vectors)):
-                new = along(samples.mean, vectors, place)
-                value = float(np.linalg.norm(new)) if place == last else value
-                vectors[place] = unit(new)
+            vectors, norm = alternate(functools.partial(along, samples.mean), vectors, 1)
+            value = float(norm)
         samples.note(*vectors, working=2 * samples.mean.nbytes // min(samples.dims[0], samples.dims[-1]))
         return vectors, value, sweeps
 

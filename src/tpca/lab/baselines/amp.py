@@ -38,7 +38,7 @@ from typing import Any
 
 import numpy as np
 
-from tpca.engines import open_oracle
+from tpca.engines import open_engine
 from tpca.integers import check_integer
 from tpca.lab.baselines.all_samples import AllSamples
 from tpca.lab.baselines.als import start_vectors
@@ -48,7 +48,7 @@ from tpca.solvers.options import check_max_samples
 from tpca.solvers.recovery import Recovery
 from tpca.tensors.blocks import Array, unit
 
-STILL = 1e-7  # change of a unit vector at which iterating stops
+MOVE_TOL = 1e-7  # change of a unit vector at which iterating stops
 
 
 class AMP:
@@ -79,9 +79,9 @@ class AMP:
 
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from all samples of ``source``."""
-        oracle = open_oracle(source)
-        check_order("AMP", oracle.dims, 3)
-        samples = AllSamples(oracle, self.max_samples)
+        engine = open_engine(source)
+        check_order("AMP", engine.dims, 3)
+        samples = AllSamples(engine, self.max_samples)
         vectors = start_vectors(samples, self.init, generator(self.seed, "amp"))
         energy = float(np.linalg.norm(samples.mean)) ** 2
         previous: list[Array] = [np.zeros(d) for d in samples.dims]
@@ -99,7 +99,7 @@ class AMP:
             lengths = [float(np.linalg.norm(h)) for h in fields]
             moved = max(min(_distance(a, b), _distance(a, -b)) for a, b in zip(vectors, previous, strict=True))
             history.append({"iteration": iteration, "value": reward, "moved": moved})
-            if moved < STILL:
+            if moved < MOVE_TOL:
                 break
         return samples.recovery(vectors, history=history)
 

@@ -23,21 +23,23 @@ State: the mean and some vectors; with ``method="passes"`` no mean, O(d²) for t
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from tpca.engines import open_oracle
+from tpca.engines import open_engine
 from tpca.integers import check_integer
 from tpca.lab.baselines.all_samples import AllSamples
 from tpca.lab.baselines.options import check_choice
-from tpca.lab.baselines.partial_trace import check_symmetric, leading_vector, trace_matrix, trace_vector
+from tpca.lab.baselines.partial_trace import check_symmetric, trace_matrix, trace_vector
 from tpca.solvers.options import check_max_samples
+from tpca.solvers.rank_one import leading
 from tpca.solvers.recovery import Recovery
 from tpca.tensors import Query
 from tpca.tensors.blocks import Array, unit
 
-STILL = 1e-7  # change of x at which iterating stops
+MOVE_TOL = 1e-7  # change of x at which iterating stops
 
 
 class Homotopy:
@@ -65,9 +67,9 @@ class Homotopy:
 
     def run(self, source: Any) -> Recovery:
         """Recover the vector of all modes from all samples of ``source``."""
-        oracle = open_oracle(source)
-        check_symmetric("Homotopy", oracle.dims)
-        samples = AllSamples(oracle, self.max_samples, hold=self.method == "mean")
+        engine = open_engine(source)
+        check_symmetric("Homotopy", engine.dims)
+        samples = AllSamples(engine, self.max_samples, hold=self.method == "mean")
         x, sign = start(samples)
         history = []
         for iteration in range(self.max_iterations):
@@ -76,7 +78,7 @@ class Homotopy:
             before, x = x, unit(sign * sum(answer.gradients[n][0] for n in range(len(samples.dims))))
             moved = float(np.linalg.norm(x - before))
             history.append({"iteration": iteration, "value": value, "moved": moved})
-            if moved < STILL:
+            if moved < MOVE_TOL:
                 break
         return samples.recovery([sign * x, *[x] * (len(samples.dims) - 1)], history=history)
 
@@ -85,4 +87,5 @@ def start(samples: AllSamples) -> tuple[Array, float]:
     """x^0 and s."""
     if len(samples.dims) % 2:
         return unit(trace_vector(samples)), 1.0
-    return leading_vector(trace_matrix(samples, None))
+    (value,), (vector,) = leading(trace_matrix(samples, None))
+    return vector, math.copysign(1.0, value)

@@ -31,10 +31,10 @@ from tpca.integers import check_integer
 from tpca.lab.baselines.one_pass import OnePass
 from tpca.lab.baselines.options import check_positive
 from tpca.lab.baselines.recursive_unfolding import split_recursively
-from tpca.lab.baselines.unfolding import split_blocks
 from tpca.randomness import generator
 from tpca.solvers.options import check_max_samples
 from tpca.solvers.race.strategies.scores import NoiseLevel
+from tpca.solvers.rank_one import split_blocks
 from tpca.solvers.recovery import Recovery
 from tpca.tensors import Query
 from tpca.tensors.blocks import Partition, unit
@@ -85,5 +85,5 @@ class Oja:
                 total = lengths[m] * blocks[m] + gradient
                 lengths[m], blocks[m] = float(np.linalg.norm(total)), unit(total)
             size = self.batch_size or max(1, samples.n // 16)
-        vectors = split_blocks(partition, (blocks[0], blocks[1]), split_recursively)
+        vectors = split_blocks(partition.groups, (blocks[0], blocks[1]), split_recursively)
         return samples.recovery(vectors, float(samples.mean_rewards[0]))

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from tpca.lab.baselines.books import Books, all_zero, no_samples
-from tpca.tensors import Answer, Query
+from tpca.lab.baselines.run_statistics import RunStatistics, all_zero, no_samples
+from tpca.tensors import Answer, Gradients, Query
 from tpca.tensors.blocks import Array
 
 
-class OnePass(Books):
+class OnePass(RunStatistics):
     """The samples of one pass, some at a time."""
 
     def __init__(self, source: Any, max_samples: int | None) -> None:
@@ -35,14 +35,14 @@ class OnePass(Books):
 
     def ask(self, query: Query, n: int) -> Answer | None:
         """The answer over the next ``n`` samples or what is left of them (``took``); ``None`` at their end."""
-        answered = self.oracle.mean([query], min(n, self.limit - self.n)) if self.n < self.limit else None
-        if answered is None or answered.n == 0:
+        part = self.engine.reduce(Gradients([query]), min(n, self.limit - self.n)) if self.n < self.limit else None
+        if part is None or part.n == 0:
             if self._nothing:
                 raise no_samples() if self.n == 0 else all_zero()
             return None
-        self.passes, self.took = 1, answered.n
-        self.n += answered.n
-        (answer,) = answered.answers
+        self.passes, self.took = 1, part.n
+        self.n += part.n
+        (answer,) = part.answers
         self._nothing = self._nothing and not any(g.any() for g in answer.gradients.values())
         self.note(*query.replicas, working=2 * answer.nbytes)
         self._absorb(answer.rewards)

@@ -33,11 +33,12 @@ from typing import Any
 
 import numpy as np
 
-from tpca.engines import open_oracle
+from tpca.engines import open_engine
 from tpca.lab.baselines.all_samples import AllSamples
 from tpca.lab.baselines.options import check_equal_dims, check_order
 from tpca.solvers.options import check_max_samples
 from tpca.solvers.race.strategies.symmetric import pairings
+from tpca.solvers.rank_one import leading
 from tpca.solvers.recovery import Recovery
 from tpca.tensors import Query
 from tpca.tensors.blocks import Array, Partition, unit
@@ -55,12 +56,13 @@ class PartialTrace:
 
     def run(self, source: Any) -> Recovery:
         """Recover the vector of all modes from all samples of ``source``."""
-        oracle = open_oracle(source)
-        check_symmetric("PartialTrace", oracle.dims)
-        odd = len(oracle.dims) % 2
-        samples = AllSamples(oracle, self.max_samples, hold=bool(odd) and not oracle.rereadable)
+        engine = open_engine(source)
+        check_symmetric("PartialTrace", engine.dims)
+        odd = len(engine.dims) % 2
+        samples = AllSamples(engine, self.max_samples, hold=bool(odd) and not engine.rereadable)
         lead = unit(trace_vector(samples)) if odd else None
-        vector, sign = leading_vector(trace_matrix(samples, lead))
+        (value,), (vector,) = leading(trace_matrix(samples, lead))
+        sign = math.copysign(1.0, value)
         if lead is not None:  # M is quadratic in the data: the sign is that of t
             vector, sign = math.copysign(1.0, float(vector @ lead)) * vector, 1.0
         vectors = [sign * vector, *[vector] * (len(samples.dims) - 1)]
@@ -77,7 +79,9 @@ def trace_vector(samples: AllSamples) -> Array:
     """The vector t: all pairs traced, averaged over all pairings; odd order."""
     d = samples.dims[0]
     eye, one = np.eye(d)[None], np.ones((1, d))
-    answers = samples.ask(*(Query(p, (one, *[eye] * (len(p) - 1)), wanted=(0,)) for p in _partitions(samples.dims)))
+    partitions = _partitions(samples.dims)
+    traced = tuple(range(1, len(partitions[0])))
+    answers = samples.ask(*(Query(p, (one, *[eye] * len(traced)), wanted=(0,), traced=traced) for p in partitions))
     total: Array = sum((answer.gradients[0][0] for answer in answers), start=np.zeros(d))
     return total / len(answers)
 
@@ -88,18 +92,12 @@ def trace_matrix(samples: AllSamples, lead: Array | None) -> Array:
     eye = np.eye(d)[None]
     single = () if lead is None else (lead[None],)
     wanted = tuple(range(len(single), (len(samples.dims) + 1) // 2))
-    queries = [Query(p, (*single, *[eye] * len(wanted)), wanted) for p in _partitions(samples.dims)]
+    blocks = (*single, *[eye] * len(wanted))
+    queries = [Query(p, blocks, wanted, traced=wanted) for p in _partitions(samples.dims)]
     matrices = [g[0] for answer in samples.ask(*queries) for g in answer.gradients.values()]
     total: Array = sum(matrices, start=np.zeros((d, d)))
     samples.note(eye, *matrices, working=3 * total.nbytes)  # the sum, its mean, and later the eigenvectors
     return (total + total.T) / (2 * len(matrices))
-
-
-def leading_vector(matrix: Array) -> tuple[Array, float]:
-    """Eigenvector of the largest absolute eigenvalue, and the sign of that."""
-    values, columns = np.linalg.eigh(matrix)
-    lead = int(np.argmax(np.abs(values)))
-    return columns[:, lead].copy(), math.copysign(1.0, values[lead])
 
 
 def _partitions(dims: tuple[int, ...]) -> list[Partition]:

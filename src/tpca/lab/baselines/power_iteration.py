@@ -31,11 +31,11 @@ from tpca.lab.baselines.all_samples import AllSamples
 from tpca.lab.baselines.options import check_choice
 from tpca.randomness import generator
 from tpca.solvers.options import check_max_samples
+from tpca.solvers.rank_one import units
 from tpca.solvers.recovery import Recovery
 from tpca.tensors import Query
-from tpca.tensors.blocks import Array
 
-STILL = 1e-14  # squared change of a unit vector, up to sign, at which a start has converged; rounding leaves 1e-16
+MOVE_TOL = 1e-14  # squared change of a unit vector, up to sign, at which a start has converged; rounding leaves 1e-16
 
 
 class PowerIteration:
@@ -72,7 +72,7 @@ class PowerIteration:
         """Recover the vectors from all samples of ``source``."""
         samples = AllSamples(source, self.max_samples, hold=self.method == "mean")
         rng = generator(self.seed, "power iteration")
-        replicas = [rows(rng.standard_normal((self.restarts, d))) for d in samples.dims]
+        replicas = [units(rng.standard_normal((self.restarts, d))) for d in samples.dims]
         best = [block.copy() for block in replicas]
         values, history = np.zeros(self.restarts), []
         for iteration in range(self.max_iterations):
@@ -84,17 +84,10 @@ class PowerIteration:
                 kept[better] = block[better]
             moved = 0.0
             for n, block in enumerate(replicas):
-                replicas[n] = rows(answer.gradients[n])
+                replicas[n] = units(answer.gradients[n])
                 moved = max(moved, float(np.max(2 - 2 * np.abs(np.einsum("ri,ri->r", block, replicas[n])))))
             history.append({"iteration": iteration, "value": float(np.abs(values).max()), "moved": moved})
-            if moved < STILL:
+            if moved < MOVE_TOL:
                 break
         winner = int(np.argmax(np.abs(values)))
         return samples.recovery([block[winner].copy() for block in best], float(values[winner]), history)
-
-
-def rows(block: Array) -> Array:
-    """Every row divided by its norm; rows of zeros stay."""
-    norms = np.linalg.norm(block, axis=1, keepdims=True)
-    scaled: Array = block / np.where(norms > 0, norms, 1.0)
-    return scaled

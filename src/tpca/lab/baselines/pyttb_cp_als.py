@@ -23,9 +23,10 @@ from tpca.integers import check_integer
 from tpca.lab.baselines.all_samples import AllSamples
 from tpca.lab.baselines.options import check_choice, check_positive
 from tpca.randomness import generator
+from tpca.solvers.mean.fit import leading_of_mode
 from tpca.solvers.options import check_max_samples
 from tpca.solvers.recovery import Recovery
-from tpca.tensors.blocks import Array, unit
+from tpca.tensors.blocks import unit
 
 
 class PyttbCpAls:
@@ -62,7 +63,7 @@ class PyttbCpAls:
         if self.init == "random":
             start = [rng.uniform(size=d) for d in samples.dims]
         else:
-            start = [_leading(samples.mean, n) for n in range(len(samples.dims))]
+            start = [leading_of_mode(samples.mean, n) for n in range(len(samples.dims))]
         samples.note(*start, working=2 * samples.mean.nbytes)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # theirs
@@ -70,13 +71,6 @@ class PyttbCpAls:
             first = pyttb.ktensor([v[:, None] for v in start], np.ones(1))
             found, _, _ = pyttb.cp_als(pyttb.tensor(samples.mean), 1, init=first, **options)
         return samples.recovery([unit(np.array(factor, dtype=np.float64)[:, 0]) for factor in found.factor_matrices])
-
-
-def _leading(mean: Array, mode: int) -> Array:
-    """Leading left singular vector of one mode's unfolding."""
-    matrix = np.moveaxis(mean, mode, 0).reshape(mean.shape[mode], -1)
-    vector: Array = np.linalg.eigh(matrix @ matrix.T)[1][:, -1]
-    return vector
 
 
 def _pyttb() -> Any:

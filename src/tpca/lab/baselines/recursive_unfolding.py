@@ -17,12 +17,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tpca.lab.baselines.all_samples import AllSamples
-from tpca.lab.baselines.unfolding import spectral_vectors, split_blocks
+from tpca.lab.baselines.unfolding import spectral_vectors
 from tpca.randomness import generator
 from tpca.solvers.options import check_max_samples
+from tpca.solvers.rank_one import split_blocks, top_pairs, unfold
 from tpca.solvers.recovery import Recovery
 from tpca.tensors.blocks import Array, Partition, unit
 
@@ -45,7 +44,6 @@ def split_recursively(block: Array) -> list[Array]:
     if block.ndim == 1:
         return [unit(block)]
     partition = Partition.halves(block.shape)
-    flat = block.transpose([n for group in partition.groups for n in group]).reshape(partition.sizes)
-    left, _, right = np.linalg.svd(flat, full_matrices=False)
-    parts = (left[:, 0].reshape(partition.shapes[0]), right[0].reshape(partition.shapes[1]))
-    return split_blocks(partition, parts, split_recursively)
+    _, *sides = top_pairs(unfold(block, partition.groups))
+    parts = [side.reshape(shape) for side, shape in zip(sides, partition.shapes, strict=True)]
+    return split_blocks(partition.groups, parts, split_recursively)

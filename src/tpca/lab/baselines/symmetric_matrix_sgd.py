@@ -36,6 +36,7 @@ from tpca.solvers.options import check_max_samples
 from tpca.solvers.paper.step import ascent_step, normalise
 from tpca.solvers.race.strategies.scores import NoiseLevel
 from tpca.solvers.race.strategies.symmetric import symmetrised
+from tpca.solvers.rank_one import leading
 from tpca.solvers.recovery import Recovery
 from tpca.tensors import Query
 from tpca.tensors.blocks import Array, Partition, unit
@@ -89,8 +90,7 @@ class SymmetricMatrixSGD:
             eta = (self.step_size or steps.at(samples.n)) * samples.took / noise.sigma
             samples.note(block, working=answer.nbytes + 5 * block.nbytes)
             block = normalise(ascent_step(block, gradient[None], eta))
-        values, columns = np.linalg.eigh(block[0])
-        vector = columns[:, int(np.argmax(np.abs(values)))].copy()
+        _, (vector,) = leading(block[0])
         return samples.recovery([vector] * len(samples.dims), float(samples.mean_rewards[0]))
 
     def steps(self, dims: tuple[int, ...]) -> StepSizes:

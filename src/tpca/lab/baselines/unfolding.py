@@ -29,19 +29,16 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.sparse.linalg
 
 from tpca.integers import check_integer
 from tpca.lab.baselines.all_samples import AllSamples
 from tpca.lab.baselines.options import check_choice, check_positive
 from tpca.randomness import generator
 from tpca.solvers.options import check_max_samples
-from tpca.solvers.rank_one import rank_one
+from tpca.solvers.rank_one import DENSE_ROWS, LANCZOS, rank_one, split_blocks, top_pairs, unfold
 from tpca.solvers.recovery import Recovery
 from tpca.tensors import Query
 from tpca.tensors.blocks import Array, Partition, unit
-
-LANCZOS = 20  # vectors that ARPACK keeps for one singular pair; twice at its end
 
 Split = Callable[[Array], list[Array]]
 
@@ -81,7 +78,7 @@ class Unfolding:
             return samples.recovery(spectral_vectors(samples, rng, rank_one))
         samples = AllSamples(source, self.max_samples, hold=False)
         left, right, history = self._power(samples, rng)
-        return samples.recovery(split_blocks(Partition.halves(samples.dims), (left, right), rank_one), history=history)
+        return samples.recovery(split_blocks(Partition.halves(samples.dims).groups, (left, right)), history=history)
 
     def _power(self, samples: AllSamples, rng: np.random.Generator) -> tuple[Array, Array, list[dict[str, Any]]]:
         """Alternate u and w, one pass each."""
@@ -102,26 +99,11 @@ class Unfolding:
 def spectral_vectors(samples: AllSamples, rng: np.random.Generator, split: Split) -> list[Array]:
     """Leading singular vectors of the held mean's balanced unfolding, split into one vector per mode."""
     partition = Partition.halves(samples.dims)
-    flat = samples.mean.transpose([n for group in partition.groups for n in group]).reshape(partition.sizes)
-    left, right = leading_pair(flat, rng)
+    flat = unfold(samples.mean, partition.groups)
+    _, (left,), (right,) = top_pairs(flat, 1, rng)
     copied = 0 if np.shares_memory(flat, samples.mean) else flat.nbytes
-    samples.note(working=copied + 8 * (2 * LANCZOS + 8) * min(partition.sizes) + 8 * sum(partition.sizes))
+    rows = min(partition.sizes)
+    held = 3 * rows if rows <= DENSE_ROWS else 2 * LANCZOS + 8  # vectors: all of a Gram matrix, or what ARPACK keeps
+    samples.note(working=copied + 8 * (held * rows + sum(partition.sizes)))
     blocks = (left.reshape(partition.shapes[0]), right.reshape(partition.shapes[1]))
-    return split_blocks(partition, blocks, split)
-
-
-def leading_pair(matrix: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Leading left and right singular vectors, by Lanczos iteration from a random start."""
-    start = rng.standard_normal(min(matrix.shape))
-    scale = max(float(matrix.max()), -float(matrix.min()))  # ARPACK squares: keep tiny and huge data in range
-    operator = scipy.sparse.linalg.aslinearoperator(matrix)
-    left, _, right = scipy.sparse.linalg.svds(operator * (1 / scale), k=1, v0=start, solver="arpack")
-    return unit(left[:, 0]), unit(right[0])
-
-
-def split_blocks(partition: Partition, blocks: tuple[Array, Array], split: Split) -> list[Array]:
-    """The vectors of both blocks, in mode order."""
-    vectors: dict[int, Array] = {}
-    for group, block in zip(partition.groups, blocks, strict=True):
-        vectors.update(zip(group, map(np.copy, split(block)), strict=True))  # not views of whole SVDs
-    return [vectors[n] for n in range(partition.order)]
+    return split_blocks(partition.groups, blocks, split)

@@ -32,10 +32,10 @@ import numpy as np
 from tpca.integers import check_integer
 from tpca.lab.baselines.one_pass import OnePass, StepSizes
 from tpca.lab.baselines.options import check_positive
-from tpca.lab.baselines.power_iteration import rows
 from tpca.randomness import generator
 from tpca.solvers.options import check_max_samples
 from tpca.solvers.race.strategies.scores import NoiseLevel
+from tpca.solvers.rank_one import units
 from tpca.solvers.recovery import Recovery
 from tpca.tensors import Query
 
@@ -82,7 +82,7 @@ class VectorSGD:
         """Recover the vectors from one pass over ``source``."""
         samples = OnePass(source, self.max_samples)
         rng = generator(self.seed, "vector sgd")
-        replicas = [np.repeat(rows(rng.standard_normal((self.restarts, d))), 2, axis=0) for d in samples.dims]
+        replicas = [np.repeat(units(rng.standard_normal((self.restarts, d))), 2, axis=0) for d in samples.dims]
         replicas[0][1::2] *= -1
         steps, noise = self.steps(samples.dims), NoiseLevel()
         while (answer := samples.ask(Query(samples.singles, tuple(replicas)), self.batch_size)) is not None:
@@ -90,7 +90,7 @@ class VectorSGD:
             eta = self.step_size or steps.at(samples.n)
             for n, block in enumerate(replicas):
                 tangent = answer.gradients[n] - answer.rewards[:, None] * block
-                replicas[n] = rows(block + eta * samples.took / noise.sigma * tangent)
+                replicas[n] = units(block + eta * samples.took / noise.sigma * tangent)
         best = int(np.argmax(samples.mean_rewards))
         return samples.recovery([block[best].copy() for block in replicas], float(samples.mean_rewards[best]))
 

@@ -102,15 +102,15 @@ def _initialisation(axis: Any, study: Initialisation, records: Sequence[Record])
 def _convergence(axis: Any, study: Convergence, records: Sequence[Record]) -> None:
     laws = study.laws(records)
     _lines(axis, {f"{_name(kind)}, d = {dim}": law for (kind, dim), law in laws.items()}, "samples T₃", "squared error")
-    polish = [law for (kind, _), law in laws.items() if kind == "polish"]
-    if polish:
-        xs = np.array(sorted(polish[0].points))
+    refinement = [law for (kind, _), law in laws.items() if kind == "refinement"]
+    if refinement:
+        xs = np.array(sorted(refinement[0].points))
         axis.plot(xs, [cramer_rao(12, 1.0, x) for x in xs], color=INK, linestyle="--", label="Cramér–Rao, d = 12")
     axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 def _name(kind: str) -> str:
-    return {"simulated": "Phase III, simulated", "polish": "polish"}.get(kind, f"Phase III, {kind}")
+    return {"simulated": "Phase III, simulated", "refinement": "refinement"}.get(kind, f"Phase III, {kind}")
 
 
 def _noise(axis: Any, study: Noise, records: Sequence[Record]) -> None:

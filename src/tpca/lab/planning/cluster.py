@@ -10,9 +10,9 @@ R replicas with blocks of D entries of b bytes each; samples of prod d entries. 
 what comes back.  Replicas go from the client to the scheduler, to one worker, and on from worker to worker; parts are
 merged by workers, eight at a time, and the last ones go to the client by way of the scheduler.
 
-:func:`simulate` plays a fit round by round: rounds are those of a race (:mod:`tpca.solvers.race.rounds`), workers finish
-when they have read their share (a share is a whole number of groups), the slowest of them ends the round, and every
-transfer takes its time on its line.
+:func:`simulate` plays a fit round by round: rounds are those of a race (:mod:`tpca.solvers.race.rounds`), workers
+finish when they have read their share (a share is a whole number of groups), the slowest of them ends the round, and
+every transfer takes its time on its line.
 
 =====================  ============================================================
 symbol                 code
@@ -72,7 +72,7 @@ class Machine:
     task_seconds: float = 0.5e-3
     """Of the scheduler, for every task."""
     round_seconds: float = 15e-3
-    """From a question to its answer, with nothing to do."""
+    """Of a round with nothing to do."""
     solver_seconds: float = 0.0
     """Of the solver, between two rounds."""
 

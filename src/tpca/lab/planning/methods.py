@@ -25,11 +25,11 @@ import numpy as np
 from tpca.lab.planning.problem import Problem
 from tpca.model.bounds import gauge
 from tpca.solvers.mean.memory import GROUPS, mean_bytes
+from tpca.solvers.rank_one import DENSE_ROWS, LANCZOS
 from tpca.tensors.blocks import Partition
 
 Formula = Callable[[Problem], float]
 RESTARTS = 10
-LANCZOS = 48  # vectors of the shorter side that a leading singular pair takes
 
 
 def root(problem: Problem) -> float:
@@ -64,7 +64,8 @@ def pairings(order: int) -> int:
 def held_mean(problem: Problem) -> float:
     """The mean, and a singular pair of its unfolding or the work of a sweep."""
     small, large = problem.halves
-    return problem.entries + max(LANCZOS * small + small + large, 2 * problem.entries / min(problem.dims))
+    held = 3 * small if small <= DENSE_ROWS else 2 * LANCZOS + 8  # vectors of the shorter side, for a singular pair
+    return problem.entries + max(held * small + small + large, 2 * problem.entries / min(problem.dims))
 
 
 def _mean_state(problem: Problem) -> float:

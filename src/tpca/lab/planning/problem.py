@@ -22,7 +22,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 }
 
 
-MOST_MODES = 12
+MAX_MODES = 12
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Problem:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dims", check_dims(self.dims))
-        if len(self.dims) > MOST_MODES:
+        if len(self.dims) > MAX_MODES:
             raise ModelError(
-                f"a plan covers orders up to {MOST_MODES}, got order {len(self.dims)}; group modes together."
+                f"a plan covers orders up to {MAX_MODES}, got order {len(self.dims)}; group modes together."
             )
         check_strength(self.strength)
         if not (math.isfinite(self.noise) and self.noise > 0):

@@ -1,6 +1,6 @@
 """The law of the iterates, exactly, at a cost per step that does not depend on the dimension.
 
-The batch law, where the mean of any number of samples is one draw, is an oracle: :class:`tpca.engines.LawOracle`.
+The batch law, where the mean of any number of samples is one draw, is an engine: :class:`tpca.engines.LawEngine`.
 """
 
 from tpca.lab.simulate.chain import advance

@@ -32,8 +32,8 @@ def simulate_online(
     """α_n after ``samples`` samples, of the better of the two signs of a random start.
 
     ``coarse`` = ε > 0 takes mini-batches in which nothing moves by more than about ε (see
-    :mod:`tpca.lab.simulate.paper`), 0 every single sample.  A run in which every mode has passed 0.9 is over: what noise
-    is left there, √(d/N), does not bring it back.
+    :mod:`tpca.lab.simulate.paper`), 0 every single sample.  A run in which every mode has passed 0.9 is over: what
+    noise is left there, √(d/N), does not bring it back.
     """
     if min(dims) < 3:
         raise ModelError(f"every mode must be at least 3 long, got dims {dims}.")

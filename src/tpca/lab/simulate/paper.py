@@ -33,7 +33,7 @@ from tpca.lab.simulate.starts import BlockStart
 from tpca.model import SpikedTensor
 from tpca.solvers.paper.schedules import Constants, Leg, Schedule, decay_length, empirical_schedule, search_steps
 from tpca.solvers.paper.top_vectors import block_vectors
-from tpca.solvers.recovery import positive
+from tpca.solvers.rank_one import positive
 from tpca.tensors.blocks import Array, Partition, unit
 
 # Relaxation times after which a turn has forgotten where it began.

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from tpca.engines import LawOracle
+from tpca.engines import LawEngine
 from tpca.errors import StudyError
 from tpca.lab.baselines import BASELINES
 from tpca.lab.planning.methods import METHODS
 from tpca.lab.planning.problem import Problem
 from tpca.lab.planning.race_size import least_race_bytes
-from tpca.lab.studies.averages import AverageOracle, averaged, drawn_average
+from tpca.lab.studies.averages import AverageEngine, averaged, drawn_average
 from tpca.model import SpikedTensor
 from tpca.solvers.mean.solver import MeanSolver
 from tpca.solvers.memory import default_memory, machine_memory
@@ -70,7 +70,7 @@ class Setting:
         problem = self.problem
         correlation = 1.0 if problem.equal else problem.correlation
         strength = problem.strength / problem.noise
-        return SpikedTensor.random(problem.dims, strength, correlation, seed, identical_pairs=problem.equal)
+        return SpikedTensor.random(problem.dims, strength, correlation, seed, symmetric=problem.equal)
 
 
 @dataclass(frozen=True)
@@ -188,17 +188,17 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _average(setting: Setting, truth: SpikedTensor, seed: int) -> tuple[AverageOracle, float]:
+def _average(setting: Setting, truth: SpikedTensor, seed: int) -> tuple[AverageEngine, float]:
     """The mean of all samples and the seconds that a pass takes."""
     began = time.perf_counter()
     if setting.law:
         average = drawn_average(truth, setting.samples, seed)
     else:
-        average = averaged(truth.stream(seed=seed), truth.dims, setting.samples)
+        average = averaged(truth.stream(seed=seed), setting.samples)
     return average, time.perf_counter() - began
 
 
-def _run(setting: Setting, name: str, truth: SpikedTensor, seed: int, average: AverageOracle) -> Recovery:
+def _run(setting: Setting, name: str, truth: SpikedTensor, seed: int, average: AverageEngine) -> Recovery:
     """One method on the mean, or on the stream drawn again."""
     recovery: Recovery
     if name in MEAN_ONLY:
@@ -207,7 +207,7 @@ def _run(setting: Setting, name: str, truth: SpikedTensor, seed: int, average: A
         recovery = BASELINES[baseline](seed=seed, **options).run(average)
         return recovery
     limit = setting.samples
-    source: Any = LawOracle(truth, seed=seed) if setting.law else truth.stream(seed=seed)
+    source: Any = LawEngine(truth, seed=seed) if setting.law else truth.stream(seed=seed)
     if name in STEPPING:
         options = {} if name == "oja" else {"strength": truth.strength}
         if setting.law and name != "oja":
@@ -222,7 +222,7 @@ def _run(setting: Setting, name: str, truth: SpikedTensor, seed: int, average: A
     return recovery
 
 
-def _outcome(name: str, truth: SpikedTensor, recovery: Recovery, seconds: float, average: AverageOracle) -> Outcome:
+def _outcome(name: str, truth: SpikedTensor, recovery: Recovery, seconds: float, average: AverageEngine) -> Outcome:
     buffered = average.buffer_bytes if name in MEAN_ONLY else recovery.buffer_bytes
     return Outcome(
         name,

@@ -1,4 +1,4 @@
-"""The end of the climb: error against the samples of Phase III, and of our polish, beside the Cramér–Rao limit."""
+"""The end of the climb: error against the samples of Phase III, and of our refinement, beside the Cramér–Rao limit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tpca.engines import LawOracle, open_oracle
+from tpca.engines import LawEngine, open_engine
 from tpca.lab.simulate import SimulatedRun
 from tpca.lab.studies.climbs import COARSE
 from tpca.lab.studies.estimates import PowerLaw, power_law_of
@@ -35,16 +35,16 @@ class Convergence:
     title = "Squared error against the samples of the last phase"
     claim = (
         "Gaussian noise: Õ(d²/(λ²T₃)), slope −1 (times log T₃: the step size is halved log T₃ times); other noise: at "
-        "least −½ in the theorem. The polish: (d−1)/(λ²T₃), the Cramér–Rao limit."
+        "least −½ in the theorem. The refinement: (d−1)/(λ²T₃), the Cramér–Rao limit."
     )
     version = 1
 
     def grid(self, scale: Scale) -> list[Params]:
-        """Phase III simulated and on real samples of several noise laws, and the polish."""
+        """Phase III simulated and on real samples of several noise laws, and the refinement."""
         quick = scale == "quick"
         simulated = [2**j for j in (range(15, 22, 2) if quick else range(14, 26))]
         dense = [2**j for j in (range(12, 15) if quick else range(11, 16))]
-        polish = [2.0**j for j in (range(2, 7, 2) if quick else range(2, 8))]
+        refinement = [2.0**j for j in (range(2, 7, 2) if quick else range(2, 8))]
         seeds, few = (4, 2) if quick else (20, 6)
         trials: list[Params] = []
         for dim in (16,) if quick else (16, 32):
@@ -53,7 +53,9 @@ class Convergence:
             ]
         for noise in NOISES:
             trials += [{"kind": noise, "dim": 5, "steps": t, "seed": s} for t in dense for s in range(few)]
-        trials += [{"kind": "polish", "dim": 12, "factor": f, "seed": s} for f in polish for s in range(2 * few)]
+        trials += [
+            {"kind": "refinement", "dim": 12, "factor": f, "seed": s} for f in refinement for s in range(2 * few)
+        ]
         return trials
 
     def cost(self, params: Params) -> float:
@@ -64,8 +66,8 @@ class Convergence:
         """One error, averaged over the modes."""
         truth = SpikedTensor.random((params["dim"],) * 4, 1.0, seed=params["seed"])
         rng = generator(params["seed"], key(params))
-        if params["kind"] == "polish":
-            return _polish(truth, params)
+        if params["kind"] == "refinement":
+            return _refinement(truth, params)
         leg = Leg(math.log(params["steps"]) ** 2 / (2 * params["steps"]), params["steps"])
         phase = _simulated if params["kind"] == "simulated" else _sampled
         vectors = phase(truth, leg, params, rng)
@@ -77,18 +79,18 @@ class Convergence:
         for r in records:
             kind, dim = r.params["kind"], r.params["dim"]
             level = r.params.get("steps") or r.params["factor"] * dim**2
-            if kind == "polish" or level >= 80 * dim**2:
+            if kind == "refinement" or level >= 80 * dim**2:
                 groups.setdefault((kind, dim), {}).setdefault(level, []).append(r.result["loss"])
         return {
-            (kind, dim): power_law_of(values, flat_log if kind != "polish" else lambda _: 1.0)
+            (kind, dim): power_law_of(values, flat_log if kind != "refinement" else lambda _: 1.0)
             for (kind, dim), values in sorted(groups.items())
         }
 
     def findings(self, records: Sequence[Record]) -> list[Finding]:
-        """Slopes, and the polish against its limit."""
+        """Slopes, and the refinement against its limit."""
         found = []
         for (kind, dim), law in self.laws(records).items():
-            if kind == "polish":
+            if kind == "refinement":
                 continue
             label = f"Phase III, {'Gaussian, simulated' if kind == 'simulated' else kind}, d = {dim}"
             finding = slope_finding(label, law, -1, form="log T₃")
@@ -98,13 +100,13 @@ class Convergence:
                 verdict = Verdict.DIFFERS if gaussian else Verdict.AGREES
                 finding = Finding(label, finding.predicted, finding.measured, verdict, "" if gaussian else below)
             found.append(finding)
-        ratios = [r.result["ratio"] for r in records if r.params["kind"] == "polish"]
+        ratios = [r.result["ratio"] for r in records if r.params["kind"] == "refinement"]
         if ratios:
             mean, error = float(np.mean(ratios)), float(np.std(ratios) / math.sqrt(len(ratios)))
             verdict = Verdict.AGREES if mean < 1 + 3 * error else Verdict.DIFFERS
             text = f"{mean:.2f} ± {error:.2f}"
-            note = f"{len(ratios)} races; what the leader learnt before the polish counts too, hence below 1."
-            found.append(Finding("polish, squared error / Cramér–Rao", "at most 1", text, verdict, note))
+            note = f"{len(ratios)} races; what the candidate learnt before the refinement counts too, hence below 1."
+            found.append(Finding("refinement, squared error / Cramér–Rao", "at most 1", text, verdict, note))
         return found
 
 
@@ -124,7 +126,7 @@ def _simulated(truth: SpikedTensor, leg: Leg, params: Params, rng: np.random.Gen
 def _sampled(truth: SpikedTensor, leg: Leg, params: Params, rng: np.random.Generator) -> tuple[Array, ...]:
     """Phase III on real samples."""
     stream = truth.stream(noise=params["kind"], seed=params["seed"])
-    run = PaperRun(open_oracle(stream), rng)
+    run = PaperRun(open_engine(stream), rng)
     partition = Partition.pairs(truth.dims)
     begin = []
     for block in partition.outer(truth.vectors):
@@ -136,12 +138,12 @@ def _sampled(truth: SpikedTensor, leg: Leg, params: Params, rng: np.random.Gener
     return block_vectors(partition, tuple(block[0] for block in run.replicas), "power", rng)
 
 
-def _polish(truth: SpikedTensor, params: Params) -> dict[str, Any]:
-    """A race, its polish compared with (d−1)/(λ²T₃)."""
+def _refinement(truth: SpikedTensor, params: Params) -> dict[str, Any]:
+    """A race, its refinement compared with (d−1)/(λ²T₃)."""
     dim = params["dim"]
     solver = RaceSolver(seed=params["seed"], max_samples=int((2 + params["factor"]) * dim**2), memory=8 * 20 * dim**2)
-    recovery = solver.run(LawOracle(truth, seed=params["seed"]))
+    recovery = solver.run(LawEngine(truth, seed=params["seed"]))
     searched = [h["samples"] for h in recovery.history if h["phase"] == "search"][-1]
-    polished = max(recovery.n_samples - searched, 1)
+    refined = max(recovery.n_samples - searched, 1)
     loss = float(np.mean(truth.loss(recovery.vectors)))
-    return {"loss": loss, "samples": polished, "ratio": loss / cramer_rao(dim, truth.strength, polished)}
+    return {"loss": loss, "samples": refined, "ratio": loss / cramer_rao(dim, truth.strength, refined)}

@@ -66,7 +66,7 @@ def run_paper(truth: SpikedTensor, seed: int, progress: Progress) -> Climb:
 
 
 def run_race(truth: SpikedTensor, seed: int, progress: Progress) -> Climb:
-    """The race, in half the memory of one sample; overlaps of the leader's vectors after every round."""
+    """The race, in half the memory of one sample; overlaps of the candidate's vectors after every round."""
     samples: list[int] = []
     alignments: list[Array] = []
 

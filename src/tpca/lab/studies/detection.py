@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tpca.engines import LawOracle
+from tpca.engines import LawEngine
 from tpca.model import SpikedTensor
 from tpca.solvers.loop import drive
 from tpca.solvers.race.components import ComponentsRun
@@ -44,20 +44,20 @@ SETTINGS: tuple[tuple[tuple[int, ...], int | None], ...] = (
     ((8,) * 6, 8 * 20 * 8**3),
     ((8,) * 6, 8 * 50 * 8**2),
 )
-MOST = 40.0  # units of d^(order/2) after which a run is given up
+MAX_UNITS = 40.0  # units of d^(order/2) after which a run is given up
 
 
 def run_trial(job: tuple[tuple[int, ...], int | None, int]) -> dict[str, Any]:
     """One race at λ = 1, left as soon as a signal is proven."""
     dims, memory, seed = job
     unit = math.sqrt(math.prod(dims))
-    oracle = LawOracle(SpikedTensor.random(dims, 1.0, seed=seed), seed=seed)
-    solver = RaceSolver(seed=seed, memory=memory, max_samples=int(MOST * unit) + 400, tolerance=1e3)
-    run = ComponentsRun(solver, oracle)
-    racer = run.runs[0].contestants[0].racer
-    size = getattr(racer, "columns", None) or getattr(racer, "replicas", None)
-    proven = [h["samples"] for h in drive(run, oracle).history if h["found"]]
-    return {"racer": racer.name, "size": size, "samples": proven[0] if proven else math.inf}
+    engine = LawEngine(SpikedTensor.random(dims, 1.0, seed=seed), seed=seed)
+    solver = RaceSolver(seed=seed, memory=memory, max_samples=int(MAX_UNITS * unit) + 400, tolerance=1e3)
+    run = ComponentsRun(solver, engine)
+    strategy = run.runs[0].searches[0].strategy
+    size = getattr(strategy, "columns", None) or getattr(strategy, "replicas", None)
+    proven = [h["samples"] for h in drive(run, engine).history if h["found"]]
+    return {"strategy": strategy.name, "size": size, "samples": proven[0] if proven else math.inf}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             trials = pool.map(run_trial, [(dims, memory, seed) for seed in range(options.seeds)], chunksize=1)
             counts = [trial["samples"] for trial in trials]
             high = float(np.quantile(counts, 0.95, method="higher"))
-            row = {"dims": dims, "memory": memory, "racer": trials[0]["racer"], "size": trials[0]["size"]}
+            row = {"dims": dims, "memory": memory, "strategy": trials[0]["strategy"], "size": trials[0]["size"]}
             row |= {"median": float(np.median(counts)), "p95": high, "p95_units": high / math.sqrt(math.prod(dims))}
             rows.append(row)
             sys.stdout.write(json.dumps(row) + "\n")

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tpca.engines import LawOracle
+from tpca.engines import LawEngine
 from tpca.lab.studies.memory_findings import Point, bound_finding, dial_finding, equal_finding, point
 from tpca.lab.studies.memory_methods import GOOD, METHODS, installed, ladder_samples
 from tpca.lab.studies.store import key
@@ -140,7 +140,7 @@ def _cells(order: int, dim: int, asked: Sequence[tuple[str, float | None]], scal
 def _truth(params: Params, seed: int) -> SpikedTensor:
     method = params["method"]
     symmetric = method == "race, equal" or (method in METHODS and METHODS[method].symmetric)
-    options: dict[str, Any] = {"correlation": 1.0, "identical_pairs": True} if symmetric else {}
+    options: dict[str, Any] = {"correlation": 1.0, "symmetric": True} if symmetric else {}
     return SpikedTensor.random((params["dim"],) * params["order"], 1.0, seed=seed, **options)
 
 
@@ -167,7 +167,7 @@ def _race(params: Params) -> dict[str, Any]:
             partition=_partition(params["method"], truth.dims),
             callbacks=[_watch(truth, seen)],
         )
-        recovery = solver.run(LawOracle(truth, seed=seed))
+        recovery = solver.run(LawEngine(truth, seed=seed))
         poor = max((n for n, overlap in seen if overlap <= GOOD), default=0)
         reached.append(min((n for n, _ in seen if n > poor), default=math.inf))
         state = max(state, recovery.state_bytes / 8)

@@ -102,8 +102,8 @@ def dial_finding(order: int, dim: int, points: Sequence[Point]) -> Finding | Non
     verdict = Verdict.AGREES if -1.1 <= whole <= 0 and upper > lower else Verdict.DIFFERS
     reason = "at small d a part of the state is fixed, which makes the lower end steeper." if lower < -1.1 else ""
     last = race_size((dim,) * order, 8 * (line[-1].memory or 0) * dim**2)
-    if upper <= lower and last is not None and last.racer == "whole":
-        reason = "the upper end is where the sum of all samples fits: another racer, not only more columns."
+    if upper <= lower and last is not None and last.strategy == "whole":
+        reason = "the upper end is where the sum of all samples fits: another strategy, not only more columns."
     return Finding(
         f"order {order}, d = {dim}, memory of the race", "slope from −1 to 0, flattening", text, verdict, reason
     )

@@ -1,8 +1,8 @@
 r"""What the study of memory runs: every method as a function (truth, N, seed) -> did it succeed, at what state.
 
-Methods that see only the mean of all samples get it from its law in one draw (:mod:`tpca.lab.studies.averages`); one-pass
-methods that take growing rounds get :class:`~tpca.engines.LawOracle`.  Vectors by online SGD and the paper's algorithm
-go one sample at a time and are simulated (:mod:`tpca.lab.simulate`), with the state counted by formula:
+Methods that see only the mean of all samples get it from its law in one draw (:mod:`tpca.lab.studies.averages`);
+one-pass methods that take growing rounds get :class:`~tpca.engines.LawEngine`.  Vectors by online SGD and the paper's
+algorithm go one sample at a time and are simulated (:mod:`tpca.lab.simulate`), with the state counted by formula:
 :math:`4\sum_n d_n` floats for two signs of a start and their gradients, :math:`2^{\bar k}\sum_m D_m` for the paper's
 starts.
 """
@@ -17,7 +17,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from tpca.engines import LawOracle
+from tpca.engines import LawEngine
 from tpca.lab.baselines import BASELINES
 from tpca.lab.simulate import simulate_online
 from tpca.lab.studies.averages import drawn_average
@@ -71,13 +71,13 @@ def on_rounds(name: str, truth: SpikedTensor, n: int, seed: int, steps: int | No
     """A one-pass baseline on rounds from the law; ``steps``: as many steps of equal size, at most."""
     options = {} if steps is None else {"batch_size": max(1, n // steps)}
     method = BASELINES[name](seed=seed, max_samples=n, **options)
-    return outcome(truth, method.run(LawOracle(truth, seed=seed)))
+    return outcome(truth, method.run(LawEngine(truth, seed=seed)))
 
 
 def by_mean_solver(truth: SpikedTensor, n: int, seed: int) -> Outcome:
     """The mean with contrasts, in the least memory that it takes."""
     memory = mean_bytes(truth.dims, GROUPS[-1])
-    return outcome(truth, MeanSolver(seed=seed, memory=memory, max_samples=n).run(LawOracle(truth, seed=seed)))
+    return outcome(truth, MeanSolver(seed=seed, memory=memory, max_samples=n).run(LawEngine(truth, seed=seed)))
 
 
 def by_vectors(truth: SpikedTensor, n: int, seed: int) -> Outcome:

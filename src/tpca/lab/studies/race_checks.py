@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tpca.engines import LawOracle
+from tpca.engines import LawEngine
 from tpca.model import Samples, SpikedTensor
 from tpca.solvers.race.solver import RaceSolver
 
@@ -47,7 +47,7 @@ def covered(job: tuple[tuple[int, ...], float, int]) -> tuple[int, int, bool, fl
     """Components inside their interval, all components, strength inside its own, squared error over the claimed."""
     dims, tolerance, seed = job
     truth = SpikedTensor.random(dims, 1.0, seed=seed)
-    recovery = RaceSolver(seed=seed, tolerance=tolerance).run(LawOracle(truth, seed=seed))
+    recovery = RaceSolver(seed=seed, tolerance=tolerance).run(LawEngine(truth, seed=seed))
     errors = recovery.standard_errors or ()
     signed = [np.sign(v @ w) * v for v, w in zip(recovery.vectors, truth.vectors, strict=True)]
     triples = list(zip(signed, truth.vectors, errors, strict=True))

@@ -1,9 +1,11 @@
-"""The race against its targets, from fresh seeds: ``python -m tpca.lab.studies.race_targets --out docs/race-targets.json``.
+"""The race against its targets, from fresh seeds.
+
+``python -m tpca.lab.studies.race_targets --out docs/race-targets.json``
 
 Every row runs ``RaceSolver`` with ``max_samples`` and ``memory`` at the figures of the table, once per seed, and
 counts how often every overlap with the planted vectors exceeds 0.9.  ``law`` rows draw batch means from their exact
-law; ``samples`` rows draw every single sample.  The polish rows compare the squared error after T₃ polish samples with
-the Cramér–Rao limit.  ``docs/race.md`` shows the file.
+law; ``samples`` rows draw every single sample.  The refinement rows compare the squared error after T₃ refinement
+samples with the Cramér–Rao limit.  ``docs/race.md`` shows the file.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta
 
-from tpca.engines import LawOracle
+from tpca.engines import LawEngine
 from tpca.model import SpikedTensor
 from tpca.model.bounds import cramer_rao
 from tpca.solvers.race.solver import RaceSolver
@@ -34,7 +36,7 @@ from tpca.solvers.race.solver import RaceSolver
 KINDS: dict[str, dict[str, Any]] = {
     "weak": {},
     "paired": {"correlation": 1.0},
-    "equal": {"correlation": 1.0, "identical_pairs": True},
+    "equal": {"correlation": 1.0, "symmetric": True},
 }
 GOOD = 0.9
 
@@ -81,14 +83,14 @@ ROWS = (
     Row(4, 24, "weak", 2.0, 200, 2, "samples"),
     Row(5, 12, "weak", 3.2, 20, 3, "samples"),
 )
-POLISH_ROWS = ((3, 24), (4, 12), (5, 8), (6, 6))
+REFINEMENT_ROWS = ((3, 24), (4, 12), (5, 8), (6, 6))
 
 
 def run_trial(job: tuple[Row, int]) -> dict[str, Any]:
     """One race: overlaps, samples until the signal was proven, state."""
     row, seed = job
     truth = SpikedTensor.random((row.dim,) * row.order, 1.0, seed=seed, **KINDS[row.kind])
-    source: Any = LawOracle(truth, seed=seed + 1) if row.source == "law" else truth.stream(seed=seed + 1)
+    source: Any = LawEngine(truth, seed=seed + 1) if row.source == "law" else truth.stream(seed=seed + 1)
     began = time.perf_counter()
     recovery = RaceSolver(seed=seed, memory=row.memory, max_samples=row.samples).run(source)
     proven = [h["samples"] for h in recovery.history if h["found"]]
@@ -101,15 +103,15 @@ def run_trial(job: tuple[Row, int]) -> dict[str, Any]:
     }
 
 
-def run_polish(job: tuple[int, int, int]) -> float:
-    """Squared error after the polish divided by (d−1)/(λ²T₃), averaged over modes."""
+def run_refinement(job: tuple[int, int, int]) -> float:
+    """Squared error after the refinement divided by (d−1)/(λ²T₃), averaged over modes."""
     order, dim, seed = job
     truth = SpikedTensor.random((dim,) * order, 1.0, seed=seed)
     limit = int(20 * dim ** (order / 2))
-    recovery = RaceSolver(seed=seed, max_samples=limit).run(LawOracle(truth, seed=seed + 1))
+    recovery = RaceSolver(seed=seed, max_samples=limit).run(LawEngine(truth, seed=seed + 1))
     searched = [h["samples"] for h in recovery.history if h["phase"] == "search"][-1]
-    polished = recovery.n_samples - searched
-    return float(np.mean(truth.loss(recovery.vectors))) / cramer_rao(dim, truth.strength, max(polished, 1))
+    refined = recovery.n_samples - searched
+    return float(np.mean(truth.loss(recovery.vectors))) / cramer_rao(dim, truth.strength, max(refined, 1))
 
 
 def summarise(row: Row, trials: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -161,7 +163,9 @@ def markdown(content: dict[str, Any]) -> str:
     lines.append("|---|---|---|---|---|---|---|")
     lines += [_markdown_row(row) for row in content["rows"]]
     lines += ["", "| order, d | squared error / Cramér–Rao limit | runs |", "|---|---|---|"]
-    lines += [f"| {row['order']}, {row['dim']} | {row['ratio']:.2f} | {row['trials']} |" for row in content["polish"]]
+    lines += [
+        f"| {row['order']}, {row['dim']} | {row['ratio']:.2f} | {row['trials']} |" for row in content["refinement"]
+    ]
     return "\n".join(lines)
 
 
@@ -196,18 +200,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     first = int(time.time()) % 10**8 if options.first_seed is None else options.first_seed
     seeds = [first + 1000 * i for i in range(options.seeds)]
     rows = ROWS if options.rows is None else [ROWS[i] for i in options.rows]
-    results, polish = [], []
+    results, refinement = [], []
     with multiprocessing.get_context("spawn").Pool() as pool:
         for result in run_rows(rows, seeds, pool):
             results.append(result)
             sys.stdout.write(describe(result) + "\n")
             sys.stdout.flush()
-        for order, dim in POLISH_ROWS if options.rows is None else ():
-            ratios = pool.map(run_polish, [(order, dim, seed) for seed in seeds], chunksize=1)
-            polish.append({"order": order, "dim": dim, "trials": len(ratios), "ratio": statistics.fmean(ratios)})
-            sys.stdout.write(f"polish, order {order} d {dim}: error / Cramér–Rao = {polish[-1]['ratio']:.2f}\n")
+        for order, dim in REFINEMENT_ROWS if options.rows is None else ():
+            ratios = pool.map(run_refinement, [(order, dim, seed) for seed in seeds], chunksize=1)
+            refinement.append({"order": order, "dim": dim, "trials": len(ratios), "ratio": statistics.fmean(ratios)})
+            sys.stdout.write(f"refinement, order {order} d {dim}: error / Cramér–Rao = {refinement[-1]['ratio']:.2f}\n")
     made = {"python": platform.python_version(), "numpy": version("numpy"), "tpca": version("tpca")}
-    content = {"first_seed": first, "versions": made, "rows": results, "polish": polish}
+    content = {"first_seed": first, "versions": made, "rows": results, "refinement": refinement}
     options.out.write_text(json.dumps(content, indent=1).replace("Infinity", "null") + "\n")
 
 

@@ -21,15 +21,15 @@ noise only.
 
 from __future__ import annotations
 
+import functools
 import heapq
 import itertools
 import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from tpca.solvers.rank_one import rank_one
+from tpca.solvers.rank_one import ROUGH, alternate, rank_one, split_blocks, top_pairs, unfold
 from tpca.tensors.blocks import Array, unit
 
 RANDOM = 16  # random starts
@@ -38,10 +38,8 @@ PAIRS = 2  # singular pairs of each
 TRACES = 6  # at most so many pairs of equal modes
 SWEEPS = 15  # of all starts together
 BEST, MORE_SWEEPS = 3, 60  # of them climb on, so many sweeps more
-MOST_SWEEPS = 5000  # of the best one, if it does not stand still before
-STILL = 1e-18  # squared movement of all vectors in a sweep: far below any statistical error
-DENSE_ROWS = 64  # a Gram matrix of more rows is left to Lanczos iteration, in a few dozen vectors of memory
-LANCZOS = 40
+MAX_SWEEPS = 5000  # of the best one, if it does not stand still before
+MOVE_TOL = 1e-18  # squared movement of all vectors in a sweep: far below any statistical error
 GRAM = 4  # copies of a Gram matrix that its eigenvectors take
 WORK = 2**15  # floats that a climb may form at a time, or a tensor's worth if that is more
 SHARE = 16  # one part in so many of that is what all starts of a tensor, or the long side of an unfolding, may take
@@ -53,25 +51,25 @@ def best_fits(tensors: Array, rng: np.random.Generator) -> tuple[list[Array], Ar
     The first is climbed until it stands still.  Of the others only Z is wanted, which settles long before the vectors.
     """
     if tensors.ndim == 3:  # a matrix: the top singular pair is the best fit
-        each_pair = [top_pairs(matrix, rng, 1, 0.0) for matrix in tensors]
+        each_pair = [top_pairs(matrix, 1, rng) for matrix in tensors]
         values, left, right = (np.concatenate(part) for part in zip(*each_pair, strict=True))
         return [left, right], values
     vectors = [np.stack(mode) for mode in zip(*(starts(tensor, rng) for tensor in tensors), strict=True)]
     vectors, values = select(*climb(tensors, vectors, SWEEPS), BEST)
     vectors, values = select(*climb(tensors, vectors, MORE_SWEEPS), 1)
-    first, value = climb(tensors[:1], [v[:1] for v in vectors], MOST_SWEEPS)
+    first, value = climb(tensors[:1], [v[:1] for v in vectors], MAX_SWEEPS)
     values[0] = value[0]
     return [np.concatenate([v, others[1:]])[:, 0] for v, others in zip(first, vectors, strict=True)], values[:, 0]
 
 
 def hosvd_fit(tensor: Array) -> tuple[tuple[Array, ...], float]:
     """The fit from the leading vectors of all single modes alone (HOSVD): enough for a signal that is plain to see."""
-    vectors = [_leading(tensor, mode)[None, None] for mode in range(tensor.ndim)]
-    vectors, values = climb(tensor[None], vectors, MOST_SWEEPS)
+    vectors = [leading_of_mode(tensor, mode)[None, None] for mode in range(tensor.ndim)]
+    vectors, values = climb(tensor[None], vectors, MAX_SWEEPS)
     return tuple(v[0, 0] for v in vectors), float(values[0, 0])
 
 
-def _leading(tensor: Array, mode: int) -> Array:
+def leading_of_mode(tensor: Array, mode: int) -> Array:
     """The top left singular vector of the unfolding ``mode | other modes``.
 
     From the Gram matrix of the mode, without a copy of the tensor, unless the mode is so long that this would outgrow
@@ -80,7 +78,7 @@ def _leading(tensor: Array, mode: int) -> Array:
     length = tensor.shape[mode]
     if GRAM * length**2 > max(tensor.size, WORK):
         others = tuple(n for n in range(tensor.ndim) if n != mode)
-        _, left, _ = top_pairs(unfold(tensor, ((mode,), others)), np.random.default_rng(length), 1)
+        _, left, _ = top_pairs(unfold(tensor, ((mode,), others)), 1, np.random.default_rng(length), ROUGH)
         return np.asarray(left[0])
     blocks = tensor.reshape(math.prod(tensor.shape[:mode]), tensor.shape[mode], -1)
     if blocks.shape[2] == 1:
@@ -101,22 +99,9 @@ def select(vectors: list[Array], values: Array, count: int) -> tuple[list[Array]
 def climb(tensors: Array, vectors: Sequence[Array], sweeps: int) -> tuple[list[Array], Array]:
     """Alternating least squares from vectors ``(T, R, d_i)``, R starts for each of ``(T, *dims)`` tensors.
 
-    Ends after ``sweeps``, or when all stand still.  The sign of the objective ``(T, R)`` is that of no mode: every
-    update makes it positive.
+    Ends after ``sweeps``, or when all stand still.
     """
-    vectors = list(vectors)
-    values = np.zeros(vectors[0].shape[:2])
-    for _ in range(sweeps):
-        moved = np.zeros_like(values)
-        for mode, before in enumerate(vectors):
-            gradient = gradients(tensors, vectors, mode)
-            values = np.linalg.norm(gradient, axis=2)
-            fresh = np.divide(gradient, values[:, :, None], out=before.copy(), where=values[:, :, None] > 0)
-            moved += np.sum((fresh - before) ** 2, axis=2)
-            vectors[mode] = fresh
-        if float(moved.max()) < STILL:
-            break
-    return vectors, values
+    return alternate(functools.partial(gradients, tensors), vectors, sweeps, MOVE_TOL)
 
 
 def gradients(tensors: Array, vectors: Sequence[Array], mode: int) -> Array:
@@ -194,47 +179,15 @@ def unfoldings(dims: Sequence[int]) -> list[tuple[tuple[int, ...], tuple[int, ..
     return [first, *(pair for pair in others if longest(pair) <= room)]
 
 
-def unfold(tensor: Array, groups: tuple[tuple[int, ...], tuple[int, ...]]) -> Array:
-    """The tensor as a matrix with the modes A along its rows and B along its columns."""
-    rows = math.prod(tensor.shape[n] for n in groups[0])
-    return tensor.transpose([n for group in groups for n in group]).reshape(rows, -1)
-
-
-def top_pairs(
-    matrix: Array, rng: np.random.Generator, count: int, tolerance: float = 1e-4
-) -> tuple[Array, Array, Array]:
-    """The top singular values, and left and right vectors as rows, of a matrix."""
-    if matrix.shape[0] > matrix.shape[1]:
-        values, right, left = top_pairs(matrix.T, rng, count, tolerance)
-        return values, left, right
-    rows = len(matrix)
-    if rows <= DENSE_ROWS:
-        basis = np.linalg.eigh(matrix @ matrix.T)[1]
-    else:
-        gram = LinearOperator((rows, rows), matvec=lambda v: matrix @ (matrix.T @ v), dtype=np.float64)
-        try:
-            basis = eigsh(gram, k=count, v0=rng.standard_normal(rows), ncv=LANCZOS, tol=tolerance)[1]
-        except ArpackError as stopped:  # zeros, or a spectrum without a gap: what was reached is as good as any
-            reached = getattr(stopped, "eigenvectors", np.empty((rows, 0)))
-            basis = np.hstack([rng.standard_normal((rows, count)), reached])
-            basis = np.linalg.qr(basis[:, ::-1])[0][:, ::-1]
-    left = np.ascontiguousarray(basis[:, : -count - 1 : -1].T)
-    right = left @ matrix
-    values = np.linalg.norm(right, axis=1)
-    return values, left, right / np.where(values > 0, values, 1.0)[:, None]
-
-
 def _unfolded(tensor: Array, rng: np.random.Generator) -> Iterator[list[Array]]:
     """Starts from the top singular pairs of the unfoldings."""
-    dims = tensor.shape
+    dims, split = tensor.shape, functools.partial(rank_one, rng=rng)
     for groups in unfoldings(dims):
         shapes = [tuple(dims[n] for n in group) for group in groups]
-        _, *sides = top_pairs(unfold(tensor, groups), rng, min(PAIRS, *map(math.prod, shapes)))
+        _, *sides = top_pairs(unfold(tensor, groups), min(PAIRS, *map(math.prod, shapes)), rng, ROUGH)
         for pair in zip(*sides, strict=True):
-            vectors: dict[int, Array] = {}
-            for group, shape, side in zip(groups, shapes, pair, strict=True):
-                vectors |= zip(group, _split(side.reshape(shape), rng), strict=True)
-            yield [vectors[n] for n in range(len(dims))]
+            blocks = [side.reshape(shape) for side, shape in zip(pair, shapes, strict=True)]
+            yield split_blocks(groups, blocks, split)
 
 
 def _traced(tensor: Array, rng: np.random.Generator) -> Iterator[list[Array]]:
@@ -245,17 +198,9 @@ def _traced(tensor: Array, rng: np.random.Generator) -> Iterator[list[Array]]:
         others = [n for n in range(len(dims)) if n not in pair]
         traced = np.ascontiguousarray(np.trace(tensor, axis1=pair[0], axis2=pair[1]))
         again = next(_traced(traced, rng), None)
-        vectors = dict(zip(others, _split(traced, rng) if again is None else again, strict=True))
+        vectors = dict(zip(others, rank_one(traced, rng) if again is None else again, strict=True))
         matrix = tensor
         for n in reversed(others):
             matrix = vectors[n] @ matrix.reshape(math.prod(dims[:n]), dims[n], -1)
-        vectors |= zip(pair, _split(matrix.reshape(dims[pair[0]], dims[pair[1]]), rng), strict=True)
+        vectors |= zip(pair, rank_one(matrix.reshape(dims[pair[0]], dims[pair[1]]), rng), strict=True)
         yield [vectors[n] for n in range(len(dims))]
-
-
-def _split(block: Array, rng: np.random.Generator) -> list[Array]:
-    """Unit vectors whose outer product is next to ``block``."""
-    if block.ndim != 2:
-        return rank_one(block)
-    _, left, right = top_pairs(block, rng, 1)
-    return [left[0], right[0]]

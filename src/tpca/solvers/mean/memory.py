@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 
 from tpca.errors import MemoryBudgetError
-from tpca.solvers.mean.fit import DENSE_ROWS, LANCZOS, WORK, most_starts, unfoldings
+from tpca.solvers.mean.fit import WORK, most_starts, unfoldings
+from tpca.solvers.rank_one import DENSE_ROWS, LANCZOS
 
 # Groups of samples: one less is the number of contrasts that show what noise does.  Beyond eight there is little to
 # gain (a threshold lower by 0.04 σ), below two there is nothing to tell noise from signal.

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tpca.engines import Round
+from tpca.engines import Data
 from tpca.errors import SolverError
 from tpca.randomness import generator
-from tpca.solvers.loop import Ask, Data
-from tpca.solvers.mean.components import Component, find_components
-from tpca.solvers.mean.fit import best_fits, gradients, hosvd_fit, top_pairs, unfold, unfoldings
+from tpca.solvers.loop import Ask
+from tpca.solvers.mean.components import find_components
+from tpca.solvers.mean.fit import best_fits, gradients, hosvd_fit, unfoldings
 from tpca.solvers.mean.memory import groups_within, mean_bytes
-from tpca.solvers.mean.symmetric import best_tied, can_tie
-from tpca.solvers.mean.symmetric_test import MARGIN, Tied, read_tied, tie_rejected, tied_reach
+from tpca.solvers.mean.symmetric import best_symmetric, can_be_symmetric
+from tpca.solvers.mean.symmetric_test import MARGIN, SymmetricFit, read_symmetric, symmetric_reach, symmetry_rejected
 from tpca.solvers.mean.test import (
     Law,
     Local,
@@ -36,9 +36,10 @@ from tpca.solvers.mean.test import (
 from tpca.solvers.memory import default_memory
 from tpca.solvers.overflow import largest, refuse_beyond
 from tpca.solvers.race.run import POOR
-from tpca.solvers.recovery import Claim, Recovery, StopReason, flaws, oriented
-from tpca.tensors import Query
-from tpca.tensors.blocks import Array, Partition
+from tpca.solvers.rank_one import oriented, top_pairs, unfold
+from tpca.solvers.recovery import Claim, Recovery, StopReason, flaws
+from tpca.tensors import RankOne, TensorSum
+from tpca.tensors.blocks import Array
 
 if TYPE_CHECKING:
     from tpca.solvers.mean.solver import MeanSolver
@@ -80,8 +81,8 @@ class MeanRun:
         """Samples so far."""
         return sum(self.counts)
 
-    def ask(self) -> Ask | None:
-        """The mean of the next few samples; ``None`` when they have ended."""
+    def ask(self) -> Ask[TensorSum] | None:
+        """The sum of the next few samples; ``None`` when they have ended."""
         size = max(1, int(GROWTH * self.samples))
         limits = [limit for limit in (self.data.length, self.solver.max_samples) if limit is not None]
         if self.data.length is not None:
@@ -91,24 +92,19 @@ class MeanRun:
         if self.ended or size < 1:
             self.close()
             return None
-        dims = self.data.dims
-        nothing = np.broadcast_to(np.zeros(()), (1, *dims))  # one block of all modes: its gradient is the sample
         # Before their size is known, samples are asked for so small that not even the sum of the largest overflows.
         self._asked = 2.0 ** -size.bit_length() if self.unit is None else self.unit
-        return Ask((Query(Partition(dims, (tuple(range(len(dims))),)), (nothing,)),), size, self._asked)
+        return Ask(TensorSum(self._asked), size)
 
-    def tell(self, answered: Round) -> None:
+    def tell(self, part: TensorSum) -> None:
         """Add the samples to the smallest group."""
-        if answered.n == 0:
+        if part.total is None:
             self.close()
             return
         group = self.counts.index(min(self.counts))
-        total = answered.answers[0].gradients[0][0]
-        total *= answered.n
-        self._choose_unit(largest((total,)), answered.n)
-        total *= (self.unit or 1.0) / self._asked
-        self.sums[group] += total
-        self.counts[group] += answered.n
+        self._choose_unit(largest((part.total,)), part.n)
+        self.sums[group] += part.total.astype(np.float64) * ((self.unit or 1.0) / self._asked)
+        self.counts[group] += part.n
         self._record({"phase": "average", "component": 0, "found": False}, None)
 
     def _choose_unit(self, size: float, n: int) -> None:
@@ -181,14 +177,14 @@ class MeanRun:
             return None
         sigma = math.sqrt(float(np.vdot(noise, noise)) / noise.size)
         vectors, value = hosvd_fit(self.sums[0])
-        found, local = Component(value, vectors), self._local(vectors)
+        found, local = RankOne(value, vectors), self._local(vectors)
         needed = plain_threshold(self.data.dims, sigma, local, len(noise), self.solver.confidence)
-        if found.value <= needed:
+        if found.strength <= needed:
             return None
         self._reach = {"noise_fits": [], "needed": self._in_units(needed)}
-        if can_tie(self.data.dims):
-            most = tied_reach(found.value, vectors, max(sigma, local.sigma))
-            if not tie_rejected(self.data.dims, value, most, max(sigma, local.sigma)):
+        if can_be_symmetric(self.data.dims):
+            most = symmetric_reach(found.strength, vectors, max(sigma, local.sigma))
+            if not symmetry_rejected(self.data.dims, value, most, max(sigma, local.sigma)):
                 return None
         return self._conclude(found, max((sigma, noise.size), local.level), 0)
 
@@ -199,30 +195,35 @@ class MeanRun:
         noise = self.sums[1:]
         sigma = math.sqrt(float(np.vdot(noise, noise)) / noise.size) if noise.size else math.nan
         null = Null(sigma, noise.size, maxima[1:])
-        first = Component(float(maxima[0]), tuple(v[0] for v in vectors))
-        tied = self._tied(null, vectors)
+        first = RankOne(float(maxima[0]), tuple(v[0] for v in vectors))
+        symmetric = self._symmetric(null, vectors)
         self._reach = self._noise_reach(null, self._local(first.vectors))
-        if tied is not None and tied.proven(self.solver.confidence):
-            other = self._proven(null, first) and tie_rejected(self.data.dims, first.value, tied.value, tied.sigma)
+        if symmetric is not None and symmetric.proven(self.solver.confidence):
+            other = self._proven(null, first) and symmetry_rejected(
+                self.data.dims, first.strength, symmetric.value, symmetric.sigma
+            )
             if not other:
-                self._reach = self._noise_reach(tied.null, tied.local, MARGIN * tied.sigma)
-                if (one := self._conclude(tied.component, tied.noise, 0, read_tied)) is not None:
+                self._reach = self._noise_reach(symmetric.null, symmetric.local, MARGIN * symmetric.sigma)
+                if (one := self._conclude(symmetric.component, symmetric.noise, 0, read_symmetric)) is not None:
                     return one
         found = find_components(self.sums[0], first, self.solver.n_components, rng, lambda c: self._proven(null, c))
         noises = [max((null.sigma, null.entries), self._local(c.vectors).level) for c in found]
         concluded = [self._conclude(c, level, i) for i, (c, level) in enumerate(zip(found, noises, strict=True))]
         each = [one for one in concluded if one is not None]
         if not each:
-            guess = tied.component if tied is not None and tied.likelier(first.value - null.mean) else first
-            return self._nothing(null, first.value, guess, rng)
+            likelier = symmetric is not None and symmetric.likelier(first.strength - null.mean)
+            guess = symmetric.component if symmetric is not None and likelier else first
+            return self._nothing(null, first.strength, guess, rng)
         first_one, *further = sorted(each, key=lambda r: -r.strength)
         return dataclasses.replace(first_one, further=tuple(further), history=self.history)
 
-    def _tied(self, null: Null, fitted: list[Array]) -> Tied | None:
+    def _symmetric(self, null: Null, fitted: list[Array]) -> SymmetricFit | None:
         """The fit with all vectors the same; only of one component, and only where they have the same length."""
-        if self.solver.n_components > 1 or not null.entries or not can_tie(self.data.dims):
+        if self.solver.n_components > 1 or not null.entries or not can_be_symmetric(self.data.dims):
             return None
-        return Tied.of(self.sums, null, best_tied(self.sums, fitted, generator(self.solver.seed, "tied mean")))
+        return SymmetricFit.of(
+            self.sums, null, best_symmetric(self.sums, fitted, generator(self.solver.seed, "symmetric mean"))
+        )
 
     def _noise_reach(self, null: Null, local: Local, margin: float = 0.0) -> dict[str, Any]:
         """What the same fit reaches on noise alone, and what it must exceed, in units of the data."""
@@ -233,8 +234,8 @@ class MeanRun:
         """A length in the sums as one of a signal, in the units of the data."""
         return self.scale / math.sqrt(max(1, self.samples)) * value / (self.unit or 1.0)
 
-    def _proven(self, null: Null, component: Component) -> bool:
-        return component.value > null.threshold(self._local(component.vectors), self.solver.confidence)
+    def _proven(self, null: Null, component: RankOne) -> bool:
+        return component.strength > null.threshold(self._local(component.vectors), self.solver.confidence)
 
     def _local(self, vectors: tuple[Array, ...]) -> Local:
         """The noise next to some vectors, from the contrasts contracted with all of them but one."""
@@ -248,17 +249,15 @@ class MeanRun:
         entries = (lengths - len(vectors) + 1) * len(noise)
         return Local(math.sqrt(squares / (lengths * len(noise))), entries, along)
 
-    def _conclude(
-        self, component: Component, noise: tuple[float, int], number: int, law: Law = read
-    ) -> Recovery | None:
+    def _conclude(self, component: RankOne, noise: tuple[float, int], number: int, law: Law = read) -> Recovery | None:
         """A component in the units of the data, in noise of a level that rests on so many entries.
 
         ``None`` if what comes out is impossible, since the noise is not what the law takes it for: it is withdrawn.
         """
         sigma, freedom = noise
         dims, confidence = self.data.dims, self.solver.confidence
-        vectors, reading = oriented(component.vectors), law(dims, component.value, sigma)
-        interval = strength_interval(dims, component.value, sigma, freedom, confidence, law)
+        vectors, reading = oriented(component.vectors), law(dims, component.strength, sigma)
+        interval = strength_interval(dims, component.strength, sigma, freedom, confidence, law)
         own = Claim(reading.strength, interval, reading.standard_errors(vectors))
         claim = own.converted(self._in_units)
         if own.flaw:
@@ -266,8 +265,8 @@ class MeanRun:
             self._record(known, component.vectors)
             return None
         record = {"phase": "fit", "component": number, "found": True, "strength": claim.strength}
-        record |= {"strength_error": self._in_units(sigma), "error": reading.error, "tied": law is read_tied}
-        record |= {"fit": self._in_units(component.value), **(self._reach if number == 0 else {})}
+        record |= {"strength_error": self._in_units(sigma), "error": reading.error, "symmetric": law is read_symmetric}
+        record |= {"fit": self._in_units(component.strength), **(self._reach if number == 0 else {})}
         self._record(record, component.vectors)
         return self._recovery_of(vectors, self._why_ended(reading.error), claim)
 
@@ -277,18 +276,18 @@ class MeanRun:
             strength=claim.strength,
             n_samples=self.samples,
             state_bytes=self._state_bytes(),
-            buffer_bytes=0,  # the oracle's, added by whoever drives
+            buffer_bytes=0,  # the engine's, added by whoever drives
             stop_reason=reason,
             standard_errors=claim.errors,
             strength_interval=claim.interval,
             history=self.history,
         )
 
-    def _nothing(self, null: Null, value: float, best: Component, rng: np.random.Generator) -> Recovery:
+    def _nothing(self, null: Null, value: float, best: RankOne, rng: np.random.Generator) -> Recovery:
         limit = math.inf
         if null.entries:
             matrix = unfold(self.sums[0], unfoldings(self.data.dims)[0])
-            (norm,), _, _ = top_pairs(matrix, rng, 1, 0.0)
+            (norm,), _, _ = top_pairs(matrix, 1, rng)
             rows, columns = matrix.shape
             # The norm of an unfolding is no smaller with a signal, whatever became of a claim.  But where one was
             # withdrawn the noise is not white: its level is taken where it is strongest, next to and along the fit.
@@ -310,7 +309,7 @@ class MeanRun:
         return mean_bytes(self.data.dims, len(self.counts))
 
     def _record(self, known: dict[str, Any], vectors: tuple[Array, ...] | None) -> None:
-        record = {**known, "pass": 1, "samples": self.samples, "leader": "mean"}
+        record = {**known, "pass": 1, "samples": self.samples, "candidate": "mean"}
         self.history.append(record)
         for callback in self.solver.callbacks:
             callback({**record, "position": self.samples, "vectors": vectors, "state_bytes": self._state_bytes()})

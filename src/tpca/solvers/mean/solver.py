@@ -9,8 +9,8 @@ the maximum of the likelihood for Gaussian noise.  One pass; rounds of samples a
 (:mod:`tpca.solvers.mean.test`).  Several components: :mod:`tpca.solvers.mean.components`.
 
 Where all modes have the same length, the signal may be ±v ⊗ … ⊗ v (moment tensors): such a fit is made and judged, too
-(:mod:`tpca.solvers.mean.symmetric`), and returned where it is proven and the data do not say that the vectors differ.  The
-record of the fit in ``history`` says so (``"tied"``).
+(:mod:`tpca.solvers.mean.symmetric`), and returned where it is proven and the data do not say that the vectors differ.
+The record of the fit in ``history`` says so (``"symmetric"``).
 
 The confidence holds for one look, at the end of the samples.  There is no stopping rule: whoever looks again and again
 and stops when a signal is claimed errs more often; the race (:mod:`tpca.solvers.race.solver`) is made for that.
@@ -22,7 +22,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from tpca.engines import open_oracle
+from tpca.engines import open_engine
 from tpca.integers import check_integer
 from tpca.solvers.loop import drive, keeper_of
 from tpca.solvers.mean.run import MeanRun
@@ -49,7 +49,7 @@ class MeanSolver:
         At most ``1 - confidence`` of all runs on pure noise claim a signal; for one look, at the end.
     n_components
         Components to look for, each in what those before it leave (:mod:`tpca.solvers.mean.components`).  With more
-        than one, vectors are never tied.
+        than one, vectors are never symmetric.
     callbacks
         Called after every round with its record, and after the fit with the ``"vectors"`` of each component.
     checkpoint, checkpoint_every, resume
@@ -79,9 +79,9 @@ class MeanSolver:
         self.resume = check_resume(resume, checkpoint)
 
     def run(self, source: Any) -> Recovery:
-        """Average a stream (or oracle) to its end and return what was found, or that nothing was."""
-        oracle = open_oracle(source)
-        return drive(MeanRun(self, oracle), oracle, keeper_of(self))
+        """Average a stream (or engine) to its end and return what was found, or that nothing was."""
+        engine = open_engine(source)
+        return drive(MeanRun(self, engine), engine, keeper_of(self))
 
     def settings(self) -> dict[str, Any]:
         """What a run depends on besides its data, as plain values."""

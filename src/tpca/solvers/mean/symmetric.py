@@ -6,8 +6,8 @@ r"""Vectors that are all the same: the best fit ±v ⊗ … ⊗ v of some tensor
 
 s the sign of the strength (always 1 at odd order, where v takes it).  The shift α is 0 until a step lowers Z, which at
 even order it may; that step is taken back and α doubled (Kolda & Mayo 2011).  The climb begins at the leading
-eigenvectors of the partial traces (:mod:`tpca.solvers.race.strategies.symmetric`), at the untied fit, and at random.
-What it proves: :mod:`tpca.solvers.mean.symmetric_test`.
+eigenvectors of the partial traces (:mod:`tpca.solvers.race.strategies.symmetric`), at the unrestricted fit, and at
+random.  What it proves: :mod:`tpca.solvers.mean.symmetric_test`.
 """
 
 from __future__ import annotations
@@ -18,82 +18,70 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from tpca.solvers.mean.fit import (
-    BEST,
-    DENSE_ROWS,
-    LANCZOS,
-    MORE_SWEEPS,
-    MOST_SWEEPS,
-    STILL,
-    SWEEPS,
-    gradients,
-    most_starts,
-    select,
-)
+from tpca.solvers.mean.fit import BEST, MAX_SWEEPS, MORE_SWEEPS, MOVE_TOL, SWEEPS, gradients, most_starts, select
+from tpca.solvers.rank_one import ROUGH, aligned, leading, toward
 from tpca.tensors.blocks import Array, unit
 
 RANDOM = 8  # random starts
 LEADING = 2  # eigenvectors of a trace
-LEVEL = 1e-14  # relative loss of Z that is rounding
+LOSS_TOL = 1e-14  # relative loss of Z that is rounding
 
 
 @dataclass(frozen=True)
-class TiedFits:
-    """The best tied fit to each of some tensors: vectors ``(T, d)``, signs ``(T,)`` and objectives ``(T,)``."""
+class SymmetricFits:
+    """The best symmetric fit to each of some tensors: vectors ``(T, d)``, signs ``(T,)`` and objectives ``(T,)``."""
 
     vectors: Array
     signs: Array
     values: Array
 
 
-def can_tie(dims: Sequence[int]) -> bool:
+def can_be_symmetric(dims: Sequence[int]) -> bool:
     """Whether all vectors have the same length."""
     return len(set(dims)) == 1
 
 
-def best_tied(tensors: Array, fitted: Sequence[Array], rng: np.random.Generator) -> TiedFits:
-    """The best tied fits to ``tensors``, whose untied fits are the vectors ``(T, d)`` of each mode in ``fitted``.
+def best_symmetric(tensors: Array, fitted: Sequence[Array], rng: np.random.Generator) -> SymmetricFits:
+    """The best symmetric fits to ``tensors``.
 
-    As with those, the first is climbed until it stands still.
+    ``fitted`` has the vectors ``(T, d)`` of each mode of their unrestricted fits.  As with those, the first is
+    climbed until it stands still.
     """
     if tensors.ndim == 3:  # a matrix: the eigenvector of largest absolute eigenvalue is the best fit
-        pairs = [leading(matrix, rng, 1, 0.0) for matrix in tensors]
+        pairs = [leading(matrix, 1, rng) for matrix in tensors]
         values = np.array([value[0] for value, _ in pairs])
-        return TiedFits(np.concatenate([x for _, x in pairs]), np.where(values < 0, -1.0, 1.0), np.abs(values))
+        return SymmetricFits(np.concatenate([x for _, x in pairs]), np.where(values < 0, -1.0, 1.0), np.abs(values))
     each = [_starts(tensor, [v[i] for v in fitted], rng) for i, tensor in enumerate(tensors)]
     x, signs = (np.stack(part) for part in zip(*each, strict=True))
     x, signs = _directed(tensors, x, signs)
     for count, sweeps in ((BEST, SWEEPS), (1, MORE_SWEEPS)):
-        x, values = climb_tied(tensors, x, signs, sweeps)
+        x, values = climb_symmetric(tensors, x, signs, sweeps)
         (x, signs), values = select([x, signs], values, count)
-    x[:1], values[:1] = climb_tied(tensors[:1], x[:1], signs[:1], MOST_SWEEPS)
-    return TiedFits(x[:, 0], signs[:, 0, 0], values[:, 0])
+    x[:1], values[:1] = climb_symmetric(tensors[:1], x[:1], signs[:1], MAX_SWEEPS)
+    return SymmetricFits(x[:, 0], signs[:, 0, 0], values[:, 0])
 
 
-def climb_tied(tensors: Array, x: Array, signs: Array, sweeps: int) -> tuple[Array, Array]:
+def climb_symmetric(tensors: Array, x: Array, signs: Array, sweeps: int) -> tuple[Array, Array]:
     """Shifted power iteration from ``(T, R, d)`` with signs ``(T, R, 1)``, until all stand still; Z never falls."""
-    gradient = signs * tied_gradients(tensors, x)
+    gradient = signs * symmetric_gradients(tensors, x)
     values = np.sum(gradient * x, axis=2, keepdims=True)
     shifts = np.zeros_like(values)
     for _ in range(sweeps):
-        fresh = gradient + shifts * x
-        length = np.linalg.norm(fresh, axis=2, keepdims=True)
-        fresh = np.divide(fresh, length, out=x.copy(), where=length > 0)
+        fresh, length = toward(gradient + shifts * x, x)
         moved = float(np.max(np.sum((fresh - x) ** 2, axis=2)))
-        there = signs * tied_gradients(tensors, fresh)
+        there = signs * symmetric_gradients(tensors, fresh)
         reached = np.sum(there * fresh, axis=2, keepdims=True)
-        better = reached >= values - LEVEL * np.abs(values)
-        shifts = np.where(better, shifts, np.maximum(2 * shifts, length / 2))
+        better = reached >= values - LOSS_TOL * np.abs(values)
+        shifts = np.where(better, shifts, np.maximum(2 * shifts, length[..., None] / 2))
         x, values = np.where(better, fresh, x), np.where(better, reached, values)
         gradient = np.where(better, there, gradient)
-        if moved < STILL:
+        if moved < MOVE_TOL:
             break
     return x, values[..., 0]
 
 
-def tied_gradients(tensors: Array, x: Array) -> Array:
+def symmetric_gradients(tensors: Array, x: Array) -> Array:
     """The mean gradient g ``(T, R, d)`` of as many vectors."""
     order = tensors.ndim - 1
     total = gradients(tensors, [x] * order, 0)
@@ -104,7 +92,7 @@ def tied_gradients(tensors: Array, x: Array) -> Array:
 
 def _directed(tensors: Array, x: Array, signs: Array) -> tuple[Array, Array]:
     """Signs that are not known (0) as those of Z; at odd order v takes them."""
-    seen = np.where(np.sum(tied_gradients(tensors, x) * x, axis=2, keepdims=True) < 0, -1.0, 1.0)
+    seen = np.where(np.sum(symmetric_gradients(tensors, x) * x, axis=2, keepdims=True) < 0, -1.0, 1.0)
     if tensors.ndim % 2 == 0:
         return seen * x, np.ones_like(seen)
     return x, np.where(signs == 0, seen, signs)
@@ -112,16 +100,12 @@ def _directed(tensors: Array, x: Array, signs: Array) -> tuple[Array, Array]:
 
 def _starts(tensor: Array, fitted: Sequence[Array], rng: np.random.Generator) -> tuple[Array, Array]:
     """Unit vectors ``(R, d)`` of all starts and their signs ``(R, 1)``, 0 where not known."""
-    known = itertools.chain(_traced(tensor, rng), [(unit(_middle(fitted)), 0.0)])
+    middle = np.sum(aligned(fitted, [fitted[0]] * len(fitted)), axis=0)
+    known = itertools.chain(_traced(tensor, rng), [(unit(middle), 0.0)])
     random = ((unit(rng.standard_normal(len(tensor))), 0.0) for _ in range(RANDOM))
     each = itertools.islice(itertools.chain(known, random), most_starts(tensor.shape))
     x, signs = zip(*each, strict=True)
     return np.stack(x), np.array(signs)[:, None]
-
-
-def _middle(vectors: Sequence[Array]) -> Array:
-    """The sum of vectors, each with the sign that brings it next to the first."""
-    return np.asarray(np.sum([math.copysign(1.0, float(v @ vectors[0])) * v for v in vectors], axis=0))
 
 
 def _traced(tensor: Array, rng: np.random.Generator) -> Iterator[tuple[Array, float]]:
@@ -136,7 +120,7 @@ def _traced(tensor: Array, rng: np.random.Generator) -> Iterator[tuple[Array, fl
         t = unit(_trace(tensor))
         yield t, 1.0
         tensor = _contracted(tensor, t)
-    values, x = leading(tensor, rng, LEADING, 1e-4)
+    values, x = leading(tensor, LEADING, rng, ROUGH)
     yield from ((v, 1.0 if odd else math.copysign(1.0, value)) for value, v in zip(values, x, strict=True))
 
 
@@ -152,18 +136,3 @@ def _trace(tensor: Array) -> Array:
     for i, j in pairs:
         total += np.trace(tensor, axis1=i, axis2=j)
     return total
-
-
-def leading(matrix: Array, rng: np.random.Generator, count: int, tolerance: float) -> tuple[Array, Array]:
-    """The eigenvalues of a matrix's symmetric part that are largest in size, and their vectors as rows."""
-    rows = len(matrix)
-    if rows <= DENSE_ROWS:
-        values, basis = np.linalg.eigh((matrix + matrix.T) / 2)
-    else:
-        both = LinearOperator((rows, rows), matvec=lambda v: (matrix @ v + matrix.T @ v) / 2, dtype=np.float64)
-        try:
-            values, basis = eigsh(both, count, which="LM", v0=rng.standard_normal(rows), ncv=LANCZOS, tol=tolerance)
-        except ArpackError:  # zeros, or a spectrum without a gap: any vector is as good
-            values, basis = np.zeros(count), np.linalg.qr(rng.standard_normal((rows, count)))[0]
-    order = np.argsort(-np.abs(values))[:count]
-    return values[order], np.ascontiguousarray(basis[:, order].T)

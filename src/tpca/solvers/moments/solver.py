@@ -29,14 +29,14 @@ symbol             code
 =================  ===================================================================
 v_i                ``vectors[i]``, one row per start
 g_m                :func:`mode_gradient`
-(λ_c, u_c)         ``less``
+(λ_c, u_c)         ``deflate``
 =================  ===================================================================
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,34 +44,23 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from tpca.engines.sweeps import LocalSweep, tally_up
+from tpca.engines import open_engine
 from tpca.errors import SolverError
 from tpca.randomness import generator
-from tpca.solvers.moments.accumulators import (
-    AnyTally,
-    BasisImage,
-    GradientSums,
-    ModeSums,
-    OnPart,
-    RowCount,
-    Scores,
-    Split,
-    bounded,
-    tally,
-)
-from tpca.solvers.rank_one import rank_one
-from tpca.solvers.recovery import oriented
-from tpca.tensors import Query, RankOne, ViewsBatch
+from tpca.solvers.moments.accumulators import BasisImage, Products, RowCount, bounded, total
+from tpca.solvers.moments.rows import Rows
+from tpca.solvers.rank_one import alternate, deflated, is_ghost, oriented, split_blocks, units
+from tpca.tensors import Gradients, Query, RankOne, Scores
 from tpca.tensors.blocks import Array, Partition
 
 SHARED, COLUMNS, RANDOM = 6, 6, 8  # starts of each kind
 EXTRA = 4  # columns beside those wanted, for the subspace iteration of the shared starts
 PASSES, FLOW_PASSES = 6, 4  # of subspace iteration: shared starts, flow
 FIRST_SWEEPS, FINALISTS, SWEEPS = 5, 4, 60
-REST = 1e-9  # squared change of the vectors at which a climb is at rest
-PERMUTATIONS, MOST_PERMUTATIONS = 999, 29_999
+MOVE_TOL = 1e-9  # squared change of the vectors at which a climb is at rest
+PERMUTATIONS, MAX_PERMUTATIONS = 999, 29_999
 EXACT_ROWS = 4000  # above this many rows the permutation law is normal enough
-LEAST_ROWS = 20
+MIN_ROWS = 20
 SAME = 0.7  # overlap above which a vector is that of an earlier component
 
 
@@ -88,57 +77,6 @@ class Moment:
     correlation_error: float
     p_value: float
     trained: RankOne
-
-
-class Rows:
-    """Whitened rows in two parts, kept if they fit ``memory`` and whitened again on every pass if not.
-
-    Passes over them are the business of a sweep: in this process, or on workers, which keep what fits themselves.
-    """
-
-    def __init__(self, data: Any, held_out: float, memory: float, seed: int) -> None:
-        self._sweep = data if hasattr(data, "total") else LocalSweep(data)
-        self._split = Split(held_out, seed)
-        stream = self._sweep.stream
-        self.dims: tuple[int, ...] = stream.dims
-        item = np.dtype(stream.dtype).itemsize
-        fits = stream.length is not None and stream.length * sum(stream.dims) * item <= memory
-        here = isinstance(self._sweep, LocalSweep)
-        self._kept = list(self._numbered()) if fits and here else None
-        self.train, self.held, self.all = (PartOfRows(self, part) for part in ("train", "held", "all"))
-
-    def total(self, part: str, blank: AnyTally) -> AnyTally:
-        """The tally of a part of the rows."""
-        if self._kept is None:
-            total: AnyTally = self._sweep.total(OnPart(blank, self._split, part)).inner
-            return total
-        return tally_up(self._sweep.cut, ((number, pieces[part]) for number, pieces in self._kept), blank)
-
-    def batches(self, part: str) -> Iterator[ViewsBatch]:
-        """The batches of a part, where rows are read in this process."""
-        kept = self._numbered() if self._kept is None else self._kept
-        return (piece for _, pieces in kept for piece in pieces[part])
-
-    def _numbered(self) -> Iterator[tuple[int, dict[str, list[ViewsBatch]]]]:
-        for number, batch in self._sweep.numbered():
-            train, held = self._split(batch, "train"), self._split(batch, "held")
-            yield number, {"train": train, "held": held, "all": [piece for piece in (*train, *held) if len(piece)]}
-
-
-@dataclass(frozen=True)
-class PartOfRows:
-    """Rows to learn from (``train``), to judge by (``held``), or both (``all``)."""
-
-    rows: Rows
-    part: str
-
-    def total(self, blank: AnyTally) -> AnyTally:
-        """The tally of these rows."""
-        return self.rows.total(self.part, blank)
-
-    def __call__(self) -> Iterator[ViewsBatch]:
-        """These rows, batch by batch."""
-        return self.rows.batches(self.part)
 
 
 class MomentSolver:
@@ -162,12 +100,12 @@ class MomentSolver:
     def run(self, data: Any) -> list[Moment]:
         """Components, strongest evidence first found; the last one is not proven if its ``p_value`` is too large.
 
-        ``data`` is a stream of whitened views, or a sweep over one (:mod:`tpca.engines.sweeps`).
+        ``data`` is a stream of whitened views, or an engine over one.
         """
-        rows = Rows(data, self.held_out, self.memory, self.seed)
-        count, learnt = (tally(part, RowCount()).count for part in (rows.all, rows.train))
-        if count < LEAST_ROWS:
-            raise SolverError(f"at least {LEAST_ROWS} rows are needed to learn from and to judge by, got {count}.")
+        rows = Rows(open_engine(data), self.held_out, self.memory, self.seed)
+        count, learnt = (total(part, RowCount()).n for part in (rows.all, rows.train))
+        if count < MIN_ROWS:
+            raise SolverError(f"at least {MIN_ROWS} rows are needed to learn from and to judge by, got {count}.")
         if learnt < 2:
             raise SolverError(
                 f"held_out={self.held_out} leaves {learnt} of {count} rows to learn from; hold out fewer, or give more."
@@ -176,7 +114,7 @@ class MomentSolver:
         found: list[Moment] = []
         while len(found) < self.n_components:
             found.append(self._component(rows, found, rng))
-            if any(_is_rest(found[-1], earlier) for earlier in found[:-1]):
+            if any(is_ghost(found[-1].vectors, earlier.vectors, SAME) for earlier in found[:-1]):
                 found.pop()
                 break
             if found[-1].p_value > 1 - self.confidence:
@@ -185,14 +123,14 @@ class MomentSolver:
 
     def _component(self, rows: Rows, found: Sequence[Moment], rng: np.random.Generator) -> Moment:
         # What the training part says of the earlier ones is subtracted from it: nothing of the held-out rows gets in.
-        less = tuple(moment.trained for moment in found)
-        starts = self._starts(rows, less, rng)
-        levels = self._levels(rows.train, starts, less)
-        held = tally(rows.held, Scores([vectors for vectors, _ in levels])).levels
+        deflate = tuple(moment.trained for moment in found)
+        starts = self._starts(rows, deflate, rng)
+        levels = self._levels(rows.train, starts, deflate)
+        held = total(rows.held, Scores([vectors for vectors, _ in levels])).levels
         level = choose(held, self.clip)
         # Enough shufflings for the level asked for to be reached, up to a confidence of about 0.9998.
         wanted = math.ceil(2 * len(levels) / (1 - self.confidence))
-        shufflings = min(max(PERMUTATIONS, wanted), MOST_PERMUTATIONS)
+        shufflings = min(max(PERMUTATIONS, wanted), MAX_PERMUTATIONS)
         correlation, error, p_value = judge(held[level], self.clip, rng, shufflings)
         p_value = min(1.0, len(levels) * p_value)  # the best of so many was judged
         vectors, moment = levels[level]
@@ -204,56 +142,43 @@ class MomentSolver:
             vectors, moment = self._levels(rows.all, again, whole)[level]
         return Moment(oriented([v[0] for v in vectors]), moment, correlation, error, p_value, trained)
 
-    def _levels(self, rows: Any, starts: Sequence[Array], less: tuple[RankOne, ...]) -> list[tuple[list[Array], float]]:
+    def _levels(
+        self, rows: Any, starts: Sequence[Array], deflate: tuple[RankOne, ...]
+    ) -> list[tuple[list[Array], float]]:
         """The best after a climb to the top, after a few sweeps, and of the shared starts as they are."""
-        few, moments = climb(rows, starts, FIRST_SWEEPS, self.clip, less)
+        few, moments = climb(rows, starts, FIRST_SWEEPS, self.clip, deflate)
         best = _different(few, moments, FINALISTS)
-        top, highest = climb(rows, [v[best] for v in few], SWEEPS, self.clip, less)
+        top, highest = climb(rows, [v[best] for v in few], SWEEPS, self.clip, deflate)
         shared = [v[:SHARED].copy() for v in starts]
-        still = np.sum(mode_gradient(rows, shared, 0, self.clip, less) * shared[0], axis=1)
+        still = np.sum(mode_gradient(rows, shared, 0, self.clip, deflate) * shared[0], axis=1)
         shared[-1] *= np.where(still < 0, -1.0, 1.0)[:, None]
         each = ((top, highest), (few, moments), (shared, np.abs(still)))
         winners = [int(np.argmax(sizes)) for _, sizes in each]
         return [([v[[w]] for v in vectors], float(sizes[w])) for (vectors, sizes), w in zip(each, winners, strict=True)]
 
-    def _starts(self, rows: Rows, less: tuple[RankOne, ...], rng: np.random.Generator) -> list[Array]:
+    def _starts(self, rows: Rows, deflate: tuple[RankOne, ...], rng: np.random.Generator) -> list[Array]:
         """Starts of all kinds, the shared ones first."""
         kinds = [shared_starts(rows.train, rows.dims, rng), [rng.standard_normal((RANDOM, d)) for d in rows.dims]]
         partition = Partition.halves(rows.dims)
         columns = min(COLUMNS, *partition.sizes)
         if 8 * 6 * columns * sum(partition.sizes) <= self.memory:  # columns, gradients, and copies to turn them
-            kinds.append(flow_starts(rows.train, partition, columns, less, rng))
-        return [_unit_rows(np.concatenate(modes)) for modes in zip(*kinds, strict=True)]
+            kinds.append(flow_starts(rows.train, partition, columns, deflate, rng))
+        return [units(np.concatenate(modes)) for modes in zip(*kinds, strict=True)]
 
 
 def climb(
-    rows: Any, vectors: Sequence[Array], sweeps: int, clip: float | None, less: Sequence[RankOne]
+    rows: Any, vectors: Sequence[Array], sweeps: int, clip: float | None, deflate: Sequence[RankOne]
 ) -> tuple[list[Array], Array]:
     """Alternate over the modes until all starts are at rest; the vectors reached and their moments."""
-    vectors = list(vectors)
-    moments = np.zeros(len(vectors[0]))
-    for _ in range(sweeps):
-        change = 0.0
-        for m in range(len(vectors)):
-            gradient = mode_gradient(rows, vectors, m, clip, less)
-            moments = np.linalg.norm(gradient, axis=1)
-            moved = gradient / np.maximum(moments, 1e-300)[:, None]
-            change = max(change, float(np.max(np.sum((moved - vectors[m]) ** 2, axis=1))))
-            vectors[m] = moved
-        if change < REST:
-            break
-    return vectors, moments
+    return alternate(lambda v, mode: mode_gradient(rows, v, mode, clip, deflate), vectors, sweeps, MOVE_TOL)
 
 
-def mode_gradient(rows: Any, vectors: Sequence[Array], mode: int, clip: float | None, less: Sequence[RankOne]) -> Array:
+def mode_gradient(
+    rows: Any, vectors: Sequence[Array], mode: int, clip: float | None, deflate: Sequence[RankOne]
+) -> Array:
     """g_m of every start, over all of some rows."""
-    others = [i for i in range(len(vectors)) if i != mode]
-    sums = tally(rows, ModeSums(vectors, mode, clip))
-    total = sums.total / max(sums.count, 1)
-    for known in less:
-        overlaps = np.prod([vectors[i] @ known.vectors[i] for i in others], axis=0)
-        total -= known.strength * np.multiply.outer(overlaps, known.vectors[mode])
-    return total
+    sums = total(rows, Products(vectors, mode, clip))
+    return deflated(sums.total / max(sums.n, 1), vectors, mode, deflate)
 
 
 def shared_starts(rows: Any, dims: tuple[int, ...], rng: np.random.Generator) -> list[Array]:
@@ -262,28 +187,27 @@ def shared_starts(rows: Any, dims: tuple[int, ...], rng: np.random.Generator) ->
     cuts = np.cumsum(dims)[:-1]
     basis = np.linalg.qr(rng.standard_normal((sum(dims), count)))[0]
     for _ in range(PASSES):
-        image = tally(rows, BasisImage(basis, dims)).image
+        image = total(rows, BasisImage(basis, dims)).image
         values, axes = np.linalg.eigh(basis.T @ image)
         basis = np.linalg.qr(image @ axes[:, np.argsort(-values)])[0]
-    return [_unit_rows(part[:, :SHARED].T) for part in np.split(basis, cuts)]
+    return [units(part[:, :SHARED].T) for part in np.split(basis, cuts)]
 
 
 def flow_starts(
-    rows: Any, partition: Partition, columns: int, less: tuple[RankOne, ...], rng: np.random.Generator
+    rows: Any, partition: Partition, columns: int, deflate: tuple[RankOne, ...], rng: np.random.Generator
 ) -> list[Array]:
     """Singular pairs of the unfolded moment by subspace iteration, each read as one vector per mode."""
     left, right = (_polar(rng.standard_normal((columns, size))) for size in partition.sizes)
     for _ in range(FLOW_PASSES):
-        left = _polar(_block_gradient(rows, partition, (left, right), 0, less))
-        image = _block_gradient(rows, partition, (left, right), 1, less)
+        left = _polar(_block_gradient(rows, partition, (left, right), 0, deflate))
+        image = _block_gradient(rows, partition, (left, right), 1, deflate)
         core, right = image @ right.T, _polar(image)
     turn, _, back = np.linalg.svd(core)
-    vectors: list[list[Array]] = [[] for _ in partition.dims]
-    for blocks in zip(turn.T @ left, back @ right, strict=True):
-        for group, shape, block in zip(partition.groups, partition.shapes, blocks, strict=True):
-            for mode, v in zip(group, rank_one(block.reshape(shape)), strict=True):
-                vectors[mode].append(v)
-    return [np.stack(v) for v in vectors]
+    starts = []
+    for pair in zip(turn.T @ left, back @ right, strict=True):
+        blocks = [block.reshape(shape) for block, shape in zip(pair, partition.shapes, strict=True)]
+        starts.append(split_blocks(partition.groups, blocks))
+    return [np.stack(mode) for mode in zip(*starts, strict=True)]
 
 
 def choose(held: Sequence[Sequence[Sequence[NDArray[Any]]]], clip: float | None) -> int:
@@ -343,19 +267,12 @@ def standardised(views: Sequence[NDArray[Any]], clip: float | None) -> list[Arra
 
 
 def _block_gradient(
-    rows: Any, partition: Partition, blocks: tuple[Array, Array], wanted: int, less: tuple[RankOne, ...]
+    rows: Any, partition: Partition, blocks: tuple[Array, Array], wanted: int, deflate: tuple[RankOne, ...]
 ) -> Array:
     replicas = tuple(b.reshape(-1, *shape) for b, shape in zip(blocks, partition.shapes, strict=True))
-    query = Query(partition, replicas, (wanted,), less)
-    kept = tally(rows, GradientSums(query)).kept
-    assert kept is not None
-    return kept.answers(1.0)[0].gradients[wanted].reshape(blocks[wanted].shape)
-
-
-def _is_rest(component: Moment, earlier: Moment) -> bool:
-    """Whether a component is only what an inaccurate estimate of an earlier one leaves: all its vectors but one."""
-    pairs = zip(component.vectors, earlier.vectors, strict=True)
-    return sum(abs(float(v @ w)) > SAME for v, w in pairs) >= len(component.vectors) - 1
+    query = Query(partition, replicas, (wanted,), deflate)
+    (answer,) = total(rows, Gradients([query])).answers
+    return answer.gradients[wanted].reshape(blocks[wanted].shape)
 
 
 def _different(vectors: Sequence[Array], moments: Array, most: int) -> list[int]:
@@ -373,8 +290,3 @@ def _polar(columns: Array) -> Array:
     left, _, right = np.linalg.svd(columns, full_matrices=False)
     nearest: Array = left @ right
     return nearest
-
-
-def _unit_rows(rows: Array) -> Array:
-    lengths: Array = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
-    return np.divide(rows, lengths)

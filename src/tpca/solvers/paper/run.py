@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from tpca.engines import Oracle
+from tpca.engines import Engine
 from tpca.errors import SolverError
+from tpca.model.sampling import BATCH_ENTRIES
 from tpca.solvers.loop import Keeper
 from tpca.solvers.paper.schedules import Constants, Leg, Schedule, decay_length, search_steps
 from tpca.solvers.paper.starts import identity, sign_starts
 from tpca.solvers.paper.step import ascent_step, normalise, step_rewards
-from tpca.tensors import Query
+from tpca.tensors import Gradients, Query, SampleGradients
 from tpca.tensors.blocks import Array, Partition, Replicas
 
 Callback = Callable[[dict[str, Any]], None]
@@ -43,11 +44,11 @@ class PaperRun:
         "_begin",
     )
 
-    def __init__(self, oracle: Oracle, rng: np.random.Generator, callbacks: Sequence[Callback] = ()) -> None:
-        self.oracle = oracle
+    def __init__(self, engine: Engine, rng: np.random.Generator, callbacks: Sequence[Callback] = ()) -> None:
+        self.engine = engine
         self.rng = rng
         self.callbacks = callbacks
-        self.partition = Partition.pairs(oracle.dims)
+        self.partition = Partition.pairs(engine.dims)
         # Eq. def-hatR contracts with normalised blocks, the untouched starts included.
         self.replicas: Replicas = tuple(normalise(block) for block in sign_starts(self.partition, rng))
         self.samples, self.turns = 0, 0
@@ -80,7 +81,7 @@ class PaperRun:
             turn()
             self.turns += 1
             if keeper is not None:
-                keeper.after_round(self, self.oracle)
+                keeper.after_round(self, self.engine)
 
     def _program(self, schedule: Schedule) -> list[Callable[[], None]]:
         """All turns in order, so that a run can go on after any of them."""
@@ -105,13 +106,14 @@ class PaperRun:
         blocks = [
             identity(shape) if len(shape) == 2 else self.replicas[m][0] for m, shape in enumerate(self.partition.shapes)
         ]
-        query = Query(self.partition, tuple(block[None] for block in blocks), wanted=(0,))
+        square = tuple(m for m, shape in enumerate(self.partition.shapes) if len(shape) == 2 and shape[0] == shape[1])
+        query = Query(self.partition, tuple(block[None] for block in blocks), wanted=(0,), traced=square)
         for test in search_steps(self.partition, strength, constants):
-            answered = self.oracle.mean([query], test.samples)
-            self.samples += answered.n
-            if answered.n < test.samples:
+            part = self.engine.reduce(Gradients([query]), test.samples)
+            self.samples += part.n
+            if part.n < test.samples:
                 raise StreamEndedError
-            score = float(answered.answers[0].rewards[0])
+            score = float(part.answers[0].rewards[0])
             self._record("search", block=None, reward=score, c3=test.c3)
             if abs(score) >= test.threshold:
                 return test.c3
@@ -176,7 +178,7 @@ class PaperRun:
         """T steps of one block on all replicas, one fresh sample per replica and step.
 
         The second half of a turn tells what it reached.  A sample's reward is that of the block just before its step,
-        whatever the block was when the oracle was asked: so it does not depend on how many steps fit the buffer.
+        whatever the block was when the engine was asked: so it does not depend on how many steps fit the buffer.
         """
         decay, half = decay_length(leg.steps), leg.steps // 2
         done, late = 0, np.zeros(len(self.replicas[0]))
@@ -197,13 +199,15 @@ class PaperRun:
         served = 0
         while served < steps:
             query = Query(self.partition, self.replicas, wanted=(block,))
-            answered = self.oracle.each(query, steps - served)
-            if answered.n == 0:
+            count = len(self.replicas[0])
+            fit = max(1, min(steps - served, BATCH_ENTRIES // (count * math.prod(self.partition.dims))))
+            gradients = self.engine.reduce(SampleGradients(query), fit * count).gradients
+            if not len(gradients):
                 raise StreamEndedError
-            (answer,) = answered.answers
-            self.samples += answered.n
-            served += len(answer.rewards)
-            yield answer.gradients[block], answer.rewards
+            self.samples += gradients.shape[0] * count
+            served += len(gradients)
+            flat = gradients.reshape(*gradients.shape[:2], -1)
+            yield gradients, np.einsum("tri,ri->tr", flat, self.replicas[block].reshape(count, -1))
 
     def _held(self) -> int:
         return sum(block.nbytes for block in self.replicas)

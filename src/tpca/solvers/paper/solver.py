@@ -12,7 +12,7 @@ estimator       top vectors of every block, with the sign that the mean reward d
 SNSGA runs the blocks m = K, K−1, …, 1; in block m's turn the blocks j > m are already new and i < m still old (Eq.
 def-hatR; Section "Block-wise Update Structure" says the reverse — erratum 1, docs/paper.md).  Within a turn the
 gradient
-:math:`\nabla_m R` does not depend on :math:`W_m` (R is linear in it), so the oracle may hand out the gradients of
+:math:`\nabla_m R` does not depend on :math:`W_m` (R is linear in it), so an accumulator may hold the gradients of
 many steps at once; the steps themselves are taken one sample at a time.
 
 The ``strength`` is the mean reward of the normalised blocks over the second half of the last turn's samples, each
@@ -32,7 +32,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from tpca.engines import open_oracle
+from tpca.engines import open_engine
 from tpca.errors import SolverError
 from tpca.integers import check_integer
 from tpca.model import SpikedTensor
@@ -50,7 +50,8 @@ from tpca.solvers.paper.schedules import (
     theorem_schedule,
 )
 from tpca.solvers.paper.top_vectors import METHODS, block_vectors
-from tpca.solvers.recovery import Recovery, StopReason, positive
+from tpca.solvers.rank_one import positive
+from tpca.solvers.recovery import Recovery, StopReason
 from tpca.tensors.blocks import Partition
 from tpca.threads import calm_blas
 
@@ -106,12 +107,12 @@ class PaperSolver:
         self.resume = check_resume(resume, checkpoint)
 
     def run(self, source: Any) -> Recovery:
-        """Recover the vectors from a stream (or oracle); a stream that ends early gives what was reached."""
-        oracle = open_oracle(source)
-        run = PaperRun(oracle, generator(self.seed, "paper"), self.callbacks)
+        """Recover the vectors from a stream (or engine); a stream that ends early gives what was reached."""
+        engine = open_engine(source)
+        run = PaperRun(engine, generator(self.seed, "paper"), self.callbacks)
         keeper = keeper_of(self)
-        watched = contextlib.nullcontext() if keeper is None else keeper.watch(run, oracle)
-        with calm_blas(math.prod(oracle.dims)), watched:
+        watched = contextlib.nullcontext() if keeper is None else keeper.watch(run, engine)
+        with calm_blas(math.prod(engine.dims)), watched:
             try:
                 run.multi_phase(self.find_schedule(run), keeper)
                 reason = StopReason.SCHEDULE_DONE
@@ -124,9 +125,9 @@ class PaperSolver:
             strength=strength,
             n_samples=run.samples,
             state_bytes=run.state_bytes,
-            buffer_bytes=oracle.buffer_bytes,
+            buffer_bytes=engine.buffer_bytes,
             stop_reason=reason,
-            n_skipped=oracle.n_skipped,
+            n_skipped=engine.n_skipped,
             history=run.history,
         )
 

@@ -17,11 +17,12 @@ from collections.abc import Callable
 import numpy as np
 
 from tpca.errors import SolverError
+from tpca.solvers.rank_one import split_blocks
 from tpca.tensors.blocks import Array, Partition, unit
 
 MAX_ITERATIONS = 10_000
 # Squared change of a unit vector at which iterating stops: far below any statistical error, above rounding.
-STILL = 1e-24
+MOVE_TOL = 1e-24
 
 
 def power_method(matrix: Array, rng: np.random.Generator) -> Array:
@@ -41,7 +42,7 @@ def _iterate(advance: Callable[[Array], Array], length: int, rng: np.random.Gene
         new = unit(advance(v))
         moved = float(np.sum((new - v) ** 2))
         v = new
-        if moved < STILL:
+        if moved < MOVE_TOL:
             break
     return v
 
@@ -55,11 +56,11 @@ def block_vectors(
     """The top vectors of every block of one replica, in the user's mode order; ⟨W_m, v̂ v̂′ᵀ⟩ ≥ 0 for every pair."""
     if method not in METHODS:
         raise SolverError(f"estimator must be one of {', '.join(METHODS)}, got {method!r}.")
-    vectors: dict[int, Array] = {}
-    for group, block in zip(partition.groups, blocks, strict=True):
-        if len(group) == 1:
-            vectors[group[0]] = unit(block)
-        else:
-            left, right = METHODS[method](block, rng), METHODS[method](block.T, rng)
-            vectors[group[0]], vectors[group[1]] = left, -right if left @ block @ right < 0 else right
-    return tuple(vectors[n] for n in range(partition.order))
+
+    def split(block: Array) -> list[Array]:
+        if block.ndim == 1:
+            return [unit(block)]
+        left, right = METHODS[method](block, rng), METHODS[method](block.T, rng)
+        return [left, -right if left @ block @ right < 0 else right]
+
+    return tuple(split_blocks(partition.groups, blocks, split))

@@ -1,1 +1,1 @@
-"""The race: search strategies on shared samples, a candidate tested on fresh ones."""
+"""The race: search strategies on shared samples, each with a candidate that is tested on fresh ones."""

@@ -1,17 +1,17 @@
-r"""The leader: one proposal on trial, with evidence that is valid at any stopping time.
+r"""The candidate: one proposal on trial, with evidence that is valid at any stopping time.
 
-The leader's vectors l are fixed before a batch of B samples arrives, so its mean reward is
+The candidate's vectors l are fixed before a batch of B samples arrives, so its mean reward is
 :math:`R \sim N(\lambda\prod_i\langle l_i, v_i\rangle, \sigma^2/B)` whatever was tried before.  With
-:math:`S = \sum B R/\sigma` and :math:`V = \sum B` since the k-th leader took office, :math:`\rho` its first B, and
+:math:`S = \sum B R/\sigma` and :math:`V = \sum B` since the k-th attempt began, :math:`\rho` its first B, and
 :math:`z = S/\sqrt{\rho + V}`, a half-normal mixture over positive signals is a nonnegative martingale without signal:
 
 .. math:: \log E = \ln 2 + \tfrac12\ln\frac{\rho}{\rho + V} + \frac{z^2}{2} + \ln\Phi(z) .
 
 Signal is *found* when :math:`\log E > \ln(k(k+1)/\delta)`: by Ville's inequality and :math:`\sum_k 1/(k(k+1)) = 1`
-the chance that this ever happens on pure noise is at most :math:`\delta`, over the whole run and all leaders.
+the chance that this ever happens on pure noise is at most :math:`\delta`, over the whole run and all attempts.
 
-Refinement mixes, mode by mode, what the racer knows (``g_i``, noise variance n) with the leader's own contractions
-since it took office (``h_i``, noise variance V), each with weight signal over variance:
+At every look the vectors are improved: mode by mode, what the strategy knows (``g_i``, noise variance n) is mixed with
+the candidate's own contractions of this attempt (``h_i``, noise variance V), each with weight signal over variance:
 
 .. math::
     l_i = \mathrm{unit}\Bigl(\frac{\langle l_i, g_i\rangle_+}{n} g_i + \frac{\langle l_i, h_i\rangle_+}{V} h_i\Bigr) .
@@ -19,10 +19,10 @@ since it took office (``h_i``, noise variance V), each with weight signal over v
 =================  =============================================================================
 symbol             code
 =================  =============================================================================
-l, k               ``vectors``, ``tenure``
+l, k               ``vectors``, ``attempt``
 S, V, rho          ``score``, ``seen``, ``first``
 X_m                ``_sums[m]``: sum of B * gradient of block m, in the blocks of ``partition``
-sigma              ``sigma``, from the leader's own gradients across l: no racer needed
+sigma              ``sigma``, from the candidate's own gradients across l: no strategy needed
 =================  =============================================================================
 """
 
@@ -34,15 +34,15 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from tpca.checkpoint import kept
-from tpca.solvers.race.strategies.protocol import Proposal, Racer
-from tpca.solvers.rank_one import along
+from tpca.solvers.race.strategies.protocol import Proposal, Strategy
+from tpca.solvers.rank_one import aligned, along, overlaps
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, Partition, unit
 
-KEEP = 2.0  # log evidence above which a disagreeing reading does not unseat the leader
-AGREE = 0.5  # overlap of every mode above which a reading is about the same signal
+KEEP = 2.0  # log evidence above which a disagreeing proposal does not replace the candidate
+AGREE = 0.5  # overlap of every mode above which a proposal is about the same signal
 SWEEPS = 8
-STILL = 1e-6  # squared change of every vector in a sweep after which another one is not worth it
+MOVE_TOL = 1e-6  # squared change of every vector in a sweep after which another one is not worth it
 ENTRIES = 60  # of gradients that the noise level must rest on before a reward counts
 
 
@@ -55,18 +55,19 @@ def log_evidence(score: float, seen: float, first: float) -> float:
 
 
 @kept
-class Leader:
-    """One leader on trial at error share ``delta``; its own sums live on the blocks of ``partition``.
+class Candidate:
+    """One candidate on trial at error share ``delta``; its own sums live on the blocks of ``partition``.
 
-    The race uses one block per mode, which keeps the state at a few vectors.  Before the first reading a random leader
-    sits in, tenure 0: it can prove nothing, but it tells the noise level.
+    Every new set of vectors is another attempt, whose evidence starts from nothing.  The race uses one block per mode,
+    which keeps the state at a few vectors.  Before the first proposal the vectors are random, attempt 0: they can prove
+    nothing, but they tell the noise level.
     """
 
     working_bytes = 0  # copies of a few vectors at most
 
     def __init__(self, partition: Partition, rng: np.random.Generator, delta: float = 0.05) -> None:
         self.partition, self.delta = partition, delta
-        self.tenure = -1
+        self.attempt = -1
         self.score, self.seen, self.first = 0.0, 0.0, 0.0
         self.entries = 0.0  # behind sigma
         self._squares = 0.0
@@ -80,7 +81,7 @@ class Leader:
 
     @property
     def log_evidence(self) -> float:
-        """Evidence for a signal along the leader of this tenure."""
+        """Evidence for a signal along the vectors of this attempt."""
         return log_evidence(self.score, self.seen, self.first)
 
     @property
@@ -90,12 +91,12 @@ class Leader:
 
     @property
     def needed(self) -> float:
-        """Log evidence that proves a signal: ln(k(k+1)/δ); out of reach for the random leader before the first."""
-        return math.log(self.tenure * (self.tenure + 1) / self.delta) if self.tenure else math.inf
+        """Log evidence that proves a signal: ln(k(k+1)/δ); out of reach for the random vectors before the first."""
+        return math.log(self.attempt * (self.attempt + 1) / self.delta) if self.attempt else math.inf
 
     @property
     def strength(self) -> float:
-        """Mean reward of this tenure in units of the data: the strength times the overlaps so far."""
+        """Mean reward of this attempt in units of the data: the strength times the overlaps so far."""
         return self.sigma * self.score / self.seen if self.seen else 0.0
 
     @property
@@ -108,12 +109,12 @@ class Leader:
         """Squared signal over noise of the own sum of the longest mode: about 1/(1 - overlap^2)."""
         return max(self.score, 0.0) ** 2 / self.seen / max(self.partition.dims) if self.seen else 0.0
 
-    def inherit_noise(self, other: Leader) -> None:
-        """Take over what another leader has learnt of the noise level."""
+    def inherit_noise(self, other: Candidate) -> None:
+        """Take over what another candidate has learnt of the noise level."""
         self._squares, self.entries = other._squares, other.entries
 
     def queries(self) -> tuple[Query, ...]:
-        """Ask about the leader itself, one replica."""
+        """Ask about the candidate itself, one replica."""
         return (Query(self.partition, tuple(block[None] for block in self.partition.outer(self.vectors))),)
 
     def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
@@ -130,30 +131,30 @@ class Leader:
         self.seen += n
         self.score += n * reward / self.sigma
 
-    def consider(self, racer: Racer) -> None:
-        """Look at the racer's reading: step down for it, or stay; then refine with all that is known."""
-        reading = racer.propose()
-        if self.tenure == 0:  # the random one goes at once, even if it happens to agree: it can prove nothing
-            self._install(reading.vectors)
-            self.refine(racer, self.vectors)
-        elif self._agrees(reading):
-            self.refine(racer, self._aligned(reading))
+    def consider(self, strategy: Strategy) -> None:
+        """Look at the strategy's proposal: take it over, or stay; then refine with all that is known."""
+        proposal = strategy.propose()
+        if self.attempt == 0:  # random vectors go at once, even if they happen to agree: they can prove nothing
+            self._install(proposal.vectors)
+            self.refine(strategy, self.vectors)
+        elif self._agrees(proposal):
+            self.refine(strategy, aligned(proposal.vectors, self.vectors))  # signs with which its own sums add up
         elif self.log_evidence > KEEP:
-            self.refine(racer, self.vectors)
+            self.refine(strategy, self.vectors)
         else:
-            self._install(reading.vectors)
-            self.refine(racer, self.vectors)
+            self._install(proposal.vectors)
+            self.refine(strategy, self.vectors)
 
-    def appoint(self, racer: Racer) -> None:
-        """Put the racer's reading into office whatever the incumbent's evidence."""
-        self._install(racer.propose().vectors)
-        self.refine(racer, self.vectors)
+    def adopt(self, strategy: Strategy) -> None:
+        """Begin an attempt with the strategy's proposal, whatever the evidence for the vectors so far."""
+        self._install(strategy.propose().vectors)
+        self.refine(strategy, self.vectors)
 
-    def refine(self, racer: Racer, start: tuple[Array, ...]) -> None:
-        """Alternate over the modes, racer's and own evidence weighted by signal over noise variance."""
+    def refine(self, strategy: Strategy, start: tuple[Array, ...]) -> None:
+        """Alternate over the modes, strategy's and own evidence weighted by signal over noise variance."""
         vectors = start
         for _ in range(SWEEPS):
-            known = racer.evidence(vectors)
+            known = strategy.evidence(vectors)
             moved = []
             for i, v in enumerate(vectors):
                 g, h = known.sums[i], self.own(vectors, i)
@@ -161,7 +162,7 @@ class Leader:
                 if self.seen:
                     mixed = mixed + max(0.0, float(v @ h)) / self.seen * h
                 moved.append(unit(mixed) if np.any(mixed) else v)
-            still = max(float(np.sum((new - old) ** 2)) for new, old in zip(moved, vectors, strict=True)) < STILL
+            still = max(float(np.sum((new - old) ** 2)) for new, old in zip(moved, vectors, strict=True)) < MOVE_TOL
             vectors = tuple(moved)
             if still:
                 break
@@ -175,24 +176,19 @@ class Leader:
 
     def arrays(self) -> dict[str, Array]:
         """Every array of the state, by name."""
-        named = {f"leader_{i}": v for i, v in enumerate(self.vectors)}
-        return named | {f"leader_sum_{m}": block for m, block in enumerate(self._sums)}
+        named = {f"candidate_{i}": v for i, v in enumerate(self.vectors)}
+        return named | {f"candidate_sum_{m}": block for m, block in enumerate(self._sums)}
 
     def _install(self, vectors: tuple[Array, ...]) -> None:
-        """Put a new leader into office; what its predecessor saw proves nothing about it."""
+        """Begin an attempt with these vectors; what those before them saw proves nothing about them."""
         self.vectors = vectors
-        self.tenure += 1
+        self.attempt += 1
         self.score = self.seen = self.first = 0.0
-        if self.entries > 2 * ENTRIES:  # what a strong signal added to the noise level fades with every new leader
+        if self.entries > 2 * ENTRIES:  # what a strong signal added to the noise level fades with every attempt
             self._squares, self.entries = self._squares / 2, self.entries / 2
         self._sums = [np.zeros(shape) for shape in self.partition.shapes]
 
-    def _agrees(self, reading: Proposal) -> bool:
+    def _agrees(self, proposal: Proposal) -> bool:
         """Tell whether the signal is the same: every overlap large, and signs that flip in pairs."""
-        overlaps = [float(v @ w) for v, w in zip(reading.vectors, self.vectors, strict=True)]
-        return min(map(abs, overlaps)) >= AGREE and math.prod(overlaps) > 0
-
-    def _aligned(self, reading: Proposal) -> tuple[Array, ...]:
-        """Return the reading with the signs of the incumbent, so that its own sums add up."""
-        pairs = zip(reading.vectors, self.vectors, strict=True)
-        return tuple(v if float(v @ w) >= 0 else -v for v, w in pairs)
+        inner = overlaps(proposal.vectors, self.vectors)
+        return bool(np.min(np.abs(inner)) >= AGREE and np.prod(inner) > 0)

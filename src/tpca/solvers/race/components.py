@@ -2,8 +2,8 @@
 
 Found components are subtracted inside the contraction (:class:`tpca.tensors.RankOne`), never from the data.
 
-The next race begins as soon as the last signal is found, on the same samples that go on polishing the ones before, and
-each is polished with all others subtracted: that is what keeps components that are not orthogonal from bending each
+The next race begins as soon as the last signal is found, on the same samples that go on refining the ones before, and
+each is refined with all others subtracted: that is what keeps components that are not orthogonal from bending each
 other.  Only when a good part of stored data has gone by before a signal is found does the next race wait for the end of
 the pass, to begin with one of its own.
 """
@@ -17,23 +17,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tpca.engines import Round
-from tpca.solvers.loop import Ask, Data
-from tpca.solvers.race.refine import Polish
+from tpca.engines import Data
+from tpca.solvers.loop import Ask
+from tpca.solvers.race.refine import Refinement
 from tpca.solvers.race.run import RaceRun
+from tpca.solvers.rank_one import is_ghost, overlaps
 from tpca.solvers.recovery import Recovery, flaws
+from tpca.tensors import Gradients
 
 if TYPE_CHECKING:
     from tpca.solvers.race.solver import RaceSolver
 
 # Share of a pass over stored data that may have gone by when another race begins in the middle of it.
 YOUNG = 0.5
-# Overlap above which two vectors count as the same one.
-GHOST = 0.9
 MOST_GHOSTS = 3  # races that end with what another one left, before the search for more is given up
-# The next race begins when the last component was polished with so many samples, to such an error: what an inaccurate
+# The next race begins when the last component was refined with so many samples, to such an error: what an inaccurate
 # one leaves behind would be found as another component, and bend all others (docs/race.md).
-LEAST_POLISH, WELL = 60, 0.1
+MIN_REFINED, WELL = 60, 0.1
 
 
 class ComponentsRun:
@@ -46,7 +46,7 @@ class ComponentsRun:
         self.known: dict[int, bool] = {}  # races whose component was introduced to the others; true: not for good yet
         self._asked: list[tuple[RaceRun, int]] = []
 
-    def ask(self) -> Ask | None:
+    def ask(self) -> Ask[Gradients] | None:
         """All that the races under way want to know, over as many samples as the one that wants fewest."""
         while True:
             self._introduce()
@@ -65,15 +65,16 @@ class ComponentsRun:
             self.runs.append(RaceRun(self.solver, self.data, self.started, self.runs[0].scale, begins))
         if not asks:
             return None
-        self._asked = [(run, len(ask.queries)) for run, ask in asks]
-        queries = tuple(query for _, ask in asks for query in ask.queries)
-        return Ask(queries, min(ask.n for _, ask in asks), asks[0][1].scale, any(ask.rewind for _, ask in asks))
+        self._asked = [(run, len(ask.blank.queries)) for run, ask in asks]
+        queries = tuple(query for _, ask in asks for query in ask.blank.queries)
+        blank = Gradients(queries, asks[0][1].blank.scale)
+        return Ask(blank, min(ask.n for _, ask in asks), any(ask.rewind for _, ask in asks))
 
-    def tell(self, answered: Round) -> None:
+    def tell(self, part: Gradients) -> None:
         """Hand every race its answers."""
-        answers = iter(answered.answers)
+        answers = iter(part.answers)
         for run, count in self._asked:
-            run.tell(Round(answered.n, tuple(itertools.islice(answers, count))))
+            run.take(tuple(itertools.islice(answers, count)), part.n)
         self.state_bytes = max(self.state_bytes, sum(run.held_now for run, _ in self._asked))
 
     def close(self) -> None:
@@ -130,13 +131,13 @@ class ComponentsRun:
         When a new one is found the sums of the others hold it still, and once it is known well they hold what was
         wrong with it: those that it bends by more than their own noise start over.
         """
-        polishing = [run for run in self.runs if run.polished is not None and run.phase != "done"]
-        for run in polishing:
-            assert run.polished is not None
+        refining = [run for run in self.runs if run.refinement is not None and run.phase != "done"]
+        for run in refining:
+            assert run.refinement is not None
             first = run.number not in self.known
-            if first or (self.known[run.number] and run.polished.samples >= LEAST_POLISH):
+            if first or (self.known[run.number] and run.refinement.samples >= MIN_REFINED):
                 self.known[run.number] = first
-                for one, other in itertools.permutations(polishing, 2):
+                for one, other in itertools.permutations(refining, 2):
                     if run is one or (run is other and not first):
                         _start_over_if_bent(one, other)
         for run in self.runs:
@@ -147,22 +148,12 @@ class ComponentsRun:
         return None if last.phase == "done" and self._stored else last.position
 
     def _is_ghost(self, run: RaceRun) -> bool:
-        """Whether a component is only what an inaccurate estimate of another leaves.
-
-        That is a tensor with all vectors of the other, or all but one.  A signal of that kind is no component of its
-        own either: added to the other one it is still of rank one.
-        """
+        """Whether a component is only what an inaccurate estimate of another, stronger one leaves."""
         mine = run.component
-        if mine is None:
-            return False
-        for other in self.runs:
-            if other is run or other.component is None or other.component.strength < mine.strength:
-                continue
-            pairs = zip(mine.vectors, other.component.vectors, strict=True)
-            alike = sum(abs(float(v @ w)) > GHOST for v, w in pairs)
-            if alike >= len(mine.vectors) - 1:
-                return True
-        return False
+        others = [other.component for other in self.runs if other is not run and other.component is not None]
+        return mine is not None and any(
+            other.strength >= mine.strength and is_ghost(mine.vectors, other.vectors) for other in others
+        )
 
     @property
     def _enough(self) -> bool:
@@ -172,23 +163,23 @@ class ComponentsRun:
     def _next_due(self) -> bool:
         """Whether the last component is known well, and the pass young enough to begin with the next, or over."""
         last = self.runs[-1]
-        if len(self.runs) >= self.solver.n_components or last.polished is None or self._enough:
+        if len(self.runs) >= self.solver.n_components or last.refinement is None or self._enough:
             return False
-        if last.phase != "done" and (any(self.known.values()) or not _accurate(last.polished)):
+        if last.phase != "done" and (any(self.known.values()) or not _accurate(last.refinement)):
             return False
         return not self._stored or last.phase == "done" or last.position <= YOUNG * last.per_pass
 
 
 def _start_over_if_bent(one: RaceRun, other: RaceRun) -> None:
     """Forget the sums of ``other`` if ``one``, which was in them, bends its vectors by more than half their error."""
-    if one.component is None or other.component is None or other.polished is None:
+    if one.component is None or other.component is None or other.refinement is None:
         return
-    inner = np.array([abs(float(v @ u)) for v, u in zip(one.component.vectors, other.component.vectors, strict=True)])
+    inner = np.abs(overlaps(one.component.vectors, other.component.vectors))
     overlap = max(float(np.delete(inner, i).prod()) for i in range(len(inner)))
-    if one.component.strength * overlap > 0.5 * other.polished.error() * other.component.strength:
-        other.polished.start_over()
+    if one.component.strength * overlap > 0.5 * other.refinement.error() * other.component.strength:
+        other.refinement.start_over()
 
 
-def _accurate(polish: Polish) -> bool:
+def _accurate(refinement: Refinement) -> bool:
     """Whether what is left after subtracting a component is small enough not to be taken for another one."""
-    return polish.settled and polish.samples >= LEAST_POLISH and polish.error() <= WELL
+    return refinement.settled and refinement.samples >= MIN_REFINED and refinement.error() <= WELL

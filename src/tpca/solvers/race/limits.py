@@ -6,11 +6,11 @@ strength is below λ with 95 % confidence.  Samples needed scale as σ²/λ² an
 
 .. math:: N_{95} = N_0 + C \prod_n d_n^{1/2}
 
-samples, with C depending on the main racer and its size.  The limit is :math:`\sigma\sqrt{N_{95}/N}`.
+samples, with C depending on the main strategy and its size.  The limit is :math:`\sigma\sqrt{N_{95}/N}`.
 
-The constants are set above all rows of ``docs/detection.json``, which ``python -m tpca.lab.studies.detection`` measures:
-Gaussian noise, independent random vectors (the hardest kind), orders 2 to 6.  For sizes far outside that table the
-limit is an extrapolation.
+The constants are set above all rows of ``docs/detection.json``, which ``python -m tpca.lab.studies.detection``
+measures: Gaussian noise, independent random vectors (the hardest kind), orders 2 to 6.  For sizes far outside that
+table the limit is an extrapolation.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tpca.solvers.race.strategies.flow import FlowRacer
-from tpca.solvers.race.strategies.protocol import Racer
-from tpca.solvers.race.strategies.replicas import PairsRacer, SinglesRacer
-from tpca.solvers.race.strategies.whole import WholeRacer
+from tpca.solvers.race.strategies.flow import BlockFlow
+from tpca.solvers.race.strategies.protocol import Strategy
+from tpca.solvers.race.strategies.replicas import PairReplicas, SingleReplicas
+from tpca.solvers.race.strategies.whole import WholeSum
 
 START = 95.0  # N_0: what the trial alone takes
 WHOLE = 1.7  # C with all the data in memory
 PER_COLUMN = 18.0  # a flow of r columns adds this over r
 SINGLES = {5: 13.0, 6: 30.0}  # singles add this times (d/replicas)^SHARE, by order
 SHARE = 0.65
-LEAST = 15
+MIN_SAMPLES = 15
 
 
-def strength_limit(dims: Sequence[int], racer: Racer, samples: int, sigma: float, delta: float) -> float:
+def strength_limit(dims: Sequence[int], strategy: Strategy, samples: int, sigma: float, delta: float) -> float:
     """95 % upper confidence limit on the strength after ``samples`` samples in which nothing was found.
 
     ``delta`` is the level of the trial.  Infinite below 15 samples: not even the strongest signal is proven by so few.
     """
-    if samples < LEAST:
+    if samples < MIN_SAMPLES:
         return math.inf
-    return sigma * math.sqrt(samples_to_find(dims, racer, delta) / samples)
+    return sigma * math.sqrt(samples_to_find(dims, strategy, delta) / samples)
 
 
-def samples_to_find(dims: Sequence[int], racer: Racer, delta: float) -> float:
+def samples_to_find(dims: Sequence[int], strategy: Strategy, delta: float) -> float:
     """N_95 at strength one in unit noise; a trial at level δ takes ln(6/δ) times as long (measured at δ = 0.05)."""
     constant = WHOLE
-    if isinstance(racer, SinglesRacer):
-        constant += SINGLES.get(len(dims), 30.0 * 2.5 ** (len(dims) - 6)) * (max(dims) / racer.replicas) ** SHARE
-    elif isinstance(racer, PairsRacer):
-        constant += SINGLES[6] * (max(dims) / racer.replicas) ** SHARE
-    elif isinstance(racer, FlowRacer) and not isinstance(racer, WholeRacer):
-        constant += PER_COLUMN / racer.columns
+    if isinstance(strategy, SingleReplicas):
+        constant += SINGLES.get(len(dims), 30.0 * 2.5 ** (len(dims) - 6)) * (max(dims) / strategy.replicas) ** SHARE
+    elif isinstance(strategy, PairReplicas):
+        constant += SINGLES[6] * (max(dims) / strategy.replicas) ** SHARE
+    elif isinstance(strategy, BlockFlow) and not isinstance(strategy, WholeSum):
+        constant += PER_COLUMN / strategy.columns
     return START * math.log(6 / delta) / math.log(6 / 0.05) + constant * math.sqrt(math.prod(dims))

@@ -1,4 +1,4 @@
-r"""The polish: every sample, contracted with all vectors but one, tells that one; the end is the Cramér–Rao limit.
+r"""The refinement: every sample, contracted with all vectors but one, tells that one; the end is the Cramér–Rao limit.
 
 For mode i a round of B samples gives, with the other vectors fixed before it,
 
@@ -31,14 +31,14 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from tpca.checkpoint import kept
-from tpca.solvers.race.candidate import Leader
+from tpca.solvers.race.candidate import Candidate
 from tpca.solvers.recovery import Claim
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, Partition, unit
 
 FLOOR = 0.05  # an estimated overlap is never taken for less: a weight of zero would learn nothing
 KEPT = 10.0  # signal over noise that vectors count for when their sums are forgotten
-SETTLED = 0.25  # the polish's own strength is used once it weighs this share of what the search knew
+SETTLED = 0.25  # the refinement's own strength is used once it weighs this share of what the search knew
 
 
 @kept
@@ -55,7 +55,7 @@ class Known:
 
 
 @kept
-class Polish:
+class Refinement:
     """Running sums for every mode, on top of what the search knows."""
 
     working_bytes = 0  # copies of a few vectors at most
@@ -82,13 +82,13 @@ class Polish:
 
     @property
     def settled(self) -> bool:
-        """Whether the polish has samples enough of its own to tell the strength."""
+        """Whether the refinement has samples enough of its own to tell the strength."""
         enough = SETTLED * self._reward_weight * min(k.signal for k in self._known)
         return self._reward_weight > 0 and self._reward**2 >= enough
 
     @property
     def strength(self) -> float:
-        """λ: the mean reward, corrected for the estimated overlaps; the leader's until the polish has settled."""
+        """λ: the mean reward, corrected for the estimated overlaps; the candidate's until the vectors have settled."""
         if self.settled:
             return self._reward / self._reward_weight
         return self._first_reward / float(np.prod(self.quality))
@@ -98,8 +98,8 @@ class Polish:
         """Standard error of the strength.
 
         The correction for the overlaps is only as good as their estimates, which are cautious at first: half of it
-        counts as an error too.  The leader's mean reward is over rounds in which its vectors were worse than they are
-        now: as long as it is used, twice the correction does.
+        counts as an error too.  The candidate's mean reward is over rounds in which its vectors were worse than they
+        are now: as long as it is used, twice the correction does.
         """
         if self.settled:
             doubt = 0.5 * (self.strength - self._plain / self.samples)
@@ -201,22 +201,22 @@ class Polish:
         self._entries += len(fresh) - 1
 
 
-def polish_from(leader: Leader) -> Polish:
-    """Start from the leader's vectors, with the information of its own sums h = s v + N(0, nσ²) since it took office.
+def refinement_from(candidate: Candidate) -> Refinement:
+    """Start from the candidate's vectors, with the information of its own sums h = s v + N(0, nσ²) in this attempt.
 
-    The vectors have been refined by the racer's sums as well and are better than that.  But those sums, fitted many
-    times to the same samples, cannot be trusted about how much better; the leader's were taken on samples that its
+    The vectors have been refined by the strategy's sums as well and are better than that.  But those sums, fitted many
+    times to the same samples, cannot be trusted about how much better; the candidate's were taken on samples that its
     vectors had not seen.
     """
     known = []
-    for i, v in enumerate(leader.vectors):
-        noise = (len(v) - 1) * leader.sigma**2
-        projection = max(0.0, float(v @ leader.own(leader.vectors, i)))
-        signal = max(0.0, projection**2 / max(leader.seen, 1) - noise)  # v was fitted to h: less the noise of that
+    for i, v in enumerate(candidate.vectors):
+        noise = (len(v) - 1) * candidate.sigma**2
+        projection = max(0.0, float(v @ candidate.own(candidate.vectors, i)))
+        signal = max(0.0, projection**2 / max(candidate.seen, 1) - noise)  # v was fitted to h: less the noise of that
         known.append(Known(math.sqrt(signal**2 + noise * signal) * v, signal))
-    # A strong signal inflates the leader's noise level: it counts for little once the polish has its own.
-    entries = min(leader.entries, max(50.0, sum(leader.partition.dims)))
-    return Polish(leader.vectors, tuple(known), leader.strength, leader.sigma, entries)
+    # A strong signal inflates the candidate's noise level: it counts for little once the refinement has its own.
+    entries = min(candidate.entries, max(50.0, sum(candidate.partition.dims)))
+    return Refinement(candidate.vectors, tuple(known), candidate.strength, candidate.sigma, entries)
 
 
 def _overlap(squared: float) -> float:

@@ -1,8 +1,8 @@
-"""The probe: a first look at a few samples, to learn in what units the data come.
+"""The scale estimate: a first look at a few samples, to learn in what units the data come.
 
-Racers keep their replicas in half precision, which needs data of about unit size.  The probe contracts single samples
-with random vectors; the root mean square of the gradients is about the noise level.  The median of three looks is not
-fooled by one odd sample, and samples of nothing but zeros are passed over.
+Strategies keep their replicas in half precision, which needs data of about unit size.  The scale estimate contracts
+single samples with random vectors; the root mean square of the gradients is about the noise level.  The median of three
+looks is not fooled by one odd sample, and samples of nothing but zeros are passed over.
 
 Contractions of the largest numbers there are can overflow: such a sample is passed over, too, and the next are looked
 at in larger units.
@@ -28,7 +28,7 @@ LEAST_SIZE = 2.0**-8  # of samples so scaled: half precision holds these still
 
 
 @kept
-class Probe:
+class ScaleEstimate:
     """Random vectors, and the size of what they have seen."""
 
     working_bytes = 0

@@ -1,22 +1,23 @@
-r"""The race: racers propose, leaders are tried, the polish finishes.  Nothing needs to be known or tuned.
+r"""The race: strategies propose, candidates are tried, the refinement finishes.  Nothing needs to be known or tuned.
 
 Every round takes B = max(1, ⌊0.06 n⌋, min(4, ⌊n/4⌋)) fresh samples, the same ones for everybody
 (:mod:`tpca.solvers.race.rounds`):
 
-1. each racer names the replicas it wants gradients of, each leader its vectors: all fixed before the samples;
-2. the oracle answers; racers add up, leaders take their rewards as evidence (:mod:`tpca.solvers.race.candidate`);
-3. a leader with enough evidence is a signal *found*, with error at most 1 − ``confidence`` over the whole run;
-4. whenever n has grown by 8 %, each leader looks at its racer's reading, and stays, is refined, or steps down.
+1. each strategy names the replicas it wants gradients of, each candidate its vectors: all fixed before the samples;
+2. the engine reads the samples into mean gradients and rewards; strategies add up the gradients, candidates take their
+   rewards as evidence (:mod:`tpca.solvers.race.candidate`);
+3. a candidate with enough evidence is a signal *found*, with error at most 1 − ``confidence`` over the whole run;
+4. whenever n has grown by 8 %, each candidate looks at its strategy's proposal: it is refined, or replaced by it.
 
-When a signal is found and its leader is accurate enough the racers go home, and the polish
-(:mod:`tpca.solvers.race.refine`) uses every further sample until the vectors are as accurate as asked, or the samples end.
-If they end before a signal is found: ``NO_SIGNAL``, with an upper limit on the strength.
+When a signal is found and its candidate is accurate enough the strategies stop, and the refinement
+(:mod:`tpca.solvers.race.refine`) uses every further sample until the vectors are as accurate as asked, or the samples
+end.  If they end before a signal is found: ``NO_SIGNAL``, with an upper limit on the strength.
 
 The first three samples only tell in what units the data come (:mod:`tpca.solvers.race.scale`).
 
-Several passes (``max_passes`` > 1 on stored data): the last fifth of the data is held out from the racers.  After the
-first pass, which is the one-pass race, the main racer repeats whole passes over its part (subspace iteration), and a
-reading that has come to rest is tried on the held-out part only.
+Several passes (``max_passes`` > 1 on stored data): the last fifth of the data is held out from the strategies.  After
+the first pass, which is the one-pass race, the main strategy repeats whole passes over its part (subspace iteration),
+and a proposal that has come to rest is tried on the held-out part only.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tpca.engines import open_oracle
+from tpca.engines import open_engine
 from tpca.errors import SolverError
 from tpca.integers import check_integer
 from tpca.solvers.loop import drive, keeper_of
@@ -95,9 +96,9 @@ class RaceSolver:
         self.resume = check_resume(resume, checkpoint)
 
     def run(self, source: Any) -> Recovery:
-        """Race on a stream (or oracle) and return what was found, or that nothing was."""
-        oracle = open_oracle(source)
-        return drive(ComponentsRun(self, oracle), oracle, keeper_of(self))
+        """Race on a stream (or engine) and return what was found, or that nothing was."""
+        engine = open_engine(source)
+        return drive(ComponentsRun(self, engine), engine, keeper_of(self))
 
     def settings(self) -> dict[str, Any]:
         """What a run depends on besides its data, as plain values."""

@@ -1,1 +1,1 @@
-"""Racers: search strategies that propose vectors."""
+"""Search strategies: each looks for the signal in its own way, and proposes vectors."""

@@ -1,7 +1,7 @@
-"""Climbs: readings under way, alternating between weights p and vectors, each the best given the other.
+"""Climbs: proposals under way, alternating between weights p and vectors, each the best given the other.
 
-All climbs of a reading go in step, as stacks of arrays: one pass over the columns, and one call of every routine, serve
-them all.
+All climbs of a proposal go in step, as stacks of arrays: one pass over the columns, and one call of every routine,
+serve them all.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ adds a noise some 10^-3 times that of the samples.  ``unit`` follows the size of
 inside the range of float16.
 
 Nothing is ever widened whole: passes over the store take a few thousand entries at a time while answers are in flight,
-and half of it at a time when a reading is taken (a quarter, where it is put into another order besides): by then the
+and half of it at a time when a proposal is made (a quarter, where it is put into another order besides): by then the
 answers, as large as the store, are gone.
 """
 

@@ -7,22 +7,22 @@ With the batch mean of B fresh samples seen as a matrix T (D_1 x D_2), every rou
     \hat U = U (U^\top U)^{-1/2}, \quad \hat V = V (V^\top V)^{-1/2} .
 
 The orthonormal columns are fixed before the batch arrives, so :math:`U = s_A v_A p^\top + N(0, n\sigma^2)` and
-:math:`V = s_B v_B p^\top + N(0, n\sigma^2)`, entries independent.  A *reading* is the best fit with both
+:math:`V = s_B v_B p^\top + N(0, n\sigma^2)`, entries independent.  A *proposal* is the best fit with both
 ``v_A`` and ``v_B`` of rank one and one weight vector p for both: it maximises :math:`s_A^2 + s_B^2`.
 
 Memory is what buys samples here, so nothing is held twice:
 
-* :math:`\hat U` is never formed: the oracle is asked about U itself, and its answer times
-  :math:`(U^\top U)^{-1/2}` (r x r) is what was wanted;
-* U, V and the answers are float16 (:mod:`tpca.solvers.race.strategies.columns`).  The race hands out data in units of about the
-  noise level, and columns of size D_2^{-1/4} then have answers of size D_2^{1/4}: both well inside the range.
+* :math:`\hat U` is never formed: gradients are asked for at U itself, and times :math:`(U^\top U)^{-1/2}` (r x r) they
+  are those that were wanted;
+* U, V and the answers are float16 (:mod:`tpca.solvers.race.strategies.columns`).  The race hands out data in units of
+  about the noise level, and columns of size D_2^{-1/4} then have answers of size D_2^{1/4}: both well inside the range.
 
 ===============  ==========================================================================================
 symbol           code
 ===============  ==========================================================================================
 U, V             ``sums[m]`` for the blocks m = 0, 1: :class:`~tpca.solvers.race.strategies.columns.Columns`
 U^T U, V^T V     ``sums[m].unit**2 * sums[m].gram``
-mean of Û        ``_past`` over all samples (narrow block only), see :meth:`FlowRacer._regress`
+mean of Û        ``_past`` over all samples (narrow block only), see :meth:`BlockFlow._regress`
 n, sigma         ``count``, ``sigma``
 ===============  ==========================================================================================
 """
@@ -41,13 +41,13 @@ from tpca.errors import PartitionError
 from tpca.solvers.race.strategies.climb import Climbs, blocks_of
 from tpca.solvers.race.strategies.columns import STORE, Columns, Stored, piece_entries, top_eigenvectors
 from tpca.solvers.race.strategies.protocol import Evidence, Proposal
-from tpca.solvers.rank_one import along
+from tpca.solvers.rank_one import along, units
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, Partition, unit
 
-EIGENVECTORS = 3  # of U^T U + V^T V, as starts of readings
-FINALISTS = 3  # readings that are carried on after two sweeps
-LEVEL = 1e-3  # a climb that gains no more than this share in a sweep is on top
+EIGENVECTORS = 3  # of U^T U + V^T V, as starts of proposals
+FINALISTS = 3  # proposals that are carried on after two sweeps
+GAIN_TOL = 1e-3  # a climb that gains no more than this share in a sweep is on top
 BLOCK = 32  # bytes per entry of a block in a climb: what is known of it, in single and in double precision, its fit
 SQUARE = 14  # bytes per entry of a symmetric matrix in single precision and what its top eigenvector takes to find
 
@@ -80,7 +80,7 @@ def _is_narrow(partition: Partition) -> bool:
 
 
 @kept
-class FlowRacer:
+class BlockFlow:
     """The block flow with ``columns`` columns on a partition into two blocks, the smaller first."""
 
     name = "flow"
@@ -112,7 +112,7 @@ class FlowRacer:
 
     @property
     def _room(self) -> int:
-        """Bytes that a reading may use: the answers and the copies they needed are gone by then."""
+        """Bytes that a proposal may use: the answers and the copies they needed are gone by then."""
         return sum(columns.store.nbytes for columns in self.sums) + self.working_bytes
 
     def queries(self) -> tuple[Query, ...]:
@@ -131,11 +131,11 @@ class FlowRacer:
         self.count += n
 
     def restart(self) -> None:
-        """Keep the columns as the next question, forget the sums: the next round starts them afresh."""
+        """Keep the columns as the next query, forget the sums: the next round starts them afresh."""
         self.count = 0
 
     def propose(self) -> Proposal:
-        """Return the best of several readings: starts from all unfoldings of U and V and from the last reading."""
+        """Return the best of several proposals: starts from all unfoldings of U and V and from the last proposal."""
         if self._blank:
             vectors = tuple(unit(self._rng.standard_normal(d)) for d in self.partition.dims)
             return Proposal(vectors, 0.0)
@@ -191,8 +191,7 @@ class FlowRacer:
         for m, columns in enumerate(self.sums):
             side = columns.weigh(blocks_of(self.partition, m, vectors))
             total += np.linalg.norm(side, axis=1, keepdims=True) * side
-        lengths = np.linalg.norm(total, axis=1, keepdims=True)
-        return np.asarray(total / np.where(lengths > 0, lengths, 1.0))
+        return units(total)
 
     def _blocks(self, m: int, climbs: Climbs) -> Array:
         """Return what is known about one block given p and the other block: ``s v + N(0, n sigma^2)``."""
@@ -236,7 +235,7 @@ class FlowRacer:
                 before = some.signals
                 for m in (1, 0):
                     some.fit(m, self._blocks(m, some))
-                if np.all(some.signals < (1 + LEVEL) * before):
+                if np.all(some.signals < (1 + GAIN_TOL) * before):
                     break  # on top
                 some.p = self._weights(some.vectors)
         return Climbs.together(parts)

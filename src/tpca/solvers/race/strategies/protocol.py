@@ -1,4 +1,7 @@
-"""A racer: one search strategy on the shared samples.  It proposes vectors; only a leader's trial decides."""
+"""A search strategy: one way to look for the signal in the shared samples.
+
+It proposes vectors; whether they are a signal, only a candidate's trial decides.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ class Proposal:
     """Unit vectors in mode order, signed so that their reward is expected to be positive, and a score.
 
     The score is an estimate of signal over noise (a z-value under pure noise only up to selection); it ranks the
-    readings of one racer and proves nothing.
+    proposals of one strategy and proves nothing.
     """
 
     vectors: tuple[Array, ...]
@@ -23,14 +26,14 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a racer knows of each mode, given the other vectors: ``sums[i] = signal * v_i + N(0, weight * σ²)``."""
+    """What a strategy knows of each mode, given the other vectors: ``sums[i] = signal * v_i + N(0, weight * σ²)``."""
 
     sums: tuple[Array, ...]
     weight: float
 
 
 class Part(Protocol):
-    """Whatever takes part in a round: a racer, a leader, the polish.  All of its state is in :meth:`arrays`."""
+    """What takes part in a round: a strategy, a candidate, the refinement.  All of its state is in :meth:`arrays`."""
 
     @property
     def working_bytes(self) -> int:
@@ -46,7 +49,7 @@ class Part(Protocol):
         """Every array of the state, by name."""
 
 
-class Racer(Part, Protocol):
+class Strategy(Part, Protocol):
     """One search strategy."""
 
     name: str
@@ -55,7 +58,7 @@ class Racer(Part, Protocol):
         """The next samples were seen before: keep the directions, forget the sums."""
 
     def propose(self) -> Proposal:
-        """The best reading so far."""
+        """The best proposal so far."""
 
     def evidence(self, vectors: tuple[Array, ...]) -> Evidence:
         """What the samples so far say about each mode when the others are ``vectors``."""

@@ -28,7 +28,7 @@ import numpy as np
 from tpca.checkpoint import kept
 from tpca.solvers.race.strategies.protocol import Evidence, Proposal
 from tpca.solvers.race.strategies.scores import NoiseLevel, Scores, all_finite
-from tpca.solvers.rank_one import rank_one
+from tpca.solvers.rank_one import split_blocks, units
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, Partition, check_dims, unit
 
@@ -37,13 +37,13 @@ SLICE = 256  # entries of one mode updated at a time: bounds the working copy in
 
 
 def singles_floats(dims: tuple[int, ...], replicas: int) -> float:
-    """State of :class:`SinglesRacer` in float64 units: vectors and answers, lengths, scores, a slice of sums."""
+    """State of :class:`SingleReplicas` in float64 units: vectors and answers, lengths, scores, a slice of sums."""
     each = 2 * sum(dims) * np.dtype(STORE).itemsize + 4 * len(dims) + 16
     return replicas * each / 8 + 3 * max(SLICE, *dims)
 
 
 @kept
-class SinglesRacer:
+class SingleReplicas:
     """``replicas`` replicas of one vector per mode; see the top of this file.
 
     The vectors are stored α times too long, with α^{k̄-1} = √B / sigma for the B expected next: that keeps the answers
@@ -57,7 +57,7 @@ class SinglesRacer:
         self._vectors: list[Array] = []
         for d in self._partition.dims:
             start = rng.standard_normal((replicas, d))
-            self._vectors.append((start / np.linalg.norm(start, axis=1, keepdims=True)).astype(STORE))
+            self._vectors.append(units(start).astype(STORE))
         # A start counts as much as the noise of one sample; data come in units of about the noise level.
         self._lengths: Array = np.repeat(np.sqrt(np.array(dims, dtype=np.float32))[:, None], replicas, axis=1)
         self._stretch = 1.0
@@ -129,13 +129,13 @@ class SinglesRacer:
 
 
 def pairs_floats(partition: Partition, replicas: int) -> float:
-    """State of :class:`PairsRacer` in float64 units: blocks and answers in flight (float32), scores, working copies."""
+    """State of :class:`PairReplicas` in units of float64: blocks and answers (float32), scores, working copies."""
     sizes = partition.sizes
     return replicas * (sum(sizes) + 2) + 6 * max(sizes)
 
 
-class BlocksRacer:
-    """What racers with blocks of one or two modes share: anytime steps 1/√(D n), scores, readings by SVD."""
+class BlockReplicas:
+    """What strategies with blocks of one or two modes share: anytime steps 1/√(D n), scores, proposals by SVD."""
 
     name = "blocks"
     step = 1.0
@@ -171,7 +171,7 @@ class BlocksRacer:
         self._scores.absorb(answer.rewards, n)
 
     def restart(self) -> None:
-        """Keep the blocks as the next question; the next round starts them afresh."""
+        """Keep the blocks as the next query; the next round starts them afresh."""
         self._keep, self._seen = 0.0, 0
         self._scores.restart()
 
@@ -194,7 +194,7 @@ class BlocksRacer:
 
 
 @kept
-class PairsRacer(BlocksRacer):
+class PairReplicas(BlockReplicas):
     """Replicas with random rank-one starts; the first starts from the identity."""
 
     name = "pairs"
@@ -211,10 +211,7 @@ class PairsRacer(BlocksRacer):
 
 def read(partition: Partition, blocks: list[Array], replica: int) -> tuple[Array, ...]:
     """Return unit vectors, in mode order: the best rank-one fits of one replica's blocks of one or two modes."""
-    vectors: dict[int, Array] = {}
-    for group, block in zip(partition.groups, blocks, strict=True):
-        vectors.update(zip(group, rank_one(block[replica].astype(np.float64)), strict=True))
-    return tuple(vectors[mode] for mode in range(partition.order))
+    return tuple(split_blocks(partition.groups, [block[replica].astype(np.float64) for block in blocks]))
 
 
 def blocks_evidence(partition: Partition, blocks: list[Array], vectors: tuple[Array, ...], sigma: float) -> Evidence:

@@ -1,4 +1,4 @@
-"""What every small racer keeps besides its replicas: the noise level, and fading sums of rewards."""
+"""What every small strategy keeps besides its replicas: the noise level, and fading sums of rewards."""
 
 from __future__ import annotations
 

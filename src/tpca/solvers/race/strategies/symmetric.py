@@ -1,8 +1,8 @@
-r"""Racers for structure: vectors that are *equal* in all modes, or equal inside each pair (*paired*).
+r"""Strategies for structure: vectors that are the same in all modes (*symmetric*), or in pairs (*symmetric pairs*).
 
-**Equal.**  Let P run over all ways to pair up the modes (one mode stays single at odd order).  Tracing out all pairs
-but one gives, for v ⊗ ... ⊗ v, a d x d matrix of signal λ v v^T (at odd order: all pairs, a vector λ v).  Its noise
-has d^q times the variance of a sample's, q = number of pairs traced; different pairings are nearly uncorrelated:
+**Symmetric.**  Let P run over all ways to pair up the modes (one mode stays single at odd order).  Tracing out all
+pairs but one gives, for v ⊗ ... ⊗ v, a d x d matrix of signal λ v v^T (at odd order: all pairs, a vector λ v).  Its
+noise has d^q times the variance of a sample's, q = number of pairs traced; different pairings are nearly uncorrelated:
 
 .. math:: M = \sum_{rounds} B \sum_P \mathrm{sym}\,\mathrm{tr}_P(T), \qquad
           A = \sum_{rounds} B \sum_i T(\cdot_i, x, \dots, x) .
@@ -13,8 +13,8 @@ x is improved by samples as soon as it is any good:  ``x <- unit(s_M M(x) / w_M 
 ``<x, M(x)>`` and ``<x, A>``, w the noise variances.  The proposal is x for every mode, the sign of one flipped for a
 negative strength.
 
-**Paired.**  Blocks W_m of the paper's pairs are contracted as ``C_m = unit(S(W_m) + 2 I / √d)``, S(W) being W with
-squared singular values, so that the identity is never forgotten (padded with zeros when the two modes differ in
+**Symmetric pairs.**  Blocks W_m of the paper's pairs are contracted as ``C_m = unit(S(W_m) + 2 I / √d)``, S(W) being W
+with squared singular values, so that the identity is never forgotten (padded with zeros when the two modes differ in
 length), and ``W_m <- unit(W_m + 1.4 B / (sigma √(D n)) sym(G_m))``.  Two replicas, the second with -I in one block,
 serve both signs.
 
@@ -31,8 +31,9 @@ import numpy as np
 from tpca.checkpoint import kept
 from tpca.errors import PartitionError
 from tpca.solvers.race.strategies.protocol import Evidence, Proposal
-from tpca.solvers.race.strategies.replicas import BlocksRacer
+from tpca.solvers.race.strategies.replicas import BlockReplicas
 from tpca.solvers.race.strategies.scores import NoiseLevel, all_finite
+from tpca.solvers.rank_one import leading
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, Partition, check_dims, unit
 
@@ -57,8 +58,8 @@ def pairings(modes: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], ...]]:
             yield from (((first, partner), *groups) for groups in pairings(rest))
 
 
-def equal_floats(dims: tuple[int, ...], asked: int | None = None) -> float:
-    """State of :class:`EqualRacer` in float64 units.
+def symmetric_floats(dims: tuple[int, ...], asked: int | None = None) -> float:
+    """State of :class:`Symmetric` in float64 units.
 
     M, A, x and the eigenvectors of M in float64; the identity that is asked with and the answers in flight in float32.
     """
@@ -71,15 +72,15 @@ def equal_floats(dims: tuple[int, ...], asked: int | None = None) -> float:
 
 
 @kept
-class EqualRacer:
+class Symmetric:
     """All vectors the same up to sign.  ``asked`` limits the pairings asked per round (all, when there is memory)."""
 
-    name = "equal"
+    name = "symmetric"
 
     def __init__(self, dims: tuple[int, ...], rng: np.random.Generator, asked: int | None = None) -> None:
         self._dims = check_dims(dims)
         if len(set(self._dims)) > 1:
-            raise PartitionError(f"equal vectors need equal dims, got {self._dims}.")
+            raise PartitionError(f"a symmetric signal needs equal dims, got {self._dims}.")
         d, self._odd = self._dims[0], len(self._dims) % 2
         every = [Partition(self._dims, groups) for groups in pairings(tuple(range(len(self._dims))))]
         self._partitions = [every[i] for i in rng.permutation(len(every))]
@@ -105,7 +106,15 @@ class EqualRacer:
         one: Array = np.ones((1, d), dtype=np.float32)
         chosen = [self._partitions[(self._next + i) % len(self._partitions)] for i in range(self._asked)]
         wanted = (0,) if self._odd else None
-        traces = [Query(p, tuple(one if len(group) == 1 else eye for group in p.groups), wanted) for p in chosen]
+        traces = [
+            Query(
+                p,
+                tuple(one if len(group) == 1 else eye for group in p.groups),
+                wanted,
+                traced=tuple(m for m, group in enumerate(p.groups) if len(group) == 2),
+            )
+            for p in chosen
+        ]
         return (*traces, Query(Partition.singles(self._dims), tuple(v[None] for v in self._vectors(self._x))))
 
     def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
@@ -136,9 +145,8 @@ class EqualRacer:
         if self._odd:
             x, self._sign = unit(self._traces), 1.0
         else:
-            values, columns = np.linalg.eigh(self._traces + self._traces.T)
-            lead = int(np.argmax(np.abs(values)))
-            x, self._sign = columns[:, lead], math.copysign(1.0, values[lead])
+            (value,), (x,) = leading(self._traces)
+            self._sign = math.copysign(1.0, value)
             if x @ self._contractions < 0:  # of x and -x, the one that A was summed with
                 x = -x
         for _ in range(SWEEPS):
@@ -176,8 +184,8 @@ class EqualRacer:
         return {"traces": self._traces, "contractions": self._contractions, "x": self._x}
 
 
-def paired_floats(dims: tuple[int, ...]) -> float:
-    """State of :class:`PairedRacer` in float64 units.
+def symmetric_pairs_floats(dims: tuple[int, ...]) -> float:
+    """State of :class:`SymmetricPairs` in float64 units.
 
     W, C and the answers in flight of two replicas, all float32, and the working copies of one block.
     """
@@ -186,10 +194,10 @@ def paired_floats(dims: tuple[int, ...]) -> float:
 
 
 @kept
-class PairedRacer(BlocksRacer):
+class SymmetricPairs(BlockReplicas):
     """Vectors equal inside each pair of the paper's partition, for either sign of the strength."""
 
-    name = "paired"
+    name = "symmetric pairs"
     step = STEP
 
     def __init__(self, dims: tuple[int, ...], rng: np.random.Generator) -> None:

@@ -1,8 +1,8 @@
 r"""The whole: when memory holds one sample, the sum of all samples is the best thing to keep.
 
 The flow with r = D_1 columns and :math:`\hat U = I`: :math:`V = \sum B\,T^\top` is all the data there is, U adds
-nothing to it, and a reading is the best rank-one fit of the mean sample (unfolding, then alternating least squares).
-The columns are the entries of block A, so the weight vector p of a reading *is* the outer product ``v_A``.
+nothing to it, and a proposal is the best rank-one fit of the mean sample (unfolding, then alternating least squares).
+The columns are the entries of block A, so the weight vector p of a proposal *is* the outer product ``v_A``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from tpca.checkpoint import kept
 from tpca.solvers.race.strategies.climb import Climbs, blocks_of
 from tpca.solvers.race.strategies.columns import STORE, Columns
-from tpca.solvers.race.strategies.flow import FlowRacer, working_bytes
+from tpca.solvers.race.strategies.flow import BlockFlow, working_bytes
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, Partition
 
@@ -28,7 +28,7 @@ def whole_floats(partition: Partition) -> int:
 
 
 @kept
-class WholeRacer(FlowRacer):
+class WholeSum(BlockFlow):
     """The sum of all samples, in float16."""
 
     name = "whole"
@@ -38,7 +38,7 @@ class WholeRacer(FlowRacer):
         self._past = None
 
     def queries(self) -> tuple[Query, ...]:
-        """One question per entry of block A; the other block is not used, and neither takes memory."""
+        """One replica per entry of block A; the other block is not used, and neither takes memory."""
         rows = self.columns
         line = np.zeros(2 * rows - 1, STORE)
         line[rows - 1] = self.sums[0].level

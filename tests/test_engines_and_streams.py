@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tpca import SpikedTensor, open_stream
-from tpca.engines import LawOracle, LocalOracle, open_oracle
+from tpca.engines import LawEngine, LocalEngine, open_engine
 from tpca.errors import StreamError
-from tpca.tensors import Query, contract
+from tpca.tensors import Gradients, Query, contract
 from tpca.tensors.blocks import Partition
 
 DIMS = (4, 3, 5)
@@ -26,59 +26,59 @@ def query(rng, count=3):
 def test_rounds_take_the_samples_in_order_however_they_are_batched(cut, rng):
     data, ask = samples(20), query(rng)
     batches = [data[i : i + cut] for i in range(0, 20, cut)]
-    oracle = LocalOracle(open_stream(batches, items="batches"))
+    engine = LocalEngine(open_stream(batches, items="batches"))
     first = 0
     for n in (1, 4, 10, 9):
-        answered = oracle.mean([ask], n)
+        answered = engine.reduce(Gradients([ask]), n)
         part = data[first : first + n]
         first += n
         assert answered.n == len(part)
         expected = contract(part.mean(axis=0), ask)
         for m in expected.gradients:
             np.testing.assert_allclose(answered.answers[0].gradients[m], expected.gradients[m], rtol=1e-10, atol=1e-12)
-    assert oracle.mean([ask], 1).n == 0
+    assert engine.reduce(Gradients([ask]), 1).n == 0
 
 
 def test_an_array_can_be_read_again_and_an_iterator_cannot(rng):
     data, ask = samples(10), query(rng)
-    oracle = LocalOracle(data)
-    assert oracle.rereadable
-    assert oracle.length == 10
-    once = oracle.mean([ask], 10).answers[0].rewards
-    oracle.rewind()
-    np.testing.assert_array_equal(oracle.mean([ask], 10).answers[0].rewards, once)
-    assert not LocalOracle(open_stream(iter([data]), items="batches")).rereadable
-    assert LocalOracle(TRUTH.stream()).endless
+    engine = LocalEngine(data)
+    assert engine.rereadable
+    assert engine.length == 10
+    once = engine.reduce(Gradients([ask]), 10).answers[0].rewards
+    engine.rewind()
+    np.testing.assert_array_equal(engine.reduce(Gradients([ask]), 10).answers[0].rewards, once)
+    assert not LocalEngine(open_stream(iter([data]), items="batches")).rereadable
+    assert LocalEngine(TRUTH.stream()).endless
     with pytest.raises(StreamError, match="cannot be read again"):
-        LawOracle(TRUTH).rewind()
+        LawEngine(TRUTH).rewind()
 
 
 def test_float32_samples_are_contracted_in_float32_and_agree(rng):
     data, ask = samples(50), query(rng)
-    wide = LocalOracle(data).mean([ask], 50).answers[0].rewards
-    narrow = LocalOracle(data.astype(np.float32)).mean([ask], 50).answers[0].rewards
+    wide = LocalEngine(data).reduce(Gradients([ask]), 50).answers[0].rewards
+    narrow = LocalEngine(data.astype(np.float32)).reduce(Gradients([ask]), 50).answers[0].rewards
     np.testing.assert_allclose(narrow, wide, rtol=1e-4, atol=1e-5)
 
 
 def test_the_buffer_is_what_is_held_of_the_samples(rng):
     data, ask = samples(20), query(rng)
-    oracle = LocalOracle(open_stream([data[:10], data[10:]], items="batches"))
-    oracle.mean([ask], 20)
+    engine = LocalEngine(open_stream([data[:10], data[10:]], items="batches"))
+    engine.reduce(Gradients([ask]), 20)
     one = 8 * np.prod(DIMS)
-    assert oracle.buffer_bytes == 10 * one + one  # a batch, and the sum so far
+    assert engine.buffer_bytes == 10 * one + one  # a batch, and the sum so far
 
 
-def test_law_oracle_ends_and_counts(rng):
-    oracle = LawOracle(TRUTH, seed=1, max_samples=10)
-    assert not oracle.endless
-    assert oracle.mean([query(rng)], 7).n == 7
-    assert oracle.mean([query(rng)], 7).n == 3
-    assert oracle.mean([query(rng)], 7).n == 0
-    assert open_oracle(oracle) is oracle
+def test_law_engine_ends_and_counts(rng):
+    engine = LawEngine(TRUTH, seed=1, max_samples=10)
+    assert not engine.endless
+    assert engine.reduce(Gradients([query(rng)]), 7).n == 7
+    assert engine.reduce(Gradients([query(rng)]), 7).n == 3
+    assert engine.reduce(Gradients([query(rng)]), 7).n == 0
+    assert open_engine(engine) is engine
 
 
 def test_laws_of_different_signals_are_different_data():
     truths = [SpikedTensor.random((4, 4, 4), strength, seed=seed) for strength, seed in ((1.0, 1), (1.0, 2), (2.0, 1))]
-    names = [LawOracle(truth).identity for truth in truths]
+    names = [LawEngine(truth).identity for truth in truths]
     assert len(set(names)) == 3
-    assert LawOracle(truths[0]).identity == names[0]
+    assert LawEngine(truths[0]).identity == names[0]

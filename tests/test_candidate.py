@@ -5,10 +5,11 @@ import pytest
 from scipy import integrate, stats
 
 from tpca import SpikedTensor
-from tpca.engines import LawOracle
-from tpca.solvers.race.candidate import Leader, log_evidence
-from tpca.solvers.race.refine import polish_from
+from tpca.engines import LawEngine
+from tpca.solvers.race.candidate import Candidate, log_evidence
+from tpca.solvers.race.refine import refinement_from
 from tpca.solvers.race.strategies.protocol import Evidence, Proposal
+from tpca.tensors import Gradients
 from tpca.tensors.blocks import Partition
 
 
@@ -36,7 +37,7 @@ def test_evidence_has_mean_one_without_a_signal():
     assert np.mean(capped) < 1 + 5 * math.sqrt(20 / 20_000)
 
 
-class FixedRacer:
+class FixedStrategy:
     """Proposes what it is told and knows nothing."""
 
     name, working_bytes = "fixed", 0
@@ -52,12 +53,12 @@ class FixedRacer:
 
 
 def tried(truth, vectors, rounds=60, delta=0.05):
-    leader = Leader(Partition.singles(truth.dims), np.random.default_rng(0), delta)
-    oracle, racer = LawOracle(truth, seed=1), FixedRacer(vectors)
-    leader.consider(racer)
+    candidate = Candidate(Partition.singles(truth.dims), np.random.default_rng(0), delta)
+    engine, strategy = LawEngine(truth, seed=1), FixedStrategy(vectors)
+    candidate.consider(strategy)
     for _ in range(rounds):
-        leader.absorb(oracle.mean(leader.queries(), 2).answers, 2)
-    return leader
+        candidate.absorb(engine.reduce(Gradients(candidate.queries()), 2).answers, 2)
+    return candidate
 
 
 def test_the_truth_on_trial_is_found_and_its_opposite_is_not():
@@ -70,29 +71,29 @@ def test_the_truth_on_trial_is_found_and_its_opposite_is_not():
     assert opposite.log_evidence < 0
 
 
-def test_a_leader_with_evidence_stays_and_one_without_steps_down():
+def test_a_candidate_with_evidence_stays_and_one_without_steps_down():
     truth = SpikedTensor.random((6, 5, 4), 1.0, seed=0)
     other = SpikedTensor.random((6, 5, 4), 1.0, seed=99)
     proven = tried(truth, truth.vectors)
-    tenure = proven.tenure
-    proven.consider(FixedRacer(other.vectors))
-    assert proven.tenure == tenure
+    attempt = proven.attempt
+    proven.consider(FixedStrategy(other.vectors))
+    assert proven.attempt == attempt
     assert truth.overlaps(proven.vectors).min() > 0.8
     failing = tried(truth, (-truth.vectors[0], *truth.vectors[1:]))
-    failing.consider(FixedRacer(other.vectors))
-    assert failing.tenure == tenure + 1
+    failing.consider(FixedStrategy(other.vectors))
+    assert failing.attempt == attempt + 1
     assert failing.seen == 0
     np.testing.assert_allclose(other.overlaps(failing.vectors), 1.0)
 
 
-def test_every_change_of_leader_raises_the_bar():
-    leader = tried(SpikedTensor.random((6, 5, 4), 1.0, seed=0), SpikedTensor.random((6, 5, 4), 1.0, seed=0).vectors)
-    leader.first, leader.seen = 1.0, 99.0
-    leader.score = 10 * math.sqrt(2 * (5.0 + 0.5 * math.log(100) - math.log(2)))  # log evidence 5
-    assert leader.log_evidence == pytest.approx(5.0, abs=0.01)
-    for tenure, bar in [(1, 3.7), (2, 4.8), (3, 5.5)]:  # ln(k(k+1)/0.05)
-        leader.tenure = tenure
-        assert leader.found == (bar < 5.0)
+def test_every_change_of_candidate_raises_the_bar():
+    candidate = tried(SpikedTensor.random((6, 5, 4), 1.0, seed=0), SpikedTensor.random((6, 5, 4), 1.0, seed=0).vectors)
+    candidate.first, candidate.seen = 1.0, 99.0
+    candidate.score = 10 * math.sqrt(2 * (5.0 + 0.5 * math.log(100) - math.log(2)))  # log evidence 5
+    assert candidate.log_evidence == pytest.approx(5.0, abs=0.01)
+    for attempt, bar in [(1, 3.7), (2, 4.8), (3, 5.5)]:  # ln(k(k+1)/0.05)
+        candidate.attempt = attempt
+        assert candidate.found == (bar < 5.0)
 
 
 def test_a_badly_known_noise_level_proves_nothing():
@@ -102,20 +103,20 @@ def test_a_badly_known_noise_level_proves_nothing():
     assert tried(truth, truth.vectors, rounds=60).found
 
 
-def test_the_noise_level_is_learnt_from_the_leaders_own_answers():
-    leader = Leader(Partition.singles((20, 20, 20)), np.random.default_rng(0))
-    oracle = LawOracle(None, dims=(20, 20, 20), seed=3, scale=7.0)
+def test_the_noise_level_is_learnt_from_the_candidates_own_answers():
+    candidate = Candidate(Partition.singles((20, 20, 20)), np.random.default_rng(0))
+    engine = LawEngine(None, dims=(20, 20, 20), seed=3, scale=7.0)
     for _ in range(100):
-        leader.absorb(oracle.mean(leader.queries(), 3).answers, 3)
+        candidate.absorb(engine.reduce(Gradients(candidate.queries()), 3).answers, 3)
     # 100 rounds of 57 entries: relative standard error sqrt(1/(2*5700)) = 0.0094; six of them.
-    assert leader.sigma == pytest.approx(7.0, rel=0.057)
+    assert candidate.sigma == pytest.approx(7.0, rel=0.057)
 
 
-def test_the_polish_starts_from_the_leaders_own_information():
+def test_the_refinement_starts_from_the_candidates_own_information():
     truth = SpikedTensor.random((6, 5, 4), 1.0, seed=0)
-    leader = tried(truth, truth.vectors)
-    polish = polish_from(leader)
-    for v, w in zip(polish.vectors, leader.vectors, strict=True):
+    candidate = tried(truth, truth.vectors)
+    refinement = refinement_from(candidate)
+    for v, w in zip(refinement.vectors, candidate.vectors, strict=True):
         np.testing.assert_allclose(v, w)
     # 120 samples at strength one: error of the longest mode about sqrt(5/120) = 0.2
-    assert 0.1 < polish.error() < 0.4
+    assert 0.1 < refinement.error() < 0.4

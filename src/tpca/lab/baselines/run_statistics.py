@@ -1,4 +1,4 @@
-"""The books that every method keeps: samples, passes, the most bytes of its own arrays; and what it hands over."""
+"""Statistics of a run that every method keeps: samples, passes, the most bytes of its own arrays; its recovery."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from tpca.engines import open_oracle
+from tpca.engines import open_engine
 from tpca.errors import SolverError, StreamError
 from tpca.solvers.memory import held_bytes
-from tpca.solvers.recovery import Recovery, StopReason, positive
+from tpca.solvers.rank_one import positive
+from tpca.solvers.recovery import Recovery, StopReason
 from tpca.tensors.blocks import Array, Partition
 
 
-class Books:
-    """A source that was opened, and the account of what was taken from it."""
+class RunStatistics:
+    """A source that was opened, and what was taken from it."""
 
     def __init__(self, source: Any, max_samples: int | None) -> None:
-        self.oracle = open_oracle(source)
-        if max_samples is None and self.oracle.endless:
+        self.engine = open_engine(source)
+        if max_samples is None and self.engine.endless:
             raise SolverError("the samples never end and max_samples is None; give max_samples=..., how many to use.")
         self.limit = sys.maxsize if max_samples is None else max_samples
-        self.dims = self.oracle.dims
+        self.dims = self.engine.dims
         self.singles = Partition.singles(self.dims)
         self.n = self.passes = self.state_bytes = 0
 
@@ -43,10 +44,10 @@ class Books:
             strength=size,
             n_samples=self.n,
             state_bytes=self.state_bytes,
-            buffer_bytes=self.oracle.buffer_bytes,
+            buffer_bytes=self.engine.buffer_bytes,
             stop_reason=StopReason.ITERATED,
             n_passes=self.passes,
-            n_skipped=self.oracle.n_skipped,
+            n_skipped=self.engine.n_skipped,
             history=history or [],
         )
 

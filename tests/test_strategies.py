@@ -5,111 +5,118 @@ import numpy as np
 import pytest
 
 from tpca import SpikedTensor
-from tpca.engines import LawOracle
+from tpca.engines import LawEngine
 from tpca.errors import PartitionError
 from tpca.solvers.memory import held_bytes
 from tpca.solvers.race.strategies.columns import Columns
-from tpca.solvers.race.strategies.flow import FlowRacer, columns_within, state_floats
-from tpca.solvers.race.strategies.replicas import PairsRacer, SinglesRacer, pairs_floats, singles_floats
-from tpca.solvers.race.strategies.symmetric import EqualRacer, PairedRacer, equal_floats, paired_floats, pairings
-from tpca.solvers.race.strategies.whole import WholeRacer, whole_floats
+from tpca.solvers.race.strategies.flow import BlockFlow, columns_within, state_floats
+from tpca.solvers.race.strategies.replicas import PairReplicas, SingleReplicas, pairs_floats, singles_floats
+from tpca.solvers.race.strategies.symmetric import (
+    Symmetric,
+    SymmetricPairs,
+    pairings,
+    symmetric_floats,
+    symmetric_pairs_floats,
+)
+from tpca.solvers.race.strategies.whole import WholeSum, whole_floats
 from tpca.solvers.rank_one import along, rank_one
+from tpca.tensors import Gradients
 from tpca.tensors.blocks import Partition
 
 # name: (dims, how to make it, its size in floats, the kind of signal it is made for)
-SYMMETRIC = {"correlation": 1.0, "identical_pairs": True}
+SYMMETRIC = {"correlation": 1.0, "symmetric": True}
 
 
 def flow(columns):
     return (
-        lambda d, rng: FlowRacer(Partition.halves(d), columns, rng),
+        lambda d, rng: BlockFlow(Partition.halves(d), columns, rng),
         lambda d: state_floats(Partition.halves(d), columns),
     )
 
 
 def whole():
-    return (lambda d, rng: WholeRacer(Partition.halves(d), rng), lambda d: whole_floats(Partition.halves(d)))
+    return (lambda d, rng: WholeSum(Partition.halves(d), rng), lambda d: whole_floats(Partition.halves(d)))
 
 
 def singles(count):
-    return (lambda d, rng: SinglesRacer(d, count, rng), lambda d: singles_floats(d, count))
+    return (lambda d, rng: SingleReplicas(d, count, rng), lambda d: singles_floats(d, count))
 
 
 def pairs(count):
     return (
-        lambda d, rng: PairsRacer(Partition.pairs(d), count, rng),
+        lambda d, rng: PairReplicas(Partition.pairs(d), count, rng),
         lambda d: pairs_floats(Partition.pairs(d), count),
     )
 
 
-RACERS = {
+STRATEGIES = {
     "flow": ((12,) * 4, *flow(20), {}),
     "flow, narrow": ((24,) * 3, *flow(10), {}),
     "flow, order 5": ((8,) * 5, *flow(20), {}),
     "whole": ((16,) * 3, *whole(), {}),
     "singles": ((8,) * 5, *singles(100), {}),
     "pairs": ((12,) * 4, *pairs(20), {}),
-    "equal": ((16,) * 4, EqualRacer, equal_floats, SYMMETRIC),
-    "equal, odd": ((16,) * 3, EqualRacer, equal_floats, SYMMETRIC),
-    "paired": ((16,) * 4, PairedRacer, paired_floats, {"correlation": 1.0}),
+    "symmetric": ((16,) * 4, Symmetric, symmetric_floats, SYMMETRIC),
+    "equal, odd": ((16,) * 3, Symmetric, symmetric_floats, SYMMETRIC),
+    "symmetric pairs": ((16,) * 4, SymmetricPairs, symmetric_pairs_floats, {"correlation": 1.0}),
 }
 
 
-def rounds(racer, oracle, count):
+def rounds(strategy, engine, count):
     n = 0
     for _ in range(count):
-        answered = oracle.mean(racer.queries(), max(1, int(0.06 * n)))
+        answered = engine.reduce(Gradients(strategy.queries()), max(1, int(0.06 * n)))
         n += answered.n
-        racer.absorb(answered.answers, answered.n)
+        strategy.absorb(answered.answers, answered.n)
         yield n, answered
 
 
-@pytest.mark.parametrize("name", list(RACERS))
-def test_every_racer_ends_with_the_right_reading(name):
-    dims, make, _, kind = RACERS[name]
+@pytest.mark.parametrize("name", list(STRATEGIES))
+def test_every_strategy_ends_with_the_right_proposal(name):
+    dims, make, _, kind = STRATEGIES[name]
     truth = SpikedTensor.random(dims, 2.0, seed=1, **kind)
-    racer = make(dims, np.random.default_rng(2))
-    for n, _ in rounds(racer, LawOracle(truth, seed=3), 300):
+    strategy = make(dims, np.random.default_rng(2))
+    for n, _ in rounds(strategy, LawEngine(truth, seed=3), 300):
         if n > 20 * math.prod(dims) ** 0.5:
             break
-    proposal = racer.propose()
+    proposal = strategy.propose()
     assert truth.overlaps(proposal.vectors).min() > 0.8
     signs = [np.sign(a @ b) for a, b in zip(proposal.vectors, truth.vectors, strict=True)]
     assert np.prod(signs) == 1.0
-    known = racer.evidence(proposal.vectors)
+    known = strategy.evidence(proposal.vectors)
     for i, (total, v) in enumerate(zip(known.sums, proposal.vectors, strict=True)):
         assert total.shape == (dims[i],)
         assert total @ v > 0  # evidence points the way of the proposal
 
 
-@pytest.mark.parametrize("name", list(RACERS))
+@pytest.mark.parametrize("name", list(STRATEGIES))
 def test_state_stays_below_its_formula_and_does_not_grow(name):
-    dims, make, floats, kind = RACERS[name]
-    racer = make(dims, np.random.default_rng(2))
+    dims, make, floats, kind = STRATEGIES[name]
+    strategy = make(dims, np.random.default_rng(2))
     sizes = []
-    for _, answered in rounds(racer, LawOracle(SpikedTensor.random(dims, 1.0, seed=1, **kind), seed=3), 60):
-        made = [block for query in racer.queries() for block in query.replicas]
-        held = held_bytes([*racer.arrays().values(), *made])
-        sizes.append(held + sum(a.nbytes for a in answered.answers) + racer.working_bytes)
+    for _, answered in rounds(strategy, LawEngine(SpikedTensor.random(dims, 1.0, seed=1, **kind), seed=3), 60):
+        made = [block for query in strategy.queries() for block in query.replicas]
+        held = held_bytes([*strategy.arrays().values(), *made])
+        sizes.append(held + sum(a.nbytes for a in answered.answers) + strategy.working_bytes)
     assert max(sizes) <= 8 * floats(dims)
     assert len(set(sizes[3:])) == 1
     assert sizes[-1] >= 0.5 * 8 * floats(dims)
 
 
-@pytest.mark.parametrize("name", ["flow", "flow, order 5", "whole", "singles", "paired", "equal"])
+@pytest.mark.parametrize("name", ["flow", "flow, order 5", "whole", "singles", "symmetric pairs", "symmetric"])
 def test_working_copies_stay_below_what_is_declared(name):
     # Python's own objects (lists, frames) are traced as well: 24 kB are allowed for them.
-    dims, make, _, kind = RACERS[name]
+    dims, make, _, kind = STRATEGIES[name]
     dims = tuple(2 * d for d in dims) if len(dims) < 5 else dims
-    racer = make(dims, np.random.default_rng(2))
-    oracle = LawOracle(SpikedTensor.random(dims, 1.0, seed=1, **kind), seed=3)
-    list(rounds(racer, oracle, 3))
-    answered = oracle.mean(racer.queries(), 2)
+    strategy = make(dims, np.random.default_rng(2))
+    engine = LawEngine(SpikedTensor.random(dims, 1.0, seed=1, **kind), seed=3)
+    list(rounds(strategy, engine, 3))
+    answered = engine.reduce(Gradients(strategy.queries()), 2)
     tracemalloc.start()
-    racer.absorb(answered.answers, answered.n)
+    strategy.absorb(answered.answers, answered.n)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak <= racer.working_bytes + 24_000
+    assert peak <= strategy.working_bytes + 24_000
 
 
 def test_half_precision_columns_do_what_full_ones_would():
@@ -177,8 +184,8 @@ def test_rank_one_fits():
 def test_wrong_partitions_and_columns_are_refused():
     rng = np.random.default_rng(0)
     with pytest.raises(PartitionError, match="two blocks"):
-        FlowRacer(Partition.singles((4, 4, 4)), 2, rng)
+        BlockFlow(Partition.singles((4, 4, 4)), 2, rng)
     with pytest.raises(PartitionError, match="between 1 and 16 columns, got 17"):
-        FlowRacer(Partition.halves((4,) * 4), 17, rng)
+        BlockFlow(Partition.halves((4,) * 4), 17, rng)
     with pytest.raises(PartitionError, match="equal dims"):
-        EqualRacer((4, 5, 4), rng)
+        Symmetric((4, 5, 4), rng)
