@@ -8,7 +8,7 @@ from rich.console import Console
 
 from tpca import RaceSolver, SpikedTensor
 from tpca.cli.live import ASCII_BLOCKS, BLOCKS, Bar, Lines, Nothing, Panel, screen_for, sparkline
-from tpca.cli.watch import Pace, Sight, Watch, line, thinned
+from tpca.cli.progress import Pace, Progress, ProgressCallback, line, thinned
 
 
 class Clock:
@@ -30,7 +30,7 @@ def terminal(width=80, encoding="utf-8"):
 def watched(screen, clock=None):
     """A race on a planted signal, shown on a screen."""
     truth = SpikedTensor.random((6, 5, 4), 2.0, seed=1)
-    watch = Watch(screen, "tpca fit d.npy", clock or Clock())
+    watch = ProgressCallback(screen, "tpca fit d.npy", clock or Clock())
     with watch.watching(300):
         found = RaceSolver(max_samples=300, callbacks=[watch]).run(truth.stream(seed=2))
     return watch, found
@@ -41,7 +41,7 @@ def test_the_live_view_shows_all_that_is_known():
         console, raw = terminal(width)
         watch, found = watched(Panel(console))
         with console.capture() as capture:
-            console.print(Panel(console).render(watch.sight))
+            console.print(Panel(console).render(watch.progress))
         text = capture.get()
         for word in (
             "tpca fit d.npy",
@@ -58,21 +58,21 @@ def test_the_live_view_shows_all_that_is_known():
         assert "300 of 300" in text
         assert any(block in text for block in BLOCKS)
         assert "\x1b[" in raw.getvalue().decode()  # drawn in place
-        assert all(len(row) <= width for row in _plain(console, watch.sight).splitlines())
+        assert all(len(row) <= width for row in _plain(console, watch.progress).splitlines())
         assert found.found
         assert f"{found.strength:.3g}" in text
 
 
-def _plain(console, sight):
+def _plain(console, progress):
     flat = Console(file=io.StringIO(), width=console.width, color_system=None)
-    flat.print(Panel(flat).render(sight))
+    flat.print(Panel(flat).render(progress))
     return flat.file.getvalue()
 
 
 def test_the_live_view_fits_where_letters_are_few():
     console, _ = terminal(60, "ascii")
     watch, _ = watched(Nothing())
-    rows = dict(Panel(console)._rows(watch.sight))
+    rows = dict(Panel(console)._rows(watch.progress))
     assert not set(rows["log evidence"]) & set(BLOCKS)
     assert set(rows["log evidence"]) & set(ASCII_BLOCKS)
 
@@ -83,12 +83,12 @@ def test_without_a_terminal_there_are_plain_lines_at_intervals():
     screen = screen_for(console, live=True, quiet=False)
     assert isinstance(screen, Lines)
     lines = Lines(console, least=2.0, most=60.0, clock=clock)
-    sight = Sight("tpca fit x", total=1000)
-    lines.open(sight)
+    progress = Progress("tpca fit x", total=1000)
+    lines.open(progress)
     for step in range(1, 201):  # a round a second, five samples each
         clock.now += 1
-        sight.done, sight.evidence, sight.needed, sight.found = 5 * step, 1.0, 6.0, step >= 150
-        lines.show(sight)
+        progress.done, progress.evidence, progress.needed, progress.found = 5 * step, 1.0, 6.0, step >= 150
+        lines.show(progress)
     text = console.file.getvalue().splitlines()
     assert text[0] == "tpca fit x, 1,000 samples"
     # The first round, every doubling of the samples (8), every minute (at most 3), and when the signal is found.
@@ -116,21 +116,21 @@ def test_the_bar_is_dark_without_a_terminal():
 
 def test_the_watch_counts_all_passes_and_remembers_the_pace():
     clock = Clock()
-    watch = Watch(Nothing(), "t", clock)
+    watch = ProgressCallback(Nothing(), "t", clock)
     with watch.watching(100):
         for passes, samples in ((1, 40), (1, 100), (2, 50), (2, 100)):
             clock.now += 1
             watch({"phase": "search", "pass": passes, "component": 0, "samples": samples, "position": samples})
     assert watch.trace == [(40, 1.0), (100, 2.0), (150, 3.0), (200, 4.0)]
-    assert watch.sight.phase == "search, pass 2"
+    assert watch.progress.phase == "search, pass 2"
     assert watch.seconds == pytest.approx(4.0)
 
 
 def test_records_of_the_papers_algorithm_are_understood():
-    watch = Watch(Nothing(), "t", Clock())
+    watch = ProgressCallback(Nothing(), "t", Clock())
     watch({"phase": "I.1", "samples": 10, "block": 0, "reward": 0.5, "blocks": ()})
-    assert line(watch.sight).startswith("I.1: 10 samples")
-    assert "mean reward 0.5" in line(watch.sight)
+    assert line(watch.progress).startswith("I.1: 10 samples")
+    assert "mean reward 0.5" in line(watch.progress)
 
 
 def test_pace_says_how_long_it_takes():
@@ -150,4 +150,4 @@ def test_small_bars():
     assert sparkline([3, 3, 3], 8) == "▁▁▁"
     assert len(sparkline(list(range(100)), 10)) == 10
     assert thinned(list(range(9)), 4) == [0, 2, 4, 6, 8]
-    assert "needed" not in line(Sight("t", evidence=1.0, needed=math.inf))
+    assert "needed" not in line(Progress("t", evidence=1.0, needed=math.inf))

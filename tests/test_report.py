@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from tpca import PaperSolver, RaceSolver, SpikedTensor, TensorCCA
 from tpca.cli import app
-from tpca.cli.report import Wanted
+from tpca.cli.report import OutputOptions
 from tpca.errors import OptionError, OutputError, StreamError, StudyError, TpcaError
 from tpca.lab.pages.folder import write_page
 from tpca.lab.studies.comparison import read_comparison
@@ -307,7 +307,7 @@ def test_labels_that_do_not_fit_are_refused(tmp_path):
         with pytest.raises(StreamError, match=says):
             parse_labels(found, (4, 5))
     with pytest.raises(StreamError, match="cannot read labels"):
-        Wanted(None, tmp_path / "none.json", True, False, False, False).check((4, 5))
+        OutputOptions(None, tmp_path / "none.json", True, False, False, False).check((4, 5))
 
 
 def test_data_that_are_gone_or_changed_are_not_checked(race, tmp_path):
@@ -473,7 +473,7 @@ def test_without_plotly_the_extra_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
     document.plotly_js.cache_clear()
     with pytest.raises(TpcaError, match=r"pip install 'tpca\[plots\]'"):
-        Wanted(tmp_path / "r.html", None, True, False, False, False).check((3, 3))
+        OutputOptions(tmp_path / "r.html", None, True, False, False, False).check((3, 3))
     document.plotly_js.cache_clear()
 
 

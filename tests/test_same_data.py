@@ -24,7 +24,7 @@ from tpca.streams.protocol import FileSource
 from tpca.streams.stored import StoredStream
 from tpca.streams.views import open_views
 from tpca.tensors import DenseBatch, SparseBatch
-from tpca.tensors.digest import MOST, digest
+from tpca.tensors.digest import MAX_ENTRIES, digest
 
 DIMS = (4, 5, 6)
 N = 400
@@ -393,7 +393,7 @@ def test_a_digest_sees_entries_shapes_and_dtypes():
     assert digest([x[:6], x[6:]]) != digest([x[:7], x[7:]])
     assert digest([np.asfortranarray(x.reshape(4, 6))]) == digest([x.reshape(4, 6)])
     assert digest([np.zeros((0, 3))]) != digest([])
-    large = np.zeros((8, MOST))
+    large = np.zeros((8, MAX_ENTRIES))
     before = digest([large])
     large[5] += 1  # a sample of many is seen, though not every entry is looked at
     assert digest([large]) != before

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_MOST = 1e100  # no number of ours is larger, and squares of larger ones overflow
+_MAX_NUMBER = 1e100  # no number of ours is larger, and squares of larger ones overflow
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Field:
 
 
 def _number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) <= _MOST  # false for NaN, too
+    return type(value) in (int, float) and abs(value) <= _MAX_NUMBER  # false for NaN, too
 
 
 def _whole(value: Any) -> bool:

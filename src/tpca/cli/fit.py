@@ -13,10 +13,10 @@ from tpca.cli.applies import refuse_idle
 from tpca.cli.cluster import Scheduler, Workers, on_cluster
 from tpca.cli.live import screen_for
 from tpca.cli.outputs import check_place, check_result
-from tpca.cli.report import Wanted, solver_line
+from tpca.cli.progress import ProgressCallback
+from tpca.cli.report import OutputOptions, solver_line
 from tpca.cli.screens import EXIT_CODES, put_json, recovery_table, size
 from tpca.cli.views import fit_views
-from tpca.cli.watch import Watch
 from tpca.errors import SolverError
 from tpca.solvers.options import CLIP, SOLVERS
 
@@ -100,27 +100,27 @@ def fit(
     if not views and solver not in ("auto", *SOLVERS):
         raise SolverError(f"solver must be auto, {', '.join(SOLVERS[:-1])} or {SOLVERS[-1]}, got {solver!r}.")
     refuse_idle(ctx, "views" if views else solver)
-    wanted = Wanted(report, labels, checks, quiet, as_json, live)
+    output = OutputOptions(report, labels, checks, quiet, as_json, live)
     if views:
         asked = {"n_components": components, "clip": clip, "memory": memory, "confidence": confidence}
         asked |= {"random_state": seed, "nan_policy": nan_policy}
-        verdict = fit_views(paths, out, shrinkage, asked, wanted, overwrite, scheduler, workers)
+        verdict = fit_views(paths, out, shrinkage, asked, output, overwrite, scheduler, workers)
         raise typer.Exit(EXIT_CODES[verdict])
     if len(paths) > 1:
         raise StreamError(f"one PATH holds the samples, got {len(paths)}; with --views every PATH is a view.")
     (path,) = paths
     stream = open_stream(path, items=items, shuffle=shuffle, nan_policy=nan_policy)  # type: ignore[arg-type]
-    wanted.check(stream.dims)
+    output.check(stream.dims)
     kept = Checkpoints(checkpoint or out / "checkpoint", checkpoint_every)
     console = Console(stderr=True)
     if not quiet:
         _mention_chunks(console, path, stream)
-    watch = Watch(screen_for(console, live, quiet), f"tpca fit {path}")
+    callback = ProgressCallback(screen_for(console, live, quiet), f"tpca fit {path}")
     options: dict[str, Any] = {"seed": seed, "memory": memory, "max_samples": max_samples, "confidence": confidence}
     options |= {"n_components": components}
     keeping = {"checkpoint": kept.folder, "checkpoint_every": checkpoint_every, "resume": resume}
     chosen, choice = _solver(
-        solver, stream, {**options, **keeping, "callbacks": [watch]}, max_passes, tolerance, strength
+        solver, stream, {**options, **keeping, "callbacks": [callback]}, max_passes, tolerance, strength
     )
     settings = {"solver": choice.solver, "solver_reason": choice.reason, **options}
     settings |= {"max_passes": max_passes, "tolerance": tolerance, "strength": strength}
@@ -132,13 +132,13 @@ def fit(
         kept.clear()
     try:
         with on_cluster(scheduler, workers, stream) as data:
-            recovery = _run(chosen, data, watch, max_samples)
+            recovery = _run(chosen, data, callback, max_samples)
     except RunInterrupted as stop:
         again = shlex.join(["tpca", *(a for a in sys.argv[1:] if a not in ("--resume", "--restart")), "--resume"])
         console.print(f"[bold]interrupted[/]: {stop} Go on with:", soft_wrap=True)
         console.print(f"  {again}", soft_wrap=True, highlight=False, markup=False)
         raise typer.Exit(130) from None
-    _keep(out, recovery, path, settings, stream, watch, wanted, resume)
+    _keep(out, recovery, path, settings, stream, callback, output, resume)
     kept.clear()
     raise typer.Exit(EXIT_CODES[recovery.verdict])
 
@@ -160,8 +160,8 @@ def _keep(
     path: str,
     settings: dict[str, Any],
     stream: Stream,
-    watch: Watch,
-    wanted: Wanted,
+    callback: ProgressCallback,
+    output: OutputOptions,
     resume: bool,
 ) -> None:
     """Write the result and the report, and print what was asked for."""
@@ -169,16 +169,16 @@ def _keep(
 
     from tpca.results import write_result
 
-    seconds = watch.seconds
+    seconds = callback.seconds
     summary = write_result(out, recovery, path, settings)
-    wanted.write(out, [path], stream.identity, {"seconds": seconds, "resumed": resume, "trace": watch.trace})
-    if wanted.as_json:
+    output.write(out, [path], stream.identity, {"seconds": seconds, "resumed": resume, "trace": callback.trace})
+    if output.as_json:
         told = {name: value for name, value in summary.items() if name not in ("history", "settings")}
         put_json({**told, "solver": settings["solver"], "solver_reason": settings["solver_reason"]})
-    elif not wanted.quiet:
+    elif not output.quiet:
         recovery_table(Console(), summary)
         print(solver_line(summary))
-        wanted.say(out)
+        output.say(out)
 
 
 def _solver(
@@ -211,11 +211,11 @@ def _paper(common: dict[str, Any], strength: float | None) -> Any:
     return PaperSolver(strength=strength, **{name: common[name] for name in names})
 
 
-def _run(solver: Any, stream: Stream, watch: Watch, max_samples: int | None) -> Recovery:
+def _run(solver: Any, stream: Stream, callback: ProgressCallback, max_samples: int | None) -> Recovery:
     from tpca.engines import open_engine
     from tpca.solvers.loop import run_on_data
 
     limits = [limit for limit in (stream.length, max_samples) if limit is not None]
-    watch.engine = open_engine(stream)
-    with watch.watching(min(limits, default=None)):
-        return run_on_data(solver, watch.engine)
+    callback.engine = open_engine(stream)
+    with callback.watching(min(limits, default=None)):
+        return run_on_data(solver, callback.engine)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
+from tpca.cli.progress import Display, Progress, known, line, memory, needed
 from tpca.cli.screens import duration, number
-from tpca.cli.watch import Screen, Sight, known, line, memory, needed
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -31,11 +31,11 @@ def sparkline(values: list[float], width: int, blocks: str = BLOCKS) -> str:
 class Nothing:
     """Shows nothing."""
 
-    def open(self, sight: Sight) -> AbstractContextManager[object]:  # noqa: ARG002
+    def open(self, progress: Progress) -> AbstractContextManager[object]:  # noqa: ARG002
         """Nothing to open."""
         return nullcontext()
 
-    def show(self, sight: Sight) -> None:
+    def show(self, progress: Progress) -> None:
         """Show nothing."""
 
 
@@ -48,21 +48,21 @@ class Lines:
         self._console, self._least, self._most, self._clock = console, least, most, clock
         self._last, self._done, self._told = -math.inf, 0, ""
 
-    def open(self, sight: Sight) -> AbstractContextManager[object]:
+    def open(self, progress: Progress) -> AbstractContextManager[object]:
         """Say what begins."""
-        of = "" if sight.total is None else f", {sight.total:,} samples"
-        self._put(f"{sight.title}{of}")
+        of = "" if progress.total is None else f", {progress.total:,} samples"
+        self._put(f"{progress.title}{of}")
         return nullcontext()
 
-    def show(self, sight: Sight) -> None:
+    def show(self, progress: Progress) -> None:
         """A line, if it is time for one."""
         now = self._clock()
-        proven = "found" if sight.found else ""
-        grown = sight.done >= 2 * self._done or sight.done < self._done
+        proven = "found" if progress.found else ""
+        grown = progress.done >= 2 * self._done or progress.done < self._done
         due = now - self._last >= self._most or (now - self._last >= self._least and grown)
         if due or proven != self._told:
-            self._last, self._done, self._told = now, sight.done, proven
-            self._put(line(sight))
+            self._last, self._done, self._told = now, progress.done, proven
+            self._put(line(progress))
 
     def _put(self, text: str) -> None:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
@@ -74,22 +74,22 @@ class Bar:
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    def open(self, sight: Sight) -> AbstractContextManager[object]:
+    def open(self, progress: Progress) -> AbstractContextManager[object]:
         """The bar, gone dark where there is no terminal."""
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
         texts = [TextColumn(f"{{task.fields[{name}]}}") for name in ("rate", "known", "left")]
         columns = (TextColumn("{task.description:14s}"), BarColumn(bar_width=24), MofNCompleteColumn(), *texts)
         self._progress = Progress(*columns, console=self._console, disable=not self._console.is_terminal)
-        self._bar = self._progress.add_task("reading", total=sight.total, rate="", known="", left="")
+        self._bar = self._progress.add_task("reading", total=progress.total, rate="", known="", left="")
         return self._progress
 
-    def show(self, sight: Sight) -> None:
+    def show(self, progress: Progress) -> None:
         """Move the bar."""
-        left = "" if sight.left is None else f"{duration(sight.left)} left"
-        rate = f"{sight.rate:,.0f} samples/s"
+        left = "" if progress.left is None else f"{duration(progress.left)} left"
+        rate = f"{progress.rate:,.0f} samples/s"
         self._progress.update(
-            self._bar, completed=sight.done, description=sight.phase, rate=rate, known=known(sight), left=left
+            self._bar, completed=progress.done, description=progress.phase, rate=rate, known=known(progress), left=left
         )
 
 
@@ -99,18 +99,18 @@ class Panel:
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    def open(self, sight: Sight) -> AbstractContextManager[object]:
+    def open(self, progress: Progress) -> AbstractContextManager[object]:
         """Take the last lines of the terminal."""
         from rich.live import Live
 
-        self._live = Live(self.render(sight), console=self._console, refresh_per_second=8)
+        self._live = Live(self.render(progress), console=self._console, refresh_per_second=8)
         return self._live
 
-    def show(self, sight: Sight) -> None:
+    def show(self, progress: Progress) -> None:
         """Draw; at most as often as the terminal is refreshed."""
-        self._live.update(self.render(sight))
+        self._live.update(self.render(progress))
 
-    def render(self, sight: Sight) -> RenderableType:
+    def render(self, progress: Progress) -> RenderableType:
         """The frame."""
         from rich.panel import Panel as Frame
         from rich.progress_bar import ProgressBar
@@ -120,29 +120,29 @@ class Panel:
         table = Table.grid(padding=(0, 2))
         table.add_column(style="dim", no_wrap=True)
         table.add_column(ratio=1)
-        bar = ProgressBar(total=sight.total, completed=sight.done, pulse=sight.total is None)
-        table.add_row(Text(sight.phase), bar)
-        for name, text in self._rows(sight):
+        bar = ProgressBar(total=progress.total, completed=progress.done, pulse=progress.total is None)
+        table.add_row(Text(progress.phase), bar)
+        for name, text in self._rows(progress):
             table.add_row(name, Text(text, overflow="ellipsis", no_wrap=True))
-        return Frame(table, title=Text(sight.title, overflow="ellipsis"), title_align="left")
+        return Frame(table, title=Text(progress.title, overflow="ellipsis"), title_align="left")
 
-    def _rows(self, sight: Sight) -> list[tuple[str, str]]:
-        of = "" if sight.total is None else f" of {sight.total:,}"
-        left = f", about {duration(sight.left)} left" if sight.left else ""
-        rows = [("samples", f"{sight.done:,}{of}, {sight.rate:,.0f} a second{left}")]
-        if sight.evidence is not None:
+    def _rows(self, progress: Progress) -> list[tuple[str, str]]:
+        of = "" if progress.total is None else f" of {progress.total:,}"
+        left = f", about {duration(progress.left)} left" if progress.left else ""
+        rows = [("samples", f"{progress.done:,}{of}, {progress.rate:,.0f} a second{left}")]
+        if progress.evidence is not None:
             blocks = BLOCKS if self._console.encoding.lower().startswith("utf") else ASCII_BLOCKS
-            drawn = sparkline(sight.climb, max(8, min(40, self._console.width - 60)), blocks)
-            rows.append(("log evidence", f"{drawn} {number(sight.evidence, 3)}{needed(sight)}"))
-        if sight.strength is not None:
-            rows.append(("signal", known(sight)))
-        if sight.candidate:
-            rows.append(("candidate", sight.candidate))
-        used = memory(sight)
+            drawn = sparkline(progress.climb, max(8, min(40, self._console.width - 60)), blocks)
+            rows.append(("log evidence", f"{drawn} {number(progress.evidence, 3)}{needed(progress)}"))
+        if progress.strength is not None:
+            rows.append(("signal", known(progress)))
+        if progress.candidate:
+            rows.append(("candidate", progress.candidate))
+        used = memory(progress)
         return [*rows, ("memory", used)] if used else rows
 
 
-def screen_for(console: Console, live: bool, quiet: bool) -> Screen:
+def screen_for(console: Console, live: bool, quiet: bool) -> Display:
     """The screen that was asked for and that the console can show."""
     if quiet:
         return Nothing()

@@ -17,7 +17,7 @@ from tpca.cli.screens import duration
 
 
 @dataclass(frozen=True)
-class Wanted:
+class OutputOptions:
     """What ``tpca fit`` is to show and write besides its result."""
 
     report: Path | None

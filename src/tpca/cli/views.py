@@ -15,7 +15,7 @@ from tpca.cli.screens import STYLES, number, put_json, shape
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tpca.cli.report import Wanted
+    from tpca.cli.report import OutputOptions
     from tpca.solvers.recovery import Verdict
 
 
@@ -24,7 +24,7 @@ def fit_views(
     out: Path,
     shrinkage: str,
     asked: dict[str, Any],
-    wanted: Wanted,
+    output: OutputOptions,
     overwrite: bool,
     scheduler: str | None,
     workers: int | None,
@@ -46,29 +46,29 @@ def fit_views(
         raise SolverError(f"shrinkage must be a number from 0 to 1, or auto, got {shrinkage!r}.") from None
     cca = TensorCCA(shrinkage=share, **asked)
     stream = open_views(paths, nan_policy=cca.nan_policy)
-    wanted.check(stream.dims)
+    output.check(stream.dims)
     names = ("n_components", "shrinkage", "clip", "held_out", "confidence", "memory", "nan_policy")
     settings = {**{name: getattr(cca, name) for name in names}, "seed": cca.random_state}
     check_result(out, paths, stream.identity, settings, overwrite)
     began = time.monotonic()
-    with warnings.catch_warnings(), _status(Console(stderr=True), wanted):
+    with warnings.catch_warnings(), _status(Console(stderr=True), output):
         warnings.simplefilter("ignore")  # the table says it
         with on_cluster(scheduler, workers, stream) as data:
             cca.fit(data)
     seconds = time.monotonic() - began
     summary = write_views_result(out, cca, paths, settings)
-    wanted.write(out, paths, stream.identity, {"seconds": seconds})
-    if wanted.as_json:
+    output.write(out, paths, stream.identity, {"seconds": seconds})
+    if output.as_json:
         put_json({name: value for name, value in summary.items() if name != "settings"})
-    elif not wanted.quiet:
+    elif not output.quiet:
         views_table(summary)
-        wanted.say(out)
+        output.say(out)
     return cca.verdict_
 
 
-def _status(console: Console, wanted: Wanted) -> AbstractContextManager[object]:
+def _status(console: Console, output: OutputOptions) -> AbstractContextManager[object]:
     """With --live: that it is at work.  There is no race to watch, for views are fitted pass after pass."""
-    if not wanted.live:
+    if not output.live:
         return nullcontext()
     if console.is_terminal:
         return console.status("fitting the views")

@@ -15,7 +15,7 @@ from tpca.checkpoint import kept
 from tpca.errors import StreamError
 from tpca.tensors.blocks import Array
 
-MOST_ERROR = math.sqrt(2) * (1 + 1e-9)  # the distance of unit vectors that have nothing in common
+MAX_ERROR = math.sqrt(2) * (1 + 1e-9)  # the distance of unit vectors that have nothing in common
 
 
 class Verdict(enum.StrEnum):
@@ -132,7 +132,7 @@ class Claim:
             return f"a strength of {self.strength:.3g}"
         if not 0 <= low <= self.strength <= high < math.inf:
             return f"a strength of {self.strength:.3g} with an interval from {low:.3g} to {high:.3g}"
-        if not worst <= MOST_ERROR:
+        if not worst <= MAX_ERROR:
             return f"a vector with an error of {worst:.3g}, where √2 is the most"
         return None
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from tpca.streams.protocol import Source
 
-MOST_SAMPLES = 8
-MOST_BYTES = 2**26  # read for them, unless two samples are more
+MAX_SAMPLES = 8
+MAX_BYTES = 2**26  # read for them, unless two samples are more
 
 
 def spread(length: int, cost: int) -> list[int]:
     """The samples to look at, where one costs so many bytes to read: the first, the last, and others between."""
-    count = min(max(2, MOST_BYTES // max(1, cost)), MOST_SAMPLES, length)
+    count = min(max(2, MAX_BYTES // max(1, cost)), MAX_SAMPLES, length)
     return [place * (length - 1) // max(1, count - 1) for place in range(count)]
 
 

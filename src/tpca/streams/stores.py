@@ -20,7 +20,7 @@ from tpca.streams.protocol import FileSource, Kind, Source
 from tpca.streams.zarr_guards import check_extent, guard_blosc, settled
 
 LONGEST = 2**53  # entries along an axis; far beyond them places do not fit into 64 bits
-MOST_COMPRESSED = 2000  # times: the deflate of HDF5 can do 1032, and noise hardly 2
+MAX_COMPRESSED = 2000  # times: the deflate of HDF5 can do 1032, and noise hardly 2
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
@@ -164,7 +164,7 @@ def open_hdf5(path: str, inner: str | None) -> Hdf5Source:
 def _check_extent(dataset: Any, size: int) -> None:
     """Refuse a dataset that claims far more than its file holds: what was never written is read without an end."""
     claimed = math.prod(dataset.shape or ()) * dataset.dtype.itemsize
-    if claimed > MOST_COMPRESSED * size and not (dataset.is_virtual or dataset.external):
+    if claimed > MAX_COMPRESSED * size and not (dataset.is_virtual or dataset.external):
         raise ValueError(f"its shape {dataset.shape} has {claimed:.4g} bytes, and the file {size}")
 
 

@@ -19,7 +19,7 @@ import numpy as np
 WAIT_SECONDS = 10.0
 _NAME = "tpca-settle"
 # Chunks that were never written are read as their fill value; an array of hardly any others has damaged metadata.
-LEAST_WRITTEN = 1000
+MIN_WRITTEN = 1000
 _BLOSC_HEAD = 16
 
 
@@ -62,7 +62,7 @@ def check_extent(array: Any, folder: str) -> None:
     """Refuse an array that claims to have a thousand times the chunks that there are files: reading it never ends."""
     lengths = getattr(array, "shards", None) or array.chunks
     claimed = math.prod(-(-length // chunk) for length, chunk in zip(array.shape, lengths, strict=True))
-    least = claimed // LEAST_WRITTEN
+    least = claimed // MIN_WRITTEN
     there = sum(1 for _ in itertools.islice(_files(folder), min(least, sys.maxsize)))
     if there < least:
         raise ValueError(f"its shape {array.shape} has {claimed:.4g} chunks, and there are {there} files")

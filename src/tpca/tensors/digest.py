@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-MOST = 2**20  # entries of an array that are all looked at: 4 ms
+MAX_ENTRIES = 2**20  # entries of an array that are all looked at: 4 ms
 
 
-def digest(arrays: Iterable[NDArray[Any]], most: int = MOST) -> str:
+def digest(arrays: Iterable[NDArray[Any]], most: int = MAX_ENTRIES) -> str:
     """Of dtypes, shapes and entries; of an array with more than ``most``, of no more than so many, spread over it."""
     found = hashlib.sha256()
     for array in arrays:

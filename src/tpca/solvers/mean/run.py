@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 GROWTH = 1 / 32
 # Where the number of samples is known, every group gets so many rounds, in turns: what drifts is in all of them alike.
 TURNS = 8
-# Where a sum of samples is larger than LARGE, all are added up multiplied by SMALL.  Sums below LEAST count as that.
-LARGE, SMALL, LEAST = 2.0**100, 2.0**-128, 2.0**-1000
+# Where a sum of samples is larger than LARGE, all are added up multiplied by SMALL.  Sums below MIN_SUM count as that.
+LARGE, SMALL, MIN_SUM = 2.0**100, 2.0**-128, 2.0**-1000
 COLUMNS = 2**12  # entries of the sums that are turned into contrasts at a time
 
 
@@ -156,7 +156,7 @@ class MeanRun:
             self.sums[group % few] += self.sums[group]
             self.counts[group % few] += self.counts[group]
         self.counts = self.counts[:few]
-        self.scale = max(largest((self.sums,)), LEAST) if self.sums.any() else 1.0
+        self.scale = max(largest((self.sums,)), MIN_SUM) if self.sums.any() else 1.0
         turned = contrasts(self.counts) / np.sqrt(self.counts) / self.scale if self.samples else np.eye(few)
         self.sums = self.sums[:few] if few == groups else self.sums[:few].copy()
         flat = self.sums.reshape(few, -1)

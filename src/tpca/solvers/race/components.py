@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # Share of a pass over stored data that may have gone by when another race begins in the middle of it.
 YOUNG = 0.5
-MOST_GHOSTS = 3  # races that end with what another one left, before the search for more is given up
+MAX_GHOSTS = 3  # races that end with what another one left, before the search for more is given up
 # The next race begins when the last component was refined with so many samples, to such an error: what an inaccurate
 # one leaves behind would be found as another component, and bend all others (docs/race.md).
 MIN_REFINED, WELL = 60, 0.1
@@ -158,7 +158,7 @@ class ComponentsRun:
     @property
     def _enough(self) -> bool:
         """Whether so many races have ended with a ghost that the next would, too: where noise is not white."""
-        return self.started >= self.solver.n_components + MOST_GHOSTS
+        return self.started >= self.solver.n_components + MAX_GHOSTS
 
     def _next_due(self) -> bool:
         """Whether the last component is known well, and the pass young enough to begin with the next, or over."""

@@ -23,8 +23,8 @@ from tpca.tensors.blocks import Array, Partition, unit
 
 LOOKS = 3
 SMALLER = 2.0**-64  # what samples whose contractions overflow are multiplied by
-MOST = 2.0**1023  # the largest scale there is
-LEAST_SIZE = 2.0**-8  # of samples so scaled: half precision holds these still
+MAX_SCALE = 2.0**1023  # the largest scale there is
+MIN_SIZE = 2.0**-8  # of samples so scaled: half precision holds these still
 
 
 @kept
@@ -50,11 +50,11 @@ class ScaleEstimate:
         if not self._sizes:
             return 1.0
         size = statistics.median(self._sizes)
-        if size < LEAST_SIZE / MOST:
+        if size < MIN_SIZE / MAX_SCALE:
             raise StreamError(
                 f"the samples are of size {size:.1e}, which is less than floats hold in full; multiply them by 1e20."
             )
-        return 1 / size if size > 1 / MOST else MOST
+        return 1 / size if size > 1 / MAX_SCALE else MAX_SCALE
 
     def queries(self) -> tuple[Query, ...]:
         """The random vectors, gradients of all modes."""

@@ -15,7 +15,7 @@ MAX_POINTS = 200  # points kept of how the evidence and the samples grew
 
 
 @dataclass
-class Sight:
+class Progress:
     """What is known of a fit under way; ``None`` where nothing is."""
 
     title: str
@@ -36,21 +36,21 @@ class Sight:
     buffer_bytes: int | None = None
 
 
-class Screen(Protocol):
-    """Shows sights while it is open."""
+class Display(Protocol):
+    """Shows what is known while it is open."""
 
-    def open(self, sight: Sight) -> AbstractContextManager[object]:
+    def open(self, progress: Progress) -> AbstractContextManager[object]:
         """Begin; what is returned ends it."""
 
-    def show(self, sight: Sight) -> None:
+    def show(self, progress: Progress) -> None:
         """What is known now."""
 
 
-class Watch:
-    """The solver's callback: keeps a :class:`Sight` up to date, shows it, and remembers the pace for the report."""
+class ProgressCallback:
+    """The solver's callback: keeps a :class:`Progress` up to date, shows it, and remembers the pace for the report."""
 
-    def __init__(self, screen: Screen, title: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self.sight = Sight(title)
+    def __init__(self, screen: Display, title: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.progress = Progress(title)
         self.engine: Any = None  # asked for its buffer, if given
         self.trace: list[tuple[int, float]] = []  # samples read, those of all passes, and seconds
         self._screen, self._clock = screen, clock
@@ -60,8 +60,8 @@ class Watch:
 
     def watching(self, total: int | None) -> AbstractContextManager[object]:
         """The screen, open while the solver runs."""
-        self.sight.total, self._began, self._pace = total, self._clock(), Pace(self._clock)
-        return self._screen.open(self.sight)
+        self.progress.total, self._began, self._pace = total, self._clock(), Pace(self._clock)
+        return self._screen.open(self.progress)
 
     @property
     def seconds(self) -> float:
@@ -70,34 +70,34 @@ class Watch:
 
     def __call__(self, record: dict[str, Any]) -> None:
         """Take a round's record."""
-        sight = self.sight
-        sight.done = int(record.get("position", record["samples"]))
-        self._pace.note(sight.done)
-        self._read += sight.done - self._place if sight.done >= self._place else sight.done
-        self._place = sight.done
-        sight.phase = _phase(record)
-        sight.rate, sight.seconds = self._pace.rate, self.seconds
-        sight.left = None if sight.total is None else self._pace.left(sight.total)
+        progress = self.progress
+        progress.done = int(record.get("position", record["samples"]))
+        self._pace.note(progress.done)
+        self._read += progress.done - self._place if progress.done >= self._place else progress.done
+        self._place = progress.done
+        progress.phase = _phase(record)
+        progress.rate, progress.seconds = self._pace.rate, self.seconds
+        progress.left = None if progress.total is None else self._pace.left(progress.total)
         self._take(record)
         if self.engine is not None:
-            sight.buffer_bytes = self.engine.buffer_bytes
-        self.trace = thinned([*self.trace, (self._read, sight.seconds)])
-        self._screen.show(sight)
+            progress.buffer_bytes = self.engine.buffer_bytes
+        self.trace = thinned([*self.trace, (self._read, progress.seconds)])
+        self._screen.show(progress)
 
     def _take(self, record: dict[str, Any]) -> None:
         """What only some solvers know."""
-        sight = self.sight
-        sight.found = record.get("found")
+        progress = self.progress
+        progress.found = record.get("found")
         if "log_evidence" in record:
-            sight.evidence, sight.needed = record["log_evidence"], record.get("needed")
-            sight.climb = thinned([*sight.climb, float(record["log_evidence"])])
+            progress.evidence, progress.needed = record["log_evidence"], record.get("needed")
+            progress.climb = thinned([*progress.climb, float(record["log_evidence"])])
         if "strength" in record:
-            sight.strength, sight.strength_error = record["strength"], record["strength_error"]
+            progress.strength, progress.strength_error = record["strength"], record["strength_error"]
         elif "reward" in record:
-            sight.strength = record["reward"]
+            progress.strength = record["reward"]
         attempt = record.get("attempt")
-        sight.candidate = str(record.get("candidate", "")) + (f", {_ordinal(attempt)} attempt" if attempt else "")
-        sight.state_bytes = record.get("state_bytes", sight.state_bytes)
+        progress.candidate = str(record.get("candidate", "")) + (f", {_ordinal(attempt)} attempt" if attempt else "")
+        progress.state_bytes = record.get("state_bytes", progress.state_bytes)
 
 
 def _phase(record: dict[str, Any]) -> str:
@@ -117,37 +117,37 @@ def thinned(points: list[Any], most: int = MAX_POINTS) -> list[Any]:
     return points if len(points) <= most else [*points[:-1:2], points[-1]]
 
 
-def known(sight: Sight) -> str:
+def known(progress: Progress) -> str:
     """Strength and proof in a few words."""
-    if sight.strength is None:
+    if progress.strength is None:
         return ""
-    if sight.strength_error is None:
-        return f"mean reward {number(sight.strength, 3)}"
-    proof = "found" if sight.found else "not yet proven"
-    return f"strength {number(sight.strength, 3)} ± {number(sight.strength_error, 2)} ({proof})"
+    if progress.strength_error is None:
+        return f"mean reward {number(progress.strength, 3)}"
+    proof = "found" if progress.found else "not yet proven"
+    return f"strength {number(progress.strength, 3)} ± {number(progress.strength_error, 2)} ({proof})"
 
 
-def line(sight: Sight) -> str:
+def line(progress: Progress) -> str:
     """All that is known in one line."""
-    of = "" if sight.total is None else f" of {sight.total:,}"
-    parts = [f"{sight.phase}: {sight.done:,}{of} samples", f"{sight.rate:,.0f} samples/s"]
-    if sight.evidence is not None:
-        parts.append(f"log evidence {number(sight.evidence, 3)}{needed(sight)}")
-    parts += [known(sight), f"candidate {sight.candidate}" if sight.candidate else "", memory(sight)]
-    if sight.left:
-        parts.append(f"{duration(sight.left)} left")
+    of = "" if progress.total is None else f" of {progress.total:,}"
+    parts = [f"{progress.phase}: {progress.done:,}{of} samples", f"{progress.rate:,.0f} samples/s"]
+    if progress.evidence is not None:
+        parts.append(f"log evidence {number(progress.evidence, 3)}{needed(progress)}")
+    parts += [known(progress), f"candidate {progress.candidate}" if progress.candidate else "", memory(progress)]
+    if progress.left:
+        parts.append(f"{duration(progress.left)} left")
     return ", ".join(part for part in parts if part)
 
 
-def needed(sight: Sight) -> str:
+def needed(progress: Progress) -> str:
     """What the evidence must reach; nothing while no candidate could prove anything."""
-    known = sight.needed is not None and math.isfinite(sight.needed)
-    return f" of {number(sight.needed, 3)} needed" if known else ""
+    known = progress.needed is not None and math.isfinite(progress.needed)
+    return f" of {number(progress.needed, 3)} needed" if known else ""
 
 
-def memory(sight: Sight) -> str:
+def memory(progress: Progress) -> str:
     """State and buffer, as far as they are known."""
-    both = (("state", sight.state_bytes), ("buffer", sight.buffer_bytes))
+    both = (("state", progress.state_bytes), ("buffer", progress.buffer_bytes))
     return ", ".join(f"{name} {size(nbytes)}" for name, nbytes in both if nbytes is not None)
 
 
