@@ -5,11 +5,9 @@ Samples that do not fill a round yet wait as an accumulator, never as samples.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Generic
 
 from tpca.engines.protocol import A
-from tpca.streams import Stream
 from tpca.tensors import Batch, DenseBatch
 
 
@@ -22,11 +20,6 @@ class PushEngine(Generic[A]):
         self.dims = dims
         self.buffer_bytes = self.n_skipped = 0
         self.pending: A | None = None
-
-    @staticmethod
-    def handed_in(stream: Stream) -> Iterator[Batch]:
-        """The batches of what is handed in at once."""
-        return stream.batches()
 
     def accept(self, batch: Batch) -> None:
         """Look at a batch before any of it is used: what is refused must leave no trace in the sums."""

@@ -208,7 +208,7 @@ class Feed:
 
     def take(self, run: Run, stream: Stream) -> None:
         """Hand all samples of a stream that is handed in to the run."""
-        for batch in self.engine.handed_in(stream):
+        for batch in stream.batches():
             self.pour(run, batch)
 
     def recovery(self, run: Run) -> Recovery:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.tensors.blocks import Array
-from tpca.tensors.contraction import Asked, contract_all, gradients_of, narrow
+from tpca.tensors.contraction import add_gradients_of, contract_all, narrow
 from tpca.tensors.protocol import Batch
 from tpca.tensors.query import Answer, Query, rewards, subtract
 from tpca.tensors.views import ViewsBatch
@@ -182,10 +182,7 @@ class Gradients(Accumulator):
         with np.errstate(over="ignore", invalid="ignore"):
             mean = np.multiply(self._total, factor, out=self._total)
             self._total, self._sums = None, self._zeros()
-            for part in gradients_of(mean, [Asked.of(query) for query in self.queries]):
-                for m, gradient in part.gradients.items():
-                    own = self._sums[part.number][m][part.some]
-                    own += gradient.reshape(own.shape) / factor
+            add_gradients_of(mean, self.queries, self._sums, factor)
 
     def finish(self) -> None:
         """Mean gradients in the dtype of their replicas, and rewards; known components subtracted."""

@@ -91,6 +91,16 @@ def narrow(parts: dict[int, Array], gradients: dict[int, NDArray[Any]], some: sl
             gradients[m][some] = gradient.reshape(gradients[m][some].shape)
 
 
+def add_gradients_of(
+    tensor: NDArray[Any], queries: Sequence[Query], sums: Sequence[dict[int, Array]], factor: float = 1.0
+) -> None:
+    """Add the gradients of a tensor, divided by ``factor``, to ``sums``, one entry per query and block."""
+    for part in gradients_of(tensor, [Asked.of(query) for query in queries]):
+        for m, gradient in part.gradients.items():
+            own = sums[part.number][m][part.some]
+            own += gradient.reshape(own.shape) / factor
+
+
 def gradients_of(tensor: NDArray[Any], asked: Sequence[Asked]) -> Iterator[Part]:
     """The gradients that are asked for, of some replicas after the others."""
     traces = Traces(tensor)

@@ -13,7 +13,7 @@ from scipy.linalg import get_blas_funcs
 
 from tpca.errors import SampleError
 from tpca.tensors.blocks import Array
-from tpca.tensors.contraction import Asked, gradients_of, outer
+from tpca.tensors.contraction import add_gradients_of, outer
 from tpca.tensors.query import Query, subtract
 
 SHORT = 2**30  # entries that a BLAS routine with 32-bit integers can count
@@ -98,10 +98,7 @@ class DenseBatch:
 
     def add_gradients(self, queries: Sequence[Query], sums: Sequence[dict[int, Array]]) -> None:
         """The gradients of the sum of the samples."""
-        for part in gradients_of(self.add_to(None), [Asked.of(query) for query in queries]):
-            for m, gradient in part.gradients.items():
-                own = sums[part.number][m][part.some]
-                own += gradient.reshape(own.shape)
+        add_gradients_of(self.add_to(None), queries, sums)
 
     def sample_gradients(self, query: Query, at: int) -> Array:
         """Gradients ``(n, *block shape)`` of the one block asked for, sample j with replica ``(at + j) mod R``.
