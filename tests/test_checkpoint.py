@@ -25,6 +25,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tpca.checkpoint
+from kills import kills
 from tpca import PaperSolver, RaceSolver, SpikedTensor, StopReason, open_stream
 from tpca.checkpoint import Checkpoints, CheckpointWarning
 from tpca.engines import LawEngine, open_engine
@@ -361,54 +362,22 @@ def test_a_forged_tree_of_plain_values_is_plain_values(tmp_path):
 # A checkpoint appears whole or not at all.
 
 
-class KilledError(BaseException):
-    """Stands in for a process that is gone: no clean-up of the code under test may run after it."""
-
-
 def test_a_kill_at_any_step_of_writing_leaves_a_good_checkpoint(tmp_path, monkeypatch):
     steps = [(os, "fsync"), (os, "open"), (shutil, "rmtree"), (np, "savez"), (Path, "write_text"), (os, "replace")]
     steps += [(Path, "mkdir"), (os, "unlink"), (os, "rmdir")]
-    for moment, after in itertools.product(range(200), (False, True)):
-        folder = tmp_path / f"{moment}{after}"
-        keeper = Checkpoints(folder)
-        for number in (1, 2):
-            keeper.save({"number": number, "array": np.full(5, number)})
-        done = 0
 
-        def counting(call, after=after, moment=moment):
-            def counted(*args, **options):
-                nonlocal done
-                if done > moment:  # dead already: whatever is still tried does nothing
-                    raise KilledError
-                done += 1
-                if done <= moment:
-                    return call(*args, **options)
-                if after:
-                    call(*args, **options)
-                done += 1
-                raise KilledError
+    def save(folder, *numbers):
+        for number in numbers:
+            Checkpoints(folder).save({"number": number, "array": np.full(5, number)})
 
-            return counted
-
-        with monkeypatch.context() as patch:
-            for owner, name in steps:
-                patch.setattr(owner, name, counting(getattr(owner, name)))
-            try:
-                keeper.save({"number": 3, "array": np.full(5, 3)})
-                finished = True
-            except KilledError:
-                finished = False
+    for folder in kills(monkeypatch, tmp_path, lambda f: save(f, 1, 2), lambda f: save(f, 3), steps, 6):
         loaded = Checkpoints(folder).load()  # a warning would be an error here
         assert loaded["number"] in (2, 3)
         np.testing.assert_array_equal(loaded["array"], np.full(5, loaded["number"]))
-        Checkpoints(folder).save({"number": 4, "array": np.full(5, 4)})
+        save(folder, 4)
         assert Checkpoints(folder).load()["number"] == 4
         assert not list(folder.glob(".writing-*"))
         assert len(list(folder.iterdir())) == 2
-        if finished:
-            assert moment > 6  # there were steps to be killed at
-            return
-    raise AssertionError("the end of writing was never reached")
 
 
 def test_what_a_killed_run_was_writing_is_ignored_and_cleared(tmp_path):

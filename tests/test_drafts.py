@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import zarr
 
+from kills import kills
 from tpca import SpikedTensor
 from tpca.cli import main
 from tpca.drafts import clear_drafts, drafts, replacing
@@ -22,48 +23,7 @@ from tpca.results import read_result, read_run, write_result, write_run
 from tpca.solvers.mean.solver import MeanSolver
 from tpca.streams.writing import read_truth, truth_path, write_samples
 
-
-class KilledError(BaseException):
-    """Stands in for a process that is gone: no clean-up of the code under test may run after it."""
-
-
 STEPS = [(os, "replace"), (os, "unlink"), (shutil, "rmtree"), (np, "savez"), (Path, "write_text")]
-
-
-def kills(monkeypatch, tmp_path, prepare, work):
-    """Do ``work(folder)`` again and again, killed before or after its first, second, ... step; yields every folder."""
-    for moment, after in itertools.product(range(200), (False, True)):
-        folder, done = tmp_path / f"{moment} {after}", 0
-        prepare(folder)
-
-        def counting(call, moment=moment, after=after):
-            def counted(*args, **options):
-                nonlocal done
-                if done > moment:  # dead already: whatever is still tried does nothing
-                    raise KilledError
-                done += 1
-                if done <= moment:
-                    return call(*args, **options)
-                if after:
-                    call(*args, **options)
-                done += 1
-                raise KilledError
-
-            return counted
-
-        with monkeypatch.context() as patch:
-            for owner, name in STEPS:
-                patch.setattr(owner, name, counting(getattr(owner, name)))
-            try:
-                work(folder)
-                finished = True
-            except KilledError:
-                finished = False
-        yield folder
-        if finished:
-            assert moment > 4  # there were steps to be killed at
-            return
-    raise AssertionError("the end of writing was never reached")
 
 
 def no_drafts(folder):
@@ -114,7 +74,12 @@ def read(folder, recoveries):
 def test_a_kill_at_any_step_leaves_one_result_or_none_but_no_mixture(old, new, tmp_path, recoveries, monkeypatch):
     seen = set()
     for folder in kills(
-        monkeypatch, tmp_path, lambda f: write(f, recoveries, old), lambda f: write(f, recoveries, new)
+        monkeypatch,
+        tmp_path,
+        lambda f: write(f, recoveries, old),
+        lambda f: write(f, recoveries, new),
+        STEPS,
+        4,
     ):
         seen.add(read(folder, recoveries))
         write(folder, recoveries, new)
@@ -253,7 +218,7 @@ def truth_in(path):
 def test_a_kill_at_any_step_leaves_no_data_with_the_truth_of_others(suffix, tmp_path, monkeypatch):
     seen, file = set(), f"d{suffix}"
     old, new = (lambda folder, name=name: generate(folder / file, name) for name in ("old", "new"))
-    for folder in kills(monkeypatch, tmp_path, old, new):
+    for folder in kills(monkeypatch, tmp_path, old, new, STEPS, 4):
         seen.add((samples_in(folder / file), truth_in(folder / file)))
         generate(folder / file, "new")
         assert (samples_in(folder / file), truth_in(folder / file)) == ("new", "new")
