@@ -75,7 +75,9 @@ def per_fit() -> list[list[str]]:
         engine = Timed(open_engine(samples))
         with contractions() as contracted:
             found: list = []
-            whole = seconds_of(lambda m=memory, o=engine, f=found: f.append(RaceSolver(seed=1, memory=m).run(o)))
+            whole = seconds_of(
+                lambda m=memory, o=engine, f=found: f.append(RaceSolver(random_state=1, memory_limit=m).run(o))
+            )
         passes = engine.seconds - sum(contracted)
         rounds = len(contracted)
         each = [f"{1e6 * passes / FIT_SAMPLES:.0f}", f"{1e3 * (whole - passes) / rounds:.1f}"]

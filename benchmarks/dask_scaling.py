@@ -45,7 +45,9 @@ def write_store(place: Path, samples: int) -> int:
     from tpca import SpikedTensor
 
     store = zarr.create_array(str(place), shape=(samples, *DIMS), chunks=(CHUNK, *DIMS), dtype="f4")
-    batches = iter(SpikedTensor.random(DIMS, 1.0, seed=1).stream(seed=2, batch_size=256, dtype=np.float32))
+    batches = iter(
+        SpikedTensor.random(DIMS, 1.0, random_state=1).stream(random_state=2, batch_size=256, dtype=np.float32)
+    )
     for first in range(0, samples, 256):
         store[first : first + 256] = next(batches)[: samples - first]
     return sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
@@ -58,7 +60,7 @@ def race_accumulator(place: Path):
     from tpca.solvers.race.solver import RaceSolver
 
     engine = LocalEngine(str(place))
-    run = ComponentsRun(RaceSolver(seed=0, memory=MEMORY), engine)
+    run = ComponentsRun(RaceSolver(random_state=0, memory_limit=MEMORY), engine)
     for _ in range(40):
         ask = run.ask()
         run.tell(engine.reduce(ask.blank, ask.n))

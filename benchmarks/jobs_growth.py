@@ -24,14 +24,18 @@ def slope(x, y) -> float:
 
 def with_samples() -> Iterator[Row]:
     """Time beyond that of the first samples, which holds the search: it ends when the signal is found."""
-    stream = iter(SpikedTensor.random(DIMS, STRENGTH, seed=1).stream(seed=2, batch_size=BATCH, dtype=np.float32))
+    stream = iter(
+        SpikedTensor.random(DIMS, STRENGTH, random_state=1).stream(random_state=2, batch_size=BATCH, dtype=np.float32)
+    )
     pool = list(itertools.islice(stream, POOL // BATCH))  # read again and again
     took: dict[int, list[float]] = {count: [] for count in (FIRST, *COUNTS)}
     state: dict[int, int] = {}
 
     def fit(count):
         batches = itertools.islice(itertools.cycle(pool), count // BATCH)
-        state[count] = RaceSolver(seed=1, memory=MEMORY).run(open_stream(batches, items="batches")).state_bytes
+        state[count] = (
+            RaceSolver(random_state=1, memory_limit=MEMORY).run(open_stream(batches, items="batches")).state_bytes
+        )
 
     fit(FIRST)
     for _ in range(min(REPEATS, suite.most_repeats)):
@@ -52,7 +56,7 @@ def with_length() -> Iterator[Row]:
         state = []
         for d in lengths:
             noise = np.random.default_rng(0).standard_normal((100, *(d,) * order), dtype=np.float32)
-            state.append(RaceSolver(seed=1, memory=8 * 250 * d * d).run(noise).state_bytes)
+            state.append(RaceSolver(random_state=1, memory_limit=8 * 250 * d * d).run(noise).state_bytes)
         used = ", ".join(f"d = {d}: {s}" for d, s in zip(lengths, state, strict=True))
         name = f"race, order {order}, state over d: slope of log over log"
         yield Row(name, "as d² (memory = 250 d² floats)", slope(lengths, state), 2.0, 0.05, note=f"bytes, {used}")

@@ -23,7 +23,7 @@ REPEATS = 3
 def samples(truth: SpikedTensor) -> np.ndarray:
     """Two gigabytes in memory."""
     array = np.empty((SAMPLES, *DIMS), np.float32)
-    stream = iter(truth.stream(seed=2, batch_size=BATCH, dtype=np.float32))
+    stream = iter(truth.stream(random_state=2, batch_size=BATCH, dtype=np.float32))
     for first in range(0, SAMPLES, BATCH):
         array[first : first + BATCH] = next(stream)
     return array
@@ -63,15 +63,15 @@ def memory_beyond_a_sample(fit, array) -> int:
 
 
 OURS = {
-    "MeanSolver": lambda array: MeanSolver(seed=1).run(array).vectors,
-    "RaceSolver (1MB)": lambda array: RaceSolver(seed=1, memory="1MB").run(array).vectors,
+    "MeanSolver": lambda array: MeanSolver(random_state=1).run(array).vectors,
+    "RaceSolver (1MB)": lambda array: RaceSolver(random_state=1, memory_limit="1MB").run(array).vectors,
 }
 PEERS = {"mean + pyttb cp_als(nvecs)": pyttb_fit, "mean + TensorLy parafac(svd)": tensorly_fit}
 
 
 def rows() -> Iterator[Row]:
     warnings.simplefilter("ignore")  # theirs
-    truth = SpikedTensor.random(DIMS, STRENGTH, seed=1)
+    truth = SpikedTensor.random(DIMS, STRENGTH, random_state=1)
     array = samples(truth)
     every = {**PEERS, **OURS}
     overlaps = {name: float(np.mean(truth.overlaps(unit(fit(array))))) for name, fit in every.items()}

@@ -83,7 +83,7 @@ class Race:
         """Seconds of one fit."""
         engine, found = Timed(open_engine(open_stream(self._open(), items="batches"))), []
         with contractions() as contracted:
-            took = seconds_of(lambda: found.append(RaceSolver(seed=1, memory=self._memory).run(engine)))
+            took = seconds_of(lambda: found.append(RaceSolver(random_state=1, memory_limit=self._memory).run(engine)))
         assert not found[0].found, "the strategies stopped early: this was no pure noise"
         self.shares.append((engine.seconds - sum(contracted)) / took)
         return took

@@ -62,7 +62,9 @@ def simulator() -> Iterator[Row]:
 
 def synthetic() -> Iterator[Row]:
     for dtype in (np.float32, np.float64):
-        samples = iter(SpikedTensor.random((16,) * 4, 1.0, seed=1).stream(seed=2, batch_size=64, dtype=dtype))
+        samples = iter(
+            SpikedTensor.random((16,) * 4, 1.0, random_state=1).stream(random_state=2, batch_size=64, dtype=dtype)
+        )
         rng = np.random.default_rng(0)
 
         def floor(rng=rng, dtype=dtype):

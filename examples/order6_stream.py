@@ -80,7 +80,9 @@ def main(arguments=None):
         tuple(np.sqrt(p) * c for p, c in zip(shares, changes, strict=True)), EFFECT * math.sqrt(cells)
     )
 
-    race = tpca.RaceSolver(seed=0, memory="64kB").run(as_stream(days(expected, rate, count, np.random.default_rng(5))))
+    race = tpca.RaceSolver(random_state=0, memory_limit="64kB").run(
+        as_stream(days(expected, rate, count, np.random.default_rng(5)))
+    )
     total = np.zeros(expected.shape)
     mean = tpca.MeanSolver().run(as_stream(adding(days(expected, rate, count, np.random.default_rng(5)), total)))
     print(f"{count} days of {cells} cells ({8 * cells:,} bytes a day), effect {EFFECT:.1%} of a cell")

@@ -71,7 +71,7 @@ def calm(batches, directions):
 def watch(batches, seed):
     """The race, until it is sure and accurate, or the watch is over."""
     stream = tpca.open_stream(batches, items="batches")
-    return tpca.RaceSolver(seed=seed, memory="100kB", max_samples=TURNS, tolerance=0.3).run(stream)
+    return tpca.RaceSolver(random_state=seed, memory_limit="100kB", max_samples=TURNS, tol=0.3).run(stream)
 
 
 def alarm(recovery):
@@ -101,7 +101,7 @@ def main(arguments=None):
     machines = 2 if options.quick else 40
 
     truth = defect()
-    directions = resonances(seed=12345)
+    directions = resonances(random_state=12345)
     broken, healthy, rival, rival_false = [], [], [], 0
     for seed in range(machines):
         broken.append(watch(calm(turns(truth.signal(), seed), directions), seed))

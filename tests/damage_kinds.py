@@ -20,8 +20,8 @@ SAMPLES = 60
 
 
 def samples():
-    truth = SpikedTensor.random(DIMS, 4.0, seed=1)
-    return truth, next(iter(truth.stream(seed=2, batch_size=SAMPLES)))
+    truth = SpikedTensor.random(DIMS, 4.0, random_state=1)
+    return truth, next(iter(truth.stream(random_state=2, batch_size=SAMPLES)))
 
 
 def make_npy(folder):
@@ -87,7 +87,7 @@ def make_truth(folder):
     from tpca.streams.writing import write_samples
 
     truth = samples()[0]
-    write_samples(folder / "d.npy", truth.stream(seed=1), 3, truth)
+    write_samples(folder / "d.npy", truth.stream(random_state=1), 3, truth)
     (folder / "d.npy").unlink()
 
 
@@ -97,8 +97,14 @@ def make_result(folder, solver="race"):
     from tpca.solvers.race.solver import RaceSolver
 
     np.save(folder / "d.npy", samples()[1])
-    made = (RaceSolver if solver == "race" else MeanSolver)(seed=0)
-    settings = {"solver": solver, "solver_reason": "asked for", "confidence": 0.95, "memory": None, "items": "batches"}
+    made = (RaceSolver if solver == "race" else MeanSolver)(random_state=0)
+    settings = {
+        "solver": solver,
+        "solver_reason": "asked for",
+        "confidence": 0.95,
+        "memory_limit": None,
+        "items": "batches",
+    }
     write_result(folder / "r", made.run(samples()[1]), str(folder / "d.npy"), settings)
     trace = [[20, 0.1], [40, 0.2], [60, 0.3]]
     labels = {"0": list("abcde"), "2": {"name": "time", "entries": ["x", "y", "z"]}}
@@ -131,7 +137,7 @@ def make_comparison(folder):
     from tpca.lab.studies.comparison import Comparison, write_comparison
 
     settings = {"dims": list(DIMS), "strength": 4.0, "equal": False, "correlation": None, "samples": 60}
-    settings |= {"memory": None, "law": False, "methods": ["race", "mean"]}
+    settings |= {"memory_limit": None, "law": False, "methods": ["race", "mean"]}
     trials = {s: [Outcome(m, True, 0.1, 0.2, 1000, 100, 1, 60) for m in settings["methods"]] for s in range(3)}
     write_comparison(folder / "c", Comparison(settings, {"oja": "not asked for"}, trials))
 

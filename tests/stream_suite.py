@@ -166,9 +166,9 @@ MEMBERS = [
 ]
 
 DIMS = (3, 4)
-SPIKED = SpikedTensor.random(DIMS, 1.0, seed=0)
-SYNTHETIC = Member("synthetic", "synthetic", lambda data, work: SPIKED.stream(seed=1, batch_size=5))
+SPIKED = SpikedTensor.random(DIMS, 1.0, random_state=0)
+SYNTHETIC = Member("synthetic", "synthetic", lambda data, work: SPIKED.stream(random_state=1, batch_size=5))
 
 
 def synthetic_data(n):
-    return np.concatenate(list(itertools.islice(SPIKED.stream(seed=1, batch_size=1), n)))
+    return np.concatenate(list(itertools.islice(SPIKED.stream(random_state=1, batch_size=1), n)))

@@ -39,7 +39,7 @@ MINUTE = 60.0
 
 def take(truth, n, seed=1):
     """The first n samples of a stream as one array."""
-    return np.concatenate(list(itertools.islice(truth.stream(seed=seed, batch_size=1), n)))
+    return np.concatenate(list(itertools.islice(truth.stream(random_state=seed, batch_size=1), n)))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def test_the_comparison_sees_every_difference():
         ([array, array], [array.copy(), array.copy()]),
         ([array, array.copy()], [array, array]),
         (np.random.default_rng(0), np.random.default_rng(1)),
-        (RaceSolver(seed=1), RaceSolver(seed=2)),
+        (RaceSolver(random_state=1), RaceSolver(random_state=2)),
     ]:
         assert Compare()(a, b)
         assert not Compare()(a, a)
@@ -272,7 +272,7 @@ def forge(checkpoint, change_body=None, arrays=None):
 def test_nothing_is_pickled(tmp_path, stopping, monkeypatch):
     """A run is kept and taken up where nothing can be pickled or unpickled at all."""
     samples, refused = CASES["three components"].samples(), []
-    whole = RaceSolver(seed=3, n_components=3).run(samples)
+    whole = RaceSolver(random_state=3, n_components=3).run(samples)
 
     def refuse(*arguments, **_):
         refused.append(arguments)
@@ -285,7 +285,7 @@ def test_nothing_is_pickled(tmp_path, stopping, monkeypatch):
     refused.clear()
     stopping(4)
     kept = {"checkpoint": tmp_path / "run", "checkpoint_every": 0, "resume": True}
-    same(whole, in_pieces(lambda: RaceSolver(seed=3, n_components=3, **kept), lambda: samples))
+    same(whole, in_pieces(lambda: RaceSolver(random_state=3, n_components=3, **kept), lambda: samples))
     assert refused == []
 
 
@@ -381,8 +381,8 @@ def test_a_kill_at_any_step_of_writing_leaves_a_good_checkpoint(tmp_path, monkey
 
 
 def test_what_a_killed_run_was_writing_is_ignored_and_cleared(tmp_path):
-    folder, solver = tmp_path / "run", {"seed": 1, "max_samples": 60, "checkpoint": tmp_path / "run"}
-    engine = {"truth": None, "dims": (4, 4, 4), "seed": 2}
+    folder, solver = tmp_path / "run", {"random_state": 1, "max_samples": 60, "checkpoint": tmp_path / "run"}
+    engine = {"truth": None, "dims": (4, 4, 4), "random_state": 2}
     whole = RaceSolver(**solver | {"checkpoint": None}).run(LawEngine(**engine))
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
@@ -451,45 +451,59 @@ class Case:
     passes: int | None = None
 
     def samples(self):
-        samples = take(SpikedTensor.random(self.dims, seed=0, **self.truth), self.n)
+        samples = take(SpikedTensor.random(self.dims, random_state=0, **self.truth), self.n)
         for number in range(1, self.components):
-            samples += SpikedTensor.random(self.dims, strength=3.0 + 2.0 * number, seed=number).signal()
+            samples += SpikedTensor.random(self.dims, strength=3.0 + 2.0 * number, random_state=number).signal()
         return samples
 
 
 WEAK, STRONG = {"strength": 0.5}, {"strength": 3.0}
 ONE_PASS = {"scale", "search", "refinement", "done"}
 PASSES = {"scale", "search", "again", "trial", "done"}
-NARROW = {"memory": 3_400, "partition": [(0,), (1, 2)]}
-PAIRS = {"memory": 20_000, "partition": [(0, 1), (2,), (3,)]}
+NARROW = {"memory_limit": 3_400, "partition": [(0,), (1, 2)]}
+PAIRS = {"memory_limit": 20_000, "partition": [(0, 1), (2,), (3,)]}
 SAME_VECTORS = {"strength": 2.0, "correlation": 1.0, "symmetric": True}
 CASES = {
     "whole": Case((6,) * 3, ["whole", "symmetric"], ONE_PASS, 70),
     "whole at order 2": Case((5, 9), ["whole"], ONE_PASS),
     "whole, nothing found": Case((6,) * 3, ["whole", "symmetric"], {"scale", "search", "done"}, truth=WEAK),
-    "flow": Case((7,) * 4, ["flow"], ONE_PASS, solver={"memory": 11_000}),
-    "flow at order 5": Case((3, 4, 4, 5, 4), ["flow"], ONE_PASS, solver={"memory": 14_000}),
+    "flow": Case((7,) * 4, ["flow"], ONE_PASS, solver={"memory_limit": 11_000}),
+    "flow at order 5": Case((3, 4, 4, 5, 4), ["flow"], ONE_PASS, solver={"memory_limit": 14_000}),
     "flow with a narrow block": Case((6,) * 3, ["flow"], ONE_PASS, solver=NARROW, past=True),
-    "flow, several passes": Case((7,) * 4, ["flow"], PASSES, 60, WEAK, {"memory": 11_000, "max_passes": 3}),
+    "flow, several passes": Case((7,) * 4, ["flow"], PASSES, 60, WEAK, {"memory_limit": 11_000, "max_passes": 3}),
     "narrow flow, several passes": Case((6,) * 3, ["flow"], PASSES, 60, WEAK, {**NARROW, "max_passes": 3}, past=True),
     "found in a later pass": Case(
-        (7,) * 4, ["flow"], PASSES, 90, {"strength": 1.2}, {"memory": 7_000, "max_passes": 8}, passes=4
+        (7,) * 4, ["flow"], PASSES, 90, {"strength": 1.2}, {"memory_limit": 7_000, "max_passes": 8}, passes=4
     ),
-    "singles": Case((4,) * 5, ["singles"], ONE_PASS, solver={"memory": 8_000}),
-    "singles, several passes": Case((4,) * 5, ["singles"], PASSES, 60, WEAK, {"memory": 8_000, "max_passes": 4}),
+    "singles": Case((4,) * 5, ["singles"], ONE_PASS, solver={"memory_limit": 8_000}),
+    "singles, several passes": Case((4,) * 5, ["singles"], PASSES, 60, WEAK, {"memory_limit": 8_000, "max_passes": 4}),
     "pairs": Case((5,) * 4, ["pairs"], ONE_PASS, solver=PAIRS),
     "pairs, several passes": Case((5,) * 4, ["pairs"], PASSES, 60, WEAK, {**PAIRS, "max_passes": 3}),
     "symmetric": Case(
-        (4,) * 4, ["whole", "symmetric", "symmetric pairs"], ONE_PASS, truth=SAME_VECTORS, solver={"memory": 60_000}
+        (4,) * 4,
+        ["whole", "symmetric", "symmetric pairs"],
+        ONE_PASS,
+        truth=SAME_VECTORS,
+        solver={"memory_limit": 60_000},
     ),
     "symmetric and symmetric pairs beside a flow": Case(
-        (4,) * 6, ["flow", "symmetric", "symmetric pairs"], ONE_PASS, truth=SAME_VECTORS, solver={"memory": 60_000}
+        (4,) * 6,
+        ["flow", "symmetric", "symmetric pairs"],
+        ONE_PASS,
+        truth=SAME_VECTORS,
+        solver={"memory_limit": 60_000},
     ),
-    "accurate early": Case((5,) * 3, ["whole", "symmetric"], ONE_PASS, solver={"tolerance": 0.2}),
+    "accurate early": Case((5,) * 3, ["whole", "symmetric"], ONE_PASS, solver={"tol": 0.2}),
     "max_samples": Case((5,) * 3, ["whole", "symmetric"], ONE_PASS, solver={"max_samples": 50}),
     "three components": Case((6,) * 3, ["whole", "symmetric"], ONE_PASS, 130, solver={"n_components": 3}, components=3),
     "components and passes": Case(
-        (6,) * 4, ["flow"], PASSES | {"refinement"}, 90, WEAK, {"n_components": 2, "memory": 9_000, "max_passes": 3}, 2
+        (6,) * 4,
+        ["flow"],
+        PASSES | {"refinement"},
+        90,
+        WEAK,
+        {"n_components": 2, "memory_limit": 9_000, "max_passes": 3},
+        2,
     ),
 }
 
@@ -553,7 +567,7 @@ LONG = {"three components", "components and passes"}  # three components are sto
 def test_a_run_stopped_after_every_round_ends_with_the_same_bits(name, tmp_path, stopping):
     case = CASES[name]
     samples, folder = case.samples(), tmp_path / "run"
-    options = {"seed": 3} | case.solver
+    options = {"random_state": 3} | case.solver
     first = ComponentsRun(RaceSolver(**options), open_engine(samples)).runs[0]
     assert [search.name for search in first.searches] == case.strategies
     assert (getattr(first.searches[0].strategy, "_past", None) is not None) == case.past
@@ -585,7 +599,7 @@ def test_all_phases_and_strategies_are_in_the_cases():
 def test_a_callback_that_raises_stops_a_run_that_can_be_resumed(rounds, tmp_path):
     case = CASES["three components"]
     samples, seen, failed = case.samples(), itertools.count(1), 0
-    whole = RaceSolver(seed=3, n_components=3).run(samples)
+    whole = RaceSolver(random_state=3, n_components=3).run(samples)
 
     def fail(record):
         if next(seen) % rounds == 0:
@@ -594,7 +608,7 @@ def test_a_callback_that_raises_stops_a_run_that_can_be_resumed(rounds, tmp_path
     for failed in range(1000):  # noqa: B007
         try:
             solver = RaceSolver(
-                seed=3, n_components=3, checkpoint=tmp_path, checkpoint_every=0, resume=True, callbacks=[fail]
+                random_state=3, n_components=3, checkpoint=tmp_path, checkpoint_every=0, resume=True, callbacks=[fail]
             )
             same(whole, solver.run(samples))
             break
@@ -605,15 +619,15 @@ def test_a_callback_that_raises_stops_a_run_that_can_be_resumed(rounds, tmp_path
 
 @pytest.mark.parametrize("kind", ["law", "law that ends", "synthetic stream", "iterable"])
 def test_data_that_are_drawn_are_drawn_again(kind, tmp_path, stopping):
-    truth = SpikedTensor.random((5, 6, 7), 1.5, seed=0)
+    truth = SpikedTensor.random((5, 6, 7), 1.5, random_state=0)
     samples = take(truth, 120)
     sources = {
-        "law": lambda: LawEngine(truth, seed=1),
-        "law that ends": lambda: LawEngine(truth, seed=1, max_samples=90),
-        "synthetic stream": lambda: truth.stream(seed=1, batch_size=4),
+        "law": lambda: LawEngine(truth, random_state=1),
+        "law that ends": lambda: LawEngine(truth, random_state=1, max_samples=90),
+        "synthetic stream": lambda: truth.stream(random_state=1, batch_size=4),
         "iterable": lambda: open_stream((samples[i : i + 7] for i in range(0, 120, 7)), items="batches"),
     }
-    options = {"seed": 2, "tolerance": 0.25}
+    options = {"random_state": 2, "tol": 0.25}
     whole = RaceSolver(**options).run(sources[kind]())
     stopped = stopping(4)
     kept = {"checkpoint": tmp_path, "checkpoint_every": 0, "resume": True}
@@ -624,16 +638,16 @@ def test_data_that_are_drawn_are_drawn_again(kind, tmp_path, stopping):
 @pytest.mark.parametrize("n", [2000, 700])
 @pytest.mark.parametrize("order", [4, 5])
 def test_the_papers_algorithm_is_taken_up_after_any_turn(order, n, tmp_path, stopping):
-    samples = take(SpikedTensor.random((3,) * order, 8.0, seed=0), n * (order - 3))
-    whole = PaperSolver(seed=2, strength=8.0).run(samples)
+    samples = take(SpikedTensor.random((3,) * order, 8.0, random_state=0), n * (order - 3))
+    whole = PaperSolver(random_state=2, strength=8.0).run(samples)
     assert whole.stop_reason is (StopReason.SCHEDULE_DONE if n == 2000 else StopReason.STREAM_ENDED_EARLY)
     stopped = stopping(1)
     kept = {"checkpoint": tmp_path, "checkpoint_every": 0, "resume": True}
     for _ in range(2):  # the second time from its end
-        same(whole, in_pieces(lambda: PaperSolver(seed=2, strength=8.0, **kept), lambda: samples))
+        same(whole, in_pieces(lambda: PaperSolver(random_state=2, strength=8.0, **kept), lambda: samples))
     assert len(stopped) >= len([record for record in whole.history if record["phase"] != "search"])
-    for other in (PaperSolver(seed=3, strength=8.0, **kept), RaceSolver(seed=2, **kept)):
-        with pytest.raises(CheckpointError, match=r"was made with (seed|solver)="):
+    for other in (PaperSolver(random_state=3, strength=8.0, **kept), RaceSolver(random_state=2, **kept)):
+        with pytest.raises(CheckpointError, match=r"was made with (random_state|solver)="):
             other.run(samples)
 
 
@@ -643,7 +657,7 @@ def test_the_papers_algorithm_is_taken_up_after_any_turn(order, n, tmp_path, sto
 
 def holed(n, dims, seed):
     """Samples with a signal; some have missing entries, also whole batches of them and the last ones."""
-    samples = take(SpikedTensor.random(dims, 2.0, seed=seed), n)
+    samples = take(SpikedTensor.random(dims, 2.0, random_state=seed), n)
     for i in (0, 5, 6, *range(40, 64), 90, n - 2, n - 1):
         samples[i, 0, -1] = np.nan if i % 2 else np.inf
     return samples
@@ -670,13 +684,13 @@ def store(samples, kind, folder, chunk):
     ("kind", "chunk", "options", "passes"),
     [
         ("npy", 1, {}, 1),
-        ("npy", 1, {"nan_policy": "skip"}, 3),
-        ("npy", 1, {"nan_policy": "skip", "shuffle": 3}, 1),
-        ("zarr", 4, {"nan_policy": "skip", "shuffle": 1}, 3),
+        ("npy", 1, {"nan_policy": "omit"}, 3),
+        ("npy", 1, {"nan_policy": "omit", "shuffle": True, "random_state": 3}, 1),
+        ("zarr", 4, {"nan_policy": "omit", "shuffle": True, "random_state": 1}, 3),
         ("zarr", 7, {"nan_policy": "zero"}, 1),
         ("zarr", 50, {}, 3),
-        ("h5", 3, {"nan_policy": "skip"}, 1),
-        ("h5", 20, {"shuffle": 2}, 3),
+        ("h5", 3, {"nan_policy": "omit"}, 1),
+        ("h5", 20, {"shuffle": True, "random_state": 2}, 3),
     ],
 )
 def test_stored_data_are_taken_up_where_they_were_left(kind, chunk, options, passes, tmp_path, stopping, monkeypatch):
@@ -686,9 +700,9 @@ def test_stored_data_are_taken_up_where_they_were_left(kind, chunk, options, pas
     if passes > 1:  # nothing will be found, so that there are more passes
         samples = samples - np.nanmean(np.where(np.isinf(samples), np.nan, samples), axis=0)
     path, folder = store(samples.astype(np.float32), kind, tmp_path, chunk), tmp_path / "run"
-    solver = {"seed": 1, "max_passes": passes}
+    solver = {"random_state": 1, "max_passes": passes}
     whole = RaceSolver(**solver).run(open_stream(path, **options))
-    assert (whole.n_skipped > 0) == (options.get("nan_policy") == "skip")
+    assert (whole.n_skipped > 0) == (options.get("nan_policy") == "omit")
     assert (whole.n_passes > 1) == (passes > 1)
     stopped = stopping(3)
 
@@ -702,7 +716,7 @@ def test_stored_data_are_taken_up_where_they_were_left(kind, chunk, options, pas
     assert len(stopped) > 10
 
 
-@pytest.mark.parametrize("options", [{}, {"memory": 11_000}, {"partition": [(0, 1), (2,), (3,)]}])
+@pytest.mark.parametrize("options", [{}, {"memory_limit": 11_000}, {"partition": [(0, 1), (2,), (3,)]}])
 def test_zeros_can_be_kept_as_well(options, tmp_path, stopping):
     zeros = np.zeros((40, 7, 7, 7, 7))
     whole = RaceSolver(**options).run(zeros)
@@ -735,7 +749,7 @@ def test_skipped_samples_are_counted_once_whatever_the_passes(tmp_path, monkeypa
     monkeypatch.setattr("tpca.streams.stored.BATCH_ENTRIES", 8 * 60)
     samples = np.random.default_rng(0).standard_normal((120, 3, 4, 5))
     samples[[3, 50, 51, 119], 0, 0, 0] = np.nan
-    recovery = RaceSolver(max_passes=4).run(open_stream(samples, nan_policy="skip"))
+    recovery = RaceSolver(max_passes=4).run(open_stream(samples, nan_policy="omit"))
     assert recovery.n_passes > 1
     assert recovery.n_skipped == 4
     assert recovery.n_samples == 116
@@ -790,30 +804,30 @@ def unfinished(folder, source, rounds, stopping, **options):
 @pytest.mark.parametrize("damage", list(DAMAGES))
 def test_the_checkpoint_before_a_damaged_one_is_used(damage, tmp_path, stopping):
     samples, folder = CASES["whole"].samples(), tmp_path / "run"
-    whole = RaceSolver(seed=3).run(samples)
-    unfinished(folder, samples, 15, stopping, seed=3)
+    whole = RaceSolver(random_state=3).run(samples)
+    unfinished(folder, samples, 15, stopping, random_state=3)
     inflict, says = DAMAGES[damage]
     inflict(newest(folder))
     with pytest.warns(CheckpointWarning, match=says) as caught:
-        recovery = RaceSolver(seed=3, checkpoint=folder, resume=True).run(samples)
+        recovery = RaceSolver(random_state=3, checkpoint=folder, resume=True).run(samples)
     assert [str(w.message).startswith("checkpoint 15 in") for w in caught] == [True]
     assert "going on from checkpoint 14" in str(caught[0].message)
     same(whole, recovery)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        same(whole, RaceSolver(seed=3, checkpoint=folder, resume=True).run(samples))
+        same(whole, RaceSolver(random_state=3, checkpoint=folder, resume=True).run(samples))
 
 
 @pytest.mark.parametrize("damage", list(DAMAGES))
 def test_if_all_are_damaged_that_is_an_error(damage, tmp_path, stopping):
     samples, folder = CASES["whole"].samples(), tmp_path / "run"
-    unfinished(folder, samples, 5, stopping, seed=3)
+    unfinished(folder, samples, 5, stopping, random_state=3)
     inflict, says = DAMAGES[damage]
     for checkpoint in list(folder.iterdir()):
         inflict(checkpoint)
     for resume in (True, False):
         with pytest.raises(CheckpointError, match=says) as refused:
-            RaceSolver(seed=3, checkpoint=folder, resume=resume).run(samples)
+            RaceSolver(random_state=3, checkpoint=folder, resume=resume).run(samples)
         assert "checkpoint 4" in str(refused.value)
         assert "checkpoint 5" in str(refused.value)
         assert "empty folder" in str(refused.value)
@@ -878,14 +892,21 @@ def test_a_folder_that_cannot_be_written_is_an_error_of_its_own(tmp_path):
 
 def test_other_settings_are_refused_by_name(tmp_path, stopping):
     samples = CASES["whole"].samples()
-    usual = {"seed": 3, "memory": "1MB", "max_samples": 100, "confidence": 0.95, "n_components": 2}
+    usual = {"random_state": 3, "memory_limit": "1MB", "max_samples": 100, "confidence": 0.95, "n_components": 2}
     unfinished(tmp_path, samples, 5, stopping, **usual)
-    others = {"seed": 4, "memory": "2MB", "max_samples": None, "max_passes": 2, "confidence": 0.9, "tolerance": 0.1}
+    others = {
+        "random_state": 4,
+        "memory_limit": "2MB",
+        "max_samples": None,
+        "max_passes": 2,
+        "confidence": 0.9,
+        "tol": 0.1,
+    }
     others |= {"n_components": 1, "partition": [(0,), (1, 2)]}
     for name, value in others.items():
         with pytest.raises(CheckpointError, match=rf"was made with {name}=.*, now it is .*same settings"):
             RaceSolver(**usual | {name: value}, checkpoint=tmp_path, resume=True).run(samples)
-    same_again = RaceSolver(**usual | {"memory": 10**6}, checkpoint=tmp_path, resume=True).run(samples)
+    same_again = RaceSolver(**usual | {"memory_limit": 10**6}, checkpoint=tmp_path, resume=True).run(samples)
     same(RaceSolver(**usual).run(samples), same_again)
 
 
@@ -897,44 +918,47 @@ def test_settings_name_all_that_a_run_depends_on():
 
 def test_other_data_are_refused(tmp_path, stopping):
     samples = CASES["whole"].samples()
-    unfinished(tmp_path / "run", samples, 5, stopping, seed=3)
+    unfinished(tmp_path / "run", samples, 5, stopping, random_state=3)
     np.save(tmp_path / "data.npy", samples)
     changed = samples.copy()
     changed[0, 0, 0, 0] += 1e-9
     others = [samples[:-1], samples.astype(np.float32), changed, samples[:, :, :, :5], tmp_path / "data.npy"]
-    others += [open_stream(samples, shuffle=1), open_stream(samples, nan_policy="skip")]
+    others += [open_stream(samples, shuffle=True), open_stream(samples, nan_policy="omit")]
     others += [open_stream([samples], items="batches")]
     for other in others:
         with pytest.raises(CheckpointError, match="was made on other data"):
-            RaceSolver(seed=3, checkpoint=tmp_path / "run", resume=True).run(other)
-    same(RaceSolver(seed=3).run(samples), RaceSolver(seed=3, checkpoint=tmp_path / "run", resume=True).run(samples))
+            RaceSolver(random_state=3, checkpoint=tmp_path / "run", resume=True).run(other)
+    same(
+        RaceSolver(random_state=3).run(samples),
+        RaceSolver(random_state=3, checkpoint=tmp_path / "run", resume=True).run(samples),
+    )
 
 
 def test_an_unfinished_run_is_not_overwritten(tmp_path, stopping):
     samples = CASES["whole"].samples()
-    unfinished(tmp_path, samples, 5, stopping, seed=3)
+    unfinished(tmp_path, samples, 5, stopping, random_state=3)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(CheckpointError, match=r"unfinished run; .*resume=True"):
-        RaceSolver(seed=3, checkpoint=tmp_path, checkpoint_every=0).run(samples)
+        RaceSolver(random_state=3, checkpoint=tmp_path, checkpoint_every=0).run(samples)
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_finished_run_is_resumed_at_once_and_may_be_overwritten(tmp_path):
     samples, seen = CASES["three components"].samples(), []
     options = {"n_components": 3, "checkpoint": tmp_path, "checkpoint_every": MINUTE}
-    first = RaceSolver(seed=3, **options).run(samples)
+    first = RaceSolver(random_state=3, **options).run(samples)
     assert len(os.listdir(tmp_path)) == 1  # no time for more than the last
-    same(first, RaceSolver(seed=3, **options, resume=True, callbacks=[seen.append]).run(samples))
+    same(first, RaceSolver(random_state=3, **options, resume=True, callbacks=[seen.append]).run(samples))
     assert seen == []  # not a single round
-    second = RaceSolver(seed=4, **options).run(samples)
-    same(second, RaceSolver(seed=4, n_components=3).run(samples))
-    same(second, RaceSolver(seed=4, **options, resume=True).run(samples))
+    second = RaceSolver(random_state=4, **options).run(samples)
+    same(second, RaceSolver(random_state=4, n_components=3).run(samples))
+    same(second, RaceSolver(random_state=4, **options, resume=True).run(samples))
 
 
 def test_resuming_where_there_is_nothing_starts_anew(tmp_path):
     samples = CASES["whole"].samples()
-    plain = RaceSolver(seed=3).run(samples)
-    same(plain, RaceSolver(seed=3, checkpoint=tmp_path / "new", resume=True).run(samples))
+    plain = RaceSolver(random_state=3).run(samples)
+    same(plain, RaceSolver(random_state=3, checkpoint=tmp_path / "new", resume=True).run(samples))
     with pytest.raises(SolverError, match="resume=True needs checkpoint"):
         RaceSolver(resume=True)
 
@@ -943,12 +967,12 @@ def test_resuming_where_there_is_nothing_starts_anew(tmp_path):
 # Processes that are killed, interrupted, or have no disk.
 
 STORED = {
-    "components": {"solver": {"seed": 1, "n_components": 3}, "dims": (8, 8, 8), "components": 3, "n": 250},
+    "components": {"solver": {"random_state": 1, "n_components": 3}, "dims": (8, 8, 8), "components": 3, "n": 250},
     "passes": {
-        "solver": {"seed": 1, "memory": 10_000, "max_passes": 6},
+        "solver": {"random_state": 1, "memory_limit": 10_000, "max_passes": 6},
         "dims": (8,) * 4,
         "n": 150,
-        "stream": {"nan_policy": "skip", "shuffle": 5},
+        "stream": {"nan_policy": "omit", "shuffle": True, "random_state": 5},
     },
 }
 
@@ -960,7 +984,7 @@ class Fits:
         plan = STORED[name]
         samples = np.random.default_rng(0).standard_normal((plan["n"], *plan["dims"]), dtype=np.float32)
         for number in range(plan.get("components", 0)):
-            samples += SpikedTensor.random(plan["dims"], 3.0 + 2.0 * number, seed=number).signal()
+            samples += SpikedTensor.random(plan["dims"], 3.0 + 2.0 * number, random_state=number).signal()
         if "stream" in plan:
             samples[::13, 0, 0] = np.nan
         np.save(folder / "data.npy", samples)

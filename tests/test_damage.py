@@ -285,9 +285,9 @@ def slow_store(tmp_path):
                 raise OSError(f"late failure at {key}")
             return await super().get(key, *args, **kwargs)
 
-    data = SpikedTensor.random((8, 8), 1.0, seed=1)
+    data = SpikedTensor.random((8, 8), 1.0, random_state=1)
     zarr.create_array(tmp_path / "d.zarr", shape=(64, 8, 8), chunks=(4, 8, 8), dtype="f8")[:] = next(
-        iter(data.stream(seed=1, batch_size=64))
+        iter(data.stream(random_state=1, batch_size=64))
     )
     torn = tmp_path / "d.zarr" / "c" / "0" / "0" / "0"
     torn.write_bytes(torn.read_bytes()[:50])

@@ -39,7 +39,7 @@ def recoveries():
     """Of a signal, of another, and of none."""
     rng = np.random.default_rng(0)
     noise = rng.standard_normal((60, 4, 5, 6))
-    signals = [SpikedTensor.random((4, 5, 6), 3.0, seed=seed).signal() for seed in (1, 2)]
+    signals = [SpikedTensor.random((4, 5, 6), 3.0, random_state=seed).signal() for seed in (1, 2)]
     found = [MeanSolver().run(noise + signal) for signal in signals]
     nothing = MeanSolver().run(noise)
     assert [r.found for r in (*found, nothing)] == [True, True, False]
@@ -188,12 +188,12 @@ def test_a_fit_killed_while_it_writes_its_result_mixes_nothing(killed_before, tm
 # Generated data and their truth.
 
 COUNT = 6
-TRUTHS = {name: SpikedTensor.random((3, 4), seed + 1.0, seed=seed) for seed, name in enumerate(("old", "new"))}
+TRUTHS = {name: SpikedTensor.random((3, 4), seed + 1.0, random_state=seed) for seed, name in enumerate(("old", "new"))}
 
 
 def generate(path, name):
     path.parent.mkdir(exist_ok=True)
-    write_samples(path, TRUTHS[name].stream(seed=1, batch_size=COUNT), COUNT, TRUTHS[name])
+    write_samples(path, TRUTHS[name].stream(random_state=1, batch_size=COUNT), COUNT, TRUTHS[name])
 
 
 def samples_in(path):
@@ -202,7 +202,7 @@ def samples_in(path):
         return None
     found = np.load(path) if path.suffix == ".npy" else zarr.open_array(str(path), mode="r")[:]
     for name, truth in TRUTHS.items():
-        if np.array_equal(found, next(iter(truth.stream(seed=1, batch_size=COUNT)))):
+        if np.array_equal(found, next(iter(truth.stream(random_state=1, batch_size=COUNT)))):
             return name
     raise AssertionError("samples that nobody wrote")
 

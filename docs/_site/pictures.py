@@ -21,17 +21,19 @@ def races(seeds=(1, 2, 3)):
     """Runs with a signal (order 4, d = 16, strength 1, half a megabyte, a sample has 512 kB) and without."""
     runs, errors = [], []
     for seed in seeds:
-        truth = tpca.SpikedTensor.random((16,) * 4, 1.0, seed=seed)
+        truth = tpca.SpikedTensor.random((16,) * 4, 1.0, random_state=seed)
         rows = []
 
         def watch(record, truth=truth, rows=rows):
             rows.append((record["samples"], np.sqrt(np.mean(truth.loss(record["vectors"])))))
 
-        solver = tpca.RaceSolver(seed=seed, memory="400kB", max_samples=4000, tolerance=0.01, callbacks=[watch])
-        runs.append(solver.run(LawEngine(truth, seed=seed)))
+        solver = tpca.RaceSolver(random_state=seed, memory_limit="400kB", max_samples=4000, tol=0.01, callbacks=[watch])
+        runs.append(solver.run(LawEngine(truth, random_state=seed)))
         errors.append(np.array(rows).T)
     noise = [
-        tpca.RaceSolver(seed=s, memory="400kB", max_samples=4000).run(LawEngine(None, seed=s, dims=(16,) * 4))
+        tpca.RaceSolver(random_state=s, memory_limit="400kB", max_samples=4000).run(
+            LawEngine(None, random_state=s, dims=(16,) * 4)
+        )
         for s in seeds
     ]
     return runs, noise, errors
@@ -79,8 +81,8 @@ def draw_blocks(path):
     rng = np.random.default_rng(0)
     waves = [np.sin(np.arange(8) * f + p) for f, p in zip((0.4, 0.8, 0.55, 1.0), rng.uniform(0, 3, 4), strict=True)]
     truth = tpca.SpikedTensor(tuple(w / np.linalg.norm(w) for w in waves), 2.0)
-    X = next(iter(truth.stream(seed=1, batch_size=400)))
-    pca = tpca.TensorPCA(solver="race", memory="60kB", random_state=0, max_passes=1).fit(X)
+    X = next(iter(truth.stream(random_state=1, batch_size=400)))
+    pca = tpca.TensorPCA(solver="race", memory_limit="60kB", random_state=0, max_passes=1).fit(X)
     found = tpca.SpikedTensor(tuple(pca.components_), pca.strength_).signal()
     panels = (
         (X[0], "one sample"),

@@ -12,4 +12,4 @@ from tpca.integers import check_integer
 
 def generator(seed: int, purpose: str) -> np.random.Generator:
     """A generator that depends on ``seed`` and ``purpose``, independent of that of any other purpose."""
-    return np.random.default_rng([check_integer("seed", seed, 0, TpcaError), zlib.crc32(purpose.encode())])
+    return np.random.default_rng([check_integer("random_state", seed, 0, TpcaError), zlib.crc32(purpose.encode())])

@@ -10,8 +10,6 @@ import typer
 from tpca.errors import OptionError
 from tpca.solvers.options import APPLIES, SOLVERS, applies
 
-NAMES = {"n_components": "components", "random_state": "seed"}  # of the command's parameters, where they differ
-
 
 class Rule(NamedTuple):
     """``options`` mean nothing where ``idle`` is true of the call's parameters; ``why`` says so, with the way out.
@@ -30,7 +28,7 @@ def _of_fit(option: str) -> Rule:
     places = [] if not solvers else ["samples" if len(solvers) == len(SOLVERS) else f"--solver {' or '.join(solvers)}"]
     places += ["--views"] if applies(option, "views") else []
     why = f"is for {' and '.join(places)}, not for {{kind}}; leave it out"
-    return Rule((NAMES.get(option, option),), lambda p: not applies(option, p["kind"]), why)
+    return Rule((option,), lambda p: not applies(option, p["kind"]), why)
 
 
 _SIZE = ("order", "dim")

@@ -28,9 +28,9 @@ def compare(
     equal: Annotated[bool, typer.Option("--equal", help="All modes have the same vector.")] = False,
     trials: Annotated[int, typer.Option(help="Planted signals to try.", min=1)] = 3,
     methods: Annotated[str | None, typer.Option(help="Only these, with commas, such as race,mean,als.")] = None,
-    memory: Annotated[str | None, typer.Option(help="Bound on every method's state, such as 100MB.")] = None,
+    memory_limit: Annotated[str | None, typer.Option(help="Bound on every method's state, such as 100MB.")] = None,
     law: Annotated[bool, typer.Option("--law", help="Draw means of batches from their law: much faster.")] = False,
-    seed: Annotated[int, typer.Option(help="Seed of the first trial.", min=0)] = 0,
+    random_state: Annotated[int, typer.Option(help="Seed of the first trial.", min=0)] = 0,
     out: Annotated[
         Path | None, typer.Option(help="Folder for comparison.json, written after every trial; it goes on from there.")
     ] = None,
@@ -48,7 +48,7 @@ def compare(
 
     lengths = tensor_dims(order, dim, dims)
     problem = Problem(lengths, strength, 1.0, correlation, equal)
-    bound = None if memory is None else parse_memory(memory)
+    bound = None if memory_limit is None else parse_memory(memory_limit)
     setting = Setting(problem, parse_samples(samples, lengths), bound, law)
     asked = [] if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
     reasons = left_out(setting, asked)
@@ -61,13 +61,13 @@ def compare(
             raise StudyError("--report needs --out: a folder for the trials that it shows.")
         check_file(report)
     found = Comparison(settings_of(setting, chosen), reasons, {})
-    seeds = range(seed, seed + trials)
+    seeds = range(random_state, random_state + trials)
     if out is not None:
         found.trials |= stored_trials(out, found.settings)
         write_comparison(out, found)  # a folder that cannot be written to is refused before the work
     whole = _run(Console(stderr=True), setting, [s for s in seeds if s not in found.trials], chosen, found, out)
     asked_for = {"dims": lengths, "strength": strength, "correlation": correlation, "equal": equal, "memory": bound}
-    asked_for |= {"samples": setting.samples, "trials": len(found.trials), "seed": seed, "law": law}
+    asked_for |= {"samples": setting.samples, "trials": len(found.trials), "seed": random_state, "law": law}
     if as_json:
         put_json({**asked_for, "methods": found.rows, "left_out": reasons})
     elif found.trials:
@@ -90,8 +90,8 @@ def _run(
     from tpca.lab.studies.compare import compare as run
     from tpca.lab.studies.comparison import write_comparison
 
-    def finished(seed: int, outcomes: list[Outcome]) -> None:
-        found.trials[seed] = outcomes
+    def finished(random_state: int, outcomes: list[Outcome]) -> None:
+        found.trials[random_state] = outcomes
         if out is not None:
             write_comparison(out, found)
 

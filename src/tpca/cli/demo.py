@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("demo"),
-    seed: Annotated[int, typer.Option(help="Seed of the planted signal and of the samples.")] = 0,
+    random_state: Annotated[int, typer.Option(help="Seed of the planted signal and of the samples.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Plant a signal, recover it with the race and with the paper's algorithm, and draw both climbs."""
@@ -32,12 +32,12 @@ def demo(
 
     check_place(out)
     console = Console(stderr=as_json)
-    truth = planted(seed)
+    truth = planted(random_state)
     console.print(
         f"Planted: order {truth.order}, dims {truth.dims}, strength {truth.strength:g} in unit Gaussian noise; "
         "pairs of vectors uncorrelated."
     )
-    result = _run_demo(console, truth, seed)
+    result = _run_demo(console, truth, random_state)
     figure = out / "alignment.png"
     try:
         draw_demo(result, figure)
@@ -53,7 +53,7 @@ def demo(
     console.print(drawn, soft_wrap=True, markup=False)
 
 
-def _run_demo(console: Console, truth: object, seed: int) -> Demo:
+def _run_demo(console: Console, truth: object, random_state: int) -> Demo:
     """Both solvers under one progress display."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -70,10 +70,10 @@ def _run_demo(console: Console, truth: object, seed: int) -> Demo:
     )
     with Progress(*columns, console=console) as progress:
         race_bar = progress.add_task("race", total=None)
-        race = run_race(truth, seed, lambda n: progress.update(race_bar, completed=n))
+        race = run_race(truth, random_state, lambda n: progress.update(race_bar, completed=n))
         progress.update(race_bar, total=race.recovery.n_samples, completed=race.recovery.n_samples)
         paper_bar = progress.add_task("paper's algorithm", total=paper_samples(truth))
-        paper = run_paper(truth, seed, lambda n: progress.update(paper_bar, completed=n))
+        paper = run_paper(truth, random_state, lambda n: progress.update(paper_bar, completed=n))
         progress.update(paper_bar, total=paper.recovery.n_samples, completed=paper.recovery.n_samples)
     return Demo(truth, paper, race)
 

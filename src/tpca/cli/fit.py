@@ -50,15 +50,17 @@ def fit(
     strength: Annotated[
         float | None, typer.Option(help="With --solver paper: the strength, which that algorithm must be told.")
     ] = None,
-    components: Annotated[int, typer.Option(help="Components to look for.", min=1)] = 1,
-    memory: Annotated[str | None, typer.Option(help="Bound on the solver's state, such as 64MB.")] = None,
+    n_components: Annotated[int, typer.Option(help="Components to look for.", min=1)] = 1,
+    memory_limit: Annotated[str | None, typer.Option(help="Bound on the solver's state, such as 64MB.")] = None,
     max_samples: Annotated[int | None, typer.Option(help="Most samples to use.")] = None,
     max_passes: Annotated[str, typer.Option(help="Most passes over the data, or auto.")] = "auto",
-    tolerance: Annotated[float | None, typer.Option(help="Error of a vector at which to stop early.")] = None,
+    tol: Annotated[float | None, typer.Option(help="Error of a vector at which to stop early.")] = None,
     confidence: Annotated[float, typer.Option(help="1 - confidence is the chance of a false alarm.")] = 0.95,
-    seed: Annotated[int, typer.Option(help="Seed of the solver.")] = 0,
-    shuffle: Annotated[int | None, typer.Option(help="Seed for a random order: data that are sorted or drift.")] = None,
-    nan_policy: Annotated[str, typer.Option(help="NaN and Inf: raise, skip the sample, or zero.")] = "raise",
+    random_state: Annotated[int, typer.Option(help="Seed of the solver.")] = 0,
+    shuffle: Annotated[
+        bool, typer.Option("--shuffle", help="Read in random order: data that are sorted or drift.")
+    ] = False,
+    nan_policy: Annotated[str, typer.Option(help="NaN and Inf: raise, omit the sample, or zero.")] = "raise",
     items: Annotated[str, typer.Option(help="What each file of a folder is: batches, samples, or auto.")] = "auto",
     checkpoint: Annotated[Path | None, typer.Option(help="Folder for checkpoints; OUT/checkpoint by default.")] = None,
     checkpoint_every: Annotated[float, typer.Option(help="Seconds between checkpoints; 0: every round.")] = 60.0,
@@ -102,28 +104,31 @@ def fit(
     refuse_idle(ctx, "views" if views else solver)
     output = OutputOptions(report, labels, checks, quiet, as_json, live)
     if views:
-        asked = {"n_components": components, "clip": clip, "memory": memory, "confidence": confidence}
-        asked |= {"random_state": seed, "nan_policy": nan_policy}
+        asked = {"n_components": n_components, "clip": clip, "memory_limit": memory_limit, "confidence": confidence}
+        asked |= {"random_state": random_state, "nan_policy": nan_policy}
         verdict = fit_views(paths, out, shrinkage, asked, output, overwrite, scheduler, workers)
         raise typer.Exit(EXIT_CODES[verdict])
     if len(paths) > 1:
         raise StreamError(f"one PATH holds the samples, got {len(paths)}; with --views every PATH is a view.")
     (path,) = paths
-    stream = open_stream(path, items=items, shuffle=shuffle, nan_policy=nan_policy)  # type: ignore[arg-type]
+    stream = open_stream(path, items=items, shuffle=shuffle, random_state=random_state, nan_policy=nan_policy)  # type: ignore[arg-type]
     output.check(stream.dims)
     kept = Checkpoints(checkpoint or out / "checkpoint", checkpoint_every)
     console = Console(stderr=True)
     if not quiet:
         _mention_chunks(console, path, stream)
     callback = ProgressCallback(screen_for(console, live, quiet), f"tpca fit {path}")
-    options: dict[str, Any] = {"seed": seed, "memory": memory, "max_samples": max_samples, "confidence": confidence}
-    options |= {"n_components": components}
+    options: dict[str, Any] = {
+        "random_state": random_state,
+        "memory_limit": memory_limit,
+        "max_samples": max_samples,
+        "confidence": confidence,
+    }
+    options |= {"n_components": n_components}
     keeping = {"checkpoint": kept.folder, "checkpoint_every": checkpoint_every, "resume": resume}
-    chosen, choice = _solver(
-        solver, stream, {**options, **keeping, "callbacks": [callback]}, max_passes, tolerance, strength
-    )
+    chosen, choice = _solver(solver, stream, {**options, **keeping, "callbacks": [callback]}, max_passes, tol, strength)
     settings = {"solver": choice.solver, "solver_reason": choice.reason, **options}
-    settings |= {"max_passes": max_passes, "tolerance": tolerance, "strength": strength}
+    settings |= {"max_passes": max_passes, "tol": tol, "strength": strength}
     settings |= {"items": items, "shuffle": shuffle, "nan_policy": nan_policy}
     # What a fit that is gone on with left half written is its own.
     check_result(out, paths, stream.identity, settings, overwrite or (resume and kept.any()))
@@ -150,7 +155,10 @@ def _mention_chunks(console: Console, path: str, stream: Stream) -> None:
     assert isinstance(stream, StoredStream)  # what lies at a path is
     chunk, needed = stream.chunk_bytes, stream.reading_bytes
     if chunk is not None and chunk > LARGE_CHUNK:
-        note = f"{path} is stored in chunks of {size(chunk)}: reading takes up to {size(needed)}, whatever --memory is."
+        note = (
+            f"{path} is stored in chunks of {size(chunk)}: reading takes up to {size(needed)}, "
+            "whatever --memory-limit is."
+        )
         console.print(f"note: {note} Store it in smaller chunks to need less.", soft_wrap=True, markup=False)
 
 
@@ -182,7 +190,7 @@ def _keep(
 
 
 def _solver(
-    name: str, stream: Stream, common: dict[str, Any], max_passes: str, tolerance: float | None, strength: float | None
+    name: str, stream: Stream, common: dict[str, Any], max_passes: str, tol: float | None, strength: float | None
 ) -> tuple[Any, Choice]:
     """The solver by its name, which it is and why."""
     from tpca.solvers.choice import Choice, choose_for
@@ -191,9 +199,9 @@ def _solver(
 
     choice = Choice(name, "asked for")
     if name == "auto":
-        choice = choose_for(stream, common["memory"], max_samples=common["max_samples"], tolerance=tolerance)
+        choice = choose_for(stream, common["memory_limit"], max_samples=common["max_samples"], tol=tol)
     passes = int(max_passes) if max_passes.isdecimal() else max_passes
-    race = RaceSolver(max_passes=passes, tolerance=tolerance, **common)  # checks all options, needed or not
+    race = RaceSolver(max_passes=passes, tol=tol, **common)  # checks all options, needed or not
     if choice.solver == "race":
         return race, choice
     if choice.solver == "paper":
@@ -207,7 +215,7 @@ def _paper(common: dict[str, Any], strength: float | None) -> Any:
 
     if strength is None:
         raise SolverError("--solver paper must be told the strength: give --strength, or use --solver race.")
-    names = ("seed", "callbacks", "checkpoint", "checkpoint_every", "resume")
+    names = ("random_state", "callbacks", "checkpoint", "checkpoint_every", "resume")
     return PaperSolver(strength=strength, **{name: common[name] for name in names})
 
 

@@ -30,7 +30,7 @@ def generate(
         float | None, typer.Option(help="Correlation inside the pairs of vectors, 0 to 1; random if not given.")
     ] = None,
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float64",
-    seed: Annotated[int, typer.Option(help="Seed of signal and noise.")] = 0,
+    random_state: Annotated[int, typer.Option(help="Seed of signal and noise.")] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is already there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
@@ -53,14 +53,24 @@ def generate(
     check_place(out.parent)
     _check_free(out, beside, overwrite)
     _check_room(out, lengths, samples, check_dtype(dtype).itemsize)
-    truth = SpikedTensor.random(lengths, strength, correlation, seed) if strength else None
-    source = truth.stream(noise, seed, dtype=dtype) if truth else Samples(lengths, None, noise, seed, dtype=dtype)
+    truth = SpikedTensor.random(lengths, strength, correlation, random_state) if strength else None
+    source = (
+        truth.stream(noise, random_state, dtype=dtype)
+        if truth
+        else Samples(lengths, None, noise, random_state, dtype=dtype)
+    )
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal) as progress:
         bar = progress.add_task(f"writing {out.name}", total=samples)
         write_samples(out, source, samples, truth, lambda n: progress.update(bar, completed=n))
     written: dict[str, Any] = {"path": str(out), "truth": str(beside) if truth else None, "samples": samples}
-    written |= {"dims": list(lengths), "strength": strength, "noise": noise, "dtype": dtype, "seed": seed}
+    written |= {
+        "dims": list(lengths),
+        "strength": strength,
+        "noise": noise,
+        "dtype": dtype,
+        "random_state": random_state,
+    }
     if as_json:
         put_json(written)
         return

@@ -29,7 +29,7 @@ def plan(
     correlation: Annotated[float | None, typer.Option(help="Cor inside pairs of modes, 0 to 1.")] = None,
     equal: Annotated[bool, typer.Option("--equal", help="All modes have the same vector.")] = False,
     samples: Annotated[str | None, typer.Option(help="Samples at hand: a number, or as 4d^2.")] = None,
-    memory: Annotated[str | None, typer.Option(help="Bound on the state, such as 2GB.")] = None,
+    memory_limit: Annotated[str | None, typer.Option(help="Bound on the state, such as 2GB.")] = None,
     rate: Annotated[float | None, typer.Option(help="Samples a second that arrive.")] = None,
     workers: Annotated[int, typer.Option(help="Workers that share the samples.")] = 1,
     plot: Annotated[Path | None, typer.Option(help="Draw samples against state into this file.")] = None,
@@ -47,7 +47,7 @@ def plan(
     if plot is not None:
         check_file(plot)
     problem = Problem(tensor_dims(order, dim, dims), strength, noise, correlation, equal)
-    made = make_plan(problem, samples=samples, memory=memory, rate=rate, workers=workers)
+    made = make_plan(problem, samples=samples, memory_limit=memory_limit, rate=rate, workers=workers)
     if plot is not None:
         from tpca.lab.pages.plan import draw_plan
 
@@ -77,7 +77,7 @@ def _print(console: Console, made: Plan) -> None:
     kind = "all vectors equal" if problem.equal else f"correlation {problem.correlation or 0:g} inside pairs"
     table = Table(
         title=f"{shape(problem.dims)}, strength {problem.strength:g}, noise {problem.noise:g}, {kind}; "
-        f"memory {size(made.memory)}",
+        f"memory {size(made.memory_limit)}",
         title_style="bold",
     )
     heads = ["method", "samples", "from", "state", "buffer", "passes", "time"]

@@ -47,8 +47,8 @@ def fit_views(
     cca = TensorCCA(shrinkage=share, **asked)
     stream = open_views(paths, nan_policy=cca.nan_policy)
     output.check(stream.dims)
-    names = ("n_components", "shrinkage", "clip", "held_out", "confidence", "memory", "nan_policy")
-    settings = {**{name: getattr(cca, name) for name in names}, "seed": cca.random_state}
+    names = ("n_components", "shrinkage", "clip", "validation_fraction", "confidence", "memory_limit", "nan_policy")
+    settings = {**{name: getattr(cca, name) for name in names}, "random_state": cca.random_state}
     check_result(out, paths, stream.identity, settings, overwrite)
     began = time.monotonic()
     with warnings.catch_warnings(), _status(Console(stderr=True), output):

@@ -28,20 +28,20 @@ class LawEngine:
     def __init__(
         self,
         truth: SpikedTensor | None,
-        seed: int = 0,
+        random_state: int = 0,
         dims: tuple[int, ...] | None = None,
         scale: float = 1.0,
         max_samples: float = math.inf,
     ) -> None:
         self._dims = truth.dims if truth is not None else tuple(dims or ())
         self._signal: Array | None = None if truth is None else truth.signal()
-        self._rng = generator(seed, "law")
+        self._rng = generator(random_state, "law")
         self._scale = scale
         self._left = max_samples
         self.buffer_bytes = self.n_skipped = 0
         self.constant = False
         planted = "noise" if self._signal is None else f"{zlib.crc32(self._signal.tobytes()):08x}"
-        self.identity = f"law of {planted} {self._dims} seed {seed} scale {scale} of {max_samples} samples"
+        self.identity = f"law of {planted} {self._dims} seed {random_state} scale {scale} of {max_samples} samples"
         self.length = None if math.isinf(max_samples) else int(max_samples)
         self.rereadable, self.whole = False, True
 

@@ -62,7 +62,7 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
         Bound on the influence of a row: rows farther than ``clip`` typical distances from the centre are drawn back,
         and scores of stored data count at most ``clip`` standard deviations.  By default nothing is clipped.  Moments
         of high order have heavy tails: 2 is a good choice for real data.
-    held_out : float
+    validation_fraction : float
         Share of the rows of stored data that only judge.
     confidence : float
         At most ``1 - confidence`` of all fits of unrelated views claim a component.
@@ -71,7 +71,7 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
     memory : int or str, optional
         Whitened rows up to this size are kept between passes (default 256 MB); for one-pass data, the bound on the
         solver's state (default 1 to 64 MB).
-    nan_policy : {"raise", "skip"}
+    nan_policy : {"raise", "omit"}
         What to do about rows with NaN or Inf.
 
     Attributes
@@ -116,10 +116,10 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
         random_state: Any = None,
         *,
         clip: float | None = None,
-        held_out: float = 0.2,
+        validation_fraction: float = 0.2,
         confidence: float = 0.95,
         refit: bool = True,
-        memory: str | float | None = None,
+        memory_limit: str | float | None = None,
         nan_policy: str = "raise",
     ) -> None:
         self.n_components = n_components
@@ -127,10 +127,10 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
         self.center = center
         self.random_state = random_state
         self.clip = clip
-        self.held_out = held_out
+        self.validation_fraction = validation_fraction
         self.confidence = confidence
         self.refit = refit
-        self.memory = memory
+        self.memory_limit = memory_limit
         self.nan_policy = nan_policy
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
@@ -254,10 +254,10 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
         check_integer("n_components", self.n_components)
         if not 0 < self.confidence < 1:
             raise SolverError(f"confidence must lie strictly between 0 and 1, got {self.confidence}.")
-        if not 0 < self.held_out < 1:
-            raise SolverError(f"held_out must lie strictly between 0 and 1, got {self.held_out}.")
-        if self.memory is not None:
-            parse_memory(self.memory)
+        if not 0 < self.validation_fraction < 1:
+            raise SolverError(f"validation_fraction must lie strictly between 0 and 1, got {self.validation_fraction}.")
+        if self.memory_limit is not None:
+            parse_memory(self.memory_limit)
 
     def _refuse_idle(self) -> None:
         refuse_idle(self, "passing", "means nothing to views that pass by once; leave it out, or fit arrays or files")
@@ -273,10 +273,10 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
 
     def _fit_stored(self, stream: ViewsStream, client: Any) -> None:
         self._waiting = None
-        memory = MEMORY if self.memory is None else parse_memory(self.memory)
+        memory_limit = MEMORY if self.memory_limit is None else parse_memory(self.memory_limit)
 
         def engine(views: ViewsStream) -> Engine:
-            return LocalEngine(views) if client is None else DaskEngine(client, views, hold=memory)
+            return LocalEngine(views) if client is None else DaskEngine(client, views, hold=memory_limit)
 
         read = engine(stream)
         clippers = None
@@ -288,12 +288,12 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
         self.n_samples_seen_, self.n_skipped_ = seen.n, read.n_skipped
         self._whiteners = self._learn(seen.moments)
         solver = MomentSolver(
-            seed=self._seed,
+            random_state=self._seed,
             n_components=self.n_components,
-            held_out=self.held_out,
+            validation_fraction=self.validation_fraction,
             clip=self.clip,
             confidence=self.confidence,
-            memory=memory,
+            memory_limit=memory_limit,
             refit=self.refit,
         )
         found = solver.run(engine(WhitenedViews(stream, self._whiteners, clippers)))
@@ -319,8 +319,8 @@ class TensorCCA(BaseEstimator):  # type: ignore[misc]
         moments = [RunningMoments(width) for width in self.dims_]
         _add(moments, ViewsBatch(rows), clippers)
         solver = RaceSolver(
-            seed=self._seed,
-            memory=_race_memory(self.dims_) if self.memory is None else self.memory,
+            random_state=self._seed,
+            memory_limit=_race_memory(self.dims_) if self.memory_limit is None else self.memory_limit,
             n_components=self.n_components,
             confidence=self.confidence,
         )

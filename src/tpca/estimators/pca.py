@@ -109,10 +109,10 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     confidence : float
         At most ``1 - confidence`` of all fits on pure noise claim a signal.  After ``partial_fit`` that holds for one
         look with the mean, for any number of looks with the race.
-    nan_policy : {"raise", "skip", "zero"}
+    nan_policy : {"raise", "omit", "zero"}
         What to do about NaN and Inf, see :func:`tpca.open_stream`.
-    shuffle : int, optional
-        Seed for reading stored data in random order: for data that are sorted or drift.
+    shuffle : bool
+        Read stored data in random order: for data that are sorted or drift.
     items : {"auto", "batches", "samples"}
         What the items of a list or iterable, the files of a folder, and what ``partial_fit`` takes first are; needed
         only where shapes do not tell, see :func:`tpca.open_stream`.
@@ -163,8 +163,8 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         solver: Any = "auto",
         max_samples: int | None = None,
         max_passes: int | str = "auto",
-        memory: str | float | None = None,
-        tolerance: float | None = None,
+        memory_limit: str | float | None = None,
+        tol: float | None = None,
         n_components: int = 1,
         random_state: Any = None,
         callbacks: Sequence[Callback] | None = None,
@@ -172,7 +172,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         *,
         confidence: float = 0.95,
         nan_policy: str = "raise",
-        shuffle: int | None = None,
+        shuffle: bool = False,
         items: str = "auto",
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: float = 60.0,
@@ -181,8 +181,8 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.solver = solver
         self.max_samples = max_samples
         self.max_passes = max_passes
-        self.memory = memory
-        self.tolerance = tolerance
+        self.memory_limit = memory_limit
+        self.tol = tol
         self.n_components = n_components
         self.random_state = random_state
         self.callbacks = callbacks
@@ -201,8 +201,9 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         A Dask array is worked on where it is, by the workers of the active Dask client, if there is one; give
         ``DaskEngine(client, path)`` to have workers read files.
         """
-        data = self._open(X)
-        solver = self._solver(data, partial=False)
+        seed = self._seed()
+        data = self._open(X, seed)
+        solver = self._solver(data, seed, partial=False)
         self._forget()
         self._recovery, self.shape_in_ = run_on_data(solver, data), data.dims
         self._warn()
@@ -364,14 +365,15 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             engine.rewind()
         return engine
 
-    def _open(self, X: Any) -> Stream | Engine:
-        return _opened(X, None, items=self.items, shuffle=self.shuffle, nan_policy=self.nan_policy)
+    def _open(self, X: Any, seed: int) -> Stream | Engine:
+        options = {"items": self.items, "shuffle": self.shuffle, "nan_policy": self.nan_policy}
+        return _opened(X, None, random_state=seed, **options)
 
-    def _solver(self, stream: Stream | Engine, partial: bool) -> Any:
+    def _solver(self, stream: Stream | Engine, seed: int, partial: bool) -> Any:
         """The solver for these samples; says which, and why."""
         choice = self._choice(stream)
         makers = {"mean": self._mean, "race": self._race, "paper": self._paper}
-        solver = makers[choice.solver](self._seed(), partial) if isinstance(self.solver, str) else self.solver
+        solver = makers[choice.solver](seed, partial) if isinstance(self.solver, str) else self.solver
         self.solver_, self.solver_reason_ = choice.solver, choice.reason
         if self.verbose:
             sys.stdout.write(f"[TensorPCA] solver {choice.solver}: {choice.reason}\n")
@@ -380,7 +382,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _choice(self, stream: Stream | Engine) -> Choice:
         """Which solver, and why; refuses what it cannot do."""
         if isinstance(self.solver, str) and self.solver == "auto":
-            return choose_for(stream, self.memory, max_samples=self.max_samples, tolerance=self.tolerance)
+            return choose_for(stream, self.memory_limit, max_samples=self.max_samples, tol=self.tol)
         if isinstance(self.solver, str) and self.solver in SOLVERS:
             refuse_idle(self, self.solver, f"means nothing to solver={self.solver!r}; leave it out, or use 'race'")
             return Choice(self.solver, "asked for")
@@ -397,7 +399,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _start(self, stream: Stream) -> tuple[Feed, Run]:
         """A run that will be fed."""
-        solver = self._solver(stream, partial=True)
+        solver = self._solver(stream, self._seed(), partial=True)
         refuse_idle(self, "fed", "means nothing to partial_fit; leave it out, or use fit")
         if not isinstance(solver, RaceSolver | MeanSolver):
             raise SolverError(f"partial_fit needs solver='race', 'mean' or 'auto', got {self.solver!r}; use fit.")
@@ -414,15 +416,15 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _race(self, seed: int, partial: bool) -> RaceSolver:
         passes = 1 if partial and self.max_passes == "auto" else self.max_passes
-        return RaceSolver(max_passes=passes, tolerance=self.tolerance, **self._common(seed, partial))
+        return RaceSolver(max_passes=passes, tol=self.tol, **self._common(seed, partial))
 
     def _paper(self, seed: int, partial: bool) -> PaperSolver:
-        return PaperSolver(seed=seed, callbacks=self._callbacks(), **({} if partial else self._keeping()))
+        return PaperSolver(random_state=seed, callbacks=self._callbacks(), **({} if partial else self._keeping()))
 
     def _common(self, seed: int, partial: bool) -> dict[str, Any]:
         """What the mean and the race both take."""
-        names = ("memory", "max_samples", "confidence", "n_components")
-        asked = {"seed": seed, "callbacks": self._callbacks(), **{name: getattr(self, name) for name in names}}
+        names = ("memory_limit", "max_samples", "confidence", "n_components")
+        asked = {"random_state": seed, "callbacks": self._callbacks(), **{name: getattr(self, name) for name in names}}
         return asked if partial else asked | self._keeping()
 
     def _keeping(self) -> dict[str, Any]:
@@ -435,7 +437,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 warnings.simplefilter("ignore")
                 stored = Checkpoints(self.checkpoint).load()
             if stored is not None:
-                return int(stored["settings"]["seed"])
+                return int(stored["settings"]["random_state"])
         return seed_from(state)
 
     def _forget(self) -> None:

@@ -31,13 +31,13 @@ class Samples:
         dims: tuple[int, ...],
         signal: NDArray[Any] | None = None,
         noise: str = "gaussian",
-        seed: int = 0,
+        random_state: int = 0,
         batch_size: int | None = None,
         dtype: DTypeLike = np.float64,
     ) -> None:
         self.dims = check_dims(dims)
         self.noise = noise
-        self.seed = seed
+        self.random_state = random_state
         self.dtype = check_dtype(dtype)
         usual = max(1, BATCH_ENTRIES // math.prod(self.dims))
         self.batch_size = usual if batch_size is None else check_integer("batch_size", batch_size, error=ModelError)
@@ -45,7 +45,7 @@ class Samples:
         self._signal = None if signal is None else np.asarray(signal, dtype=self.dtype)
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
-        rng = generator(self.seed, "samples")
+        rng = generator(self.random_state, "samples")
         while True:
             batch = self._law(rng, self.batch_size, self.dims, self.dtype)
             if self._signal is not None:
@@ -53,4 +53,5 @@ class Samples:
             yield batch
 
     def __repr__(self) -> str:
-        return f"Samples(dims={self.dims}, noise={self.noise!r}, seed={self.seed}, batch_size={self.batch_size})"
+        asked = f"noise={self.noise!r}, random_state={self.random_state}, batch_size={self.batch_size}"
+        return f"Samples(dims={self.dims}, {asked})"

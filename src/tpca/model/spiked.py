@@ -57,7 +57,7 @@ class SpikedTensor:
         dims: Sequence[int],
         strength: float = 1.0,
         correlation: float | None = None,
-        seed: int = 0,
+        random_state: int = 0,
         symmetric: bool = False,
     ) -> SpikedTensor:
         """Random unit vectors; ``correlation`` sets Cor inside every pair of the paper's blocks exactly.
@@ -70,7 +70,7 @@ class SpikedTensor:
             raise ModelError(f"correlation must lie in [0, 1], got {correlation}.")
         if symmetric and len(set(dims)) > 1:
             raise ModelError(f"symmetric needs equal dims, got {dims}.")
-        rng = generator(seed, "truth")
+        rng = generator(random_state, "truth")
         vectors = [unit(rng.standard_normal(d)) for d in dims]
         groups = Partition.pairs(dims).groups
         if symmetric:
@@ -102,12 +102,14 @@ class SpikedTensor:
     def stream(
         self,
         noise: str = "gaussian",
-        seed: int = 0,
+        random_state: int = 0,
         batch_size: int | None = None,
         dtype: DTypeLike = np.float64,
     ) -> Samples:
         """Endless, reproducible samples of this tensor; see :mod:`tpca.model.noise` for the laws."""
-        return Samples(self.dims, self.signal(), noise=noise, seed=seed, batch_size=batch_size, dtype=dtype)
+        return Samples(
+            self.dims, self.signal(), noise=noise, random_state=random_state, batch_size=batch_size, dtype=dtype
+        )
 
     def overlaps(self, vectors: Sequence[Array]) -> Array:
         """|<v̂_n, v_n>| for every mode."""

@@ -63,7 +63,7 @@ def _checked(stored: StoredResult, places: Sequence[str], run: dict[str, Any], w
     summary, settings = stored.summary, stored.summary.get("settings", {})
     if not wanted:
         return _unchecked("it was not asked for")
-    options = {name: settings[name] for name in ("items", "shuffle", "nan_policy") if name in settings}
+    options = {name: settings[name] for name in ("items", "shuffle", "random_state", "nan_policy") if name in settings}
     try:
         stream = open_stream(places[0], **options)
         _same(stream.dims, summary["dims"], stream.identity, run)
@@ -79,7 +79,7 @@ def _checked(stored: StoredResult, places: Sequence[str], run: dict[str, Any], w
         f"on {of}four random directions. They are the samples of the fit itself, so they test the noise, not the "
         "signal."
     )
-    return Checked(run_checks(found, settings.get("shuffle") is not None), basis, found)
+    return Checked(run_checks(found, settings.get("shuffle", False)), basis, found)
 
 
 def _unchecked(reason: str) -> Checked:

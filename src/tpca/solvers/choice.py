@@ -31,10 +31,10 @@ class Choice:
 
 def choose_solver(
     dims: Sequence[int],
-    memory: str | float | None = None,
+    memory_limit: str | float | None = None,
     *,
     max_samples: int | None = None,
-    tolerance: float | None = None,
+    tol: float | None = None,
     endless: bool = False,
     whole: bool = True,
 ) -> Choice:
@@ -56,10 +56,10 @@ def choose_solver(
     """
     if endless and max_samples is None:
         return Choice("race", "the samples never end, and only the race knows when to stop")
-    if tolerance is not None:
+    if tol is not None:
         return Choice("race", "it can stop as soon as the tolerance is reached")
     usual = default_memory(dims) if whole else MIN_BYTES
-    given = usual if memory is None else parse_memory(memory)
+    given = usual if memory_limit is None else parse_memory(memory_limit)
     try:
         needed = mean_bytes(dims, groups_within(dims, given))
     except MemoryBudgetError:
@@ -68,6 +68,6 @@ def choose_solver(
     return Choice("mean", f"the mean of all samples fits into memory: {amount(needed)} of {amount(given)}")
 
 
-def choose_for(data: Data, memory: str | float | None = None, **asked: Any) -> Choice:
+def choose_for(data: Data, memory_limit: str | float | None = None, **asked: Any) -> Choice:
     """The solver for a stream or an engine; ``asked`` are ``max_samples`` and ``tolerance``."""
-    return choose_solver(data.dims, memory, endless=data.endless, whole=data.whole, **asked)
+    return choose_solver(data.dims, memory_limit, endless=data.endless, whole=data.whole, **asked)

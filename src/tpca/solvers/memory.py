@@ -24,10 +24,12 @@ def parse_memory(memory: str | float) -> int:
     if isinstance(memory, str):
         match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*", memory)
         if match is None or match[2].upper() not in UNITS:
-            raise SolverError(f"memory must be a number of bytes or text like '64MB' or '1.5GiB', got {memory!r}.")
+            raise SolverError(
+                f"memory_limit must be a number of bytes or text like '64MB' or '1.5GiB', got {memory!r}."
+            )
         memory = float(match[1]) * UNITS[match[2].upper()]
     if not (math.isfinite(memory) and memory > 0):
-        raise SolverError(f"memory must be positive and finite, got {memory}.")
+        raise SolverError(f"memory_limit must be positive and finite, got {memory}.")
     return int(memory)
 
 

@@ -16,10 +16,10 @@ APPLIES: dict[str, tuple[str, ...]] = {
     "solver": (*SOLVERS, "given", "fed"),
     "strength": ("paper",),
     "n_components": ("mean", "race", "fed", "views", "passing"),
-    "memory": ("mean", "race", "fed", "views", "passing"),
+    "memory_limit": ("mean", "race", "fed", "views", "passing"),
     "max_samples": ("mean", "race", "fed"),
     "max_passes": ("race", "fed"),  # fed with samples that pass by once, the race refuses more than one itself
-    "tolerance": ("race", "fed"),
+    "tol": ("race", "fed"),
     "confidence": ("mean", "race", "fed", "views", "passing"),
     "random_state": (*SOLVERS, "fed", "views", "passing"),
     "callbacks": (*SOLVERS, "fed"),
@@ -31,7 +31,7 @@ APPLIES: dict[str, tuple[str, ...]] = {
     "restart": SOLVERS,
     "shrinkage": ("views", "passing"),
     "clip": ("views", "passing"),
-    "held_out": ("views",),
+    "validation_fraction": ("views",),
     "refit": ("views",),
 }
 

@@ -77,7 +77,7 @@ class Recovery:
     A claim that later samples contradict is withdrawn, which is ``NO_SIGNAL``, too; a record of ``history`` with a
     ``"flaw"`` says why.
 
-    ``n_skipped`` counts samples that were left out (``nan_policy="skip"``); ``further`` holds the components found
+    ``n_skipped`` counts samples that were left out (``nan_policy="omit"``); ``further`` holds the components found
     after this one, if more than one was asked for.
     """
 

@@ -21,7 +21,7 @@ def as_array(item: Any, first: int = 0) -> NDArray[Any]:
     if isinstance(item, np.ma.MaskedArray):
         raise SampleError(
             f"masked arrays would lose their mask, got one at sample {first}; "
-            'give array.filled(np.nan) with nan_policy="skip" or "zero".'
+            'give array.filled(np.nan) with nan_policy="omit" or "zero".'
         )
     try:
         return np.asarray(item)
@@ -87,7 +87,7 @@ def clean(samples: NDArray[Any], policy: NanPolicy) -> tuple[NDArray[Any], int]:
         return samples, 0
     finite = np.isfinite(samples).reshape(len(samples), -1)
     observed = np.count_nonzero(finite, axis=1) / finite.shape[1]
-    keep = observed == 1 if policy == "skip" else observed > 0
+    keep = observed == 1 if policy == "omit" else observed > 0
     kept = samples[keep]  # a copy: what is filled in below is not the caller's
     if policy == "zero":
         fill_missing(kept, observed[keep].reshape(-1, *[1] * (samples.ndim - 1)))

@@ -13,7 +13,7 @@ from tpca.tensors import Batch
 
 Kind = Literal["array", "npy", "folder", "zarr", "hdf5", "dask", "iterable", "synthetic"]
 Items = Literal["auto", "batches", "samples"]
-NanPolicy = Literal["raise", "skip", "zero"]
+NanPolicy = Literal["raise", "omit", "zero"]
 
 KINDS: tuple[str, ...] = get_args(Kind)
 

@@ -55,7 +55,7 @@ class SlabReader:
         slabs = (self._slab(index, part) for part in parts)
         counts = [(slab.size, slab.size if all_finite(slab) else np.count_nonzero(np.isfinite(slab))) for slab in slabs]
         self.observed[index] = sum(finite for _, finite in counts) / sum(size for size, _ in counts)
-        return self.observed[index] == 1 if self._policy == "skip" else self.observed[index] > 0
+        return self.observed[index] == 1 if self._policy == "omit" else self.observed[index] > 0
 
     def _slab(self, index: int, part: slice) -> NDArray[Any]:
         key = (slice(index, index + 1), *[slice(None)] * self._mode, part)

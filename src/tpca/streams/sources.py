@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import operator
 import os
 import re
 import urllib.parse
@@ -14,6 +13,7 @@ from typing import Any, get_args
 import numpy as np
 
 from tpca.errors import StreamError, reading
+from tpca.integers import check_integer
 from tpca.model import Samples
 from tpca.streams.checks import as_array
 from tpca.streams.items import are_samples, shape_of
@@ -31,7 +31,12 @@ _SUPPORTED = "a .npy file, a folder of them, a Zarr store (.zarr) or an HDF5 fil
 
 
 def open_stream(
-    source: Any, *, items: Items = "auto", shuffle: int | None = None, nan_policy: NanPolicy = "raise"
+    source: Any,
+    *,
+    items: Items = "auto",
+    shuffle: bool = False,
+    random_state: int = 0,
+    nan_policy: NanPolicy = "raise",
 ) -> Stream:
     """A stream over whatever holds samples.
 
@@ -49,11 +54,12 @@ def open_stream(
         of a data loader that has a ``batch_size``, items of different shapes and items that are less than two long for
         batches; all else is refused, because it can be either.  Of an iterable only the first item can be looked at.
         A list of samples is stacked: ``list(X)`` is the same as ``X``.
-    shuffle
-        A seed: batches in random order, samples in random order within each; the same on every pass.  For stored data
-        that are sorted or drift; it does not make samples independent that are not.
+    shuffle, random_state
+        Whether to read batches in random order, samples in random order within each, and the seed of that order, which
+        is the same on every pass.  For stored data that are sorted or drift; it does not make samples independent that
+        are not.
     nan_policy
-        What to do about NaN and Inf: ``"raise"`` an error, ``"skip"`` the sample, or take the missing entries as
+        What to do about NaN and Inf: ``"raise"`` an error, ``"omit"`` the sample, or take the missing entries as
         ``"zero"`` and divide the others by the observed fraction, which keeps the mean unbiased if entries are missing
         at random.
 
@@ -64,27 +70,30 @@ def open_stream(
     >>> stream.dims, stream.length
     ((3, 4), 10)
     """
-    return open_known(source, None, items, shuffle, nan_policy)
+    return open_known(source, None, items, shuffle, random_state, nan_policy)
 
 
 def open_known(
     source: Any,
     dims: tuple[int, ...] | None,
     items: Items = "auto",
-    shuffle: int | None = None,
+    shuffle: bool = False,
+    random_state: int = 0,
     nan_policy: NanPolicy = "raise",
 ) -> Stream:
     """The same for samples whose shape may be known: with ``dims`` the items are never ambiguous."""
     _check_options(items, shuffle, nan_policy)
     if hasattr(source, "batches") and hasattr(source, "dims"):
         stream: Any = source if isinstance(source, Passing) else OwnStream(source)
-        check_opened(stream, items, shuffle, nan_policy)
+        check_opened(stream, items, shuffle, random_state, nan_policy)
         opened: Stream = stream
         return opened
     stored = stored_source(source, items, dims)
     if stored is not None:
-        return StoredStream(stored, None if shuffle is None else operator.index(shuffle), nan_policy)
-    if shuffle is not None:
+        return StoredStream(
+            stored, check_integer("random_state", random_state, 0, StreamError) if shuffle else None, nan_policy
+        )
+    if shuffle:
         raise StreamError(
             f"shuffle needs samples that can be sliced, got {type(source).__name__}; shuffle them where they are made, "
             "or store them in an array or file first."
@@ -128,18 +137,22 @@ def _check_options(items: str, shuffle: Any, nan_policy: str) -> None:
     if items not in get_args(Items):
         raise StreamError(f'items must be "auto", "batches" or "samples", got {items!r}.')
     if nan_policy not in get_args(NanPolicy):
-        raise StreamError(f'nan_policy must be "raise", "skip" or "zero", got {nan_policy!r}.')
-    if shuffle is not None and (isinstance(shuffle, bool) or not hasattr(shuffle, "__index__") or shuffle < 0):
-        raise StreamError(f"shuffle must be a seed, a non-negative integer, or None, got {shuffle!r}.")
+        raise StreamError(f'nan_policy must be "raise", "omit" or "zero", got {nan_policy!r}.')
+    if not isinstance(shuffle, bool | np.bool_):
+        raise StreamError(f"shuffle must be True or False, got {shuffle!r}; the seed of the order is random_state.")
 
 
 def check_opened(
-    stream: Stream | Passing, items: Items = "auto", shuffle: int | None = None, nan_policy: NanPolicy = "raise"
+    stream: Stream | Passing,
+    items: Items = "auto",
+    shuffle: bool = False,
+    random_state: int = 0,  # noqa: ARG001 (that of an open stream has been used)
+    nan_policy: NanPolicy = "raise",
 ) -> None:
     """Refuse options for what is open already, unless it was opened with the same."""
     kept = {
         "items": (items, "auto", "auto"),
-        "shuffle": (shuffle, None, stream.shuffle),
+        "shuffle": (bool(shuffle), False, stream.shuffle is not None),
         "nan_policy": (nan_policy, "raise", stream.nan_policy),
     }
     for name, (value, usual, own) in kept.items():

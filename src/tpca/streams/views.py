@@ -24,7 +24,7 @@ from tpca.streams.stores import without_array
 from tpca.tensors.digest import digest
 from tpca.tensors.views import ViewsBatch
 
-POLICIES = ("raise", "skip")
+POLICIES = ("raise", "omit")
 
 
 def open_views(source: Any, *, groups: Any = None, nan_policy: str = "raise") -> ViewsStream:
@@ -39,7 +39,7 @@ def open_views(source: Any, *, groups: Any = None, nan_policy: str = "raise") ->
         For a ``DataFrame``: columns of every view, as a mapping or as a sequence of sequences; by default the top level
         of its columns, if they have levels.
     nan_policy
-        ``"raise"`` an error for a row with NaN or Inf in any view, or ``"skip"`` it.
+        ``"raise"`` an error for a row with NaN or Inf in any view, or ``"omit"`` it.
     """
     if nan_policy not in POLICIES:
         raise StreamError(f"nan_policy must be one of {', '.join(POLICIES)} for views, got {nan_policy!r}.")
@@ -237,7 +237,7 @@ def _clean(rows: list[NDArray[Any]], first: int, policy: NanPolicy, dtype: np.dt
     if policy == "raise":
         row = int(np.argmin(whole))
         view = next(i for i, good in enumerate(finite) if not good[row])
-        raise SampleError(f'row {first + row} of view {view} contains NaN or Inf; clean it, or use nan_policy="skip".')
+        raise SampleError(f'row {first + row} of view {view} contains NaN or Inf; clean it, or use nan_policy="omit".')
     return ViewsBatch([view[whole] for view in rows], None, first, int(np.count_nonzero(~whole)))
 
 

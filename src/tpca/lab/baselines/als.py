@@ -65,21 +65,21 @@ class ALS:
         init: Start = "spectral",
         restarts: int = 10,
         max_iterations: int = 500,
-        tolerance: float = 1e-13,
-        seed: int = 0,
+        tol: float = 1e-13,
+        random_state: int = 0,
         max_samples: int | None = None,
     ) -> None:
         self.init = check_start(init, ("spectral", "random"))
         self.restarts = check_integer("restarts", restarts)
         self.max_iterations = check_integer("max_iterations", max_iterations)
-        self.tolerance = check_positive("tolerance", tolerance)
-        self.seed = seed
+        self.tol = check_positive("tol", tol)
+        self.random_state = random_state
         self.max_samples = check_max_samples(max_samples)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from all samples of ``source``."""
         samples = AllSamples(source, self.max_samples)
-        rng = generator(self.seed, "als")
+        rng = generator(self.random_state, "als")
         best: list[Array] = []
         top, history = -math.inf, []
         for _ in range(self.restarts if self.init == "random" else 1):
@@ -93,7 +93,7 @@ class ALS:
     def _climb(self, samples: AllSamples, vectors: list[Array]) -> tuple[list[Array], float, int]:
         """Sweep until the value stands still: the vectors, their value, and the sweeps it took."""
         value, before, sweeps = 0.0, -math.inf, 0
-        while sweeps < self.max_iterations and value - before > self.tolerance * value:
+        while sweeps < self.max_iterations and value - before > self.tol * value:
             before, sweeps = value, sweeps + 1
             vectors, norm = alternate(functools.partial(along, samples.mean), vectors, 1)
             value = float(norm)

@@ -69,12 +69,12 @@ class AMP:
         *,
         init: Start = "spectral",
         max_iterations: int = 100,
-        seed: int = 0,
+        random_state: int = 0,
         max_samples: int | None = None,
     ) -> None:
         self.init = check_start(init, ("spectral", "random"))
         self.max_iterations = check_integer("max_iterations", max_iterations)
-        self.seed = seed
+        self.random_state = random_state
         self.max_samples = check_max_samples(max_samples)
 
     def run(self, source: Any) -> Recovery:
@@ -82,7 +82,7 @@ class AMP:
         engine = open_engine(source)
         check_order("AMP", engine.dims, 3)
         samples = AllSamples(engine, self.max_samples)
-        vectors = start_vectors(samples, self.init, generator(self.seed, "amp"))
+        vectors = start_vectors(samples, self.init, generator(self.random_state, "amp"))
         energy = float(np.linalg.norm(samples.mean)) ** 2
         previous: list[Array] = [np.zeros(d) for d in samples.dims]
         lengths, history = [math.inf] * len(vectors), []

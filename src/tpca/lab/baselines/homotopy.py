@@ -58,11 +58,11 @@ class Homotopy:
     """
 
     def __init__(
-        self, *, max_iterations: int = 100, method: str = "mean", seed: int = 0, max_samples: int | None = None
+        self, *, max_iterations: int = 100, method: str = "mean", random_state: int = 0, max_samples: int | None = None
     ) -> None:
         self.max_iterations = check_integer("max_iterations", max_iterations)
         self.method = check_choice("method", method, ("mean", "passes"))
-        self.seed = seed
+        self.random_state = random_state
         self.max_samples = check_max_samples(max_samples)
 
     def run(self, source: Any) -> Recovery:

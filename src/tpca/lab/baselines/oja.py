@@ -58,18 +58,18 @@ class Oja:
         *,
         step_size: float | None = None,
         batch_size: int | None = None,
-        seed: int = 0,
+        random_state: int = 0,
         max_samples: int | None = None,
     ) -> None:
         self.step_size = None if step_size is None else check_positive("step_size", step_size)
         self.batch_size = None if batch_size is None else check_integer("batch_size", batch_size)
-        self.seed = seed
+        self.random_state = random_state
         self.max_samples = check_max_samples(max_samples)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from one pass over ``source``."""
         samples = OnePass(source, self.max_samples)
-        rng, noise = generator(self.seed, "oja"), NoiseLevel()
+        rng, noise = generator(self.random_state, "oja"), NoiseLevel()
         partition = Partition.halves(samples.dims)
         blocks = [unit(rng.standard_normal(shape)) for shape in partition.shapes]
         lengths = [0.0, 0.0]

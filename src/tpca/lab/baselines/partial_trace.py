@@ -50,8 +50,8 @@ class PartialTrace:
     ``seed`` is not used: the method has nothing random.
     """
 
-    def __init__(self, *, seed: int = 0, max_samples: int | None = None) -> None:
-        self.seed = seed
+    def __init__(self, *, random_state: int = 0, max_samples: int | None = None) -> None:
+        self.random_state = random_state
         self.max_samples = check_max_samples(max_samples)
 
     def run(self, source: Any) -> Recovery:

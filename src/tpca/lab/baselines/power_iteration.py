@@ -59,19 +59,19 @@ class PowerIteration:
         restarts: int = 10,
         max_iterations: int = 100,
         method: str = "mean",
-        seed: int = 0,
+        random_state: int = 0,
         max_samples: int | None = None,
     ) -> None:
         self.restarts = check_integer("restarts", restarts)
         self.max_iterations = check_integer("max_iterations", max_iterations)
         self.method = check_choice("method", method, ("mean", "passes"))
-        self.seed = seed
+        self.random_state = random_state
         self.max_samples = check_max_samples(max_samples)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from all samples of ``source``."""
         samples = AllSamples(source, self.max_samples, hold=self.method == "mean")
-        rng = generator(self.seed, "power iteration")
+        rng = generator(self.random_state, "power iteration")
         replicas = [units(rng.standard_normal((self.restarts, d))) for d in samples.dims]
         best = [block.copy() for block in replicas]
         values, history = np.zeros(self.restarts), []

@@ -45,21 +45,21 @@ class PyttbCpAls:
         *,
         init: str = "nvecs",
         max_iterations: int = 500,
-        tolerance: float = 1e-10,
-        seed: int = 0,
+        tol: float = 1e-10,
+        random_state: int = 0,
         max_samples: int | None = None,
     ) -> None:
         self.init = check_choice("init", init, ("nvecs", "random"))
         self.max_iterations = check_integer("max_iterations", max_iterations)
-        self.tolerance = check_positive("tolerance", tolerance)
-        self.seed = seed
+        self.tol = check_positive("tol", tol)
+        self.random_state = random_state
         self.max_samples = check_max_samples(max_samples)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from all samples of ``source``."""
         pyttb = _pyttb()
         samples = AllSamples(source, self.max_samples)
-        rng = generator(self.seed, "pyttb")
+        rng = generator(self.random_state, "pyttb")
         if self.init == "random":
             start = [rng.uniform(size=d) for d in samples.dims]
         else:
@@ -67,7 +67,7 @@ class PyttbCpAls:
         samples.note(*start, working=2 * samples.mean.nbytes)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # theirs
-            options = {"stoptol": self.tolerance, "maxiters": self.max_iterations, "printitn": 0}
+            options = {"stoptol": self.tol, "maxiters": self.max_iterations, "printitn": 0}
             first = pyttb.ktensor([v[:, None] for v in start], np.ones(1))
             found, _, _ = pyttb.cp_als(pyttb.tensor(samples.mean), 1, init=first, **options)
         return samples.recovery([unit(np.array(factor, dtype=np.float64)[:, 0]) for factor in found.factor_matrices])

@@ -29,14 +29,14 @@ from tpca.tensors.blocks import Array, Partition, unit
 class RecursiveUnfolding:
     """Leading singular vectors of unfoldings of unfoldings of the mean."""
 
-    def __init__(self, *, seed: int = 0, max_samples: int | None = None) -> None:
-        self.seed = seed
+    def __init__(self, *, random_state: int = 0, max_samples: int | None = None) -> None:
+        self.random_state = random_state
         self.max_samples = check_max_samples(max_samples)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from all samples of ``source``."""
         samples = AllSamples(source, self.max_samples)
-        return samples.recovery(spectral_vectors(samples, generator(self.seed, "unfolding"), split_recursively))
+        return samples.recovery(spectral_vectors(samples, generator(self.random_state, "unfolding"), split_recursively))
 
 
 def split_recursively(block: Array) -> list[Array]:

@@ -68,14 +68,14 @@ class SymmetricMatrixSGD:
         step_size: float | None = None,
         fraction: float = 0.5,
         batch_size: int = 1,
-        seed: int = 0,
+        random_state: int = 0,
         max_samples: int | None = None,
     ) -> None:
         self.strength = check_positive("strength", strength)
         self.step_size = None if step_size is None else check_positive("step_size", step_size)
         self.fraction = check_positive("fraction", fraction)
         self.batch_size = check_integer("batch_size", batch_size)
-        self.seed = seed
+        self.random_state = random_state
         self.max_samples = check_max_samples(max_samples)
 
     def run(self, source: Any) -> Recovery:

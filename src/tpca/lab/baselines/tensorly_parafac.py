@@ -44,22 +44,22 @@ class TensorLyParafac:
         method: str = "als",
         init: str = "svd",
         max_iterations: int = 500,
-        tolerance: float = 1e-10,
-        seed: int = 0,
+        tol: float = 1e-10,
+        random_state: int = 0,
         max_samples: int | None = None,
     ) -> None:
         self.method = check_choice("method", method, ("als", "power"))
         self.init = check_choice("init", init, ("svd", "random"))
         self.max_iterations = check_integer("max_iterations", max_iterations)
-        self.tolerance = check_positive("tolerance", tolerance)
-        self.seed = seed
+        self.tol = check_positive("tol", tol)
+        self.random_state = random_state
         self.max_samples = check_max_samples(max_samples)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from all samples of ``source``."""
         decomposition = _decomposition()
         samples = AllSamples(source, self.max_samples)
-        state = int(generator(self.seed, "tensorly").integers(2**31))
+        state = int(generator(self.random_state, "tensorly").integers(2**31))
         scaled = samples.mean / float(np.linalg.norm(samples.mean))  # its stopping rule looks at absolute errors
         samples.note(scaled, working=5 * samples.mean.nbytes // 2)
         with warnings.catch_warnings():
@@ -67,7 +67,7 @@ class TensorLyParafac:
             if self.method == "power":
                 factors = _power(decomposition, scaled, state)
             else:
-                options = {"n_iter_max": self.max_iterations, "tol": self.tolerance, "random_state": state}
+                options = {"n_iter_max": self.max_iterations, "tol": self.tol, "random_state": state}
                 _, factors = decomposition.parafac(scaled, 1, init=self.init, **options)
         return samples.recovery([unit(np.asarray(factor, dtype=np.float64)[:, 0]) for factor in factors])
 

@@ -59,20 +59,20 @@ class Unfolding:
         self,
         *,
         method: str = "svd",
-        seed: int = 0,
+        random_state: int = 0,
         max_samples: int | None = None,
         max_passes: int = 200,
-        tolerance: float = 1e-6,
+        tol: float = 1e-6,
     ) -> None:
         self.method = check_choice("method", method, ("svd", "power"))
-        self.seed = seed
+        self.random_state = random_state
         self.max_samples = check_max_samples(max_samples)
         self.max_passes = check_integer("max_passes", max_passes)
-        self.tolerance = check_positive("tolerance", tolerance)
+        self.tol = check_positive("tol", tol)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from all samples of ``source``."""
-        rng = generator(self.seed, "unfolding")
+        rng = generator(self.random_state, "unfolding")
         if self.method == "svd":
             samples = AllSamples(source, self.max_samples)
             return samples.recovery(spectral_vectors(samples, rng, rank_one))
@@ -85,7 +85,7 @@ class Unfolding:
         partition = Partition.halves(samples.dims)
         blocks = [unit(rng.standard_normal(shape)) for shape in partition.shapes]
         moved, history = np.inf, []
-        while moved > self.tolerance and samples.passes + 1 < self.max_passes:  # one pass is left for the strength
+        while moved > self.tol and samples.passes + 1 < self.max_passes:  # one pass is left for the strength
             for m in (0, 1):
                 (answer,) = samples.ask(Query(partition, tuple(w[None] for w in blocks), wanted=(m,)))
                 new = unit(answer.gradients[m][0])

@@ -67,7 +67,7 @@ class VectorSGD:
         fraction: float = 0.5,
         restarts: int = 1,
         batch_size: int = 1,
-        seed: int = 0,
+        random_state: int = 0,
         max_samples: int | None = None,
     ) -> None:
         self.strength = check_positive("strength", strength)
@@ -75,13 +75,13 @@ class VectorSGD:
         self.fraction = check_positive("fraction", fraction)
         self.restarts = check_integer("restarts", restarts)
         self.batch_size = check_integer("batch_size", batch_size)
-        self.seed = seed
+        self.random_state = random_state
         self.max_samples = check_max_samples(max_samples)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from one pass over ``source``."""
         samples = OnePass(source, self.max_samples)
-        rng = generator(self.seed, "vector sgd")
+        rng = generator(self.random_state, "vector sgd")
         replicas = [np.repeat(units(rng.standard_normal((self.restarts, d))), 2, axis=0) for d in samples.dims]
         replicas[0][1::2] *= -1
         steps, noise = self.steps(samples.dims), NoiseLevel()

@@ -60,7 +60,7 @@ class Plan:
     """All rows, the recommendation in a sentence, and what it was made for."""
 
     problem: Problem
-    memory: int
+    memory_limit: int
     samples: int | None
     rate: float | None
     workers: int
@@ -75,7 +75,7 @@ class Plan:
 class _Means:
     """What there is to work with."""
 
-    memory: int
+    memory_limit: int
     samples: int | None
     rate: float | None
     workers: int
@@ -100,7 +100,7 @@ def make_plan(
     problem: Problem,
     *,
     samples: str | float | None = None,
-    memory: str | float | None = None,
+    memory_limit: str | float | None = None,
     rate: float | None = None,
     workers: int = 1,
 ) -> Plan:
@@ -121,11 +121,11 @@ def make_plan(
         raise SolverError(f"rate must be a positive number of samples a second, got {rate}.")
     if workers < 1:
         raise SolverError(f"workers must be at least 1, got {workers}.")
-    nbytes = default_memory(problem.dims) if memory is None else parse_memory(memory)
+    nbytes = default_memory(problem.dims) if memory_limit is None else parse_memory(memory_limit)
     count = None if samples is None else parse_samples(samples, problem.dims)
     means = _Means(nbytes, count, rate, workers, this_machine())
     rows = (race_row(problem, means), *(_row(problem, method, means) for method in METHODS))
-    recommended, sentence = _recommend(problem, means, rows, memory is not None)
+    recommended, sentence = _recommend(problem, means, rows, memory_limit is not None)
     return Plan(
         problem, nbytes, count, rate, workers, rows, recommended, sentence, problem.least_product, means.machine
     )
@@ -133,7 +133,7 @@ def make_plan(
 
 def race_row(problem: Problem, means: _Means) -> Row:
     """The race in the memory given."""
-    size = race_size(problem.dims, means.memory)
+    size = race_size(problem.dims, means.memory_limit)
     if size is None:
         least = least_race_bytes(problem.dims)
         return Row("race", "race (RaceSolver)", f"needs at least {amount(least)} of state", state_bytes=least)
@@ -185,7 +185,7 @@ def _finish(problem: Problem, means: _Means, need: _Need) -> Row:
     arriving = taken / means.rate if means.rate else 0.0
     alone = max(means.machine.seconds(read, flops), arriving)
     shared = alone if need.sequential else max(means.machine.seconds(read, flops, means.workers), arriving)
-    least = min(means.memory, machine_memory())
+    least = min(means.memory_limit, machine_memory())
     obstacle = ""
     if need.state_bytes > least:
         obstacle = f"needs {amount(need.state_bytes)} of state, the memory is {amount(least)}"
@@ -215,12 +215,12 @@ def _sufficiency(given: int | None, needed: float) -> str:
 
 def _recommend(problem: Problem, means: _Means, rows: tuple[Row, ...], told: bool) -> tuple[str, str]:
     """The solver that ``TensorPCA`` would take, why, and what to expect of it."""
-    choice = choose_solver(problem.dims, means.memory if told else None, max_samples=means.samples)
+    choice = choose_solver(problem.dims, means.memory_limit if told else None, max_samples=means.samples)
     row = next(r for r in rows if r.name == choice.solver)
     name = {"mean": "MeanSolver", "race": "RaceSolver"}[choice.solver]
     sentence = f"Use {name}: {choice.reason}"
     if math.isnan(row.samples):
-        return _instead(rows, f"RaceSolver {row.obstacle}, the memory is {amount(means.memory)}")
+        return _instead(rows, f"RaceSolver {row.obstacle}, the memory is {amount(means.memory_limit)}")
     sentence += f"; about {approximately(row.samples)} samples recover the signal in half of all runs"
     if means.samples is not None:
         sentence += f", and {means.samples:,} are {row.suffices}"

@@ -47,7 +47,7 @@ def climb(params: Params) -> dict[str, Any]:
 def _one(params: Params, rng: np.random.Generator) -> SimulatedRun:
     dims = (params["dim"],) * params["order"]
     truth = SpikedTensor.random(
-        dims, params.get("strength", 1.0), correlation=params["correlation"], seed=int(rng.integers(2**31))
+        dims, params.get("strength", 1.0), correlation=params["correlation"], random_state=int(rng.integers(2**31))
     )
     root = math.sqrt(params["budget"])
     constants = dataclasses.replace(PRESETS["practical"], c2=root, duration=root)
@@ -69,7 +69,7 @@ def _weighted(run: SimulatedRun) -> float:
 @functools.cache
 def theorem_climb(order: int, dim: int, correlation: float) -> float:
     """Samples of Phases I and II as the theorem adds them up, at budget 1: its logs, caps and rounding included."""
-    truth = SpikedTensor.random((dim,) * order, 1.0, correlation=correlation, seed=0)
+    truth = SpikedTensor.random((dim,) * order, 1.0, correlation=correlation, random_state=0)
     schedule = theorem_schedule(truth, PRESETS["practical"])
     return float(2**order * sum(leg.steps for stage in (*schedule.stages, schedule.ascent) for leg in stage))
 

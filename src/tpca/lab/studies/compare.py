@@ -45,7 +45,7 @@ MEAN_ONLY: dict[str, tuple[str, dict[str, Any]]] = {
     "power-iteration": ("PowerIteration", {}),
     "tensorly": ("TensorLyParafac", {}),
     "pyttb": ("PyttbCpAls", {}),
-    "unfolding-passes": ("Unfolding", {"method": "power", "tolerance": 0.01}),
+    "unfolding-passes": ("Unfolding", {"method": "power", "tol": 0.01}),
     "power-passes": ("PowerIteration", {"method": "passes"}),
     "partial-trace": ("PartialTrace", {}),
     "homotopy-passes": ("Homotopy", {"method": "passes"}),
@@ -62,7 +62,7 @@ class Setting:
 
     problem: Problem
     samples: int
-    memory: int | None = None
+    memory_limit: int | None = None
     law: bool = False
 
     def truth(self, seed: int) -> SpikedTensor:
@@ -107,18 +107,18 @@ def left_out(setting: Setting, asked: Sequence[str] = ()) -> dict[str, str]:
 def _obstacle(setting: Setting, name: str) -> str:
     """Why a method cannot run here, or nothing."""
     problem = setting.problem
-    memory = min(machine_memory(), setting.memory or machine_memory())
+    memory_limit = min(machine_memory(), setting.memory_limit or machine_memory())
     if name == "race":
         least = least_race_bytes(problem.dims)
-        return f"needs at least {amount(least)} of state" if least > memory else ""
+        return f"needs at least {amount(least)} of state" if least > memory_limit else ""
     method = next(m for m in METHODS if m.name == name)
     obstacle = method.applies(problem)
     if obstacle:
         return obstacle
     if name in PACKAGES and find_spec(PACKAGES[name]) is None:
         return "not installed: pip install 'tpca[peers]'"
-    if 8 * method.state(problem) > memory:
-        return f"needs {amount(8 * method.state(problem))} of state, the memory is {amount(memory)}"
+    if 8 * method.state(problem) > memory_limit:
+        return f"needs {amount(8 * method.state(problem))} of state, the memory is {amount(memory_limit)}"
     if name == "paper":
         planned = min(planned_samples(problem.dims, problem.strength / problem.noise).values())
         return f"its schedule asks for {planned:,} samples" if planned > setting.samples else ""
@@ -194,7 +194,7 @@ def _average(setting: Setting, truth: SpikedTensor, seed: int) -> tuple[AverageE
     if setting.law:
         average = drawn_average(truth, setting.samples, seed)
     else:
-        average = averaged(truth.stream(seed=seed), setting.samples)
+        average = averaged(truth.stream(random_state=seed), setting.samples)
     return average, time.perf_counter() - began
 
 
@@ -204,21 +204,21 @@ def _run(setting: Setting, name: str, truth: SpikedTensor, seed: int, average: A
     if name in MEAN_ONLY:
         average.rewind()
         baseline, options = MEAN_ONLY[name]
-        recovery = BASELINES[baseline](seed=seed, **options).run(average)
+        recovery = BASELINES[baseline](random_state=seed, **options).run(average)
         return recovery
     limit = setting.samples
-    source: Any = LawEngine(truth, seed=seed) if setting.law else truth.stream(seed=seed)
+    source: Any = LawEngine(truth, random_state=seed) if setting.law else truth.stream(random_state=seed)
     if name in STEPPING:
         options = {} if name == "oja" else {"strength": truth.strength}
         if setting.law and name != "oja":
             options["batch_size"] = max(1, limit // LAW_STEPS)
-        recovery = BASELINES[STEPPING[name]](seed=seed, max_samples=limit, **options).run(source)
+        recovery = BASELINES[STEPPING[name]](random_state=seed, max_samples=limit, **options).run(source)
         return recovery
     if name == "paper":
-        return PaperSolver(seed=seed, strength=truth.strength).run(source)
+        return PaperSolver(random_state=seed, strength=truth.strength).run(source)
     solver: Any = {"race": RaceSolver, "mean": MeanSolver}[name]
-    memory = setting.memory if setting.memory is not None else default_memory(truth.dims)
-    recovery = solver(seed=seed, memory=memory, max_samples=limit).run(source)
+    memory_limit = setting.memory_limit if setting.memory_limit is not None else default_memory(truth.dims)
+    recovery = solver(random_state=seed, memory_limit=memory_limit, max_samples=limit).run(source)
     return recovery
 
 

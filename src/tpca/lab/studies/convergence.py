@@ -64,7 +64,7 @@ class Convergence:
 
     def run(self, params: Params) -> dict[str, Any]:
         """One error, averaged over the modes."""
-        truth = SpikedTensor.random((params["dim"],) * 4, 1.0, seed=params["seed"])
+        truth = SpikedTensor.random((params["dim"],) * 4, 1.0, random_state=params["seed"])
         rng = generator(params["seed"], key(params))
         if params["kind"] == "refinement":
             return _refinement(truth, params)
@@ -125,7 +125,7 @@ def _simulated(truth: SpikedTensor, leg: Leg, params: Params, rng: np.random.Gen
 
 def _sampled(truth: SpikedTensor, leg: Leg, params: Params, rng: np.random.Generator) -> tuple[Array, ...]:
     """Phase III on real samples."""
-    stream = truth.stream(noise=params["kind"], seed=params["seed"])
+    stream = truth.stream(noise=params["kind"], random_state=params["seed"])
     run = PaperRun(open_engine(stream), rng)
     partition = Partition.pairs(truth.dims)
     begin = []
@@ -141,8 +141,10 @@ def _sampled(truth: SpikedTensor, leg: Leg, params: Params, rng: np.random.Gener
 def _refinement(truth: SpikedTensor, params: Params) -> dict[str, Any]:
     """A race, its refinement compared with (d−1)/(λ²T₃)."""
     dim = params["dim"]
-    solver = RaceSolver(seed=params["seed"], max_samples=int((2 + params["factor"]) * dim**2), memory=8 * 20 * dim**2)
-    recovery = solver.run(LawEngine(truth, seed=params["seed"]))
+    solver = RaceSolver(
+        random_state=params["seed"], max_samples=int((2 + params["factor"]) * dim**2), memory_limit=8 * 20 * dim**2
+    )
+    recovery = solver.run(LawEngine(truth, random_state=params["seed"]))
     searched = [h["samples"] for h in recovery.history if h["phase"] == "search"][-1]
     refined = max(recovery.n_samples - searched, 1)
     loss = float(np.mean(truth.loss(recovery.vectors)))

@@ -38,7 +38,7 @@ class Demo:
 
 def planted(seed: int) -> SpikedTensor:
     """The demonstration's signal: order 4, d = 10, strength 1, no correlation inside the pairs."""
-    return SpikedTensor.random((DIM,) * ORDER, STRENGTH, correlation=0.0, seed=seed)
+    return SpikedTensor.random((DIM,) * ORDER, STRENGTH, correlation=0.0, random_state=seed)
 
 
 def paper_samples(truth: SpikedTensor) -> int:
@@ -61,8 +61,8 @@ def run_paper(truth: SpikedTensor, seed: int, progress: Progress) -> Climb:
         alignments.append(each[:, int(np.argmax(each.min(axis=0)))])
         progress(samples[-1])
 
-    solver = PaperSolver(seed=seed, strength=truth.strength, callbacks=[watch])
-    return Climb(solver.run(truth.stream(seed=seed + 1)), samples, alignments)
+    solver = PaperSolver(random_state=seed, strength=truth.strength, callbacks=[watch])
+    return Climb(solver.run(truth.stream(random_state=seed + 1)), samples, alignments)
 
 
 def run_race(truth: SpikedTensor, seed: int, progress: Progress) -> Climb:
@@ -77,5 +77,5 @@ def run_race(truth: SpikedTensor, seed: int, progress: Progress) -> Climb:
         alignments.append(truth.overlaps(vectors))
         progress(samples[-1])
 
-    solver = RaceSolver(seed=seed, memory=4 * math.prod(truth.dims), callbacks=[watch])
-    return Climb(solver.run(truth.stream(seed=seed + 1)), samples, alignments)
+    solver = RaceSolver(random_state=seed, memory_limit=4 * math.prod(truth.dims), callbacks=[watch])
+    return Climb(solver.run(truth.stream(random_state=seed + 1)), samples, alignments)

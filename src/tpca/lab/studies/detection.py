@@ -51,8 +51,8 @@ def run_trial(job: tuple[tuple[int, ...], int | None, int]) -> dict[str, Any]:
     """One race at λ = 1, left as soon as a signal is proven."""
     dims, memory, seed = job
     unit = math.sqrt(math.prod(dims))
-    engine = LawEngine(SpikedTensor.random(dims, 1.0, seed=seed), seed=seed)
-    solver = RaceSolver(seed=seed, memory=memory, max_samples=int(MAX_UNITS * unit) + 400, tolerance=1e3)
+    engine = LawEngine(SpikedTensor.random(dims, 1.0, random_state=seed), random_state=seed)
+    solver = RaceSolver(random_state=seed, memory_limit=memory, max_samples=int(MAX_UNITS * unit) + 400, tol=1e3)
     run = ComponentsRun(solver, engine)
     strategy = run.runs[0].searches[0].strategy
     size = getattr(strategy, "columns", None) or getattr(strategy, "replicas", None)

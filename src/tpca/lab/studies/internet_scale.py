@@ -79,7 +79,7 @@ class InternetScale:
 
 def _whole(params: Params) -> dict[str, Any]:
     """The whole published algorithm at its own budget, final blocks drawn exactly, top vectors compared."""
-    truth = SpikedTensor.random((params["dim"],) * params["order"], 1.0, correlation=0.0, seed=params["seed"])
+    truth = SpikedTensor.random((params["dim"],) * params["order"], 1.0, correlation=0.0, random_state=params["seed"])
     schedule = theorem_schedule(truth, PRESETS["practical"])
     run = SimulatedRun(truth, generator(params["seed"], "internet-scale"), coarse=COARSE)
     run.multi_phase(schedule)

@@ -141,7 +141,7 @@ def _truth(params: Params, seed: int) -> SpikedTensor:
     method = params["method"]
     symmetric = method == "race, equal" or (method in METHODS and METHODS[method].symmetric)
     options: dict[str, Any] = {"correlation": 1.0, "symmetric": True} if symmetric else {}
-    return SpikedTensor.random((params["dim"],) * params["order"], 1.0, seed=seed, **options)
+    return SpikedTensor.random((params["dim"],) * params["order"], 1.0, random_state=seed, **options)
 
 
 def _seed(params: Params, index: int, step: int = 0) -> int:
@@ -160,14 +160,14 @@ def _race(params: Params) -> dict[str, Any]:
         truth = _truth(params, seed)
         seen: list[tuple[int, float]] = []
         solver = RaceSolver(
-            seed=seed,
-            memory=8 * params["memory"] * dim**2,
+            random_state=seed,
+            memory_limit=8 * params["memory"] * dim**2,
             max_samples=int(CUT * unit),
-            tolerance=0.2,
+            tol=0.2,
             partition=_partition(params["method"], truth.dims),
             callbacks=[_watch(truth, seen)],
         )
-        recovery = solver.run(LawEngine(truth, seed=seed))
+        recovery = solver.run(LawEngine(truth, random_state=seed))
         poor = max((n for n, overlap in seen if overlap <= GOOD), default=0)
         reached.append(min((n for n, _ in seen if n > poor), default=math.inf))
         state = max(state, recovery.state_bytes / 8)

@@ -64,20 +64,23 @@ def outcome(truth: SpikedTensor, recovery: Recovery) -> Outcome:
 
 def on_mean(name: str, truth: SpikedTensor, n: int, seed: int, **options: object) -> Outcome:
     """A baseline on the mean of n samples."""
-    return outcome(truth, BASELINES[name](seed=seed, **options).run(drawn_average(truth, n, seed)))
+    return outcome(truth, BASELINES[name](random_state=seed, **options).run(drawn_average(truth, n, seed)))
 
 
 def on_rounds(name: str, truth: SpikedTensor, n: int, seed: int, steps: int | None = None) -> Outcome:
     """A one-pass baseline on rounds from the law; ``steps``: as many steps of equal size, at most."""
     options = {} if steps is None else {"batch_size": max(1, n // steps)}
-    method = BASELINES[name](seed=seed, max_samples=n, **options)
-    return outcome(truth, method.run(LawEngine(truth, seed=seed)))
+    method = BASELINES[name](random_state=seed, max_samples=n, **options)
+    return outcome(truth, method.run(LawEngine(truth, random_state=seed)))
 
 
 def by_mean_solver(truth: SpikedTensor, n: int, seed: int) -> Outcome:
     """The mean with contrasts, in the least memory that it takes."""
     memory = mean_bytes(truth.dims, GROUPS[-1])
-    return outcome(truth, MeanSolver(seed=seed, memory=memory, max_samples=n).run(LawEngine(truth, seed=seed)))
+    return outcome(
+        truth,
+        MeanSolver(random_state=seed, memory_limit=memory, max_samples=n).run(LawEngine(truth, random_state=seed)),
+    )
 
 
 def by_vectors(truth: SpikedTensor, n: int, seed: int) -> Outcome:
@@ -102,7 +105,7 @@ METHODS: dict[str, Method] = {
     "als": Method(partial(on_mean, "ALS")),
     "amp": Method(partial(on_mean, "AMP")),
     "unfolding": Method(partial(on_mean, "Unfolding"), 1),
-    "unfolding-passes": Method(partial(on_mean, "Unfolding", method="power", tolerance=0.01), 1),
+    "unfolding-passes": Method(partial(on_mean, "Unfolding", method="power", tol=0.01), 1),
     "recursive-unfolding": Method(partial(on_mean, "RecursiveUnfolding"), 1, orders=(5, 6)),
     "power-iteration": Method(partial(on_mean, "PowerIteration"), -5, lambda order: order - 1.0),
     "power-passes": Method(partial(on_mean, "PowerIteration", method="passes"), -5, lambda order: order - 1.0),

@@ -48,12 +48,12 @@ class Noise:
     def run(self, params: Params) -> dict[str, Any]:
         """One run on real samples."""
         dim, seed = params["dim"], params["seed"]
-        truth = SpikedTensor.random((dim,) * 4, 1.0, seed=seed)
-        stream = truth.stream(noise=params["noise"], seed=seed + 1)
+        truth = SpikedTensor.random((dim,) * 4, 1.0, random_state=seed)
+        stream = truth.stream(noise=params["noise"], random_state=seed + 1)
         if params["kind"] == "paper":
-            recovery = PaperSolver(seed=seed).run(stream)
+            recovery = PaperSolver(random_state=seed).run(stream)
             return {"overlap": float(truth.overlaps(recovery.vectors).min()), "samples": recovery.n_samples}
-        solver = RaceSolver(seed=seed, max_samples=20 * dim**2, memory=8 * 50 * dim**2, tolerance=PROVEN)
+        solver = RaceSolver(random_state=seed, max_samples=20 * dim**2, memory_limit=8 * 50 * dim**2, tol=PROVEN)
         recovery = solver.run(stream)
         proven = [h["samples"] for h in recovery.history if h["found"]]
         overlap = float(truth.overlaps(recovery.vectors).min())

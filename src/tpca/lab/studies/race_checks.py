@@ -39,15 +39,15 @@ COVERAGE_SETTINGS: tuple[tuple[tuple[int, ...], float], ...] = (
 def claims(job: tuple[tuple[int, ...], str, int, int]) -> bool:
     """Whether one run on pure noise claims a signal."""
     dims, noise, samples, seed = job
-    recovery = RaceSolver(seed=seed, max_samples=samples).run(Samples(dims, noise=noise, seed=seed))
+    recovery = RaceSolver(random_state=seed, max_samples=samples).run(Samples(dims, noise=noise, random_state=seed))
     return recovery.found
 
 
 def covered(job: tuple[tuple[int, ...], float, int]) -> tuple[int, int, bool, float]:
     """Components inside their interval, all components, strength inside its own, squared error over the claimed."""
     dims, tolerance, seed = job
-    truth = SpikedTensor.random(dims, 1.0, seed=seed)
-    recovery = RaceSolver(seed=seed, tolerance=tolerance).run(LawEngine(truth, seed=seed))
+    truth = SpikedTensor.random(dims, 1.0, random_state=seed)
+    recovery = RaceSolver(random_state=seed, tol=tolerance).run(LawEngine(truth, random_state=seed))
     errors = recovery.standard_errors or ()
     signed = [np.sign(v @ w) * v for v, w in zip(recovery.vectors, truth.vectors, strict=True)]
     triples = list(zip(signed, truth.vectors, errors, strict=True))

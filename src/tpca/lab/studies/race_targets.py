@@ -89,10 +89,12 @@ REFINEMENT_ROWS = ((3, 24), (4, 12), (5, 8), (6, 6))
 def run_trial(job: tuple[Row, int]) -> dict[str, Any]:
     """One race: overlaps, samples until the signal was proven, state."""
     row, seed = job
-    truth = SpikedTensor.random((row.dim,) * row.order, 1.0, seed=seed, **KINDS[row.kind])
-    source: Any = LawEngine(truth, seed=seed + 1) if row.source == "law" else truth.stream(seed=seed + 1)
+    truth = SpikedTensor.random((row.dim,) * row.order, 1.0, random_state=seed, **KINDS[row.kind])
+    source: Any = (
+        LawEngine(truth, random_state=seed + 1) if row.source == "law" else truth.stream(random_state=seed + 1)
+    )
     began = time.perf_counter()
-    recovery = RaceSolver(seed=seed, memory=row.memory, max_samples=row.samples).run(source)
+    recovery = RaceSolver(random_state=seed, memory_limit=row.memory, max_samples=row.samples).run(source)
     proven = [h["samples"] for h in recovery.history if h["found"]]
     return {
         "overlap": float(truth.overlaps(recovery.vectors).min()),
@@ -106,9 +108,9 @@ def run_trial(job: tuple[Row, int]) -> dict[str, Any]:
 def run_refinement(job: tuple[int, int, int]) -> float:
     """Squared error after the refinement divided by (d−1)/(λ²T₃), averaged over modes."""
     order, dim, seed = job
-    truth = SpikedTensor.random((dim,) * order, 1.0, seed=seed)
+    truth = SpikedTensor.random((dim,) * order, 1.0, random_state=seed)
     limit = int(20 * dim ** (order / 2))
-    recovery = RaceSolver(seed=seed, max_samples=limit).run(LawEngine(truth, seed=seed + 1))
+    recovery = RaceSolver(random_state=seed, max_samples=limit).run(LawEngine(truth, random_state=seed + 1))
     searched = [h["samples"] for h in recovery.history if h["phase"] == "search"][-1]
     refined = recovery.n_samples - searched
     return float(np.mean(truth.loss(recovery.vectors))) / cramer_rao(dim, truth.strength, max(refined, 1))

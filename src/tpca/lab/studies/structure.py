@@ -44,7 +44,7 @@ class Adaptivity:
     @staticmethod
     def form(dim: int, correlation: float) -> float:
         """d² max γ⁴ ∏ γ⁻² at order 6, c₀ = 1."""
-        truth = SpikedTensor.random((dim,) * 6, 1.0, correlation=correlation, seed=0)
+        truth = SpikedTensor.random((dim,) * 6, 1.0, correlation=correlation, random_state=0)
         return adaptive_samples(dim, block_gauge(truth, 1.0))
 
     def findings(self, records: Sequence[Record]) -> list[Finding]:

@@ -37,6 +37,6 @@ def groups_within(dims: Sequence[int], nbytes: int) -> int:
         if mean_bytes(dims, groups) <= nbytes:
             return groups
     raise MemoryBudgetError(
-        f"memory of {nbytes} bytes is too small for the mean of samples of shape {tuple(dims)}; "
+        f"memory_limit of {nbytes} bytes is too small for the mean of samples of shape {tuple(dims)}; "
         f"give at least {mean_bytes(dims, GROUPS[-1])} bytes, or use RaceSolver."
     )

@@ -64,7 +64,7 @@ class MeanRun:
                 "MeanSolver reads to the end of the samples, and these have none; give max_samples, or use RaceSolver."
             )
         self.solver, self.data = solver, data
-        budget = default_memory(data.dims) if solver.memory is None else solver.memory
+        budget = default_memory(data.dims) if solver.memory_limit is None else solver.memory_limit
         groups = groups_within(data.dims, budget)
         self.sums = np.zeros((groups, *data.dims))
         self.counts = [0] * groups
@@ -190,7 +190,7 @@ class MeanRun:
 
     def _look_closely(self) -> Recovery:
         """Fits from many starts, of the mean and of the contrasts."""
-        rng = generator(self.solver.seed, "mean")
+        rng = generator(self.solver.random_state, "mean")
         vectors, maxima = best_fits(self.sums, rng)
         noise = self.sums[1:]
         sigma = math.sqrt(float(np.vdot(noise, noise)) / noise.size) if noise.size else math.nan
@@ -222,7 +222,7 @@ class MeanRun:
         if self.solver.n_components > 1 or not null.entries or not can_be_symmetric(self.data.dims):
             return None
         return SymmetricFit.of(
-            self.sums, null, best_symmetric(self.sums, fitted, generator(self.solver.seed, "symmetric mean"))
+            self.sums, null, best_symmetric(self.sums, fitted, generator(self.solver.random_state, "symmetric mean"))
         )
 
     def _noise_reach(self, null: Null, local: Local, margin: float = 0.0) -> dict[str, Any]:

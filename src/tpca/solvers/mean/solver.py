@@ -59,8 +59,8 @@ class MeanSolver:
 
     def __init__(
         self,
-        seed: int = 0,
-        memory: str | float | None = None,
+        random_state: int = 0,
+        memory_limit: str | float | None = None,
         max_samples: int | None = None,
         confidence: float = 0.95,
         n_components: int = 1,
@@ -69,8 +69,8 @@ class MeanSolver:
         checkpoint_every: float = 60.0,
         resume: bool = False,
     ) -> None:
-        self.seed = check_integer("seed", seed, 0)
-        self.memory = None if memory is None else parse_memory(memory)
+        self.random_state = check_integer("random_state", random_state, 0)
+        self.memory_limit = None if memory_limit is None else parse_memory(memory_limit)
         self.max_samples = check_max_samples(max_samples)
         self.confidence = check_confidence(confidence)
         self.n_components = check_integer("n_components", n_components)
@@ -85,5 +85,5 @@ class MeanSolver:
 
     def settings(self) -> dict[str, Any]:
         """What a run depends on besides its data, as plain values."""
-        names = ("seed", "memory", "max_samples", "confidence", "n_components")
+        names = ("random_state", "memory_limit", "max_samples", "confidence", "n_components")
         return {"solver": "mean", **{name: getattr(self, name) for name in names}}

@@ -34,13 +34,15 @@ class Split:
     """Rows in two parts, by chance, the same every time."""
 
     share: float
-    seed: int
+    random_state: int
 
     def __call__(self, batch: ViewsBatch) -> SplitBatch:
         """The rows of a batch, put in order."""
         if isinstance(batch, SplitBatch):
             return batch
-        return SplitBatch(batch, generator(self.seed, f"held out {batch.first}").random(len(batch)) < self.share)
+        return SplitBatch(
+            batch, generator(self.random_state, f"held out {batch.first}").random(len(batch)) < self.share
+        )
 
     def part(self, batch: ViewsBatch, part: str) -> list[ViewsBatch]:
         """The rows of a batch to learn from (``train``), to judge by (``held``), or both, one after the other."""
@@ -90,13 +92,13 @@ class OnPart(Accumulator):
 class Rows:
     """Whitened rows in two parts, kept in this process if they fit ``memory``; workers keep what fits themselves."""
 
-    def __init__(self, engine: Engine, held_out: float, memory: float, seed: int) -> None:
-        self._split = Split(held_out, seed)
+    def __init__(self, engine: Engine, validation_fraction: float, memory_limit: float, random_state: int) -> None:
+        self._split = Split(validation_fraction, random_state)
         self.dims = engine.dims
         if isinstance(engine, LocalEngine) and isinstance(engine.stream, ViewsStream):
             stream = engine.stream
             item = np.dtype(stream.dtype).itemsize
-            if stream.length is not None and stream.length * sum(stream.dims) * item <= memory:
+            if stream.length is not None and stream.length * sum(stream.dims) * item <= memory_limit:
                 engine = LocalEngine(KeptViews(stream, self._split))
         self._engine = engine
         self.train, self.held, self.all = (PartOfRows(self, part) for part in ("train", "held", "all"))

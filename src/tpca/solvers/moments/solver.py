@@ -84,33 +84,34 @@ class MomentSolver:
 
     def __init__(
         self,
-        seed: int = 0,
+        random_state: int = 0,
         n_components: int = 1,
-        held_out: float = 0.2,
+        validation_fraction: float = 0.2,
         clip: float | None = None,
         confidence: float = 0.95,
-        memory: float = 256e6,
+        memory_limit: float = 256e6,
         refit: bool = True,
     ) -> None:
-        if not 0 < held_out < 1:
-            raise SolverError(f"held_out must lie strictly between 0 and 1, got {held_out}.")
-        self.seed, self.n_components, self.held_out = seed, n_components, held_out
-        self.clip, self.confidence, self.memory, self.refit = clip, confidence, memory, refit
+        if not 0 < validation_fraction < 1:
+            raise SolverError(f"validation_fraction must lie strictly between 0 and 1, got {validation_fraction}.")
+        self.random_state, self.n_components, self.validation_fraction = random_state, n_components, validation_fraction
+        self.clip, self.confidence, self.memory_limit, self.refit = clip, confidence, memory_limit, refit
 
     def run(self, data: Any) -> list[Moment]:
         """Components, strongest evidence first found; the last one is not proven if its ``p_value`` is too large.
 
         ``data`` is a stream of whitened views, or an engine over one.
         """
-        rows = Rows(open_engine(data), self.held_out, self.memory, self.seed)
+        rows = Rows(open_engine(data), self.validation_fraction, self.memory_limit, self.random_state)
         count, learnt = (total(part, RowCount()).n for part in (rows.all, rows.train))
         if count < MIN_ROWS:
             raise SolverError(f"at least {MIN_ROWS} rows are needed to learn from and to judge by, got {count}.")
         if learnt < 2:
             raise SolverError(
-                f"held_out={self.held_out} leaves {learnt} of {count} rows to learn from; hold out fewer, or give more."
+                f"validation_fraction={self.validation_fraction} leaves {learnt} of {count} rows to learn from; "
+                "hold out fewer, or give more."
             )
-        rng = generator(self.seed, "moments")
+        rng = generator(self.random_state, "moments")
         found: list[Moment] = []
         while len(found) < self.n_components:
             found.append(self._component(rows, found, rng))
@@ -161,7 +162,7 @@ class MomentSolver:
         kinds = [shared_starts(rows.train, rows.dims, rng), [rng.standard_normal((RANDOM, d)) for d in rows.dims]]
         partition = Partition.halves(rows.dims)
         columns = min(COLUMNS, *partition.sizes)
-        if 8 * 6 * columns * sum(partition.sizes) <= self.memory:  # columns, gradients, and copies to turn them
+        if 8 * 6 * columns * sum(partition.sizes) <= self.memory_limit:  # columns, gradients, and copies to turn them
             kinds.append(flow_starts(rows.train, partition, columns, deflate, rng))
         return [units(np.concatenate(modes)) for modes in zip(*kinds, strict=True)]
 

@@ -81,7 +81,7 @@ class PaperSolver:
         self,
         schedule: str | Schedule = "empirical",
         preset: str | Constants = "practical",
-        seed: int = 0,
+        random_state: int = 0,
         strength: float = 1.0,
         truth: SpikedTensor | None = None,
         estimator: str = "power",
@@ -98,7 +98,7 @@ class PaperSolver:
             raise SolverError(f"estimator must be one of {', '.join(METHODS)}, got {estimator!r}.")
         self.schedule = schedule
         self.constants = preset_constants(preset)
-        self.seed = check_integer("seed", seed, 0)
+        self.random_state = check_integer("random_state", random_state, 0)
         self.strength = check_strength(strength)
         self.truth = truth
         self.estimator = estimator
@@ -109,7 +109,7 @@ class PaperSolver:
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from a stream (or engine); a stream that ends early gives what was reached."""
         engine = open_engine(source)
-        run = PaperRun(engine, generator(self.seed, "paper"), self.callbacks)
+        run = PaperRun(engine, generator(self.random_state, "paper"), self.callbacks)
         keeper = keeper_of(self)
         watched = contextlib.nullcontext() if keeper is None else keeper.watch(run, engine)
         with calm_blas(math.prod(engine.dims)), watched:
@@ -135,7 +135,13 @@ class PaperSolver:
         """What a run depends on besides its data, as text."""
         truth = None if self.truth is None else [v.tolist() for v in self.truth.vectors]
         numbers = {"schedule": repr(self.schedule), "constants": repr(self.constants), "truth": truth}
-        return {"solver": "paper", "seed": self.seed, "strength": self.strength, "estimator": self.estimator, **numbers}
+        return {
+            "solver": "paper",
+            "random_state": self.random_state,
+            "strength": self.strength,
+            "estimator": self.estimator,
+            **numbers,
+        }
 
     def find_schedule(self, run: PaperRun) -> Schedule:
         """The schedule to run; the empirical one searches c_3 on fresh samples first."""

@@ -1,14 +1,5 @@
 """One race at work, as a state machine (the procedure is at the top of :mod:`tpca.solvers.race.solver`).
 
-phase       the next samples go to                           it ends
-==========  ===============================================  ==============================================
-scale       the scale estimate                               after three samples
-search      all strategies and candidates                    found and accurate: refinement; no more: trial
-trial       the candidates only (the held-out part, if any)  found: refinement; else: again, or done
-again       the main strategy, a whole pass at once          proposal at rest: trial; else: again
-refinement  the refinement                                   accurate as asked, or no more: done
-==========  ===============================================  ==============================================
-=======
 ==========  ====================================================  ===============================================
 phase       the next samples go to                                it ends
 ==========  ====================================================  ===============================================
@@ -84,11 +75,11 @@ class RaceRun:
         self, solver: RaceSolver, data: Data, number: int = 0, scale: float | None = None, begins: int | None = 0
     ) -> None:
         self.solver, self.data, self.number = solver, data, number
-        budget = default_memory(data.dims) if solver.memory is None else solver.memory
+        budget = default_memory(data.dims) if solver.memory_limit is None else solver.memory_limit
         budget -= (
             8 * CANDIDATE_VECTORS * sum(data.dims) * min(number, solver.n_components - 1)
         )  # for refining the others
-        rng = generator(solver.seed, f"race {number}" if number else "race")
+        rng = generator(solver.random_state, f"race {number}" if number else "race")
         self.scale_estimate = ScaleEstimate(data.dims, rng)
         delta = 1 - solver.confidence
         self.searches = strategies_within(data.dims, budget, check_partition(data.dims, solver.partition), delta, rng)
@@ -307,7 +298,7 @@ class RaceRun:
         return tolerance is not None and self.refinement.error() <= tolerance and self.refinement.settled
 
     def _tolerance(self) -> float | None:
-        asked = self.solver.tolerance
+        asked = self.solver.tol
         if asked is None and self.data.endless and self.solver.max_samples is None:
             return ENDLESS_TOLERANCE
         return asked

@@ -68,12 +68,12 @@ class RaceSolver:
 
     def __init__(
         self,
-        seed: int = 0,
-        memory: str | float | None = None,
+        random_state: int = 0,
+        memory_limit: str | float | None = None,
         max_samples: int | None = None,
         max_passes: int | str = 1,
         confidence: float = 0.95,
-        tolerance: float | None = None,
+        tol: float | None = None,
         partition: Sequence[Sequence[int]] | None = None,
         n_components: int = 1,
         callbacks: Sequence[Callback] = (),
@@ -81,14 +81,14 @@ class RaceSolver:
         checkpoint_every: float = 60.0,
         resume: bool = False,
     ) -> None:
-        if tolerance is not None and not tolerance > 0:
-            raise SolverError(f"tolerance must be positive, got {tolerance}.")
-        self.seed = check_integer("seed", seed, 0)
-        self.memory = None if memory is None else parse_memory(memory)
+        if tol is not None and not tol > 0:
+            raise SolverError(f"tol must be positive, got {tol}.")
+        self.random_state = check_integer("random_state", random_state, 0)
+        self.memory_limit = None if memory_limit is None else parse_memory(memory_limit)
         self.max_samples = check_max_samples(max_samples)
         self.max_passes = check_passes(max_passes)
         self.confidence = check_confidence(confidence)
-        self.tolerance = tolerance
+        self.tol = tol
         self.partition = partition
         self.n_components = check_integer("n_components", n_components)
         self.callbacks = tuple(callbacks)
@@ -102,6 +102,6 @@ class RaceSolver:
 
     def settings(self) -> dict[str, Any]:
         """What a run depends on besides its data, as plain values."""
-        names = ("seed", "memory", "max_samples", "max_passes", "confidence", "tolerance", "n_components")
+        names = ("random_state", "memory_limit", "max_samples", "max_passes", "confidence", "tol", "n_components")
         groups = None if self.partition is None else [[int(n) for n in group] for group in self.partition]
         return {"solver": "race", **{name: getattr(self, name) for name in names}, "partition": groups}

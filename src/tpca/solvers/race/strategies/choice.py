@@ -137,5 +137,5 @@ def _replicas(partition: Partition, floats: float, nbytes: int, rng: np.random.G
 def _too_small(dims: tuple[int, ...], needed: float, nbytes: int) -> MemoryBudgetError:
     least = math.ceil(8 * (needed + CANDIDATE_VECTORS * sum(dims) + 1))
     return MemoryBudgetError(
-        f"memory of {nbytes} bytes is too small for samples of shape {dims}; give at least {least} bytes."
+        f"memory_limit of {nbytes} bytes is too small for samples of shape {dims}; give at least {least} bytes."
     )

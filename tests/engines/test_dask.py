@@ -1,0 +1,606 @@
+"""The same solver on a cluster of processes: the same bytes as in one process, whatever happens to the workers."""
+
+import contextlib
+import itertools
+import logging
+import math
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import psutil
+import pytest
+from typer.testing import CliRunner
+
+import stream_suite
+from stream_suite import Workspace, folder, hdf5, npy
+from tpca import SpikedTensor, TensorCCA, TensorPCA
+from tpca.cli import app
+from tpca.engines import DaskEngine, LocalEngine, groups
+from tpca.engines.dask.cluster import Cluster
+from tpca.engines.groups import cut_reading
+from tpca.errors import CheckpointError, ClusterError, SampleError, StreamError
+from tpca.lab.planning.cluster import round_traffic
+from tpca.lab.studies.catalogue import STUDIES
+from tpca.lab.studies.runner import run_studies
+from tpca.lab.studies.store import Store
+from tpca.solvers.mean.memory import mean_bytes
+from tpca.solvers.mean.solver import MeanSolver
+from tpca.solvers.paper.schedules import Leg, Schedule
+from tpca.solvers.paper.solver import PaperSolver
+from tpca.solvers.race.solver import RaceSolver
+from tpca.streams import open_stream, open_views, stored
+from tpca.streams import views as views_module
+from tpca.tensors import Gradients, Query, TensorSum, accumulators
+from tpca.tensors.blocks import Partition
+from traffic import bytes_sent, count_bytes
+
+DIMS = (6, 5, 4)
+ENTRIES = math.prod(DIMS)
+TRUTH = SpikedTensor.random(DIMS, 1.5, random_state=1)
+
+
+def samples_of(n, dims=DIMS, strength=1.5, seed=2, dtype=np.float32):
+    truth = SpikedTensor.random(dims, strength, random_state=1)
+    return next(iter(truth.stream(random_state=seed, batch_size=n, dtype=dtype)))
+
+
+def zarr_array(data, work, chunks=None):
+    """Chunks of whole samples, if not told otherwise: thousands of small files would take longer than all else."""
+    return stream_suite.zarr_array(data, work, chunks=chunks or (5, *data.shape[1:]))
+
+
+@contextlib.contextmanager
+def cluster_of(workers):
+    import dask
+    from distributed import Client, LocalCluster
+
+    options = {"processes": True, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": logging.CRITICAL}
+    # No stealing: on a busy machine it moves tasks, and with them bytes, which are counted here.
+    with dask.config.set({"distributed.scheduler.work-stealing": False}):
+        cluster = LocalCluster(n_workers=workers, **options)
+    with cluster, Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client():
+    with cluster_of(3) as client:
+        yield client
+
+
+@pytest.fixture
+def work(tmp_path):
+    return Workspace(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Small batches and groups, so that small data are many of them."""
+    monkeypatch.setattr(stored, "BATCH_ENTRIES", 4 * ENTRIES)
+    monkeypatch.setattr(stored, "FILE_SAMPLES", 1)
+    monkeypatch.setattr(views_module, "BATCH_ENTRIES", 10 * sum(DIMS))
+    monkeypatch.setattr(groups, "GROUP_ENTRIES", 4 * ENTRIES)
+    monkeypatch.setattr(groups, "GROUP_SAMPLES", 2)
+    monkeypatch.setattr(accumulators, "REPLICA_SAMPLES", 0.02)
+
+
+@contextlib.contextmanager
+def using(workers, monkeypatch):
+    """Only the first few workers get tasks; the parts that come back of every round are counted."""
+    everyone, gather, parts = Cluster.workers, Cluster.gather, []
+    with monkeypatch.context() as patch:
+        patch.setattr(Cluster, "workers", lambda self: everyone(self)[:workers])
+        patch.setattr(Cluster, "gather", lambda self, futures: parts.append(len(futures)) or gather(self, futures))
+        yield parts
+
+
+def told(recovery):
+    """All that a recovery says, as bytes; what was held where is not part of the result."""
+    text = []
+    for part in (recovery, *recovery.further):
+        text += [v.tobytes() for v in part.vectors] + [e.tobytes() for e in part.standard_errors or ()]
+        text += [part.strength, part.strength_interval, part.stop_reason.name, part.n_samples, part.n_passes]
+        text += [part.n_skipped, part.state_bytes, part.history]
+    return repr(text)
+
+
+SOLVERS = {
+    "mean": lambda: MeanSolver(
+        random_state=0, memory_limit=mean_bytes(DIMS, 2)
+    ),  # two groups of samples: few, large rounds
+    "race": lambda: RaceSolver(random_state=0),
+    "race in little memory": lambda: RaceSolver(random_state=0, memory_limit="14KB", max_passes=3),
+    "race for two": lambda: RaceSolver(random_state=0, memory_limit="30KB", n_components=2, max_samples=200),
+}
+
+
+class TestBits:
+    @pytest.mark.parametrize(
+        "name", ["mean", "race", *(pytest.param(name, marks=pytest.mark.slow) for name in list(SOLVERS)[2:])]
+    )
+    def test_any_number_of_workers_gives_the_bytes_of_one_process(self, name, client, work, monkeypatch):
+        place = zarr_array(samples_of(280), work)
+        local = told(SOLVERS[name]().run(LocalEngine(place)))
+        for workers in (1, 2, 3):
+            with using(workers, monkeypatch) as parts:
+                assert told(SOLVERS[name]().run(DaskEngine(client, place))) == local
+            assert max(parts) == 1 if workers == 1 else max(parts) in (2, 4)  # parts of a round that come back
+
+    @pytest.mark.parametrize("dims", [(8, 7), (4, 3, 3, 4), (3, 2, 4, 3, 2)])
+    def test_every_order(self, dims, client, work):
+        place = zarr_array(samples_of(200, dims, 2.0), work)
+        solver = RaceSolver(random_state=3, memory_limit="14KB", max_passes=2)
+        assert told(solver.run(DaskEngine(client, place))) == told(solver.run(LocalEngine(place)))
+
+    @pytest.mark.parametrize("kind", [npy, folder, hdf5])
+    def test_every_file(self, kind, client, work, monkeypatch):
+        place = kind(samples_of(152, dtype=np.float64), work)  # the last file of the folder is shorter
+        monkeypatch.chdir(work.path)  # workers were started elsewhere
+        source = open_stream(os.path.relpath(place, work.path), items="batches" if kind is folder else "auto")
+        expected = told(RaceSolver(random_state=0).run(LocalEngine(source)))
+        assert told(RaceSolver(random_state=0).run(DaskEngine(client, source))) == expected
+
+    def test_shuffled(self, client, work):
+        place = zarr_array(samples_of(150), work)
+        stream = open_stream(place, shuffle=True, random_state=5)
+        expected = told(RaceSolver(random_state=0).run(LocalEngine(stream)))
+        assert told(RaceSolver(random_state=0).run(DaskEngine(client, stream))) == expected
+        assert expected != told(RaceSolver(random_state=0).run(LocalEngine(place)))
+
+    @pytest.mark.parametrize("policy", ["omit", "zero"])
+    def test_samples_that_are_left_out(self, policy, client, work):
+        samples = samples_of(200)
+        samples[[3, 20, 21, 100], 0, 0, 0] = np.nan
+        samples[30:47] = np.nan
+        samples[-12:] = np.inf
+        stream = open_stream(zarr_array(samples, work, chunks=(1, *DIMS)), nan_policy=policy)
+        solver = RaceSolver(random_state=0, max_passes=2)
+        local, there = solver.run(LocalEngine(stream)), solver.run(DaskEngine(client, stream))
+        assert told(there) == told(local)
+        assert there.n_skipped == (33 if policy == "omit" else 29)
+
+    def test_whole_groups_that_are_left_out(self, client, work, rng):
+        """Their places in the tree stay empty: what follows does not move up."""
+        samples = samples_of(96)
+        samples[24:47] = np.nan
+        samples[72:] = np.nan
+        stream = open_stream(zarr_array(samples, work, chunks=(4, *DIMS)), nan_policy="omit")
+        assert cut_reading(stream.layout, stream.dtype, Gradients(asks_of(rng)), 0, 49).leaves == 8
+        for n in (49, 96):
+            expected = parted(LocalEngine(stream), (n,), ask := asks_of(rng))
+            assert parted(DaskEngine(client, stream), (n,), ask) == expected
+
+    @pytest.mark.parametrize("persisted", [True, False])
+    def test_a_dask_array_stays_where_it_is(self, persisted, client):
+        import dask.array
+
+        array = dask.array.from_array(samples_of(210), chunks=((30, 25, 50, 5, 5, 95), 6, 5, 2))
+        array = array.persist() if persisted else array
+        solver = RaceSolver(random_state=0, memory_limit="14KB", max_passes=2)
+        local = told(solver.run(LocalEngine(array)))
+        assert told(solver.run(DaskEngine(client, array))) == local
+
+    def test_views(self, client, work):
+        rng = np.random.default_rng(0)
+        shared = rng.standard_normal(600)
+        views = [np.outer(shared, rng.standard_normal(d)) + rng.standard_normal((600, d)) for d in (5, 4, 6, 3)]
+        stream = open_views([zarr_array(view, work, chunks=(50, view.shape[1])) for view in views])
+        solver = RaceSolver(random_state=0, memory_limit="30KB", max_passes=2)
+        assert told(solver.run(DaskEngine(client, stream))) == told(solver.run(LocalEngine(stream)))
+
+    def test_samples_read_in_slabs(self, client, work, monkeypatch):
+        monkeypatch.setattr(stored, "SLAB_ENTRIES", ENTRIES // 3)
+        monkeypatch.setattr(stored, "SLAB_SAMPLES", 10)
+        stream = open_stream(zarr_array(samples_of(120), work, chunks=(1, 2, 5, 4)))
+        solver = RaceSolver(random_state=0, memory_limit="14KB", max_passes=2)
+        assert told(solver.run(DaskEngine(client, stream))) == told(solver.run(LocalEngine(stream)))
+
+    def test_fresh_samples_for_every_replica(self, client, work):
+        place = zarr_array(samples_of(500, (4, 3, 5, 4), 3.0), work)
+        leg = Leg(steps=7, step_size=0.05)
+        schedule = Schedule("short", stages=((leg, leg),), ascent=(leg, leg), selection=6, estimation=(leg, leg))
+        runs = [
+            PaperSolver(random_state=0, schedule=schedule).run(o)
+            for o in (LocalEngine(place), DaskEngine(client, place))
+        ]
+        assert told(runs[0]) == told(runs[1])
+        assert runs[0].n_samples > 300
+
+
+def parted(engine, sizes, asks):
+    return [[answer.rewards.tobytes() for answer in engine.reduce(Gradients(asks), n).answers] for n in sizes]
+
+
+def asks_of(rng, count=3):
+    partition = Partition.singles(DIMS)
+    return [Query(partition, tuple(rng.standard_normal((count, d)) for d in DIMS))]
+
+
+class TestPositions:
+    def test_a_run_can_move_from_one_engine_to_the_other_at_any_round(self, client, work, rng):
+        samples = samples_of(120)
+        samples[40:52] = np.nan
+        stream, asks = open_stream(zarr_array(samples, work, chunks=(1, *DIMS)), nan_policy="omit"), asks_of(rng)
+        sizes = (1, 9, 35, 2, 40, 30)
+        expected = parted(LocalEngine(stream), sizes, asks)
+        for first in (LocalEngine(stream), DaskEngine(client, stream)):
+            engine, got = first, []
+            for n in sizes:
+                got += parted(engine, (n,), asks)
+                position = engine.position()
+                engine = LocalEngine(stream) if isinstance(engine, DaskEngine) else DaskEngine(client, stream)
+                engine.seek(position)
+            assert got == expected
+            assert engine.n_skipped == 12
+
+    def test_a_checkpoint_made_on_a_cluster_is_finished_here(self, client, work):
+        place = zarr_array(samples_of(160), work)
+        whole = told(RaceSolver(random_state=0).run(LocalEngine(place)))
+        kept = {"checkpoint": work.path / "kept", "checkpoint_every": 0}
+
+        def stop(record):
+            if record["samples"] > 60:
+                raise InterruptedError
+
+        with pytest.raises(InterruptedError):
+            RaceSolver(random_state=0, callbacks=[stop], **kept).run(DaskEngine(client, place))
+        assert told(RaceSolver(random_state=0, resume=True, **kept).run(LocalEngine(place))) == whole
+
+    @pytest.mark.parametrize("begun_here", [True, False])
+    def test_changed_samples_are_noticed_by_either_engine(self, client, work, rng, begun_here):
+        samples, asks = samples_of(120), asks_of(rng)
+        place = zarr_array(samples, work, chunks=(1, *DIMS))
+        engines = (LocalEngine, lambda stream: DaskEngine(client, stream))
+        begin, other = engines if begun_here else engines[::-1]
+        first = begin(open_stream(place))
+        parted(first, (30, 45), asks)
+        position = first.position()
+        assert position["digest"] is not None
+        samples[position["first"] + position["offset"] - 1] += 1
+        changed = open_stream(zarr_array(samples, work, chunks=(1, *DIMS)))
+        for make in (begin, other):
+            with pytest.raises(CheckpointError, match=rf"changed .*: samples {position['first']} to \d+ differ"):
+                make(changed).seek(position)
+
+    def test_blocks_of_a_dask_array_are_compared(self, client, rng):
+        da = pytest.importorskip("dask.array")
+        samples, asks = samples_of(120), asks_of(rng)
+        array = da.from_array(samples, chunks=(20, *DIMS))
+        expected = parted(LocalEngine(array), (50, 30), asks)[1:]
+        first = DaskEngine(client, array)
+        parted(first, (50,), asks)
+        position = first.position()
+        for make in (LocalEngine, lambda source: DaskEngine(client, source)):
+            again = make(array)
+            again.seek(position)
+            assert parted(again, (30,), asks) == expected
+            with pytest.raises(CheckpointError, match="differ"):
+                make(array + 1).seek(position)
+
+    def test_samples_that_are_all_the_same_are_noticed(self, client, work, rng):
+        same = np.broadcast_to(samples_of(1), (60, *DIMS)).copy()
+        engine = DaskEngine(client, zarr_array(same, work))
+        engine.reduce(Gradients(asks_of(rng)), 1)
+        engine.reduce(Gradients(asks_of(rng)), 50)
+        assert engine.constant
+        same[57, 1, 1, 1] += 1
+        engine = DaskEngine(client, zarr_array(same, work))
+        engine.reduce(Gradients(asks_of(rng)), 45)
+        assert engine.constant
+        engine.reduce(Gradients(asks_of(rng)), 15)
+        assert not engine.constant
+        assert engine.buffer_bytes >= 2 * 5 * 4 * ENTRIES  # a batch in hand, and one that is read ahead
+
+
+class TestTraffic:
+    @pytest.mark.parametrize("count", [20, 60])
+    def test_a_round_sends_what_the_formula_says(self, count, client, work, rng, monkeypatch):
+        dims, n = (40, 36, 32), 24
+        partition = Partition(dims, ((0, 1), (2,)))
+        ask = Query(partition, tuple(rng.standard_normal((count, *shape)) for shape in partition.shapes))
+        place = zarr_array(rng.standard_normal((2 * n, *dims)), work, chunks=(1, *dims))
+        with using(2, monkeypatch):
+            engine = DaskEngine(client, place)
+            engine.reduce(Gradients([ask]), n)
+            cut = cut_reading(engine.stream.layout, engine.stream.dtype, Gradients([ask]), n, n)
+            assert cut.leaves == 8
+            client.run(count_bytes)
+            count_bytes()
+            engine.reduce(Gradients([ask]), n)
+            counted = bytes_sent() + sum(client.run(bytes_sent).values())
+        blocks = 8 * count * (40 * 36 + 32)  # replicas, and their gradients
+        down, up = (blocks, blocks) if count == 20 else (0, 8 * 40 * 36 * 32)
+        expected = round_traffic(down, up, 2, cut.leaves)
+        # The replicas from the client to the scheduler, to one worker, to the other; a part of each back the same way.
+        assert expected.sent == 3 * down + 4 * up
+        assert counted == pytest.approx(expected.sent, rel=0.2)
+
+
+class Deadly(stored.StoredStream):
+    """Samples that no worker survives."""
+
+    def batch(self, number, parts=None):
+        if number == 7:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().batch(number, parts)
+
+
+def pids(client):
+    return dict(client.run(os.getpid))
+
+
+class TestFaults:
+    @pytest.mark.parametrize("name", ["mean", pytest.param("race in little memory", marks=pytest.mark.slow)])
+    def test_a_worker_that_is_killed_in_mid_round_changes_nothing(self, name, client, work, monkeypatch):
+        place = zarr_array(samples_of(280), work)
+        expected = told(SOLVERS[name]().run(LocalEngine(place)))
+        gather, rounds, killed = Cluster.gather, 0, []
+
+        def gather_and_kill(self, futures):
+            nonlocal rounds
+            rounds += len(futures) > 1
+            if len(futures) > 1 and rounds in (1, 3):  # a round of several tasks, which are on their way
+                killed.append(sorted(pids(client).values())[0])
+                os.kill(killed[-1], signal.SIGKILL)
+            return gather(self, futures)
+
+        monkeypatch.setattr(Cluster, "gather", gather_and_kill)
+        assert told(SOLVERS[name]().run(DaskEngine(client, place))) == expected
+        assert len(set(killed)) == 2
+
+    def test_a_chunk_that_cannot_be_read_is_named_and_its_worker(self, client, work, rng):
+        place = zarr_array(samples_of(100), work, chunks=(10, *DIMS))
+        engine = DaskEngine(client, place)
+        (chunk,) = work.path.rglob("c/4/0/0/0")
+        chunk.write_bytes(b"no longer what it was")
+        with pytest.raises(StreamError, match=r"samples 40 to 49 .*on worker tcp://"):
+            engine.reduce(Gradients(asks_of(rng)), 100)
+
+    @pytest.mark.slow
+    def test_samples_that_kill_their_workers_are_named(self, client, work, rng, monkeypatch):
+        stream = open_stream(zarr_array(samples_of(100), work))
+        stream.__class__ = Deadly
+        client.wait_for_workers(3)
+        monkeypatch.setattr(client.cluster.scheduler, "allowed_failures", 0)
+        with (
+            using(2, monkeypatch),
+            pytest.raises(ClusterError, match=r"again and again at samples (\d+) to (\d+)") as told_so,
+        ):
+            DaskEngine(client, stream).reduce(Gradients(asks_of(rng)), 100)
+        first, last = map(int, re.search(r"samples (\d+) to (\d+)", str(told_so.value)).groups())
+        assert first <= 35 <= last
+        assert last - first < 60
+
+    def test_a_missing_number_is_named(self, client, work, rng):
+        samples = samples_of(60)
+        samples[33, 0, 0, 0] = np.nan
+        with pytest.raises(SampleError, match="sample 33 contains NaN or Inf"):
+            DaskEngine(client, zarr_array(samples, work)).reduce(Gradients(asks_of(rng)), 60)
+
+    def test_what_workers_cannot_read_is_refused_with_a_way_out(self, client):
+        samples = samples_of(20)
+        for source in (samples, iter([samples[:1], samples]), TRUTH.stream()):
+            with pytest.raises(StreamError, match="save the samples as Zarr"):
+                DaskEngine(client, source)
+
+
+@contextlib.contextmanager
+def processes(folder):
+    """A scheduler and a worker as a site would start them; ended whatever happens."""
+    told, running = folder / "scheduler.json", []
+    common = ["--scheduler-file", str(told), "--no-dashboard"]
+    commands = (["scheduler", *common, "--host", "127.0.0.1", "--port", "0"], ["worker", *common, "--nthreads", "1"])
+    try:
+        for command in commands:
+            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            running.append(subprocess.Popen([sys.executable, "-m", "dask", *command], start_new_session=True, **quiet))
+        yield told, running
+    finally:
+        for process in running:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # a worker has a nanny and children
+            process.wait()
+
+
+class TestLostScheduler:
+    def test_the_checkpoint_is_intact_and_the_run_goes_on_elsewhere(self, client, work):
+        from distributed import Client
+
+        place = zarr_array(samples_of(160), work)
+        whole = told(RaceSolver(random_state=0).run(LocalEngine(place)))
+        kept = {"checkpoint": work.path / "kept", "checkpoint_every": 0}
+        with processes(work.path) as (address, (scheduler, _)):
+
+            def kill(record):
+                if record["samples"] > 60:
+                    scheduler.kill()
+
+            with Client(scheduler_file=str(address), timeout="30s", set_as_default=False) as doomed:
+                doomed._timeout = 1.0  # for its own attempts to connect again, which are not the matter here
+                solver = RaceSolver(random_state=0, callbacks=[kill], **kept)
+                with pytest.raises(ClusterError, match=r"scheduler at tcp://127.* is lost .*checkpoint.*--resume"):
+                    solver.run(DaskEngine(doomed, place))
+        shutil.copytree(work.path / "kept", work.path / "also kept")
+        assert told(RaceSolver(random_state=0, resume=True, **kept).run(LocalEngine(place))) == whole
+        kept["checkpoint"] = work.path / "also kept"
+        assert told(RaceSolver(random_state=0, resume=True, **kept).run(DaskEngine(client, place))) == whole
+
+    def test_a_cluster_without_workers_is_not_waited_for_for_ever(self, rng, work):
+        from distributed import Client, LocalCluster
+
+        place = zarr_array(samples_of(20), work)
+        options = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
+        with LocalCluster(n_workers=0, **options) as empty, Client(empty, set_as_default=False) as lonely:
+            engine = DaskEngine(lonely, place, patience=0.5)
+            with pytest.raises(ClusterError, match="no worker"):
+                engine.reduce(Gradients(asks_of(rng)), 5)
+
+
+def views_of(n, dims=(5, 4, 6)):
+    rng = np.random.default_rng(0)
+    shared = rng.exponential(size=n) - 1
+    return [np.outer(shared, rng.standard_normal(d)) + rng.standard_normal((n, d)) for d in dims]
+
+
+def cca_told(cca):
+    numbers = [*cca.weights_, *cca.means_, cca.correlations_, cca.p_values_, cca.moments_]
+    return [x.tobytes() for x in numbers], cca.n_samples_seen_, cca.n_skipped_, cca.n_components_
+
+
+class TestViews:
+    @pytest.fixture(autouse=True)
+    def _few_passes(self, monkeypatch):
+        for name in ("PASSES", "FLOW_PASSES", "SWEEPS", "FIRST_SWEEPS"):
+            monkeypatch.setattr(f"tpca.solvers.moments.solver.{name}", 2)
+
+    @pytest.mark.parametrize("memory", ["1KB", "1MB"])
+    def test_whitening_starts_and_climb_on_workers(self, memory, client, work, monkeypatch):
+        monkeypatch.setattr(views_module, "BATCH_ENTRIES", 30 * sum(DIMS))
+        monkeypatch.setattr(groups, "GROUP_ENTRIES", 50 * sum(DIMS))
+        views = views_of(450)
+        views[1][[3, 300], 2] = np.nan
+        views[0][40:90] = np.inf  # more than a whole batch
+        stream = open_views([zarr_array(v, work, chunks=(30, v.shape[1])) for v in views], nan_policy="omit")
+        assert cut_reading(stream.layout, stream.dtype, TensorSum(), 0, None).leaves == 8
+        options = {"random_state": 0, "memory_limit": memory, "clip": 3.0, "nan_policy": "omit"}
+        here = cca_told(TensorCCA(**options).fit(stream))
+        with using(2, monkeypatch):
+            assert cca_told(TensorCCA(**options).fit(DaskEngine(client, stream))) == here
+        assert here[1:] == (398, 52, 1)
+
+    def test_views_that_are_dask_arrays_use_the_active_client(self, client, monkeypatch):
+        import dask.array
+
+        monkeypatch.setattr(views_module, "BATCH_ENTRIES", 90 * sum(DIMS))
+        views = views_of(300)
+        arrays = [dask.array.from_array(view, chunks=(90, -1)).persist() for view in views]
+        passes, reduce = [], DaskEngine.reduce
+        monkeypatch.setattr(DaskEngine, "reduce", lambda self, *args: passes.append(1) or reduce(self, *args))
+        there = cca_told(TensorCCA(random_state=0).fit(arrays))
+        assert len(passes) > 10
+        assert there == cca_told(TensorCCA(random_state=0).fit(views))
+
+
+class TestDoors:
+    def test_the_estimator_uses_the_active_client_for_a_dask_array(self, client, monkeypatch):
+        import dask.array
+
+        samples = samples_of(120)
+        array = dask.array.from_array(samples, chunks=(20, *DIMS)).persist()
+        asked = []
+        reduce = DaskEngine.reduce
+        monkeypatch.setattr(DaskEngine, "reduce", lambda self, *args: asked.append(1) or reduce(self, *args))
+        there = TensorPCA(random_state=0).fit(array)
+        assert len(asked) > 5
+        assert (there.solver_, there.shape_in_) == ("mean", DIMS)
+        monkeypatch.setattr("tpca.engines.active_client", lambda: None)
+        here = TensorPCA(random_state=0).fit(array)
+        assert told(there.recovery_) == told(here.recovery_)
+
+    def test_the_estimator_takes_an_engine(self, client, work):
+        place = zarr_array(samples_of(120), work)
+        for options in ({}, {"solver": "race", "max_passes": 1}):
+            there = TensorPCA(random_state=0, **options).fit(DaskEngine(client, place))
+            assert told(there.recovery_) == told(TensorPCA(random_state=0, **options).fit(place).recovery_)
+
+    def test_the_command_starts_and_stops_workers(self, client, work):
+        place = zarr_array(samples_of(60), work)
+        scheduler = client.scheduler.address
+        arguments = ["fit", place, "--solver", "race", "--quiet", "--out"]
+        run = CliRunner().invoke
+        results, others = [], set(psutil.Process().children(recursive=True))
+        for number, where in enumerate(([], ["--workers", "1"], ["--scheduler", scheduler])):
+            out = work.path / f"result {number}"
+            done = run(app, [*arguments, str(out), *where])
+            assert done.exit_code == 0, done.output
+            started = set(psutil.Process().children(recursive=True)) - others
+            assert psutil.wait_procs(started, timeout=60)[1] == []  # whatever it started is gone
+            results.append((out / "vectors.npz").read_bytes())
+        assert results[0] == results[1] == results[2]
+        both = run(app, [*arguments, str(work.path / "no"), "--workers", "1", "--scheduler", scheduler])
+        assert isinstance(both.exception, ClusterError)
+
+    @pytest.mark.slow
+    def test_trials_of_a_study_run_on_workers(self, client, tmp_path):
+        study = STUDIES["noise"]  # whose trials need no compiling, which every worker would do
+        few = SimpleNamespace(**{name: getattr(study, name) for name in ("name", "version", "cost", "run")})
+        few.grid = lambda scale: sorted(study.grid(scale), key=study.cost)[:3]
+        here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
+        done = []
+        assert run_studies([few], "quick", there, lambda *_: done.append(1), client=client) == 3
+        run_studies([few], "quick", here, lambda *_: None, processes=1)
+        both = [sorted((repr(r.params), repr(r.result)) for r in store.records(few)) for store in (here, there)]
+        assert both[0] == both[1]
+        assert len(done) == len(both[0]) == 3
+
+
+@contextlib.contextmanager
+def nothing_read_here():
+    """Forbids this process, not the workers, to read any batch."""
+
+    def refuse(self, *args):
+        raise AssertionError("a batch was read in this process")
+
+    with pytest.MonkeyPatch.context() as patch:
+        for kind, name in itertools.product((stored.StoredStream, views_module.StoredViews), ("batch", "batches")):
+            patch.setattr(kind, name, refuse)
+        yield
+
+
+@pytest.fixture(scope="module")
+def pca():
+    return TensorPCA(random_state=0).fit(samples_of(200, seed=3))
+
+
+@pytest.fixture(scope="module")
+def cca():
+    return TensorCCA(random_state=0).fit(views_of(600))
+
+
+class TestReaders:
+    """Scores are worked out where the samples are."""
+
+    @pytest.mark.parametrize("given", ["engine", "array", "persisted array"])
+    def test_workers_read_for_transform_and_score(self, given, client, work, pca, monkeypatch):
+        import dask.array
+
+        samples = samples_of(130)
+        array = dask.array.from_array(samples, chunks=((30, 25, 50, 25), 6, 5, 2))
+        X = {"engine": zarr_array(samples, work), "array": array, "persisted array": array.persist()}[given]
+        source = DaskEngine(client, X) if given == "engine" else X
+        with nothing_read_here():
+            there, scored = pca.transform(source), pca.score(source)
+            again = pca.transform(source)  # an engine is read from its first sample every time
+            monkeypatch.setattr("tpca.engines.pieces.PIECE", 37)
+            in_pieces = pca.score(source)
+        monkeypatch.setattr("tpca.engines.active_client", lambda: None)
+        assert there.tobytes() == again.tobytes() == pca.transform(X).tobytes()
+        # Products of four numbers in single precision, added up: 120 roundings of terms of unit size.
+        rewards = np.einsum("nabc,a,b,c->n", samples.astype(float), *pca.components_)
+        np.testing.assert_allclose(there[:, 0], rewards, atol=120 * np.finfo(np.float32).eps)
+        expected = (there.mean(), there.std(ddof=1) / np.sqrt(len(there)))
+        for score, rel in ((scored, 1e-12), (in_pieces, 1e-5), (pca.score(X), 1e-5)):  # pieces cut batches: float32
+            assert (float(score), score.standard_error) == pytest.approx(expected, rel=rel)
+
+    @pytest.mark.parametrize("given", ["engine", "arrays"])
+    def test_workers_read_views(self, given, client, work, cca, monkeypatch):
+        import dask.array
+
+        views = views_of(300)
+        files = [zarr_array(view, work, chunks=(30, view.shape[1])) for view in views]
+        arrays = [dask.array.from_array(view, chunks=(90, -1)) for view in views]
+        source = DaskEngine(client, open_views(files)) if given == "engine" else arrays
+        with nothing_read_here():
+            there, score = cca.transform(source), cca.score(source)
+        monkeypatch.setattr("tpca.estimators.cca.active_client", lambda: None)
+        here = cca.transform(files if given == "engine" else arrays)
+        assert [y.tobytes() for y in there] == [y.tobytes() for y in here]
+        assert float(score) == pytest.approx(float(cca.score(views)), rel=1e-9)
+        for y, view, mean, w in zip(there, views, cca.means_, cca.weights_, strict=True):
+            np.testing.assert_allclose(y, (view - mean) @ w, rtol=1e-12, atol=1e-12)

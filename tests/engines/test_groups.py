@@ -1,0 +1,308 @@
+"""How rounds are cut and merged, without a cluster: the same bits, however the work is shared out."""
+
+import copy
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_suite import Workspace, zarr_array
+from tpca.engines import LocalEngine, groups
+from tpca.engines.cursor import Cursor
+from tpca.engines.dask.sharing import power_of_two, runs_of
+from tpca.engines.groups import Cut, Tree, cut_reading, merge_all, sum_bytes
+from tpca.streams import open_stream, stored
+from tpca.streams.protocol import Layout
+from tpca.tensors import DenseBatch, Gradients, Query, TensorSum
+from tpca.tensors.accumulators import REPLICA_SAMPLES
+from tpca.tensors.blocks import Partition
+
+DIMS = (4, 3, 5)
+
+
+def layout(lengths, **options):
+    known = {"certain": True, "entries": 60, "summable": True, **options}
+    return Layout(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), **known)
+
+
+def query(rng, count=3, partition=None, dtype=np.float64, **options):
+    partition = partition or Partition.singles(DIMS)
+    return Query(partition, tuple(rng.standard_normal((count, *s)).astype(dtype) for s in partition.shapes), **options)
+
+
+class Words:
+    """Remembers how it was put together."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def merge(self, other):
+        self.text = f"({self.text}{other.text})"
+
+
+def tree_of(leaves, parts):
+    tree = Tree(leaves)
+    for leaf in sorted(parts):
+        tree.put(leaf, Words(parts[leaf]))
+    root = tree.root()
+    return None if root is None else root.text
+
+
+def test_leaves_are_merged_in_pairs_and_missing_ones_leave_a_gap():
+    assert tree_of(1, {0: "a"}) == "a"
+    assert tree_of(4, dict(enumerate("abcd"))) == "((ab)(cd))"
+    assert tree_of(8, dict(enumerate("abcdef"))) == "(((ab)(cd))(ef))"
+    assert tree_of(8, {1: "b", 4: "e", 7: "h"}) == "(b(eh))"
+    assert tree_of(4, {}) is None
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.data())
+def test_any_sharing_out_into_runs_gives_the_same_tree(data):
+    leaves = 2 ** data.draw(st.integers(0, 6))
+    present = sorted(data.draw(st.sets(st.integers(0, leaves - 1), min_size=1)))
+    parts = {leaf: f"<{leaf}>" for leaf in present}
+    whole = tree_of(leaves, parts)
+    runs = min(leaves, 2 ** data.draw(st.integers(0, 6)))
+    size = leaves // runs
+    each = [tree_of(size, {x % size: t for x, t in parts.items() if x // size == run}) for run in range(runs)]
+    nodes = [None if text is None else Words(text) for text in each]
+    while len(nodes) > 1:
+        fan = data.draw(st.sampled_from([2, 4, 8]))
+        nodes = [merge_all(nodes[i : i + fan]) for i in range(0, len(nodes), fan)]
+    assert nodes[0].text == whole
+
+
+def test_a_tree_holds_one_part_a_level_and_merging_changes_no_leaf():
+    tree = Tree(64)
+    for leaf in range(64):
+        tree.put(leaf, Words("x"))
+        assert len(tree.waiting()) <= 6
+    leaves = [Words("a"), Words("b"), None, Words("c")]
+    assert merge_all(leaves).text == "((ab)c)"
+    assert [leaf and leaf.text for leaf in leaves] == ["a", "b", None, "c"]
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(st.integers(1, 30), min_size=1, max_size=60), st.integers(0, 400), st.integers(1, 2000), st.integers(1, 90)
+)
+def test_groups_cover_the_round_in_order_and_are_large_enough(lengths, place, n, least):
+    where = layout(lengths)
+    place = min(place, int(where.bounds[-1]) - 1)
+    edges = groups.edges_of(where, place, min(place + n, int(where.bounds[-1])), n // least)
+    assert power_of_two(len(edges)) == len(edges)
+    assert list(edges) == sorted(set(edges))
+    touched = [b for b in range(where.count) if where.bounds[b] < place + n and where.bounds[b + 1] > place]
+    assert edges[0] == touched[0]
+    assert edges[-1] <= touched[-1]
+    assert len(edges) == 1 or len(edges) * least <= n
+    alone = groups.edges_of(layout(lengths, alone=True), place, min(place + n, int(where.bounds[-1])), n // least)
+    assert list(alone) == touched
+
+
+def test_a_batch_belongs_to_the_group_that_began_last():
+    cut = Cut((3, 5, 8, 9), True)
+    assert [cut.group(number) for number in (3, 4, 5, 7, 8, 9, 40)] == [0, 0, 1, 1, 2, 3, 3]
+    assert cut.leaves == 4
+    assert Cut((3, 5, 8), True).leaves == 4
+
+
+def test_groups_do_not_depend_on_anything_but_the_question(rng):
+    where, ask = layout([100] * 80, entries=2**17), Gradients([query(rng)])
+    assert cut_reading(None, np.float64, ask, 0, 8000).leaves == 1
+    assert cut_reading(replace(where, private=True), np.float64, ask, 0, 8000).leaves == 1
+    small = cut_reading(where, np.float64, ask, 0, 60)
+    large = cut_reading(where, np.float64, ask, 0, 8000)
+    assert (small.leaves, large.leaves) == (1, 64)
+    assert cut_reading(where, np.float64, ask, 0, None) == large  # to the end of the pass
+
+
+def test_what_travels_is_the_smaller_of_sum_and_gradients(rng):
+    """A sum of samples needs no question on the way; a group that ends with gradients does."""
+    where = layout([10] * 4)
+
+    def asked(dtype, *queries):
+        return bool(Gradients(queries).for_worker(sum_bytes(where, dtype)).queries)
+
+    few, many = query(rng, 2), query(rng, 40)
+    assert asked(np.float64, few)  # 2 * 12 numbers against 60
+    assert not asked(np.float64, many)
+    assert not asked(np.float32, query(rng, 3))  # 288 bytes against 240
+    assert bool(Gradients([many]).for_worker(sum_bytes(replace(where, summable=False), np.float64)).queries)
+
+
+def test_contraction_asks_for_as_many_samples_as_replicas(rng):
+    large = sum_bytes(layout([10], entries=groups.GROUP_ENTRIES), np.float64)
+    assert TensorSum().least_samples(large) == 1
+    assert Gradients([query(rng, 50), query(rng, 30)]).least_samples(large) == int(REPLICA_SAMPLES * 80)
+    assert Gradients([query(rng, 50)]).least_samples(None) == 1
+    assert cut_reading(layout([2**9] * 8, entries=2**12), np.float64, TensorSum(), 0, 2**12).leaves == 4
+
+
+def test_every_worker_gets_its_share():
+    assert runs_of(64, 1) == 1
+    assert runs_of(64, 2) == 2
+    assert runs_of(2, 2) == 2
+    assert runs_of(64, 3) == 8  # two or three for each: sixteen would be shared out no better
+    assert runs_of(64, 5) == 32  # six or seven instead of three or four
+    assert runs_of(2**14, 1000) == 4096
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("closed", [False, True])
+def test_merged_sums_are_sums_over_all(closed, dtype, rng):
+    samples = rng.standard_normal((12, *DIMS)).astype(dtype)
+    asks = [query(rng), query(rng, 2, Partition(DIMS, ((0, 1), (2,))), np.float16, wanted=(1,))]
+    parts = []
+    for some in (slice(0, 5), slice(5, 6), slice(6, 12)):
+        kept = Gradients(asks, 0.5)
+        kept.add(DenseBatch(samples[some]))
+        if closed:
+            kept.close()
+        parts.append(kept)
+    before = [copy.deepcopy(part) for part in parts]
+    merged = merge_all(parts)
+    assert merged.n == 12
+    for part, same in zip(parts, before, strict=True):
+        part.finish()
+        same.finish()
+        assert part.n == same.n
+        for one, other in zip(part.answers, same.answers, strict=True):
+            np.testing.assert_array_equal(one.rewards, other.rewards)
+    whole = Gradients(asks, 0.5)
+    whole.add(DenseBatch(samples))
+    for kept in (merged, whole):
+        kept.finish()
+    for one, other in zip(merged.answers, whole.answers, strict=True):
+        np.testing.assert_allclose(one.rewards, other.rewards, rtol=1e-5, atol=1e-6)
+        for m in one.gradients:
+            assert one.gradients[m].dtype == other.gradients[m].dtype
+            np.testing.assert_allclose(one.gradients[m], other.gradients[m], rtol=2e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e30])
+def test_contracting_groups_keeps_numbers_in_range(size, rng):
+    """Data far from unit size come with the scale that brings them there; single precision must not lose them."""
+    samples = (size * (1 + rng.standard_normal((6, *DIMS)))).astype(np.float32)
+    ask = query(rng, 1)
+    one, two, wide = (Gradients([ask], 1 / size) for _ in range(3))
+    one.add(DenseBatch(samples[:3]))
+    two.add(DenseBatch(samples[3:]))
+    wide.add(DenseBatch(samples.astype(np.float64)))
+    for part in (one, two):
+        part.close()
+    merged = merge_all([one, two])
+    for part in (merged, wide):
+        part.finish()
+    np.testing.assert_allclose(merged.answers[0].rewards, wide.answers[0].rewards, rtol=1e-4, atol=1e-5)
+
+
+def test_queries_travel_without_what_is_not_needed(rng):
+    pair = Partition(DIMS, ((0, 1), (2,)))
+    nothing = np.broadcast_to(np.zeros(()), (1, *DIMS))
+    asks = (
+        query(rng, 5),
+        query(rng, 500, pair, np.float16, wanted=(0,)),
+        Query(Partition(DIMS, ((0, 1, 2),)), (nothing,)),
+    )
+    packed = pickle.dumps(tuple(ask.for_gradients() for ask in asks), protocol=5)
+    assert len(packed) < 8 * 5 * 12 + 2 * 500 * 5 + 2000  # of the second only the vectors, of the third nothing
+    for sent, got in zip(asks, pickle.loads(packed), strict=True):
+        assert got.partition == sent.partition
+        assert got.blocks == sent.blocks
+        for m, (a, b) in enumerate(zip(sent.replicas, got.replicas, strict=True)):
+            assert (a.shape, a.dtype) == (b.shape, b.dtype)
+            if sent.blocks != (m,):
+                np.testing.assert_array_equal(a, b)
+    for sent, got in zip(asks, pickle.loads(pickle.dumps(asks)), strict=True):
+        for a, b in zip(sent.replicas, got.replicas, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+# -- the cursor knows without reading what the local engine knows from reading ---------------------------------------
+
+
+@pytest.fixture
+def work(tmp_path):
+    return Workspace(tmp_path)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Batches of 7 samples, groups of 2 batches."""
+    monkeypatch.setattr(stored, "BATCH_ENTRIES", 7 * 60)
+    monkeypatch.setattr(groups, "GROUP_ENTRIES", 14 * 60)
+
+
+def with_gaps(rng, n=60):
+    """Samples some of which are missing, among them all of the second and of the last batch."""
+    samples = rng.standard_normal((n, *DIMS))
+    samples[[3, 20, 21, 30], 0, 0, 0] = np.nan
+    samples[7:14] = np.nan
+    samples[-4:, 1, 2, 3] = np.inf
+    return samples
+
+
+@pytest.mark.parametrize("policy", ["raise", "omit", "zero"])
+@pytest.mark.parametrize("sizes", [(1, 2, 3, 50), (7, 7, 7, 7), (100,), (5, 9, 14, 1, 1, 20, 20)])
+def test_the_cursor_is_where_the_local_engine_is(policy, sizes, rng, small, work):
+    samples = rng.standard_normal((60, *DIMS)) if policy == "raise" else with_gaps(rng)
+    stream = open_stream(zarr_array(samples, work, chunks=(1, *DIMS)), nan_policy=policy)
+    local, ask = LocalEngine(stream), query(rng)
+    lengths = [len(stream.batch(number)) for number in range(stream.layout.count)]
+
+    def count(first, stop):
+        return {number: lengths[number] for number in range(first, stop)}
+
+    cursor = Cursor(stream.layout, count)
+    for _ in range(2):
+        for n in sizes:
+            assert cursor.place == local._place
+            fragments = cursor.take(n)
+            assert sum(f.stop - f.start for f in fragments) == local.reduce(Gradients([ask]), n).n
+            position = local.position()
+            assert cursor.position() == {name: position[name] for name in cursor.position()}
+            assert cursor.n_skipped == local.n_skipped
+            again, reopened = Cursor(stream.layout, count), LocalEngine(stream)
+            again.seek(position)
+            reopened.seek(position)
+            assert again.place == reopened._place
+            assert sum(f.stop - f.start for f in again.take(5)) == reopened.reduce(Gradients([ask]), 5).n
+            position = reopened.position()
+            assert again.position() == {name: position[name] for name in again.position()}
+        cursor.rewind()
+        local.rewind()
+
+
+@pytest.mark.parametrize("policy", ["raise", "omit"])
+def test_groups_change_no_more_than_rounding(policy, rng, small, work, monkeypatch):
+    samples = rng.standard_normal((60, *DIMS)) if policy == "raise" else with_gaps(rng)
+    stream = open_stream(zarr_array(samples, work, chunks=(1, *DIMS)), nan_policy=policy)
+    asks = [query(rng, 2), query(rng, 2, Partition(DIMS, ((0, 1), (2,))), wanted=(0,))]
+    for queries in (asks, asks[:1] * 30):  # ends as gradients; ends as a sum
+        cut = cut_reading(stream.layout, stream.dtype, Gradients(queries), 0, 60)
+        assert cut.leaves == 4
+        assert bool(Gradients(queries).for_worker(480).queries) == (len(queries) == 2)
+        grouped = LocalEngine(stream).reduce(Gradients(queries, 2.0), 60)
+        with monkeypatch.context() as patch:
+            patch.setattr(groups, "GROUP_ENTRIES", 10**9)
+            plain = LocalEngine(stream).reduce(Gradients(queries, 2.0), 60)
+        assert grouped.n == plain.n
+        for one, other in zip(grouped.answers, plain.answers, strict=True):
+            np.testing.assert_allclose(one.rewards, other.rewards, rtol=1e-12, atol=1e-13)
+
+
+def test_going_on_from_a_position_gives_the_same_groups(rng, small, work):
+    stream = open_stream(zarr_array(with_gaps(rng), work, chunks=(1, *DIMS)), nan_policy="omit")
+    asks = [query(rng)]
+    whole = LocalEngine(stream)
+    for n in (5, 12, 20):
+        position = whole.position()
+        rewards = whole.reduce(Gradients(asks), n).answers[0].rewards
+        again = LocalEngine(stream)
+        again.seek(position)
+        np.testing.assert_array_equal(again.reduce(Gradients(asks), n).answers[0].rewards, rewards)

@@ -1,0 +1,196 @@
+"""What speed rests on, by counts: reads, calls, allocations, threads.  Seconds are for ``make bench``."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+import threading
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from threadpoolctl import ThreadpoolController
+
+from tpca import MeanSolver, PaperSolver, RaceSolver, SpikedTensor, TensorPCA
+from tpca.solvers.mean.run import MeanRun
+from tpca.tensors import DenseBatch
+from tpca.threads import SMALL, calm_blas
+
+DIMS = (5, 4, 6, 3)
+ROOT = Path(__file__).parents[2]
+
+
+def noise(n, dims=DIMS, seed=0, dtype=np.float32):
+    return np.random.default_rng(seed).standard_normal((n, *dims), dtype=dtype)
+
+
+def blas_threads():
+    return {pool["num_threads"] for pool in ThreadpoolController().info() if pool["user_api"] == "blas"}
+
+
+@pytest.fixture
+def two_threads():
+    """BLAS with two threads, whatever the environment says; skips where it has but one."""
+    with ThreadpoolController().limit(limits=2, user_api="blas"):
+        if blas_threads() != {2}:
+            pytest.skip("this BLAS has no second thread")
+        yield
+
+
+@pytest.mark.parametrize("solver", [RaceSolver, MeanSolver])
+def test_every_sample_is_added_up_exactly_once_in_a_pass(solver, monkeypatch):
+    samples, counted = noise(400), []
+    add_to = DenseBatch.add_to
+    monkeypatch.setattr(
+        DenseBatch, "add_to", lambda batch, *rest: (counted.append(len(batch)), add_to(batch, *rest))[1]
+    )
+    recovery = solver(random_state=1).run(samples)
+    assert sum(counted) == recovery.n_samples == 400
+
+
+def test_rounds_and_questions_grow_with_the_logarithm_of_the_samples():
+    # Rounds of 6 % of the samples so far: n samples take about log(n) / log(1.06) of them, after some single ones.
+    rounds = {n: len(RaceSolver(random_state=1, memory_limit="20kB").run(noise(n)).history) for n in (300, 1200)}
+    more = math.log(1200 / 300) / math.log(1.06)
+    assert rounds[1200] - rounds[300] <= more + 2
+
+
+def test_a_pushed_sample_asks_no_question_of_its_own(monkeypatch):
+    asked = []
+    original = MeanRun.ask
+    monkeypatch.setattr(MeanRun, "ask", lambda run: (asked.append(1), original(run))[1])
+    model, samples = TensorPCA(solver="mean", random_state=0), noise(1000)
+    for i in range(len(samples)):
+        model.partial_fit(samples[i : i + 1])
+    rounds = len(model.history_) - 1  # the last record is of the fit
+    assert len(asked) <= rounds + 2  # the round that is pending, and the look at the result
+
+
+def test_a_pushed_sample_allocates_nothing_of_its_size():
+    dims = (12,) * 4
+    samples = noise(200, dims)
+    model = TensorPCA(solver="mean", random_state=0)
+    for i in range(100):
+        model.partial_fit(samples[i : i + 1])
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        model.partial_fit(samples[100:101])  # in the middle of a round: 1/32 of the samples so far
+        held, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # What is left behind is the run's statistics; on the way, the sum of a round's first sample at most.
+    assert held - before <= samples[0].nbytes + 20_000
+    assert peak - before <= 2 * samples[0].nbytes + 50_000
+
+
+def test_the_state_does_not_grow_with_the_samples():
+    sizes = {n: RaceSolver(random_state=1, memory_limit="40kB").run(noise(n)).state_bytes for n in (200, 1600)}
+    assert len(set(sizes.values())) == 1
+    assert max(sizes.values()) <= 40_000
+
+
+@pytest.mark.parametrize("order", [4, 5])
+def test_the_state_grows_as_the_square_of_the_length(order):
+    lengths = (6, 9) if order == 4 else (5, 7)
+    for d in lengths:
+        budget = 8 * 300 * d * d
+        assert RaceSolver(random_state=1, memory_limit=budget).run(noise(30, (d,) * order)).state_bytes <= budget
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize("solver", [RaceSolver(random_state=1), MeanSolver(random_state=1)], ids=["race", "mean"])
+def test_small_samples_are_worked_on_with_one_thread(solver):
+    seen = []
+    solver.callbacks = (lambda record: seen.append(blas_threads()),)
+    solver.run(noise(60))
+    assert seen
+    assert set().union(*seen) == {1}
+    assert blas_threads() == {2}
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_the_published_algorithm_and_pushed_samples_are_worked_on_with_one_thread():
+    seen = []
+    note = (lambda record: seen.append(blas_threads()),)
+    PaperSolver(callbacks=note, strength=9.0).run(
+        SpikedTensor.random((4,) * 4, 9.0, random_state=1).stream(random_state=2)
+    )
+    paper = len(seen)
+    model = TensorPCA(solver="race", random_state=0, callbacks=note)
+    for sample in noise(30)[:, None]:
+        model.partial_fit(sample)
+    assert 0 < paper < len(seen)
+    assert set().union(*seen) == {1}
+    assert blas_threads() == {2}
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_large_samples_keep_the_threads_there_are_and_spells_may_be_nested():
+    with calm_blas(SMALL + 1):
+        assert blas_threads() == {2}
+    with calm_blas(10):
+        with calm_blas(10):
+            assert blas_threads() == {1}
+        assert blas_threads() == {1}
+    assert blas_threads() == {2}
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_a_fit_in_another_thread_leaves_the_number_alone():
+    thread = threading.Thread(target=lambda: RaceSolver(random_state=1).run(noise(40)))
+    with calm_blas(10):
+        thread.start()
+    thread.join()
+    assert blas_threads() == {2}
+
+
+def test_an_error_gives_the_threads_back(two_threads):
+    with pytest.raises(ZeroDivisionError), calm_blas(10):
+        raise ZeroDivisionError
+    assert blas_threads() == {2}
+
+
+@pytest.mark.slow
+def test_the_second_start_compiles_nothing(tmp_path):
+    code = (
+        "import json, numpy as np\n"
+        "from tpca.jit import compiled\n"
+        "from tpca.lab.simulate import chain\n"
+        "chain.advance(np.array([[0.1, 0.9, 0.0]]), np.array([1.0]), 0.1, 10, 100, np.random.default_rng(0))\n"
+        "stats = compiled(chain._climb).stats\n"
+        "print(json.dumps([sum(stats.cache_hits.values()), sum(stats.cache_misses.values())]))\n"
+    )
+    found = []
+    for _ in range(2):
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=True, env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+        )
+        found.append(json.loads(done.stdout))
+    assert found == [[0, 1], [1, 0]]
+
+
+def bench(*options):
+    command = [sys.executable, ROOT / "benchmarks" / "run.py", *options]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_page_shows_the_stored_run():
+    page = (ROOT / "docs" / "performance.md").read_text()
+    assert [line for line in bench("--show").splitlines() if line not in page] == []
+
+
+def test_the_stored_run_is_complete_and_honest():
+    stored = json.loads((ROOT / "benchmarks" / "results" / "latest.json").read_text())
+    assert stored["machine"]["blas_threads"] == 1
+    assert stored["revision"]
+    for row in stored["rows"]:
+        far = abs(row["ratio"] - row["target"]) - row["within"] if "within" in row else row["ratio"] - row["target"]
+        assert row["ok"] <= (far <= 0)  # a row may fall short for another reason, such as a worse overlap
+        assert row["reference"]
+        assert row["job"]
+    families = {row["family"] for row in stored["rows"]}
+    assert families == {"race", "files", "peers", "online", "views", "simulate", "startup", "growth"}

@@ -1,0 +1,170 @@
+import importlib.util
+import json
+import re
+import shlex
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import tpca
+from tpca.cli import app
+from tpca.lab.studies import paper_plan, race_checks, race_targets
+from tpca.lab.studies.catalogue import STUDIES
+from tpca.lab.studies.store import Store
+from tpca.lab.studies.table import as_markdown
+from tpca.streams import KINDS
+
+ROOT = Path(__file__).parents[2]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / ".github").rglob("*.md")),
+]
+BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.S | re.M)
+# Commands that take minutes, and what stands in for them here.  The rest of a page's commands run as printed.
+QUICK = {
+    "tpca reproduce --quick": "tpca reproduce --list",  # tests/lab/test_studies.py runs studies
+    "tpca reproduce worst-case symmetric --quick": "tpca reproduce --list",
+    "tpca reproduce --full": "tpca reproduce --list",
+    "tpca reproduce --report out.html": "tpca reproduce --list",
+    "tpca compare --order 4 --dim 24 --strength 1 --samples 4d^2": "tpca compare --order 3 --dim 6 --trials 1",
+}
+NOT_HERE = ("pip ", "git ", "cd ")  # what a newcomer types once; tests/project/test_packaging.py installs for real
+
+
+def blocks(page):
+    """The page's blocks in order: (language, text)."""
+    return BLOCK.findall(page.read_text())
+
+
+def id_of(page):
+    return str(page.relative_to(ROOT))
+
+
+def run_console(text):
+    """Run the `tpca` commands of a block; check that make targets and scripts exist."""
+    for line in re.findall(r"^\$ (.*)$", text, re.M):
+        command = " ".join(shlex.split(line, comments=True))
+        words = shlex.split(QUICK.get(command, command))
+        if words[0] == "tpca":
+            done = CliRunner().invoke(app, words[1:])  # in this process: starting one takes longer than most commands
+            assert done.exit_code == 0, f"{command}: {done.output}"
+        elif words[0] == "make":
+            assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.M), command
+        elif words[0] == "python":
+            assert (ROOT / words[1]).exists(), command
+        else:
+            assert command.startswith(NOT_HERE), f"nobody runs {command!r}"
+
+
+def page_with_blocks(page):
+    """The page; those about clusters start some."""
+    return pytest.param(page, marks=[pytest.mark.slow] if page.name == "cluster.md" else [], id=id_of(page))
+
+
+@pytest.mark.parametrize("page", [page_with_blocks(page) for page in PAGES if blocks(page)])
+def test_every_block_runs(page, tmp_path, monkeypatch):
+    """In the order of the page, in one empty folder, names kept from block to block."""
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "page"}
+    for language, text in blocks(page):
+        with warnings.catch_warnings():
+            if language == "console":
+                warnings.simplefilter("ignore")  # a user of the command is not stopped by one either
+                run_console(text)
+            else:
+                exec(compile(text, str(page), "exec"), names)
+
+
+def test_no_block_is_of_a_kind_that_nobody_runs():
+    kinds = {kind for page in PAGES for kind in re.findall(r"^```([a-z]+)$", page.read_text(), re.M)}
+    assert kinds <= {"python", "console", "text", "yaml", "json"}
+
+
+def test_the_example_of_the_readme_finds_the_signal(capsys):
+    (block,) = (text for language, text in blocks(ROOT / "README.md") if language == "python")
+    exec(compile(block, "README.md", "exec"), {})
+    printed = capsys.readouterr().out.splitlines()
+    assert "accurate" in printed[0]
+    overlaps = [float(x) for x in re.findall(r"\d\.\d+", printed[1])]
+    assert len(overlaps) == 4
+    assert min(overlaps) > 0.95
+
+
+def test_what_pages_quote_is_what_is_stored():
+    spec = importlib.util.spec_from_file_location("fill", ROOT / "docs" / "_site" / "fill.py")
+    fill = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(fill)
+    assert [id_of(page) for page in fill.pages() if fill.filled(page.read_text()) != page.read_text()] == []
+
+
+def test_every_public_name_is_in_the_reference():
+    reference = "".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
+    assert [name for name in tpca.__all__ if f"::: tpca.{name}\n" not in reference] == []
+
+
+def test_every_page_is_in_the_navigation():
+    listed = set(re.findall(r"[\w/]+\.md", (ROOT / "mkdocs.yml").read_text()))
+    assert listed == {str(p.relative_to(ROOT / "docs")) for p in (ROOT / "docs").rglob("*.md")}
+
+
+def test_the_page_names_every_stream_and_command():
+    page = (ROOT / "docs" / "data.md").read_text().lower()
+    assert [kind for kind in KINDS if kind not in page] == []
+    assert [command for command in ("generate", "fit", "score", "info", "demo") if f"tpca {command}" not in page] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=id_of)
+def test_links_lead_somewhere(page):
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
+    assert [t for t in targets if not (page.parent / t).exists()] == []
+
+
+def test_the_page_shows_the_stored_race():
+    stored = json.loads((ROOT / "docs" / "race-targets.json").read_text())
+    page = (ROOT / "docs" / "race.md").read_text()
+    for line in race_targets.markdown(stored).splitlines():
+        assert line in page
+    for line in race_checks.markdown(json.loads((ROOT / "docs" / "race-checks.json").read_text())).splitlines():
+        assert line in page
+    assert {(r["order"], r["dim"], r["kind"]) for r in stored["rows"]} >= {
+        (3, 48, "weak"),
+        (4, 32, "weak"),
+        (6, 10, "equal"),
+    }
+
+
+def test_the_page_shows_the_stored_benchmark():
+    stored = ROOT / "benchmarks" / "results" / "tensor_cca.json"
+    command = [sys.executable, ROOT / "benchmarks" / "tensor_cca.py", "--show", stored]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    page = (ROOT / "docs" / "views.md").read_text()
+    assert [line for line in shown.splitlines() if line not in page] == []
+    assert len(shown.splitlines()) == 8
+
+
+def test_the_page_shows_what_the_schedule_asks_for():
+    page = (ROOT / "docs" / "paper.md").read_text()
+    for line in paper_plan.rows():
+        assert line in page
+
+
+@pytest.mark.parametrize("name", ["initialisation", "noise", "convergence", "race"])
+def test_the_page_shows_the_stored_study(name):
+    """The cheap ones; the others are written by the same command."""
+    study, page = STUDIES[name], (ROOT / "docs" / "reproduction.md").read_text()
+    findings = {name: study.findings(Store(ROOT / "docs" / "reproduction").records(study))}
+    assert as_markdown([study], findings, {name: f"figures/reproduction/{name}.png"}) in page
+
+
+def test_the_page_shows_every_study():
+    page = (ROOT / "docs" / "reproduction.md").read_text()
+    for name in STUDIES:
+        assert f"### {name}: " in page
+        for suffix in ("png", "svg"):
+            assert (ROOT / "docs" / "figures" / "reproduction" / f"{name}.{suffix}").exists()

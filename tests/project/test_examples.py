@@ -1,0 +1,93 @@
+"""The quick version of every example of the gallery: it runs, says what it found, and draws."""
+
+import importlib.util
+from pathlib import Path
+
+import matplotlib.image
+import pytest
+
+from tpca import StopReason
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+@pytest.fixture
+def quick(tmp_path, capsys):
+    """Run an example's quick version; what it returns and what it printed."""
+
+    def run(name):
+        spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        picture = tmp_path / "picture.png"
+        found = module.main(["--quick", "--out", str(picture)])
+        drawn = matplotlib.image.imread(picture)
+        assert drawn.shape[1] > 400
+        assert drawn[..., :3].std() > 0.05  # not an empty sheet
+        return found, capsys.readouterr().out
+
+    return run
+
+
+def test_every_example_is_in_the_gallery_with_picture_and_text():
+    assert len(EXAMPLES) >= 6
+    for example in EXAMPLES:
+        page = (ROOT / "docs" / "gallery" / f"{example.stem}.md").read_text()
+        assert f"../figures/gallery/{example.stem}.png" in page
+        assert f"../../examples/{example.name}" in page
+        printed = (ROOT / "docs" / "figures" / "gallery" / f"{example.stem}.txt").read_text().strip()
+        assert printed in page  # the page shows what `make gallery` stored
+        assert matplotlib.image.imread(ROOT / "docs" / "figures" / "gallery" / f"{example.stem}.png").shape[1] > 400
+
+
+def test_digits(quick):
+    found, printed = quick("multiview_digits")
+    assert "TensorCCA, component 0" in printed
+    assert "pairwise CCA" in printed
+    assert found["cca"].p_values_[0] < 0.05
+    assert found["held out"] > found["pairwise"] > 0
+
+
+@pytest.mark.slow
+def test_eeg(quick):
+    found, _ = quick("eeg_evoked")
+    assert found["overlaps"]["gently whitened"][0] > 0.8
+    assert found["proven"]["gently whitened"][0] == 1
+    assert found["silent"].stop_reason_ is StopReason.NO_SIGNAL
+
+
+@pytest.mark.slow
+def test_hyperspectral(quick):
+    found, _ = quick("hyperspectral_leak")
+    overlaps = found["truth"].overlaps(found["pca"].components_)
+    assert overlaps.min() > 0.85
+    assert found["blocked"].stop_reason_ is StopReason.NO_SIGNAL
+
+
+@pytest.mark.slow
+def test_sensor_array(quick):
+    """Two healthy machines: a false alarm in both has probability 0.25 % at the promised 5 %."""
+    found, _ = quick("sensor_array")
+    assert all(recovery.found for recovery in found["broken"])
+    assert found["truth"].overlaps(found["broken"][0].vectors).min() > 0.9
+    assert found["false"] <= 1
+
+
+@pytest.mark.slow
+def test_moment_ica(quick):
+    found, _ = quick("moment_ica")
+    ours, pca = found["matches"]["third moment"], found["matches"]["PCA"]
+    assert ours[1:].min() > 0.95  # the two sources that are skewed
+    assert ours.min() > pca.min()
+    assert found["nothing"].stop_reason_ is StopReason.NO_SIGNAL
+
+
+@pytest.mark.slow
+def test_order6(quick):
+    found, _ = quick("order6_stream")
+    for name in ("race", "mean"):
+        assert found[name].found
+        assert found["truth"].overlaps(found[name].vectors).min() > 0.9
+    assert found["race"].state_bytes <= 64_000
+    assert all(value < limit + 1 for value, limit in found["tables"].values())  # the effect is in no small table

@@ -1,0 +1,97 @@
+"""The README's table of what others do, tried on the installed packages; fails where a new version can do more."""
+
+import inspect
+import re
+import tracemalloc
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.decomposition import IncrementalPCA
+
+import tpca
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+tensorly = pytest.importorskip("tensorly", reason="the peers are installed by pip install 'tpca[peers]'")
+pyttb = pytest.importorskip("pyttb", reason="the peers are installed by pip install 'tpca[peers]'")
+cca_zoo = pytest.importorskip("cca_zoo", reason="cca-zoo is installed with the development packages")
+
+
+@pytest.mark.parametrize("name", ["TensorLy", "pyttb", "cca-zoo", "scikit-learn"])
+def test_versions(name):
+    assert f"{name} {version(name)}" in README
+
+
+def test_tensorly():
+    from tensorly.contrib.sparse import decomposition as sparse
+    from tensorly.decomposition import CP, parafac
+
+    assert not hasattr(CP, "partial_fit")
+    assert "mask" in inspect.signature(parafac).parameters
+    assert hasattr(sparse, "parafac")
+    assert {"pytorch", "cupy"} <= set(tensorly.backend.BackendManager.available_backend_names)  # GPUs
+    with pytest.raises(AttributeError, match="'list_iterator' object has no attribute 'ndim'"):
+        parafac(iter([np.ones((3, 3, 3))]), 1)  # a stream is no tensor
+    _, factors = parafac(np.ones((3, 3, 3)), 1)
+    assert len(factors) == 3  # weights and factors, and no word on errors
+
+
+def test_pyttb():
+    assert not any("partial" in name or "stream" in name for name in dir(pyttb))
+    assert "mask" in inspect.signature(pyttb.gcp_opt).parameters
+    assert hasattr(pyttb, "sptensor")
+    assert hasattr(pyttb, "cp_apr")  # non-negative
+    assert hasattr(pyttb, "tucker_als")
+
+
+def test_cca_zoo_builds_the_tensor():
+    """Twice the columns, sixteen times the memory; ours grows with the square at most."""
+    from cca_zoo.linear import TCCA
+    from cca_zoo.model_selection import permutation_test_significance
+
+    assert callable(permutation_test_significance)
+    assert not hasattr(TCCA, "partial_fit")
+    peaks = {}
+    for width in (12, 24):
+        views = [np.random.default_rng(i).standard_normal((300, width)) for i in range(4)]
+        for name, fit in (("cca-zoo", TCCA(shrinkage=0.1).fit), ("tpca", tpca.TensorCCA(random_state=0).fit)):
+            tracemalloc.start()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # ours says that the views are unrelated, which they are
+                fit(views)
+            peaks[name, width] = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+    assert peaks["cca-zoo", 24] > 8 * 24**4
+    assert peaks["cca-zoo", 24] > 8 * peaks["cca-zoo", 12]
+    assert peaks["tpca", 24] < 8 * 24**4
+    with pytest.raises(TypeError, match="dense"):
+        TCCA().fit([scipy.sparse.csr_matrix(v) for v in views])
+    with pytest.raises(ValueError, match="NaN"):
+        TCCA().fit([np.where(v > 2, np.nan, v) for v in views])
+
+
+def test_incremental_pca_subtracts_the_signal():
+    """A signal of strength 3 in 336 entries: the mean holds it, the component does not."""
+    truth = tpca.SpikedTensor.random((8, 7, 6), 3.0, random_state=1)
+    X = next(iter(truth.stream(random_state=2, batch_size=500))).reshape(500, -1)
+    pca = IncrementalPCA(n_components=1)
+    for batch in np.array_split(X, 5):
+        pca.partial_fit(batch)
+    direction = truth.signal().ravel() / truth.strength
+    # A random direction of 336 has overlap 0.055 in root mean square; 0.3 is beyond five of that.
+    assert abs(pca.components_[0] @ direction) < 0.3
+    assert abs(pca.mean_ @ direction) / np.linalg.norm(pca.mean_) > 0.9
+    assert pca.components_.nbytes >= X[0].nbytes  # never less than a sample
+    IncrementalPCA(n_components=1).fit(scipy.sparse.csr_matrix(X[:50]))
+    with pytest.raises(ValueError, match="NaN"):
+        IncrementalPCA(n_components=1).fit(np.where(X > 3, np.nan, X))
+
+
+def test_the_table_has_a_cell_for_everybody():
+    (table,) = re.findall(r"^\| \| tpca \|.*\n\|[-| ]+\n((?:\|.*\n)+)", README, re.M)
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    assert len(rows) >= 10
+    assert [row for row in rows if len(row) != 6 or not all(row)] == []

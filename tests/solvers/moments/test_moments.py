@@ -1,0 +1,451 @@
+import itertools
+import math
+import string
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+from tpca import open_views
+from tpca.engines import LocalEngine
+from tpca.errors import SolverError
+from tpca.solvers.moments import solver as module
+from tpca.solvers.moments.accumulators import total
+from tpca.solvers.moments.rows import Rows
+from tpca.solvers.moments.solver import (
+    MomentSolver,
+    choose,
+    climb,
+    flow_starts,
+    judge,
+    mode_gradient,
+    shared_starts,
+    standardised,
+)
+from tpca.solvers.rank_one import rank_one
+from tpca.streams.kept import KeptViews
+from tpca.streams.whitening import RunningMoments, Whitener
+from tpca.tensors import Accumulator, RankOne, ViewsBatch
+from tpca.tensors.blocks import Partition, unit
+
+
+def white(view):
+    moments = RunningMoments(view.shape[1])
+    moments.add(view)
+    return Whitener.learn(moments, 0.0, True, 0)(view)
+
+
+def planted(rng, n, dims, strength=1.5, skewed=False):
+    """Whitened views with one shared factor."""
+    shared = rng.exponential(size=n) - 1 if skewed else rng.standard_normal(n)
+    vectors = [unit(rng.standard_normal(d)) for d in dims]
+    return [white(strength * np.outer(shared, v) + rng.standard_normal((n, len(v)))) for v in vectors]
+
+
+def wine():
+    """Real data, skewed and correlated: 178 wines, 13 measurements in three views."""
+    from sklearn.datasets import load_wine
+
+    return [white(view) for view in np.split(load_wine().data, [4, 9], axis=1)]
+
+
+def digits():
+    """Real data: the upper, middle and lower rows of images of digits, coarsened, and their left edges."""
+    from sklearn.datasets import load_digits
+
+    images = load_digits().images[:600]
+    coarse = images.reshape(600, 8, 4, 2).mean(axis=3)
+    return [white(view) for view in (coarse[:, 1], coarse[:, 4], coarse[:, 6], images[:, 2:5, 2])]
+
+
+def batches_of(views, cuts=()):
+    ends = [0, *sorted(min(cut, len(views[0])) for cut in cuts), len(views[0])]
+    return [ViewsBatch([view[i:j] for view in views]) for i, j in itertools.pairwise(ends)]
+
+
+def rows_of(views, held_out, memory, seed):
+    return Rows(LocalEngine(open_views(views)), held_out, memory, seed)
+
+
+def is_kept(rows):
+    return isinstance(rows._engine.stream, KeptViews)
+
+
+class Seen(Accumulator):
+    """The batches of a part of the rows, as they come."""
+
+    def __init__(self):
+        super().__init__()
+        self.batches = []
+
+    def add(self, batch, at=0):
+        self.batches.append(batch)
+        self.n += len(batch)
+
+    def merge(self, other):
+        self.batches += other.batches
+        self.n += other.n
+
+
+def seen(part):
+    return total(part, Seen()).batches
+
+
+# -- slow references on the built tensor ------------------------------------------------------------------------------
+
+
+def built(views, deflate=()):
+    """The moment tensor, deflate some components."""
+    letters = string.ascii_lowercase[: len(views)]
+    terms = ",".join("z" + letter for letter in letters)
+    tensor = np.einsum(f"{terms}->{letters}", *views, optimize=True) / len(views[0])
+    for known in deflate:
+        tensor = tensor - known.strength * np.einsum(f"{','.join(letters)}->{letters}", *known.vectors)
+    return tensor
+
+
+def contracted(tensor, vectors, mode):
+    """Contract with all vectors but that of ``mode``."""
+    letters = string.ascii_lowercase[: tensor.ndim]
+    others = [i for i in range(tensor.ndim) if i != mode]
+    subscripts = f"{letters},{','.join(letters[i] for i in others)}->{letters[mode]}"
+    return np.einsum(subscripts, tensor, *[vectors[i] for i in others], optimize=True)
+
+
+def power_iteration(tensor, starts, sweeps=100):
+    """Moments reached from many starts, ``starts[i]`` being ``(starts, d_i)``."""
+    letters, vectors = string.ascii_lowercase[: tensor.ndim], list(starts)
+    for _, mode in itertools.product(range(sweeps), range(tensor.ndim)):
+        others = [i for i in range(tensor.ndim) if i != mode]
+        terms = ",".join("z" + letters[i] for i in others)
+        gradient = np.einsum(f"{letters},{terms}->z{letters[mode]}", tensor, *[vectors[i] for i in others])
+        moments = np.linalg.norm(gradient, axis=1)
+        vectors[mode] = gradient / moments[:, None]
+    return moments
+
+
+# -- the climb --------------------------------------------------------------------------------------------------------
+
+shapes = st.lists(st.integers(2, 5), min_size=2, max_size=5).map(tuple)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    dims=shapes,
+    n=st.integers(1, 30),
+    cuts=st.lists(st.integers(0, 30), max_size=3),
+    known=st.integers(0, 2),
+    seed=...,
+)
+def test_gradients_are_those_of_the_built_tensor(dims, n, cuts, known, seed: int):
+    rng = np.random.default_rng(abs(seed))
+    views = [rng.standard_normal((n, d)) for d in dims]
+    deflate = [RankOne(rng.standard_normal(), tuple(unit(rng.standard_normal(d)) for d in dims)) for _ in range(known)]
+    vectors = [rng.standard_normal((3, d)) for d in dims]
+    tensor = built(views, deflate)
+    for mode in range(len(dims)):
+        found = mode_gradient(batches_of(views, cuts), vectors, mode, None, deflate)
+        expected = [contracted(tensor, [v[r] for v in vectors], mode) for r in range(3)]
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * (1 + np.abs(expected).max()))
+
+
+def test_a_clipped_score_counts_at_most_the_bound(rng):
+    views = [rng.standard_normal((50, d)) for d in (2, 3, 4)]
+    vectors = [rng.standard_normal((2, d)) for d in (2, 3, 4)]
+    found = mode_gradient(batches_of(views, [20]), vectors, 1, 0.5, ())
+    first, third = (np.clip(views[i] @ vectors[i].T, -0.5, 0.5) for i in (0, 2))
+    np.testing.assert_allclose(found, (first * third).T @ views[1] / 50, atol=1e-12)
+    loose = mode_gradient(batches_of(views), vectors, 1, 1e6, ())
+    np.testing.assert_allclose(loose, mode_gradient(batches_of(views), vectors, 1, None, ()), rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("order", [2, 3, 4, 5])
+@pytest.mark.parametrize("subtract", [False, True])
+def test_without_clipping_every_sweep_climbs(seed, order, subtract):
+    rng = np.random.default_rng([seed, order])
+    dims = (4, 3, 5, 2, 3)[:order]
+    views = [rng.standard_normal((60, d)) for d in dims]
+    deflate = [RankOne(0.5, tuple(unit(rng.standard_normal(d)) for d in dims))] if subtract else []
+    starts = [np.stack([unit(rng.standard_normal(d)) for _ in range(5)]) for d in dims]
+    rows, heights = batches_of(views, [25]), []
+    for sweeps in range(1, 9):
+        vectors, moments = climb(rows, starts, sweeps, None, deflate)
+        heights.append(moments)
+    assert np.min(np.diff(heights, axis=0)) > -1e-12
+    tensor = built(views, deflate)
+    for r, moment in enumerate(moments):
+        here = [v[r] for v in vectors]
+        assert all(np.linalg.norm(v) == pytest.approx(1) for v in here)
+        assert contracted(tensor, here, 0) @ here[0] == pytest.approx(moment, rel=1e-9)
+
+
+def test_a_climb_stops_when_it_is_at_rest(rng):
+    views, passes = planted(rng, 300, (3, 4)), []
+
+    class CountedPasses:
+        def __iter__(self):
+            passes.append(1)
+            return iter(batches_of(views))
+
+    vectors, _ = climb(CountedPasses(), [unit(rng.standard_normal(d))[None] for d in (3, 4)], 1000, None, ())
+    assert 0 < len(passes) < 400
+    left, values, right = np.linalg.svd(built(views))
+    # At rest the squared change is 1e-9, and what is left to go is that times 1 / (1 - ratio) of the singular values.
+    ratio = (values[1] / values[0]) ** 2
+    for v, best in zip(vectors, (left[:, 0], right[0]), strict=True):
+        assert 1 - abs(v[0] @ best) < module.MOVE_TOL / (1 - ratio) ** 2
+
+
+# -- the starts -------------------------------------------------------------------------------------------------------
+
+
+def leading(tensor, partition):
+    """Vectors of the leading singular pair of the unfolding, in the order of the modes."""
+    order = [mode for group in partition.groups for mode in group]
+    left, values, right = np.linalg.svd(tensor.transpose(order).reshape(partition.sizes))
+    blocks = zip((left[:, 0], right[0]), partition.shapes, strict=True)
+    vectors = [v for block, shape in blocks for v in rank_one(block.reshape(shape))]
+    return [vectors[order.index(mode)] for mode in range(tensor.ndim)], values
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("dims", [(3, 4), (2, 3, 4), (3, 2, 3, 2), (2, 2, 2, 2, 2)])
+def test_the_flow_with_all_columns_is_the_singular_value_decomposition(seed, dims):
+    # As many columns as the smaller side: there is nothing outside of their span, and the second pass is exact.
+    rng = np.random.default_rng([seed, *dims])
+    views = planted(rng, 200, dims, 1.0, skewed=len(dims) % 2 == 1)
+    partition = Partition.halves(dims)
+    starts = flow_starts(batches_of(views, [70]), partition, min(partition.sizes), (), rng)
+    expected, _ = leading(built(views), partition)
+    for found, best in zip(starts, expected, strict=True):
+        np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1)
+        assert abs(found[0] @ best) == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("dims", "skewed"), [((9, 8), False), ((5, 6, 5), True), ((4, 5, 4, 5), False)])
+@pytest.mark.parametrize("subtract", [False, True])
+def test_the_flow_finds_the_leading_pair(seed, dims, skewed, subtract):
+    rng = np.random.default_rng([seed, *dims])
+    views = planted(rng, 3000, dims, 2.0, skewed)
+    deflate = (RankOne(0.3, tuple(unit(rng.standard_normal(d)) for d in dims)),) if subtract else ()
+    partition = Partition.halves(dims)
+    starts = flow_starts(batches_of(views, [1000]), partition, module.COLUMNS, deflate, rng)
+    expected, values = leading(built(views, deflate), partition)
+    # A pass multiplies what is outside by at most (σ_7 / σ_1)² < 1/20: after four, nothing of a random start is left.
+    assert values[min(module.COLUMNS, len(values) - 1)] ** 2 < 0.05 * values[0] ** 2
+    assert all(abs(found[0] @ best) > 0.999 for found, best in zip(starts, expected, strict=True))
+
+
+def test_shared_starts_are_the_leading_directions_of_all_views_side_by_side(rng):
+    dims = (8, 9, 7)
+    views = planted(rng, 2000, dims, 2.0)
+    starts = shared_starts(batches_of(views, [900]), dims, rng)
+    assert [start.shape for start in starts] == [(module.SHARED, d) for d in dims]
+    beside = np.concatenate(views, axis=1)
+    best = np.split(np.linalg.eigh(beside.T @ beside)[1][:, -1], np.cumsum(dims)[:-1])
+    for found, v in zip(starts, best, strict=True):
+        np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1)
+        # The leading value is nearly 3, all others are about 1: six passes leave 3^-6 of the angle, squared 2e-6.
+        assert abs(found[0] @ unit(v)) > 0.9999
+
+
+def test_shared_starts_of_narrow_views(rng):
+    views = planted(rng, 100, (2, 5))
+    starts = shared_starts(batches_of(views), (2, 5), rng)
+    assert [start.shape for start in starts] == [(2, 2), (2, 5)]
+
+
+@pytest.mark.parametrize("name", ["wine", "digits", "noise", "planted"])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_power_iteration_from_fifty_random_starts_climbs_higher(name, seed):
+    rng = np.random.default_rng([seed, 5])
+    if name in ("wine", "digits"):
+        views = {"wine": wine, "digits": digits}[name]()
+    else:
+        views = planted(rng, 150, (3, 4, 3), strength=0.0 if name == "noise" else 0.7, skewed=True)
+    rows = rows_of(views, 0.2, 1e9, seed)
+    solver = MomentSolver(random_state=seed)
+    (_, highest), *_ = solver._levels(rows.train, solver._starts(rows, (), rng), ())
+    train = [np.concatenate(view) for view in zip(*(batch.views for batch in seen(rows.train)), strict=True)]
+    tensor = built(train)
+    others = power_iteration(tensor, [rng.standard_normal((50, d)) for d in tensor.shape])
+    assert highest > (1 - 1e-4) * others.max()
+
+
+# -- the verdict ------------------------------------------------------------------------------------------------------
+
+
+def scores_of(*views):
+    return [[view[:, None] for view in views]]
+
+
+def draws(law, rng, n):
+    return rng.standard_normal(n) if law == "normal" else rng.exponential(size=n)
+
+
+@pytest.mark.parametrize("law", ["normal", "exponential"])
+@pytest.mark.parametrize("order", [2, 4])
+def test_p_values_of_unrelated_scores_are_uniform(law, order):
+    # Under independence all shufflings are equally likely, so p is uniform on 1/100, ..., 1 whatever the law (products
+    # of continuous scores have no ties).  Dvoretzky, Kiefer, Wolfowitz: P(sup |F_n - F| > e) <= 2 exp(-2 n e²),
+    # 1e-6 for n = 400 and e = 0.135.
+    rng, fits = np.random.default_rng([order, law == "normal"]), 400
+    scores = (scores_of(*[draws(law, rng, 40) for _ in range(order)]) for _ in range(fits))
+    found = [judge(each, None, rng, shufflings=99)[2] for each in scores]
+    grid = np.arange(1, 101) / 100
+    shares = np.mean(np.array(found)[:, None] <= grid + 1e-9, axis=0)
+    assert np.abs(shares - grid).max() < math.sqrt(math.log(2e6) / (2 * fits))
+    # The end that matters, more closely: binomial, 1e-6.
+    assert sum(p <= 0.05 + 1e-9 for p in found) <= binom.isf(1e-6, fits, 0.05)
+
+
+@pytest.mark.parametrize("clip", [None, 2.0])
+def test_p_values_of_many_unrelated_rows_are_uniform(clip):
+    # Above EXACT_ROWS the mean of the products is taken as normal.  The same inequality, n = 800, 1e-6: 0.095.
+    rng, rows, fits = np.random.default_rng(1), module.EXACT_ROWS + 1, 800
+    found = np.sort([judge(scores_of(*rng.standard_normal((2, rows))), clip, rng)[2] for _ in range(fits)])
+    ranks = np.arange(fits + 1) / fits
+    furthest = max(np.abs(found - ranks[1:]).max(), np.abs(found - ranks[:-1]).max())
+    assert furthest < math.sqrt(math.log(2e6) / (2 * fits))
+
+
+@pytest.mark.parametrize("rows", [60, module.EXACT_ROWS + 1])
+@pytest.mark.parametrize("order", [2, 3, 4])
+def test_related_scores_are_told_from_chance(rows, order):
+    # A correlation of 0.9 each: shuffled it is never so much in 999 times, and after 4001 rows it is 40 errors away.
+    rng = np.random.default_rng([rows, order])
+    shared = rng.exponential(size=rows)
+    views = [shared + 0.3 * rng.standard_normal(rows) for _ in range(order)]
+    correlation, error, p_value = judge(scores_of(*views), None, rng)
+    assert p_value <= 1 / (module.PERMUTATIONS + 1)
+    products = np.prod([(view - view.mean()) / view.std() for view in views], axis=0)
+    assert correlation == pytest.approx(products.mean())
+    assert error == pytest.approx(products.std(ddof=1) / math.sqrt(rows))
+
+
+def test_scores_against_each_other_are_no_evidence(rng):
+    shared = rng.standard_normal(200)
+    assert judge(scores_of(shared, -shared), None, rng)[2] == 1.0
+
+
+def test_too_few_or_constant_scores_prove_nothing(rng):
+    for rows in (0, 1, 2):
+        correlation, error, p_value = judge(scores_of(*rng.standard_normal((2, rows))), None, rng)
+        assert math.isnan(correlation)
+        assert math.isnan(error)
+        assert p_value == 1.0
+    for rows in (50, module.EXACT_ROWS + 1):
+        assert judge(scores_of(np.ones(rows), rng.standard_normal(rows)), None, rng) == (0.0, 0.0, 1.0)
+
+
+def test_scores_are_standardised_and_bounded(rng):
+    views = [5 + 3 * rng.standard_normal(1000).astype(np.float32), np.ones(1000)]
+    first, second = standardised(views, None)
+    assert first.dtype == np.float64
+    assert (first.mean(), first.std()) == pytest.approx((0, 1), abs=1e-6)
+    assert not second.any()
+    np.testing.assert_allclose(standardised(views, 1.5)[0], np.clip(first, -1.5, 1.5))
+
+
+def test_the_top_is_chosen_unless_less_is_clearly_better(rng):
+    shared, noise = rng.standard_normal(500), rng.standard_normal((3, 500))
+    good, bad = scores_of(shared, shared + 0.1 * noise[0]), scores_of(noise[1], noise[2])
+    assert choose([good, good, good], None) == 0
+    assert choose([good, bad, bad], None) == 0
+    assert choose([bad, good, bad], None) == 1
+    assert choose([bad, bad, good], None) == 2
+    assert choose([scores_of(shared[:1], shared[:1])] * 3, None) == 0
+
+
+# -- rows -------------------------------------------------------------------------------------------------------------
+
+
+def flat(batches):
+    return [np.concatenate([batch.views[i] for batch in batches]) for i in range(2)]
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
+def test_rows_are_split_once_and_for_all(monkeypatch, share):
+    monkeypatch.setattr("tpca.streams.views.BATCH_ENTRIES", 70)  # 10 rows a batch
+    views = [np.arange(2.0 * 1003).reshape(1003, 2), np.arange(5.0 * 1003).reshape(1003, 5)]
+    kept, read = (rows_of(views, share, memory, 3) for memory in (1e9, 1.0))
+    assert is_kept(kept)
+    assert not is_kept(read)
+    train, held, both = (flat(seen(part)) for part in (kept.train, kept.held, kept.all))
+    for part in range(2):  # disjoint and complete, and the same rows of all views
+        together = np.concatenate([train[part], held[part]])
+        np.testing.assert_array_equal(np.sort(together, axis=0), views[part])
+        np.testing.assert_array_equal(np.sort(both[part], axis=0), views[part])
+        np.testing.assert_array_equal(train[part][:, 0] / len(views[part][0]), train[0][:, 0] / 2)
+    # Binomial with 1003 rows: six standard deviations, 2e-9.
+    assert abs(len(held[0]) - 1003 * share) < 6 * math.sqrt(1003 * share * (1 - share))
+    for _ in range(2):  # pass after pass, kept or not
+        for name in ("train", "held", "all"):
+            for one, other in zip(seen(getattr(kept, name)), seen(getattr(read, name)), strict=True):
+                for a, b in zip(one.views, other.views, strict=True):
+                    np.testing.assert_array_equal(a, b)
+    again, other = (flat(seen(rows_of(views, share, 1e9, seed).held)) for seed in (3, 4))
+    np.testing.assert_array_equal(again[0], held[0])
+    assert not np.array_equal(other[0], held[0])
+
+
+def test_rows_are_kept_if_they_fit():
+    views = [np.zeros((100, 2)), np.zeros((100, 3))]
+    assert is_kept(rows_of(views, 0.2, 4000, 0))
+    assert not is_kept(rows_of(views, 0.2, 3999, 0))
+    single = [view.astype(np.float32) for view in views]
+    assert is_kept(rows_of(single, 0.2, 2000, 0))
+
+
+# -- the solver -------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_seed_gives_the_same_components(rng):
+    views = planted(rng, 300, (3, 4, 3), skewed=True)
+    one, other = (MomentSolver(random_state=5, n_components=2).run(open_views(views)) for _ in range(2))
+    assert len(one) == len(other)
+    for a, b in zip(one, other, strict=True):
+        assert (a.moment, a.correlation, a.correlation_error, a.p_value) == (
+            b.moment,
+            b.correlation,
+            b.correlation_error,
+            b.p_value,
+        )
+        for v, w in zip(a.vectors, b.vectors, strict=True):
+            np.testing.assert_array_equal(v, w)
+
+
+@pytest.mark.parametrize("refit", [False, True])
+def test_the_moment_is_that_of_the_rows_it_was_fitted_to(rng, refit):
+    views = planted(rng, 500, (3, 4, 3, 4))
+    solver = MomentSolver(random_state=2, refit=refit)
+    (found,) = solver.run(open_views(views))
+    rows = rows_of(views, 0.2, 1e9, 2)
+    fitted = [np.concatenate(v) for v in zip(*(b.views for b in seen(rows.all if refit else rows.train)), strict=True)]
+    assert contracted(built(fitted), found.vectors, 0) @ found.vectors[0] == pytest.approx(found.moment, rel=1e-6)
+    assert all(np.linalg.norm(v) == pytest.approx(1) for v in found.vectors)
+
+
+def test_it_stops_after_the_first_component_that_is_not_proven(rng):
+    views = [white(rng.standard_normal((100, 3))) for _ in range(3)]
+    found = MomentSolver(n_components=3, confidence=0.99999).run(open_views(views))
+    assert len(found) == 1
+    assert found[0].p_value > 1e-5
+
+
+def test_refusals(rng):
+    for share in (0, 1, -0.1, 1.5):
+        with pytest.raises(SolverError, match=f"validation_fraction must lie strictly between 0 and 1, got {share}"):
+            MomentSolver(validation_fraction=share)
+    views = [rng.standard_normal((19, 3)) for _ in range(2)]
+    with pytest.raises(SolverError, match="at least 20 rows are needed to learn from and to judge by, got 19"):
+        MomentSolver().run(open_views(views))
+    views = [rng.standard_normal((20, 3)) for _ in range(2)]
+    with pytest.raises(
+        SolverError, match=r"validation_fraction=0.9999999 leaves 0 of 20 rows to learn from; hold out fewer"
+    ):
+        MomentSolver(validation_fraction=0.9999999).run(open_views(views))

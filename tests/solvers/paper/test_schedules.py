@@ -1,0 +1,185 @@
+import math
+
+import pytest
+
+from tpca import SpikedTensor
+from tpca.errors import ScheduleError
+from tpca.model.bounds import block_gauge, initial_overlap
+from tpca.solvers.paper.schedules import (
+    PRESETS,
+    Constants,
+    Leg,
+    Schedule,
+    empirical_schedule,
+    search_steps,
+    theorem_schedule,
+)
+from tpca.tensors.blocks import Partition
+
+THEORY, PRACTICAL = PRESETS["theory"], PRESETS["practical"]
+
+
+def test_samples_are_counted_as_the_theorem_counts_them():
+    leg = Leg(0.1, 10)
+    schedule = Schedule("s", stages=((leg, leg), (leg, leg)), ascent=(leg, leg), selection=7, estimation=(leg, leg))
+    assert schedule.samples(4) == 2**4 * (7 + 20 + 20 + 20) + 2 * 20
+
+
+def test_theorem_schedule_order_six_by_hand():
+    truth = SpikedTensor.random((5,) * 6, 1.0, correlation=0.2, random_state=0)
+    schedule = theorem_schedule(truth, THEORY)
+    c0 = initial_overlap(truth.dims, 0.1)
+    gamma = 0.2 / math.sqrt(5) + c0 / 5
+    assert block_gauge(truth, c0) == pytest.approx([gamma] * 3)
+    rise = math.log(4) + 0.5 * math.log(1 / gamma)
+    cycles = math.ceil(rise)
+    zeta = math.exp(rise / cycles)
+    c2 = 6 * math.log(6 * 5 / 0.1)
+    assert len(schedule.stages) == cycles
+    for h, stage in enumerate(schedule.stages, start=1):
+        low, high = min(zeta ** (h - 1) * gamma, 0.5), min(zeta**h * gamma, 0.5)  # no alignment above target_cap
+        signal = (low / 4) ** 2
+        eta = min(signal / (high * 25), low / (signal + 1)) / c2
+        for leg in stage:
+            assert leg.step_size == pytest.approx(eta)
+            assert leg.steps == pytest.approx(high / (eta * signal), rel=1e-6)
+    for m, leg in enumerate(schedule.ascent):
+        signal = (1 - 1 / 3) ** (2 - m) * gamma ** (m / 2)
+        assert leg.step_size == pytest.approx(min(signal / (6 * 25), 1 / (signal + 1)) / c2)
+
+
+def test_case_two_order_six_by_hand():
+    schedule = empirical_schedule(Partition.pairs((6,) * 6), 1.0, THEORY, c3=None)
+    c0 = initial_overlap((6,) * 6, 0.1)
+    rise = math.log(4 / c0) + 0.25 * math.log(36)
+    cycles = math.ceil(rise)
+    zeta = math.exp(rise / cycles)
+    c2 = 3 * math.log(3 * 6 / 0.1)
+    assert len(schedule.stages) == cycles
+    for h in range(1, cycles + 1):
+        signal = c0**2 / 16 * zeta ** (2 * (h - 1)) / 36
+        high, low = c0 * zeta**h / 6 / 4, c0 * zeta ** (h - 1) / 6 / 4
+        eta = min(signal / (high * 36), low / (signal + 1)) / (c2 * cycles**2)
+        for leg in schedule.stages[h - 1]:
+            assert leg.step_size == pytest.approx(eta)
+            assert leg.steps == pytest.approx(high / (signal * eta), rel=1e-6)
+    # The last stage ends where Phase II begins: D^{-1/2 + 1/(2(k-1))} = 36^{-1/4}.
+    assert high == pytest.approx(36**-0.25)
+    for m, leg in enumerate(schedule.ascent):
+        signal = (1 - 1 / 3) ** (2 - m) * 36 ** (-0.25 * m)
+        assert leg.step_size == pytest.approx(signal / (3 * 36) / c2)
+
+
+@pytest.mark.parametrize("order", [5, 6, 7])
+def test_case_one_by_hand(order):
+    dim, c3 = 6, 0.5
+    partition = Partition.pairs((dim,) * order)
+    schedule = empirical_schedule(partition, 1.0, THEORY, c3=c3)
+    blocks, pairs, odd = len(partition), order // 2, order % 2
+    roots = [dim**0.5] * blocks  # (d d')^{1/4}, and d_1^{1/2} by d_0 = d_1
+    sizes = [dim] * odd + [dim**2] * (blocks - odd)
+    first = math.ceil(math.log(4) + (blocks - 1) * math.log(2))
+    second = math.ceil(math.log(2) + math.log(dim**2) / (4 * (blocks - 1)))
+    assert len(schedule.stages) == first + second
+    c2 = pairs * math.log(pairs * dim / 0.1) * (pairs if odd else 1)
+    for h in range(1, first + 1):
+        for m, leg in enumerate(schedule.stages[h - 1]):
+            signal = c3**blocks / 4 ** (blocks - 1) / roots[0] ** (blocks - 1)
+            high = min(math.exp(h) * c3**blocks / roots[m] / 4, 0.5)
+            eta = min(signal / (high * sizes[m]), high * signal) / (c2 * first**2)
+            assert leg.step_size == pytest.approx(eta)
+    zeta = math.exp((math.log(2) + math.log(dim**2) / (4 * (blocks - 1))) / second)
+    for m, leg in enumerate(schedule.stages[first]):
+        signal, high = (c3 / roots[0]) ** (blocks - 1), min(c3 * zeta / roots[m], 0.5)
+        assert leg.step_size == pytest.approx(signal / (high * sizes[m]) / (c2 * second**2))
+
+
+def test_odd_theory_vector_block_reaches_its_target():
+    # Erratum: UB of the vector block is divided by 2, not 4, so that its last stage ends at d_1^{-1/2 + 1/(2k)}.
+    schedule = empirical_schedule(Partition.pairs((50,) * 5), 1.0, THEORY, c3=None)
+    c0 = initial_overlap((50,) * 5, 0.1)
+    cycles = len(schedule.stages)
+    assert cycles == math.ceil(math.log(4 / c0) + math.log(2500) / 4)
+    signal = math.prod([c0 / 50 * math.exp((math.log(4 / c0) + math.log(2500) / 4) * (cycles - 1) / cycles) / 4] * 2)
+    last = schedule.stages[-1][0]
+    assert last.step_size * last.steps * signal == pytest.approx(50**-0.25, rel=1e-6)
+
+
+def test_theorem_schedule_order_five_by_hand():
+    truth = SpikedTensor.random((40,) * 5, 1.0, correlation=0.0, random_state=0)
+    schedule = theorem_schedule(truth, THEORY)
+    c0 = initial_overlap(truth.dims, 0.1)
+    gammas = [math.sqrt(c0 / 40), c0 / 40, c0 / 40]
+    rises = [math.log(4) + math.log(1 / g) for g in gammas]
+    cycles = math.ceil(max(rises))
+    zetas = [math.exp(r / cycles) for r in rises]
+    c2 = 5 * math.log(5 * 40 / 0.1)
+    assert len(schedule.stages) == cycles
+    signal = gammas[1] * gammas[2] / 16
+    eta = min(signal / (zetas[0] * gammas[0] * 40), gammas[0] / (signal + 1)) / c2
+    assert schedule.stages[0][0].step_size == pytest.approx(eta)
+    signal = gammas[0] * gammas[2] / 16
+    eta = min(signal / (zetas[1] * gammas[1] * 1600), gammas[1] / (signal + 1)) / c2
+    assert schedule.stages[0][1].step_size == pytest.approx(eta)
+
+
+def test_odd_order_vector_block_uses_its_own_gauge():
+    schedule = empirical_schedule(Partition.pairs((40,) * 5), 1.0, PRACTICAL, c3=None)
+    rises = [math.log(2) + math.log(40) / 4] + [2 * math.log(2) + math.log(1600) / 4] * 2
+    cycles = math.ceil(max(rises))
+    zeta1, zeta2 = (math.exp(r / cycles) for r in rises[:2])
+    assert len(schedule.stages) == cycles
+    high, signal = zeta1 / math.sqrt(40), (1 / 40) ** 2
+    assert schedule.stages[0][0].step_size == pytest.approx(signal / (high * 40))
+    high, signal = zeta2 / 40, (1 / math.sqrt(40)) * (1 / 40)
+    assert schedule.stages[0][1].step_size == pytest.approx(signal / (high * 1600))
+
+
+def test_phase_one_targets_are_capped():
+    # Order 4: the paper's target 2 gamma^{1 - 1/(k-1)} is 2; no alignment exceeds 1 (erratum 6).
+    schedule = empirical_schedule(Partition.pairs((8,) * 4), 1.0, PRACTICAL, c3=None)
+    last = schedule.stages[-1][0]
+    reached = last.step_size * last.steps * 0.5  # eta * T * signal with signal = cap
+    assert reached == pytest.approx(0.5, rel=0.05)
+
+
+def test_search_follows_the_algorithm():
+    steps = search_steps(Partition.pairs((16,) * 6), 1.0, PRACTICAL)
+    assert len(steps) == math.ceil((0.5 - 1 / 3) * math.log(16) / math.log(2)) + 1
+    assert [s.c3 for s in steps] == [0.5**tau for tau in range(len(steps))]
+    assert steps[1].samples == 32 * 2**6 * 16**3
+    assert steps[1].threshold == pytest.approx(0.5 * 0.5**3)
+    assert len(search_steps(Partition.pairs((16,) * 4), 1.0, PRACTICAL)) == 1
+    assert len(search_steps(Partition.pairs((16,) * 5), 1.0, PRACTICAL)) == 1
+
+
+def test_theory_estimation_length_is_the_fixed_point():
+    steps = THEORY.estimation_steps(count=4, size=64, dim=8, strength=1.0)
+    assert steps == pytest.approx((4 * 64) ** 2 * math.log(4 * 8 * steps / 0.1) ** 4, rel=1e-6)
+
+
+@pytest.mark.parametrize("dims", [(5, 5), (5, 5, 5)])
+def test_orders_outside_the_theorem_are_refused(dims):
+    with pytest.raises(ScheduleError, match=r"need order >= 4, got order .*RaceSolver"):
+        empirical_schedule(Partition.pairs(dims), 1.0, PRACTICAL, None)
+    with pytest.raises(ScheduleError, match="need order >= 4"):
+        theorem_schedule(SpikedTensor.random(dims, 1.0), PRACTICAL)
+    with pytest.raises(ScheduleError, match="need order >= 4"):
+        search_steps(Partition.pairs(dims), 1.0, PRACTICAL)
+
+
+def test_unknown_presets_are_refused():
+    from tpca.solvers.paper.schedules import preset_constants
+
+    with pytest.raises(ScheduleError, match="preset must be one of theory, practical"):
+        preset_constants("fast")
+    assert preset_constants(Constants(delta=0.2)).delta == 0.2
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"kappa": 1.0}, {"kappa": 2.0}, {"delta": 0.0}, {"c0": 0.0}, {"duration": -1.0}, {"estimation_power": 3}]
+)
+def test_impossible_constants_are_refused(wrong):
+    (name,) = wrong
+    with pytest.raises(ScheduleError, match=f"{name} must"):
+        Constants(**wrong)

@@ -1,0 +1,432 @@
+import functools
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from amounts import few_or_many
+from tpca import RaceSolver, SpikedTensor, StopReason
+from tpca.engines import LawEngine
+from tpca.errors import MemoryBudgetError, PartitionError, SolverError
+from tpca.model import Samples
+from tpca.solvers.memory import default_memory, parse_memory
+from tpca.tensors import Gradients
+
+KINDS = {"weak": {}, "paired": {"correlation": 1.0}, "equal": {"correlation": 1.0, "symmetric": True}}
+
+
+def take(truth, n, **options):
+    """The first n samples of a stream as one array."""
+    batches = truth.stream(batch_size=1, **options) if isinstance(truth, SpikedTensor) else truth
+    return np.concatenate(list(itertools.islice(batches, n)))
+
+
+# An endless stream is read until a signal is proven and accurate, so that only a false claim (5 % a run at most, none
+# seen in hundreds) could make this fail.
+@few_or_many(1, 3)
+@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("dims", [(16,) * 3, (10,) * 4, (6,) * 5, (5,) * 6])
+def test_an_endless_stream_is_left_with_accurate_vectors(dims, kind, runs):
+    for seed in range(runs):
+        truth = SpikedTensor.random(dims, 1.0, random_state=seed, **KINDS[kind])
+        recovery = RaceSolver(random_state=seed).run(LawEngine(truth, random_state=seed))
+        assert recovery.stop_reason is StopReason.ACCURATE
+        # Root mean squared error at most 0.1 as estimated: squared error 0.01 on average; 0.05 is a chi-square beyond
+        # 1e-6.
+        assert truth.loss(recovery.vectors).max() < 0.05
+        assert recovery.standard_errors is not None
+
+
+@pytest.mark.parametrize("dims", [(20, 30), (2, 500), (2, 100, 3), (9, 4, 7, 5), (3, 12, 2, 5, 4)])
+def test_unequal_dims_come_back_in_the_users_order(dims):
+    truth = SpikedTensor.random(dims, 2.0, random_state=4)
+    recovery = RaceSolver(random_state=1).run(truth.stream(random_state=5))
+    assert [len(v) for v in recovery.vectors] == list(dims)
+    assert recovery.stop_reason is StopReason.ACCURATE
+    assert truth.loss(recovery.vectors).max() < 0.05
+
+
+@functools.cache
+def scaled_run(scale):
+    return RaceSolver(random_state=3).run(
+        LawEngine(SpikedTensor.random((10,) * 4, 1.0, random_state=2), random_state=6, scale=scale)
+    )
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-3, 1000.0, 1e20])
+def test_the_scale_of_the_samples_does_not_matter(scale):
+    plain, scaled = (scaled_run(s) for s in (1.0, scale))
+    assert scaled.n_samples == plain.n_samples
+    assert scaled.strength == pytest.approx(scale * plain.strength, rel=1e-3)
+    for a, b in zip(plain.vectors, scaled.vectors, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-3)
+
+
+@few_or_many(1, 3)
+@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("dims", [(12,) * 3, (8,) * 4])
+def test_a_negative_strength_is_found_as_well(dims, kind, runs):
+    for seed in range(runs):
+        plus = SpikedTensor.random(dims, 1.0, random_state=seed, **KINDS[kind])
+        minus = SpikedTensor((-plus.vectors[0], *plus.vectors[1:]), 1.0)
+        recovery = RaceSolver(random_state=seed).run(LawEngine(minus, random_state=seed))
+        assert minus.loss(recovery.vectors).max() < 0.05
+        signs = [np.sign(a @ b) for a, b in zip(recovery.vectors, minus.vectors, strict=True)]
+        assert np.prod(signs) == 1.0  # the signs together say that the strength is that of ``minus``
+        assert recovery.strength > 0
+
+
+@few_or_many(6, 60)
+def test_pure_noise_is_claimed_to_be_a_signal_in_at_most_five_percent_of_runs(runs):
+    for dims in [(6,) * 3, (4,) * 4]:
+        claims = 0
+        for seed in range(runs):
+            recovery = RaceSolver(random_state=seed, max_samples=600).run(LawEngine(None, dims=dims, random_state=seed))
+            claims += recovery.stop_reason is not StopReason.NO_SIGNAL
+        # If the rate were 5 %: P(X >= 12 of 60) = 4e-5, P(X >= 5 of 6) = 2e-6.
+        assert claims < {60: 12, 6: 5}[runs]
+
+
+@few_or_many(6, 30)
+@pytest.mark.parametrize("noise", ["correlated", "rademacher", "bounded"])
+def test_other_noise_does_not_raise_the_rate_of_false_claims(noise, runs):
+    claims = 0
+    for seed in range(runs):
+        samples = Samples((6, 6, 6), noise=noise, random_state=seed)
+        recovery = RaceSolver(random_state=seed, max_samples=400).run(samples)
+        claims += recovery.stop_reason is not StopReason.NO_SIGNAL
+    assert claims < {30: 8, 6: 4}[runs]  # 5 %: P(X >= 8 of 30) = 1e-4, P(X >= 4 of 6) = 9e-5
+
+
+def test_no_signal_is_said_with_a_limit_on_the_strength():
+    recovery = RaceSolver(random_state=1).run(take(Samples((8,) * 3, random_state=1, batch_size=1), 300))
+    assert recovery.stop_reason is StopReason.NO_SIGNAL
+    assert recovery.standard_errors is None
+    assert math.isnan(recovery.strength)
+    low, high = recovery.strength_interval
+    assert low == 0.0
+    assert 0.05 < high < 2.0
+    assert recovery.n_samples == 300
+    assert "No signal" in str(recovery.stop_reason)
+
+
+@few_or_many(6, 60)
+def test_a_signal_at_the_limit_is_missed_in_at_most_five_percent_of_runs(runs):
+    # The limit after N samples is the strength that would have been found with 95 % chance (docs/race.md).
+    dims, n = (8,) * 3, 300
+    limit = (
+        RaceSolver(random_state=1, max_samples=n).run(LawEngine(None, dims=dims, random_state=1)).strength_interval[1]
+    )
+    missed = 0
+    for seed in range(runs):
+        truth = SpikedTensor.random(dims, limit, random_state=seed)
+        recovery = RaceSolver(random_state=seed, max_samples=n).run(LawEngine(truth, random_state=seed))
+        missed += recovery.stop_reason is StopReason.NO_SIGNAL
+    assert missed < {60: 12, 6: 4}[runs]  # as above: 4e-5 if the rate is 5 %; P(X >= 4 of 6) = 9e-5
+
+
+@few_or_many(16, 80)
+def test_errors_and_strength_are_covered_at_their_nominal_rate(runs):
+    inside, components, covered = 0, 0, 0
+    for seed in range(runs):
+        truth = SpikedTensor.random((6, 7, 8), 1.0, random_state=seed)
+        recovery = RaceSolver(random_state=seed, tol=0.08).run(LawEngine(truth, random_state=seed))
+        low, high = recovery.strength_interval
+        covered += low <= truth.strength <= high
+        for v, w, e in zip(recovery.vectors, truth.vectors, recovery.standard_errors, strict=True):
+            sign = np.sign(v @ w)
+            inside += int(np.sum(np.abs(sign * v - w) <= 1.96 * e))
+            components += len(v)
+    # 80 runs at 95 %: P(X <= 66) = 4e-5; 16: P(X <= 10) = 8e-5.  21 components a run, correlated at most within a
+    # vector (effective number above half of them): six standard errors of sqrt(.05 * .95 / 840) for 80 runs.
+    assert covered > {80: 66, 16: 10}[runs]
+    assert abs(inside / components - 0.95) < 6 * math.sqrt(0.05 * 0.95 / (10.5 * runs))
+
+
+@few_or_many(4, 12)
+@pytest.mark.parametrize("dims", [(16,) * 3, (8,) * 4, (5,) * 5, (4,) * 6])
+def test_the_refinement_ends_at_the_cramer_rao_limit(dims, runs):
+    ratios = []
+    for seed in range(runs):
+        truth = SpikedTensor.random(dims, 1.0, random_state=seed)
+        recovery = RaceSolver(random_state=seed, max_samples=40 * round(math.prod(dims) ** 0.5)).run(
+            LawEngine(truth, random_state=seed)
+        )
+        searched = [h["samples"] for h in recovery.history if h["phase"] == "search"][-1]
+        bound = (dims[0] - 1) / (recovery.n_samples - searched)
+        ratios.extend(truth.loss(recovery.vectors) / bound)
+    # Each ratio is about chi-square(d-1)/(d-1): its mean over m ratios has standard error sqrt(2/((d-1) m)).  A tenth
+    # and four of them are exceeded in 7e-5 of all cases after 4 runs, 5e-6 after 12.
+    spread = math.sqrt(2 / ((dims[0] - 1) * len(ratios)))
+    assert np.mean(ratios) < 1.1 + 4 * spread
+
+
+@pytest.mark.parametrize(
+    ("dims", "memory"),
+    [
+        ((16,) * 4, 20_000),
+        ((16,) * 4, 200_000),
+        ((24,) * 3, 30_000),
+        ((8,) * 5, 9_000),
+        ((8,) * 5, 90_000),
+        ((6,) * 6, 8_000),
+    ],
+)
+@pytest.mark.parametrize("most", [300, pytest.param(2000, marks=pytest.mark.slow)])
+def test_memory_is_kept_and_spent(dims, memory, most):
+    truth = SpikedTensor.random(dims, 1.0, random_state=0)
+    states = set()
+    for n in (most // 10, most):
+        recovery = RaceSolver(random_state=0, memory_limit=memory, max_samples=n).run(LawEngine(truth, random_state=1))
+        assert recovery.state_bytes <= memory
+        states.add(recovery.state_bytes)
+    assert max(states) >= 0.6 * memory
+    assert len(states) == 1  # constant in the number of samples
+
+
+@pytest.mark.parametrize("dims", [(16,) * 4, (24,) * 3, (8,) * 6, (30, 40)])
+def test_too_little_memory_is_refused_with_the_minimum_that_works(dims):
+    truth = SpikedTensor.random(dims, 1.0, random_state=0)
+    with pytest.raises(MemoryBudgetError, match=r"give at least \d+ bytes") as refused:
+        RaceSolver(memory_limit=500).run(LawEngine(truth))
+    minimum = int(str(refused.value).split("at least ")[1].split()[0])
+    recovery = RaceSolver(memory_limit=minimum, max_samples=50).run(LawEngine(truth))
+    assert recovery.state_bytes <= minimum
+
+
+def test_memory_can_be_written_in_several_ways():
+    assert parse_memory("64MB") == 64_000_000
+    assert parse_memory("1.5 GiB") == 3 * 2**29
+    assert parse_memory(1000) == 1000
+    assert default_memory((10,) * 4) == 10**6  # small tensors: the least
+    assert default_memory((40,) * 4) == 4 * 8 * 40**4  # four samples
+    for bad in ("64 parsecs", "MB", "-3MB", 0, math.nan):
+        with pytest.raises(SolverError, match="memory_limit must be"):
+            parse_memory(bad)
+
+
+def test_same_seed_gives_the_same_bits():
+    truth = SpikedTensor.random((10,) * 3, 1.0, random_state=0)
+    first, second = (RaceSolver(random_state=5).run(truth.stream(random_state=1)) for _ in range(2))
+    for a, b in zip(first.vectors, second.vectors, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert first.strength == second.strength
+    assert first.n_samples == second.n_samples
+
+
+@pytest.mark.parametrize("noise", ["rademacher", "uniform", "correlated"])
+def test_other_noise_laws_recover(noise):
+    truth = SpikedTensor.random((8,) * 4, 1.0, random_state=3)
+    recovery = RaceSolver(random_state=1).run(truth.stream(noise=noise, random_state=2))
+    assert recovery.stop_reason is StopReason.ACCURATE
+    assert truth.loss(recovery.vectors).max() < 0.05
+
+
+def test_bounded_noise_is_found_at_a_strength_far_below_one():
+    truth = SpikedTensor.random((8,) * 4, 0.02, random_state=3)  # one sample's noise has norm 1, its entries 1/64
+    recovery = RaceSolver(random_state=1).run(truth.stream(noise="bounded", random_state=2))
+    assert truth.loss(recovery.vectors).max() < 0.05
+    assert recovery.strength == pytest.approx(0.02, rel=0.3)
+
+
+@few_or_many(2, 6)
+def test_heavy_tails_give_the_signal_or_nothing(runs):
+    for seed in range(runs):
+        truth = SpikedTensor.random((8,) * 4, 1.0, random_state=seed)
+        recovery = RaceSolver(random_state=seed, max_samples=600).run(
+            truth.stream(noise="student-t", random_state=seed)
+        )
+        wrong = truth.overlaps(recovery.vectors).min() < 0.5
+        assert not wrong or recovery.stop_reason is StopReason.NO_SIGNAL
+
+
+def test_of_two_signals_the_stronger_is_found():
+    # Documented in docs/race.md: a sum of rank-one signals gives its strongest term, with a strength that is its own.
+    strong, weak = (
+        SpikedTensor.random((10,) * 4, 2.0, random_state=0),
+        SpikedTensor.random((10,) * 4, 1.0, random_state=1),
+    )
+    samples = take(strong, 1200, random_state=3) + weak.signal()
+    recovery = RaceSolver(random_state=0).run(samples)
+    assert recovery.stop_reason is StopReason.STREAM_ENDED
+    assert strong.overlaps(recovery.vectors).min() > 0.95
+
+
+def test_of_a_drifting_signal_the_average_is_found():
+    # Documented in docs/race.md: vectors that turn slowly are averaged over the samples of the refinement.
+    first = SpikedTensor.random((10,) * 3, 2.0, random_state=0)
+    samples = take(Samples((10,) * 3, random_state=4, batch_size=1), 1500)
+    turned = first.vectors[0] + 0.5 * SpikedTensor.random((10,) * 3, 1.0, random_state=9).vectors[0]
+    last = SpikedTensor((turned / np.linalg.norm(turned), *first.vectors[1:]), 2.0)
+    share = np.linspace(0, 1, len(samples)).reshape(-1, 1, 1, 1)
+    samples += (1 - share) * first.signal() + share * last.signal()
+    recovery = RaceSolver(random_state=0).run(samples)
+    middle = first.vectors[0] + last.vectors[0]
+    assert abs(recovery.vectors[0] @ middle) / np.linalg.norm(middle) > 0.97
+    assert first.overlaps(recovery.vectors)[1:].min() > 0.97
+
+
+@pytest.mark.slow
+def test_more_passes_find_what_one_cannot():
+    found = {1: 0, 8: 0}
+    for seed in range(8):
+        truth = SpikedTensor.random((12,) * 4, 1.0, random_state=seed)
+        samples = take(truth, 350, random_state=seed)
+        for passes in found:
+            recovery = RaceSolver(random_state=seed, memory_limit=12_000, max_passes=passes).run(samples)
+            right = truth.overlaps(recovery.vectors).min() > 0.7
+            assert right or recovery.stop_reason is StopReason.NO_SIGNAL
+            found[passes] += recovery.stop_reason is not StopReason.NO_SIGNAL
+            assert recovery.n_passes <= passes
+            assert recovery.n_samples <= 350
+    assert found[8] >= found[1] + 3
+
+
+@few_or_many(6, 40)
+def test_more_passes_are_not_fooled_by_noise(runs):
+    claims = 0
+    for seed in range(runs):
+        samples = take(Samples((6,) * 3, random_state=seed, batch_size=1), 100)
+        recovery = RaceSolver(random_state=seed, max_passes=5).run(samples)
+        claims += recovery.stop_reason is not StopReason.NO_SIGNAL
+    assert claims < {40: 10, 6: 4}[runs]  # 5 %: P(X >= 10 of 40) = 3e-5, P(X >= 4 of 6) = 9e-5
+
+
+def test_a_partition_can_be_given_by_hand():
+    truth = SpikedTensor.random((5,) * 5, 1.0, random_state=0)
+    recovery = RaceSolver(random_state=0, partition=[(2, 3, 4), (0, 1)]).run(LawEngine(truth, random_state=1))
+    assert truth.loss(recovery.vectors).max() < 0.05
+    with pytest.raises(PartitionError, match="exactly once"):
+        RaceSolver(partition=[(0, 1), (2, 3)]).run(LawEngine(truth))
+    with pytest.raises(PartitionError, match="two groups"):
+        RaceSolver(partition=[(0, 1, 2), (3,), (4,)]).run(LawEngine(truth))
+
+
+@pytest.mark.parametrize("partition", [[(0, 1), (2, 3)], [(0, 1), (2,), (3,)], [(0,), (1,), (2,), (3,)]])
+def test_more_groups_by_hand_race_replicas_of_such_blocks(partition):
+    truth = SpikedTensor.random((6,) * 4, 2.0, random_state=0)
+    recovery = RaceSolver(random_state=0, partition=partition).run(LawEngine(truth, random_state=1))
+    assert truth.loss(recovery.vectors).max() < 0.05
+
+
+def test_tolerance_is_the_error_at_which_it_stops():
+    truth = SpikedTensor.random((10,) * 3, 1.0, random_state=0)
+    coarse, fine = (RaceSolver(random_state=0, tol=t).run(LawEngine(truth, random_state=1)) for t in (0.2, 0.05))
+    assert coarse.stop_reason is fine.stop_reason is StopReason.ACCURATE
+    # Squared error falls as 1/N: sixteen times the samples, less those of the search.
+    assert 4 < fine.n_samples / coarse.n_samples < 32
+    assert fine.history[-1]["error"] <= 0.05
+    short = RaceSolver(random_state=0, tol=0.01, max_samples=fine.n_samples).run(LawEngine(truth, random_state=1))
+    assert short.stop_reason is StopReason.NOT_ACCURATE
+
+
+def test_history_tells_the_race():
+    truth = SpikedTensor.random((8,) * 4, 1.0, random_state=0)
+    seen = []
+    recovery = RaceSolver(random_state=0, callbacks=[seen.append]).run(truth.stream(random_state=1))
+    assert [h["samples"] for h in recovery.history] == sorted(h["samples"] for h in recovery.history)
+    assert recovery.history[-1]["samples"] == recovery.n_samples
+    search = [h for h in recovery.history if h["phase"] == "search"]
+    assert {"candidate", "log_evidence", "strength", "attempt", "found"} <= set(search[0])
+    assert search[-1]["found"]
+    assert not search[0]["found"]
+    assert len(seen) == len(recovery.history)
+    assert truth.overlaps(seen[-1]["vectors"]).min() > 0.95
+    assert "vectors" not in recovery.history[-1]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"confidence": 1.0}, "confidence must lie strictly between 0 and 1"),
+        ({"tol": 0.0}, "tol must be positive"),
+        ({"max_samples": 0}, "max_samples must be a whole number of at least 1"),
+        ({"max_passes": 0}, "max_passes must be a whole number of at least 1"),
+        ({"memory_limit": "lots"}, "memory_limit must be"),
+    ],
+)
+def test_bad_options_are_refused(options, says):
+    with pytest.raises(SolverError, match=says):
+        RaceSolver(**options)
+
+
+def test_passes_need_samples_that_can_be_read_again():
+    truth = SpikedTensor.random((5,) * 3, 1.0, random_state=0)
+    with pytest.raises(SolverError, match="read again"):
+        RaceSolver(max_passes=3).run(truth.stream())
+
+
+@pytest.mark.parametrize(
+    ("shape", "memory"), [((50, 4, 5, 6), None), ((50, 6, 6, 6, 6), 6000), ((50, 5, 5, 5, 5, 5), 9000)]
+)
+def test_zeros_are_no_signal_and_no_crash(shape, memory):
+    recovery = RaceSolver(memory_limit=memory).run(np.zeros(shape))
+    assert recovery.stop_reason is StopReason.NO_SIGNAL
+
+
+@pytest.mark.parametrize("memory", [None, 14_000])
+@pytest.mark.parametrize("factor", [0.0, 1e-6, 1e6])
+def test_one_odd_sample_at_the_start_does_no_harm(factor, memory):
+    truth = SpikedTensor.random((8,) * 4, 1.0, random_state=0)
+    samples = take(truth, 500, random_state=1)
+    samples[0] *= factor
+    recovery = RaceSolver(memory_limit=memory).run(samples)
+    assert recovery.stop_reason is not StopReason.NO_SIGNAL
+    assert truth.overlaps(recovery.vectors).min() > 0.9
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_a_handful_of_samples_is_no_signal(n):
+    truth = SpikedTensor.random((6, 6, 6), 1.0, random_state=0)
+    recovery = RaceSolver().run(take(truth, n, random_state=1))
+    assert recovery.stop_reason is StopReason.NO_SIGNAL
+    assert recovery.n_samples == n
+    assert recovery.strength_interval == (0.0, math.inf)
+
+
+@pytest.mark.parametrize("dims", [(2, 2), (2, 2, 2), (2,) * 6, (3,) * 7])
+def test_tiny_modes_and_high_orders(dims):
+    truth = SpikedTensor.random(dims, 2.0, random_state=1)
+    recovery = RaceSolver(random_state=1).run(LawEngine(truth, random_state=1))
+    assert recovery.stop_reason is StopReason.ACCURATE
+    assert truth.loss(recovery.vectors).max() < 0.1
+
+
+def test_a_very_strong_signal_is_no_problem():
+    for strength in (1e2, 1e6):
+        truth = SpikedTensor.random((8,) * 3, strength, random_state=0)
+        recovery = RaceSolver().run(take(truth, 100, random_state=1))
+        assert truth.overlaps(recovery.vectors).min() > 0.9999
+        assert recovery.strength == pytest.approx(strength, rel=1e-2)
+
+
+def test_noise_free_data_is_recovered():
+    truth = SpikedTensor.random((5, 6, 7), 1.0, random_state=0)
+    recovery = RaceSolver().run(np.repeat(truth.signal()[None], 100, axis=0))
+    assert recovery.stop_reason is not StopReason.NO_SIGNAL
+    assert truth.overlaps(recovery.vectors).min() > 0.99
+
+
+def test_naive_ks_check_of_the_batch_law():
+    # The mean of n samples has entries N(signal, 1/n): Kolmogorov–Smirnov, false-alarm rate 1e-5.
+    from tpca.tensors import Query
+    from tpca.tensors.blocks import Partition
+
+    partition = Partition.singles((3, 4))
+    query = Query(partition, (np.eye(3)[:1], np.eye(4)[:1]))
+    engine = LawEngine(None, dims=(3, 4), random_state=0)
+    drawn = np.array([engine.reduce(Gradients([query]), 25).answers[0].rewards[0] for _ in range(2000)])
+    assert stats.kstest(5 * drawn, stats.norm.cdf).pvalue > 1e-5
+
+
+@few_or_many(10, 40)
+def test_a_random_candidate_that_happens_to_agree_does_not_stay(runs):
+    """In small dims a random start overlaps the signal every few seeds; it can prove nothing and must be replaced.
+
+    Strength 3 with 300 samples is a z-value of 50: a miss by chance has probability below 1e-100.
+    """
+    truth = SpikedTensor.random((3, 2, 2), 3.0, random_state=1)
+    data = next(iter(truth.stream(random_state=2, batch_size=300)))
+    assert all(RaceSolver(random_state=seed).run(data).found for seed in range(runs))

@@ -1,0 +1,193 @@
+import math
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from tpca import SpikedTensor
+from tpca.engines import LawEngine
+from tpca.errors import PartitionError
+from tpca.solvers.memory import held_bytes
+from tpca.solvers.race.strategies.columns import Columns
+from tpca.solvers.race.strategies.flow import BlockFlow, columns_within, state_floats
+from tpca.solvers.race.strategies.replicas import PairReplicas, SingleReplicas, pairs_floats, singles_floats
+from tpca.solvers.race.strategies.symmetric import (
+    Symmetric,
+    SymmetricPairs,
+    pairings,
+    symmetric_floats,
+    symmetric_pairs_floats,
+)
+from tpca.solvers.race.strategies.whole import WholeSum, whole_floats
+from tpca.solvers.rank_one import along, rank_one
+from tpca.tensors import Gradients
+from tpca.tensors.blocks import Partition
+
+# name: (dims, how to make it, its size in floats, the kind of signal it is made for)
+SYMMETRIC = {"correlation": 1.0, "symmetric": True}
+
+
+def flow(columns):
+    return (
+        lambda d, rng: BlockFlow(Partition.halves(d), columns, rng),
+        lambda d: state_floats(Partition.halves(d), columns),
+    )
+
+
+def whole():
+    return (lambda d, rng: WholeSum(Partition.halves(d), rng), lambda d: whole_floats(Partition.halves(d)))
+
+
+def singles(count):
+    return (lambda d, rng: SingleReplicas(d, count, rng), lambda d: singles_floats(d, count))
+
+
+def pairs(count):
+    return (
+        lambda d, rng: PairReplicas(Partition.pairs(d), count, rng),
+        lambda d: pairs_floats(Partition.pairs(d), count),
+    )
+
+
+STRATEGIES = {
+    "flow": ((12,) * 4, *flow(20), {}),
+    "flow, narrow": ((24,) * 3, *flow(10), {}),
+    "flow, order 5": ((8,) * 5, *flow(20), {}),
+    "whole": ((16,) * 3, *whole(), {}),
+    "singles": ((8,) * 5, *singles(100), {}),
+    "pairs": ((12,) * 4, *pairs(20), {}),
+    "symmetric": ((16,) * 4, Symmetric, symmetric_floats, SYMMETRIC),
+    "equal, odd": ((16,) * 3, Symmetric, symmetric_floats, SYMMETRIC),
+    "symmetric pairs": ((16,) * 4, SymmetricPairs, symmetric_pairs_floats, {"correlation": 1.0}),
+}
+
+
+def rounds(strategy, engine, count):
+    n = 0
+    for _ in range(count):
+        answered = engine.reduce(Gradients(strategy.queries()), max(1, int(0.06 * n)))
+        n += answered.n
+        strategy.absorb(answered.answers, answered.n)
+        yield n, answered
+
+
+@pytest.mark.parametrize("name", list(STRATEGIES))
+def test_every_strategy_ends_with_the_right_proposal(name):
+    dims, make, _, kind = STRATEGIES[name]
+    truth = SpikedTensor.random(dims, 2.0, random_state=1, **kind)
+    strategy = make(dims, np.random.default_rng(2))
+    for n, _ in rounds(strategy, LawEngine(truth, random_state=3), 300):
+        if n > 20 * math.prod(dims) ** 0.5:
+            break
+    proposal = strategy.propose()
+    assert truth.overlaps(proposal.vectors).min() > 0.8
+    signs = [np.sign(a @ b) for a, b in zip(proposal.vectors, truth.vectors, strict=True)]
+    assert np.prod(signs) == 1.0
+    known = strategy.evidence(proposal.vectors)
+    for i, (total, v) in enumerate(zip(known.sums, proposal.vectors, strict=True)):
+        assert total.shape == (dims[i],)
+        assert total @ v > 0  # evidence points the way of the proposal
+
+
+@pytest.mark.parametrize("name", list(STRATEGIES))
+def test_state_stays_below_its_formula_and_does_not_grow(name):
+    dims, make, floats, kind = STRATEGIES[name]
+    strategy = make(dims, np.random.default_rng(2))
+    sizes = []
+    for _, answered in rounds(
+        strategy, LawEngine(SpikedTensor.random(dims, 1.0, random_state=1, **kind), random_state=3), 60
+    ):
+        made = [block for query in strategy.queries() for block in query.replicas]
+        held = held_bytes([*strategy.arrays().values(), *made])
+        sizes.append(held + sum(a.nbytes for a in answered.answers) + strategy.working_bytes)
+    assert max(sizes) <= 8 * floats(dims)
+    assert len(set(sizes[3:])) == 1
+    assert sizes[-1] >= 0.5 * 8 * floats(dims)
+
+
+@pytest.mark.parametrize("name", ["flow", "flow, order 5", "whole", "singles", "symmetric pairs", "symmetric"])
+def test_working_copies_stay_below_what_is_declared(name):
+    # Python's own objects (lists, frames) are traced as well: 24 kB are allowed for them.
+    dims, make, _, kind = STRATEGIES[name]
+    dims = tuple(2 * d for d in dims) if len(dims) < 5 else dims
+    strategy = make(dims, np.random.default_rng(2))
+    engine = LawEngine(SpikedTensor.random(dims, 1.0, random_state=1, **kind), random_state=3)
+    list(rounds(strategy, engine, 3))
+    answered = engine.reduce(Gradients(strategy.queries()), 2)
+    tracemalloc.start()
+    strategy.absorb(answered.answers, answered.n)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak <= strategy.working_bytes + 24_000
+
+
+def test_half_precision_columns_do_what_full_ones_would():
+    rng = np.random.default_rng(0)
+    columns = Columns(5, (6, 7), level=0.3, rng=rng)
+    exact = np.zeros((5, 42))
+    seen = 0
+    for n in (1, 2, 4, 8, 16, 32):
+        mix, gradient = rng.standard_normal((5, 5)).astype(np.float32), rng.standard_normal((5, 6, 7)) / math.sqrt(n)
+        columns.add(mix, gradient.astype(np.float16), n, anew=seen == 0)
+        exact += n * mix @ gradient.reshape(5, -1)
+        seen += n
+    scale = np.abs(exact).max()
+    assert columns.store.dtype == np.float16
+    np.testing.assert_allclose(columns.unit * columns.flat.astype(float), exact, atol=4e-3 * scale)
+    p, block = rng.standard_normal(5), rng.standard_normal((6, 7))
+    np.testing.assert_allclose(columns.times(p).ravel(), p @ exact, atol=2e-2 * scale)
+    np.testing.assert_allclose(columns.weigh(block[None])[0], exact @ block.ravel(), atol=4e-2 * scale)
+    root = columns.inverse_root()
+    orthonormal = root @ columns.flat.astype(np.float32)
+    np.testing.assert_allclose(orthonormal @ orthonormal.T, np.eye(5), atol=1e-3)
+
+
+def test_top_weights_are_those_of_the_svd():
+    rng = np.random.default_rng(1)
+    columns = Columns(4, (5, 6), level=1.0, rng=None)
+    signal = np.einsum("r,i,j->rij", rng.standard_normal(4), rng.standard_normal(5), rng.standard_normal(6))
+    columns.add(1.0, signal + 0.1 * rng.standard_normal((4, 5, 6)), 1, anew=True)
+    stored = columns.store.astype(float)
+    left, _, _ = np.linalg.svd(stored.transpose(1, 2, 0).reshape(5, -1))
+    expected = np.linalg.svd(np.einsum("i,rij->rj", left[:, 0], stored))[0][:, 0]
+    assert abs(columns.top_weights((0,)) @ expected) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_columns_within_a_budget_are_the_most_that_fit():
+    partition = Partition.halves((16,) * 4)
+    for floats in (0, 2_000, 20_000, 10**9):
+        columns = columns_within(partition, floats)
+        assert columns == 0 or state_floats(partition, columns) <= floats
+        assert columns == 256 or state_floats(partition, columns + 1) > floats
+
+
+def test_pairings_are_all_there_are():
+    counted = [len(list(pairings(tuple(range(order))))) for order in (2, 3, 4, 5, 6)]
+    assert counted == [1, 3, 3, 15, 15]
+    for groups in pairings(tuple(range(5))):
+        assert sorted(n for group in groups for n in group) == list(range(5))
+
+
+def test_rank_one_fits():
+    rng = np.random.default_rng(0)
+    vectors = [v / np.linalg.norm(v) for v in (rng.standard_normal(d) for d in (4, 5, 6))]
+    block = np.einsum("i,j,k->ijk", *vectors)
+    for place, v in enumerate(vectors):
+        np.testing.assert_allclose(along(block, vectors, place), v)
+    noisy = block + 0.02 * rng.standard_normal(block.shape)
+    for fit, v in zip(rank_one(noisy), vectors, strict=True):
+        assert abs(fit @ v) > 0.98
+    left, right = rank_one(noisy[:, :, 0])
+    u, _, vt = np.linalg.svd(noisy[:, :, 0])
+    assert abs(left @ u[:, 0]) == pytest.approx(1.0)
+    assert abs(right @ vt[0]) == pytest.approx(1.0)
+
+
+def test_wrong_partitions_and_columns_are_refused():
+    rng = np.random.default_rng(0)
+    with pytest.raises(PartitionError, match="two blocks"):
+        BlockFlow(Partition.singles((4, 4, 4)), 2, rng)
+    with pytest.raises(PartitionError, match="between 1 and 16 columns, got 17"):
+        BlockFlow(Partition.halves((4,) * 4), 17, rng)
+    with pytest.raises(PartitionError, match="equal dims"):
+        Symmetric((4, 5, 4), rng)

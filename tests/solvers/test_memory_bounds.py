@@ -1,0 +1,171 @@
+"""What is held beside the samples stays near what is said of it, also where one mode is short."""
+
+import json
+import tracemalloc
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from tpca import MeanSolver, RaceSolver, open_stream
+from tpca.cli import app
+from tpca.cli import fit as fit_command
+from tpca.engines import LocalEngine
+from tpca.engines.looks import DigestWatch, Looks
+from tpca.solvers.mean.fit import hosvd_fit
+from tpca.solvers.memory import round_bytes
+from tpca.solvers.race.strategies.choice import strategies_within
+from tpca.solvers.rank_one import rank_ones
+from tpca.streams import slabs
+from tpca.tensors import DenseBatch, contract_all
+
+
+class Traced:
+    """The most that was allocated inside, and not before."""
+
+    def __enter__(self):
+        tracemalloc.start()
+        self._before = tracemalloc.get_traced_memory()[0]
+        return self
+
+    def __exit__(self, *_):
+        self.peak = tracemalloc.get_traced_memory()[1] - self._before
+        tracemalloc.stop()
+
+
+def samples_of(dims, n, seed=0):
+    """Samples made one by one: none is held by the test."""
+    rng = np.random.default_rng(seed)
+    return (rng.standard_normal((1, *dims), dtype=np.float32) for _ in range(n))
+
+
+SHORT = [(2, 300, 300), (300, 300, 2), (300, 2, 300), (2, 200, 2, 200), (2, 2000), (4, 4, 2000), (2, 40, 40, 40)]
+
+
+@pytest.mark.parametrize("dims", SHORT)
+@pytest.mark.parametrize("memory", [600_000, 160_000])
+def test_a_round_and_a_reading_hold_about_what_is_counted(dims, memory):
+    mean = np.random.default_rng(0).standard_normal(dims)
+    with Traced() as traced:
+        searches = strategies_within(dims, memory, None, 0.05, np.random.default_rng(1))
+        asked = [(part, part.queries()) for c in searches for part in (c.candidate, c.strategy)]
+        answers = contract_all(mean, [query for _, queries in asked for query in queries])
+        counted = round_bytes(asked, answers)
+        tracemalloc.reset_peak()  # the contraction's own copies are those of the samples, not of the solver
+        left = iter(answers)
+        for part, queries in asked:
+            part.absorb(tuple(next(left) for _ in queries), 1)
+        del asked, answers, left
+        for search in searches:
+            search.candidate.consider(search.strategy)
+    assert counted <= memory
+    # A reading works with copies of about the size of the state, and its climbs have vectors of their own, up to ten of
+    # each mode, and as many while they are put together.  Gram matrices of a long side are 10 to 300 times as much.
+    assert traced.peak <= 2 * counted + 8 * 20 * sum(dims)
+
+
+@pytest.mark.parametrize("solver", [RaceSolver, MeanSolver])
+@pytest.mark.parametrize("dims", [(2, 160, 160), (160, 160, 2), (2, 1000, 3)])
+def test_a_fit_holds_about_what_it_says(solver, dims):
+    memory = {RaceSolver: 150_000, MeanSolver: 4_000_000}[solver]
+    with Traced() as traced:
+        found = solver(memory_limit=memory, max_samples=12).run(samples_of(dims, 12))
+    sample = 4 * int(np.prod(dims))
+    assert found.state_bytes <= memory
+    # Beside state and buffer: the next sample, and what a contraction makes of a sum of samples, in double precision.
+    assert traced.peak <= 2 * found.state_bytes + found.buffer_bytes + 6 * sample + 2**17
+
+
+def test_a_long_mode_is_found_from_the_short_side():
+    rng = np.random.default_rng(0)
+    u, v = rng.standard_normal(3), rng.standard_normal(4000)
+    u, v = u / np.linalg.norm(u), v / np.linalg.norm(v)
+    block = np.outer(u, v) + 1e-3 * rng.standard_normal((3, 4000))
+    for matrix, expected in ((block, (u, v)), (block.T, (v, u))):
+        stacked = np.stack([matrix, -matrix])
+        with Traced() as traced:
+            fitted = rank_ones(stacked)
+        assert traced.peak < 8 * stacked.nbytes  # 4000² entries are 300 times as much
+        for found, true in zip(fitted, expected, strict=True):
+            assert (np.abs(found @ true) > 0.99).all()
+    tensor = np.ascontiguousarray(block.reshape(3, 2000, 2).transpose(0, 2, 1))
+    with Traced() as traced:
+        vectors, value = hosvd_fit(tensor)
+    assert traced.peak < 40 * tensor.nbytes  # Lanczos vectors are of the short side: most are copies of the tensor
+    assert value == pytest.approx(np.linalg.norm(np.einsum("abc,a,c->b", tensor, vectors[0], vectors[2])))
+
+
+def test_samples_that_are_compared_are_not_kept():
+    """A run of equal samples is noticed by digests: nothing of the size of a sample is held from batch to batch."""
+    sample = np.zeros((1, 1000, 1000))
+    watch = DigestWatch()
+    with Traced() as traced:
+        for first in range(3):
+            looks = Looks(True)
+            looks.at(DenseBatch(sample, first))
+            watch.take([looks], first + 1)
+    assert watch.constant
+    assert traced.peak < sample.nbytes / 5  # a piece of it, and comparisons
+    looks = Looks(True)
+    looks.at(DenseBatch(-sample, 3))  # -0 is 0
+    watch.take([looks], 4)
+    assert watch.constant
+    looks = Looks(True)
+    looks.at(DenseBatch(sample + 1, 4))
+    watch.take([looks], 5)
+    assert not watch.constant
+    engine = LocalEngine(np.zeros((40, 3, 4)))
+    while engine._take(100) is not None:
+        pass
+    assert engine.constant
+
+
+@pytest.mark.parametrize("dims", [(2, 200, 300), (300, 2, 200), (3, 2, 500), (2, 2, 2, 800), (50, 60, 70)])
+def test_slabs_of_one_piece_are_as_small_as_asked(dims):
+    """Whatever mode is short, and every entry is in exactly one slab."""
+    total = int(np.prod(dims))
+    for entries in (total // 2, total // 10, total // max(dims)):
+        mode, parts = slabs.cut(dims, None, entries)
+        assert [place for part in parts for place in range(part.start, part.stop)] == list(range(dims[mode]))
+        assert max(part.stop - part.start for part in parts) * total // dims[mode] <= entries
+    assert slabs.cut(dims, None, 1)[0] == dims.index(max(dims))  # where none is small enough, the smallest there is
+
+
+def test_slabs_with_a_short_first_mode_answer_the_same(tmp_path, monkeypatch):
+    samples = np.random.default_rng(0).standard_normal((60, 2, 12, 10)) + 0.5
+    np.save(tmp_path / "x.npy", samples)
+    whole = RaceSolver(random_state=1, memory_limit=50_000).run(open_stream(tmp_path / "x.npy"))
+    monkeypatch.setattr("tpca.streams.stored.SLAB_ENTRIES", 60)
+    stream = open_stream(tmp_path / "x.npy")
+    (batch, *_) = list(stream.batches())
+    assert batch.nbytes <= 3 * 8 * 60
+    parts = RaceSolver(random_state=1, memory_limit=50_000).run(stream)
+    assert parts.strength == pytest.approx(whole.strength, rel=1e-3)
+    assert parts.buffer_bytes < whole.buffer_bytes
+
+
+@pytest.fixture
+def one_chunk(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    path = tmp_path / "x.zarr"
+    array = zarr.open(str(path), mode="w", shape=(64, 5, 6), chunks=(64, 5, 6), dtype="f4")
+    array[:] = np.random.default_rng(0).standard_normal((64, 5, 6))
+    return str(path)
+
+
+def test_info_says_what_reading_takes(one_chunk):
+    told = json.loads(CliRunner().invoke(app, ["info", one_chunk, "--json"]).stdout)
+    assert told["chunk_bytes"] == 64 * 5 * 6 * 4
+    assert told["reading_bytes"] == 2 * told["chunk_bytes"]  # a chunk, and the batch that is made of it
+    words = CliRunner().invoke(app, ["info", one_chunk]).stdout
+    assert "chunks of 64 × 5 × 6, 7.68 kB each; reading them takes up to 15.4 kB" in words
+
+
+def test_fit_mentions_large_chunks(one_chunk, tmp_path, monkeypatch):
+    def told(*more):
+        return CliRunner().invoke(app, ["fit", one_chunk, "--out", str(tmp_path / "out"), *more]).stderr
+
+    assert "chunks of" not in told()
+    monkeypatch.setattr(fit_command, "LARGE_CHUNK", 1000)
+    assert "in chunks of 7.68 kB: reading takes up to 15.4 kB, whatever --memory-limit is" in told()
+    assert "chunks of" not in told("--quiet")

@@ -1,0 +1,265 @@
+"""No answer is impossible: a claim that the samples after it contradict is withdrawn, and that is said."""
+
+import dataclasses
+import json
+import math
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning
+
+from consistent import assert_consistent
+from tpca import MeanSolver, RaceSolver, StopReason, TensorPCA
+from tpca.engines import LocalEngine
+from tpca.results import summarise, write_result
+from tpca.solvers.race.components import ComponentsRun
+from tpca.solvers.recovery import Claim, flaws
+
+SOLVERS = [RaceSolver, MeanSolver]
+
+
+def amplitudes(rng, shape):
+    """One number for every sample, in the shape to multiply it with."""
+    return rng.standard_normal((shape[0], *[1] * (len(shape) - 1)))
+
+
+def shared(rng, shape):
+    """White noise, and one strong direction of rank one of which every sample has a random amount."""
+    return rng.standard_normal(shape) + 20 * amplitudes(rng, shape) / math.sqrt(math.prod(shape[1:]))
+
+
+def heavy(rng, shape):
+    """Cauchy."""
+    return rng.standard_cauchy(shape)
+
+
+def wild(rng, shape):
+    """Samples of very different size."""
+    return rng.standard_normal(shape) * np.exp(3 * amplitudes(rng, shape))
+
+
+def offset(rng, shape):
+    """A constant in every entry: a signal."""
+    return rng.standard_normal(shape) + 3
+
+
+def entry(rng, shape):
+    """One entry is far noisier than all others."""
+    samples = rng.standard_normal(shape)
+    samples[(slice(None), *[0] * (len(shape) - 1))] *= 30
+    return samples
+
+
+def drift(rng, shape):
+    """A signal that goes from plus to minus."""
+    return rng.standard_normal(shape) + np.linspace(5, -5, shape[0]).reshape(-1, *[1] * (len(shape) - 1))
+
+
+def signs(rng, shape):
+    """A signal of random sign."""
+    return 0.1 * rng.standard_normal(shape) + np.sign(amplitudes(rng, shape))
+
+
+NOISES = [shared, heavy, wild, offset, entry, drift, signs]
+SHAPES = [(60, 6, 11), (60, 2, 2), (50, 4, 5, 3), (40, 3, 3, 3), (30, 2, 3, 2, 3), (9, 5, 4)]
+
+
+@pytest.mark.parametrize("seed", [2, 7])
+def test_the_reported_samples_are_no_signal(seed):
+    """Strengths of -13.8 and 9261 with errors up to 6.7, in samples whose noise has one strong direction."""
+    samples = shared(np.random.default_rng(seed), (200, 6, 11))
+    found = RaceSolver().run(samples)
+    assert_consistent(found)
+    assert found.stop_reason is StopReason.NO_SIGNAL
+    assert any(record["phase"] == "refinement" and record["found"] for record in found.history)  # there was a claim
+    (flaw,) = flaws(found.history)
+    last = found.history[-1]
+    assert (last["phase"], last["found"], last["flaw"]) == ("withdrawn", False, flaw)
+    assert f"A claim was withdrawn: with all samples it comes to {flaw}." in found.advice
+    assert summarise(found)["advice"] == found.advice
+
+
+def test_claims_that_are_withdrawn_are_said_in_every_unit_and_place(tmp_path):
+    samples = shared(np.random.default_rng(2), (200, 6, 11))
+    (plain,) = flaws(RaceSolver().run(samples).history)
+    found = RaceSolver().run(1024 * samples)
+    (flaw,) = flaws(found.history)
+    number = float(plain.rsplit(maxsplit=1)[-1])
+    assert number < 0
+    assert float(flaw.rsplit(maxsplit=1)[-1]) == pytest.approx(1024 * number, rel=0.01)
+    with pytest.warns(ConvergenceWarning, match="A claim was withdrawn"):
+        TensorPCA(solver="race", random_state=0).fit(samples)
+    write_result(tmp_path / "out", found, "samples", {"solver": "race"})
+    stored = json.loads((tmp_path / "out" / "recovery.json").read_text())
+    assert flaws(stored["history"]) == [flaw]
+    from tpca.report.verdict import verdict_on
+
+    assert any("A claim was withdrawn" in sentence for sentence in verdict_on(stored, [], None).sentences)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("noise", NOISES)
+def test_no_noise_makes_an_impossible_answer(solver, noise):
+    for seed, shape in enumerate(SHAPES):
+        for components in (1, 2):
+            samples = noise(np.random.default_rng(seed), shape)
+            assert_consistent(solver(random_state=seed, n_components=components).run(samples))
+
+
+def test_one_strong_direction_never_makes_an_impossible_answer():
+    """Where half of the claims of the race are withdrawn; a limit, if there is one, is above the strength of 0."""
+    withdrawn = 0
+    for seed in range(20):
+        found = RaceSolver(random_state=seed).run(shared(np.random.default_rng(seed), (200, 6, 11)))
+        assert_consistent(found)
+        withdrawn += bool(flaws(found.history))
+    assert withdrawn > 0
+
+
+def test_the_limit_of_a_withdrawn_claim_is_no_overstatement():
+    """A signal of strength 2, along the strong direction or across it, is not said to be weaker than it is.
+
+    The limit is one of 95 % for either: that more than half of n withdrawn claims are wrong by chance has a probability
+    of at most 2e-5 for n from 8 on (binomial tail: 5 or more of 8 at 5 %).
+    """
+    across = np.zeros((6, 11))
+    across[:2, :2] = [[0.5, -0.5], [-0.5, 0.5]]
+    along = np.full((6, 11), 1 / math.sqrt(66))
+    limits = []
+    for seed in range(30):
+        samples = shared(np.random.default_rng(seed), (200, 6, 11)) + 2 * (along if seed % 2 else across)
+        found = RaceSolver(random_state=seed).run(samples)
+        if flaws(found.history):
+            limits.append(found.strength_interval[1])
+    assert len(limits) >= 8
+    assert sum(limit < 2 for limit in limits) <= len(limits) / 2
+    assert any(math.isfinite(limit) for limit in limits)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from(NOISES),
+    st.sampled_from([(2, 3), (5, 4), (3, 2, 4), (2, 2, 2, 2)]),
+    st.integers(1, 40),
+    st.floats(-200, 200),
+    st.integers(0, 2**32 - 1),
+)
+def test_anything_makes_a_consistent_answer(noise, dims, n, exponent, seed):
+    samples = 10.0**exponent * noise(np.random.default_rng(seed), (n, *dims))
+    for solver in SOLVERS:
+        assert_consistent(solver(random_state=seed).run(samples))
+
+
+@pytest.mark.parametrize("solver", ["race", "mean"])
+@pytest.mark.parametrize("noise", [shared, drift])
+def test_what_is_known_on_the_way_is_consistent(solver, noise):
+    """After every batch of partial_fit; a claim that is withdrawn now may come back with more samples."""
+    pca = TensorPCA(solver=solver, items="batches", random_state=0)
+    for batch in np.array_split(noise(np.random.default_rng(2), (200, 6, 11)), 20):
+        pca.partial_fit(batch)
+        assert_consistent(pca.recovery_)
+
+
+@pytest.mark.parametrize("noise", [shared, drift, signs])
+def test_several_passes_give_consistent_answers(noise):
+    for seed in range(6):
+        samples = noise(np.random.default_rng(seed), (120, 5, 6, 4))
+        found = RaceSolver(random_state=seed, memory_limit=20_000, max_passes=4).run(samples)
+        assert_consistent(found)
+
+
+def test_components_after_one_that_is_withdrawn_go_with_it():
+    """They were searched for in what it left, which is as wrong; those before it stay, and it is said."""
+    good = RaceSolver().run(offset(np.random.default_rng(0), (100, 6, 11)))
+    bad = RaceSolver().run(shared(np.random.default_rng(2), (200, 6, 11)))
+    (flaw,) = flaws(bad.history)
+    run = ComponentsRun(RaceSolver(n_components=3), LocalEngine(np.zeros((5, 6, 11))))
+    stronger = dataclasses.replace(good, strength=2 * good.strength)
+    for ended, expected in (((good, bad, stronger), good), ((bad, stronger, good), bad)):
+        run.runs = [SimpleNamespace(component=None, recovery=lambda one=one: one) for one in ended]
+        found = run.recovery()
+        assert (found.found, found.further) == (expected.found, ())
+        assert found.vectors is expected.vectors
+        assert flaws(found.history) == [flaw]
+        assert found.advice.count("A claim was withdrawn") == 1
+    assert flaws(good.history) == []  # what was said of it by itself is as it was
+
+
+def test_ghosts_come_to_an_end():
+    """Noise of random amplitude along one direction leaves something behind however often it is subtracted."""
+
+    class Counting(LocalEngine):
+        passes = 1
+
+        def rewind(self):
+            self.passes += 1
+            assert self.passes < 20, "there is no end to it"
+            super().rewind()
+
+    for seed in range(4, 8):
+        samples = shared(np.random.default_rng(seed), (30, 2, 3, 2, 3))
+        assert_consistent(RaceSolver(random_state=seed, n_components=2).run(Counting(samples)))
+
+
+def test_a_true_signal_is_not_withdrawn():
+    """White noise: what is claimed fits together.  One false withdrawal in 40 would be one too many."""
+    rng = np.random.default_rng(0)
+    for seed in range(20):
+        u, v = (x / np.linalg.norm(x) for x in (rng.standard_normal(6), rng.standard_normal(11)))
+        samples = np.outer(u, v) + rng.standard_normal((60, 6, 11))
+        for solver in SOLVERS:
+            assert not flaws(solver(random_state=seed).run(samples).history)
+
+
+ERRORS = (np.array([0.1, 0.1]), np.array([0.2, 0.2, 0.1]))
+
+
+@pytest.mark.parametrize(
+    ("claim", "flaw"),
+    [
+        (Claim(2.0, (1.0, 3.0), ERRORS), None),
+        (Claim(2.0, (0.0, 2.0), ERRORS), None),
+        (Claim(-2.0, (0.0, -1.0), ERRORS), "a strength of -2"),
+        (Claim(0.0, (0.0, 1.0), ERRORS), "a strength of 0"),
+        (Claim(math.nan, (0.0, 1.0), ERRORS), "a strength of nan"),
+        (Claim(math.inf, (0.0, math.inf), ERRORS), "a strength of inf"),
+        (Claim(2.0, (0.0, 1.0), ERRORS), "a strength of 2 with an interval from 0 to 1"),
+        (Claim(2.0, (3.0, 4.0), ERRORS), "a strength of 2 with an interval from 3 to 4"),
+        (Claim(2.0, (-1.0, 4.0), ERRORS), "a strength of 2 with an interval from -1 to 4"),
+        (Claim(2.0, (1.0, math.inf), ERRORS), "a strength of 2 with an interval from 1 to inf"),
+        (Claim(2.0, (math.nan, 4.0), ERRORS), "a strength of 2 with an interval from nan to 4"),
+        (Claim(2.0, (1.0, 3.0), (np.array([2.0, 0.0]),)), "a vector with an error of 2, where √2 is the most"),
+        (Claim(2.0, (1.0, 3.0), (np.array([np.nan, 0.0]),)), "a vector with an error of nan, where √2 is the most"),
+    ],
+)
+def test_what_is_impossible_about_a_claim(claim, flaw):
+    assert claim.flaw == flaw
+
+
+def test_the_mean_withdraws_what_its_law_cannot_be(monkeypatch):
+    """Its noise level is taken where it is largest, so this is hard to reach: a law that reads nonsense stands in."""
+    from tpca.solvers.mean import run as mean_run
+    from tpca.solvers.mean.test import Reading
+
+    samples = 1e3 * (offset(np.random.default_rng(0), (60, 5, 4)))
+    good = MeanSolver().run(samples)
+    assert good.found
+    nonsense = Reading(0.0, (0.5, 0.5), True)
+    monkeypatch.setattr(mean_run.MeanRun._conclude, "__defaults__", (lambda *_: nonsense,))
+    monkeypatch.setattr(mean_run, "read_symmetric", lambda *_: nonsense)
+    found = MeanSolver().run(samples)
+    assert_consistent(found)
+    assert not found.found
+    assert flaws(found.history) == ["a strength of 0"]
+    assert found.strength_interval[1] > good.strength  # what is there is not denied
+
+
+def test_nothing_of_this_warns():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for noise in NOISES:
+            RaceSolver().run(noise(np.random.default_rng(3), (40, 4, 3)))

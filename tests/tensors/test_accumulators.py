@@ -1,0 +1,370 @@
+"""Every accumulator on every engine: the same numbers, however the samples come and wherever they are read."""
+
+import ast
+import copy
+import itertools
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import naive
+import tpca
+from stream_suite import Workspace, npy, pieces, zarr_array
+from tpca import SpikedTensor, open_stream
+from tpca.engines import DaskEngine, LawEngine, LocalEngine, PushEngine, groups
+from tpca.engines.groups import cut_reading
+from tpca.errors import StreamError
+from tpca.randomness import generator
+from tpca.solvers.moments.accumulators import BasisImage, Products, RowCount
+from tpca.solvers.moments.rows import OnPart, Split
+from tpca.streams import open_views, stored
+from tpca.streams import views as views_module
+from tpca.streams.whitening import Clipper, FirstRows, ViewCovariances
+from tpca.tensors import (
+    Accumulator,
+    DenseBatch,
+    Gradients,
+    Query,
+    RankOne,
+    Rewards,
+    SampleGradients,
+    Scores,
+    TensorSum,
+    ViewsBatch,
+    accumulators,
+)
+from tpca.tensors.blocks import Partition
+
+DIMS, N = (3, 4, 5), 37
+ROWS, BATCH = 61, 10  # of views, and of a batch of them
+RNG = np.random.default_rng(0)
+SAMPLES = RNG.standard_normal((N, *DIMS)) + 0.5
+VIEWS = [RNG.standard_normal((ROWS, d)) + 0.5 for d in DIMS]
+VECTORS = [RNG.standard_normal((2, d)) for d in DIMS]
+BASIS = RNG.standard_normal((sum(DIMS), 4))
+MEANS = [view.mean(axis=0) for view in VIEWS]
+KNOWN = RankOne(0.7, tuple(RNG.standard_normal(d) for d in DIMS))
+CLIP, SPLIT = 0.8, Split(0.3, 5)
+SINGLES, PAIR = Partition.singles(DIMS), Partition(DIMS, ((2, 0), (1,)))
+
+
+def query_of(partition, count=2, dtype=np.float64, **more):
+    return Query(partition, tuple(RNG.standard_normal((count, *s)).astype(dtype) for s in partition.shapes), **more)
+
+
+QUERIES = (query_of(SINGLES), query_of(PAIR, 3, deflate=(KNOWN,)))
+ONE = (query_of(SINGLES, wanted=(1,)),)  # less than a sum of samples, which is contracted at the end of every group
+HALF = (query_of(SINGLES, dtype=np.float16),)
+FRESH = query_of(SINGLES, 3, wanted=(2,))
+SCALE = 0.3
+
+
+def answered(part):
+    return [array for answer in part.answers for array in (*answer.gradients.values(), answer.rewards)]
+
+
+def gradients_of(samples, queries, scale=SCALE):
+    """Of the scaled mean, without the known components."""
+    found = []
+    for query in queries:
+        mean = scale * samples.mean(axis=0)
+        for known in query.deflate:
+            mean = mean - known.strength * np.einsum("a,b,c->abc", *known.vectors)
+        blocks = [[block[r].astype(float) for block in query.replicas] for r in range(len(query.replicas[0]))]
+        own = {m: [naive.einsum_gradient(mean, query.partition.groups, b, m) for b in blocks] for m in query.blocks}
+        m = query.blocks[0]
+        found += [np.stack(own[m]) for m in query.blocks]
+        found.append(np.array([np.sum(g * b[m]) for g, b in zip(own[m], blocks, strict=True)]))
+    return found
+
+
+def rewards_of(samples):
+    return [np.einsum("nabc,ra,rb,rc->nr", samples, *VECTORS)]
+
+
+def sample_gradients_of(samples):
+    each = [
+        naive.einsum_gradient(x, SINGLES.groups, [block[j % 3] for block in FRESH.replicas], 2)
+        for j, x in enumerate(samples[: N - N % 3])
+    ]
+    return [np.reshape(each, (N // 3, 3, DIMS[2]))]
+
+
+def products_of(views, mode=1):
+    scores = [np.clip(view @ v.T, -CLIP, CLIP) for view, v in zip(views, VECTORS, strict=True)]
+    return [np.prod([s for i, s in enumerate(scores) if i != mode], axis=0).T @ views[mode]]
+
+
+def kept_of(views):
+    """The rows of the part to learn from: chosen batch by batch."""
+    firsts = range(0, ROWS, BATCH)
+    kept = [generator(5, f"held out {f}").random(min(BATCH, ROWS - f)) >= 0.3 for f in firsts]
+    return [view[np.concatenate(kept)] for view in views]
+
+
+def clippers_of(clippers):
+    return [array for c in clippers for array in (c.center, c.scale)]
+
+
+def moments_of(views):
+    drawn = [Clipper(view[:BATCH], 2.0)(view) for view in views]
+    return [x for view in drawn for x in (view.mean(axis=0), np.cov(view.T))]
+
+
+@dataclass(frozen=True)
+class Case:
+    """An accumulator, what is asked of it, and the same worked out in the slowest way."""
+
+    blank: Callable[[], Accumulator]
+    result: Callable[[Accumulator], list]
+    naive: Callable[[object], list]
+    views: bool = False
+    rtol: float = 1e-12
+
+
+def view_clippers():
+    return [Clipper(view[:BATCH], 2.0) for view in VIEWS]
+
+
+CASES = {
+    "sum": Case(lambda: TensorSum(2.0), lambda p: [p.total], lambda x: [2 * x.sum(axis=0)]),
+    "gradients": Case(lambda: Gradients(QUERIES, SCALE), answered, lambda x: gradients_of(x, QUERIES)),
+    "one gradient": Case(lambda: Gradients(ONE, SCALE), answered, lambda x: gradients_of(x, ONE)),
+    # Rounded to 11 bits once, from sums in double precision.
+    "half precision": Case(
+        lambda: Gradients(HALF, SCALE), answered, lambda x: gradients_of(x, HALF), rtol=float(np.finfo(np.half).eps)
+    ),
+    "rewards": Case(lambda: Rewards(VECTORS), lambda p: [p.rewards], rewards_of),
+    "sample gradients": Case(lambda: SampleGradients(FRESH), lambda p: [p.gradients], sample_gradients_of),
+    "gradients of views": Case(
+        lambda: Gradients(QUERIES, SCALE), answered, lambda x: gradients_of(naive.outer_samples(x), QUERIES), views=True
+    ),
+    "scores": Case(
+        lambda: Scores([VECTORS, [v[:1] for v in VECTORS]], MEANS, 3),
+        lambda p: [*p.joined(0), *p.joined(1)],
+        lambda x: [(v - m)[::3] @ w[:c].T for c in (2, 1) for v, m, w in zip(x, MEANS, VECTORS, strict=True)],
+        views=True,
+    ),
+    "count": Case(RowCount, lambda p: [np.array(p.n)], lambda x: [np.array(len(x[0]))], views=True),
+    "products": Case(lambda: Products(VECTORS, 1, CLIP), lambda p: [p.total], products_of, views=True),
+    "image": Case(
+        lambda: BasisImage(BASIS, DIMS),
+        lambda p: [p.image],
+        lambda x: [np.hstack(x).T @ (np.hstack(x) @ BASIS)],
+        views=True,
+    ),
+    "part": Case(
+        lambda: OnPart(Products(VECTORS, 1, CLIP), SPLIT, "train"),
+        lambda p: [p.inner.total, np.array(p.inner.n)],
+        lambda x: [*products_of(kept_of(x)), np.array(len(kept_of(x)[0]))],
+        views=True,
+    ),
+    "covariances": Case(
+        lambda: ViewCovariances(DIMS, view_clippers()),
+        lambda p: [x for m in p.moments for x in (m.mean, m.covariance())],
+        moments_of,
+        views=True,
+    ),
+    "first rows": Case(
+        lambda: FirstRows(2.0), lambda p: clippers_of(p.clippers), lambda x: clippers_of(view_clippers()), views=True
+    ),
+}
+EVERY = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+STORES = ("array", "npy", "zarr", "iterable")
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Small batches and groups, so that few samples are many of them."""
+    monkeypatch.setattr(stored, "BATCH_ENTRIES", 5 * SAMPLES[0].size)
+    monkeypatch.setattr(stored, "FILE_SAMPLES", 1)
+    monkeypatch.setattr(views_module, "BATCH_ENTRIES", BATCH * sum(DIMS))
+    monkeypatch.setattr(groups, "GROUP_ENTRIES", 10 * sum(DIMS))
+    monkeypatch.setattr(groups, "GROUP_SAMPLES", 2)
+    monkeypatch.setattr(accumulators, "REPLICA_SAMPLES", 0.1)
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    """Samples and views as files."""
+    work = Workspace(tmp_path_factory.mktemp("stores"))
+    views = {
+        "npy": [npy(view, work) for view in VIEWS],
+        "zarr": [zarr_array(view, work, chunks=(BATCH, view.shape[1])) for view in VIEWS],
+    }
+    return {"npy": npy(SAMPLES, work), "zarr": zarr_array(SAMPLES, work, chunks=(5, *DIMS))}, views
+
+
+@pytest.fixture(scope="module")
+def client():
+    from distributed import Client, LocalCluster
+
+    options = {"processes": True, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": logging.CRITICAL}
+    with LocalCluster(n_workers=2, **options) as cluster, Client(cluster) as client:
+        yield client
+
+
+def opened(case, store, places):
+    """A fresh stream."""
+    if case.views:
+        parts = [tuple(view[i : i + BATCH] for view in VIEWS) for i in range(0, ROWS, BATCH)]
+        return open_views({"array": VIEWS, "iterable": iter(parts), **places[1]}[store])
+    source = {"array": SAMPLES, "iterable": iter(pieces(SAMPLES)), **places[0]}[store]
+    return open_stream(source, items="batches" if store == "iterable" else "auto")
+
+
+def batches_of(case):
+    if case.views:
+        return [ViewsBatch([v[i : i + BATCH] for v in VIEWS], None, i) for i in range(0, ROWS, BATCH)]
+    return [DenseBatch(SAMPLES[i : i + 5], i) for i in range(0, N, 5)]
+
+
+def close_to(found, expected, rtol):
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert np.shape(one) == np.shape(other)
+        # Sums of a few dozen numbers of about unit size, and products of three of them.
+        np.testing.assert_allclose(np.asarray(one, float), other, rtol=rtol, atol=rtol * max(1, np.abs(other).max()))
+
+
+def bits(case, part):
+    return part.n, [np.asarray(array).tobytes() for array in case.result(part)]
+
+
+def references(case):
+    return case.naive(VIEWS if case.views else SAMPLES)
+
+
+@EVERY
+@pytest.mark.parametrize("store", STORES)
+def test_the_local_engine(case, store, places):
+    part = LocalEngine(opened(case, store, places)).reduce(case.blank())
+    assert part.n == (ROWS if case.views else N)
+    close_to(case.result(part), references(case), case.rtol)
+
+
+@EVERY
+def test_a_cluster_gives_the_bits_of_one_process(case, places, client):
+    for store in ("zarr", "npy"):
+        stream = opened(case, store, places)
+        local, there = LocalEngine(stream), DaskEngine(client, stream)
+        assert cut_reading(stream.layout, stream.dtype, case.blank(), 0, None).leaves >= 4
+        for n in (1, 17, None):
+            assert bits(case, there.reduce(case.blank(), n)) == bits(case, local.reduce(case.blank(), n))
+        assert there.reduce(case.blank()).n == local.reduce(case.blank()).n == 0
+
+
+@EVERY
+def test_the_push_engine(case):
+    engine, blank, n = PushEngine(DIMS), case.blank(), ROWS if case.views else N
+    done = [engine.push(batch, blank, n) for batch in batches_of(case)]
+    assert done[:-1] == [None] * (len(done) - 1)
+    close_to(case.result(done[-1]), references(case), case.rtol)
+
+
+@pytest.mark.parametrize("name", ["sum", "gradients", "one gradient", "half precision", "sample gradients"])
+def test_the_law_engine(name):
+    """One draw of the mean answers for all samples: as if each of them were the mean."""
+    case, truth = CASES[name], SpikedTensor.random(DIMS, 1.5, random_state=1)
+
+    def engine():
+        return LawEngine(truth, random_state=3, max_samples=N)
+
+    part = engine().reduce(case.blank())
+    assert part.n == N
+    if name == "sample gradients":
+        noise = generator(3, "law").standard_normal((N, *DIMS))
+        close_to(case.result(part), case.naive(noise + truth.signal()), case.rtol)
+        return
+    mean = engine().reduce(TensorSum()).total / N
+    close_to(case.result(part), case.naive(np.broadcast_to(mean, (N, *DIMS))), case.rtol)
+
+
+@pytest.mark.parametrize("name", ["rewards", "scores", "covariances"])
+def test_the_law_of_a_mean_refuses_what_needs_samples(name):
+    with pytest.raises(StreamError, match=r"knows sums and gradients only, got .*; draw samples instead"):
+        LawEngine(None, dims=DIMS, max_samples=N).reduce(CASES[name].blank())
+
+
+@EVERY
+@pytest.mark.parametrize("closing", [False, True])
+def test_merging_is_associative_to_rounding(case, closing):
+    parts, at = [], 0
+    batches = batches_of(case)
+    for some in (batches[:2], batches[2:3], batches[3:]):
+        part = case.blank().fresh()
+        for batch in some:
+            part.add(batch, at)
+            at += len(batch)
+        if closing:
+            part.close()
+        parts.append(part)
+    left, right = copy.deepcopy(parts), copy.deepcopy(parts)
+    left[0].merge(left[1])
+    left[0].merge(left[2])
+    right[1].merge(right[2])
+    right[0].merge(right[1])
+    for part in (left[0], right[0]):
+        assert part.n == at
+        part.finish()
+    close_to(case.result(left[0]), case.result(right[0]), case.rtol)
+    close_to(case.result(left[0]), references(case), case.rtol)
+
+
+@EVERY
+@pytest.mark.parametrize("store", [*STORES, "dask"])
+def test_going_on_from_a_position_gives_the_bits_of_an_uninterrupted_reading(case, store, places, request):
+    client = request.getfixturevalue("client") if store == "dask" else None
+
+    def engine(here=client is None):
+        stream = opened(case, "zarr" if store == "dask" else store, places)
+        return LocalEngine(stream) if here else DaskEngine(client, stream)
+
+    def rest(reader):
+        return [bits(case, reader.reduce(case.blank(), n)) for n in (12, None)]
+
+    whole = engine()
+    whole.reduce(case.blank(), 17)
+    position = whole.position()
+    expected = rest(whole)
+    for again in (engine(), engine(True)):
+        again.seek(position)
+        assert rest(again) == expected
+
+
+@pytest.mark.parametrize("name", ["sum", "gradients", "sample gradients"])
+def test_a_law_goes_on_from_a_position(name):
+    case, engine = CASES[name], LawEngine(None, random_state=1, dims=DIMS, max_samples=N)
+    engine.reduce(case.blank(), 17)
+    position = copy.deepcopy(engine.position())
+    again = LawEngine(None, random_state=9, dims=DIMS, max_samples=N)
+    again.seek(position)
+    assert bits(case, again.reduce(case.blank())) == bits(case, engine.reduce(case.blank()))
+
+
+@EVERY
+def test_what_a_worker_leaves_behind_is_taken_up_again(case):
+    """A question travels once, and what comes back has none."""
+    part = case.blank().fresh()
+    part.add(batches_of(case)[0], 0)
+    part.forget()
+    assert part.question is None
+    part.recall(case.blank())
+    part.finish()
+    assert all(np.isfinite(np.asarray(array, float)).all() for array in case.result(part))
+
+
+def test_every_accumulator_of_the_package_is_here():
+    bases = {}
+    for path in Path(tpca.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                bases[node.name] = {base.id for base in node.bases if isinstance(base, ast.Name)}
+    found = {"Accumulator"}
+    for _ in itertools.repeat(None, 5):  # of subclasses, of their subclasses, ...
+        found |= {name for name, own in bases.items() if own & found}
+    assert found - {"Accumulator"} == {type(case.blank()).__name__ for case in CASES.values()}

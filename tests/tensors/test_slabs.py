@@ -1,0 +1,349 @@
+import itertools
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import naive
+from tpca import PaperSolver, RaceSolver, SpikedTensor, TensorPCA, open_stream
+from tpca.engines import LocalEngine
+from tpca.errors import SampleError
+from tpca.tensors import DenseBatch, Gradients, Query, SlabBatch
+from tpca.tensors.blocks import Partition
+from tpca.tensors.query import RankOne
+
+SCRIPT = Path(__file__).parents[1] / "memory_of_fit.py"
+# Rounding of sums of up to a few thousand terms of size about 1 each; half precision is that of the replicas.
+TOLERANCE = {np.float16: 2e-2, np.float32: 2e-4, np.float64: 1e-9}
+
+
+def take(truth, n, seed=1):
+    """The first n samples of a stream as one array."""
+    return np.concatenate(list(itertools.islice(truth.stream(random_state=seed, batch_size=1), n)))
+
+
+def slabs_of(samples, mode, parts, first=0, reads=None):
+    """Samples in memory as if they were read slab by slab."""
+
+    def read(index, part):
+        if reads is not None:
+            reads.append((index, part.start, part.stop))
+        return np.ascontiguousarray(samples[index][(slice(None),) * mode + (part,)])
+
+    return SlabBatch(samples.shape[1:], mode, parts, np.arange(len(samples)), read, first)
+
+
+@st.composite
+def partitions(draw, dims):
+    modes = draw(st.permutations(range(len(dims))))
+    cuts = sorted(draw(st.sets(st.integers(1, len(dims) - 1), max_size=len(dims) - 1)))
+    bounds = [0, *cuts, len(dims)]
+    return Partition(dims, tuple(tuple(modes[a:b]) for a, b in itertools.pairwise(bounds)))
+
+
+@st.composite
+def situations(draw):
+    dims = tuple(draw(st.lists(st.integers(2, 5), min_size=2, max_size=5)))
+    mode = draw(st.integers(0, len(dims) - 1))
+    cuts = sorted(draw(st.sets(st.integers(1, dims[mode] - 1), max_size=3)))
+    parts = [slice(a, b) for a, b in itertools.pairwise([0, *cuts, dims[mode]])]
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    dtype = draw(st.sampled_from([np.float32, np.float64]))
+    samples = rng.standard_normal((draw(st.integers(1, 4)), *dims)).astype(dtype)
+    deflate = tuple(
+        RankOne(float(rng.uniform(-3, 3)), tuple(rng.standard_normal(d) for d in dims))
+        for _ in range(draw(st.integers(0, 2)))
+    )
+    queries = []
+    for _ in range(draw(st.integers(1, 3))):
+        partition, count = draw(partitions(dims)), draw(st.integers(1, 4))
+        store = draw(st.sampled_from([np.float16, np.float32, np.float64]))
+        replicas = tuple((rng.standard_normal((count, *shape)) / 2).astype(store) for shape in partition.shapes)
+        wanted = draw(st.none() | st.sets(st.integers(0, len(partition) - 1), min_size=1).map(sorted).map(tuple))
+        queries.append(Query(partition, replicas, wanted, deflate))
+    return samples, mode, parts, queries
+
+
+def answers(batch, queries, scale):
+    kept = Gradients(queries, scale)
+    kept.add(batch)
+    assert kept.n == len(batch)
+    if kept.n:
+        kept.finish()
+    return kept.answers
+
+
+def check_answers(found, expected, queries, dtype):
+    for one, other, query in zip(found, expected, queries, strict=True):
+        assert list(one.gradients) == list(query.blocks) == list(other.gradients)
+        for m in query.blocks:
+            store = query.replicas[m].dtype.type
+            assert one.gradients[m].dtype == other.gradients[m].dtype == store
+            size = 1 + np.abs(other.gradients[m].astype(np.float64)).max()
+            error = max(TOLERANCE[store], TOLERANCE[dtype]) * size
+            np.testing.assert_allclose(one.gradients[m].astype(float), other.gradients[m].astype(float), atol=error)
+        assert one.rewards.dtype == np.float64
+        size = 1 + np.abs(other.rewards).max()
+        np.testing.assert_allclose(one.rewards, other.rewards, atol=TOLERANCE[dtype] * size)
+
+
+@settings(max_examples=150, deadline=None)
+@given(situations(), st.sampled_from([1.0, 0.25, -3.0]))
+def test_slabs_answer_like_whole_samples(situation, scale):
+    samples, mode, parts, queries = situation
+    before = samples.copy()
+    found = answers(slabs_of(samples, mode, parts), queries, scale)
+    check_answers(found, answers(DenseBatch(samples), queries, scale), queries, samples.dtype.type)
+    np.testing.assert_array_equal(samples, before)
+
+
+@settings(max_examples=80, deadline=None)
+@given(situations())
+def test_slabs_answer_like_the_naive_contraction(situation):
+    samples, mode, parts, queries = situation
+    mean = samples.astype(np.float64).mean(axis=0)
+    for query, answer in zip(queries, answers(slabs_of(samples, mode, parts), queries, 1.0), strict=True):
+        left = mean - sum((c.strength * outer(c.vectors) for c in query.deflate), np.zeros(mean.shape))
+        for r in range(len(query.replicas[0])):
+            blocks = [block[r].astype(np.float64) for block in query.replicas]
+            for m in query.blocks:
+                expected = naive.einsum_gradient(left, query.partition.groups, blocks, m)
+                store = max(TOLERANCE[query.replicas[m].dtype.type], TOLERANCE[samples.dtype.type])
+                error = store * (1 + np.abs(expected).max()) * 3
+                np.testing.assert_allclose(answer.gradients[m][r].astype(float), expected, atol=error)
+
+
+def outer(vectors):
+    product = vectors[0]
+    for v in vectors[1:]:
+        product = np.multiply.outer(product, v)
+    return product
+
+
+@settings(max_examples=60, deadline=None)
+@given(situations(), st.integers(1, 3))
+def test_scores_and_samples_come_from_slabs_too(situation, count):
+    samples, mode, parts, _ = situation
+    rng = np.random.default_rng(0)
+    vectors = [rng.standard_normal((count, d)) for d in samples.shape[1:]]
+    batch = slabs_of(samples, mode, parts)
+    letters = "abcdefg"[: len(vectors)]
+    formula = f"n{letters},{','.join('z' + x for x in letters)}->nz"
+    expected = np.einsum(formula, samples.astype(np.float64), *vectors)
+    error = TOLERANCE[samples.dtype.type] * (1 + np.abs(expected).max())
+    np.testing.assert_allclose(batch.scores(vectors), expected, atol=error)
+    np.testing.assert_allclose(DenseBatch(samples).scores(vectors), expected, atol=error)
+    np.testing.assert_array_equal(batch.samples(), samples)
+    some = slice(1, 3)
+    np.testing.assert_array_equal(batch[some].samples() if len(samples) > 1 else samples[some], samples[some])
+    np.testing.assert_allclose(batch[some].scores(vectors), expected[some], atol=error)
+
+
+def test_every_slab_is_read_once_whatever_is_asked():
+    samples, reads = np.random.default_rng(0).standard_normal((3, 4, 5)), []
+    batch = slabs_of(samples, 1, [slice(0, 2), slice(2, 5)], reads=reads)
+    partition = Partition.singles((4, 5))
+    query = Query(partition, tuple(np.ones((7, d)) for d in (4, 5)))
+    answers(batch, [query] * 5, 1.0)
+    assert sorted(reads) == sorted((i, a, b) for i in range(3) for a, b in [(0, 2), (2, 5)])
+    # What is in flight: the sum of a slab, the slab that is added, and a copy, each of 4 x 3 numbers of 8 bytes.
+    assert batch.nbytes == 3 * 8 * 4 * 3
+
+
+def test_no_samples_add_nothing():
+    batch = slabs_of(np.zeros((2, 3, 4)), 0, [slice(0, 3)])[2:]
+    query = Query(Partition.singles((3, 4)), (np.ones((1, 3)), np.ones((1, 4))))
+    assert len(batch) == 0
+    assert answers(batch, [query], 1.0) == ()
+    assert batch.scores([np.ones((2, 3)), np.ones((2, 4))]).shape == (0, 2)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Fits through slabs.
+
+
+def store(samples, kind, folder, chunks=None):
+    path = folder / f"data.{kind}"
+    if kind == "npy":
+        np.save(path, samples)
+    elif kind == "zarr":
+        import zarr
+
+        zarr.create_array(str(path), shape=samples.shape, dtype=samples.dtype, chunks=chunks)[:] = samples
+    else:
+        import h5py
+
+        with h5py.File(path, "w") as file:
+            file.create_dataset("x", data=samples, chunks=chunks)
+    return path
+
+
+@pytest.fixture
+def small_slabs(monkeypatch):
+    def cut(entries):
+        monkeypatch.setattr("tpca.streams.stored.SLAB_ENTRIES", entries)
+
+    return cut
+
+
+@pytest.mark.parametrize(
+    ("dims", "options"),
+    [
+        ((6, 7, 8), {}),
+        ((6,) * 4, {"memory_limit": 9_000}),
+        ((4,) * 5, {"memory_limit": 8_000, "max_passes": 3}),
+        ((6, 6, 6), {"n_components": 2}),
+    ],
+)
+@pytest.mark.parametrize("kind", ["npy", "zarr", "h5"])
+def test_a_fit_through_slabs_is_the_fit_through_whole_samples(kind, dims, options, tmp_path, small_slabs):
+    samples = (
+        take(SpikedTensor.random(dims, 1.5, random_state=2), 120)
+        + SpikedTensor.random(dims, 4.0, random_state=3).signal()
+    )
+    path = store(samples, kind, tmp_path, (5, dims[0], 2, *dims[2:]))
+    whole = RaceSolver(random_state=4, **options).run(path)
+    small_slabs(30)
+    stream = open_stream(path)
+    assert all(isinstance(batch, SlabBatch) and len(batch.parts) > 1 for batch in stream.batches())
+    slabs = RaceSolver(random_state=4, **options).run(stream)
+    assert whole.found
+    assert (slabs.stop_reason, slabs.n_samples, slabs.n_passes) == (whole.stop_reason, whole.n_samples, whole.n_passes)
+    assert slabs.state_bytes == whole.state_bytes
+    assert slabs.buffer_bytes < whole.buffer_bytes
+    for one, other in zip((whole, *whole.further), (slabs, *slabs.further), strict=True):
+        assert one.strength == pytest.approx(other.strength, rel=1e-6)
+        for v, w in zip(one.vectors, other.vectors, strict=True):
+            np.testing.assert_allclose(v, w, atol=1e-6)
+
+
+@pytest.mark.parametrize("policy", ["omit", "zero"])
+def test_missing_entries_are_treated_as_in_whole_samples(policy, tmp_path, small_slabs):
+    samples = take(SpikedTensor.random((5, 6, 7), 3.0), 90)
+    samples[3, 0, 1] = np.nan
+    samples[10, 4, 5, 6] = np.inf
+    samples[11] = np.nan
+    path = store(samples, "zarr", tmp_path, (4, 5, 2, 7))
+    whole = RaceSolver().run(open_stream(path, nan_policy=policy))
+    small_slabs(70)
+    slabs = RaceSolver().run(open_stream(path, nan_policy=policy))
+    assert slabs.n_skipped == whole.n_skipped == (3 if policy == "omit" else 1)
+    for v, w in zip(whole.vectors, slabs.vectors, strict=True):
+        np.testing.assert_allclose(v, w, atol=1e-6)
+    with pytest.raises(SampleError, match="sample 3 contains NaN or Inf"):
+        RaceSolver().run(path)
+
+
+def test_everybody_can_use_slabs(tmp_path, small_slabs):
+    samples = take(SpikedTensor.random((3,) * 4, 8.0), 1600).astype(np.float32)
+    path = store(samples, "npy", tmp_path)
+    paper = PaperSolver(strength=8.0).run(path)
+    pca = TensorPCA(random_state=0).fit(path)
+    scores = pca.transform(path)
+    small_slabs(20)
+    assert isinstance(next(open_stream(path).batches()), SlabBatch)
+    np.testing.assert_allclose(TensorPCA(random_state=0).fit(path).transform(path), scores, rtol=1e-4, atol=1e-4)
+    for v, w in zip(PaperSolver(strength=8.0).run(path).vectors, paper.vectors, strict=True):
+        np.testing.assert_allclose(v, w, atol=1e-4)
+
+
+def test_the_engine_takes_slabs_over_batches(tmp_path, small_slabs, monkeypatch):
+    monkeypatch.setattr("tpca.streams.stored.SLAB_SAMPLES", 3)
+    samples = take(SpikedTensor.random((4, 5, 6), 1.0), 11)
+    path = store(samples, "npy", tmp_path)
+    query = Query(
+        Partition.singles((4, 5, 6)), tuple(np.random.default_rng(0).standard_normal((2, d)) for d in (4, 5, 6))
+    )
+    whole = LocalEngine(path)
+    small_slabs(35)
+    slabs = LocalEngine(path)
+    for n in (1, 4, 20, 1):
+        one, other = whole.reduce(Gradients([query], 2.0), n), slabs.reduce(Gradients([query], 2.0), n)
+        assert one.n == other.n
+        check_answers(other.answers, one.answers, [query] * len(one.answers), np.float64)
+    slabs.seek(slabs.position())
+    assert slabs.reduce(Gradients([query]), 5).n == 0
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Memory, of the whole process.
+
+
+def measured(path, **options):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, str(SCRIPT), str(path), json.dumps(options)]
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True, env=environment).stdout)
+
+
+def huge_zarr(path, d, n):
+    """Samples of order 6, one chunk for every index of the first mode: a few chunks in all places, to write less."""
+    import zarr
+
+    array = zarr.create_array(str(path), shape=(n, *[d] * 6), dtype="f8", chunks=(1, 1, *[d] * 5))
+    rng = np.random.default_rng(0)
+    for j in range(3):
+        array[0, j] = rng.integers(-3, 4, (d, d)) + rng.integers(-1, 2, (d, 1, 1, 1, 1)).astype(float)
+    inside = Path("0/0/0/0/0")
+    for i, j in itertools.product(range(n), range(d)):
+        chunk = path / "c" / str(i) / str(j) / inside
+        if not chunk.exists():
+            chunk.parent.mkdir(parents=True)
+            shutil.copyfile(path / "c" / "0" / str(rng.integers(3)) / inside, chunk)
+    assert math.prod(array.cdata_shape) == array.nchunks_initialized == n * d
+
+
+def test_of_a_large_sample_a_few_slabs_are_held(tmp_path, small_slabs):
+    # d = 14: 60 MB a sample, in slabs of one chunk each, 4.3 MB: three copies of one, and what Zarr needs to decode it.
+    d, n = 14, 2
+    small_slabs(d**5)
+    huge_zarr(tmp_path / "large.zarr", d, n)
+    tracemalloc.start()
+    try:
+        found = RaceSolver(memory_limit="2MB", max_samples=n).run(tmp_path / "large.zarr")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.n_samples == n
+    assert peak < 6 * 8 * d**5 < 8 * d**6 / 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="no getrusage")
+def test_a_sample_that_does_not_fit_into_memory_is_fitted(tmp_path):
+    # Order 6, d = 20: half a gigabyte a sample, chunks of 26 MB.  The same at d = 24 (1.5 GB a sample, chunks of 64 MB)
+    # took 350 MB and 37 s on the machine of development: three copies of a slab, and what Zarr needs to decode one.
+    d, n = 20, 4
+    huge_zarr(tmp_path / "huge.zarr", d, n)
+    used = measured(tmp_path / "huge.zarr", memory_limit="20MB", max_samples=n)
+    assert used["n_samples"] == n
+    assert used["state_bytes"] <= 20e6
+    assert used["peak"] < 500e6 < 8 * d**6
+
+
+@pytest.mark.parametrize("size", [2**30, pytest.param(2**32, marks=pytest.mark.slow)])
+@pytest.mark.skipif(sys.platform == "win32", reason="no getrusage, no sparse files")
+def test_a_file_larger_than_memory_is_fitted(size, tmp_path):
+    path, dims = tmp_path / "large.npy", (32, 32, 32)
+    n = size // (8 * math.prod(dims))
+    header = {"descr": "<f8", "fortran_order": False, "shape": (n, *dims)}
+    rng = np.random.default_rng(0)
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        start, each = file.tell(), 8 * math.prod(dims)
+        for i in (*range(40), *rng.integers(40, n, 40)):
+            file.seek(start + i * each)
+            file.write(rng.standard_normal(dims).tobytes())
+        file.truncate(start + n * each)
+    used = measured(path)
+    assert path.stat().st_size > size
+    assert used["n_samples"] == n
+    assert used["peak"] < 600e6 < size

@@ -1,0 +1,264 @@
+import tracemalloc
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import numba
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_views_batch import answers, assert_same, dims_of_order, some_queries
+
+from naive import dense_samples
+from tpca import RaceSolver, open_stream
+from tpca.errors import SampleError
+from tpca.jit import compiled
+from tpca.solvers.race.strategies.whole import WholeSum
+from tpca.tensors import DenseBatch, Query
+from tpca.tensors import sparse as module
+from tpca.tensors.blocks import Partition
+from tpca.tensors.sparse import SparseBatch
+
+
+@dataclass
+class Coo:
+    """What pydata/sparse's COO shows of itself."""
+
+    coords: Any
+    data: Any
+    shape: Any
+    fill_value: float = 0.0
+
+
+def some_entries(dims, n, entries, rng, dtype=np.float64):
+    """Parts of a batch; with few places and many entries some fall together."""
+    coords = np.stack([rng.integers(0, d, entries) for d in dims])
+    return coords, rng.standard_normal(entries).astype(dtype), np.sort(rng.integers(0, n, entries)), n, dims
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    dims_of_order(2, 5),
+    st.integers(1, 4),
+    st.integers(1, 5),
+    st.integers(0, 60),
+    st.sampled_from([np.float16, np.float32, np.float64]),
+    st.sampled_from([1, 40, 2**20]),
+    st.integers(0, 999),
+)
+def test_sparse_samples_answer_like_dense_ones(dims, count, n, entries, dtype, chunk, seed):
+    rng = np.random.default_rng(seed)
+    parts = some_entries(dims, n, entries, rng)
+    queries = some_queries(dims, count, dtype, rng)
+    with mock.patch.object(module, "CHUNK", chunk):
+        found = answers([SparseBatch(*parts)], queries)
+    assert_same(found, answers([DenseBatch(dense_samples(*parts))], queries), dtype)
+
+
+@settings(max_examples=20, deadline=None)
+@given(dims_of_order(2, 4), st.integers(2, 9), st.integers(-3, 12), st.integers(-3, 12), st.integers(0, 999))
+def test_slices_and_splits_answer_like_the_whole(dims, n, start, stop, seed):
+    rng = np.random.default_rng(seed)
+    parts = some_entries(dims, n, 30, rng)
+    batch, samples = SparseBatch(*parts), dense_samples(*parts)
+    queries = some_queries(dims, 3, np.float64, rng)
+    assert_same(answers([batch[:start], batch[start:]], queries), answers([DenseBatch(samples)], queries), np.float64)
+    part = batch[start:stop]
+    assert len(part) == len(samples[start:stop])
+    assert part.nbytes == part.values.size * (8 * len(dims) + 8 + 8)
+    if len(part):
+        expected = answers([DenseBatch(samples[start:stop])], queries)
+        assert_same(answers([part], queries), expected, np.float64)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_scores_are_those_of_the_dense_samples(rng, dtype):
+    parts = some_entries((3, 4, 5), 6, 40, rng, dtype)
+    vectors = [rng.standard_normal((2, d)) for d in (3, 4, 5)]
+    scores = SparseBatch(*parts).scores(vectors)
+    assert scores.dtype == np.float64
+    np.testing.assert_allclose(scores, DenseBatch(dense_samples(*parts)).scores(vectors), rtol=1e-10, atol=1e-10)
+    assert not SparseBatch(parts[0][:, :0], parts[1][:0], parts[2][:0], 6, (3, 4, 5)).scores(vectors).any()
+
+
+def test_the_whole_strategy_gets_the_sum_of_all_samples(rng):
+    dims = (3, 4, 5)
+    parts = some_entries(dims, 6, 50, rng)
+    queries = WholeSum(Partition.halves(dims), rng).queries()
+    assert_same(
+        answers([SparseBatch(*parts)], queries), answers([DenseBatch(dense_samples(*parts))], queries), np.float16
+    )
+
+
+def test_the_compiled_loop_is_the_loop_as_written(rng):
+    places = rng.integers(0, 7, (3, 20))
+    rows, values = tuple(rng.standard_normal((3, 2, 7))), rng.standard_normal(20)
+    results = []
+    for loop in (module._add_entries, numba.njit(module._add_entries)):
+        targets = tuple(np.zeros((3, 2, 7)))
+        loop(values, places, places, rows, targets, np.array([True, False, True]))
+        results.append(np.stack(targets))
+    assert results[0][0].any()
+    assert not results[0][1].any()
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-12, atol=1e-14)
+
+
+def test_code_that_cannot_be_kept_is_compiled_for_this_run_only():
+    def njit(cache=False, nogil=False):
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return lambda function: function
+
+    def loop():
+        """One that nobody has asked for before."""
+
+    with mock.patch.object(numba, "njit", njit):
+        assert compiled(loop) is loop
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("wanted", [None, (0,)])
+def test_cost_is_that_of_the_entries_in_huge_dims(rng, dtype, wanted):
+    # 10^12 entries a sample, 100 of them not zero.  Nothing as long as a mode is formed: temporaries are a few arrays
+    # of (replicas or modes) x entries = 4 x 100 numbers, 3.2 kB each, against 32 MB for the replicas of one mode.
+    dims, count = (10**6, 10**6), 4
+    parts = some_entries(dims, 3, 100, rng)
+    batch, partition = SparseBatch(*parts), Partition.singles(dims)
+    replicas = [np.zeros((count, d), dtype) for d in dims]
+    for block, places in zip(replicas, parts[0], strict=True):
+        block[:, places] = rng.standard_normal((count, 100))
+    query = Query(partition, tuple(replicas), wanted)
+    warm = [{m: np.zeros((count, *partition.shapes[m])) for m in query.blocks}]
+    batch.add_gradients([query], warm)  # compiles
+    sums = [{m: np.zeros((count, *partition.shapes[m])) for m in query.blocks}]
+    tracemalloc.start()
+    try:
+        batch.add_gradients([query], sums)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 200_000
+    for m, gradient in sums[0].items():
+        other = replicas[1 - m][:, parts[0][1 - m]].astype(np.float64)
+        expected = np.zeros_like(gradient)
+        for e, place in enumerate(parts[0][m]):
+            expected[:, place] += parts[1][e] * other[:, e]
+        np.testing.assert_allclose(gradient, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_scipy_matrices_of_any_format_are_samples(rng):
+    dense = rng.standard_normal((3, 4, 5)) * (rng.random((3, 4, 5)) < 0.4)
+    makers = [scipy.sparse.csr_matrix, scipy.sparse.csc_array, scipy.sparse.coo_array]
+    batch = SparseBatch.from_scipy(make(sample) for make, sample in zip(makers, dense, strict=True))
+    assert (len(batch), batch.dims, batch.values.size) == (3, (4, 5), np.count_nonzero(dense))
+    np.testing.assert_array_equal(dense_samples(batch.coords, batch.values, batch.sample, batch.n, batch.dims), dense)
+
+
+def test_coordinate_form_is_taken_from_objects_and_tuples():
+    coords, values, shape = [[0, 1, 1], [2, 0, 0], [1, 1, 1]], [1.0, 2.0, 3.0], (2, 3, 2)
+    empty = ([[], [], []], [], shape)
+    batch = SparseBatch.from_coo([Coo(np.array(coords), np.array(values), shape), empty, (coords, values, shape)])
+    samples = dense_samples(batch.coords, batch.values, batch.sample, batch.n, batch.dims)
+    assert len(batch) == 3
+    assert samples[0, 0, 2, 1] == 1.0
+    assert samples[0, 1, 0, 1] == 5.0  # twice the same place: the values add up
+    assert not samples[1].any()
+    np.testing.assert_array_equal(samples[0], samples[2])
+
+
+@pytest.mark.parametrize(
+    ("stored", "worked_on"),
+    [
+        (np.float16, np.float32),
+        (np.float32, np.float32),
+        (np.int16, np.float32),
+        (np.int32, np.float64),
+        (bool, np.float32),
+    ],
+)
+def test_values_become_floats_that_hold_them(stored, worked_on):
+    batch = SparseBatch.from_coo([([[0], [1]], np.ones(1, stored), (2, 2))])
+    assert batch.values.dtype == worked_on
+
+
+GOOD = ([[0, 1], [2, 0]], [1.0, 2.0], (2, 3))
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        ([], "at least one sample"),
+        ([GOOD, ([[0], [0]], [1.0], (2, 4))], r"shape \(2, 3\) as the first one, got \(2, 4\) at sample 1"),
+        ([GOOD, ([[0, 1], [2, 3]], [1.0, 2.0], (2, 3))], r"inside shape \(2, 3\), got \(1, 3\) at sample 1"),
+        ([([[0, -1], [2, 0]], [1.0, 2.0], (2, 3))], r"got \(-1, 0\) at sample 0"),
+        ([([[0, 1], [2, 0]], [1.0, np.nan], (2, 3))], "sample 0 contains NaN or Inf"),
+        ([([[0, 1], [2, 0]], [1.0, np.inf], (2, 3))], "sample 0 contains NaN or Inf"),
+        ([([[0, 1], [2, 0]], [1.0, 2j], (2, 3))], "real numbers, got dtype complex128 at sample 0"),
+        ([([[0, 1], [2, 0]], ["a", "b"], (2, 3))], "real numbers, got dtype"),
+        ([([[0, 1]], [1.0, 2.0], (2, 3))], r"\(modes, entries\) = \(2, 2\), got \(1, 2\)"),
+        ([([[0, 1], [2, 0]], [[1.0], [2.0]], (2, 3))], r"values of shape \(2, 1\)"),
+        ([([[0.5, 1], [2, 0]], [1.0, 2.0], (2, 3))], "coords must be integers, got dtype float64"),
+        ([([[0, 1]], [1.0, 2.0], (2,))], r"at least 2 modes, got shape \(2,\)"),
+        ([np.ones((2, 3))], r"coords, data and shape, got ndarray of shape \(2, 3\) at sample 0"),
+        ([3.0], "got float at sample 0"),
+        ([Coo([[0], [1]], [1.0], (2, 2), fill_value=1.5)], "got fill_value 1.5 at sample 0"),
+    ],
+)
+def test_what_cannot_be_a_sample_is_refused_with_a_reason(samples, message):
+    with pytest.raises(SampleError, match=message):
+        SparseBatch.from_coo(samples)
+
+
+def test_what_is_no_scipy_matrix_is_refused():
+    with pytest.raises(SampleError, match=r"order 2, got ndarray of shape \(2, 2\) at sample 1; give other"):
+        SparseBatch.from_scipy([scipy.sparse.eye_array(2).tocsr(), np.eye(2)])
+    with pytest.raises(SampleError, match=r"order 2, got coo_array of shape \(3,\) at sample 0"):
+        SparseBatch.from_scipy([scipy.sparse.coo_array(np.ones(3))])
+    with pytest.raises(SampleError, match=r"shape \(2, 2\) as the first one, got \(3, 3\) at sample 1"):
+        SparseBatch.from_scipy([scipy.sparse.eye_array(2), scipy.sparse.eye_array(3)])
+
+
+def test_a_slice_with_a_stride_is_refused(rng):
+    with pytest.raises(SampleError, match="step 2; use step 1"):
+        SparseBatch(*some_entries((2, 3), 4, 5, rng))[::2]
+
+
+def _planted_sparse(rng, n=400, dims=(30, 40)):
+    """Matrices of which 5 % of the entries are seen, scaled so that the mean is the signal 8 u v^T."""
+    u, v = (w / np.linalg.norm(w) for w in (rng.standard_normal(d) for d in dims))
+    signal = 8 * np.outer(u, v)
+    samples = []
+    for _ in range(n):
+        seen = rng.random(dims) < 0.05
+        samples.append(scipy.sparse.csr_array(np.where(seen, (signal + 0.2 * rng.standard_normal(dims)) / 0.05, 0.0)))
+    return samples, (u, v)
+
+
+def test_a_race_on_sparse_samples_is_that_on_dense_ones(rng):
+    samples, planted = _planted_sparse(rng)
+    dense = np.stack([sample.toarray() for sample in samples])
+    sparse = RaceSolver(random_state=1).run(samples)
+    whole = RaceSolver(random_state=1).run(dense)
+    assert sparse.n_samples == whole.n_samples == len(samples)
+    assert sparse.found
+    for a, b in zip(sparse.vectors, whole.vectors, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-3)  # searches in 16 bits: rounding may fall either way
+    # The entries' spread is about 8/sqrt(1200)/0.05 * sqrt(0.05) = 1: squared error 40/(64 * 400), far below 0.05.
+    assert min(abs(float(a @ b)) for a, b in zip(sparse.vectors, planted, strict=True)) > 0.95
+
+
+def test_sparse_streams_may_be_lists_or_iterators_and_name_bad_shapes(rng):
+    samples, _ = _planted_sparse(rng, n=10)
+    stream = open_stream(samples)
+    assert (stream.dims, stream.length, stream.rereadable, stream.kind) == ((30, 40), 10, True, "sparse")
+    once = open_stream(iter(samples))
+    assert not once.rereadable
+    assert sum(len(batch) for batch in once.batches()) == 10
+    pieces = open_stream([SparseBatch.from_scipy(samples[:4]), SparseBatch.from_scipy(samples[4:])])
+    assert pieces.length == 10
+    assert [batch.first for batch in pieces.batches()] == [0, 4]
+    assert [batch.first for batch in pieces.batches(4)] == [4]
+    with pytest.raises(SampleError, match="share one shape"):
+        list(open_stream([samples[0], scipy.sparse.csr_array((3, 3))]).batches())
