@@ -15,7 +15,7 @@ from tpca.lab.studies.store import Store
 from tpca.lab.studies.study import Params, Scale, Study
 
 Finished = Callable[[Study, float], None]
-Job = tuple[str, Params]
+Job = tuple[str, Callable[[Params], dict[str, Any]], Params]
 Outcome = tuple[str, Params, dict[str, Any], float]
 
 
@@ -44,7 +44,7 @@ def run_studies(
     if not jobs:
         return 0
     by_name = {study.name: study for study in studies}
-    tasks = [(study.name, params) for study, params in jobs]
+    tasks = [(study.name, study.run, params) for study, params in jobs]
     outcomes = _here(tasks, processes) if client is None else _there(tasks, client)
     for name, params, result, seconds in outcomes:
         study = by_name[name]
@@ -106,9 +106,7 @@ def _follow_parent() -> None:
 
 
 def _execute(job: Job) -> Outcome:
-    from tpca.lab.studies.catalogue import STUDIES
-
-    name, params = job
+    name, run, params = job
     began = time.perf_counter()
-    result = STUDIES[name].run(params)
+    result = run(params)
     return name, params, result, time.perf_counter() - began
