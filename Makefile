@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow lint docs gallery bench bench-cca reproduce reproduction race-targets race-checks detection clean help
+.PHONY: demo test test-slow lint docs gallery bench bench-cca reproduce reproduction race-targets race-checks noise-checks detection clean help
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -63,8 +63,12 @@ race-targets: $(VENV)/.ready  ## the table of docs/race.md from fresh seeds
 race-checks: $(VENV)/.ready  ## false alarms and coverage of docs/race.md
 	$(BIN)/python -m tpca.lab.studies.race_checks --out docs/race-checks.json
 
+noise-checks: $(VENV)/.ready  ## claims, power and coverage where noise is not white, docs/noise.md (under an hour; goes on where it was)
+	$(BIN)/python -m tpca.lab.studies.noise_checks --full --out docs/noise-checks.json --figures docs/figures
+	$(BIN)/python docs/_site/fill.py
+
 detection: $(VENV)/.ready  ## samples until a signal is proven, behind the limit on the strength
 	$(BIN)/python -m tpca.lab.studies.detection --out docs/detection.json
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) demo site reproduction .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) demo site reproduction noise-checks .mypy_cache .ruff_cache .pytest_cache .hypothesis

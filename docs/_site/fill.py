@@ -76,7 +76,14 @@ def cluster(name: str) -> str:
     return "\n".join(getattr(module, name)(stored)) + "\n"
 
 
-FILLS = {"printed": printed, "measured": measured, "cluster": cluster}
+def noise(name: str) -> str:
+    """A table of docs/noise.md, from what ``make noise-checks`` has written."""
+    from tpca.lab.studies.noise_tables import TABLES
+
+    return TABLES[name](json.loads((ROOT / "docs" / "noise-checks.json").read_text()))
+
+
+FILLS = {"printed": printed, "measured": measured, "cluster": cluster, "noise": noise}
 
 
 def filled(text: str) -> str:
