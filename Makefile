@@ -64,7 +64,7 @@ race-checks: $(VENV)/.ready  ## false alarms and coverage of docs/race.md
 	$(BIN)/python -m tpca.lab.studies.race_checks --out docs/race-checks.json
 
 noise-checks: $(VENV)/.ready  ## claims, power and coverage where noise is not white, docs/noise.md (under an hour; goes on where it was)
-	$(BIN)/python -m tpca.lab.studies.noise_checks --full --out docs/noise-checks.json --figures docs/figures
+	$(BIN)/python -m tpca.lab.studies.noise_checks --full --out docs/noise-checks.json --figure docs/figures/noise.png
 	$(BIN)/python docs/_site/fill.py
 
 detection: $(VENV)/.ready  ## samples until a signal is proven, behind the limit on the strength

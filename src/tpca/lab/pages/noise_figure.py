@@ -6,25 +6,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tpca.drafts import replacing
 from tpca.lab.studies.estimates import rate_interval
 from tpca.lab.studies.noise_laws import LAWS
 from tpca.lab.studies.noise_summary import COVERED, LEVEL, Row
 from tpca.lab.studies.noise_tables import Content, pick, rows_of
 from tpca.lab.studies.noise_trials import COVERAGE, PLANTED, RACE_POWER
-from tpca.report.style import COLOURS, INK, drawing, save
+from tpca.report.style import COLOURS, INK, drawing
 
 SOLVERS = {"race": (COLOURS[0], "o", -0.16), "mean": (COLOURS[1], "s", 0.16)}
 
 
-def draw(content: Content, folder: Path, name: str) -> Path:
-    """All three panels, as PNG and SVG."""
+def draw(content: Content, path: Path) -> None:
+    """All three panels."""
     with drawing() as plt:
         figure = plt.figure(figsize=(11, 9), layout="constrained")
         grid = figure.add_gridspec(2, 2, width_ratios=(1.25, 1))
         _claims(figure.add_subplot(grid[:, 0]), content)
         _power(figure.add_subplot(grid[0, 1]), content)
         _coverage(figure.add_subplot(grid[1, 1]), content)
-        return save(figure, folder, name)
+        with replacing(path) as (draft,):
+            figure.savefig(draft, dpi=110, transparent=True, format="png")
 
 
 def _points(
@@ -72,7 +74,7 @@ def _power(axis: Any, content: Content) -> None:
                     where="post", color=COLOURS[i], label=f"{law}, {vectors}: {row['right']} right, {when}",
                 )  # fmt: skip
     axis.set(xlabel="samples", ylabel="share of runs with a claim", ylim=(-0.03, 1.03), xlim=(0, most))
-    axis.set_title("planted signals of the same generalised strength, 12×12×12")
+    axis.set_title("planted signals, 12×12×12, λ' = 1")
     axis.legend(fontsize=8)
 
 

@@ -71,8 +71,23 @@ def write(out: Path, when: str, content: dict[str, Any]) -> dict[str, Any]:
     kept = json.loads(out.read_text()) if out.exists() else {}
     whole = {name: kept[name] for name in TIMES if name in kept} | {when: content}
     with replacing(out) as (draft,):
-        draft.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+        draft.write_text(text_of(whole), encoding="utf-8")
     return whole
+
+
+def text_of(whole: dict[str, Any]) -> str:
+    """JSON with one row a line."""
+    runs = []
+    for when, content in whole.items():
+        fields = [f"{json.dumps(name)}: {_value_text(value)}" for name, value in content.items()]
+        runs.append(f"{json.dumps(when)}: {{\n" + ",\n".join(fields) + "\n}")
+    return "{\n" + ",\n".join(runs) + "\n}\n"
+
+
+def _value_text(value: Any) -> str:
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(map(json.dumps, value)) + "\n]"
+    return json.dumps(value)
 
 
 def shown(whole: dict[str, Any]) -> str:
@@ -90,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--store", type=Path, default=Path("noise-checks"), help="folder of finished trials")
     parser.add_argument("--out", type=Path, default=Path("noise-checks.json"))
     parser.add_argument("--as", dest="when", choices=TIMES, default="now", help="the column that this run is for")
-    parser.add_argument("--figures", type=Path, default=None, help="folder for the figure; none is drawn without")
+    parser.add_argument("--figure", type=Path, default=None, help="PNG to draw; none without")
     parser.add_argument("--first-seed", type=int, default=None)
     parser.add_argument("--processes", type=int, default=None)
     options = parser.parse_args(arguments)
@@ -102,10 +117,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         run_checks(study, scale, store, options.processes)
         whole = write(options.out, options.when, content_of(study, records_of(study, store)))
     sys.stdout.write(shown(whole))
-    if options.figures is not None:
+    if options.figure is not None:
         from tpca.lab.pages.noise_figure import draw
 
-        draw(whole, options.figures, "noise")
+        draw(whole, options.figure)
 
 
 def scale_of(quick: bool) -> Scale:

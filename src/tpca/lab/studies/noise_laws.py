@@ -6,10 +6,10 @@ tensor of rank one, drawn once a run; E_t is sample t; D the number of entries o
 
 ==================  =============================================================================================
 ``white``           Z
-``dir4, 8, 16``     E + (s − 1)⟨E, w⟩w: standard deviation s = 4, 8, 16 along w, one elsewhere
+``dir4, 8, 16``     E + √(s² − 1) z_t w, z_t ∼ N(0, 1): standard deviation s = 4, 8, 16 along w, one elsewhere
 ``dirsign8``        E + (8ε − ⟨E, w⟩)w, ε = ±1: along w nothing but the sign changes
 ``skewed``          E + (8x − ⟨E, w⟩)w, x = Exp(1) − 1: a direction of standard deviation 8 and skewness 2
-``resonances``      three directions as in ``dir``, of standard deviations 10, 8, 6
+``resonances``      three directions w as in ``dir``, of standard deviations 10, 8, 6
 ``factors``         E + Σ_r f_r L_r, three factors f_r ∼ N(0, 1) with loadings L_r of D entries N(0, ¼): not rank one
 ``smooth0.5, 0.9``  along every mode neighbours are correlated φ, covariance φ^|a − b| (a Kronecker product)
 ``scales``          every slice of every mode has a scale of its own, e^z with z ∼ N(0, 1), drawn once a run
@@ -94,12 +94,12 @@ def along(noise: Array, w: Array) -> Array:
 
 
 def directions(*levels: float) -> Step:
-    """E + (s − 1)⟨E, w⟩w, for a w of its own for every level s."""
+    """E + √(s² − 1) z_t w, with a w of its own for every level s."""
 
     def step(rng: Rng, noise: Array) -> Array:
         for level in levels:
-            w = random_direction(rng, noise.shape[1:])
-            noise = noise + np.multiply.outer((level - 1.0) * along(noise, w), w)
+            added = math.sqrt(level**2 - 1.0) * rng.standard_normal(len(noise))
+            noise = noise + np.multiply.outer(added, random_direction(rng, noise.shape[1:]))
         return noise
 
     return step

@@ -32,13 +32,13 @@ RIGHT = 0.5  # overlap of every vector with the truth from which on a claim is r
 PROVEN = 1e3  # a tolerance that is reached as soon as a signal is proven
 
 SMALL: dict[str, Any] = {"dims": [8, 8, 8], "samples": 400}
-LARGE: dict[str, Any] = {"dims": [10, 10, 10, 10], "samples": 400, "memory": "40kB"}
+LARGE: dict[str, Any] = {"dims": [10, 10, 10, 10], "samples": 400, "memory_limit": "40kB"}
 LARGE_LAWS = ("white", "dir8", "resonances", "smooth0.9", "scales", "serial0.9")
 # Power: strength 1 in the whitened space for the race, which says when it was proven; for the mean, which looks once, a
 # strength that its test finds in about nine of ten runs in white noise.
 RACE_POWER: tuple[dict[str, Any], ...] = (
-    {"dims": [12, 12, 12], "samples": 600, "memory": "20kB", "strength": 1.0},
-    {"dims": [10, 10, 10, 10], "samples": 800, "memory": "40kB", "strength": 1.0},
+    {"dims": [12, 12, 12], "samples": 600, "memory_limit": "20kB", "strength": 1.0},
+    {"dims": [10, 10, 10, 10], "samples": 800, "memory_limit": "40kB", "strength": 1.0},
 )
 MEAN_POWER: dict[str, Any] = {"dims": [8, 8, 8], "samples": 300, "strength": 0.41}
 PLANTED = (("white", "rough"), ("smooth0.9", "rough"), ("smooth0.9", "smooth"), ("scales", "rough"))
@@ -54,7 +54,7 @@ COVERAGE = (
     ("serial0.5", "rough", 3**0.5),
 )
 # (runs in full, runs in the quick form), whole chunks
-RUNS = {"claims": (200, 20), "claims, order 4": (60, 10), "real": (100, 20), "power": (40, 10), "coverage": (200, 20)}
+RUNS = {"claims": (200, 20), "claims, order 4": (60, 10), "real": (100, 20), "power": (40, 10), "coverage": (400, 20)}
 SECONDS = {"race": 0.3, "mean": 0.05}  # of a run, about
 
 
@@ -67,7 +67,7 @@ def solver_for(params: Params, seed: int, **options: Any) -> RaceSolver | MeanSo
     """The solver as a user would make it."""
     if can_whiten() and "whiten" in params:
         options["whiten"] = params["whiten"]
-    return SOLVERS[params["solver"]](seed=seed, memory=params.get("memory"), **options)
+    return SOLVERS[params["solver"]](random_state=seed, memory_limit=params.get("memory_limit"), **options)
 
 
 class NoiseChecks:
@@ -139,16 +139,17 @@ def run_real(params: Params, seed: int) -> dict[str, Any]:
 
 
 def run_power(params: Params, seed: int) -> dict[str, Any]:
-    """When a planted signal was proven, whether it is the right one, and whether the limit on others held."""
+    """When a planted signal was proven, whether it is the right one, and whether the limit on what it may be held."""
     samples, truth = _planted(params, seed)
-    until = {"tolerance": PROVEN} if params["solver"] == "race" else {}
+    until = {"tol": PROVEN} if params["solver"] == "race" else {}
     recovery = solver_for(params, seed, **until).run(open_stream(samples))
     proven = [record["samples"] for record in recovery.history if record["found"]]
     limit = (recovery.strength_interval or (0.0, math.inf))[1]
+    right = _right(recovery, truth)
     return {
         "proven": proven[0] if recovery.found and proven else None,
-        "right": recovery.found and bool(truth.overlaps(recovery.vectors).min() > RIGHT),
-        "limit_held": recovery.found or bool(limit >= truth.strength),
+        "right": right,
+        "limit_held": right or bool(limit >= truth.strength),
     }
 
 
@@ -156,7 +157,7 @@ def run_coverage(params: Params, seed: int) -> dict[str, Any]:
     """How many entries, and whether the strength, lie inside their nominal 95 % intervals."""
     samples, truth = _planted(params, seed)
     recovery = solver_for(params, seed).run(open_stream(samples))
-    right = recovery.found and bool(truth.overlaps(recovery.vectors).min() > RIGHT)
+    right = _right(recovery, truth)
     if not right or recovery.standard_errors is None:
         return {"right": right, "inside": None, "strength_inside": None, "ratio": None}
     low, high = recovery.strength_interval or (math.nan, math.nan)
@@ -173,6 +174,11 @@ def _planted(params: Params, seed: int) -> tuple[Array, SpikedTensor]:
     rng = generator(seed, f"planted {params['law']} {params['vectors']}")
     drawn = planted(params["law"], params["vectors"], params["strength"], rng, params["samples"], tuple(params["dims"]))
     return drawn.samples, drawn.truth
+
+
+def _right(recovery: Recovery, truth: SpikedTensor) -> bool:
+    """Whether a signal was claimed, and the one that is there."""
+    return recovery.found and bool(truth.overlaps(recovery.vectors).min() > RIGHT)
 
 
 def _distances(recovery: Recovery, truth: SpikedTensor) -> Array:
