@@ -149,8 +149,10 @@ def test_a_trial_of_every_kind_says_what_it_should(kind):
 
 def records(claims, samples, inside):
     """Trials of all settings in which every run comes out the same."""
+    trials = NoiseChecks(0).grid("full")
+    trials += [{**params, "whiten": "auto"} for params in trials if params.get("whiten", "auto") is None]
     made = []
-    for params in NoiseChecks(0).grid("full"):
+    for params in {key(params): params for params in trials}.values():
         result = {"claims": {"found": claims}, "real": {"found": claims, "samples": 50}}
         result["power"] = {"proven": samples, "right": True, "limit_held": True}
         result["coverage"] = {"right": True, "inside": inside, "strength_inside": True, "ratio": 1.0}
@@ -165,6 +167,7 @@ def test_summary_and_targets_of_known_trials(tmp_path):
     assert all(row["ratio"] == 1.0 for row in good["power"] if row["solver"] == "race")
     met, missed = ({f.label: f.verdict for f in targets(summary)} for summary in (good, bad))
     assert met["claims on noise, race, pooled"] is Verdict.AGREES
+    assert met["samples until proven, race, whitened"] is Verdict.AGREES
     assert met["coverage, entries, race"] is Verdict.AGREES
     assert met["coverage, strength, race"] is Verdict.DIFFERS  # 400 of 400 is more than 97 %
     assert missed["claims on noise, mean, 28 settings"] is Verdict.DIFFERS
@@ -173,6 +176,7 @@ def test_summary_and_targets_of_known_trials(tmp_path):
     shown = {name: show(content) for name, show in TABLES.items()}
     assert "| white | **200 of 200** | 0 of 200, 0.0–1.8 % | **200 of 200** | 0 of 200, 0.0–1.8 % |" in shown["claims"]
     assert "| digits (scikit-learn) | image, 8×8 | as they are | 50 | **100 of 100** |" in shown["real"]
+    assert "| 40 claims, 40 right of 40, at 80 | 1.00 [1.00, 1.00] |" in shown["power"]
     draw(content, tmp_path / "noise.png")
     assert (tmp_path / "noise.png").stat().st_size > 5000
 
@@ -180,7 +184,8 @@ def test_summary_and_targets_of_known_trials(tmp_path):
 def test_a_signal_that_is_never_proven_takes_for_ever():
     summary = summarised(records(False, None, 0.95))
     assert {row["median"] for row in summary["power"]} == {None}
-    assert "∞" not in TABLES["power"]({"before": summary})
+    assert "| ∞ [∞, ∞] |" in TABLES["power"]({"now": summary})
+    assert {f.label: f.verdict for f in targets(summary)}["samples until proven, race, whitened"] is Verdict.DIFFERS
 
 
 def test_an_interrupted_run_goes_on_and_a_finished_one_is_followed_by_new_seeds(tmp_path, monkeypatch):
