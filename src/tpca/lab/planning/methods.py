@@ -42,11 +42,6 @@ def vectors(problem: Problem) -> float:
     return problem.entries / min(problem.dims)
 
 
-def oja_form(problem: Problem) -> float:
-    """√∏d (ln √D)²/4."""
-    return problem.unit * max(1.0, math.log(problem.unit) ** 2 / 16)
-
-
 def matrices(problem: Problem) -> float:
     """max_m D_m γ_m⁴ ∏ γ^{-2} with c_0 = 1."""
     correlation = 1.0 if problem.equal else (problem.correlation or 0.0)
@@ -68,62 +63,19 @@ def held_mean(problem: Problem) -> float:
     return problem.entries + max(held * small + small + large, 2 * problem.entries / min(problem.dims))
 
 
-def _mean_state(problem: Problem) -> float:
-    return mean_bytes(problem.dims, GROUPS[-1]) / 8
-
-
-def _two_blocks(problem: Problem) -> float:
-    small, large = problem.halves
-    return small + 4 * large
-
-
-def _oja_state(problem: Problem) -> float:
-    return 3.0 * sum(problem.halves)
-
-
 def _starts(problem: Problem) -> float:
+    """Four sets of vectors for every start."""
     return 4.0 * RESTARTS * sum(problem.dims)
 
 
-def _held_starts(problem: Problem) -> float:
-    return problem.entries + 3 * RESTARTS * sum(problem.halves) + _starts(problem)
-
-
-def _trace_state(problem: Problem) -> float:
+def _traces(problem: Problem) -> float:
+    """A matrix for every pairing and pair; the identity, the sum, its mean and the eigenvectors."""
     return (pairings(problem.order) * (problem.order // 2) + 4) * problem.dims[0] ** 2
 
 
-def _homotopy_state(problem: Problem) -> float:
+def _homotopy(problem: Problem) -> float:
     d, order = problem.dims[0], problem.order
-    return _trace_state(problem) if order % 2 == 0 else d * d + (pairings(order) + 3) * d
-
-
-def _matrix_state(problem: Problem) -> float:
-    return (problem.order / 2 + 6) * problem.dims[0] ** 2
-
-
-def _paper_state(problem: Problem) -> float:
-    return 2.0**problem.order * sum(Partition.pairs(problem.dims).sizes)
-
-
-def _always(problem: Problem) -> str:  # noqa: ARG001
-    return ""
-
-
-def _order_three(problem: Problem) -> str:
-    return "" if problem.order >= 3 else "needs order 3 or more"
-
-
-def _order_four(problem: Problem) -> str:
-    return "" if problem.order >= 4 else "the theory starts at order 4"
-
-
-def _equal(problem: Problem) -> str:
-    return _order_three(problem) or ("" if problem.equal else "only for equal vectors (--equal)")
-
-
-def _equal_even(problem: Problem) -> str:
-    return _equal(problem) or ("" if problem.order % 2 == 0 and problem.order >= 4 else "needs an even order from 4")
+    return _traces(problem) if order % 2 == 0 else d * d + (pairings(order) + 3) * d
 
 
 @dataclass(frozen=True)
@@ -134,11 +86,22 @@ class Method:
     title: str
     form: Formula
     state: Formula
-    applies: Callable[[Problem], str] = _always
+    least_order: int = 2
+    equal: bool = False
+    """Whether it is for equal vectors only; ``even``: and for even orders."""
+    even: bool = False
     passes: bool = False
     sequential: bool = False
     at_large: str = ""
     """Another method: at sizes beyond those measured this one needs no fewer samples than that one."""
+
+    def obstacle(self, problem: Problem) -> str:
+        """Why it is not for a problem, or nothing."""
+        if problem.order < self.least_order:
+            return f"needs order {self.least_order} or more"
+        if self.equal and not problem.equal:
+            return "only for equal vectors (--equal)"
+        return f"needs an even order from {self.least_order}" if self.even and problem.order % 2 else ""
 
     def measured_as(self, order: int) -> str:
         """The name of its constant: up to order 4 recursive unfolding is unfolding."""
@@ -147,20 +110,24 @@ class Method:
 
 METHODS: tuple[Method, ...] = (
     # Its many random starts help at small sizes only; at large ones its spectral start does the work.
-    Method("mean", "mean (MeanSolver)", root, _mean_state, at_large="als"),
+    Method("mean", "mean (MeanSolver)", root, lambda p: mean_bytes(p.dims, GROUPS[-1]) / 8, at_large="als"),
     Method("als", "ALS, spectral start", root, held_mean),
-    Method("amp", "AMP", root, held_mean, _order_three),
+    Method("amp", "AMP", root, held_mean, 3),
     Method("unfolding", "unfolding", root, held_mean),
     Method("recursive-unfolding", "recursive unfolding", root, held_mean),
-    Method("power-iteration", "power iteration", vectors, _held_starts),
+    Method("power-iteration", "power iteration", vectors,
+           lambda p: p.entries + 3 * RESTARTS * sum(p.halves) + _starts(p)),
     Method("tensorly", "TensorLy parafac", root, lambda p: 4.5 * p.entries),
     Method("pyttb", "pyttb cp_als", root, lambda p: 3.01 * p.entries),
-    Method("unfolding-passes", "unfolding, many passes", root, _two_blocks, passes=True),
+    Method("unfolding-passes", "unfolding, many passes", root, lambda p: p.halves[0] + 4 * p.halves[1], passes=True),
     Method("power-passes", "power iteration, many passes", vectors, _starts, passes=True),
-    Method("oja", "Oja on the unfolding", oja_form, _oja_state),
+    Method("oja", "Oja on the unfolding", lambda p: p.unit * max(1.0, math.log(p.unit) ** 2 / 16),
+           lambda p: 3.0 * sum(p.halves)),
     Method("vector-sgd", "vectors by online SGD", vectors, lambda p: 4.0 * sum(p.dims), sequential=True),
-    Method("paper", "paper's matrices", matrices, _paper_state, _order_four, sequential=True),
-    Method("partial-trace", "partial trace", root, _trace_state, _equal, passes=True),
-    Method("homotopy-passes", "homotopy, many passes", root, _homotopy_state, _equal, passes=True),
-    Method("matrix-sgd", "one matrix by SGD", root, _matrix_state, _equal_even, sequential=True),
-)
+    Method("paper", "paper's matrices", matrices, lambda p: 2.0**p.order * sum(Partition.pairs(p.dims).sizes), 4,
+           sequential=True),
+    Method("partial-trace", "partial trace", root, _traces, 3, equal=True, passes=True),
+    Method("homotopy-passes", "homotopy, many passes", root, _homotopy, 3, equal=True, passes=True),
+    Method("matrix-sgd", "one matrix by SGD", root, lambda p: (p.order / 2 + 6) * p.dims[0] ** 2, 4, equal=True,
+           even=True, sequential=True),
+)  # fmt: skip

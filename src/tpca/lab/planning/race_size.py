@@ -12,7 +12,7 @@ runs is a constant share of that (``race`` in constants.json).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import bisect
 from dataclasses import dataclass
 
 from tpca.solvers.race import limits
@@ -65,7 +65,8 @@ def race_size(dims: tuple[int, ...], nbytes: float) -> RaceSize | None:
     halves = Partition.halves(dims)
     if whole_floats(halves) <= left and halves.sizes[0] <= WHOLE_ROWS:
         return RaceSize("whole", halves.sizes[0], taken + whole_floats(halves), equal)
-    columns = _most(lambda r: state_floats(halves, r) <= left, halves.sizes[0])
+    rows = range(1, min(halves.sizes[0], int(max(left, 0))) + 1)
+    columns = bisect.bisect_right(rows, left, key=lambda r: state_floats(halves, r))  # as many as fit
     if columns >= min(FLOW_COLUMNS if len(dims) >= 5 else 1, halves.sizes[0]):
         return RaceSize("flow", columns, taken + state_floats(halves, columns), equal)
     if len(dims) >= 5:
@@ -81,12 +82,3 @@ def least_race_bytes(dims: tuple[int, ...]) -> float:
     own = CANDIDATE_VECTORS * sum(dims)
     smallest = singles_floats(dims, 1) if len(dims) >= 5 else state_floats(Partition.halves(dims), 1)
     return 8 * (smallest + own + 1)
-
-
-def _most(fits: Callable[[int], bool], limit: int) -> int:
-    """The largest r of 1..limit that fits, 0 if none does; what fits only gets fewer with r."""
-    low, high = 0, limit
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    return low

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import multiprocessing
-import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,6 +31,7 @@ from tpca.solvers.memory import default_memory, machine_memory
 from tpca.solvers.paper.solver import PaperSolver, planned_samples
 from tpca.solvers.race.solver import RaceSolver
 from tpca.solvers.recovery import Recovery
+from tpca.threads import cores
 from tpca.wording import amount
 
 GOOD = 0.9
@@ -112,7 +112,7 @@ def _obstacle(setting: Setting, name: str) -> str:
         least = least_race_bytes(problem.dims)
         return f"needs at least {amount(least)} of state" if least > memory_limit else ""
     method = next(m for m in METHODS if m.name == name)
-    obstacle = method.applies(problem)
+    obstacle = method.obstacle(problem)
     if obstacle:
         return obstacle
     if name in PACKAGES and find_spec(PACKAGES[name]) is None:
@@ -138,7 +138,7 @@ def compare(
 
     Where samples are many, trials are shared among processes, one for every core; each holds one mean.
     """
-    processes = min(_cores(), len(seeds))
+    processes = min(cores(), len(seeds))
     if processes == 1 or setting.samples * setting.problem.entries < SHARED or setting.law:
         each: Iterator[list[Outcome]] = (trial(setting, methods, seed, progress) for seed in seeds)
         return _gathered(seeds, each, finished)
@@ -182,10 +182,6 @@ def trial(setting: Setting, methods: Sequence[str], seed: int, progress: Progres
             seconds += reading * recovery.n_passes
         outcomes.append(_outcome(name, truth, recovery, seconds, average))
     return outcomes
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _average(setting: Setting, truth: SpikedTensor, seed: int) -> tuple[AverageEngine, float]:

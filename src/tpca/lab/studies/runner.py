@@ -13,6 +13,7 @@ from typing import Any
 from tpca.errors import ClusterError
 from tpca.lab.studies.store import Store
 from tpca.lab.studies.study import Params, Scale, Study
+from tpca.threads import cores
 
 Finished = Callable[[Study, float], None]
 Job = tuple[str, Params]
@@ -55,7 +56,7 @@ def run_studies(
 
 def _here(tasks: Sequence[Job], processes: int | None) -> Iterator[Outcome]:
     """Run trials in processes of this machine."""
-    count = min(processes or _cores(), len(tasks))
+    count = min(processes or cores(), len(tasks))
     with multiprocessing.get_context("spawn").Pool(count, initializer=_prepare) as pool:
         yield from pool.imap_unordered(_execute, tasks)
 
@@ -82,10 +83,6 @@ def _there(tasks: Sequence[Job], client: Any) -> Iterator[Outcome]:
             ) from error
         finally:
             client.cancel(futures)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _prepare() -> None:
