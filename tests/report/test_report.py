@@ -18,7 +18,7 @@ from tpca import PaperSolver, RaceSolver, SpikedTensor, TensorCCA
 from tpca.cli import app
 from tpca.cli.report import OutputOptions
 from tpca.errors import OptionError, OutputError, StreamError, StudyError, TpcaError
-from tpca.lab.pages.folder import write_page
+from tpca.lab.pages import write_page
 from tpca.lab.studies.comparison import read_comparison
 from tpca.report import document
 from tpca.report.checks import run_checks

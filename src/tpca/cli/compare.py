@@ -73,7 +73,7 @@ def compare(
     elif found.trials:
         _print(Console(), setting, len(found.trials), found.rows, reasons)
     if report is not None and out is not None:
-        from tpca.lab.pages.folder import write_page
+        from tpca.lab.pages import write_page
 
         write_page(out, report)
         Console(stderr=True).print(f"Report: {report}", soft_wrap=True)

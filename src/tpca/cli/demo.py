@@ -27,7 +27,7 @@ def demo(
     from rich.console import Console
 
     from tpca.errors import TpcaError
-    from tpca.lab.pages.climb import draw_demo
+    from tpca.lab.pages.figures import draw_demo
     from tpca.lab.studies.demo import planted
 
     check_place(out)

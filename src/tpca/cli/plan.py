@@ -49,7 +49,7 @@ def plan(
     problem = Problem(tensor_dims(order, dim, dims), strength, noise, correlation, equal)
     made = make_plan(problem, samples=samples, memory_limit=memory_limit, rate=rate, workers=workers)
     if plot is not None:
-        from tpca.lab.pages.plan import draw_plan
+        from tpca.lab.pages.figures import draw_plan
 
         draw_plan(made, plot)
     if as_json:
