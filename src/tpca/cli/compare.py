@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tpca.cli.outputs import check_file
-from tpca.cli.plan import time_text
-from tpca.cli.screens import number, put_json, shape, size
+from tpca.cli.screens import put_json
+from tpca.wording import amount, duration, number, shape
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -132,10 +132,10 @@ def _print(
             "method": row["title"],
             "success": f"{row['successes']}/{row['trials']}",
             "error": number(row["error"], 2),
-            "time": time_text(row["seconds"]),
-            "state": size(row["state_bytes"]),
+            "time": duration(row["seconds"]),
+            "state": amount(row["state_bytes"]),
             "passes": f"{row['passes']:.0f}",
-            "buffer": size(row["buffer_bytes"]),
+            "buffer": amount(row["buffer_bytes"]),
             "samples": f"{row['samples']:,}",
         }
         table.add_row(*(cells[head] for head in heads))

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from tpca.cli.progress import Display, Progress, known, line, memory, needed
-from tpca.cli.screens import duration, number
+from tpca.wording import duration, number
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

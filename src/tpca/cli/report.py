@@ -13,7 +13,7 @@ import typer
 
 from tpca.cli.applies import refuse_idle
 from tpca.cli.outputs import check_file, places
-from tpca.cli.screens import duration
+from tpca.wording import duration
 
 
 @dataclass(frozen=True)

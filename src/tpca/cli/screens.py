@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from typing import TYPE_CHECKING, Any
+
+from tpca.wording import amount, number, shape
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,32 +24,6 @@ def put_json(value: Any) -> None:
     sys.stdout.write(json.dumps(finite(value)) + "\n")
 
 
-def size(nbytes: float) -> str:
-    """Bytes in the unit that suits them."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if nbytes < 1000:
-            return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.3g} {unit}"
-        nbytes /= 1000
-    return f"{nbytes:,.3g} TB"
-
-
-def duration(seconds: float) -> str:
-    """Seconds in the unit that suits them."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-def shape(dims: Any) -> str:
-    """Dims as ``12 × 10 × 8``."""
-    return " × ".join(map(str, dims))
-
-
-def number(value: float | None, digits: int = 4) -> str:
-    """A number, or a dash where there is none."""
-    return "—" if value is None or not math.isfinite(value) else f"{value:.{digits}g}"
-
-
 def recovery_table(console: Console, summary: dict[str, Any]) -> None:
     """The numbers of ``recovery.json`` as a table, and what they mean in a sentence."""
     from rich.table import Table
@@ -62,11 +37,11 @@ def recovery_table(console: Console, summary: dict[str, Any]) -> None:
         table.add_column("component" if len(components) == 1 else f"component {i}", justify="right")
     intervals = [c["strength_interval"] or (None, None) for c in components]
     if verdict == "no signal":
-        table.add_row("strength at most", *(number(high) for _, high in intervals))
+        table.add_row("strength at most", *(number(high, 4) for _, high in intervals))
     else:
-        table.add_row("strength", *(number(c["strength"]) for c in components))
+        table.add_row("strength", *(number(c["strength"], 4) for c in components))
     if verdict == "signal":
-        table.add_row("its interval", *(f"{number(low)} to {number(high)}" for low, high in intervals))
+        table.add_row("its interval", *(f"{number(low, 4)} to {number(high, 4)}" for low, high in intervals))
         for mode, length in enumerate(summary["dims"]):
             errors = [c["error"][mode] if c["error"] else None for c in components]
             table.add_row(f"error of mode {mode} ({length} entries)", *(number(e, 2) for e in errors))
@@ -75,6 +50,6 @@ def recovery_table(console: Console, summary: dict[str, Any]) -> None:
     skipped = f", {summary['n_skipped']:,} skipped" if summary["n_skipped"] else ""
     console.print(
         f"{summary['n_samples']:,} samples of {shape(summary['dims'])}{passes}{skipped}; "
-        f"state {size(summary['state_bytes'])}, buffer {size(summary['buffer_bytes'])}."
+        f"state {amount(summary['state_bytes'])}, buffer {amount(summary['buffer_bytes'])}."
     )
     console.print(summary["advice"], markup=False)

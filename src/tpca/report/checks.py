@@ -15,8 +15,8 @@ from scipy.special import ndtr, ndtri, polygamma
 from scipy.stats import chi2, f, normaltest
 
 from tpca.report.residuals import Residuals
-from tpca.report.wording import count, number
 from tpca.tensors.blocks import Array
+from tpca.wording import count, number
 
 CHECK_LEVEL = 0.002  # of each of up to six checks
 MIN_CHECKED, MIN_NORMAL = 100, 200  # samples below which nothing is checked, and not whether scores are normal

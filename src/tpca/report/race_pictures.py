@@ -8,7 +8,7 @@ from typing import Any
 
 from tpca.report.document import Figure
 from tpca.report.pictures import Trace, axis, band, layout, level, line, log_axis, points
-from tpca.report.wording import count, number
+from tpca.wording import count, number
 
 Records = Sequence[dict[str, Any]]
 READ = "samples read by this race"

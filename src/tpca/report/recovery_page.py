@@ -19,9 +19,8 @@ from tpca.report.pictures import axis, layout, points
 from tpca.report.race_pictures import error_figure, evidence_figure, mean_figure, paper_figure, strength_figure
 from tpca.report.residuals import Residuals
 from tpca.report.verdict import confidence_of, solver_of, verdict_on
-from tpca.report.wording import count, number, percent, shape, within
 from tpca.results import StoredResult, verdict_of
-from tpca.wording import amount
+from tpca.wording import amount, count, number, percent, shape, within
 
 ROWS = 100  # entries of a vector in a table
 MARKS = {"good": "✓ as assumed", "bad": "! look at it", "open": "– not checked"}

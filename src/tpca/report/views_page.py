@@ -16,10 +16,10 @@ from tpca.report.markup import Safe, table, tag
 from tpca.report.pictures import axis, error_bars, layout, points
 from tpca.report.recovery_page import MARKS, entries_table, footer
 from tpca.report.verdict import confidence_of
-from tpca.report.wording import count, duration, number, percent, shape
 from tpca.results import StoredResult, verdict_of
 from tpca.solvers.options import CLIP
 from tpca.tensors.blocks import Array
+from tpca.wording import count, duration, number, percent, shape
 
 HEAVY = 0.5  # share of a correlation that a hundredth of the rows may carry before it is said
 

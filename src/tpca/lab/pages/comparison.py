@@ -12,8 +12,7 @@ from tpca.lab.studies.estimates import rate_interval
 from tpca.report.document import Document, Figure, Section, Verdict, paragraphs
 from tpca.report.markup import Safe, shown, table
 from tpca.report.pictures import axis, layout, log_axis, points
-from tpca.report.wording import count, duration, number, shape
-from tpca.wording import amount
+from tpca.wording import amount, count, duration, number, shape
 
 Row = dict[str, Any]
 

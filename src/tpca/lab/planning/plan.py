@@ -23,7 +23,7 @@ from tpca.solvers.choice import choose_solver
 from tpca.solvers.memory import default_memory, machine_memory, parse_memory
 from tpca.solvers.race.rounds import round_sizes
 from tpca.streams.stored import SLAB_ENTRIES
-from tpca.wording import amount, approximately
+from tpca.wording import amount, approximately, duration
 
 MARGIN = 2.0  # times N₅₀ is enough
 LONG = 30 * 86400.0
@@ -190,7 +190,7 @@ def _recommend(plan: Plan, told: bool) -> tuple[str, str]:
     if row.obstacle:
         sentence += f", but on this machine it {row.obstacle}"
     elif row.seconds_by_workers > LONG:
-        sentence += f", which takes {_days(row.seconds_by_workers)} of reading dense samples"
+        sentence += f", which takes {duration(row.seconds_by_workers)} of reading dense samples"
     return choice.solver, sentence + "."
 
 
@@ -215,11 +215,6 @@ def buffer_bytes(problem: Problem) -> float:
     if problem.entries > SLAB_ENTRIES:
         return 8.0 * SLAB_ENTRIES
     return 8.0 * (max(problem.entries, BATCH_ENTRIES) + 2 * problem.entries)
-
-
-def _days(seconds: float) -> str:
-    days = seconds / 86400
-    return f"{days:,.0f} days" if days < 730 else f"{approximately(days / 365.25)} years"
 
 
 def _dim(problem: Problem) -> float:
