@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 import tpca
 from tpca.cli import app
 from tpca.lab.studies import paper_plan, race_checks, race_targets
-from tpca.lab.studies.catalogue import STUDIES
+from tpca.lab.studies.catalogue import STUDIES, as_markdown
 from tpca.lab.studies.store import Store
-from tpca.lab.studies.table import as_markdown
 from tpca.streams import KINDS
 
 ROOT = Path(__file__).parents[2]

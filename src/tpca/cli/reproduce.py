@@ -71,7 +71,7 @@ def reproduce(
     _print(console, findings, as_json)
     drawn = _draw(console, chosen, kept, figures or store / "figures")
     if markdown is not None:
-        from tpca.lab.studies.table import write_markdown
+        from tpca.lab.studies.catalogue import write_markdown
 
         write_markdown(markdown, chosen, findings, drawn)
         console.print(f"Markdown: {markdown}", soft_wrap=True)
@@ -137,7 +137,7 @@ def _run(
 def _print(console: Console, findings: dict[str, list[Finding]], as_json: bool) -> None:
     if as_json:
         from tpca.cli.screens import put_json
-        from tpca.lab.studies.table import as_rows
+        from tpca.lab.studies.catalogue import as_rows
 
         put_json(as_rows(findings))
         return

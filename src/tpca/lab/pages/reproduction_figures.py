@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from tpca.lab.studies.climbs import kind_of
 from tpca.lab.studies.convergence import Convergence
 from tpca.lab.studies.estimates import PowerLaw, rate_interval
-from tpca.lab.studies.internet_scale import InternetScale
 from tpca.lab.studies.memory import Memory
 from tpca.lab.studies.memory_findings import Point
 from tpca.lab.studies.race import Race
 from tpca.lab.studies.race_targets import GOOD, ROWS
+from tpca.lab.studies.scaling import InternetScale
 from tpca.lab.studies.store import Store
-from tpca.lab.studies.structure import EmpiricalSchedule, Initialisation, Stages
+from tpca.lab.studies.structure import Initialisation, ScheduleRatio, Stages
 from tpca.lab.studies.study import Record, Study
 from tpca.model.bounds import cramer_rao
 from tpca.report.style import COLOURS, INK, MARKERS, drawing, save
@@ -72,11 +73,8 @@ def _lines(axis: Any, laws: Mapping[str, PowerLaw], x: str, y: str) -> None:
         axis.legend(fontsize=9)
 
 
-def _ratio(axis: Any, study: Stages | EmpiricalSchedule, records: Sequence[Record]) -> None:
-    laws: dict[str, PowerLaw] = {}
-    for case, law in study.laws(records).items():
-        order, correlation = case if isinstance(case, tuple) else (6, case)
-        laws[f"order {order}, {'uncorrelated' if correlation == 0 else 'identical'}"] = law
+def _ratio(axis: Any, study: ScheduleRatio, records: Sequence[Record]) -> None:
+    laws = {f"order {order}, {kind_of(correlation)}": law for (order, correlation), law in study.laws(records).items()}
     text = "one go / stages" if isinstance(study, Stages) else "empirical / theorem"
     _lines(axis, laws, "d", f"ratio of N at 50 % success, {text}")
     axis.axhline(1, color=INK, linewidth=0.8, linestyle=":")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import multiprocessing
-import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from tpca.lab.planning.methods import METHODS
 from tpca.lab.planning.problem import Problem
 from tpca.lab.planning.race_size import least_race_bytes
 from tpca.lab.studies.averages import AverageEngine, averaged, drawn_average
+from tpca.lab.studies.runner import prepare
 from tpca.model import SpikedTensor
 from tpca.solvers.mean.solver import MeanSolver
 from tpca.solvers.memory import default_memory, machine_memory
@@ -142,7 +142,7 @@ def compare(
     if processes == 1 or setting.samples * setting.problem.entries < SHARED or setting.law:
         each: Iterator[list[Outcome]] = (trial(setting, methods, seed, progress) for seed in seeds)
         return _gathered(seeds, each, finished)
-    with multiprocessing.get_context("spawn").Pool(processes, _heedless) as pool:
+    with multiprocessing.get_context("spawn").Pool(processes, prepare) as pool:
         each = _told(pool.imap(functools.partial(trial, setting, methods), seeds), methods, progress)
         return _gathered(seeds, each, finished)
 
@@ -161,11 +161,6 @@ def _told(each: Iterable[list[Outcome]], methods: Sequence[str], progress: Progr
         for name in ("averaging", *methods):
             progress(name)
         yield found
-
-
-def _heedless() -> None:
-    """Ctrl-C reaches all processes; only the one that gathers heeds it, the others are ended by it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def trial(setting: Setting, methods: Sequence[str], seed: int, progress: Progress = lambda _: None) -> list[Outcome]:
