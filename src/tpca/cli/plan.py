@@ -78,7 +78,7 @@ def _print(console: Console, made: Plan) -> None:
     kind = "all vectors equal" if problem.equal else f"correlation {problem.correlation or 0:g} inside pairs"
     table = Table(
         title=f"{shape(problem.dims)}, strength {problem.strength:g}, noise {problem.noise:g}, {kind}; "
-        f"memory {amount(made.memory)}",
+        f"memory {amount(made.memory_limit)}",
         title_style="bold",
     )
     heads = ["method", "samples", "from", "state", "buffer", "passes", "time"]

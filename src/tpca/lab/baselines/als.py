@@ -54,14 +54,14 @@ class ALS(Baseline):
         ``"spectral"``, ``"random"``, or one start vector per mode.
     restarts
         Random starts; one start of the other kinds is enough, for it is always the same.
-    max_iterations, tolerance
+    max_iterations, tol
         Most sweeps from a start, and the relative gain of a sweep at which to stop.
     """
 
     init: Start = option("spectral", check_start)  # noqa: RUF009
     restarts: int = option(10, check_integer)
     max_iterations: int = option(500, check_integer)
-    tolerance: float = option(1e-13, check_positive)
+    tol: float = option(1e-13, check_positive)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from all samples of ``source``."""

@@ -35,13 +35,13 @@ class Baseline:
 
     Parameters
     ----------
-    seed
+    random_state
         Of its random numbers; not used by methods that have none.
     max_samples
         Use no more than this many; needed for samples that never end.
     """
 
-    seed: int = 0
+    random_state: int = 0
     max_samples: int | None = option(None, check_integer)
 
     def __post_init__(self) -> None:

@@ -44,26 +44,26 @@ class TensorLyParafac(Baseline):
         ``"als"`` is ``parafac``, ``"power"`` is ``parafac_power_iteration``.
     init
         Start of ``parafac``: ``"svd"`` or ``"random"``.
-    max_iterations, tolerance
+    max_iterations, tol
         As ``n_iter_max`` and ``tol`` of ``parafac``.
     """
 
     method: str = option("als", one_of("als", "power"))
     init: str = option("svd", one_of("svd", "random"))
     max_iterations: int = option(500, check_integer)
-    tolerance: float = option(1e-10, check_positive)
+    tol: float = option(1e-10, check_positive)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from all samples of ``source``."""
         with _quietly("TensorLyParafac", "tensorly.decomposition") as decomposition:
             samples = AllSamples(source, self.max_samples)
-            state = int(generator(self.seed, "tensorly").integers(2**31))
+            state = int(generator(self.random_state, "tensorly").integers(2**31))
             scaled = samples.mean / float(np.linalg.norm(samples.mean))  # its stopping rule looks at absolute errors
             samples.note(scaled, working=5 * samples.mean.nbytes // 2)
             if self.method == "power":
                 factors = _power(decomposition, scaled, state)
             else:
-                options = {"n_iter_max": self.max_iterations, "tol": self.tolerance, "random_state": state}
+                options = {"n_iter_max": self.max_iterations, "tol": self.tol, "random_state": state}
                 _, factors = decomposition.parafac(scaled, 1, init=self.init, **options)
         return samples.recovery([unit(np.asarray(factor, dtype=np.float64)[:, 0]) for factor in factors])
 
@@ -76,25 +76,25 @@ class PyttbCpAls(Baseline):
     ----------
     init
         ``"nvecs"`` or ``"random"``.
-    max_iterations, tolerance
+    max_iterations, tol
         As ``maxiters`` and ``stoptol`` of ``cp_als``.
     """
 
     init: str = option("nvecs", one_of("nvecs", "random"))
     max_iterations: int = option(500, check_integer)
-    tolerance: float = option(1e-10, check_positive)
+    tol: float = option(1e-10, check_positive)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from all samples of ``source``."""
         with _quietly("PyttbCpAls", "pyttb") as pyttb:
             samples = AllSamples(source, self.max_samples)
-            rng = generator(self.seed, "pyttb")
+            rng = generator(self.random_state, "pyttb")
             if self.init == "random":
                 start = [rng.uniform(size=d) for d in samples.dims]
             else:
                 start = [leading_of_mode(samples.mean, n) for n in range(len(samples.dims))]
             samples.note(*start, working=2 * samples.mean.nbytes)
-            options = {"stoptol": self.tolerance, "maxiters": self.max_iterations, "printitn": 0}
+            options = {"stoptol": self.tol, "maxiters": self.max_iterations, "printitn": 0}
             first = pyttb.ktensor([v[:, None] for v in start], np.ones(1))
             found, _, _ = pyttb.cp_als(pyttb.tensor(samples.mean), 1, init=first, **options)
         return samples.recovery([unit(np.array(factor, dtype=np.float64)[:, 0]) for factor in found.factor_matrices])

@@ -101,7 +101,7 @@ class VectorSGD(Online):
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from one pass over ``source``."""
         samples = OnePass(source, self.max_samples)
-        rng = generator(self.seed, "vector sgd")
+        rng = generator(self.random_state, "vector sgd")
         replicas = [np.repeat(units(rng.standard_normal((self.restarts, d))), 2, axis=0) for d in samples.dims]
         replicas[0][1::2] *= -1
         steps, noise = self.steps(samples.dims), NoiseLevel()

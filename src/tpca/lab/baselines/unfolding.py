@@ -56,12 +56,12 @@ class Unfolding(Baseline):
     ----------
     method
         ``"svd"`` holds the mean; ``"power"`` holds two vectors and reads the data up to ``max_passes`` times, until
-        a step moves u by less than ``tolerance``.
+        a step moves u by less than ``tol``.
     """
 
     method: str = option("svd", one_of("svd", "power"))
     max_passes: int = option(200, check_integer)
-    tolerance: float = option(1e-6, check_positive)
+    tol: float = option(1e-6, check_positive)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from all samples of ``source``."""
@@ -96,7 +96,7 @@ class RecursiveUnfolding(Baseline):
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from all samples of ``source``."""
         samples = AllSamples(source, self.max_samples)
-        return samples.recovery(spectral_vectors(samples, generator(self.seed, "unfolding"), split_recursively))
+        return samples.recovery(spectral_vectors(samples, generator(self.random_state, "unfolding"), split_recursively))
 
 
 def spectral_vectors(samples: AllSamples, rng: np.random.Generator, split: Split) -> list[Array]:

@@ -45,13 +45,13 @@ def draw_plan(plan: Plan, path: Path) -> None:
         figure, axis = plt.subplots(figsize=(9, 5.5), layout="constrained")
         rows = [row for row in plan.rows if np.isfinite(row.samples) and row.name != "race"]
         states = [row.state_bytes for row in rows]
-        low, high = min(*states, least_race_bytes(plan.problem.dims)) / 3, max(*states, plan.memory) * 3
+        low, high = min(*states, least_race_bytes(plan.problem.dims)) / 3, max(*states, plan.memory_limit) * 3
         axis.plot(*_dial(plan, high), color=COLOURS[0], linewidth=2.5, label="race, by memory")
         ends = np.array([low, high])
         axis.plot(ends, 8 * plan.least_product / ends, color=INK, linestyle="--", label="S·N = bound, one pass")
         for number, row in enumerate(rows):
             _mark(axis, row, number)
-        axis.axvline(plan.memory, color=INK, linestyle=":", linewidth=1, label="memory")
+        axis.axvline(plan.memory_limit, color=INK, linestyle=":", linewidth=1, label="memory")
         if plan.samples is not None:
             axis.axhline(plan.samples, color=INK, linestyle="-.", linewidth=1, label="samples at hand")
         axis.set(xscale="log", yscale="log", xlim=(low, high), xlabel="state (bytes)")

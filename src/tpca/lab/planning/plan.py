@@ -84,7 +84,7 @@ def make_plan(
     ----------
     samples
         How many there are, a number or an expression such as ``"4d^2"``.
-    memory
+    memory_limit
         Bound on a method's state; by default what a solver would take (:func:`tpca.solvers.memory.default_memory`).
     rate
         Samples a second that arrive or can be read; by default as fast as memory delivers them.
@@ -99,14 +99,14 @@ def make_plan(
     count = None if samples is None else parse_samples(samples, problem.dims)
     asked = Plan(problem, nbytes, count, rate, workers, problem.least_product, this_machine())
     plan = replace(asked, rows=(_race_row(asked), *(_row(asked, method) for method in METHODS)))
-    recommended, sentence = _recommend(plan, memory is not None)
+    recommended, sentence = _recommend(plan, memory_limit is not None)
     return replace(plan, recommended=recommended, recommendation=sentence)
 
 
 def _race_row(plan: Plan) -> Row:
     """The race in the memory given."""
     dims = plan.problem.dims
-    size = race_size(dims, plan.memory)
+    size = race_size(dims, plan.memory_limit)
     if size is None:
         least = least_race_bytes(dims)
         return Row("race", "race (RaceSolver)", f"needs at least {amount(least)} of state", state_bytes=least)
@@ -151,7 +151,7 @@ def _finished(plan: Plan, row: Row, contractions: float, sequential: bool = Fals
     arriving = taken / plan.rate if plan.rate else 0.0
     alone = max(plan.machine.seconds(read, flops), arriving)
     shared = alone if sequential else max(plan.machine.seconds(read, flops, plan.workers), arriving)
-    least, obstacle = min(plan.memory, machine_memory()), ""
+    least, obstacle = min(plan.memory_limit, machine_memory()), ""
     if row.state_bytes > least:
         obstacle = f"needs {amount(row.state_bytes)} of state, the memory is {amount(least)}"
     elif shared > FOREVER:
@@ -175,12 +175,12 @@ def _sufficiency(given: int | None, needed: float) -> str:
 
 def _recommend(plan: Plan, told: bool) -> tuple[str, str]:
     """The solver that ``TensorPCA`` would take, why, and what to expect of it."""
-    choice = choose_solver(plan.problem.dims, plan.memory if told else None, max_samples=plan.samples)
+    choice = choose_solver(plan.problem.dims, plan.memory_limit if told else None, max_samples=plan.samples)
     row = next(r for r in plan.rows if r.name == choice.solver)
     name = {"mean": "MeanSolver", "race": "RaceSolver"}[choice.solver]
     sentence = f"Use {name}: {choice.reason}"
     if math.isnan(row.samples):
-        return _instead(plan.rows, f"RaceSolver {row.obstacle}, the memory is {amount(plan.memory)}")
+        return _instead(plan.rows, f"RaceSolver {row.obstacle}, the memory is {amount(plan.memory_limit)}")
     sentence += f"; about {approximately(row.samples)} samples recover the signal in half of all runs"
     if plan.samples is not None:
         sentence += f", and {plan.samples:,} are {row.suffices}"

@@ -2,7 +2,7 @@
 
 ``python -m tpca.lab.studies.race_targets --out docs/race-targets.json``
 
-Every row runs ``RaceSolver`` with ``max_samples`` and ``memory`` at the figures of the table, once per seed, and
+Every row runs ``RaceSolver`` with ``max_samples`` and ``memory_limit`` at the figures of the table, once per seed, and
 counts how often every overlap with the planted vectors exceeds 0.9.  ``law`` rows draw batch means from their exact
 law; ``samples`` rows draw every single sample.  The refinement rows compare the squared error after T₃ refinement
 samples with the Cramér–Rao limit.  ``docs/race.md`` shows the file.

@@ -206,8 +206,9 @@ class InternetScale:
         """A climb, or the whole published algorithm at its own budget, the final blocks drawn exactly."""
         if params.get("kind") != "whole":
             return climb(params)
-        truth = SpikedTensor.random((params["dim"],) * params["order"], 1.0, correlation=0.0, seed=params["seed"])
-        run = SimulatedRun(truth, generator(params["seed"], "internet-scale"), coarse=COARSE)
+        dims, seed = (params["dim"],) * params["order"], params["seed"]
+        truth = SpikedTensor.random(dims, 1.0, correlation=0.0, random_state=seed)
+        run = SimulatedRun(truth, generator(seed, "internet-scale"), coarse=COARSE)
         run.multi_phase(theorem_schedule(truth, PRESETS["practical"]))
         overlap = float(truth.overlaps(run.vectors()).min())
         return {"overlap": overlap, "samples": float(run.samples), "steps": run.steps}
