@@ -8,8 +8,7 @@ import numpy as np
 
 from tpca.report.document import Figure
 from tpca.report.labels import Labels
-from tpca.report.markup import shown
-from tpca.report.pictures import COLOURS, DIVERGING, Trace, axis, band, error_bars, layout, line, points
+from tpca.report.pictures import COLOURS, DIVERGING, Trace, axis, band, error_bars, layout, line, points, shown
 from tpca.tensors.blocks import Array
 from tpca.wording import count, number
 

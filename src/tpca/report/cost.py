@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tpca.report.document import Figure, paragraphs
-from tpca.report.markup import Safe, table
+from tpca.report.document import Figure, Safe, paragraphs, table
 from tpca.report.pictures import COLOURS, axis, layout, line, log_axis
 from tpca.wording import amount, duration
 

@@ -10,9 +10,8 @@ import numpy as np
 
 from tpca.report.checks import MIN_CHECKED, Check
 from tpca.report.component_pictures import component_figure
-from tpca.report.document import Document, Figure, Section, Verdict, heading, paragraphs
+from tpca.report.document import Document, Figure, Safe, Section, Verdict, heading, paragraphs, table, tag
 from tpca.report.labels import Labels
-from tpca.report.markup import Safe, table, tag
 from tpca.report.pictures import axis, error_bars, layout, points
 from tpca.report.recovery_page import MARKS, entries_table, footer
 from tpca.report.verdict import confidence_of
