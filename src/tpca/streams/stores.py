@@ -49,13 +49,9 @@ class ZarrSource(FileSource):
         self.shape = _lengths(array.shape, 0)
         self.dtype = np.dtype(array.dtype)
         self.chunks: tuple[int, ...] | None = _lengths(array.chunks, 1)
+        self.shared = location is not None or "Memory" not in type(array.store).__name__
         self._array = array
         self._location = location
-
-    @property
-    def shared(self) -> bool:
-        """Whether other processes can open it: not if it lives in this one's memory."""
-        return self._location is not None or "Memory" not in type(self._array.store).__name__
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._location is None:  # Zarr knows how to open its own stores again
