@@ -12,10 +12,9 @@ from tpca.cli import app
 from tpca.engines import LawEngine
 from tpca.errors import ModelError, SolverError, TpcaError
 from tpca.lab.planning.constants import constant, frontier, stored, this_machine
-from tpca.lab.planning.methods import METHODS, matrices
+from tpca.lab.planning.methods import METHODS, least_race_bytes, matrices, race_size
 from tpca.lab.planning.plan import make_plan
 from tpca.lab.planning.problem import Problem, parse_samples, tensor_dims
-from tpca.lab.planning.race_size import least_race_bytes, race_size
 from tpca.lab.studies.memory_methods import METHODS as RUNS
 from tpca.lab.studies.memory_methods import ladder_samples
 from tpca.solvers.choice import choose_solver

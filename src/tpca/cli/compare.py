@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tpca.cli.outputs import check_file
-from tpca.cli.screens import put_json
+from tpca.cli.outputs import check_file, put_json
 from tpca.wording import amount, duration, number, shape
 
 if TYPE_CHECKING:

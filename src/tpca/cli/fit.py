@@ -12,10 +12,9 @@ import typer
 from tpca.cli.applies import refuse_idle
 from tpca.cli.cluster import Scheduler, Workers, on_cluster
 from tpca.cli.live import screen_for
-from tpca.cli.outputs import check_place, check_result
+from tpca.cli.outputs import EXIT_CODES, check_place, check_result, put_json, recovery_table
 from tpca.cli.progress import ProgressCallback
 from tpca.cli.report import OutputOptions, solver_line
-from tpca.cli.screens import EXIT_CODES, put_json, recovery_table
 from tpca.cli.views import fit_views
 from tpca.errors import SolverError
 from tpca.solvers.options import CLIP, SOLVERS

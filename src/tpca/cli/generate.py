@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from tpca.cli.applies import refuse_idle
-from tpca.cli.outputs import check_place, room_at
-from tpca.cli.screens import put_json
+from tpca.cli.outputs import check_place, put_json, room_at
 from tpca.wording import amount, shape
 
 

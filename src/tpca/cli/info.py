@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tpca.cli.applies import refuse_idle
+from tpca.cli.outputs import put_json, recovery_table
 from tpca.cli.report import solver_line
-from tpca.cli.screens import put_json, recovery_table
 from tpca.cli.views import views_table
 from tpca.wording import amount, shape
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tpca.cli.outputs import check_file
-from tpca.cli.screens import put_json
+from tpca.cli.outputs import check_file, put_json
 from tpca.wording import amount, approximately, duration, shape
 
 if TYPE_CHECKING:

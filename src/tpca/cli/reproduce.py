@@ -136,7 +136,7 @@ def _run(
 
 def _print(console: Console, findings: dict[str, list[Finding]], as_json: bool) -> None:
     if as_json:
-        from tpca.cli.screens import put_json
+        from tpca.cli.outputs import put_json
         from tpca.lab.studies.catalogue import as_rows
 
         put_json(as_rows(findings))

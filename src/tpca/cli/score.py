@@ -10,7 +10,7 @@ import typer
 
 from tpca.cli.applies import refuse_idle
 from tpca.cli.fit import DATA
-from tpca.cli.screens import put_json
+from tpca.cli.outputs import put_json
 from tpca.wording import number
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from tpca.streams.checks import (
     float_dtype,
     sample_dims,
     to_floats,
+    unwrapped,
     without_empty,
 )
-from tpca.streams.items import unwrapped
 from tpca.streams.protocol import Kind, NanPolicy, Passing
 from tpca.tensors import Batch, DenseBatch
 from tpca.tensors.blocks import check_dims

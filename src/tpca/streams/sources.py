@@ -15,8 +15,7 @@ import numpy as np
 from tpca.errors import StreamError, reading
 from tpca.integers import check_integer
 from tpca.model import Samples
-from tpca.streams.checks import as_array
-from tpca.streams.items import are_samples, shape_of
+from tpca.streams.checks import are_samples, as_array, shape_of
 from tpca.streams.iterables import IterableStream, OwnStream, SamplesStream, stacked
 from tpca.streams.npy import NpyFolder, open_npy
 from tpca.streams.protocol import Items, NanPolicy, Passing, Source, Stream

@@ -15,9 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.errors import StreamError, one_line, reading
-from tpca.streams.listing import hdf5_datasets, listed, zarr_arrays, zarr_arrays_in
 from tpca.streams.protocol import FileSource, Kind, Source
-from tpca.streams.zarr_guards import check_extent, guard_blosc, settled
+from tpca.streams.store_looks import (
+    check_extent,
+    guard_blosc,
+    hdf5_datasets,
+    listed,
+    settled,
+    zarr_arrays,
+    zarr_arrays_in,
+)
 
 LONGEST = 2**53  # entries along an axis; far beyond them places do not fit into 64 bits
 MAX_COMPRESSED = 2000  # times: the deflate of HDF5 can do 1032, and noise hardly 2

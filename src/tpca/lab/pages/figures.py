@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tpca.lab.planning.methods import least_race_bytes, race_size
 from tpca.lab.planning.plan import Plan, Row, race_samples
-from tpca.lab.planning.race_size import least_race_bytes, race_size
 from tpca.lab.studies.demo import Demo
 from tpca.report.style import COLOURS, INK, MARKERS, drawing, save
 

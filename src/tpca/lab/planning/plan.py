@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 
 from tpca.errors import SolverError
 from tpca.lab.planning.constants import Machine, constant, frontier, this_machine
-from tpca.lab.planning.methods import METHODS, Method
+from tpca.lab.planning.methods import METHODS, Method, RaceSize, least_race_bytes, race_size
 from tpca.lab.planning.problem import Problem, parse_samples
-from tpca.lab.planning.race_size import RaceSize, least_race_bytes, race_size
 from tpca.model.sampling import BATCH_ENTRIES
 from tpca.solvers.choice import choose_solver
 from tpca.solvers.memory import default_memory, machine_memory, parse_memory

@@ -20,9 +20,8 @@ from typing import Any
 from tpca.engines import LawEngine
 from tpca.errors import StudyError
 from tpca.lab.baselines import BASELINES
-from tpca.lab.planning.methods import METHODS
+from tpca.lab.planning.methods import METHODS, least_race_bytes
 from tpca.lab.planning.problem import Problem
-from tpca.lab.planning.race_size import least_race_bytes
 from tpca.lab.studies.averages import MEAN_ONLY, AverageEngine, averaged, drawn_average, installed, run_on_mean
 from tpca.lab.studies.runner import prepare
 from tpca.model import SpikedTensor

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tpca.lab.planning.race_size import race_size
+from tpca.lab.planning.methods import race_size
 from tpca.lab.studies.estimates import Curve, Estimate
 from tpca.lab.studies.memory_methods import METHODS
 from tpca.lab.studies.study import Finding, Record, Verdict
