@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tpca.cli.live import bars
 from tpca.cli.outputs import check_file, put_json
 from tpca.wording import amount, duration, number, shape
 
@@ -84,8 +85,6 @@ def _run(
     console: Console, setting: Setting, seeds: list[int], chosen: list[str], found: Comparison, out: Path | None
 ) -> bool:
     """Run the trials, keeping each as it is finished; false if they were interrupted."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
     from tpca.lab.studies.compare import compare as run
     from tpca.lab.studies.comparison import write_comparison
 
@@ -96,9 +95,8 @@ def _run(
 
     if not seeds:
         return True
-    columns = (TextColumn("{task.description:22s}"), BarColumn(), TimeElapsedColumn())
     try:
-        with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        with bars(console, transient=True) as progress:
             bar = progress.add_task("", total=len(seeds) * (len(chosen) + 1))
             run(setting, seeds, chosen, lambda name: progress.update(bar, advance=1, description=name), finished)
     except KeyboardInterrupt:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from tpca.cli.applies import refuse_idle
+from tpca.cli.live import bars
 from tpca.cli.outputs import check_place, put_json, room_at
 from tpca.wording import amount, shape
 
@@ -39,7 +40,6 @@ def generate(
     Example: [bold]tpca generate --order 4 --dim 16 --strength 2 --samples 3000 --out d.zarr[/]
     """
     from rich.console import Console
-    from rich.progress import Progress
 
     from tpca.lab.planning.problem import tensor_dims
     from tpca.model import SpikedTensor
@@ -59,8 +59,7 @@ def generate(
         if truth
         else Samples(lengths, None, noise, random_state, dtype=dtype)
     )
-    console = Console(stderr=True)
-    with Progress(console=console, disable=not console.is_terminal) as progress:
+    with bars(Console(stderr=True)) as progress:
         bar = progress.add_task(f"writing {out.name}", total=samples)
         write_samples(out, source, samples, truth, lambda n: progress.update(bar, completed=n))
     written: dict[str, Any] = {"path": str(out), "truth": str(beside) if truth else None, "samples": samples}
