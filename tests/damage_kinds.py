@@ -228,7 +228,7 @@ def read_result(folder):
 
 
 def read_report(folder, labels=None):
-    from tpca.lab.pages.folder import document_of as page_of
+    from tpca.lab.pages import document_of as page_of
     from tpca.report.document import render
     from tpca.report.folder import document_of
 

@@ -1,4 +1,4 @@
-"""How many threads linear algebra may use while a solver is at work.
+"""The processors at hand, and how many threads linear algebra may use while a solver is at work.
 
 A solver does many small products, decompositions of matrices of a few hundred rows among them.  Threads of BLAS wait
 for each other by spinning, so that on small matrices, or beside anything else that wants the cores (a reader that
@@ -10,12 +10,18 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 # Up to so many entries a sample is small: matrices of at most 512 rows.  A choice, not a measured optimum.
 SMALL = 2**18
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @functools.cache

@@ -1,6 +1,9 @@
-"""Numbers of a plan as text."""
+"""Numbers as text, the same in messages, on screens and in reports."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Sequence
 
 
 def amount(nbytes: float) -> str:
@@ -18,3 +21,48 @@ def approximately(value: float) -> str:
         digits = max(0, len(str(int(value))) - 2)
         return f"{round(value, -digits):,.0f}"
     return f"{value:.1e}"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number, or a dash where there is none."""
+    if value is None or not math.isfinite(value):
+        return "—"
+    text = f"{value:.{digits}g}"
+    if "e" not in text:
+        return text.replace("-", "−")
+    mantissa, exponent = text.split("e")
+    power = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{mantissa}·10{power}".replace("-", "−")
+
+
+def percent(share: float) -> str:
+    """A share as ``95 %``, with no more digits than it has."""
+    return f"{100 * share:.6g} %"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit that suits them, from milliseconds to years."""
+    for limit, unit, name in (
+        (1.0, 1e-3, "ms"), (90, 1, "s"), (5400, 60, "min"), (2 * 86400, 3600, "h"), (730 * 86400, 86400, "days")
+    ):  # fmt: skip
+        if seconds < limit:
+            return f"{seconds / unit:.{2 if seconds < 10 * unit else 3}g} {name}"
+    return f"{approximately(seconds / 365.25 / 86400)} years"
+
+
+def shape(dims: Sequence[int]) -> str:
+    """Dims as ``12 × 10 × 8``."""
+    return " × ".join(f"{d:,}" for d in dims)
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """``1 sample``, ``2 samples``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def within(interval: Sequence[float | None] | None, digits: int = 3) -> str:
+    """``1.95 to 2.07``, or a dash."""
+    if not interval:
+        return "—"
+    low, high = interval
+    return f"{number(low, digits)} to {number(high, digits)}"

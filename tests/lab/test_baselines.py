@@ -35,7 +35,7 @@ from tpca.randomness import generator
 from tpca.solvers.rank_one import top_pairs
 from tpca.tensors.blocks import unit
 
-SHARED = {"all_samples", "run_statistics", "one_pass", "options"}  # files that are no method
+SHARED = {"all_samples", "baseline", "one_pass"}  # files that are no method
 SYMMETRIC = {"PartialTrace", "Homotopy", "SymmetricMatrixSGD"}
 ONLINE = {"VectorSGD", "SymmetricMatrixSGD", "Oja"}
 ORDERS = {"AMP": 3, "PartialTrace": 3, "Homotopy": 3, "SymmetricMatrixSGD": 4}  # least order, where not 2

@@ -11,12 +11,10 @@ from tpca import RaceSolver, SpikedTensor
 from tpca.cli import app
 from tpca.engines import LawEngine
 from tpca.errors import ModelError, SolverError, TpcaError
-from tpca.lab.planning.constants import constant, frontier, stored
-from tpca.lab.planning.machine import this_machine
-from tpca.lab.planning.methods import METHODS, matrices
+from tpca.lab.planning.constants import constant, frontier, stored, this_machine
+from tpca.lab.planning.methods import METHODS, least_race_bytes, matrices, race_size
 from tpca.lab.planning.plan import make_plan
 from tpca.lab.planning.problem import Problem, parse_samples, tensor_dims
-from tpca.lab.planning.race_size import least_race_bytes, race_size
 from tpca.lab.studies.memory_methods import METHODS as RUNS
 from tpca.lab.studies.memory_methods import ladder_samples
 from tpca.solvers.choice import choose_solver
@@ -103,7 +101,7 @@ def test_state_formulas_hold(order):
     for method in METHODS:
         run = RUNS.get(method.name)
         problem = Problem((dim,) * order, equal=bool(run and run.symmetric))
-        if run is None or order not in run.orders or method.applies(problem) or method.name in ("paper", "tensorly"):
+        if run is None or order not in run.orders or method.obstacle(problem) or method.name in ("paper", "tensorly"):
             continue
         options = {"correlation": 1.0, "symmetric": True} if run.symmetric else {}
         truth = SpikedTensor.random((dim,) * order, 1.0, random_state=0, **options)

@@ -16,13 +16,12 @@ from command import run
 from tpca.errors import OutputError, StudyError
 from tpca.lab.pages.reproduction import write_page
 from tpca.lab.pages.reproduction_figures import FIGURES, draw_studies
-from tpca.lab.studies.catalogue import STUDIES, choose
+from tpca.lab.studies.catalogue import BEGIN, END, STUDIES, as_markdown, as_rows, choose, write_markdown
 from tpca.lab.studies.climbs import climb, curves
 from tpca.lab.studies.estimates import Curve, Ratio, power_law, power_law_of, rate_interval
 from tpca.lab.studies.runner import pending_jobs, run_studies
 from tpca.lab.studies.store import Store, key
 from tpca.lab.studies.study import Record, Verdict
-from tpca.lab.studies.table import BEGIN, END, as_markdown, as_rows, write_markdown
 
 
 def logistic_curve(dim, slope, rng, runs=200):

@@ -10,8 +10,6 @@ from tpca.model.bounds import (
     block_gauge,
     cramer_rao,
     initial_overlap,
-    memory_bound,
-    worst_case_samples,
 )
 from tpca.tensors.blocks import Partition
 
@@ -162,6 +160,5 @@ def test_gauges_and_complexities_follow_the_paper():
     np.testing.assert_allclose(gauges, [0.2 / np.sqrt(8), 0.5 / 8**0.5 + 0.04 / 8, 0.5 / 8**0.5 + 0.04 / 8])
     # Weak pairs, c0 = 1: gamma = 1/d, so d^2 gamma^4 prod gamma^-2 = d^2 d^-4 d^6 = d^4 at order 6, the worst case.
     weak = np.full(3, 1 / 8)
-    assert adaptive_samples(8, weak) == pytest.approx(8**4) == worst_case_samples(6, 8)
-    assert memory_bound(6, 10) == 1e6
+    assert adaptive_samples(8, weak) == pytest.approx(8**4)
     assert cramer_rao(11, 2.0, 100) == pytest.approx(10 / 400)

@@ -12,10 +12,9 @@ from typer.testing import CliRunner
 
 import tpca
 from tpca.cli import app
-from tpca.lab.studies import paper_plan, race_checks, race_targets
-from tpca.lab.studies.catalogue import STUDIES
+from tpca.lab.studies import race_checks, race_targets
+from tpca.lab.studies.catalogue import STUDIES, as_markdown
 from tpca.lab.studies.store import Store
-from tpca.lab.studies.table import as_markdown
 from tpca.streams import KINDS
 
 ROOT = Path(__file__).parents[2]
@@ -146,12 +145,6 @@ def test_the_page_shows_the_stored_benchmark():
     page = (ROOT / "docs" / "views.md").read_text()
     assert [line for line in shown.splitlines() if line not in page] == []
     assert len(shown.splitlines()) == 8
-
-
-def test_the_page_shows_what_the_schedule_asks_for():
-    page = (ROOT / "docs" / "paper.md").read_text()
-    for line in paper_plan.rows():
-        assert line in page
 
 
 @pytest.mark.parametrize("name", ["initialisation", "noise", "convergence", "race"])

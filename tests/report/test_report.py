@@ -18,14 +18,14 @@ from tpca import PaperSolver, RaceSolver, SpikedTensor, TensorCCA
 from tpca.cli import app
 from tpca.cli.report import OutputOptions
 from tpca.errors import OptionError, OutputError, StreamError, StudyError, TpcaError
-from tpca.lab.pages.folder import write_page
+from tpca.lab.pages import write_page
 from tpca.lab.studies.comparison import read_comparison
 from tpca.report import document
 from tpca.report.checks import run_checks
 from tpca.report.component_pictures import component_figure
+from tpca.report.document import Safe, safe, script_json, tag
 from tpca.report.folder import write_report
 from tpca.report.labels import no_labels, parse_labels
-from tpca.report.markup import Safe, safe, script_json, tag
 from tpca.report.pictures import DASHES, SYMBOLS
 from tpca.report.race_pictures import read_samples
 from tpca.report.residuals import BINS, KEPT, RANDOM, Residuals

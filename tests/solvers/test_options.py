@@ -17,7 +17,7 @@ from tpca.engines import LocalEngine
 from tpca.errors import OutputError, SolverError, StreamError, TpcaError
 from tpca.lab.baselines import ALS
 from tpca.lab.planning.problem import Problem
-from tpca.lab.studies.table import write_markdown
+from tpca.lab.studies.catalogue import write_markdown
 from tpca.streams.views import open_views
 
 TRUTH = SpikedTensor.random((4, 3, 3, 3), 3.0, random_state=1)

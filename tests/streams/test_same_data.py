@@ -339,7 +339,7 @@ def test_data_that_cannot_be_compared_are_said_to_be_so(tmp_path, stop_after):
 
 def test_positions_are_plain_values_and_cost_one_look_at_the_batch_in_hand(short_batches, monkeypatch):
     seen = []
-    monkeypatch.setattr("tpca.engines.receipt.digest", lambda arrays, *most: seen.append(most) or digest(arrays, *most))
+    monkeypatch.setattr("tpca.engines.looks.digest", lambda arrays, *most: seen.append(most) or digest(arrays, *most))
     engine = LocalEngine(samples_of())
     assert engine.position()["digest"] is None  # nothing was read
     run = RaceSolver(random_state=1, max_samples=100)

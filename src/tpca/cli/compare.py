@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tpca.cli.outputs import check_file
-from tpca.cli.plan import time_text
-from tpca.cli.screens import number, put_json, shape, size
+from tpca.cli.live import bars
+from tpca.cli.outputs import check_file, put_json
+from tpca.wording import amount, duration, number, shape
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -73,7 +73,7 @@ def compare(
     elif found.trials:
         _print(Console(), setting, len(found.trials), found.rows, reasons)
     if report is not None and out is not None:
-        from tpca.lab.pages.folder import write_page
+        from tpca.lab.pages import write_page
 
         write_page(out, report)
         Console(stderr=True).print(f"Report: {report}", soft_wrap=True)
@@ -85,8 +85,6 @@ def _run(
     console: Console, setting: Setting, seeds: list[int], chosen: list[str], found: Comparison, out: Path | None
 ) -> bool:
     """Run the trials, keeping each as it is finished; false if they were interrupted."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
     from tpca.lab.studies.compare import compare as run
     from tpca.lab.studies.comparison import write_comparison
 
@@ -97,9 +95,8 @@ def _run(
 
     if not seeds:
         return True
-    columns = (TextColumn("{task.description:22s}"), BarColumn(), TimeElapsedColumn())
     try:
-        with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        with bars(console, transient=True) as progress:
             bar = progress.add_task("", total=len(seeds) * (len(chosen) + 1))
             run(setting, seeds, chosen, lambda name: progress.update(bar, advance=1, description=name), finished)
     except KeyboardInterrupt:
@@ -132,10 +129,10 @@ def _print(
             "method": row["title"],
             "success": f"{row['successes']}/{row['trials']}",
             "error": number(row["error"], 2),
-            "time": time_text(row["seconds"]),
-            "state": size(row["state_bytes"]),
+            "time": duration(row["seconds"]),
+            "state": amount(row["state_bytes"]),
             "passes": f"{row['passes']:.0f}",
-            "buffer": size(row["buffer_bytes"]),
+            "buffer": amount(row["buffer_bytes"]),
             "samples": f"{row['samples']:,}",
         }
         table.add_row(*(cells[head] for head in heads))

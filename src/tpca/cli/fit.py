@@ -12,13 +12,13 @@ import typer
 from tpca.cli.applies import refuse_idle
 from tpca.cli.cluster import Scheduler, Workers, on_cluster
 from tpca.cli.live import screen_for
-from tpca.cli.outputs import check_place, check_result
+from tpca.cli.outputs import EXIT_CODES, check_place, check_result, put_json, recovery_table
 from tpca.cli.progress import ProgressCallback
 from tpca.cli.report import OutputOptions, solver_line
-from tpca.cli.screens import EXIT_CODES, put_json, recovery_table, size
 from tpca.cli.views import fit_views
 from tpca.errors import SolverError
 from tpca.solvers.options import CLIP, SOLVERS
+from tpca.wording import amount
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -155,11 +155,8 @@ def _mention_chunks(console: Console, path: str, stream: Stream) -> None:
     assert isinstance(stream, StoredStream)  # what lies at a path is
     chunk, needed = stream.chunk_bytes, stream.reading_bytes
     if chunk is not None and chunk > LARGE_CHUNK:
-        note = (
-            f"{path} is stored in chunks of {size(chunk)}: reading takes up to {size(needed)}, "
-            "whatever --memory-limit is."
-        )
-        console.print(f"note: {note} Store it in smaller chunks to need less.", soft_wrap=True, markup=False)
+        note = f"note: {path} is stored in chunks of {amount(chunk)}: reading takes up to {amount(needed)}, whatever"
+        console.print(f"{note} --memory is. Store it in smaller chunks to need less.", soft_wrap=True, markup=False)
 
 
 def _keep(

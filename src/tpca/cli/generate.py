@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from tpca.cli.applies import refuse_idle
-from tpca.cli.outputs import check_place, room_at
-from tpca.cli.screens import put_json, shape, size
+from tpca.cli.live import bars
+from tpca.cli.outputs import check_place, put_json, room_at
+from tpca.wording import amount, shape
 
 
 def generate(
@@ -39,7 +40,6 @@ def generate(
     Example: [bold]tpca generate --order 4 --dim 16 --strength 2 --samples 3000 --out d.zarr[/]
     """
     from rich.console import Console
-    from rich.progress import Progress
 
     from tpca.lab.planning.problem import tensor_dims
     from tpca.model import SpikedTensor
@@ -59,8 +59,7 @@ def generate(
         if truth
         else Samples(lengths, None, noise, random_state, dtype=dtype)
     )
-    console = Console(stderr=True)
-    with Progress(console=console, disable=not console.is_terminal) as progress:
+    with bars(Console(stderr=True)) as progress:
         bar = progress.add_task(f"writing {out.name}", total=samples)
         write_samples(out, source, samples, truth, lambda n: progress.update(bar, completed=n))
     written: dict[str, Any] = {"path": str(out), "truth": str(beside) if truth else None, "samples": samples}
@@ -75,7 +74,7 @@ def generate(
         put_json(written)
         return
     total = samples * math.prod(lengths) * source.dtype.itemsize
-    print(f"{out}: {samples:,} samples of {shape(lengths)}, {size(total)}, strength {strength:g}")
+    print(f"{out}: {samples:,} samples of {shape(lengths)}, {amount(total)}, strength {strength:g}")
     print(f"truth: {beside}" if truth else "nothing but noise: no truth")
 
 
@@ -96,12 +95,12 @@ def _check_room(out: Path, lengths: tuple[int, ...], samples: int, itemsize: int
     needed, room = samples * entries * itemsize, room_at(out)
     if needed > room:
         raise OutputError(
-            f"cannot write {str(out)!r}: {samples:,} samples of order {len(lengths)} take {size(needed)}, and the disk "
-            f"has {size(room)} left; ask for fewer or smaller samples, or choose another place."
+            f"cannot write {str(out)!r}: {samples:,} samples of order {len(lengths)} take {amount(needed)}, and the "
+            f"disk has {amount(room)} left; ask for fewer or smaller samples, or choose another place."
         )
     drawn, memory = entries * (8 + itemsize), machine_memory()  # the signal in float64, and one sample
     if drawn > memory:
         raise OutputError(
-            f"cannot draw samples of order {len(lengths)}: one takes {size(drawn)} of memory, and this machine has "
-            f"{size(memory)}; ask for smaller samples."
+            f"cannot draw samples of order {len(lengths)}: one takes {amount(drawn)} of memory, and this machine has "
+            f"{amount(memory)}; ask for smaller samples."
         )

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tpca.cli.applies import refuse_idle
+from tpca.cli.outputs import put_json, recovery_table
 from tpca.cli.report import solver_line
-from tpca.cli.screens import put_json, recovery_table, shape, size
 from tpca.cli.views import views_table
+from tpca.wording import amount, shape
 
 if TYPE_CHECKING:
     from tpca.streams import Stream
@@ -77,11 +78,11 @@ def _describe(stream: Stream, path: str) -> dict[str, Any]:
 def _print(found: dict[str, Any]) -> None:
     total = found["sample_bytes"] * found["samples"]
     print(f"{found['path']}: {found['kind']}, {found['dtype']}")
-    each = size(found["sample_bytes"])
-    print(f"  {found['samples']:,} samples of {shape(found['dims'])}, {each} each, {size(total)} in all")
+    each = amount(found["sample_bytes"])
+    print(f"  {found['samples']:,} samples of {shape(found['dims'])}, {each} each, {amount(total)} in all")
     if found["chunks"]:
-        each, needed = size(found["chunk_bytes"]), size(found["reading_bytes"])
+        each, needed = amount(found["chunk_bytes"]), amount(found["reading_bytes"])
         print(f"  chunks of {shape(found['chunks'])}, {each} each; reading them takes up to {needed}")
     if found["truth"]:
         print(f"  planted truth in {found['truth']}")
-    print(f"  tpca fit would use a state of up to {size(found['default_memory'])}; --memory-limit sets another bound")
+    print(f"  tpca fit would use a state of up to {amount(found['default_memory'])}; --memory sets another bound")

@@ -9,10 +9,11 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from tpca.cli.progress import Display, Progress, known, line, memory, needed
-from tpca.cli.screens import duration, number
+from tpca.wording import duration, number
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.progress import Progress as Bars
 
 BLOCKS, ASCII_BLOCKS = "▁▂▃▄▅▆▇█", "_.-~=+*#"
 
@@ -26,6 +27,22 @@ def sparkline(values: list[float], width: int, blocks: str = BLOCKS) -> str:
     low, high = min(chosen), max(chosen)
     step = (high - low) / (len(blocks) - 1) or 1.0
     return "".join(blocks[round((value - low) / step)] for value in chosen)
+
+
+def bars(console: Console, transient: bool = False) -> Bars:
+    """Bars for whatever is counted, one a task; nothing where there is no terminal."""
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn("{task.description:22s}"), BarColumn(), TaskProgressColumn())
+    times = (TimeElapsedColumn(), TimeRemainingColumn())
+    return Progress(*columns, *times, console=console, disable=not console.is_terminal, transient=transient)
 
 
 class Nothing:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tpca.cli.outputs import check_file
-from tpca.cli.screens import put_json, shape, size
+from tpca.cli.outputs import check_file, put_json
+from tpca.wording import amount, approximately, duration, shape
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,7 +49,7 @@ def plan(
     problem = Problem(tensor_dims(order, dim, dims), strength, noise, correlation, equal)
     made = make_plan(problem, samples=samples, memory_limit=memory_limit, rate=rate, workers=workers)
     if plot is not None:
-        from tpca.lab.pages.plan import draw_plan
+        from tpca.lab.pages.figures import draw_plan
 
         draw_plan(made, plot)
     if as_json:
@@ -77,7 +77,7 @@ def _print(console: Console, made: Plan) -> None:
     kind = "all vectors equal" if problem.equal else f"correlation {problem.correlation or 0:g} inside pairs"
     table = Table(
         title=f"{shape(problem.dims)}, strength {problem.strength:g}, noise {problem.noise:g}, {kind}; "
-        f"memory {size(made.memory_limit)}",
+        f"memory {amount(made.memory_limit)}",
         title_style="bold",
     )
     heads = ["method", "samples", "from", "state", "buffer", "passes", "time"]
@@ -104,9 +104,9 @@ def _print(console: Console, made: Plan) -> None:
 
 def _cells(row: Row, made: Plan) -> list[str]:
     mark = "→ " if row.name == made.recommended else "  "
-    cells = [mark + row.title, _count(row.samples), BASIS[row.basis], size(row.state_bytes), size(row.buffer_bytes)]
-    cells += [f"{row.passes:.0f}", time_text(row.seconds)]
-    cells += [time_text(row.seconds_by_workers)] if made.workers > 1 else []
+    cells = [mark + row.title, _count(row.samples), BASIS[row.basis], amount(row.state_bytes), amount(row.buffer_bytes)]
+    cells += [f"{row.passes:.0f}", duration(row.seconds)]
+    cells += [duration(row.seconds_by_workers)] if made.workers > 1 else []
     return cells + [_count(row.product)] + ([row.suffices] if made.samples is not None else [])
 
 
@@ -124,19 +124,4 @@ def _legend(made: Plan) -> str:
 def _count(value: float) -> str:
     if not math.isfinite(value):
         return "—"
-    from tpca.wording import approximately
-
     return approximately(value) if value >= 10 else f"{value:.2g}"
-
-
-def time_text(seconds: float) -> str:
-    """Seconds in the unit that suits them, from milliseconds to years."""
-    for limit, unit, name in ((1.0, 1e-3, "ms"), (90, 1, "s"), (5400, 60, "min"), (2 * 86400, 3600, "h")):
-        if seconds < limit:
-            return f"{seconds / unit:.0f} {name}"
-    days = seconds / 86400
-    if days < 730:
-        return f"{days:.0f} days"
-    from tpca.wording import approximately
-
-    return f"{approximately(days / 365.25)} years"

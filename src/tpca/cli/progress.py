@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tpca.cli.screens import duration, number, size
+from tpca.wording import amount, duration, number
 
 MAX_POINTS = 200  # points kept of how the evidence and the samples grew
 
@@ -148,7 +148,7 @@ def needed(progress: Progress) -> str:
 def memory(progress: Progress) -> str:
     """State and buffer, as far as they are known."""
     both = (("state", progress.state_bytes), ("buffer", progress.buffer_bytes))
-    return ", ".join(f"{name} {size(nbytes)}" for name, nbytes in both if nbytes is not None)
+    return ", ".join(f"{name} {amount(nbytes)}" for name, nbytes in both if nbytes is not None)
 
 
 class Pace:

@@ -13,7 +13,7 @@ import typer
 
 from tpca.cli.applies import refuse_idle
 from tpca.cli.outputs import check_file, places
-from tpca.cli.screens import duration
+from tpca.wording import duration
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def report(
         check_file(path)
         write_report(folder, path, labels, data or (), checks)
     else:
-        from tpca.lab.pages.folder import kind_of, write_page
+        from tpca.lab.pages import kind_of, write_page
 
         refuse_idle(ctx, kind_of(folder))
         check_file(path)

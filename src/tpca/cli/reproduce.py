@@ -9,7 +9,8 @@ import typer
 
 from tpca.cli.applies import refuse_idle
 from tpca.cli.cluster import Scheduler, Workers, cluster
-from tpca.cli.outputs import check_file, check_place
+from tpca.cli.live import bars
+from tpca.cli.outputs import check_file, check_place, put_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +72,7 @@ def reproduce(
     _print(console, findings, as_json)
     drawn = _draw(console, chosen, kept, figures or store / "figures")
     if markdown is not None:
-        from tpca.lab.studies.table import write_markdown
+        from tpca.lab.studies.catalogue import write_markdown
 
         write_markdown(markdown, chosen, findings, drawn)
         console.print(f"Markdown: {markdown}", soft_wrap=True)
@@ -99,15 +100,6 @@ def _run(
     console: Console, studies: Sequence[Study], scale: Scale, store: Store, processes: int | None, client: Any
 ) -> None:
     """All trials under one progress display; a bar for the study at work, one for everything."""
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
     from tpca.lab.studies.runner import pending_jobs, run_studies
 
     jobs = pending_jobs(studies, scale, store)
@@ -117,14 +109,13 @@ def _run(
     done = sum(len(study.grid(scale)) for study in studies) - len(jobs)
     if done:
         console.print(f"{done:,} trials are stored already, {len(jobs):,} are left to run.")
-    columns = (TextColumn("{task.description:20s}"), BarColumn(), TaskProgressColumn())
-    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as progress:
+    with bars(console) as progress:
         totals = {study.name: sum(study.cost(p) for s, p in jobs if s is study) for study in studies}
-        bars = {name: progress.add_task(name, total=cost) for name, cost in totals.items() if cost}
+        each = {name: progress.add_task(name, total=cost) for name, cost in totals.items() if cost}
         whole = progress.add_task("all", total=sum(totals.values()))
 
         def finished(study: Study, cost: float) -> None:
-            progress.advance(bars[study.name], cost)
+            progress.advance(each[study.name], cost)
             progress.advance(whole, cost)
 
         try:
@@ -136,30 +127,23 @@ def _run(
 
 def _print(console: Console, findings: dict[str, list[Finding]], as_json: bool) -> None:
     if as_json:
-        from tpca.cli.screens import put_json
-        from tpca.lab.studies.table import as_rows
+        from tpca.lab.studies.catalogue import as_rows
 
         put_json(as_rows(findings))
         return
     from rich.table import Table
 
-    colours = {"agrees": "green", "differs": "yellow", "not enough data": "dim"}
+    styles = {"agrees": None, "differs": "yellow", "not enough data": "dim"}
     table = Table(title="The paper on a machine", caption="[...]: 95 % interval")
     for heading in ("study", "case", "predicted", "measured", "verdict"):
         table.add_column(heading, overflow="fold")
     for name, found in findings.items():
         for i, f in enumerate(found):
-            verdict = str(f.verdict)
-            table.add_row(name if i == 0 else "", f.label, f.predicted, f.measured, verdict, style=None)
-            table.rows[-1].style = colours[verdict] if verdict != "agrees" else None
+            cells = (name if i == 0 else "", f.label, f.predicted, f.measured, str(f.verdict))
+            table.add_row(*cells, style=styles[str(f.verdict)])
         table.add_section()
     console.print(table)
-    _reasons(console, findings)
-
-
-def _reasons(console: Console, findings: dict[str, list[Finding]]) -> None:
-    """Where something differs, why."""
-    for name, found in findings.items():
+    for name, found in findings.items():  # where something differs, why
         for f in found:
             if str(f.verdict) == "differs":
                 console.print(f"[yellow]differs[/] {name}, {f.label}: {f.reason or 'see docs/reproduction.md.'}")

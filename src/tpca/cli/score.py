@@ -10,7 +10,8 @@ import typer
 
 from tpca.cli.applies import refuse_idle
 from tpca.cli.fit import DATA
-from tpca.cli.screens import number, put_json
+from tpca.cli.outputs import put_json
+from tpca.wording import number
 
 if TYPE_CHECKING:
     from tpca.results import StoredResult
@@ -85,7 +86,7 @@ def _score_views(paths: list[str], stored: StoredResult, nan_policy: str, as_jso
         put_json(report)
         return
     for c, (mean, error) in enumerate(zip(report["correlations"], report["standard_errors"], strict=True)):
-        print(f"component {c}: correlation {number(mean)} ± {number(error, 2)} over {count:,} rows")
+        print(f"component {c}: correlation {number(mean, 4)} ± {number(error, 2)} over {count:,} rows")
 
 
 def _print(report: dict[str, Any]) -> None:
@@ -94,7 +95,8 @@ def _print(report: dict[str, Any]) -> None:
 
     console = Console()
     for c, (mean, error) in enumerate(zip(report["rewards"], report["standard_errors"], strict=True)):
-        console.print(f"component {c}: reward {number(mean)} ± {number(error, 2)} over {report['samples']:,} samples")
+        told = f"component {c}: reward {number(mean, 4)} ± {number(error, 2)}"
+        console.print(f"{told} over {report['samples']:,} samples")
     if "overlaps" in report:
         console.print(f"Component {report['component']} against the truth of strength {report['strength']:g}:")
         table = Table("", "overlap")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpca.cli.cluster import on_cluster
-from tpca.cli.outputs import check_result
-from tpca.cli.screens import STYLES, number, put_json, shape
+from tpca.cli.outputs import STYLES, check_result, put_json
+from tpca.wording import number, shape
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -121,6 +121,39 @@ def _merged(left: A | None, right: A | None) -> A | None:
     return left
 
 
+class Groups(Generic[A]):
+    """The groups of a reading, in their order, each an accumulator like ``blank``; those that are over are merged."""
+
+    def __init__(self, blank: A, leaves: int) -> None:
+        self._blank, self._tree, self._group = blank, Tree[A](leaves), 0
+        self._part: A | None = None
+
+    def part_of(self, group: int) -> A:
+        """The accumulator of a group; those before it are over."""
+        if group != self._group:
+            self._close()
+        self._group, self._part = group, self._blank.fresh() if self._part is None else self._part
+        return self._part
+
+    @property
+    def nbytes(self) -> int:
+        """Of all that is held."""
+        return sum(part.nbytes for part in (self._part, *self._tree.waiting()) if part is not None)
+
+    def merged(self) -> A:
+        """All groups, of which there is at least one."""
+        self._close()
+        root = self._tree.root()
+        assert root is not None
+        return root
+
+    def _close(self) -> None:
+        if self._part is not None:
+            self._part.close()
+            self._tree.put(self._group, self._part)
+            self._part = None
+
+
 def merge_all(parts: Sequence[A | None]) -> A | None:
     """The root over some leaves, which are not changed themselves."""
     tree: Tree[A] = Tree(len(parts))

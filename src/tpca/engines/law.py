@@ -33,7 +33,7 @@ class LawEngine:
         scale: float = 1.0,
         max_samples: float = math.inf,
     ) -> None:
-        self._dims = truth.dims if truth is not None else tuple(dims or ())
+        self.dims = truth.dims if truth is not None else tuple(dims or ())
         self._signal: Array | None = None if truth is None else truth.signal()
         self._rng = generator(random_state, "law")
         self._scale = scale
@@ -41,14 +41,9 @@ class LawEngine:
         self.buffer_bytes = self.n_skipped = 0
         self.constant = False
         planted = "noise" if self._signal is None else f"{zlib.crc32(self._signal.tobytes()):08x}"
-        self.identity = f"law of {planted} {self._dims} seed {random_state} scale {scale} of {max_samples} samples"
+        self.identity = f"law of {planted} {self.dims} seed {random_state} scale {scale} of {max_samples} samples"
         self.length = None if math.isinf(max_samples) else int(max_samples)
         self.rereadable, self.whole = False, True
-
-    @property
-    def dims(self) -> tuple[int, ...]:
-        """Shape of one sample."""
-        return self._dims
 
     @property
     def endless(self) -> bool:
@@ -78,10 +73,10 @@ class LawEngine:
         if n == 0:
             return part
         if isinstance(part, SampleGradients):  # nothing to gain from the law of a mean: drawn one by one
-            drawn = self._drawn((n, *self._dims), 1.0)
+            drawn = self._drawn((n, *self.dims), 1.0)
             part.add(DenseBatch(drawn), 0)
         elif isinstance(part, TensorSum | Gradients):
-            drawn = self._drawn(self._dims, 1 / math.sqrt(n))
+            drawn = self._drawn(self.dims, 1 / math.sqrt(n))
             part.add_mean(drawn, n)
         else:
             kind = type(part).__name__

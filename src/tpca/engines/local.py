@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tpca.engines.groups import Cut, Tree, cut_reading
-from tpca.engines.looks import DigestWatch, Looks
+from tpca.engines.groups import Cut, Groups, cut_reading
+from tpca.engines.looks import DigestWatch, Looks, Receipt, changed, compare
 from tpca.engines.protocol import A
-from tpca.engines.receipt import Receipt, changed, compare
 from tpca.streams import Stream, open_stream
 from tpca.streams.protocol import Layout
 from tpca.tensors import Batch
@@ -21,6 +20,8 @@ class LocalEngine:
 
     def __init__(self, source: Any) -> None:
         self.stream: Stream = open_stream(source)
+        self.dims, self.length, self.endless = self.stream.dims, self.stream.length, self.stream.endless
+        self.rereadable, self.whole = self.stream.rereadable, self.stream.whole
         self.buffer_bytes = 0
         self._skipped, self._skipped_before = 0, 0  # in this pass, and at most in one before
         self._layout: Layout | None = self.stream.layout
@@ -31,31 +32,6 @@ class LocalEngine:
         self._ended = False
         self._watch = DigestWatch()
         self._receipt = Receipt(drawn=self._layout is None and not self.stream.endless)
-
-    @property
-    def dims(self) -> tuple[int, ...]:
-        """Shape of one sample."""
-        return self.stream.dims
-
-    @property
-    def endless(self) -> bool:
-        """Whether the samples never end."""
-        return self.stream.endless
-
-    @property
-    def length(self) -> int | None:
-        """Samples in one pass, where that is known."""
-        return self.stream.length
-
-    @property
-    def rereadable(self) -> bool:
-        """Whether :meth:`rewind` may be called."""
-        return self.stream.rereadable
-
-    @property
-    def whole(self) -> bool:
-        """Whether samples come as arrays that are held in full."""
-        return self.stream.whole
 
     @property
     def identity(self) -> str:
@@ -120,26 +96,14 @@ class LocalEngine:
     def reduce(self, blank: A, n: int | None = None) -> A:
         """The next ``n`` samples, or all to the end of the pass, in an accumulator like ``blank``."""
         cut = cut_reading(self._layout, self.stream.dtype, blank, self._place, n)
-        tree: Tree[A] = Tree(cut.leaves)
-        part: A | None = None
-        group = taken = 0
+        groups, taken = Groups(blank, cut.leaves), 0
         while (batch := self._take(None if n is None else n - taken)) is not None:
-            if (here := self._group(cut)) != group and part is not None:
-                part.close()
-                tree.put(group, part)
-                part = None
-            group = here
-            part = blank.fresh() if part is None else part
-            part.add(batch, taken)
+            groups.part_of(self._group(cut)).add(batch, taken)
             taken += len(batch)
-            self._note_buffer(self._batch_bytes + part.nbytes + sum(other.nbytes for other in tree.waiting()))
-        if part is None:
+            self._note_buffer(self._batch_bytes + groups.nbytes)
+        if not taken:
             return blank.fresh()
-        if cut.closes:
-            part.close()
-            tree.put(group, part)
-            part = tree.root()
-            assert part is not None
+        part = groups.merged() if cut.closes else groups.part_of(0)
         part.finish()
         self._note_buffer(self._batch_bytes + part.nbytes)
         return part

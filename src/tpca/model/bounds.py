@@ -1,11 +1,9 @@
-r"""Numbers of the theory: c_0, γ_m, sample complexities, the memory lower bound, the Cramér–Rao limit.
+r"""Numbers of the theory: c_0, γ_m, sample complexities, the Cramér–Rao limit.
 
 =====================  ==============================================================================
 ``initial_overlap``    c_0 (paper, Eq. c0-definition): how well a random start overlaps, at least
 ``block_gauge``        γ_m (Eq. def-gamma-m, def-gamma-m-odd), with |Cor|: signs are searched
-``worst_case_samples`` the worst case c_0^{4-k̄} d^{k̄-2}, even order, of Corollary cor-equal-dim
-``adaptive_samples``   d² max γ⁴ ∏ γ^{-2}, even order, of the same corollary
-``memory_bound``       Dudeja & Hsu 2024: S K λ² N >~ d^k̄
+``adaptive_samples``   d² max γ⁴ ∏ γ^{-2}, even order, of Corollary cor-equal-dim
 ``cramer_rao``         (d - 1) / (λ² N): squared error of an unbiased estimate of a unit vector
 =====================  ==============================================================================
 """
@@ -45,19 +43,9 @@ def gauge(dims: Sequence[int], correlations: Sequence[float] | Array, c0: float)
     return np.array(gauges)
 
 
-def worst_case_samples(order: int, dim: int, c0: float = 1.0) -> float:
-    """c_0^{4-k̄} d^{k̄-2}: λ²N of the worst case, logs and constants left out (Corollary cor-equal-dim)."""
-    return float(c0 ** (4 - order) * dim ** (order - 2))
-
-
 def adaptive_samples(dim: int, gauges: Array) -> float:
     """d² max γ⁴ ∏ γ^{-2}: λ²N between the extremes, logs and constants left out (Corollary cor-equal-dim)."""
     return float(dim**2 * np.max(gauges) ** 4 * np.prod(gauges**-2.0))
-
-
-def memory_bound(order: int, dim: int) -> float:
-    """d^k̄: the least S·K·λ²N of any memory-bounded algorithm, up to logs (Dudeja & Hsu 2024)."""
-    return float(dim) ** order
 
 
 def cramer_rao(dim: int, strength: float, samples: float) -> float:

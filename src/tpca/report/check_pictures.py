@@ -8,7 +8,7 @@ from tpca.report.checks import direction_name, normal_quantiles, outlier_bar, ou
 from tpca.report.document import Figure
 from tpca.report.pictures import axis, error_bars, layout, level, line, points
 from tpca.report.residuals import Residuals
-from tpca.report.wording import count, number
+from tpca.wording import count, number
 
 SHOWN = 3  # directions in a picture: the first components, and one random direction
 

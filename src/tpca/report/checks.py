@@ -15,8 +15,8 @@ from scipy.special import ndtr, ndtri, polygamma
 from scipy.stats import chi2, f, normaltest
 
 from tpca.report.residuals import Residuals
-from tpca.report.wording import count, number
 from tpca.tensors.blocks import Array
+from tpca.wording import count, number
 
 CHECK_LEVEL = 0.002  # of each of up to six checks
 MIN_CHECKED, MIN_NORMAL = 100, 200  # samples below which nothing is checked, and not whether scores are normal
@@ -84,13 +84,12 @@ def outliers(found: Residuals) -> list[Outlier]:
         return []
     bar = outlier_bar(found)
     spread = np.sqrt(found.variance)
-    listed = []
-    for column, extremes in enumerate(found.extremes):
-        for score, place in extremes:
-            deviation = (score - float(found.mean[column])) / float(spread[column])
-            if abs(deviation) > bar:
-                listed.append(Outlier(place, direction_name(found, column), score, deviation))
-    return sorted(listed, key=lambda o: -abs(o.deviation))
+    listed = [
+        Outlier(place, direction_name(found, column), score, float((score - found.mean[column]) / spread[column]))
+        for column, extremes in enumerate(found.extremes)
+        for score, place in extremes
+    ]
+    return sorted((o for o in listed if abs(o.deviation) > bar), key=lambda o: -abs(o.deviation))
 
 
 def outlier_bar(found: Residuals) -> float:
@@ -122,13 +121,14 @@ def independence(found: Residuals, unknown: str) -> Check:
     r = found.neighbours + 1 / found.n
     p = _least([2 * float(ndtr(-abs(x) * math.sqrt(found.n))) for x in r])
     worst = float(r[int(np.argmax(np.abs(r)))])
+    measured = f"correlation of neighbours up to {number(worst, 2)}, p = {number(p, 2)}"
     if p < CHECK_LEVEL and abs(worst) < SMALL_CORRELATION:
         small = "Neighbours are related, but so little that it hardly matters."
-        return Check("independent samples", "good", f"r = {number(worst, 2)}, p = {number(p, 2)}", small)
+        return Check("independent samples", "good", measured, small)
     return _judged(
         "independent samples",
         p,
-        f"correlation of neighbours up to {number(worst, 2)}, p = {number(p, 2)}",
+        measured,
         "A sample tells nothing of the noise of the next.",
         "Neighbouring samples share noise. There are fewer independent ones than were counted, and errors, intervals "
         "and the confidence are too optimistic: take every m-th sample, or averages of longer stretches.",
@@ -180,20 +180,15 @@ def same_level(found: Residuals) -> Check:
     """Noise along the components against noise along random directions: log ratio of variances."""
     own, other = found.variance[: found.components], found.variance[found.components :]
     spread = (found.kurtosis - 1) / found.n
-    pairs = []
-    for c, variance in enumerate(own):
-        for r, reference in enumerate(other):
-            error = math.sqrt(max(float(spread[c] + spread[found.components + r]), 1e-12))
-            z = math.log(float(variance / reference)) / error
-            pairs.append(2 * float(ndtr(-abs(z))))
-    p = _least(pairs)
+    errors = np.sqrt(np.maximum(np.add.outer(spread[: found.components], spread[found.components :]), 1e-12))
+    z = np.log(np.divide.outer(own, other)) / errors
+    p = _least((2 * ndtr(-np.abs(z))).ravel().tolist())
     ratios = np.sqrt(own / other.mean())
     worst = float(ratios[int(np.argmax(np.abs(np.log(ratios))))])
     measured = f"σ along the components is {number(worst, 3)} times that along random directions, p = {number(p, 2)}"
     if p < CHECK_LEVEL and abs(worst - 1) < SMALL_RATIO:
-        return Check(
-            "same noise everywhere", "good", measured, "The levels differ, but so little that it hardly matters."
-        )
+        small = "The levels differ, but so little that it hardly matters."
+        return Check("same noise everywhere", "good", measured, small)
     return _judged(
         "same noise everywhere",
         p,

@@ -8,10 +8,9 @@ import numpy as np
 
 from tpca.report.document import Figure
 from tpca.report.labels import Labels
-from tpca.report.markup import shown
-from tpca.report.pictures import COLOURS, DIVERGING, Trace, axis, band, error_bars, layout, line, points
-from tpca.report.wording import count, number
+from tpca.report.pictures import COLOURS, DIVERGING, Trace, axis, band, error_bars, layout, line, points, shown
 from tpca.tensors.blocks import Array
+from tpca.wording import count, number
 
 BARS = 60  # entries up to which each has a bar of its own
 LINES = 500  # entries up to which each is drawn; beyond, groups of them

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tpca.report.document import Figure, paragraphs
-from tpca.report.markup import Safe, table
+from tpca.report.document import Figure, Safe, paragraphs, table
 from tpca.report.pictures import COLOURS, axis, layout, line, log_axis
-from tpca.report.wording import duration
-from tpca.wording import amount
+from tpca.wording import amount, duration
 
 
 def cost_parts(summary: dict[str, Any], run: dict[str, Any]) -> list[Safe | Figure]:

@@ -13,8 +13,8 @@ from tpca.report.labels import Labels, no_labels, parse_labels, read_labels
 from tpca.report.recovery_page import Checked, recovery_document
 from tpca.report.residuals import gather
 from tpca.report.views_page import Rows, views_document
-from tpca.report.wording import count
 from tpca.results import StoredResult, read_result, read_run
+from tpca.wording import count
 
 MAX_ROWS = 100_000  # of views that are held at once
 MAX_COMPONENTS = 6  # whose scores are looked at

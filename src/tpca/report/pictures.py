@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
-
-from tpca.report.markup import shown
 
 # Colours are those of the page (page.css): Okabe and Ito's hues, darker on light ground and lighter on dark.
 COLOURS = tuple(f"@c{i}" for i in range(6))
@@ -17,6 +16,11 @@ SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross
 DIVERGING = [[0.0, "#0072B2"], [0.5, "#9aa3ab"], [1.0, "#D55E00"]]
 
 Trace = dict[str, Any]
+
+
+def shown(text: object) -> str:
+    """Text for a picture: plotly reads a little HTML in labels, so what looks like it is escaped."""
+    return html.escape(str(text), quote=False)
 
 
 def axis(title: str, **more: Any) -> dict[str, Any]:
@@ -70,15 +74,8 @@ def line(x: Sequence[float], y: Sequence[float], name: str, number: int, **more:
 def points(x: Sequence[Any], y: Sequence[Any], name: str, number: int, **more: Any) -> Trace:
     """Markers; their ``number`` gives colour and symbol."""
     look = {"color": COLOURS[number % len(COLOURS)], "symbol": SYMBOLS[number % len(SYMBOLS)], "size": 7}
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "x": list(x),
-        "y": list(y),
-        "name": shown(name),
-        "marker": look,
-        **more,
-    }
+    trace = {"type": "scatter", "mode": "markers", "x": list(x), "y": list(y), "name": shown(name), "marker": look}
+    return {**trace, **more}
 
 
 def band(x: Sequence[float], low: Sequence[float], high: Sequence[float], name: str, number: int) -> Trace:
@@ -95,6 +92,13 @@ def level(x: Sequence[float], y: float, name: str, dash: str = "dash") -> Trace:
     return {"type": "scatter", "mode": "lines", "x": ends, "y": [y, y], "name": shown(name), "line": look}
 
 
-def error_bars(lengths: Sequence[float]) -> dict[str, Any]:
-    """Bars of these half lengths, thin."""
-    return {"type": "data", "array": list(lengths), "visible": True, "thickness": 1, "width": 2}
+def error_bars(lengths: Sequence[float], below: Sequence[float] | None = None) -> dict[str, Any]:
+    """Bars of these half lengths, thin; with ``below`` other ones to the other side."""
+    bars = {"type": "data", "array": list(lengths), "visible": True, "thickness": 1, "width": 2}
+    return bars if below is None else {**bars, "arrayminus": list(below), "thickness": 1.5, "width": 4}
+
+
+def upright(x: float, colour: str, dash: str) -> dict[str, Any]:
+    """A shape: an upright line across the picture."""
+    look = {"color": colour, "width": 1.5, "dash": dash}
+    return {"type": "line", "xref": "x", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1, "line": look}

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tpca.report.document import Figure
-from tpca.report.pictures import Trace, axis, band, layout, level, line, log_axis, points
-from tpca.report.wording import count, number
+from tpca.report.pictures import Trace, axis, band, layout, level, line, log_axis, points, upright
+from tpca.wording import count, number
 
 Records = Sequence[dict[str, Any]]
 READ = "samples read by this race"
@@ -26,8 +26,7 @@ def evidence_figure(records: Records, number_: int, delta: float) -> Figure | No
     pairs = [(x, r) for x, r in zip(read_samples(records), records, strict=True) if r.get("evidence")]
     if not pairs:
         return None
-    step = math.ceil(len(pairs) / MAX_POINTS)
-    pairs = [*pairs[:-1:step], pairs[-1]]
+    pairs = _thinned(pairs)
     names = list(dict.fromkeys(name for _, r in pairs for name in r["evidence"]))
     traces: list[Trace] = []
     for i, name in enumerate(names):
@@ -47,7 +46,7 @@ def evidence_figure(records: Records, number_: int, delta: float) -> Figure | No
         " In later passes the strategies read again what they have seen; evidence comes from the part that is kept "
         "from them."
     )
-    shapes = [] if proven is None else [_upright(proven[0])]
+    shapes = [] if proven is None else [upright(proven[0], "@good", "dot")]
     return Figure(
         f"evidence-{number_}",
         traces,
@@ -60,19 +59,19 @@ def evidence_figure(records: Records, number_: int, delta: float) -> Figure | No
     )
 
 
+def _thinned(pairs: list[Any]) -> list[Any]:
+    """At most so many, the last one always."""
+    return [*pairs[: -1 : math.ceil(len(pairs) / MAX_POINTS)], pairs[-1]]
+
+
 def _with_gaps(points_: Sequence[tuple[int, float, int]]) -> tuple[list[float], list[float]]:
     """Points as two lists, with a gap between passes: nothing is known in between."""
-    xs: list[float] = []
-    ys: list[float] = []
-    before = None
-    for x, y, pass_ in points_:
-        if before not in (None, pass_):
-            xs.append(x)
-            ys.append(math.nan)
-        xs.append(x)
-        ys.append(y)
-        before = pass_
-    return xs, ys
+    spread: list[tuple[float, float]] = []
+    for i, (x, y, pass_) in enumerate(points_):
+        if i and points_[i - 1][2] != pass_:
+            spread.append((x, math.nan))
+        spread.append((x, y))
+    return [x for x, _ in spread], [y for _, y in spread]
 
 
 def candidate_changes(pairs: Sequence[tuple[int, dict[str, Any]]]) -> list[tuple[int, dict[str, Any]]]:
@@ -93,18 +92,13 @@ def _changes(changes: Sequence[tuple[int, dict[str, Any]]]) -> Trace:
     return {**trace, "text": texts, "hovertemplate": "%{text}<br>after %{x:,} samples<extra></extra>"}
 
 
-def _upright(x: float) -> dict[str, Any]:
-    line_ = {"color": "@good", "width": 1.5, "dash": "dot"}
-    return {"type": "line", "xref": "x", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1, "line": line_}
-
-
 def strength_figure(records: Records, number_: int, interval: Sequence[float | None] | None) -> Figure | None:
     """Strength with two standard errors on either side."""
-    known = [r.get("strength_error") is not None and r.get("strength") is not None for r in records]
-    pairs = [(x, r) for x, r, both in zip(read_samples(records), records, known, strict=True) if both]
+    both = zip(read_samples(records), records, strict=True)
+    pairs = [(x, r) for x, r in both if None not in (r.get("strength_error"), r.get("strength"))]
     if len(pairs) < 2:
         return None
-    pairs = [*pairs[: -1 : math.ceil(len(pairs) / MAX_POINTS)], pairs[-1]]
+    pairs = _thinned(pairs)
     xs, ys = [x for x, _ in pairs], [r["strength"] for _, r in pairs]
     halves = [2 * r["strength_error"] for _, r in pairs]
     low, high = [y - h for y, h in zip(ys, halves, strict=True)], [y + h for y, h in zip(ys, halves, strict=True)]
@@ -149,8 +143,6 @@ def mean_figure(record: dict[str, Any], confidence: float) -> Figure | None:
     alone, all_ = "noise<br>alone", "the<br>samples"
     samples = points([fit], [all_], "the samples", 0)
     samples["marker"] |= {"size": 12}
-    look = {"color": "@soft", "dash": "dash", "width": 1.5}
-    wall = {"type": "line", "xref": "x", "yref": "paper", "x0": needed, "x1": needed, "y0": 0, "y1": 1, "line": look}
     rows = [alone, all_] if noise else [all_]
     y = axis("", type="category", categoryorder="array", categoryarray=rows, range=[-0.7, len(rows) - 0.3])
     how = (
@@ -166,7 +158,7 @@ def mean_figure(record: dict[str, Any], confidence: float) -> Figure | None:
     return Figure(
         "mean",
         [samples, *([points(noise, [alone] * len(noise), "noise alone", 1)] if noise else [])],
-        layout(across, y, showlegend=False, shapes=[wall]),
+        layout(across, y, showlegend=False, shapes=[upright(needed, "@soft", "dash")]),
         f"Best fit to the mean of the samples: {number(fit)}; needed: {number(needed)}{how}.",
         f"{mixed if noise else ''}Beyond the dashed line noise alone would reach in at most "
         f"{100 * (1 - confidence):.6g} % of all fits.",

@@ -12,16 +12,14 @@ from tpca.report.check_pictures import check_figures
 from tpca.report.checks import Check, outliers
 from tpca.report.component_pictures import component_figure
 from tpca.report.cost import cost_parts
-from tpca.report.document import Document, Figure, Section, heading, paragraphs
+from tpca.report.document import Document, Figure, Safe, Section, heading, paragraphs, safe, table, tag
 from tpca.report.labels import Labels
-from tpca.report.markup import Safe, safe, table, tag
-from tpca.report.pictures import axis, layout, points
+from tpca.report.pictures import axis, error_bars, layout, points
 from tpca.report.race_pictures import error_figure, evidence_figure, mean_figure, paper_figure, strength_figure
 from tpca.report.residuals import Residuals
 from tpca.report.verdict import confidence_of, solver_of, verdict_on
-from tpca.report.wording import count, number, percent, shape, within
 from tpca.results import StoredResult, verdict_of
-from tpca.wording import amount
+from tpca.wording import amount, count, number, percent, shape, within
 
 ROWS = 100  # entries of a vector in a table
 MARKS = {"good": "✓ as assumed", "bad": "! look at it", "open": "– not checked"}
@@ -138,14 +136,7 @@ def _strengths(summary: dict[str, Any]) -> Figure:
     if all(None not in pair for pair in ends) and None not in values:
         up = [high - v for (_, high), v in zip(ends, values, strict=True)]
         down = [v - low for (low, _), v in zip(ends, values, strict=True)]
-        trace["error_y"] = {
-            "type": "data",
-            "array": up,
-            "arrayminus": down,
-            "visible": True,
-            "thickness": 1.5,
-            "width": 4,
-        }
+        trace["error_y"] = error_bars(up, down)
     return Figure(
         "strengths",
         [trace],

@@ -34,8 +34,7 @@ class Residuals:
         count = components + RANDOM
         self.components = components
         self.n = 0
-        self.mean = np.zeros(count)
-        self._sums = np.zeros((3, count))  # of squares, cubes and fourth powers of the deviations
+        self._powers = np.zeros((4, count))  # sums of the first four powers of the deviations from the centre
         self._stride, self._kept, self._places = 1, np.empty((0, count)), np.empty(0, int)
         self._width, self._bins = 1, np.zeros((0, 3, count))  # samples a bin; their number, sum and sum of squares
         self._center = np.zeros(count)
@@ -49,10 +48,11 @@ class Residuals:
         if not len(scores):
             return
         self._center = scores.mean(axis=0) if self.n == 0 else self._center  # near the mean: sums do not cancel
-        self._add_products(scores)
-        self._add_moments(scores)
+        shifted = scores - self._center
+        self._powers += [(shifted**p).sum(axis=0) for p in (1, 2, 3, 4)]
+        self._add_products(shifted)
         self._keep(scores)
-        self._fill(scores)
+        self._fill(shifted)
         for column, found in enumerate(self.extremes):
             order = np.argsort(scores[:, column])
             ends = np.unique(np.concatenate([order[:EXTREMES], order[-EXTREMES:]]))
@@ -62,25 +62,36 @@ class Residuals:
         self.n += len(scores)
 
     @property
+    def mean(self) -> Array:
+        """Of every direction."""
+        return np.asarray(self._center + self._powers[0] / max(self.n, 1))
+
+    @property
+    def _squares(self) -> Array:
+        """Sum of squared deviations from the mean."""
+        return np.asarray(np.maximum(self._powers[1] - self._powers[0] ** 2 / max(self.n, 1), 0.0))
+
+    @property
     def variance(self) -> Array:
         """Of every direction."""
-        return np.asarray(self._sums[0] / max(self.n - 1, 1))
+        return self._squares / max(self.n - 1, 1)
 
     @property
     def kurtosis(self) -> Array:
         """Fourth moment over squared variance: 3 for normal numbers."""
-        second = self._sums[0] / max(self.n, 1)
-        return np.asarray(self._sums[2] / max(self.n, 1) / np.where(second > 0, second, 1.0) ** 2)
+        first, second, third, fourth = self._powers / max(self.n, 1)
+        central = fourth - 4 * first * third + 6 * first**2 * second - 3 * first**4
+        square = self._squares / max(self.n, 1)
+        return np.asarray(central / np.where(square > 0, square, 1.0) ** 2)
 
     @property
     def neighbours(self) -> Array:
         """Correlation of a score with the next one."""
         if self.n < 3 or self._first is None or self._last is None:
-            return np.zeros(len(self.mean))
-        y, total = self.mean - self._center, self.n * (self.mean - self._center)
-        covered = 2 * total - (self._first - self._center) - (self._last - self._center)
-        products = self._products - y * covered + (self.n - 1) * y**2
-        return np.asarray(products / np.where(self._sums[0] > 0, self._sums[0], 1.0))
+            return np.zeros(len(self._center))
+        off = self._powers[0] / self.n  # of the mean from the centre
+        products = self._products - off * (2 * self._powers[0] - self._first - self._last) + (self.n - 1) * off**2
+        return np.asarray(products / np.where(self._squares > 0, self._squares, 1.0))
 
     @property
     def kept(self) -> tuple[Array, Array]:
@@ -98,30 +109,13 @@ class Residuals:
         middles = self._width * np.arange(len(whole)) + counts / 2
         return middles, counts, means + self._center, np.maximum(spread, 0) / np.maximum(counts - 1, 1)[:, None]
 
-    def _add_products(self, scores: Array) -> None:
-        shifted = scores - self._center
+    def _add_products(self, shifted: Array) -> None:
         if self._last is None:
-            self._first = scores[0].copy()
+            self._first = shifted[0].copy()
         else:
-            self._products += (self._last - self._center) * shifted[0]
+            self._products += self._last * shifted[0]
         self._products += (shifted[1:] * shifted[:-1]).sum(axis=0)
-        self._last = scores[-1].copy()
-
-    def _add_moments(self, scores: Array) -> None:
-        """Merge central moments of two sets (Pébay 2008)."""
-        n, m = self.n, len(scores)
-        mean = scores.mean(axis=0)
-        off = scores - mean
-        new = np.stack([(off**p).sum(axis=0) for p in (2, 3, 4)])
-        delta, total = mean - self.mean, n + m
-        a, b = self._sums, new
-        second = a[0] + b[0] + delta**2 * n * m / total
-        third = a[1] + b[1] + delta**3 * n * m * (n - m) / total**2 + 3 * delta * (n * b[0] - m * a[0]) / total
-        fourth = a[2] + b[2] + delta**4 * n * m * (n * n - n * m + m * m) / total**3
-        fourth = fourth + 6 * delta**2 * (n * n * b[0] + m * m * a[0]) / total**2
-        fourth = fourth + 4 * delta * (n * b[1] - m * a[1]) / total
-        self._sums = np.stack([second, third, fourth])
-        self.mean = self.mean + delta * m / total
+        self._last = shifted[-1].copy()
 
     def _keep(self, scores: Array) -> None:
         places = np.arange(self.n, self.n + len(scores))
@@ -133,16 +127,14 @@ class Residuals:
             chosen = self._places % self._stride == 0
             self._kept, self._places = self._kept[chosen], self._places[chosen]
 
-    def _fill(self, scores: Array) -> None:
+    def _fill(self, shifted: Array) -> None:
         """Add to the bins; when there are too many, two become one, and each is twice as wide."""
-        while self.n + len(scores) > BINS * self._width:
+        while self.n + len(shifted) > BINS * self._width:
             self._widen()
-        which = np.arange(self.n, self.n + len(scores)) // self._width
+        which = np.arange(self.n, self.n + len(shifted)) // self._width
         missing = int(which[-1]) + 1 - len(self._bins)
         self._bins = np.concatenate([self._bins, np.zeros((max(0, missing), *self._bins.shape[1:]))])
-        shifted = scores - self._center
-        powers = np.stack([np.ones_like(shifted), shifted, shifted**2], axis=1)
-        np.add.at(self._bins, which, powers)
+        np.add.at(self._bins, which, np.stack([np.ones_like(shifted), shifted, shifted**2], axis=1))
 
     def _widen(self) -> None:
         padded = np.concatenate([self._bins, np.zeros((len(self._bins) % 2, *self._bins.shape[1:]))])

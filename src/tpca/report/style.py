@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tpca.drafts import replacing
-from tpca.errors import TpcaError
+from tpca.errors import OutputError, TpcaError
 
 # Okabe–Ito without black and yellow, which vanish on dark or light ground.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -17,8 +17,9 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 INK = "#7f7f7f"
 
 
-def pyplot() -> Any:
-    """Matplotlib's pyplot, drawing into files; needs matplotlib (``pip install tpca[plots]``)."""
+@contextmanager
+def drawing() -> Iterator[Any]:
+    """Matplotlib's pyplot with our settings, drawing into files; needs matplotlib (``pip install tpca[plots]``)."""
     try:
         import matplotlib as mpl
     except ImportError as error:
@@ -26,15 +27,8 @@ def pyplot() -> Any:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    return plt
-
-
-@contextmanager
-def drawing() -> Iterator[Any]:
-    """Matplotlib's pyplot with our settings."""
-    plt = pyplot()
     ink = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "axes.titlecolor")
-    settings: dict[str, Any] = dict.fromkeys(ink, INK)
+    settings: Any = dict.fromkeys(ink, INK)
     settings |= {"axes.grid": True, "grid.color": INK, "grid.alpha": 0.25, "grid.linewidth": 0.6}
     settings |= {"legend.frameon": False, "legend.labelcolor": INK, "font.size": 10, "axes.titlesize": 11}
     settings |= {"axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "tpca"}
@@ -43,10 +37,12 @@ def drawing() -> Iterator[Any]:
     plt.close("all")
 
 
-def save(figure: Any, folder: Path, name: str) -> Path:
-    """Write ``name.png`` and ``name.svg``, on transparent ground; the path of the first."""
-    for suffix in ("png", "svg"):
-        metadata = {"Date": None} if suffix == "svg" else None  # the same figure is the same file
-        with replacing(folder / f"{name}.{suffix}") as (draft,):
-            figure.savefig(draft, dpi=110, transparent=True, metadata=metadata, format=suffix)
-    return folder / f"{name}.png"
+def save(figure: Any, path: Path) -> Path:
+    """Write the figure in the format of the suffix, on transparent ground."""
+    form = path.suffix.removeprefix(".").lower()
+    if form not in figure.canvas.get_supported_filetypes():
+        raise OutputError(f"cannot write the figure {str(path)!r}: no format {form!r}; give a .png or .svg file.")
+    metadata = {"Date": None} if form == "svg" else None  # the same figure is the same file
+    with replacing(path) as (draft,):
+        figure.savefig(draft, dpi=110, transparent=True, metadata=metadata, format=form)
+    return path

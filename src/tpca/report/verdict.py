@@ -12,10 +12,9 @@ from typing import Any
 
 from tpca.report.checks import Check, states
 from tpca.report.document import Verdict
-from tpca.report.wording import count, duration, number, percent, shape, within
 from tpca.results import verdict_of
 from tpca.solvers.recovery import flaws, withdrawal
-from tpca.wording import amount
+from tpca.wording import amount, count, duration, number, percent, shape, within
 
 ASSUMING = "if samples are independent and their averages roughly Gaussian"
 Summary = dict[str, Any]

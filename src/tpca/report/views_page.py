@@ -10,16 +10,15 @@ import numpy as np
 
 from tpca.report.checks import MIN_CHECKED, Check
 from tpca.report.component_pictures import component_figure
-from tpca.report.document import Document, Figure, Section, Verdict, heading, paragraphs
+from tpca.report.document import Document, Figure, Safe, Section, Verdict, heading, paragraphs, table, tag
 from tpca.report.labels import Labels
-from tpca.report.markup import Safe, table, tag
 from tpca.report.pictures import axis, error_bars, layout, points
 from tpca.report.recovery_page import MARKS, entries_table, footer
 from tpca.report.verdict import confidence_of
-from tpca.report.wording import count, duration, number, percent, shape
 from tpca.results import StoredResult, verdict_of
 from tpca.solvers.options import CLIP
 from tpca.tensors.blocks import Array
+from tpca.wording import count, duration, number, percent, shape
 
 HEAVY = 0.5  # share of a correlation that a hundredth of the rows may carry before it is said
 

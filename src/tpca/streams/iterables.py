@@ -1,4 +1,4 @@
-"""Streams that cannot be sliced: Python iterables, and the endless samples of a spiked tensor."""
+"""Streams that cannot be sliced: iterables, the endless samples of a spiked tensor, and a user's own stream."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tpca.streams.checks import (
     float_dtype,
     sample_dims,
     to_floats,
+    unwrapped,
     without_empty,
 )
-from tpca.streams.items import unwrapped
 from tpca.streams.protocol import Kind, NanPolicy, Passing
 from tpca.tensors import Batch, DenseBatch
 from tpca.tensors.blocks import check_dims
@@ -37,9 +37,6 @@ class IterableStream(Passing):
     """
 
     kind: Kind = "iterable"
-    rereadable = False
-    endless = False
-    length = None
 
     def __init__(
         self, source: Iterable[Any], single: bool = False, nan_policy: NanPolicy = "raise", together: int | None = None
@@ -132,9 +129,7 @@ class SamplesStream(Passing):
     """The endless samples of a spiked tensor."""
 
     kind: Kind = "synthetic"
-    rereadable = False
     endless = True
-    length = None
 
     def __init__(self, samples: Samples) -> None:
         self.dims = samples.dims
@@ -154,3 +149,37 @@ class SamplesStream(Passing):
             if first >= start:
                 yield DenseBatch(samples, first)
             first += len(samples)
+
+
+class OwnStream(Passing):
+    """A user's stream, anything with ``dims`` and ``batches``; only this process reads it.
+
+    It passes by once unless it says otherwise.
+    Where a run goes on from a checkpoint its samples are drawn again from the first; only of an endless one is
+    ``batches(start)`` asked for.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        def told(name: str, usual: Any) -> Any:
+            return getattr(stream, name, usual)
+
+        self.dims: tuple[int, ...] = tuple(stream.dims)
+        self.kind: str = told("kind", "own")
+        self.dtype: np.dtype[Any] = np.dtype(told("dtype", np.float64))
+        self.length = told("length", None)
+        self.endless, self.rereadable = told("endless", False), told("rereadable", False)
+        self.nan_policy, self.shuffle = told("nan_policy", "raise"), told("shuffle", None)
+        self.whole = told("whole", True)
+        self._stream = stream
+
+    @property
+    def identity(self) -> str:
+        """What it says of itself, or its class and shape."""
+        return str(getattr(self._stream, "identity", f"{type(self._stream).__name__} {self.dims}"))
+
+    def batches(self, start: int = 0) -> Iterator[Batch]:
+        """Its batches; one that does not say what it holds cannot be compared with that of a checkpoint."""
+        for batch in self._stream.batches(start) if start else self._stream.batches():
+            if getattr(batch, "content", None) is None:
+                batch.content = lambda: None
+            yield batch

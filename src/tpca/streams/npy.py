@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.errors import SampleError, StreamError, reading
-from tpca.streams.checks import float_dtype, to_floats
-from tpca.streams.items import are_samples
+from tpca.streams.checks import are_samples, float_dtype, to_floats
 from tpca.streams.protocol import FileSource, Items, Kind
 
 # Pages of a mapping count as resident memory until it is undone: no mapping that is read in full is larger than this.

@@ -77,33 +77,6 @@ class Stream(Protocol):
         """Seed of the order of the samples, if that is a random one."""
 
 
-class Passing:
-    """Base of all streams here: what is so of samples that pass by once, unless a stream says otherwise."""
-
-    nan_policy: NanPolicy = "raise"
-    shuffle: int | None = None
-
-    @property
-    def layout(self) -> Layout | None:
-        """Where the batches begin: they cannot be read at any place."""
-        return None
-
-    @property
-    def reads_ahead(self) -> bool:
-        """Whether a second batch is in memory while the first is worked on."""
-        return False
-
-    @property
-    def readable_elsewhere(self) -> bool:
-        """Whether another machine can read the samples."""
-        return False
-
-    @property
-    def whole(self) -> bool:
-        """Whether samples come as arrays that are held in full."""
-        return True
-
-
 @dataclass(frozen=True)
 class Layout:
     """How a stream that can be read at any place is cut into batches."""
@@ -125,6 +98,17 @@ class Layout:
     def count(self) -> int:
         """Number of batches."""
         return len(self.bounds) - 1
+
+
+class Passing:
+    """Base of all streams here: what is so of samples that pass by once, unless a stream says otherwise."""
+
+    nan_policy: NanPolicy = "raise"
+    shuffle: int | None = None
+    layout: Layout | None = None
+    endless = rereadable = reads_ahead = readable_elsewhere = False
+    whole = True
+    length: int | None = None
 
 
 class NumberedStream(Stream, Protocol):
@@ -186,11 +170,7 @@ class FileSource:
     """What is so of sources that any process can read."""
 
     edges: NDArray[np.int64] | None = None
-
-    @property
-    def shared(self) -> bool:
-        """Whether other processes can open it."""
-        return True
+    shared = True
 
     def part(self, start: int, stop: int) -> Any:  # noqa: ARG002
         """No part of a Dask array."""

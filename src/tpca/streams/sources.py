@@ -15,11 +15,9 @@ import numpy as np
 from tpca.errors import StreamError, reading
 from tpca.integers import check_integer
 from tpca.model import Samples
-from tpca.streams.checks import as_array
-from tpca.streams.items import are_samples, shape_of
-from tpca.streams.iterables import IterableStream, SamplesStream, stacked
+from tpca.streams.checks import are_samples, as_array, shape_of
+from tpca.streams.iterables import IterableStream, OwnStream, SamplesStream, stacked
 from tpca.streams.npy import NpyFolder, open_npy
-from tpca.streams.own import OwnStream
 from tpca.streams.protocol import Items, NanPolicy, Passing, Source, Stream
 from tpca.streams.sparse import SparseStream, is_sparse
 from tpca.streams.stored import ArraySource, StoredStream

@@ -34,7 +34,6 @@ class SparseStream(Passing):
     kind = "sparse"
     dtype = np.dtype(np.float64)
     whole = False
-    endless = False
 
     def __init__(self, source: Iterable[Any]) -> None:
         self.rereadable = isinstance(source, Sequence)

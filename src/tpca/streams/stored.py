@@ -57,14 +57,13 @@ class StoredStream(Passing):
     """
 
     rereadable = True
-    endless = False
 
     def __init__(self, source: Source, shuffle: int | None = None, nan_policy: NanPolicy = "raise") -> None:
         what = "an array of samples" if source.kind == "array" else source.name
         self.dims = sample_dims(source.shape, what)
         self.dtype = float_dtype(source.dtype, "" if source.kind == "array" else f" in {source.name}")
         self.kind, self.chunks, self.stored_dtype = source.kind, source.chunks, source.dtype
-        self.length = source.shape[0]
+        self.length: int = source.shape[0]
         if self.length == 0:
             raise StreamError(f"{source.name} holds no samples, its shape is {source.shape}; give at least one.")
         self._source, self.shuffle, self.nan_policy = source, shuffle, nan_policy
@@ -75,6 +74,10 @@ class StoredStream(Passing):
         if source.kind == "array":
             step = max(step, ARRAY_SAMPLES)
         self._edges = _steps(self.length, step) if edges is None else _thinned(edges, math.prod(self.dims))
+        self.reads_ahead = source.kind != "array" and not self._slabs  # slabs are read when they are needed
+        self.whole = not self._slabs
+        self.readable_elsewhere = source.shared and not (self._slabs and source.kind == "dask")
+        self.layout: Layout = self._layout()
 
     @cached_property
     def identity(self) -> str:
@@ -95,11 +98,6 @@ class StoredStream(Passing):
         """The batches from the one whose ``first`` is ``start``; files are read one batch ahead."""
         batches = without_empty(self._batches(start))
         return batches if self.kind == "array" else prefetch(batches)
-
-    @property
-    def reads_ahead(self) -> bool:
-        """Whether a second batch is in memory while the first is worked on; slabs are read when they are needed."""
-        return self.kind != "array" and not self._slabs
 
     @property
     def chunk_bytes(self) -> int | None:
@@ -133,22 +131,11 @@ class StoredStream(Passing):
             )
         return number
 
-    @cached_property
-    def layout(self) -> Layout:
+    def _layout(self) -> Layout:
         """Where the batches begin, in the order of the stream."""
         bounds = np.concatenate([[0], np.cumsum(np.diff(self._edges)[self._order])])
         entries, alone = math.prod(self.dims), self.kind == "dask"
         return Layout(bounds, self.nan_policy == "raise", entries, not self._slabs, alone, self.kind == "array")
-
-    @property
-    def whole(self) -> bool:
-        """Whether samples are held in full: not where they are read in slabs."""
-        return self.kind == "array" or not self._slabs
-
-    @property
-    def readable_elsewhere(self) -> bool:
-        """Whether another machine can read the samples."""
-        return self._source.shared and not (self._slabs and self.kind == "dask")
 
     def for_workers(self) -> StoredStream:
         """What a worker needs of it: all but a Dask array, whose blocks come by themselves."""

@@ -15,9 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.errors import StreamError, one_line, reading
-from tpca.streams.listing import hdf5_datasets, listed, zarr_arrays, zarr_arrays_in
 from tpca.streams.protocol import FileSource, Kind, Source
-from tpca.streams.zarr_guards import check_extent, guard_blosc, settled
+from tpca.streams.store_looks import (
+    check_extent,
+    guard_blosc,
+    hdf5_datasets,
+    listed,
+    settled,
+    zarr_arrays,
+    zarr_arrays_in,
+)
 
 LONGEST = 2**53  # entries along an axis; far beyond them places do not fit into 64 bits
 MAX_COMPRESSED = 2000  # times: the deflate of HDF5 can do 1032, and noise hardly 2
@@ -49,13 +56,9 @@ class ZarrSource(FileSource):
         self.shape = _lengths(array.shape, 0)
         self.dtype = np.dtype(array.dtype)
         self.chunks: tuple[int, ...] | None = _lengths(array.chunks, 1)
+        self.shared = location is not None or "Memory" not in type(array.store).__name__
         self._array = array
         self._location = location
-
-    @property
-    def shared(self) -> bool:
-        """Whether other processes can open it: not if it lives in this one's memory."""
-        return self._location is not None or "Memory" not in type(self._array.store).__name__
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._location is None:  # Zarr knows how to open its own stores again

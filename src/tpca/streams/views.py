@@ -64,10 +64,7 @@ class ViewsStream(Passing):
     """Rows of several views, batch by batch, as :class:`~tpca.tensors.ViewsBatch`."""
 
     kind = "views"
-    endless = False
-    rereadable = False
-    reads_ahead = whole = False
-    length: int | None = None
+    whole = False
     dims: tuple[int, ...]
     dtype: np.dtype[Any]
 
@@ -110,6 +107,12 @@ class StoredViews(ViewsStream):
         self._sources, self.nan_policy = list(sources), nan_policy
         self._step = max(1, BATCH_ENTRIES // sum(self.dims))
         self.reads_ahead = any(source.kind != "array" for source in sources)
+        in_place = {source.edges is not None for source in sources}
+        self.readable_elsewhere = len(in_place) == 1 and all(source.shared for source in sources)
+        bounds = np.minimum(np.arange(-(-self.length // self._step) + 1) * self._step, self.length)
+        self.layout: Layout = Layout(
+            bounds, nan_policy == "raise", sum(self.dims), summable=False, private=not self.reads_ahead
+        )
 
     @cached_property
     def identity(self) -> str:
@@ -126,20 +129,6 @@ class StoredViews(ViewsStream):
 
     def _batches(self, start: int) -> Iterator[ViewsBatch]:
         return (self.batch(number) for number in range(-(-start // self._step), self.layout.count))
-
-    @cached_property
-    def layout(self) -> Layout:
-        """Where the batches begin."""
-        length = self.length or 0
-        bounds = np.minimum(np.arange(-(-length // self._step) + 1) * self._step, length)
-        certain, private = self.nan_policy == "raise", not self.reads_ahead
-        return Layout(bounds, certain, sum(self.dims), summable=False, private=private)
-
-    @property
-    def readable_elsewhere(self) -> bool:
-        """Whether another machine can read the rows."""
-        in_place = {source.edges is not None for source in self._sources}
-        return len(in_place) == 1 and all(source.shared for source in self._sources)
 
     def for_workers(self) -> StoredViews:
         """What a worker needs of it: all but Dask arrays, whose blocks come by themselves."""

@@ -14,7 +14,7 @@ mean and covariance as such, so that no single row decides them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from tpca.errors import SampleError
-from tpca.streams.protocol import Layout
 from tpca.streams.views import ViewsStream
 from tpca.tensors import Accumulator
 from tpca.tensors.blocks import Array
@@ -41,17 +40,14 @@ class RunningMoments:
 
     def add(self, rows: NDArray[Any]) -> None:
         """Take some more rows."""
-        n = len(rows)
-        if n == 0:
+        if len(rows) == 0:
             return
-        mean = rows.mean(axis=0, dtype=np.float64)
-        centred = rows - mean.astype(rows.dtype)
-        shift = mean - self.mean
-        self.low, self.high = np.minimum(self.low, rows.min(axis=0)), np.maximum(self.high, rows.max(axis=0))
-        self._scatter += centred.T @ centred
-        self._scatter += (self.count * n / (self.count + n)) * np.multiply.outer(shift, shift)
-        self.mean = self.mean + shift * (n / (self.count + n))
-        self.count += n
+        own = RunningMoments(rows.shape[1])
+        own.count, own.mean = len(rows), rows.mean(axis=0, dtype=np.float64)
+        own.low, own.high = rows.min(axis=0), rows.max(axis=0)
+        centred = rows - own.mean.astype(rows.dtype)
+        own._scatter = centred.T @ centred
+        self.merge(own)
 
     def merge(self, other: RunningMoments) -> None:
         """Take the rows that another has seen."""
@@ -135,18 +131,16 @@ class Whitener:
             if np.any(np.diag(lower) <= 1e-7 * np.sqrt(np.diag(covariance))) or (still.any() and share == 0):
                 raise LinAlgError
         except LinAlgError:
-            apart = f"{moments.count} rows cannot tell {width} columns apart"
-            why = f"column {int(np.argmax(still))} is constant" if still.any() else apart
-            raise SampleError(
-                f"view {view} cannot be whitened: {why}; leave such columns out, or set shrinkage above 0."
-            ) from None
+            why = f"{moments.count} rows cannot tell {width} columns apart"
+            why = f"column {int(np.argmax(still))} is constant" if still.any() else why
+            way_out = "leave such columns out, or set shrinkage above 0"
+            raise SampleError(f"view {view} cannot be whitened: {why}; {way_out}.") from None
         factor = solve_triangular(lower, np.eye(width), lower=True, check_finite=False).T
         return cls(moments.mean if center else np.zeros(width), np.ascontiguousarray(factor))
 
     def __call__(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Whitened rows, in their own dtype."""
-        white: NDArray[Any] = (rows - self.mean.astype(rows.dtype)) @ self.factor.astype(rows.dtype)
-        return white
+        return np.asarray((rows - self.mean.astype(rows.dtype)) @ self.factor.astype(rows.dtype))
 
     def weights(self, vectors: Array) -> Array:
         """Directions ``(d, c)`` among whitened columns as weights on the raw ones."""
@@ -196,16 +190,16 @@ class Clipper:
         return drawn
 
     def _distance(self, rows: NDArray[Any]) -> NDArray[Any]:
-        distance: NDArray[Any] = np.linalg.norm((rows - self.center) / self.scale, axis=1)
-        return distance
+        return np.asarray(np.linalg.norm((rows - self.center) / self.scale, axis=1))
 
 
 class WhitenedViews(ViewsStream):
     """A stream of views, clipped if wanted, centred and whitened."""
 
     def __init__(self, stream: ViewsStream, whiteners: Sequence[Whitener], clippers: Sequence[Clipper] | None) -> None:
-        self.dims, self.length, self.dtype = stream.dims, stream.length, stream.dtype
+        self.dims, self.length, self.dtype, self.layout = stream.dims, stream.length, stream.dtype, stream.layout
         self.rereadable, self.reads_ahead = stream.rereadable, stream.reads_ahead
+        self.readable_elsewhere = stream.readable_elsewhere
         self._stream, self._whiteners, self._clippers = stream, list(whiteners), clippers
 
     @property
@@ -215,18 +209,7 @@ class WhitenedViews(ViewsStream):
 
     def batches(self, start: int = 0) -> Iterator[ViewsBatch]:
         """Whitened batches."""
-        for batch in self._stream.batches(start):
-            yield self.whiten(batch)
-
-    @property
-    def layout(self) -> Layout | None:
-        """Where the batches begin."""
-        return self._stream.layout
-
-    @property
-    def readable_elsewhere(self) -> bool:
-        """Whether another machine can read the rows."""
-        return self._stream.readable_elsewhere
+        return map(self.whiten, self._stream.batches(start))
 
     def for_workers(self) -> WhitenedViews:
         """What a worker needs of it: all but Dask arrays, whose blocks come by themselves."""
@@ -242,13 +225,28 @@ class WhitenedViews(ViewsStream):
 
     def whiten(self, batch: ViewsBatch) -> ViewsBatch:
         """One batch, clipped, centred and whitened."""
-        rows = clipped(batch.views, self._clippers)
-        white = [whitener(view) for whitener, view in zip(self._whiteners, rows, strict=True)]
-        return ViewsBatch(white, batch.weights, batch.first, batch.dropped)
+        rows = zip(self._whiteners, clipped(batch.views, self._clippers), strict=True)
+        return ViewsBatch([w(view) for w, view in rows], batch.weights, batch.first, batch.dropped)
+
+
+class KeptViews(ViewsStream):
+    """Views that are kept once they were read, as what ``prepared`` makes of every batch."""
+
+    rereadable = True
+
+    def __init__(self, stream: ViewsStream, prepared: Callable[[ViewsBatch], ViewsBatch]) -> None:
+        self.dims, self.length, self.dtype, self.layout = stream.dims, stream.length, stream.dtype, stream.layout
+        self._stream, self._prepared = stream, prepared
+        self._kept: list[ViewsBatch] | None = None
+
+    def batches(self, start: int = 0) -> Iterator[ViewsBatch]:
+        """All batches; ``start`` is 0."""
+        assert start == 0, "passes over kept rows are whole"
+        if self._kept is None:
+            self._kept = [self._prepared(batch) for batch in self._stream.batches()]
+        return iter(self._kept)
 
 
 def clipped(views: Sequence[NDArray[Any]], clippers: Sequence[Clipper] | None) -> list[NDArray[Any]]:
     """The views with far rows drawn back, if there is anything to do that."""
-    if clippers is None:
-        return list(views)
-    return [clipper(view) for clipper, view in zip(clippers, views, strict=True)]
+    return list(views) if clippers is None else [c(view) for c, view in zip(clippers, views, strict=True)]

@@ -25,8 +25,7 @@ from tpca.solvers.moments.solver import (
     standardised,
 )
 from tpca.solvers.rank_one import rank_one
-from tpca.streams.kept import KeptViews
-from tpca.streams.whitening import RunningMoments, Whitener
+from tpca.streams.whitening import KeptViews, RunningMoments, Whitener
 from tpca.tensors import Accumulator, RankOne, ViewsBatch
 from tpca.tensors.blocks import Partition, unit
 

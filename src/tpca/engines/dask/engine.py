@@ -36,9 +36,8 @@ from tpca.engines.dask.tasks import (
     unpacked,
 )
 from tpca.engines.groups import Cut, cut_reading, merge_all, sum_bytes
-from tpca.engines.looks import DigestWatch
+from tpca.engines.looks import DigestWatch, compare
 from tpca.engines.protocol import A
-from tpca.engines.receipt import compare
 from tpca.streams.protocol import NumberedStream
 from tpca.tensors import Accumulator
 
@@ -63,6 +62,8 @@ class DaskEngine:
 
     def __init__(self, client: Any, source: Any, patience: float = 60.0, hold: float = 0.0) -> None:
         self.stream: NumberedStream = readable_stream(source)
+        self.dims, self.length, self.whole = self.stream.dims, self.stream.length, self.stream.whole
+        self.endless, self.rereadable = False, True
         self.cluster = Cluster(client, patience)
         self.buffer_bytes = 0
         self._token = uuid.uuid4().hex[:12]
@@ -77,31 +78,6 @@ class DaskEngine:
         self._readings = itertools.count()
         self._turn = 0  # the worker that begins
         self._digests: dict[int, str | None] = {}  # of the batch in hand, once somebody has asked
-
-    @property
-    def dims(self) -> tuple[int, ...]:
-        """Shape of one sample."""
-        return self.stream.dims
-
-    @property
-    def endless(self) -> bool:
-        """Whether the samples never end: stored ones do."""
-        return False
-
-    @property
-    def length(self) -> int | None:
-        """Samples in one pass."""
-        return self.stream.length
-
-    @property
-    def rereadable(self) -> bool:
-        """Whether :meth:`rewind` may be called: always."""
-        return True
-
-    @property
-    def whole(self) -> bool:
-        """Whether samples come as arrays that are held in full."""
-        return self.stream.whole
 
     @property
     def identity(self) -> str:
@@ -177,7 +153,7 @@ class DaskEngine:
                 self._remote,
                 Work(self._token, tuple(some), per_run, watch, ahead.get(run), hold),
                 copies[homes[run] % len(copies)],
-                self._parts([piece.fragment for piece in some]),
+                self._parts(*(piece.fragment.number for piece in some)),
                 key=self._key("run", number, run),
                 worker=None if self._in_place else workers[homes[run]],
                 samples=self._span([piece.fragment for piece in some]),
@@ -219,19 +195,16 @@ class DaskEngine:
         """The batch to read ahead after every run: that of the worker's next run, or of its place in the next round."""
         if self._in_place or not self.stream.layout.certain:
             return {}
-        firsts = {run: some[0].fragment.number for run, some in pieces.items()}
         ahead: dict[int, int] = {}
         for run, home in homes.items():
-            later = [other for other in pieces if other > run and homes[other] == home]
-            if later:
-                ahead[run] = firsts[min(later)]
+            if later := [other for other in pieces if other > run and homes[other] == home]:
+                ahead[run] = pieces[min(later)][0].fragment.number
         if last + 1 < self.stream.layout.count:
             ahead.setdefault(max(pieces), last + 1)
         return ahead
 
-    def _parts(self, fragments: Sequence[Fragment]) -> dict[int, Any]:
-        """The blocks of a Dask array that some fragments are of, wherever they are; nothing for files."""
-        numbers = dict.fromkeys(fragment.number for fragment in fragments)
+    def _parts(self, *numbers: int) -> dict[int, Any]:
+        """The blocks of a Dask array that some batches are, wherever they are; nothing for files."""
         for number in numbers:
             if number not in self._lazy and (parts := self.stream.lazy_parts(number)) is not None:
                 self._lazy[number] = self.cluster.compute(parts)
@@ -262,7 +235,7 @@ class DaskEngine:
                 self._remote,
                 self._token,
                 number,
-                self._parts([Fragment(number, 0, 0, number)]),
+                self._parts(number),
                 key=self._key("digest", next(self._readings)),
                 worker=None if self._in_place else workers[self._turn % len(workers)],
             )
@@ -275,13 +248,9 @@ class DaskEngine:
         number = next(self._readings)
         futures = []
         for i, window in enumerate(windows):
-            some = [Fragment(batch, 0, 0, batch) for batch in window]
-            key, parts = self._key("count", number, i), self._parts(some)
+            key, parts = self._key("count", number, i), self._parts(*window)
             futures.append(self.cluster.submit(count_samples, self._remote, list(window), parts, key=key))
-        known: dict[int, int] = {}
-        for part in self.cluster.gather(futures):
-            known |= part
-        return known
+        return {batch: count for part in self.cluster.gather(futures) for batch, count in part.items()}
 
     def _key(self, *what: Any) -> str:
         return "-".join(["tpca", self._token, *map(str, what)])

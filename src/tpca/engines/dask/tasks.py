@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tpca.engines.cursor import Fragment
-from tpca.engines.dask.cache import cache
-from tpca.engines.dask.pages import keep_freed_pages
-from tpca.engines.groups import Tree, merge_all
-from tpca.engines.looks import Looks
-from tpca.engines.receipt import batch_digest
+from tpca.engines.dask.cache import cache, keep_freed_pages
+from tpca.engines.groups import Groups, merge_all
+from tpca.engines.looks import Looks, batch_digest
 from tpca.errors import ClusterError, TpcaError
 from tpca.prefetch import prefetch
 from tpca.streams.protocol import NumberedStream
@@ -71,9 +69,7 @@ def reduce_groups(stream: NumberedStream, work: Work, blank: Accumulator | bytes
     asked: Accumulator = unpacked(blank) if isinstance(blank, bytes) else blank  # bytes: for this task alone
     reader = Reader(stream, work.token, parts, work.hold)
     looks = Looks(work.watch)
-    tree: Tree[Accumulator] = Tree(work.leaves)
-    part: Accumulator | None = None
-    group, most = 0, 0
+    groups, most = Groups(asked, work.leaves), 0
     batches = reader.batches(dict.fromkeys(piece.fragment.number for piece in work.pieces))
     number, batch = -1, None
     for piece in work.pieces:
@@ -83,23 +79,14 @@ def reduce_groups(stream: NumberedStream, work: Work, blank: Accumulator | bytes
             batch.first = int(stream.layout.bounds[fragment.place])  # as if empty ones before it were part of it
             looks.at(batch)
         assert batch is not None
-        if piece.leaf != group and part is not None:
-            part.close()
-            tree.put(group, part)
-            part = None
-        group = piece.leaf
-        part = asked.fresh() if part is None else part
+        part = groups.part_of(piece.leaf)
         reader.attempt(fragment, part.add, batch[fragment.start : fragment.stop], piece.at)
-        most = max(most, 2 * batch.nbytes + part.nbytes + sum(other.nbytes for other in tree.waiting()))
+        most = max(most, 2 * batch.nbytes + groups.nbytes)
     batches.close()
     cache.keep(work.token, number, batch)
     if work.ahead is not None:
         cache.read_ahead(work.token, stream, work.ahead)
-    assert part is not None
-    part.close()
-    tree.put(group, part)
-    root = tree.root()
-    assert root is not None
+    root = groups.merged()
     root.forget()
     return Outcome(root, most, looks.varied, tuple(looks.digests))
 

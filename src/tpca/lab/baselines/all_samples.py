@@ -20,8 +20,7 @@ import numpy as np
 
 from tpca.engines.protocol import A
 from tpca.errors import SolverError, StreamError
-from tpca.lab.baselines.options import check_fits
-from tpca.lab.baselines.run_statistics import RunStatistics, all_zero, check_found, no_samples
+from tpca.lab.baselines.baseline import RunStatistics, all_zero, check_fits, check_found, no_samples
 from tpca.solvers.recovery import Recovery
 from tpca.tensors import Answer, Gradients, Query, TensorSum, contract
 from tpca.tensors.blocks import Array

@@ -28,23 +28,24 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tpca.errors import SolverError
 from tpca.integers import check_integer
 from tpca.lab.baselines.all_samples import AllSamples
-from tpca.lab.baselines.options import Start, check_positive, check_start, fit_start
-from tpca.lab.baselines.recursive_unfolding import split_recursively
-from tpca.lab.baselines.unfolding import spectral_vectors
+from tpca.lab.baselines.baseline import Baseline, Start, check_positive, check_start, option
+from tpca.lab.baselines.unfolding import spectral_vectors, split_recursively
 from tpca.randomness import generator
-from tpca.solvers.options import check_max_samples
 from tpca.solvers.rank_one import along, alternate
 from tpca.solvers.recovery import Recovery
 from tpca.tensors.blocks import Array, unit
 
 
-class ALS:
+@dataclass(kw_only=True, eq=False)
+class ALS(Baseline):
     """Best rank-one approximation of the mean by alternating updates.
 
     Parameters
@@ -53,28 +54,14 @@ class ALS:
         ``"spectral"``, ``"random"``, or one start vector per mode.
     restarts
         Random starts; one start of the other kinds is enough, for it is always the same.
-    max_iterations, tolerance
+    max_iterations, tol
         Most sweeps from a start, and the relative gain of a sweep at which to stop.
-    max_samples
-        Use no more than this many; needed for samples that never end.
     """
 
-    def __init__(
-        self,
-        *,
-        init: Start = "spectral",
-        restarts: int = 10,
-        max_iterations: int = 500,
-        tol: float = 1e-13,
-        random_state: int = 0,
-        max_samples: int | None = None,
-    ) -> None:
-        self.init = check_start(init, ("spectral", "random"))
-        self.restarts = check_integer("restarts", restarts)
-        self.max_iterations = check_integer("max_iterations", max_iterations)
-        self.tol = check_positive("tol", tol)
-        self.random_state = random_state
-        self.max_samples = check_max_samples(max_samples)
+    init: Start = option("spectral", check_start)  # noqa: RUF009
+    restarts: int = option(10, check_integer)
+    max_iterations: int = option(500, check_integer)
+    tol: float = option(1e-13, check_positive)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from all samples of ``source``."""
@@ -107,5 +94,7 @@ def start_vectors(samples: AllSamples, init: Start, rng: np.random.Generator) ->
         return spectral_vectors(samples, rng, split_recursively)
     if init == "random":
         return [unit(rng.standard_normal(d)) for d in samples.dims]
-    assert not isinstance(init, str)
-    return fit_start(init, samples.dims)
+    lengths = tuple(len(v) for v in init)
+    if lengths != samples.dims:
+        raise SolverError(f"init has vectors of lengths {lengths}, the samples need {samples.dims}; give one per mode.")
+    return [np.array(v) for v in init]

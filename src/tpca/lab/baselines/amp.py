@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -42,16 +43,16 @@ from tpca.engines import open_engine
 from tpca.integers import check_integer
 from tpca.lab.baselines.all_samples import AllSamples
 from tpca.lab.baselines.als import start_vectors
-from tpca.lab.baselines.options import Start, check_order, check_start
+from tpca.lab.baselines.baseline import Baseline, Start, check_order, check_start, option
 from tpca.randomness import generator
-from tpca.solvers.options import check_max_samples
 from tpca.solvers.recovery import Recovery
 from tpca.tensors.blocks import Array, unit
 
 MOVE_TOL = 1e-7  # change of a unit vector at which iterating stops
 
 
-class AMP:
+@dataclass(kw_only=True, eq=False)
+class AMP(Baseline):
     """Approximate message passing on the mean.
 
     Parameters
@@ -60,22 +61,10 @@ class AMP:
         ``"spectral"`` (balanced unfolding), ``"random"``, or one start vector per mode.
     max_iterations
         Most iterations; it ends earlier when the vectors stand still.
-    max_samples
-        Use no more than this many; needed for samples that never end.
     """
 
-    def __init__(
-        self,
-        *,
-        init: Start = "spectral",
-        max_iterations: int = 100,
-        random_state: int = 0,
-        max_samples: int | None = None,
-    ) -> None:
-        self.init = check_start(init, ("spectral", "random"))
-        self.max_iterations = check_integer("max_iterations", max_iterations)
-        self.random_state = random_state
-        self.max_samples = check_max_samples(max_samples)
+    init: Start = option("spectral", check_start)  # noqa: RUF009
+    max_iterations: int = option(100, check_integer)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from all samples of ``source``."""

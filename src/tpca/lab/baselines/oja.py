@@ -23,16 +23,16 @@ State: D_A + D_B floats, as much again for the gradients in flight and for the n
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tpca.integers import check_integer
+from tpca.lab.baselines.baseline import Baseline, check_positive, option
 from tpca.lab.baselines.one_pass import OnePass
-from tpca.lab.baselines.options import check_positive
-from tpca.lab.baselines.recursive_unfolding import split_recursively
+from tpca.lab.baselines.unfolding import split_recursively
 from tpca.randomness import generator
-from tpca.solvers.options import check_max_samples
 from tpca.solvers.race.strategies.scores import NoiseLevel
 from tpca.solvers.rank_one import split_blocks
 from tpca.solvers.recovery import Recovery
@@ -40,7 +40,8 @@ from tpca.tensors import Query
 from tpca.tensors.blocks import Partition, unit
 
 
-class Oja:
+@dataclass(kw_only=True, eq=False)
+class Oja(Baseline):
     """Streaming power iteration on the balanced unfolding.
 
     Parameters
@@ -49,22 +50,10 @@ class Oja:
         A constant η of your own, in units of 1/σ, instead of the anytime step.
     batch_size
         Samples per step; by default a sixteenth of those before it.
-    max_samples
-        Use no more than this many; needed for samples that never end.
     """
 
-    def __init__(
-        self,
-        *,
-        step_size: float | None = None,
-        batch_size: int | None = None,
-        random_state: int = 0,
-        max_samples: int | None = None,
-    ) -> None:
-        self.step_size = None if step_size is None else check_positive("step_size", step_size)
-        self.batch_size = None if batch_size is None else check_integer("batch_size", batch_size)
-        self.random_state = random_state
-        self.max_samples = check_max_samples(max_samples)
+    step_size: float | None = option(None, check_positive)
+    batch_size: int | None = option(None, check_integer)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from one pass over ``source``."""

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tpca.lab.baselines.run_statistics import RunStatistics, all_zero, no_samples
+from tpca.lab.baselines.baseline import RunStatistics, all_zero, no_samples
 from tpca.tensors import Answer, Gradients, Query
 from tpca.tensors.blocks import Array
 

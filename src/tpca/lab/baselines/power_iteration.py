@@ -22,15 +22,15 @@ iteration.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tpca.integers import check_integer
 from tpca.lab.baselines.all_samples import AllSamples
-from tpca.lab.baselines.options import check_choice
+from tpca.lab.baselines.baseline import Baseline, one_of, option
 from tpca.randomness import generator
-from tpca.solvers.options import check_max_samples
 from tpca.solvers.rank_one import units
 from tpca.solvers.recovery import Recovery
 from tpca.tensors import Query
@@ -38,7 +38,8 @@ from tpca.tensors import Query
 MOVE_TOL = 1e-14  # squared change of a unit vector, up to sign, at which a start has converged; rounding leaves 1e-16
 
 
-class PowerIteration:
+@dataclass(kw_only=True, eq=False)
+class PowerIteration(Baseline):
     """Tensor power iteration on the mean, all modes at once, from random starts.
 
     Parameters
@@ -49,24 +50,11 @@ class PowerIteration:
         Most iterations; it ends earlier when all starts stand still.
     method
         ``"mean"`` holds the mean, ``"passes"`` reads a re-readable source once per iteration instead.
-    max_samples
-        Use no more than this many; needed for samples that never end.
     """
 
-    def __init__(
-        self,
-        *,
-        restarts: int = 10,
-        max_iterations: int = 100,
-        method: str = "mean",
-        random_state: int = 0,
-        max_samples: int | None = None,
-    ) -> None:
-        self.restarts = check_integer("restarts", restarts)
-        self.max_iterations = check_integer("max_iterations", max_iterations)
-        self.method = check_choice("method", method, ("mean", "passes"))
-        self.random_state = random_state
-        self.max_samples = check_max_samples(max_samples)
+    restarts: int = option(10, check_integer)
+    max_iterations: int = option(100, check_integer)
+    method: str = option("mean", one_of("mean", "passes"))
 
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from all samples of ``source``."""

@@ -17,24 +17,29 @@ Symbols: ``partition`` is A | B, ``left`` is u, ``right`` is w.
 
 State: the mean, a copy of it where A | B is not in mode order, and Lanczos vectors; by passes some copies of u and w.
 
-Reference: A. Montanari, E. Richard, *A statistical model for tensor PCA*, NIPS 2014 (Mat_q(T), q = ⌊k/2⌋).
+**Recursive unfolding** splits u as it splits the mean: u ∈ R^{d_1⋯d_q} is a smaller tensor, which is unfolded, and so
+on until q = 1.  Up to order 4 the result is the same.
+
+Reference: A. Montanari, E. Richard, *A statistical model for tensor PCA*, NIPS 2014 (Mat_q(T), q = ⌊k/2⌋; algorithm
+"Recursive Unfolding").
 Different on purpose: vectors may differ from mode to mode and so may dims; both singular vectors are used, for each
-knows its own modes; blocks of three modes and more are split by an alternating fit
-(:class:`~tpca.lab.baselines.RecursiveUnfolding` splits them as the paper does).
+knows its own modes, where the paper, with one vector for all, unfolds the first once more as n × n^{q-1}; every
+unfolding is balanced (``Partition.halves``).  :class:`Unfolding` splits blocks of three modes and more by an
+alternating fit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tpca.integers import check_integer
 from tpca.lab.baselines.all_samples import AllSamples
-from tpca.lab.baselines.options import check_choice, check_positive
+from tpca.lab.baselines.baseline import Baseline, check_positive, one_of, option
 from tpca.randomness import generator
-from tpca.solvers.options import check_max_samples
 from tpca.solvers.rank_one import DENSE_ROWS, LANCZOS, rank_one, split_blocks, top_pairs, unfold
 from tpca.solvers.recovery import Recovery
 from tpca.tensors import Query
@@ -43,32 +48,20 @@ from tpca.tensors.blocks import Array, Partition, unit
 Split = Callable[[Array], list[Array]]
 
 
-class Unfolding:
+@dataclass(kw_only=True, eq=False)
+class Unfolding(Baseline):
     """Leading singular vectors of the balanced unfolding of the mean.
 
     Parameters
     ----------
     method
         ``"svd"`` holds the mean; ``"power"`` holds two vectors and reads the data up to ``max_passes`` times, until
-        a step moves u by less than ``tolerance``.
-    max_samples
-        Use no more than this many; needed for samples that never end.
+        a step moves u by less than ``tol``.
     """
 
-    def __init__(
-        self,
-        *,
-        method: str = "svd",
-        random_state: int = 0,
-        max_samples: int | None = None,
-        max_passes: int = 200,
-        tol: float = 1e-6,
-    ) -> None:
-        self.method = check_choice("method", method, ("svd", "power"))
-        self.random_state = random_state
-        self.max_samples = check_max_samples(max_samples)
-        self.max_passes = check_integer("max_passes", max_passes)
-        self.tol = check_positive("tol", tol)
+    method: str = option("svd", one_of("svd", "power"))
+    max_passes: int = option(200, check_integer)
+    tol: float = option(1e-6, check_positive)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from all samples of ``source``."""
@@ -96,6 +89,16 @@ class Unfolding:
         return blocks[0], blocks[1], history
 
 
+@dataclass(kw_only=True, eq=False)
+class RecursiveUnfolding(Baseline):
+    """Leading singular vectors of unfoldings of unfoldings of the mean."""
+
+    def run(self, source: Any) -> Recovery:
+        """Recover the vectors from all samples of ``source``."""
+        samples = AllSamples(source, self.max_samples)
+        return samples.recovery(spectral_vectors(samples, generator(self.random_state, "unfolding"), split_recursively))
+
+
 def spectral_vectors(samples: AllSamples, rng: np.random.Generator, split: Split) -> list[Array]:
     """Leading singular vectors of the held mean's balanced unfolding, split into one vector per mode."""
     partition = Partition.halves(samples.dims)
@@ -107,3 +110,13 @@ def spectral_vectors(samples: AllSamples, rng: np.random.Generator, split: Split
     samples.note(working=copied + 8 * (held * rows + sum(partition.sizes)))
     blocks = (left.reshape(partition.shapes[0]), right.reshape(partition.shapes[1]))
     return split_blocks(partition.groups, blocks, split)
+
+
+def split_recursively(block: Array) -> list[Array]:
+    """One unit vector per mode of ``block``, by unfolding it again and again."""
+    if block.ndim == 1:
+        return [unit(block)]
+    partition = Partition.halves(block.shape)
+    _, *sides = top_pairs(unfold(block, partition.groups))
+    parts = [side.reshape(shape) for side, shape in zip(sides, partition.shapes, strict=True)]
+    return split_blocks(partition.groups, parts, split_recursively)

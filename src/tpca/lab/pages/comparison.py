@@ -9,11 +9,9 @@ from typing import Any
 from tpca.lab.studies.compare import GOOD, TITLES
 from tpca.lab.studies.comparison import Comparison, read_comparison
 from tpca.lab.studies.estimates import rate_interval
-from tpca.report.document import Document, Figure, Section, Verdict, paragraphs
-from tpca.report.markup import Safe, shown, table
-from tpca.report.pictures import axis, layout, log_axis, points
-from tpca.report.wording import count, duration, number, shape
-from tpca.wording import amount
+from tpca.report.document import Document, Figure, Safe, Section, Verdict, paragraphs, table
+from tpca.report.pictures import axis, error_bars, layout, log_axis, points, shown
+from tpca.wording import amount, count, duration, number, shape
 
 Row = dict[str, Any]
 
@@ -75,7 +73,7 @@ def _success(rows: list[Row]) -> Figure:
     rates = [rate_interval(r["successes"], r["trials"]) for r in rows]
     trace = points([r.value for r in rates], [shown(r["title"]) for r in rows], "success", 0)
     up, down = [r.high - r.value for r in rates], [r.value - r.low for r in rates]
-    trace["error_x"] = {"type": "data", "array": up, "arrayminus": down, "visible": True, "thickness": 1.5, "width": 4}
+    trace["error_x"] = error_bars(up, down)
     return Figure(
         "success",
         [trace],

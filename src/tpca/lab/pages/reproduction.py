@@ -12,9 +12,8 @@ from tpca.lab.studies.catalogue import choose
 from tpca.lab.studies.store import Store, made
 from tpca.lab.studies.study import Finding, Study
 from tpca.lab.studies.study import Verdict as Judgement
-from tpca.report.document import Document, Section, Verdict, paragraphs, write_document
-from tpca.report.markup import Safe, table, tag
-from tpca.report.wording import count
+from tpca.report.document import Document, Safe, Section, Verdict, paragraphs, table, tag, write_document
+from tpca.wording import count
 
 MARKS = {"agrees": ("good", "✓"), "differs": ("bad", "✕"), "not enough data": ("open", "?")}
 

@@ -9,21 +9,21 @@ from typing import Any
 
 import numpy as np
 
+from tpca.lab.studies.climbs import kind_of
 from tpca.lab.studies.convergence import Convergence
 from tpca.lab.studies.estimates import PowerLaw, rate_interval
-from tpca.lab.studies.internet_scale import InternetScale
 from tpca.lab.studies.memory import Memory
 from tpca.lab.studies.memory_findings import Point
-from tpca.lab.studies.noise import Noise
-from tpca.lab.studies.parameterisation import Parameterisation
 from tpca.lab.studies.race import Race
 from tpca.lab.studies.race_targets import GOOD, ROWS
-from tpca.lab.studies.scaling import WorstCase
+from tpca.lab.studies.scaling import InternetScale
 from tpca.lab.studies.store import Store
-from tpca.lab.studies.structure import Adaptivity, EmpiricalSchedule, Initialisation, Stages
+from tpca.lab.studies.structure import Initialisation, ScheduleRatio, Stages
 from tpca.lab.studies.study import Record, Study
 from tpca.model.bounds import cramer_rao
 from tpca.report.style import COLOURS, INK, MARKERS, drawing, save
+
+Figure = Callable[[Any, Any, Sequence[Record]], None]
 
 
 def draw_studies(studies: Sequence[Study], store: Store, folder: Path) -> dict[str, Path]:
@@ -39,8 +39,23 @@ def draw_studies(studies: Sequence[Study], store: Store, folder: Path) -> dict[s
             with store.using(study):
                 FIGURES[study.name](axis, study, records)
             axis.set_title(study.title)
-            drawn[study.name] = save(figure, folder, study.name)
+            drawn[study.name] = save(figure, folder / f"{study.name}.png")
+            save(figure, folder / f"{study.name}.svg")
     return drawn
+
+
+def _laws(label: str, y: str = "samples at 50 % success", x: str = "d") -> Figure:
+    """The figure of a study of power laws; ``label`` names one by its key."""
+
+    def draw(axis: Any, study: Any, records: Sequence[Record]) -> None:
+        laws = study.laws(records)
+        _lines(axis, {label.format(*_several(key)): law for key, law in laws.items()}, x, y)
+
+    return draw
+
+
+def _several(key: Any) -> tuple[Any, ...]:
+    return key if isinstance(key, tuple) else (key,)
 
 
 def _lines(axis: Any, laws: Mapping[str, PowerLaw], x: str, y: str) -> None:
@@ -58,27 +73,8 @@ def _lines(axis: Any, laws: Mapping[str, PowerLaw], x: str, y: str) -> None:
         axis.legend(fontsize=9)
 
 
-def _scaling(axis: Any, study: WorstCase, records: Sequence[Record]) -> None:
-    laws = {f"order {order}": law for order, law in study.laws(records).items()}
-    _lines(axis, laws, "d", "samples at 50 % success")
-
-
-def _adaptivity(axis: Any, study: Adaptivity, records: Sequence[Record]) -> None:
-    laws = {f"d = {dim}": law for dim, law in study.laws(records).items()}
-    _lines(axis, laws, "predicted form  d² max γ⁴ ∏γ⁻²  (Cor = 1 left, 0 right)", "samples at 50 % success")
-
-
-def _parameterisation(axis: Any, study: Parameterisation, records: Sequence[Record]) -> None:
-    laws = {f"{kind}, order {order}": law for (kind, order), law in study.laws(records).items()}
-    _lines(axis, laws, "d", "samples at 50 % success")
-
-
-def _ratio(axis: Any, study: Stages | EmpiricalSchedule, records: Sequence[Record]) -> None:
-    def label(case: Any) -> str:
-        order, correlation = case if isinstance(case, tuple) else (6, case)
-        return f"order {order}, {'uncorrelated' if correlation == 0 else 'identical'}"
-
-    laws = {label(case): law for case, law in study.laws(records).items()}
+def _ratio(axis: Any, study: ScheduleRatio, records: Sequence[Record]) -> None:
+    laws = {f"order {order}, {kind_of(correlation)}": law for (order, correlation), law in study.laws(records).items()}
     text = "one go / stages" if isinstance(study, Stages) else "empirical / theorem"
     _lines(axis, laws, "d", f"ratio of N at 50 % success, {text}")
     axis.axhline(1, color=INK, linewidth=0.8, linestyle=":")
@@ -111,10 +107,6 @@ def _convergence(axis: Any, study: Convergence, records: Sequence[Record]) -> No
 
 def _name(kind: str) -> str:
     return {"simulated": "Phase III, simulated", "refinement": "refinement"}.get(kind, f"Phase III, {kind}")
-
-
-def _noise(axis: Any, study: Noise, records: Sequence[Record]) -> None:
-    _lines(axis, study.laws(records), "d", "samples until the race proves the signal (median)")
 
 
 def _race(axis: Any, study: Race, records: Sequence[Record]) -> None:  # noqa: ARG001
@@ -170,15 +162,16 @@ def _kind(point: Point) -> str:
     return "race" if point.method == "race" else "other methods"
 
 
-FIGURES: dict[str, Callable[[Any, Any, Sequence[Record]], None]] = {
-    "worst-case": _scaling,
-    "symmetric": _scaling,
-    "adaptivity": _adaptivity,
-    "parameterisation": _parameterisation,
+FORM = "predicted form  d² max γ⁴ ∏γ⁻²  (Cor = 1 left, 0 right)"
+FIGURES: dict[str, Figure] = {
+    "worst-case": _laws("order {}"),
+    "symmetric": _laws("order {}"),
+    "adaptivity": _laws("d = {}", x=FORM),
+    "parameterisation": _laws("{}, order {}"),
     "convergence": _convergence,
     "stages": _ratio,
     "initialisation": _initialisation,
-    "noise": _noise,
+    "noise": _laws("{}", "samples until the race proves the signal (median)"),
     "memory": _memory,
     "race": _race,
     "empirical-schedule": _ratio,

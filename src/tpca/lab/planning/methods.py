@@ -12,10 +12,21 @@ equal vectors (traces, one matrix)    d^{k̄/2} with d² of state
 ====================================  ========================================================================
 
 State is in floats of 64 bits, as the methods' own files count it; tests hold the formulas to what is measured.
+
+**The race** at a given memory, without building it (:func:`race_size`): its main strategy, its size, and its needs.
+The same decisions as :func:`tpca.solvers.race.strategies.choice.strategies_within`, from the same formulas.  In units
+of √∏d the race needs
+
+.. math:: C = C_{whole}, \qquad C_{whole} + \frac{b}{r}, \qquad C_{whole} + c_{\bar k}\Big(\frac{d}{R}\Big)^{0.65}
+
+for the sum of all samples, a flow of r columns, and R small replicas: the forms and constants of
+:mod:`tpca.solvers.race.limits`, measured for a signal that is proven in 95 % of runs.  What recovers it in half of all
+runs is a constant share of that (``race`` in constants.json).
 """
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,6 +36,12 @@ import numpy as np
 from tpca.lab.planning.problem import Problem
 from tpca.model.bounds import gauge
 from tpca.solvers.mean.memory import GROUPS, mean_bytes
+from tpca.solvers.race import limits
+from tpca.solvers.race.strategies.choice import CANDIDATE_VECTORS, FLOW_COLUMNS, STRUCTURE_SHARE, WHOLE_ROWS
+from tpca.solvers.race.strategies.flow import state_floats
+from tpca.solvers.race.strategies.replicas import singles_floats
+from tpca.solvers.race.strategies.symmetric import symmetric_floats, symmetric_pairs_floats
+from tpca.solvers.race.strategies.whole import whole_floats
 from tpca.solvers.rank_one import DENSE_ROWS, LANCZOS
 from tpca.tensors.blocks import Partition
 
@@ -40,11 +57,6 @@ def root(problem: Problem) -> float:
 def vectors(problem: Problem) -> float:
     """∏d / min d."""
     return problem.entries / min(problem.dims)
-
-
-def oja_form(problem: Problem) -> float:
-    """√∏d (ln √D)²/4."""
-    return problem.unit * max(1.0, math.log(problem.unit) ** 2 / 16)
 
 
 def matrices(problem: Problem) -> float:
@@ -68,62 +80,19 @@ def held_mean(problem: Problem) -> float:
     return problem.entries + max(held * small + small + large, 2 * problem.entries / min(problem.dims))
 
 
-def _mean_state(problem: Problem) -> float:
-    return mean_bytes(problem.dims, GROUPS[-1]) / 8
-
-
-def _two_blocks(problem: Problem) -> float:
-    small, large = problem.halves
-    return small + 4 * large
-
-
-def _oja_state(problem: Problem) -> float:
-    return 3.0 * sum(problem.halves)
-
-
 def _starts(problem: Problem) -> float:
+    """Four sets of vectors for every start."""
     return 4.0 * RESTARTS * sum(problem.dims)
 
 
-def _held_starts(problem: Problem) -> float:
-    return problem.entries + 3 * RESTARTS * sum(problem.halves) + _starts(problem)
-
-
-def _trace_state(problem: Problem) -> float:
+def _traces(problem: Problem) -> float:
+    """A matrix for every pairing and pair; the identity, the sum, its mean and the eigenvectors."""
     return (pairings(problem.order) * (problem.order // 2) + 4) * problem.dims[0] ** 2
 
 
-def _homotopy_state(problem: Problem) -> float:
+def _homotopy(problem: Problem) -> float:
     d, order = problem.dims[0], problem.order
-    return _trace_state(problem) if order % 2 == 0 else d * d + (pairings(order) + 3) * d
-
-
-def _matrix_state(problem: Problem) -> float:
-    return (problem.order / 2 + 6) * problem.dims[0] ** 2
-
-
-def _paper_state(problem: Problem) -> float:
-    return 2.0**problem.order * sum(Partition.pairs(problem.dims).sizes)
-
-
-def _always(problem: Problem) -> str:  # noqa: ARG001
-    return ""
-
-
-def _order_three(problem: Problem) -> str:
-    return "" if problem.order >= 3 else "needs order 3 or more"
-
-
-def _order_four(problem: Problem) -> str:
-    return "" if problem.order >= 4 else "the theory starts at order 4"
-
-
-def _equal(problem: Problem) -> str:
-    return _order_three(problem) or ("" if problem.equal else "only for equal vectors (--equal)")
-
-
-def _equal_even(problem: Problem) -> str:
-    return _equal(problem) or ("" if problem.order % 2 == 0 and problem.order >= 4 else "needs an even order from 4")
+    return _traces(problem) if order % 2 == 0 else d * d + (pairings(order) + 3) * d
 
 
 @dataclass(frozen=True)
@@ -134,11 +103,22 @@ class Method:
     title: str
     form: Formula
     state: Formula
-    applies: Callable[[Problem], str] = _always
+    least_order: int = 2
+    equal: bool = False
+    """Whether it is for equal vectors only; ``even``: and for even orders."""
+    even: bool = False
     passes: bool = False
     sequential: bool = False
     at_large: str = ""
     """Another method: at sizes beyond those measured this one needs no fewer samples than that one."""
+
+    def obstacle(self, problem: Problem) -> str:
+        """Why it is not for a problem, or nothing."""
+        if problem.order < self.least_order:
+            return f"needs order {self.least_order} or more"
+        if self.equal and not problem.equal:
+            return "only for equal vectors (--equal)"
+        return f"needs an even order from {self.least_order}" if self.even and problem.order % 2 else ""
 
     def measured_as(self, order: int) -> str:
         """The name of its constant: up to order 4 recursive unfolding is unfolding."""
@@ -147,20 +127,84 @@ class Method:
 
 METHODS: tuple[Method, ...] = (
     # Its many random starts help at small sizes only; at large ones its spectral start does the work.
-    Method("mean", "mean (MeanSolver)", root, _mean_state, at_large="als"),
+    Method("mean", "mean (MeanSolver)", root, lambda p: mean_bytes(p.dims, GROUPS[-1]) / 8, at_large="als"),
     Method("als", "ALS, spectral start", root, held_mean),
-    Method("amp", "AMP", root, held_mean, _order_three),
+    Method("amp", "AMP", root, held_mean, 3),
     Method("unfolding", "unfolding", root, held_mean),
     Method("recursive-unfolding", "recursive unfolding", root, held_mean),
-    Method("power-iteration", "power iteration", vectors, _held_starts),
+    Method("power-iteration", "power iteration", vectors,
+           lambda p: p.entries + 3 * RESTARTS * sum(p.halves) + _starts(p)),
     Method("tensorly", "TensorLy parafac", root, lambda p: 4.5 * p.entries),
     Method("pyttb", "pyttb cp_als", root, lambda p: 3.01 * p.entries),
-    Method("unfolding-passes", "unfolding, many passes", root, _two_blocks, passes=True),
+    Method("unfolding-passes", "unfolding, many passes", root, lambda p: p.halves[0] + 4 * p.halves[1], passes=True),
     Method("power-passes", "power iteration, many passes", vectors, _starts, passes=True),
-    Method("oja", "Oja on the unfolding", oja_form, _oja_state),
+    Method("oja", "Oja on the unfolding", lambda p: p.unit * max(1.0, math.log(p.unit) ** 2 / 16),
+           lambda p: 3.0 * sum(p.halves)),
     Method("vector-sgd", "vectors by online SGD", vectors, lambda p: 4.0 * sum(p.dims), sequential=True),
-    Method("paper", "paper's matrices", matrices, _paper_state, _order_four, sequential=True),
-    Method("partial-trace", "partial trace", root, _trace_state, _equal, passes=True),
-    Method("homotopy-passes", "homotopy, many passes", root, _homotopy_state, _equal, passes=True),
-    Method("matrix-sgd", "one matrix by SGD", root, _matrix_state, _equal_even, sequential=True),
-)
+    Method("paper", "paper's matrices", matrices, lambda p: 2.0**p.order * sum(Partition.pairs(p.dims).sizes), 4,
+           sequential=True),
+    Method("partial-trace", "partial trace", root, _traces, 3, equal=True, passes=True),
+    Method("homotopy-passes", "homotopy, many passes", root, _homotopy, 3, equal=True, passes=True),
+    Method("matrix-sgd", "one matrix by SGD", root, lambda p: (p.order / 2 + 6) * p.dims[0] ** 2, 4, equal=True,
+           even=True, sequential=True),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RaceSize:
+    """The main strategy, its columns or replicas, the floats that all take, and whether *symmetric* joins."""
+
+    strategy: str
+    count: int
+    floats: float
+    equal: bool
+
+    def form(self, dims: tuple[int, ...]) -> float:
+        """C: what the race needs, in units of √∏d."""
+        if self.strategy == "whole":
+            return limits.WHOLE
+        if self.strategy == "flow":
+            return limits.WHOLE + limits.PER_COLUMN / self.count
+        each = limits.SINGLES.get(len(dims), 30.0 * 2.5 ** (len(dims) - 6))
+        return float(limits.WHOLE + each * (max(dims) / self.count) ** limits.SHARE)
+
+    @property
+    def text(self) -> str:
+        """The strategy in words."""
+        return {"whole": "the sum of all samples", "flow": f"{self.count} columns"}.get(
+            self.strategy, f"{self.count} small replicas"
+        )
+
+
+def race_size(dims: tuple[int, ...], nbytes: float) -> RaceSize | None:
+    """The race within ``nbytes``; ``None`` if not even the smallest fits."""
+    own = CANDIDATE_VECTORS * sum(dims)
+    left, most = nbytes / 8 - own, STRUCTURE_SHARE * nbytes / 8 - own
+    equal = False
+    if len(dims) >= 3 and len(set(dims)) == 1:
+        fitting = [a for a in range(1, 16) if symmetric_floats(dims, a) <= most]
+        if fitting:
+            equal, left = True, left - symmetric_floats(dims, max(fitting)) - own
+    if len(dims) >= 4 and symmetric_pairs_floats(dims) <= most:
+        left -= symmetric_pairs_floats(dims) + own
+    taken = nbytes / 8 - left
+    halves = Partition.halves(dims)
+    if whole_floats(halves) <= left and halves.sizes[0] <= WHOLE_ROWS:
+        return RaceSize("whole", halves.sizes[0], taken + whole_floats(halves), equal)
+    rows = range(1, min(halves.sizes[0], int(max(left, 0))) + 1)
+    columns = bisect.bisect_right(rows, left, key=lambda r: state_floats(halves, r))  # as many as fit
+    if columns >= min(FLOW_COLUMNS if len(dims) >= 5 else 1, halves.sizes[0]):
+        return RaceSize("flow", columns, taken + state_floats(halves, columns), equal)
+    if len(dims) >= 5:
+        fixed, one = singles_floats(dims, 0), singles_floats(dims, 1)
+        count = int((left - fixed) / (one - fixed))
+        if count >= 1:
+            return RaceSize("singles", count, taken + singles_floats(dims, count), equal)
+    return None
+
+
+def least_race_bytes(dims: tuple[int, ...]) -> float:
+    """The least memory in which the race runs."""
+    own = CANDIDATE_VECTORS * sum(dims)
+    smallest = singles_floats(dims, 1) if len(dims) >= 5 else state_floats(Partition.halves(dims), 1)
+    return 8 * (smallest + own + 1)

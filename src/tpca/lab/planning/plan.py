@@ -11,20 +11,18 @@ The recommendation is that of :func:`tpca.solvers.choice.choose_solver`, which `
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tpca.errors import SolverError
-from tpca.lab.planning.constants import constant, frontier
-from tpca.lab.planning.machine import Machine, this_machine
-from tpca.lab.planning.methods import METHODS, Method
+from tpca.lab.planning.constants import Machine, constant, frontier, this_machine
+from tpca.lab.planning.methods import METHODS, Method, RaceSize, least_race_bytes, race_size
 from tpca.lab.planning.problem import Problem, parse_samples
-from tpca.lab.planning.race_size import RaceSize, least_race_bytes, race_size
 from tpca.model.sampling import BATCH_ENTRIES
 from tpca.solvers.choice import choose_solver
 from tpca.solvers.memory import default_memory, machine_memory, parse_memory
 from tpca.solvers.race.rounds import round_sizes
 from tpca.streams.stored import SLAB_ENTRIES
-from tpca.wording import amount, approximately
+from tpca.wording import amount, approximately, duration
 
 MARGIN = 2.0  # times N₅₀ is enough
 LONG = 30 * 86400.0
@@ -64,36 +62,11 @@ class Plan:
     samples: int | None
     rate: float | None
     workers: int
-    rows: tuple[Row, ...]
-    recommended: str
-    recommendation: str
     least_product: float
     machine: Machine
-
-
-@dataclass(frozen=True)
-class _Means:
-    """What there is to work with."""
-
-    memory_limit: int
-    samples: int | None
-    rate: float | None
-    workers: int
-    machine: Machine
-
-
-@dataclass(frozen=True)
-class _Need:
-    """What a method needs; ``contractions`` with a whole sample or a mean, beside adding samples up."""
-
-    name: str
-    title: str
-    samples: float
-    basis: str
-    state_bytes: float
-    passes: float
-    contractions: float
-    sequential: bool = False
+    rows: tuple[Row, ...] = ()
+    recommended: str = ""
+    recommendation: str = ""
 
 
 def make_plan(
@@ -110,7 +83,7 @@ def make_plan(
     ----------
     samples
         How many there are, a number or an expression such as ``"4d^2"``.
-    memory
+    memory_limit
         Bound on a method's state; by default what a solver would take (:func:`tpca.solvers.memory.default_memory`).
     rate
         Samples a second that arrive or can be read; by default as fast as memory delivers them.
@@ -123,25 +96,23 @@ def make_plan(
         raise SolverError(f"workers must be at least 1, got {workers}.")
     nbytes = default_memory(problem.dims) if memory_limit is None else parse_memory(memory_limit)
     count = None if samples is None else parse_samples(samples, problem.dims)
-    means = _Means(nbytes, count, rate, workers, this_machine())
-    rows = (race_row(problem, means), *(_row(problem, method, means) for method in METHODS))
-    recommended, sentence = _recommend(problem, means, rows, memory_limit is not None)
-    return Plan(
-        problem, nbytes, count, rate, workers, rows, recommended, sentence, problem.least_product, means.machine
-    )
+    asked = Plan(problem, nbytes, count, rate, workers, problem.least_product, this_machine())
+    plan = replace(asked, rows=(_race_row(asked), *(_row(asked, method) for method in METHODS)))
+    recommended, sentence = _recommend(plan, memory_limit is not None)
+    return replace(plan, recommended=recommended, recommendation=sentence)
 
 
-def race_row(problem: Problem, means: _Means) -> Row:
+def _race_row(plan: Plan) -> Row:
     """The race in the memory given."""
-    size = race_size(problem.dims, means.memory_limit)
+    dims = plan.problem.dims
+    size = race_size(dims, plan.memory_limit)
     if size is None:
-        least = least_race_bytes(problem.dims)
+        least = least_race_bytes(dims)
         return Row("race", "race (RaceSolver)", f"needs at least {amount(least)} of state", state_bytes=least)
-    samples, basis = race_samples(problem, size)
-    asked = samples if problem.entries > SLAB_ENTRIES else len(round_sizes(math.ceil(samples)))
-    both_sides = 2.0 * size.count
-    need = _Need("race", f"race, {size.text}", samples, basis, 8 * size.floats, 1.0, asked * both_sides)
-    return _finish(problem, means, need)
+    samples, basis = race_samples(plan.problem, size)
+    asked = samples if plan.problem.entries > SLAB_ENTRIES else len(round_sizes(math.ceil(samples)))
+    row = Row("race", f"race, {size.text}", "", samples, basis, 8 * size.floats, passes=1.0)
+    return _finished(plan, row, asked * 2.0 * size.count)  # on both sides of the blocks
 
 
 def race_samples(problem: Problem, size: RaceSize) -> tuple[float, str]:
@@ -155,9 +126,9 @@ def race_samples(problem: Problem, size: RaceSize) -> tuple[float, str]:
     return max(samples, frontier() * problem.least_product / size.floats), found.basis(_dim(problem))
 
 
-def _row(problem: Problem, method: Method, means: _Means) -> Row:
-    obstacle = method.applies(problem)
-    if obstacle:
+def _row(plan: Plan, method: Method) -> Row:
+    problem = plan.problem
+    if obstacle := method.obstacle(problem):
         return Row(method.name, method.title, obstacle)
     found = constant(method.measured_as(problem.order), problem.order)
     value, basis = found.value, found.basis(_dim(problem))
@@ -165,45 +136,33 @@ def _row(problem: Problem, method: Method, means: _Means) -> Row:
         value = max(value, constant(method.at_large, problem.order).value)
     samples = max(1.0, value * method.form(problem) * problem.ratio)
     passes = found.passes if method.passes else 1.0
-    need = _Need(
-        method.name,
-        method.title,
-        samples,
-        basis,
-        8 * method.state(problem),
-        passes,
-        samples * passes if method.sequential else 0.0,
-        method.sequential,
-    )
-    return _finish(problem, means, need)
+    row = Row(method.name, method.title, "", samples, basis, 8 * method.state(problem), passes=passes)
+    return _finished(plan, row, samples * passes if method.sequential else 0.0, method.sequential)
 
 
-def _finish(problem: Problem, means: _Means, need: _Need) -> Row:
-    """Time, product and obstacles of a method whose needs are known."""
-    taken = need.samples * need.passes
-    read, flops = 8.0 * problem.entries * taken, 2.0 * problem.entries * need.contractions
-    arriving = taken / means.rate if means.rate else 0.0
-    alone = max(means.machine.seconds(read, flops), arriving)
-    shared = alone if need.sequential else max(means.machine.seconds(read, flops, means.workers), arriving)
-    least = min(means.memory_limit, machine_memory())
-    obstacle = ""
-    if need.state_bytes > least:
-        obstacle = f"needs {amount(need.state_bytes)} of state, the memory is {amount(least)}"
+def _finished(plan: Plan, row: Row, contractions: float, sequential: bool = False) -> Row:
+    """Time, product and obstacles of a method whose needs are known.
+
+    ``contractions`` with a whole sample or a mean are taken beside adding samples up.
+    """
+    taken, entries = row.samples * row.passes, plan.problem.entries
+    read, flops = 8.0 * entries * taken, 2.0 * entries * contractions
+    arriving = taken / plan.rate if plan.rate else 0.0
+    alone = max(plan.machine.seconds(read, flops), arriving)
+    shared = alone if sequential else max(plan.machine.seconds(read, flops, plan.workers), arriving)
+    least, obstacle = min(plan.memory_limit, machine_memory()), ""
+    if row.state_bytes > least:
+        obstacle = f"needs {amount(row.state_bytes)} of state, the memory is {amount(least)}"
     elif shared > FOREVER:
         obstacle = f"{TOO_LONG} {approximately(100 * shared / FOREVER)} years"
-    return Row(
-        need.name,
-        need.title,
-        obstacle,
-        need.samples,
-        need.basis,
-        need.state_bytes,
-        buffer_bytes(problem),
-        need.passes,
-        alone,
-        shared,
-        need.state_bytes / 8 * taken / problem.least_product,
-        _sufficiency(means.samples, need.samples),
+    return replace(
+        row,
+        obstacle=obstacle,
+        buffer_bytes=buffer_bytes(plan.problem),
+        seconds=alone,
+        seconds_by_workers=shared,
+        product=row.state_bytes / 8 * taken / plan.least_product,
+        suffices=_sufficiency(plan.samples, row.samples),
     )
 
 
@@ -213,24 +172,24 @@ def _sufficiency(given: int | None, needed: float) -> str:
     return "enough" if given >= MARGIN * needed else "borderline" if given >= needed else "too few"
 
 
-def _recommend(problem: Problem, means: _Means, rows: tuple[Row, ...], told: bool) -> tuple[str, str]:
+def _recommend(plan: Plan, told: bool) -> tuple[str, str]:
     """The solver that ``TensorPCA`` would take, why, and what to expect of it."""
-    choice = choose_solver(problem.dims, means.memory_limit if told else None, max_samples=means.samples)
-    row = next(r for r in rows if r.name == choice.solver)
+    choice = choose_solver(plan.problem.dims, plan.memory_limit if told else None, max_samples=plan.samples)
+    row = next(r for r in plan.rows if r.name == choice.solver)
     name = {"mean": "MeanSolver", "race": "RaceSolver"}[choice.solver]
     sentence = f"Use {name}: {choice.reason}"
     if math.isnan(row.samples):
-        return _instead(rows, f"RaceSolver {row.obstacle}, the memory is {amount(means.memory_limit)}")
+        return _instead(plan.rows, f"RaceSolver {row.obstacle}, the memory is {amount(plan.memory_limit)}")
     sentence += f"; about {approximately(row.samples)} samples recover the signal in half of all runs"
-    if means.samples is not None:
-        sentence += f", and {means.samples:,} are {row.suffices}"
+    if plan.samples is not None:
+        sentence += f", and {plan.samples:,} are {row.suffices}"
         if row.suffices == "too few":
-            least = min((r for r in rows if not r.obstacle), key=lambda r: r.samples, default=row)
+            least = min((r for r in plan.rows if not r.obstacle), key=lambda r: r.samples, default=row)
             sentence += _fewer(row, least)
     if row.obstacle:
         sentence += f", but on this machine it {row.obstacle}"
     elif row.seconds_by_workers > LONG:
-        sentence += f", which takes {_days(row.seconds_by_workers)} of reading dense samples"
+        sentence += f", which takes {duration(row.seconds_by_workers)} of reading dense samples"
     return choice.solver, sentence + "."
 
 
@@ -255,11 +214,6 @@ def buffer_bytes(problem: Problem) -> float:
     if problem.entries > SLAB_ENTRIES:
         return 8.0 * SLAB_ENTRIES
     return 8.0 * (max(problem.entries, BATCH_ENTRIES) + 2 * problem.entries)
-
-
-def _days(seconds: float) -> str:
-    days = seconds / 86400
-    return f"{days:,.0f} days" if days < 730 else f"{approximately(days / 365.25)} years"
 
 
 def _dim(problem: Problem) -> float:

@@ -3,8 +3,7 @@
 The batch law, where the mean of any number of samples is one draw, is an engine: :class:`tpca.engines.LawEngine`.
 """
 
-from tpca.lab.simulate.chain import advance
-from tpca.lab.simulate.online import simulate_online
+from tpca.lab.simulate.chain import advance, simulate_online
 from tpca.lab.simulate.paper import SimulatedRun, simulate_empirical
 
 __all__ = ["SimulatedRun", "advance", "simulate_empirical", "simulate_online"]

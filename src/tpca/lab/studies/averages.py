@@ -8,6 +8,7 @@ for.  Studies use it to run many methods on the very same samples at the cost of
 from __future__ import annotations
 
 import math
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,33 @@ import numpy as np
 from tpca.engines import LocalEngine
 from tpca.engines.protocol import A
 from tpca.errors import StreamError
+from tpca.lab.baselines import BASELINES
 from tpca.model import SpikedTensor
 from tpca.randomness import generator
+from tpca.solvers.recovery import Recovery
 from tpca.tensors import Gradients, TensorSum
 from tpca.tensors.blocks import Array
+
+# Baselines that see nothing but the mean, by the name under which studies run them, with their options.
+MEAN_ONLY: dict[str, tuple[str, dict[str, Any]]] = {
+    "als": ("ALS", {}), "amp": ("AMP", {}), "unfolding": ("Unfolding", {}),
+    "recursive-unfolding": ("RecursiveUnfolding", {}), "power-iteration": ("PowerIteration", {}),
+    "tensorly": ("TensorLyParafac", {}), "pyttb": ("PyttbCpAls", {}), "partial-trace": ("PartialTrace", {}),
+    "unfolding-passes": ("Unfolding", {"method": "power", "tol": 0.01}), "homotopy": ("Homotopy", {}),
+    "power-passes": ("PowerIteration", {"method": "passes"}), "homotopy-passes": ("Homotopy", {"method": "passes"}),
+}  # fmt: skip
+
+
+def installed(name: str) -> bool:
+    """Whether the package that a method belongs to is there."""
+    return name not in ("tensorly", "pyttb") or find_spec(name) is not None
+
+
+def run_on_mean(name: str, average: AverageEngine, seed: int) -> Recovery:
+    """A baseline on the mean of samples."""
+    baseline, options = MEAN_ONLY[name]
+    recovery: Recovery = BASELINES[baseline](random_state=seed, **options).run(average)
+    return recovery
 
 
 class AverageEngine:

@@ -33,8 +33,7 @@ SEEDS = (20, 40)
 
 def climb(params: Params) -> dict[str, Any]:
     """``count`` simulated climbs: how many succeed, and the samples of one."""
-    cell = {name: value for name, value in params.items() if name not in ("first", "count")}
-    runs = [_one(params, generator(params["first"] + i, key(cell))) for i in range(params["count"])]
+    runs = [_one(params, generator(params["first"] + i, cell_of(params))) for i in range(params["count"])]
     return {
         "wins": sum(bool(np.abs(run.alignments).min() > GOOD) for run in runs),
         "runs": len(runs),
@@ -42,6 +41,11 @@ def climb(params: Params) -> dict[str, Any]:
         "weighted": float(np.exp(np.mean([math.log(_weighted(run)) for run in runs]))),
         "steps": sum(run.steps for run in runs),
     }
+
+
+def cell_of(params: Params) -> str:
+    """The name of what a trial is one of: its parameters but for its seeds."""
+    return key({name: value for name, value in params.items() if name not in ("first", "count")})
 
 
 def _one(params: Params, rng: np.random.Generator) -> SimulatedRun:
@@ -99,9 +103,28 @@ def curves(records: Iterable[Record], by: str = "dim", weighted: bool = False, *
     return {value: Curve.gather(rows) for value, rows in sorted(points.items())}
 
 
+def kind_of(correlation: float) -> str:
+    """What vectors of a correlation inside the pairs are called."""
+    return "uncorrelated" if correlation == 0 else "identical"
+
+
 def climb_cost(params: Params) -> float:
     """Seconds of :func:`climb`: 2^k̄ starts, the blocks, about log d stages of 1/ε steps at 10⁷ a second."""
     order, dim = params["order"], params["dim"]
     stages = 2 + math.log(dim) / max(1, order // 2 - 1)
     steps = 1.5 / COARSE
     return float(params["count"] * 2**order * ((order + 1) // 2) * stages * steps * 1e-7 + 0.03)
+
+
+class ClimbStudy:
+    """A study whose trials are climbs."""
+
+    version = 1
+
+    def cost(self, params: Params) -> float:
+        """About how many seconds a trial takes."""
+        return climb_cost(params)
+
+    def run(self, params: Params) -> dict[str, Any]:
+        """One trial."""
+        return climb(params)

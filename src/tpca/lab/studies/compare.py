@@ -11,47 +11,32 @@ from __future__ import annotations
 
 import functools
 import multiprocessing
-import os
-import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 from tpca.engines import LawEngine
 from tpca.errors import StudyError
 from tpca.lab.baselines import BASELINES
-from tpca.lab.planning.methods import METHODS
+from tpca.lab.planning.methods import METHODS, least_race_bytes
 from tpca.lab.planning.problem import Problem
-from tpca.lab.planning.race_size import least_race_bytes
-from tpca.lab.studies.averages import AverageEngine, averaged, drawn_average
+from tpca.lab.studies.averages import MEAN_ONLY, AverageEngine, averaged, drawn_average, installed, run_on_mean
+from tpca.lab.studies.runner import prepare
 from tpca.model import SpikedTensor
 from tpca.solvers.mean.solver import MeanSolver
 from tpca.solvers.memory import default_memory, machine_memory
 from tpca.solvers.paper.solver import PaperSolver, planned_samples
 from tpca.solvers.race.solver import RaceSolver
 from tpca.solvers.recovery import Recovery
+from tpca.threads import cores
 from tpca.wording import amount
 
 GOOD = 0.9
 LAW_STEPS = 400
 SHARED = 10**8  # entries to draw, from which on processes share the trials
-MEAN_ONLY: dict[str, tuple[str, dict[str, Any]]] = {
-    "als": ("ALS", {}),
-    "amp": ("AMP", {}),
-    "unfolding": ("Unfolding", {}),
-    "recursive-unfolding": ("RecursiveUnfolding", {}),
-    "power-iteration": ("PowerIteration", {}),
-    "tensorly": ("TensorLyParafac", {}),
-    "pyttb": ("PyttbCpAls", {}),
-    "unfolding-passes": ("Unfolding", {"method": "power", "tol": 0.01}),
-    "power-passes": ("PowerIteration", {"method": "passes"}),
-    "partial-trace": ("PartialTrace", {}),
-    "homotopy-passes": ("Homotopy", {"method": "passes"}),
-}
 STEPPING = {"oja": "Oja", "vector-sgd": "VectorSGD", "matrix-sgd": "SymmetricMatrixSGD"}
-PACKAGES = {"tensorly": "tensorly", "pyttb": "pyttb"}
 TITLES = {"race": "race (RaceSolver)", **{method.name: method.title for method in METHODS}}
 NAMES = tuple(TITLES)
 
@@ -112,10 +97,10 @@ def _obstacle(setting: Setting, name: str) -> str:
         least = least_race_bytes(problem.dims)
         return f"needs at least {amount(least)} of state" if least > memory_limit else ""
     method = next(m for m in METHODS if m.name == name)
-    obstacle = method.applies(problem)
+    obstacle = method.obstacle(problem)
     if obstacle:
         return obstacle
-    if name in PACKAGES and find_spec(PACKAGES[name]) is None:
+    if not installed(name):
         return "not installed: pip install 'tpca[peers]'"
     if 8 * method.state(problem) > memory_limit:
         return f"needs {amount(8 * method.state(problem))} of state, the memory is {amount(memory_limit)}"
@@ -138,41 +123,27 @@ def compare(
 
     Where samples are many, trials are shared among processes, one for every core; each holds one mean.
     """
-    processes = min(_cores(), len(seeds))
-    if processes == 1 or setting.samples * setting.problem.entries < SHARED or setting.law:
-        each: Iterator[list[Outcome]] = (trial(setting, methods, seed, progress) for seed in seeds)
-        return _gathered(seeds, each, finished)
-    with multiprocessing.get_context("spawn").Pool(processes, _heedless) as pool:
-        each = _told(pool.imap(functools.partial(trial, setting, methods), seeds), methods, progress)
-        return _gathered(seeds, each, finished)
-
-
-def _gathered(seeds: Sequence[int], each: Iterable[list[Outcome]], finished: Finished) -> list[Outcome]:
-    outcomes: list[Outcome] = []
-    for seed, found in zip(seeds, each, strict=True):
-        finished(seed, found)
-        outcomes += found
+    processes, outcomes = min(cores(), len(seeds)), []
+    alone = processes == 1 or setting.samples * setting.problem.entries < SHARED or setting.law
+    with nullcontext() if alone else multiprocessing.get_context("spawn").Pool(processes, prepare) as pool:
+        run = functools.partial(trial, setting, methods)
+        each = (run(seed, progress) for seed in seeds) if pool is None else pool.imap(run, seeds)
+        for seed, found in zip(seeds, each, strict=True):
+            for name in () if pool is None else ("averaging", *methods):
+                progress(name)
+            finished(seed, found)
+            outcomes += found
     return outcomes
-
-
-def _told(each: Iterable[list[Outcome]], methods: Sequence[str], progress: Progress) -> Iterator[list[Outcome]]:
-    """Trials of other processes, with their progress told afterwards."""
-    for found in each:
-        for name in ("averaging", *methods):
-            progress(name)
-        yield found
-
-
-def _heedless() -> None:
-    """Ctrl-C reaches all processes; only the one that gathers heeds it, the others are ended by it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def trial(setting: Setting, methods: Sequence[str], seed: int, progress: Progress = lambda _: None) -> list[Outcome]:
     """Every method on the samples of one planted signal."""
     truth, outcomes = setting.truth(seed), []
     progress("averaging")
-    average, reading = _average(setting, truth, seed)
+    began, n = time.perf_counter(), setting.samples
+    stream = truth.stream(random_state=seed)
+    average = drawn_average(truth, n, seed) if setting.law else averaged(stream, n)
+    reading = time.perf_counter() - began
     for name in methods:
         progress(name)
         began = time.perf_counter()
@@ -180,22 +151,11 @@ def trial(setting: Setting, methods: Sequence[str], seed: int, progress: Progres
         seconds = time.perf_counter() - began
         if name in MEAN_ONLY:
             seconds += reading * recovery.n_passes
-        outcomes.append(_outcome(name, truth, recovery, seconds, average))
+        held = average.buffer_bytes if name in MEAN_ONLY else recovery.buffer_bytes
+        success, error = truth.overlaps(recovery.vectors).min() > GOOD, float(truth.loss(recovery.vectors).mean())
+        memory, used = (recovery.state_bytes, held), (recovery.n_passes, recovery.n_samples)
+        outcomes.append(Outcome(name, bool(success), error, seconds, *memory, *used))
     return outcomes
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _average(setting: Setting, truth: SpikedTensor, seed: int) -> tuple[AverageEngine, float]:
-    """The mean of all samples and the seconds that a pass takes."""
-    began = time.perf_counter()
-    if setting.law:
-        average = drawn_average(truth, setting.samples, seed)
-    else:
-        average = averaged(truth.stream(random_state=seed), setting.samples)
-    return average, time.perf_counter() - began
 
 
 def _run(setting: Setting, name: str, truth: SpikedTensor, seed: int, average: AverageEngine) -> Recovery:
@@ -203,13 +163,11 @@ def _run(setting: Setting, name: str, truth: SpikedTensor, seed: int, average: A
     recovery: Recovery
     if name in MEAN_ONLY:
         average.rewind()
-        baseline, options = MEAN_ONLY[name]
-        recovery = BASELINES[baseline](random_state=seed, **options).run(average)
-        return recovery
+        return run_on_mean(name, average, seed)
     limit = setting.samples
     source: Any = LawEngine(truth, random_state=seed) if setting.law else truth.stream(random_state=seed)
     if name in STEPPING:
-        options = {} if name == "oja" else {"strength": truth.strength}
+        options: dict[str, Any] = {} if name == "oja" else {"strength": truth.strength}
         if setting.law and name != "oja":
             options["batch_size"] = max(1, limit // LAW_STEPS)
         recovery = BASELINES[STEPPING[name]](random_state=seed, max_samples=limit, **options).run(source)
@@ -220,17 +178,3 @@ def _run(setting: Setting, name: str, truth: SpikedTensor, seed: int, average: A
     memory_limit = setting.memory_limit if setting.memory_limit is not None else default_memory(truth.dims)
     recovery = solver(random_state=seed, memory_limit=memory_limit, max_samples=limit).run(source)
     return recovery
-
-
-def _outcome(name: str, truth: SpikedTensor, recovery: Recovery, seconds: float, average: AverageEngine) -> Outcome:
-    buffered = average.buffer_bytes if name in MEAN_ONLY else recovery.buffer_bytes
-    return Outcome(
-        name,
-        bool(truth.overlaps(recovery.vectors).min() > GOOD),
-        float(truth.loss(recovery.vectors).mean()),
-        seconds,
-        recovery.state_bytes,
-        buffered,
-        recovery.n_passes,
-        recovery.n_samples,
-    )

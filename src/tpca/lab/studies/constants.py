@@ -3,8 +3,8 @@ r"""Constants of the planner from the stored study of memory.
 ``python -m tpca.lab.studies.constants --store docs/reproduction --out src/tpca/lab/planning/constants.json``
 
 For every method and order: the geometric mean over the sizes of N₅₀ divided by the method's form
-(:mod:`tpca.lab.planning.methods`; for the race :mod:`tpca.lab.planning.race_size` at its state), with the interval that
-the sizes' own intervals span, the passes, the sizes and the runs.
+(:mod:`tpca.lab.planning.methods`; of the race at its state), with the interval that the sizes' own intervals span, the
+passes, the sizes and the runs.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from tpca.errors import StudyError
-from tpca.lab.planning.methods import METHODS
+from tpca.lab.planning.methods import METHODS, race_size
 from tpca.lab.planning.problem import Problem
-from tpca.lab.planning.race_size import race_size
 from tpca.lab.studies.memory import Memory
 from tpca.lab.studies.memory_findings import Point
 from tpca.lab.studies.store import Store

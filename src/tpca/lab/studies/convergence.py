@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,7 @@ import numpy as np
 from tpca.engines import LawEngine, open_engine
 from tpca.lab.simulate import SimulatedRun
 from tpca.lab.studies.climbs import COARSE
-from tpca.lab.studies.estimates import PowerLaw, power_law_of
-from tpca.lab.studies.findings import slope_finding
+from tpca.lab.studies.estimates import PowerLaw, flat, power_law_of, slope_finding
 from tpca.lab.studies.store import key
 from tpca.lab.studies.study import Finding, Params, Record, Scale, Verdict
 from tpca.model import SpikedTensor
@@ -82,7 +82,7 @@ class Convergence:
             if kind == "refinement" or level >= 80 * dim**2:
                 groups.setdefault((kind, dim), {}).setdefault(level, []).append(r.result["loss"])
         return {
-            (kind, dim): power_law_of(values, flat_log if kind != "refinement" else lambda _: 1.0)
+            (kind, dim): power_law_of(values, flat if kind == "refinement" else math.log)
             for (kind, dim), values in sorted(groups.items())
         }
 
@@ -97,22 +97,15 @@ class Convergence:
             if finding.verdict is Verdict.DIFFERS and law.slope.high < -0.5:
                 below = "the theorem promises −½ for this noise, and it is steeper than that."
                 gaussian = kind in ("simulated", "gaussian", "correlated")
-                verdict = Verdict.DIFFERS if gaussian else Verdict.AGREES
-                finding = Finding(label, finding.predicted, finding.measured, verdict, "" if gaussian else below)
+                finding = replace(finding, verdict=Verdict.of(not gaussian), reason="" if gaussian else below)
             found.append(finding)
         ratios = [r.result["ratio"] for r in records if r.params["kind"] == "refinement"]
         if ratios:
             mean, error = float(np.mean(ratios)), float(np.std(ratios) / math.sqrt(len(ratios)))
-            verdict = Verdict.AGREES if mean < 1 + 3 * error else Verdict.DIFFERS
-            text = f"{mean:.2f} ± {error:.2f}"
+            verdict, text = Verdict.of(mean < 1 + 3 * error), f"{mean:.2f} ± {error:.2f}"
             note = f"{len(ratios)} races; what the candidate learnt before the refinement counts too, hence below 1."
             found.append(Finding("refinement, squared error / Cramér–Rao", "at most 1", text, verdict, note))
         return found
-
-
-def flat_log(samples: float) -> float:
-    """Log T₃."""
-    return math.log(samples)
 
 
 def _simulated(truth: SpikedTensor, leg: Leg, params: Params, rng: np.random.Generator) -> tuple[Array, ...]:  # noqa: ARG001

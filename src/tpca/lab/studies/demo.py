@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -48,34 +50,33 @@ def paper_samples(truth: SpikedTensor) -> int:
 
 def run_paper(truth: SpikedTensor, seed: int, progress: Progress) -> Climb:
     """The paper's algorithm; alignment of the best start's blocks after every block's turn."""
-    partition = Partition.pairs(truth.dims)
-    blocks = partition.outer(truth.vectors)
-    samples: list[int] = []
-    alignments: list[Array] = []
+    blocks = Partition.pairs(truth.dims).outer(truth.vectors)
 
-    def watch(record: dict[str, object]) -> None:
-        replicas = record["blocks"]
-        assert isinstance(replicas, tuple)
-        each = np.array([np.abs(np.tensordot(w, b, b.ndim)) for w, b in zip(replicas, blocks, strict=True)])
-        samples.append(int(str(record["samples"])))
-        alignments.append(each[:, int(np.argmax(each.min(axis=0)))])
-        progress(samples[-1])
+    def aligned(record: dict[str, Any]) -> Array:
+        pairs = zip(record["blocks"], blocks, strict=True)
+        each = np.array([np.abs(np.tensordot(w, b, b.ndim)) for w, b in pairs])
+        best: Array = each[:, int(np.argmax(each.min(axis=0)))]
+        return best
 
-    solver = PaperSolver(random_state=seed, strength=truth.strength, callbacks=[watch])
-    return Climb(solver.run(truth.stream(random_state=seed + 1)), samples, alignments)
+    make = functools.partial(PaperSolver, random_state=seed, strength=truth.strength)
+    return _climb(truth, seed, make, aligned, progress)
 
 
 def run_race(truth: SpikedTensor, seed: int, progress: Progress) -> Climb:
     """The race, in half the memory of one sample; overlaps of the candidate's vectors after every round."""
-    samples: list[int] = []
-    alignments: list[Array] = []
+    make = functools.partial(RaceSolver, random_state=seed, memory_limit=4 * math.prod(truth.dims))
+    return _climb(truth, seed, make, lambda record: truth.overlaps(record["vectors"]), progress)
 
-    def watch(record: dict[str, object]) -> None:
-        vectors = record["vectors"]
-        assert isinstance(vectors, tuple)
-        samples.append(int(str(record["samples"])))
-        alignments.append(truth.overlaps(vectors))
-        progress(samples[-1])
 
-    solver = RaceSolver(random_state=seed, memory_limit=4 * math.prod(truth.dims), callbacks=[watch])
-    return Climb(solver.run(truth.stream(random_state=seed + 1)), samples, alignments)
+def _climb(
+    truth: SpikedTensor, seed: int, make: Callable[..., Any], aligned: Callable[[dict[str, Any]], Array], tell: Progress
+) -> Climb:
+    """A run of a solver, watched."""
+    seen: list[tuple[int, Array]] = []
+
+    def watch(record: dict[str, Any]) -> None:
+        seen.append((int(record["samples"]), aligned(record)))
+        tell(seen[-1][0])
+
+    recovery = make(callbacks=[watch]).run(truth.stream(random_state=seed + 1))
+    return Climb(recovery, [samples for samples, _ in seen], [each for _, each in seen])

@@ -6,18 +6,14 @@ upper confidence limit on the strength (:mod:`tpca.solvers.race.limits`).
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-import multiprocessing
-import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from tpca.engines import LawEngine
+from tpca.lab.studies.runner import table_command
 from tpca.model import SpikedTensor
 from tpca.solvers.loop import drive
 from tpca.solvers.race.components import ComponentsRun
@@ -25,24 +21,11 @@ from tpca.solvers.race.solver import RaceSolver
 
 # dims, and memory in bytes (None: the default)
 SETTINGS: tuple[tuple[tuple[int, ...], int | None], ...] = (
-    ((20, 30), None),
-    ((6,) * 3, None),
-    ((16,) * 3, None),
-    ((32,) * 3, None),
-    ((5,) * 4, None),
-    ((10,) * 4, None),
-    ((5,) * 5, None),
-    ((16,) * 4, 16_000),
-    ((16,) * 4, 60_000),
-    ((24,) * 4, 8 * 50 * 24**2),
-    ((24,) * 4, 8 * 200 * 24**2),
-    ((10,) * 5, 8 * 10 * 10**3),
-    ((10,) * 5, 8 * 40 * 10**3),
-    ((8,) * 5, 8 * 25 * 8**2),
-    ((8,) * 5, 8 * 50 * 8**2),
-    ((12,) * 5, 8 * 50 * 12**2),
-    ((8,) * 6, 8 * 20 * 8**3),
-    ((8,) * 6, 8 * 50 * 8**2),
+    *(((20, 30), None), ((6,) * 3, None), ((16,) * 3, None), ((32,) * 3, None)),
+    *(((5,) * 4, None), ((10,) * 4, None), ((5,) * 5, None), ((16,) * 4, 16_000), ((16,) * 4, 60_000)),
+    *(((24,) * 4, 8 * 50 * 24**2), ((24,) * 4, 8 * 200 * 24**2)),
+    *(((10,) * 5, 8 * 10 * 10**3), ((10,) * 5, 8 * 40 * 10**3), ((8,) * 5, 8 * 25 * 8**2), ((8,) * 5, 8 * 50 * 8**2)),
+    *(((12,) * 5, 8 * 50 * 12**2), ((8,) * 6, 8 * 20 * 8**3), ((8,) * 6, 8 * 50 * 8**2)),
 )
 MAX_UNITS = 40.0  # units of d^(order/2) after which a run is given up
 
@@ -60,26 +43,16 @@ def run_trial(job: tuple[tuple[int, ...], int | None, int]) -> dict[str, Any]:
     return {"strategy": strategy.name, "size": size, "samples": proven[0] if proven else math.inf}
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run all settings and write the percentiles."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("detection.json"))
-    parser.add_argument("--seeds", type=int, default=40)
-    parser.add_argument("--processes", type=int, default=None)
-    options = parser.parse_args(arguments)
-    rows = []
-    with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
-        for dims, memory in SETTINGS:
-            trials = pool.map(run_trial, [(dims, memory, seed) for seed in range(options.seeds)], chunksize=1)
-            counts = [trial["samples"] for trial in trials]
-            high = float(np.quantile(counts, 0.95, method="higher"))
-            row = {"dims": dims, "memory": memory, "strategy": trials[0]["strategy"], "size": trials[0]["size"]}
-            row |= {"median": float(np.median(counts)), "p95": high, "p95_units": high / math.sqrt(math.prod(dims))}
-            rows.append(row)
-            sys.stdout.write(json.dumps(row) + "\n")
-            sys.stdout.flush()
-    options.out.write_text(json.dumps({"seeds": options.seeds, "rows": rows}, indent=1) + "\n")
+def rows(pool_map: Callable[..., list[Any]], seeds: Sequence[int]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Percentiles of the samples of every setting."""
+    for dims, memory in SETTINGS:
+        trials = pool_map(run_trial, [(dims, memory, seed) for seed in seeds])
+        counts = [trial["samples"] for trial in trials]
+        high = float(np.quantile(counts, 0.95, method="higher"))
+        row = {"dims": dims, "memory": memory, "strategy": trials[0]["strategy"], "size": trials[0]["size"]}
+        row |= {"median": float(np.median(counts)), "p95": high, "p95_units": high / math.sqrt(math.prod(dims))}
+        yield "rows", row
 
 
 if __name__ == "__main__":
-    main()
+    table_command(None, __doc__, rows, seeds=40)

@@ -11,16 +11,19 @@ left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import isotonic_regression
 
+from tpca.lab.studies.study import Finding, Verdict
 from tpca.randomness import generator
 from tpca.tensors.blocks import Array
 
 DRAWS = 400
+Correction = Callable[[float], float]
+Draw = Callable[[np.random.Generator, float], float]
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,12 @@ class Estimate:
         """Whether the interval contains ``predicted``."""
         return self.low <= predicted <= self.high
 
+    def text(self, digits: int = 2) -> str:
+        """``2.03 [1.95, 2.11]``, or a dash."""
+        if not math.isfinite(self.value):
+            return "—"
+        return f"{self.value:.{digits}f} [{self.low:.{digits}f}, {self.high:.{digits}f}]"
+
 
 @dataclass(frozen=True)
 class PowerLaw:
@@ -107,13 +116,13 @@ class PowerLaw:
     slope: Estimate
     intercept: float
     points: dict[float, float]
-    correction: Callable[[float], float]
+    correction: Correction
 
     def upper(self) -> float:
         """The slope through the larger half of the points, where a prediction for large d should do better."""
         finite = {x: y for x, y in self.points.items() if math.isfinite(y) and y > 0}
         half = {x: finite[x] for x in sorted(finite)[len(finite) // 2 - 1 :]} if len(finite) > 3 else finite
-        return _line(half, self.correction)[0] if len(half) > 1 else math.nan
+        return _line(half.items(), self.correction)[0] if len(half) > 1 else math.nan
 
     def at(self, x: float) -> float:
         """The line at x."""
@@ -125,33 +134,23 @@ def flat(_: float) -> float:
     return 1.0
 
 
-def power_law(
-    curves: Mapping[float, Curve] | Mapping[float, Ratio], correction: Callable[[float], float] = flat
-) -> PowerLaw:
+def power_law(curves: Mapping[float, Curve] | Mapping[float, Ratio], correction: Correction = flat) -> PowerLaw:
     """The slope of N₅₀ against d, from success curves."""
-    xs = sorted(curves)
-    points = {x: curves[x].half() for x in xs}
-    draw = lambda rng, x: curves[x].redrawn(rng)  # noqa: E731
-    return _fit(points, draw, correction)
+    points = {x: curves[x].half() for x in sorted(curves)}
+    return _fit(points, lambda rng, x: curves[x].redrawn(rng), correction)
 
 
-def power_law_of(values: Mapping[float, Sequence[float]], correction: Callable[[float], float] = flat) -> PowerLaw:
+def power_law_of(values: Mapping[float, Sequence[float]], correction: Correction = flat) -> PowerLaw:
     """The slope of the median of repeated measurements."""
     points = {x: float(np.median(values[x])) for x in sorted(values)}
-    draw = lambda rng, x: float(np.median(rng.choice(values[x], len(values[x]))))  # noqa: E731
-    return _fit(points, draw, correction)
+    return _fit(points, lambda rng, x: float(np.median(rng.choice(values[x], len(values[x])))), correction)
 
 
-def _fit(
-    points: dict[float, float],
-    draw: Callable[[np.random.Generator, float], float],
-    correction: Callable[[float], float],
-) -> PowerLaw:
+def _fit(points: dict[float, float], draw: Draw, correction: Correction) -> PowerLaw:
     finite = {x: y for x, y in points.items() if math.isfinite(y) and y > 0}
     if len(finite) < 3:
-        nothing = Estimate(math.nan, math.nan, math.nan)
-        return PowerLaw(nothing, math.nan, points, correction)
-    slope, intercept = _line(finite, correction)
+        return PowerLaw(Estimate(math.nan, math.nan, math.nan), math.nan, points, correction)
+    slope, intercept = _line(finite.items(), correction)
     rng = generator(0, "bootstrap")
     xs = np.array(list(finite))
     slopes: list[float] = []
@@ -165,13 +164,9 @@ def _fit(
     return PowerLaw(Estimate(slope, float(low), float(high)), intercept, points, correction)
 
 
-def _line(
-    points: Mapping[float, float] | Sequence[tuple[float, float]], correction: Callable[[float], float]
-) -> tuple[float, float]:
-    pairs = list(points.items()) if isinstance(points, Mapping) else list(points)
-    x = np.log([p[0] for p in pairs])
-    y = np.log([p[1] / correction(p[0]) for p in pairs])
-    slope, intercept = np.polyfit(x, y, 1)
+def _line(points: Iterable[tuple[float, float]], correction: Correction) -> tuple[float, float]:
+    pairs = list(points)
+    slope, intercept = np.polyfit(np.log([x for x, _ in pairs]), np.log([y / correction(x) for x, y in pairs]), 1)
     return float(slope), float(intercept)
 
 
@@ -182,3 +177,15 @@ def rate_interval(wins: int, runs: int) -> Estimate:
     low = float(beta.ppf(0.025, wins, runs - wins + 1)) if wins else 0.0
     high = float(beta.ppf(0.975, wins + 1, runs - wins)) if wins < runs else 1.0
     return Estimate(wins / runs, low, high)
+
+
+def slope_finding(label: str, law: PowerLaw, predicted: float, reason: str = "", form: str = "") -> Finding:
+    """Agreement is that the 95 % interval of the slope contains the prediction."""
+    text = f"slope {predicted:g}" + (f", {form} divided out" if form else "")
+    measured = law.slope.text()
+    if not math.isfinite(law.slope.value):
+        return Finding(label, text, measured, Verdict.OPEN, "fewer than three values of d reached 50 % success.")
+    if law.slope.holds(predicted):
+        return Finding(label, text, measured, Verdict.AGREES, reason)
+    trend = f"slope through the larger half of the points {law.upper():.2f}."
+    return Finding(label, text, measured, Verdict.DIFFERS, f"{reason} {trend}".strip())

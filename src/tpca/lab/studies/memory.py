@@ -24,8 +24,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tpca.engines import LawEngine
+from tpca.lab.studies.averages import installed
+from tpca.lab.studies.climbs import cell_of
 from tpca.lab.studies.memory_findings import Point, bound_finding, dial_finding, equal_finding, point
-from tpca.lab.studies.memory_methods import GOOD, METHODS, installed, ladder_samples
+from tpca.lab.studies.memory_methods import GOOD, METHODS, ladder_samples
 from tpca.lab.studies.store import key
 from tpca.lab.studies.study import Finding, Params, Record, Scale
 from tpca.model import SpikedTensor
@@ -103,8 +105,7 @@ class Memory:
         """All methods at all sizes."""
         groups: dict[str, list[Record]] = {}
         for record in records:
-            cell = {name: value for name, value in record.params.items() if name not in ("first", "count")}
-            groups.setdefault(key(cell), []).append(record)
+            groups.setdefault(cell_of(record.params), []).append(record)
         return [point(group) for group in groups.values()]
 
     def findings(self, records: Sequence[Record]) -> list[Finding]:

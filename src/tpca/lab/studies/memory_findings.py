@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tpca.lab.planning.race_size import race_size
+from tpca.lab.planning.methods import race_size
 from tpca.lab.studies.estimates import Curve, Estimate
 from tpca.lab.studies.memory_methods import METHODS
 from tpca.lab.studies.study import Finding, Record, Verdict
@@ -69,8 +69,8 @@ def bound_finding(order: int, points: Sequence[Point]) -> Finding | None:
         return None
     least = min(plain, key=lambda p: p.product)
     text = f"smallest {least.product:.2g}·d^{order} ({least.method}, d = {least.dim}) of {len(plain)} points"
-    verdict = Verdict.AGREES if least.product >= BOUND else Verdict.DIFFERS
-    return Finding(f"order {order}, S·K·N", f"at least {BOUND:g}·d^{order}", text, verdict, "S in floats of 64 bits.")
+    told, verdict = f"at least {BOUND:g}·d^{order}", Verdict.of(least.product >= BOUND)
+    return Finding(f"order {order}, S·K·N", told, text, verdict, "S in floats of 64 bits.")
 
 
 def equal_finding(order: int, points: Sequence[Point]) -> Finding | None:
@@ -83,7 +83,7 @@ def equal_finding(order: int, points: Sequence[Point]) -> Finding | None:
     text = ", ".join(f"{p.product:.2g}·d^{order} (d = {p.dim}, {p.method})" for p in least)
     slope = math.log(least[-1].product / least[0].product) / math.log(dims[-1] / dims[0])
     predicted = 2 - order / 2
-    verdict = Verdict.AGREES if abs(slope - predicted) <= 1 else Verdict.DIFFERS
+    verdict = Verdict.of(abs(slope - predicted) <= 1)
     told = f"S·K·N/d^{order} ~ d^{predicted:g}, ±1 at such sizes"
     reason = f"measured d^{slope:.1f}; S ~ d² and N ~ d^{order / 2:g}, which the bound does not cover."
     return Finding(f"order {order}, equal vectors", told, text, verdict, reason)
@@ -99,7 +99,7 @@ def dial_finding(order: int, dim: int, points: Sequence[Point]) -> Finding | Non
     unit = dim ** (order / 2)
     ends = [f"{p.samples.value / unit:.2g} at {p.state / dim**2:.0f}·d²" for p in (line[0], line[-1])]
     text = f"slope {whole:.2f} ({lower:.2f}, then {upper:.2f}); N/d^{order / 2:g} = {', '.join(ends)}"
-    verdict = Verdict.AGREES if -1.1 <= whole <= 0 and upper > lower else Verdict.DIFFERS
+    verdict = Verdict.of(-1.1 <= whole <= 0 and upper > lower)
     reason = "at small d a part of the state is fixed, which makes the lower end steeper." if lower < -1.1 else ""
     last = race_size((dim,) * order, 8 * (line[-1].memory or 0) * dim**2)
     if upper <= lower and last is not None and last.strategy == "whole":

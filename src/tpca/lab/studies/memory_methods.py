@@ -13,14 +13,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 
 import numpy as np
 
 from tpca.engines import LawEngine
 from tpca.lab.baselines import BASELINES
 from tpca.lab.simulate import simulate_online
-from tpca.lab.studies.averages import drawn_average
+from tpca.lab.studies.averages import drawn_average, run_on_mean
 from tpca.lab.studies.climbs import COARSE, climb
 from tpca.model import SpikedTensor
 from tpca.randomness import generator
@@ -62,9 +61,9 @@ def outcome(truth: SpikedTensor, recovery: Recovery) -> Outcome:
     return Outcome(won, recovery.n_samples, recovery.state_bytes / 8, recovery.n_passes)
 
 
-def on_mean(name: str, truth: SpikedTensor, n: int, seed: int, **options: object) -> Outcome:
+def on_mean(name: str, truth: SpikedTensor, n: int, seed: int) -> Outcome:
     """A baseline on the mean of n samples."""
-    return outcome(truth, BASELINES[name](random_state=seed, **options).run(drawn_average(truth, n, seed)))
+    return outcome(truth, run_on_mean(name, drawn_average(truth, n, seed), seed))
 
 
 def on_rounds(name: str, truth: SpikedTensor, n: int, seed: int, steps: int | None = None) -> Outcome:
@@ -76,11 +75,8 @@ def on_rounds(name: str, truth: SpikedTensor, n: int, seed: int, steps: int | No
 
 def by_mean_solver(truth: SpikedTensor, n: int, seed: int) -> Outcome:
     """The mean with contrasts, in the least memory that it takes."""
-    memory = mean_bytes(truth.dims, GROUPS[-1])
-    return outcome(
-        truth,
-        MeanSolver(random_state=seed, memory_limit=memory, max_samples=n).run(LawEngine(truth, random_state=seed)),
-    )
+    solver = MeanSolver(random_state=seed, memory_limit=mean_bytes(truth.dims, GROUPS[-1]), max_samples=n)
+    return outcome(truth, solver.run(LawEngine(truth, random_state=seed)))
 
 
 def by_vectors(truth: SpikedTensor, n: int, seed: int) -> Outcome:
@@ -100,31 +96,27 @@ def by_paper(truth: SpikedTensor, n: int, seed: int) -> Outcome:
 
 PAPER_UNIT = 2.0**20
 
+# Where the ladder of a baseline on the mean starts.
+STARTS = {"als": 0, "amp": 0, "unfolding": 1, "unfolding-passes": 1, "recursive-unfolding": 1, "power-iteration": -5,
+          "power-passes": -5, "tensorly": 1, "pyttb": 1, "partial-trace": -3, "homotopy": -5,
+          "homotopy-passes": -5}  # fmt: skip
+
+
+def _on_mean(name: str) -> Method:
+    exponent = (lambda order: order - 1.0) if name.startswith("power") else (lambda order: order / 2)
+    orders = (5, 6) if name == "recursive-unfolding" else (3, 4, 5, 6)
+    symmetric = name in ("partial-trace", "homotopy", "homotopy-passes")
+    return Method(partial(on_mean, name), STARTS[name], exponent, symmetric, orders)
+
+
 METHODS: dict[str, Method] = {
     "mean": Method(by_mean_solver, -1),
-    "als": Method(partial(on_mean, "ALS")),
-    "amp": Method(partial(on_mean, "AMP")),
-    "unfolding": Method(partial(on_mean, "Unfolding"), 1),
-    "unfolding-passes": Method(partial(on_mean, "Unfolding", method="power", tol=0.01), 1),
-    "recursive-unfolding": Method(partial(on_mean, "RecursiveUnfolding"), 1, orders=(5, 6)),
-    "power-iteration": Method(partial(on_mean, "PowerIteration"), -5, lambda order: order - 1.0),
-    "power-passes": Method(partial(on_mean, "PowerIteration", method="passes"), -5, lambda order: order - 1.0),
+    **{name: _on_mean(name) for name in STARTS},
     "oja": Method(partial(on_rounds, "Oja"), 5),
     "vector-sgd": Method(by_vectors, 2, lambda order: order - 1.0),
     "paper": Method(by_paper, -4, lambda _: math.inf, orders=(4, 5, 6)),
-    "tensorly": Method(partial(on_mean, "TensorLyParafac"), 1),
-    "pyttb": Method(partial(on_mean, "PyttbCpAls"), 1),
-    "partial-trace": Method(partial(on_mean, "PartialTrace"), -3, symmetric=True),
-    "homotopy": Method(partial(on_mean, "Homotopy"), -5, symmetric=True),
-    "homotopy-passes": Method(partial(on_mean, "Homotopy", method="passes"), -5, symmetric=True),
     "matrix-sgd": Method(partial(on_rounds, "SymmetricMatrixSGD", steps=200), 0, symmetric=True, orders=(4, 6)),
 }
-PACKAGES = {"tensorly": "tensorly", "pyttb": "pyttb"}
-
-
-def installed(name: str) -> bool:
-    """Whether the package that a method belongs to is there."""
-    return name not in PACKAGES or find_spec(PACKAGES[name]) is not None
 
 
 def ladder_samples(method: Method, order: int, dim: int, step: int) -> int:

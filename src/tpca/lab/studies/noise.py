@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tpca.lab.studies.estimates import PowerLaw, power_law_of, rate_interval
-from tpca.lab.studies.findings import slope_finding
-from tpca.lab.studies.study import Finding, Params, Record, Scale, Verdict, interval_text
+from tpca.lab.studies.estimates import PowerLaw, power_law_of, rate_interval, slope_finding
+from tpca.lab.studies.study import Finding, Params, Record, Scale, Verdict
 from tpca.model import SpikedTensor
 from tpca.model.noise import NOISE_LAWS
 from tpca.solvers.paper.solver import PaperSolver
@@ -85,8 +84,8 @@ class Noise:
             ]
             if overlaps:
                 rate = rate_interval(int(np.sum(np.array(overlaps) > 0.9)), len(overlaps))
-                text = f"success {interval_text(rate.value, rate.low, rate.high)}, {len(overlaps)} runs"
-                verdict = Verdict.AGREES if rate.high >= 0.9 else Verdict.DIFFERS
-                verdict = Verdict.OPEN if len(overlaps) < ENOUGH and verdict is Verdict.AGREES else verdict
+                text = f"success {rate.text()}, {len(overlaps)} runs"
+                few = len(overlaps) < ENOUGH and rate.high >= 0.9
+                verdict = Verdict.OPEN if few else Verdict.of(rate.high >= 0.9)
                 found.append(Finding(f"paper's algorithm, {noise}, d = 6", "succeeds (δ = 0.1)", text, verdict))
         return found

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tpca.lab.studies.estimates import rate_interval
+from tpca.lab.studies.estimates import Estimate, rate_interval
 from tpca.lab.studies.race_checks import COVERAGE_SETTINGS, NOISE_SETTINGS, claims, covered
 from tpca.lab.studies.race_targets import GOOD, ROWS, run_trial
-from tpca.lab.studies.study import Finding, Params, Record, Scale, Verdict, interval_text
+from tpca.lab.studies.study import Finding, Params, Record, Scale, Verdict
 
 ENOUGH = 5  # runs below which success proves nothing
 FIRST_SEED = 6_000_000  # seeds that no other table has used
@@ -67,31 +67,26 @@ class Race:
             unit = row.dim ** (row.order / 2)
             proven = [r["proven_at"] / unit for r in results if r["proven_at"]]
             median = f", proven at {statistics.median(proven):.2f}·d^{row.order / 2:g}" if proven else ""
-            text = f"success {interval_text(rate.value, rate.low, rate.high)}{median}"
+            text = f"success {rate.text()}{median}"
             label = f"order {row.order}, d = {row.dim}, {row.kind}, state {row.state:g}·d^{row.power}"
             predicted = f"90 % by {row.factor:g}·d^{row.order / 2:g}"
             enough = len(results) >= ENOUGH or rate.high < 0.9
-            verdict = (Verdict.AGREES if rate.high >= 0.9 else Verdict.DIFFERS) if enough else Verdict.OPEN
+            verdict = Verdict.of(rate.high >= 0.9) if enough else Verdict.OPEN
             found.append(Finding(label, predicted, text, verdict))
         return [*found, *self._rates(records)]
 
     def _rates(self, records: Sequence[Record]) -> list[Finding]:
         found = []
-        alarms = [r.result["claims"] for r in records if r.params["kind"] == "alarm"]
-        if alarms:
+        if alarms := [r.result["claims"] for r in records if r.params["kind"] == "alarm"]:
             rate = rate_interval(sum(alarms), len(alarms))
-            verdict = Verdict.AGREES if rate.low <= 0.05 else Verdict.DIFFERS
-            text = f"{sum(alarms)} of {len(alarms)}: {interval_text(rate.value, rate.low, rate.high, 3)}"
-            found.append(Finding("false alarms on pure noise", "at most 5 %", text, verdict))
-        runs = [r.result for r in records if r.params["kind"] == "coverage"]
-        if runs:
-            strength = rate_interval(sum(bool(r["strength"]) for r in runs), len(runs))
-            text = f"{interval_text(strength.value, strength.low, strength.high)} of {len(runs)} runs"
-            verdict = Verdict.AGREES if strength.high >= 0.95 else Verdict.DIFFERS
+            text = f"{sum(alarms)} of {len(alarms)}: {rate.text(3)}"
+            found.append(Finding("false alarms on pure noise", "at most 5 %", text, Verdict.of(rate.low <= 0.05)))
+        if runs := [r.result for r in records if r.params["kind"] == "coverage"]:
+            rate = rate_interval(sum(bool(r["strength"]) for r in runs), len(runs))
+            text, verdict = f"{rate.text()} of {len(runs)} runs", Verdict.of(rate.high >= 0.95)
             found.append(Finding("coverage of the strength", "at least 0.95", text, verdict))
             shares = np.array([r["inside"] / r["entries"] for r in runs])
             mean, error = float(shares.mean()), 1.96 * float(shares.std() / np.sqrt(len(shares)))
-            text = interval_text(mean, mean - error, mean + error, 3)
-            verdict = Verdict.AGREES if mean + error >= 0.95 else Verdict.DIFFERS
+            text, verdict = Estimate(mean, mean - error, mean + error).text(3), Verdict.of(mean + error >= 0.95)
             found.append(Finding("coverage of the components", "at least 0.95", text, verdict))
         return found

@@ -7,17 +7,13 @@ stop.
 
 from __future__ import annotations
 
-import argparse
-import json
-import multiprocessing
-import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from tpca.engines import LawEngine
+from tpca.lab.studies.runner import table_command
 from tpca.model import Samples, SpikedTensor
 from tpca.solvers.race.solver import RaceSolver
 
@@ -75,34 +71,22 @@ def _shape(dims: Sequence[int]) -> str:
     return "×".join(map(str, dims))
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run both checks and write them."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("race-checks.json"))
-    parser.add_argument("--runs", type=int, default=60)
-    parser.add_argument("--show", type=Path, default=None, help="print a stored result as Markdown and stop")
-    options = parser.parse_args(arguments)
-    if options.show is not None:
-        sys.stdout.write(markdown(json.loads(options.show.read_text())) + "\n")
-        return
-    alarms: list[dict[str, Any]] = []
-    coverage: list[dict[str, Any]] = []
-    with multiprocessing.get_context("spawn").Pool() as pool:
-        for dims, noise, samples in NOISE_SETTINGS:
-            jobs = [(dims, noise, samples, seed) for seed in range(options.runs)]
-            count = sum(pool.map(claims, jobs, chunksize=4))
-            alarms.append({"dims": dims, "noise": noise, "samples": samples, "claims": count, "runs": options.runs})
-            sys.stdout.write(json.dumps(alarms[-1]) + "\n")
-        for shape, tolerance in COVERAGE_SETTINGS:
-            results = pool.map(covered, [(shape, tolerance, seed) for seed in range(options.runs)], chunksize=4)
-            row: dict[str, Any] = {"dims": shape, "tolerance": tolerance, "runs": options.runs}
-            row["components"] = sum(r[0] for r in results) / sum(r[1] for r in results)
-            row["strength"] = sum(r[2] for r in results) / len(results)
-            row["error_ratio"] = float(np.mean([r[3] for r in results]))
-            coverage.append(row)
-            sys.stdout.write(json.dumps(row) + "\n")
-    options.out.write_text(json.dumps({"false_alarms": alarms, "coverage": coverage}, indent=1) + "\n")
+def rows(pool_map: Callable[..., list[Any]], seeds: Sequence[int]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Both checks over all seeds."""
+    for dims, noise, samples in NOISE_SETTINGS:
+        count = sum(pool_map(claims, [(dims, noise, samples, seed) for seed in seeds]))
+        yield (
+            "false_alarms",
+            {"dims": dims, "noise": noise, "samples": samples, "claims": count, "runs": len(seeds)},
+        )
+    for shape, tolerance in COVERAGE_SETTINGS:
+        results = pool_map(covered, [(shape, tolerance, seed) for seed in seeds])
+        row: dict[str, Any] = {"dims": shape, "tolerance": tolerance, "runs": len(seeds)}
+        row["components"] = sum(r[0] for r in results) / sum(r[1] for r in results)
+        row["strength"] = sum(r[2] for r in results) / len(results)
+        row["error_ratio"] = float(np.mean([r[3] for r in results]))
+        yield "coverage", row
 
 
 if __name__ == "__main__":
-    main()
+    table_command(None, __doc__, rows, seeds=60, markdown=markdown)

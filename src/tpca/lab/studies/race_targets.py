@@ -2,7 +2,7 @@
 
 ``python -m tpca.lab.studies.race_targets --out docs/race-targets.json``
 
-Every row runs ``RaceSolver`` with ``max_samples`` and ``memory`` at the figures of the table, once per seed, and
+Every row runs ``RaceSolver`` with ``max_samples`` and ``memory_limit`` at the figures of the table, once per seed, and
 counts how often every overlap with the planted vectors exceeds 0.9.  ``law`` rows draw batch means from their exact
 law; ``samples`` rows draw every single sample.  The refinement rows compare the squared error after T₃ refinement
 samples with the Cramér–Rao limit.  ``docs/race.md`` shows the file.
@@ -10,25 +10,19 @@ samples with the Cramér–Rao limit.  ``docs/race.md`` shows the file.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import json
 import math
-import multiprocessing
-import platform
 import statistics
-import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import beta
 
 from tpca.engines import LawEngine
+from tpca.lab.studies.estimates import rate_interval
+from tpca.lab.studies.runner import table_command
 from tpca.model import SpikedTensor
 from tpca.model.bounds import cramer_rao
 from tpca.solvers.race.solver import RaceSolver
@@ -119,16 +113,13 @@ def run_refinement(job: tuple[int, int, int]) -> float:
 def summarise(row: Row, trials: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Success rate with its 95 % Clopper–Pearson interval, and medians in the row's own units."""
     good, total = sum(t["overlap"] > GOOD for t in trials), len(trials)
-    unit = row.dim ** (row.order / 2)
+    unit, rate = row.dim ** (row.order / 2), rate_interval(good, total)
     proven = [t["proven_at"] / unit if t["proven_at"] else math.inf for t in trials]
     return {
         **dataclasses.asdict(row),
         "success": good,
         "trials": total,
-        "interval": [
-            float(beta.ppf(0.025, good, total - good + 1)) if good else 0.0,
-            float(beta.ppf(0.975, good + 1, total - good)) if good < total else 1.0,
-        ],
+        "interval": [rate.low, rate.high],
         "proven": sum(math.isfinite(p) for p in proven),
         "proven_median": statistics.median(proven),
         "proven_worst": max(proven),
@@ -138,36 +129,23 @@ def summarise(row: Row, trials: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def run_rows(rows: Iterable[Row], seeds: Sequence[int], pool: Any) -> Iterable[dict[str, Any]]:
+def rows(pool_map: Callable[..., list[Any]], seeds: Sequence[int]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every row over all seeds."""
-    for row in rows:
-        yield summarise(row, pool.map(run_trial, [(row, seed) for seed in seeds], chunksize=1))
-
-
-def describe(result: dict[str, Any]) -> str:
-    """One line for a reader."""
-    low, high = result["interval"]
-    return (
-        f"order {result['order']} d {result['dim']:3d} {result['kind']:6s} {result['source']:7s} "
-        f"N <= {result['factor']:.1f} d^{result['order'] / 2:g}: {result['success']}/{result['trials']} "
-        f"[{low:.2f}, {high:.2f}], proven {result['proven']} (median {result['proven_median']:.2f}, "
-        f"worst {result['proven_worst']:.2f}), "
-        f"state {result['state_floats']:.1f} of {result['state']:g} d^{result['power']}, "
-        f"{result['seconds']:.1f} s {'ok' if result['ok'] else 'SHORT'}"
-    )
+    for row in ROWS:
+        yield "rows", summarise(row, pool_map(run_trial, [(row, seed) for seed in seeds]))
+    for order, dim in REFINEMENT_ROWS:
+        ratios = pool_map(run_refinement, [(order, dim, seed) for seed in seeds])
+        yield "refinement", {"order": order, "dim": dim, "trials": len(ratios), "ratio": statistics.fmean(ratios)}
 
 
 def markdown(content: dict[str, Any]) -> str:
     """The tables of docs/race.md, from the stored results."""
-    lines = [
-        "| order, dims | source | signal | samples | state (floats) | success, 95 % interval | proven: median, worst |"
-    ]
-    lines.append("|---|---|---|---|---|---|---|")
+    head = ("order, dims", "source", "signal", "samples", "state (floats)", "success, 95 % interval")
+    lines = [f"| {' | '.join((*head, 'proven: median, worst'))} |", "|---|---|---|---|---|---|---|"]
     lines += [_markdown_row(row) for row in content["rows"]]
     lines += ["", "| order, d | squared error / Cramér–Rao limit | runs |", "|---|---|---|"]
-    lines += [
-        f"| {row['order']}, {row['dim']} | {row['ratio']:.2f} | {row['trials']} |" for row in content["refinement"]
-    ]
+    for row in content["refinement"]:
+        lines.append(f"| {row['order']}, {row['dim']} | {row['ratio']:.2f} | {row['trials']} |")
     return "\n".join(lines)
 
 
@@ -187,35 +165,5 @@ def _markdown_row(row: dict[str, Any]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the table and write it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("race-targets.json"))
-    parser.add_argument("--seeds", type=int, default=20, help="number of seeds per row")
-    parser.add_argument("--first-seed", type=int, default=None, help="default: drawn from the clock, and stored")
-    parser.add_argument("--rows", type=int, nargs="*", default=None, help="only these rows, by number from 0")
-    parser.add_argument("--show", type=Path, default=None, help="print a stored result as Markdown and stop")
-    options = parser.parse_args(arguments)
-    if options.show is not None:
-        sys.stdout.write(markdown(json.loads(options.show.read_text())) + "\n")
-        return
-    first = int(time.time()) % 10**8 if options.first_seed is None else options.first_seed
-    seeds = [first + 1000 * i for i in range(options.seeds)]
-    rows = ROWS if options.rows is None else [ROWS[i] for i in options.rows]
-    results, refinement = [], []
-    with multiprocessing.get_context("spawn").Pool() as pool:
-        for result in run_rows(rows, seeds, pool):
-            results.append(result)
-            sys.stdout.write(describe(result) + "\n")
-            sys.stdout.flush()
-        for order, dim in REFINEMENT_ROWS if options.rows is None else ():
-            ratios = pool.map(run_refinement, [(order, dim, seed) for seed in seeds], chunksize=1)
-            refinement.append({"order": order, "dim": dim, "trials": len(ratios), "ratio": statistics.fmean(ratios)})
-            sys.stdout.write(f"refinement, order {order} d {dim}: error / Cramér–Rao = {refinement[-1]['ratio']:.2f}\n")
-    made = {"python": platform.python_version(), "numpy": version("numpy"), "tpca": version("tpca")}
-    content = {"first_seed": first, "versions": made, "rows": results, "refinement": refinement}
-    options.out.write_text(json.dumps(content, indent=1).replace("Infinity", "null") + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    table_command(None, __doc__, rows, seeds=20, markdown=markdown, fresh=True)

@@ -1,22 +1,33 @@
-"""One runner for all studies: every core, or every worker; every trial stored as it finishes, nothing run twice."""
+"""One runner for all studies: every core, or every worker; every trial stored as it finishes, nothing run twice.
+
+And one for the tables of docs/race.md, which are made from seeds of their own.
+"""
 
 from __future__ import annotations
 
+import argparse
+import functools
+import json
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from tpca.errors import ClusterError
-from tpca.lab.studies.store import Store
+from tpca.lab.studies.store import Store, made
 from tpca.lab.studies.study import Params, Scale, Study
+from tpca.results import finite
+from tpca.threads import cores
 
 Finished = Callable[[Study, float], None]
 Job = tuple[str, Callable[[Params], dict[str, Any]], Params]
 Outcome = tuple[str, Params, dict[str, Any], float]
+Rows = Callable[[Callable[..., list[Any]], Sequence[int]], Iterator[tuple[str, dict[str, Any]]]]
 
 
 def pending_jobs(studies: Sequence[Study], scale: Scale, store: Store) -> list[tuple[Study, Params]]:
@@ -55,8 +66,8 @@ def run_studies(
 
 def _here(tasks: Sequence[Job], processes: int | None) -> Iterator[Outcome]:
     """Run trials in processes of this machine."""
-    count = min(processes or _cores(), len(tasks))
-    with multiprocessing.get_context("spawn").Pool(count, initializer=_prepare) as pool:
+    count = min(processes or cores(), len(tasks))
+    with multiprocessing.get_context("spawn").Pool(count, initializer=prepare) as pool:
         yield from pool.imap_unordered(_execute, tasks)
 
 
@@ -84,11 +95,7 @@ def _there(tasks: Sequence[Job], client: Any) -> Iterator[Outcome]:
             client.cancel(futures)
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _prepare() -> None:
+def prepare() -> None:
     """One thread of BLAS a process; Ctrl-C is the parent's business, and a worker does not outlive it."""
     from threadpoolctl import threadpool_limits
 
@@ -110,3 +117,38 @@ def _execute(job: Job) -> Outcome:
     began = time.perf_counter()
     result = run(params)
     return name, params, result, time.perf_counter() - began
+
+
+def table_command(
+    arguments: Sequence[str] | None,
+    about: str | None,
+    rows: Rows,
+    seeds: int,
+    markdown: Callable[[dict[str, Any]], str] | None = None,
+    fresh: bool = False,
+) -> None:
+    """The command of a table: run it, print every row as it is done, and write all of them as JSON.
+
+    ``rows(map, seeds)`` yields the name of a table and a row of it; ``map`` runs trials in processes of their own.
+    ``fresh`` seeds are taken from the clock, and stored.
+    """
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("table.json"))
+    parser.add_argument("--seeds", type=int, default=seeds, help="number of seeds per row")
+    parser.add_argument("--first-seed", type=int, default=int(time.time()) % 10**8 if fresh else 0)
+    parser.add_argument("--processes", type=int, default=None)
+    if markdown is not None:
+        parser.add_argument("--show", type=Path, default=None, help="print a stored result as Markdown and stop")
+    options = parser.parse_args(arguments)
+    if markdown is not None and options.show is not None:
+        sys.stdout.write(markdown(json.loads(options.show.read_text())) + "\n")
+        return
+    step = 1000 if fresh else 1  # far apart: trials use the seeds that follow, too
+    content: dict[str, Any] = {"seeds": options.seeds, "first_seed": options.first_seed, "versions": made()}
+    with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
+        chosen = [options.first_seed + step * i for i in range(options.seeds)]
+        for name, row in rows(functools.partial(pool.map, chunksize=1), chosen):
+            content.setdefault(name, []).append(row)
+            sys.stdout.write(json.dumps(finite(row)) + "\n")
+            sys.stdout.flush()
+    options.out.write_text(json.dumps(finite(content), indent=1) + "\n")

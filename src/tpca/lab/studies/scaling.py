@@ -1,14 +1,32 @@
-"""How N at 50 % success grows with d: the worst case and the symmetric one."""
+"""How N at 50 % success grows with d: the worst case, the symmetric one, vectors against matrices, huge sizes."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from tpca.lab.studies.climbs import SEEDS, cells, climb, climb_cost, curves, ladder, theorem_climb
-from tpca.lab.studies.estimates import Curve, PowerLaw, flat, power_law
-from tpca.lab.studies.findings import slope_finding
-from tpca.lab.studies.study import Finding, Params, Record, Scale, interval_text
+import numpy as np
+
+from tpca.lab.simulate import SimulatedRun, simulate_online
+from tpca.lab.studies.climbs import (
+    COARSE,
+    GOOD,
+    SEEDS,
+    ClimbStudy,
+    cell_of,
+    cells,
+    climb,
+    climb_cost,
+    curves,
+    ladder,
+    theorem_climb,
+)
+from tpca.lab.studies.estimates import Curve, PowerLaw, flat, power_law, slope_finding
+from tpca.lab.studies.study import Finding, Params, Record, Scale, Verdict
+from tpca.model import SpikedTensor
+from tpca.randomness import generator
+from tpca.solvers.paper.schedules import PRESETS, theorem_schedule
 
 # By order: the values of d of the quick run and of the full one.
 Dims = dict[int, tuple[tuple[int, ...], tuple[int, ...]]]
@@ -19,7 +37,7 @@ def logarithm(order: int, correlation: float) -> Callable[[float], float]:
     return (lambda dim: theorem_climb(4, int(dim), correlation) / dim**2) if order == 4 else flat
 
 
-class WorstCase:
+class WorstCase(ClimbStudy):
     """No correlation inside the pairs."""
 
     name = "worst-case"
@@ -29,7 +47,6 @@ class WorstCase:
         "same: d² log d). Odd order: the vector block's turn takes d^(k̄−1), the matrix blocks' d^(k̄−2); what the paper "
         "bounds is Σ N_m S_m ~ d^k̄ (Corollary cor-equal-dim-odd)."
     )
-    version = 1
     correlation = 0.0
     fit_from = 16
     """Smaller sizes are in the store, but not in the slope."""
@@ -55,35 +72,28 @@ class WorstCase:
             trials += cells(dims, budgets, seeds, order=order, correlation=self.correlation)
         return trials
 
-    cost = staticmethod(climb_cost)
-    run = staticmethod(climb)
-
     def laws(self, records: Sequence[Record]) -> dict[int, PowerLaw]:
         """N₅₀ against d for every order, the logarithm of order 4 divided out."""
-        return {
-            order: power_law(self.fitted(records, order), logarithm(order, self.correlation)) for order in self.slopes
-        }
+        return {o: power_law(self.fitted(records, o), logarithm(o, self.correlation)) for o in self.slopes}
 
     def fitted(self, records: Sequence[Record], order: int, weighted: bool = False) -> dict[float, Curve]:
         """Success curves of the sizes that the line is fitted to."""
         return {d: c for d, c in curves(records, weighted=weighted, order=order).items() if d >= self.fit_from}
 
     def findings(self, records: Sequence[Record]) -> list[Finding]:
-        """Slopes for every order."""
+        """Slopes for every order; of the worst case also the quantity that the paper bounds at odd order."""
         found = []
         for order, law in self.laws(records).items():
             note, form = f"d ≥ {self.fit_from}{self.notes.get(order, '')}.", ""
             if order == 4:
                 raw = power_law(self.fitted(records, order)).slope
-                form = "log d"
-                note = f"the theorem's sum of stages divided out; else {interval_text(raw.value, raw.low, raw.high)}."
+                note, form = f"the theorem's sum of stages divided out; else {raw.text()}.", "log d"
             found.append(slope_finding(f"order {order}", law, self.slopes[order], note, form))
-        return [*found, *self.further(records)]
-
-    def further(self, records: Sequence[Record]) -> list[Finding]:
-        """The quantity that the paper bounds at odd order."""
-        weighted = power_law(self.fitted(records, 5, weighted=True))
-        return [slope_finding("order 5, Σ N_m S_m", weighted, 5, "every block's samples times its entries; plain.")]
+        if self.correlation == 0:
+            weighted = power_law(self.fitted(records, 5, weighted=True))
+            note = "every block's samples times its entries; plain."
+            found.append(slope_finding("order 5, Σ N_m S_m", weighted, 5, note))
+        return found
 
 
 class Symmetric(WorstCase):
@@ -107,6 +117,127 @@ class Symmetric(WorstCase):
     ladders: ClassVar[dict[int, tuple[int, int]]] = {4: (-6, 0), 5: (-4, 6), 6: (-6, 4), 8: (-4, 8)}
     notes: ClassVar[dict[int, str]] = {}
 
-    def further(self, records: Sequence[Record]) -> list[Finding]:  # noqa: ARG002
-        """Nothing more."""
-        return []
+
+class Parameterisation:
+    """One vector a mode against the paper's matrices."""
+
+    name = "parameterisation"
+    title = "Exact vectors against matrix blocks"
+    claim = (
+        "Online SGD on one vector a mode needs d^(k̄−1) (Ben Arous et al. 2021), matrix blocks d^(k̄−2) "
+        "(times log d at order 4)."
+    )
+    version = 1
+    vector_dims: ClassVar[Dims] = {
+        3: ((16, 64, 256), (16, 32, 64, 128, 256, 512, 1024)),
+        4: ((16, 64, 256), (16, 32, 64, 128, 256, 512, 1024)),
+        6: ((8, 32, 128), (8, 16, 32, 64, 128, 256)),
+    }
+
+    def grid(self, scale: Scale) -> list[Params]:
+        """Vectors at factors of d^(k̄−1), matrices at budgets."""
+        trials, full = [], scale == "full"
+        for order, dims in self.vector_dims.items():
+            seeds = (50, 200) if full else (50,)
+            trials += cells(dims[full], ladder(-8, 12, fine=full), seeds, order=order, kind="vector")
+        for order, sizes, low in ((4, (16, 64, 256, 1024), -6), (6, (16, 32, 64, 128), -8)):
+            fixed = {"order": order, "correlation": 0.0, "kind": "matrix"}
+            trials += cells(sizes, ladder(low, 0, full), SEEDS[:1], **fixed)
+        return trials
+
+    def cost(self, params: Params) -> float:
+        """Vectors cost next to nothing."""
+        return climb_cost(params) if params["kind"] == "matrix" else 0.1
+
+    def run(self, params: Params) -> dict[str, Any]:
+        """A climb of the matrices, or simulated online SGD of vectors at N = budget · d^(k̄−1)."""
+        if params["kind"] == "matrix":
+            return climb(params)
+        order, dim = params["order"], params["dim"]
+        samples, wins = params["budget"] * dim ** (order - 1), 0
+        for i in range(params["count"]):
+            rng = generator(params["first"] + i, cell_of(params))
+            aligned = simulate_online((dim,) * order, 1.0, samples, rng, coarse=COARSE)
+            wins += bool(np.abs(aligned).min() > GOOD)
+        return {"wins": wins, "runs": params["count"], "samples": samples}
+
+    def laws(self, records: Sequence[Record]) -> dict[tuple[str, int], PowerLaw]:
+        """N₅₀ against d for both kinds."""
+        found = {("vector", o): power_law(curves(records, order=o, kind="vector")) for o in self.vector_dims}
+        for o in (4, 6):
+            found["matrix", o] = power_law(curves(records, order=o, kind="matrix"), logarithm(o, 0.0))
+        return found
+
+    def findings(self, records: Sequence[Record]) -> list[Finding]:
+        """Slopes of both."""
+        found = []
+        for (kind, order), law in self.laws(records).items():
+            predicted = order - 1 if kind == "vector" else order - 2
+            form = "log d" if (kind, order) == ("matrix", 4) else ""
+            found.append(slope_finding(f"order {order}, {kind}", law, predicted, form=form))
+        return found
+
+
+class InternetScale:
+    """Sizes that nobody can store."""
+
+    name = "internet-scale"
+    title = "Order 4 at d = 10⁴ and order 6 at d = 10³, simulated"
+    claim = (
+        "On the lines of the worst case: N₅₀ as extrapolated from d ≤ 256 (order 4) and d ≤ 128 (order 6), "
+        "within a factor 2."
+    )
+    version = 1
+    sizes = ((4, 10_000, (16, 32, 64, 128, 256)), (6, 1_000, (16, 32, 64, 128)))
+
+    def grid(self, scale: Scale) -> list[Params]:
+        """Small sizes for the line, the large one to compare, and whole runs there."""
+        trials, quick = [], scale == "quick"
+        for order, large, small in self.sizes:
+            budgets = ladder(-6 if order == 4 else -8, 0, not quick)
+            trials += cells((*small, large), budgets, SEEDS[:1] if quick else SEEDS, order=order, correlation=0.0)
+        return trials + [{"order": 6, "dim": 1000, "kind": "whole", "seed": s} for s in range(2 if quick else 6)]
+
+    def cost(self, params: Params) -> float:
+        """A whole run takes some ten seconds."""
+        return 15.0 if params.get("kind") == "whole" else climb_cost(params)
+
+    def run(self, params: Params) -> dict[str, Any]:
+        """A climb, or the whole published algorithm at its own budget, the final blocks drawn exactly."""
+        if params.get("kind") != "whole":
+            return climb(params)
+        dims, seed = (params["dim"],) * params["order"], params["seed"]
+        truth = SpikedTensor.random(dims, 1.0, correlation=0.0, random_state=seed)
+        run = SimulatedRun(truth, generator(seed, "internet-scale"), coarse=COARSE)
+        run.multi_phase(theorem_schedule(truth, PRESETS["practical"]))
+        overlap = float(truth.overlaps(run.vectors()).min())
+        return {"overlap": overlap, "samples": float(run.samples), "steps": run.steps}
+
+    def laws(self, records: Sequence[Record]) -> dict[int, tuple[PowerLaw, float]]:
+        """The line through the small sizes, and N₅₀ at the large one."""
+        found = {}
+        for order, large, small in self.sizes:
+            each = curves(records, order=order, correlation=0.0)
+            line = power_law({d: c for d, c in each.items() if d in small}, logarithm(order, 0.0))
+            found[order] = (line, each[large].half() if large in each else math.inf)
+        return found
+
+    def findings(self, records: Sequence[Record]) -> list[Finding]:
+        """Measured over extrapolated."""
+        found, laws = [], self.laws(records)
+        for order, large, _ in self.sizes:
+            line, measured = laws[order]
+            ratio = measured / line.at(large) if math.isfinite(line.intercept) else math.nan
+            if not math.isfinite(ratio):
+                found.append(Finding(f"order {order}, d = {large}", "on the line", "—", Verdict.OPEN))
+                continue
+            text = f"{measured:.1e} samples, {ratio:.2f} of the line"
+            told = f"{line.at(large):.1e} by the line"
+            found.append(Finding(f"order {order}, d = {large}", told, text, Verdict.of(0.5 < ratio < 2)))
+        whole = [r.result for r in records if r.params.get("kind") == "whole"]
+        if whole:
+            worst = min(r["overlap"] for r in whole)
+            text = f"smallest overlap {worst:.4f} in {len(whole)} runs of {whole[0]['samples']:.1e} samples"
+            label = "order 6, d = 1000, all phases"
+            found.append(Finding(label, "overlaps above 0.9", text, Verdict.of(worst > 0.9)))
+        return found

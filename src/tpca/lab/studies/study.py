@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -18,6 +17,11 @@ class Verdict(enum.Enum):
     AGREES = "agrees"
     DIFFERS = "differs"
     OPEN = "not enough data"
+
+    @classmethod
+    def of(cls, agrees: bool) -> Verdict:
+        """Of what was enough data."""
+        return cls.AGREES if agrees else cls.DIFFERS
 
     def __str__(self) -> str:
         return self.value
@@ -64,10 +68,3 @@ class Study(Protocol):
 
     def findings(self, records: Sequence[Record]) -> list[Finding]:
         """What the stored trials say."""
-
-
-def interval_text(value: float, low: float, high: float, digits: int = 2) -> str:
-    """``2.03 [1.95, 2.11]``, or a dash."""
-    if not math.isfinite(value):
-        return "—"
-    return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

@@ -13,8 +13,8 @@ import numpy as np
 
 from tpca.engines import Engine, LocalEngine
 from tpca.randomness import generator
-from tpca.streams.kept import KeptViews
 from tpca.streams.views import ViewsStream
+from tpca.streams.whitening import KeptViews
 from tpca.tensors import Accumulator, ViewsBatch
 
 A = TypeVar("A", bound=Accumulator)

@@ -1,4 +1,7 @@
-"""What zarr-python leaves open when a store is damaged: tasks that go on, absurd shapes, chunks that crash a codec."""
+"""Looks into stores, damaged ones among them: the arrays that there are, and what zarr-python leaves open.
+
+That is tasks that go on when a chunk cannot be read, absurd shapes, chunks that crash a codec.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import concurrent.futures
 import contextlib
 import functools
 import itertools
+import json
 import math
 import os
 import sys
@@ -21,6 +25,7 @@ _NAME = "tpca-settle"
 # Chunks that were never written are read as their fill value; an array of hardly any others has damaged metadata.
 MIN_WRITTEN = 1000
 _BLOSC_HEAD = 16
+_LISTED = 12
 
 
 @contextlib.contextmanager
@@ -97,3 +102,48 @@ def _checked_blosc(decode: Callable[..., Any], chunk: Any, out: Any = None) -> A
     if says != size:
         raise ValueError(f"a chunk has {size} bytes, and its header says {says}")
     return decode(chunk, out)
+
+
+def listed(paths: list[str]) -> str:
+    """Some paths in quotes, and how many more there are."""
+    shown = ", ".join(map(repr, sorted(paths)[:_LISTED]))
+    more = f" and {len(paths) - _LISTED} more" if len(paths) > _LISTED else ""
+    return shown + more if paths else "(it has none)"
+
+
+def zarr_arrays(group: Any) -> list[str]:
+    """All arrays below a Zarr group (zarr-python 2 lists its own level only)."""
+    members = group.members(max_depth=None) if hasattr(group, "members") else group.arrays()
+    return ["/" + path for path, node in members if hasattr(node, "shape")]
+
+
+def zarr_arrays_in(store: str, inner: str) -> list[str]:
+    """All arrays below a group in a folder, by their files: one with damaged metadata must not hide the others."""
+    return ["/" + os.path.relpath(place, store).replace(os.sep, "/") for place in _array_folders(store, inner)]
+
+
+def _array_folders(store: str, inner: str) -> Iterator[str]:
+    for place, folders, files in os.walk(os.path.join(store, inner)):
+        if ".zarray" in files or ("zarr.json" in files and _is_array(os.path.join(place, "zarr.json"))):
+            folders.clear()  # only chunks
+            yield place
+
+
+def _is_array(path: str) -> bool:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return bool(json.load(file)["node_type"] == "array")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return False
+
+
+def hdf5_datasets(group: Any, least_axes: int) -> list[str]:
+    """All datasets below an HDF5 group that have so many axes."""
+    found: list[str] = []
+
+    def visit(_: str, node: Any) -> None:
+        if hasattr(node, "shape") and len(node.shape or ()) >= least_axes:
+            found.append(node.name)
+
+    group.visititems(visit)
+    return found
