@@ -34,8 +34,9 @@ from tpca.tensors import (
     SampleGradients,
     Scores,
     TensorSum,
+    Together,
     ViewsBatch,
-    accumulators,
+    gradients,
 )
 from tpca.tensors.blocks import Partition
 
@@ -138,6 +139,11 @@ CASES = {
     "half precision": Case(
         lambda: Gradients(HALF, SCALE), answered, lambda x: gradients_of(x, HALF), rtol=float(np.finfo(np.half).eps)
     ),
+    "together": Case(
+        lambda: Together([TensorSum(2.0), Gradients(ONE, SCALE), Together([TensorSum()])]),
+        lambda p: [p.parts[0].total, *answered(p.parts[1]), p.parts[2].parts[0].total],
+        lambda x: [2 * x.sum(axis=0), *gradients_of(x, ONE), x.sum(axis=0)],
+    ),
     "rewards": Case(lambda: Rewards(VECTORS), lambda p: [p.rewards], rewards_of),
     "sample gradients": Case(lambda: SampleGradients(FRESH), lambda p: [p.gradients], sample_gradients_of),
     "gradients of views": Case(
@@ -185,7 +191,7 @@ def small(monkeypatch):
     monkeypatch.setattr(views_module, "BATCH_ENTRIES", BATCH * sum(DIMS))
     monkeypatch.setattr(groups, "GROUP_ENTRIES", 10 * sum(DIMS))
     monkeypatch.setattr(groups, "GROUP_SAMPLES", 2)
-    monkeypatch.setattr(accumulators, "REPLICA_SAMPLES", 0.1)
+    monkeypatch.setattr(gradients, "REPLICA_SAMPLES", 0.1)
 
 
 @pytest.fixture(scope="module")
@@ -266,7 +272,7 @@ def test_the_push_engine(case):
     close_to(case.result(done[-1]), references(case), case.rtol)
 
 
-@pytest.mark.parametrize("name", ["sum", "gradients", "one gradient", "half precision", "sample gradients"])
+@pytest.mark.parametrize("name", ["sum", "gradients", "one gradient", "half precision", "together", "sample gradients"])
 def test_the_law_engine(name):
     """One draw of the mean answers for all samples: as if each of them were the mean."""
     case, truth = CASES[name], SpikedTensor.random(DIMS, 1.5, random_state=1)
@@ -336,7 +342,7 @@ def test_going_on_from_a_position_gives_the_bits_of_an_uninterrupted_reading(cas
         assert rest(again) == expected
 
 
-@pytest.mark.parametrize("name", ["sum", "gradients", "sample gradients"])
+@pytest.mark.parametrize("name", ["sum", "gradients", "together", "sample gradients"])
 def test_a_law_goes_on_from_a_position(name):
     case, engine = CASES[name], LawEngine(None, random_state=1, dims=DIMS, max_samples=N)
     engine.reduce(case.blank(), 17)

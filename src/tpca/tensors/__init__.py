@@ -1,8 +1,9 @@
 """Samples as arrays: blocks of modes, batches in whatever form they come, contraction, and what is kept of them."""
 
-from tpca.tensors.accumulators import Accumulator, Gradients, Rewards, SampleGradients, Scores, TensorSum
+from tpca.tensors.accumulators import Accumulator, Rewards, SampleGradients, Scores, TensorSum, Together
 from tpca.tensors.contraction import contract, contract_all
 from tpca.tensors.dense import DenseBatch
+from tpca.tensors.gradients import Gradients
 from tpca.tensors.protocol import Batch
 from tpca.tensors.query import Answer, Query, RankOne
 from tpca.tensors.slabs import SlabBatch
@@ -23,6 +24,7 @@ __all__ = [
     "SlabBatch",
     "SparseBatch",
     "TensorSum",
+    "Together",
     "ViewsBatch",
     "contract",
     "contract_all",
