@@ -7,10 +7,12 @@ real samples, at a cost that depends on the number of rounds only.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import zlib
 from typing import Any
 
+from tpca.engines.law_of_sub_batches import scattered, sizes_of
 from tpca.engines.protocol import A
 from tpca.errors import StreamError
 from tpca.model import SpikedTensor
@@ -98,6 +100,18 @@ class LawEngine:
         elif isinstance(part, TensorSum | Gradients):
             part.add_mean(mean.copy(), n)
             part.finish()
+            if isinstance(part, Gradients) and part.edges:
+                self._scatter(part, n)
+
+    def _scatter(self, part: Gradients, n: int) -> None:
+        """Answers for sub-batches, whose mean is the one that was drawn."""
+        places = [i for i, query in enumerate(part.queries) if query.by_part]
+        if not places:
+            return
+        answers, queries = [part.answers[i] for i in places], [part.queries[i] for i in places]
+        found = scattered(answers, queries, sizes_of(part.edges, n), self._scale * part.scale, self._rng)
+        parts = dict(zip(places, found, strict=True))
+        part.answers = tuple(dataclasses.replace(a, by_part=parts.get(i)) for i, a in enumerate(part.answers))
 
     def _drawn(self, shape: tuple[int, ...], deviation: float) -> Array:
         drawn = self._rng.standard_normal(shape)

@@ -5,7 +5,7 @@ from tpca.tensors.contraction import contract, contract_all
 from tpca.tensors.dense import DenseBatch
 from tpca.tensors.gradients import Gradients
 from tpca.tensors.protocol import Batch
-from tpca.tensors.query import Answer, Query, RankOne
+from tpca.tensors.query import Answer, Query, RankOne, SubBatches
 from tpca.tensors.slabs import SlabBatch
 from tpca.tensors.sparse import SparseBatch
 from tpca.tensors.views import ViewsBatch
@@ -23,6 +23,7 @@ __all__ = [
     "Scores",
     "SlabBatch",
     "SparseBatch",
+    "SubBatches",
     "TensorSum",
     "Together",
     "ViewsBatch",

@@ -8,6 +8,7 @@ huge samples from overflowing.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from tpca.tensors.blocks import Array
 from tpca.tensors.contraction import add_gradients_of, contract_all, narrow
 from tpca.tensors.protocol import Batch
 from tpca.tensors.query import Answer, Query, rewards, subtract
+from tpca.tensors.sub_batches import SubBatchSums, asked_by_part
 
 EXPONENTS = (-126, 126)  # of the powers of two that all float types have
 REPLICA_SAMPLES = 2.0  # for every replica, in a group of samples whose sum is contracted: see tpca.engines.groups
@@ -28,11 +30,21 @@ REPLICA_SAMPLES = 2.0  # for every replica, in a group of samples whose sum is c
 class Gradients(Accumulator):
     """Mean gradients and rewards of all ``queries``, every sample multiplied by ``scale``: ``answers``, at the end.
 
-    ``scale`` brings data to about unit size, which replicas in half precision need.
+    ``scale`` brings data to about unit size, which replicas in half precision need.  With ``edges``, numbers of samples
+    from 0 on, queries that ask for it are answered for every sub-batch as well (:mod:`tpca.tensors.sub_batches`).
+    ``by_part`` are those queries, of which a worker may know no more.
     """
 
-    def __init__(self, queries: Sequence[Query], scale: float = 1.0) -> None:
-        super().__init__(tuple(queries), scale)
+    def __init__(
+        self,
+        queries: Sequence[Query],
+        scale: float = 1.0,
+        edges: Sequence[int] = (),
+        by_part: Sequence[Query] | None = None,
+    ) -> None:
+        parted = asked_by_part(queries) if by_part is None else tuple(by_part)
+        super().__init__(tuple(queries), scale, tuple(edges), parted)
+        self._parts = SubBatchSums(edges, parted) if len(edges) and parted else None
         self.answers: tuple[Answer, ...] = ()
         self._total: NDArray[Any] | None = None  # the sum of samples that can be added up
         self._sums: list[dict[int, Array]] | None = None  # the gradients of all others, and of closed groups
@@ -52,15 +64,42 @@ class Gradients(Accumulator):
         assert self.question is not None
         return float(self.question[1])
 
-    def add(self, batch: Batch, at: int = 0) -> None:  # noqa: ARG002
+    @property
+    def edges(self) -> tuple[int, ...]:
+        """Where sub-batches begin."""
+        assert self.question is not None
+        edges: tuple[int, ...] = self.question[2]
+        return edges
+
+    def add(self, batch: Batch, at: int = 0) -> None:
         """Add up the samples, or their gradients."""
+        with np.errstate(over="ignore", invalid="ignore"):  # whoever asked judges what does not fit
+            if self._parts is None:
+                self._take(batch)
+            else:
+                self._take_parts(self._parts, batch, at)
+        self.n += len(batch)
+
+    def _take(self, batch: Batch) -> None:
         if batch.summable:
             self._total = batch.add_to(self._total, self._weight)
         else:
-            self._sums, self._weight = self._zeros() if self._sums is None else self._sums, 1.0
-            with np.errstate(over="ignore", invalid="ignore"):  # whoever asked judges what does not fit
-                batch.add_gradients(self.queries, self._sums)
-        self.n += len(batch)
+            batch.add_gradients(self.queries, self._begun())
+
+    def _take_parts(self, parts: SubBatchSums, batch: Batch, at: int) -> None:
+        for j, some, ends in parts.pieces(batch, at):
+            if batch.summable:
+                self._total = some.add_to(self._total, self._weight)
+                parts.grow(j)
+                if ends:
+                    parts.look(self._total)
+            else:
+                some.add_gradients((*self.queries, *parts.queries), (*self._begun(), *parts.at(j)))
+
+    def _begun(self) -> list[dict[int, Array]]:
+        """Sums of the gradients of samples that cannot be added up; these are not multiplied by anything."""
+        self._sums, self._weight = self._zeros() if self._sums is None else self._sums, 1.0
+        return self._sums
 
     def add_mean(self, mean: Array, n: int) -> None:
         """Take ``n`` samples, all there are, that are known by their mean only, which may be changed."""
@@ -69,6 +108,10 @@ class Gradients(Accumulator):
 
     def merge(self, other: Gradients) -> None:
         """Add the sums."""
+        if self._parts is not None and other._parts is not None:
+            self._parts.look(self._total)
+            other._parts.look(other._total)
+            self._parts.merge(other._parts)
         self._total = added(self._total, other._total)
         self._weight = other._weight
         if self._sums is None:
@@ -84,6 +127,9 @@ class Gradients(Accumulator):
 
         Of the scaled mean, in fact, so that no number leaves the range of its type.
         """
+        if self._parts is not None:
+            with np.errstate(over="ignore", invalid="ignore"):
+                self._parts.look(self._total)
         if self._total is None or not self.queries or self._total.nbytes <= gradient_bytes(self.queries):
             return
         factor = self.scale / self._weight / self.n
@@ -96,17 +142,29 @@ class Gradients(Accumulator):
         """Mean gradients in the dtype of their replicas, and rewards; known components subtracted."""
         factor = self.scale / self._weight / self.n
         with np.errstate(over="ignore", invalid="ignore"):
+            if self._parts is not None:
+                self._parts.look(self._total)
             if self._total is not None:
                 self.answers = contract_all(np.multiply(self._total, factor, out=self._total), self.queries)
             elif self._sums is not None:
                 pairs = zip(self.queries, self._sums, strict=True)
                 self.answers = tuple(_answer(query, sums, factor) for query, sums in pairs)
-        self._total = self._sums = None
+            if self._parts is not None and self._parts.sizes.any():  # not where only the mean is known
+                self._answer_parts(self._parts, self.scale / self._weight)
+        self._total = self._sums = self._parts = None
+
+    def _answer_parts(self, parts: SubBatchSums, factor: float) -> None:
+        places = [i for i, query in enumerate(self.queries) if query.by_part]
+        answers = list(self.answers)
+        for number, i in enumerate(places):
+            answers[i] = dataclasses.replace(answers[i], by_part=parts.answer(number, self.queries[i], factor))
+        self.answers = tuple(answers)
 
     @property
     def nbytes(self) -> int:
         """The sums."""
         gradients = sum(g.nbytes for sums in self._sums or () for g in sums.values())
+        gradients += 0 if self._parts is None else self._parts.nbytes
         return gradients + (0 if self._total is None else self._total.nbytes)
 
     def least_samples(self, sum_bytes: int | None) -> int:
@@ -118,10 +176,10 @@ class Gradients(Accumulator):
 
     def for_worker(self, sum_bytes: int | None) -> Gradients:
         """No question at all, where sums of samples are smaller than their gradients; else what gradients need."""
-        sent = Gradients((), self.scale)
-        if sum_bytes is None or sum_bytes > gradient_bytes(self.queries):
-            sent.question = (tuple(query.for_gradients() for query in self.queries), self.scale)
-        return sent
+        assert self.question is not None
+        small = sum_bytes is not None and sum_bytes <= gradient_bytes(self.queries)
+        queries = () if small else tuple(query.for_gradients() for query in self.queries)
+        return Gradients(queries, *self.question[1:])
 
     def _zeros(self) -> list[dict[int, Array]]:
         return [{m: np.zeros((len(q.replicas[0]), *q.partition.shapes[m])) for m in q.blocks} for q in self.queries]
