@@ -36,7 +36,7 @@ from tpca.solvers.paper.solver import PaperSolver
 from tpca.solvers.race.solver import RaceSolver
 from tpca.streams import open_stream, open_views, stored
 from tpca.streams import views as views_module
-from tpca.tensors import Gradients, Query, TensorSum, accumulators
+from tpca.tensors import Gradients, Query, TensorSum, gradients
 from tpca.tensors.blocks import Partition
 from traffic import bytes_sent, count_bytes
 
@@ -87,7 +87,7 @@ def small(monkeypatch):
     monkeypatch.setattr(views_module, "BATCH_ENTRIES", 10 * sum(DIMS))
     monkeypatch.setattr(groups, "GROUP_ENTRIES", 4 * ENTRIES)
     monkeypatch.setattr(groups, "GROUP_SAMPLES", 2)
-    monkeypatch.setattr(accumulators, "REPLICA_SAMPLES", 0.02)
+    monkeypatch.setattr(gradients, "REPLICA_SAMPLES", 0.02)
 
 
 @contextlib.contextmanager

@@ -17,8 +17,8 @@ from tpca.engines.groups import Cut, Tree, cut_reading, merge_all, sum_bytes
 from tpca.streams import open_stream, stored
 from tpca.streams.protocol import Layout
 from tpca.tensors import DenseBatch, Gradients, Query, TensorSum
-from tpca.tensors.accumulators import REPLICA_SAMPLES
 from tpca.tensors.blocks import Partition
+from tpca.tensors.gradients import REPLICA_SAMPLES
 
 DIMS = (4, 3, 5)
 

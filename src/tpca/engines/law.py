@@ -7,15 +7,17 @@ real samples, at a cost that depends on the number of rounds only.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import zlib
 from typing import Any
 
+from tpca.engines.law_of_sub_batches import scattered, sizes_of
 from tpca.engines.protocol import A
 from tpca.errors import StreamError
 from tpca.model import SpikedTensor
 from tpca.randomness import generator
-from tpca.tensors import DenseBatch, Gradients, SampleGradients, TensorSum
+from tpca.tensors import Accumulator, DenseBatch, Gradients, SampleGradients, TensorSum, Together
 from tpca.tensors.blocks import Array
 
 
@@ -75,16 +77,36 @@ class LawEngine:
         if isinstance(part, SampleGradients):  # nothing to gain from the law of a mean: drawn one by one
             drawn = self._drawn((n, *self.dims), 1.0)
             part.add(DenseBatch(drawn), 0)
-        elif isinstance(part, TensorSum | Gradients):
-            drawn = self._drawn(self.dims, 1 / math.sqrt(n))
-            part.add_mean(drawn, n)
+            part.finish()
         else:
-            kind = type(part).__name__
-            raise StreamError(f"the law of a mean knows sums and gradients only, got {kind}; draw samples instead.")
+            _refuse_samples(part)
+            drawn = self._drawn(self.dims, 1 / math.sqrt(n))
+            self._fill(part, drawn, n)
         self._left -= n
         self.buffer_bytes = max(self.buffer_bytes, drawn.nbytes)
-        part.finish()
         return part
+
+    def _fill(self, part: Accumulator, mean: Array, n: int) -> None:
+        """Fill what is made of sums with the mean of ``n`` samples, and finish it."""
+        if isinstance(part, Together):
+            for one in part.parts:
+                self._fill(one, mean, n)
+            part.n = n
+        elif isinstance(part, TensorSum | Gradients):
+            part.add_mean(mean.copy(), n)
+            part.finish()
+            if isinstance(part, Gradients) and part.edges:
+                self._scatter(part, n)
+
+    def _scatter(self, part: Gradients, n: int) -> None:
+        """Answers for sub-batches, whose mean is the one that was drawn."""
+        places = [i for i, query in enumerate(part.queries) if query.by_part]
+        if not places:
+            return
+        answers, queries = [part.answers[i] for i in places], [part.queries[i] for i in places]
+        found = scattered(answers, queries, sizes_of(part.edges, n), self._scale * part.scale, self._rng)
+        parts = dict(zip(places, found, strict=True))
+        part.answers = tuple(dataclasses.replace(a, by_part=parts.get(i)) for i, a in enumerate(part.answers))
 
     def _drawn(self, shape: tuple[int, ...], deviation: float) -> Array:
         drawn = self._rng.standard_normal(shape)
@@ -92,3 +114,13 @@ class LawEngine:
         if self._signal is not None:
             drawn += self._scale * self._signal
         return drawn
+
+
+def _refuse_samples(part: Accumulator) -> None:
+    """Refuse what needs samples one by one."""
+    if isinstance(part, Together):
+        for one in part.parts:
+            _refuse_samples(one)
+    elif not isinstance(part, TensorSum | Gradients):
+        kind = type(part).__name__
+        raise StreamError(f"the law of a mean knows sums and gradients only, got {kind}; draw samples instead.")

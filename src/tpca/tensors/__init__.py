@@ -1,10 +1,11 @@
 """Samples as arrays: blocks of modes, batches in whatever form they come, contraction, and what is kept of them."""
 
-from tpca.tensors.accumulators import Accumulator, Gradients, Rewards, SampleGradients, Scores, TensorSum
+from tpca.tensors.accumulators import Accumulator, Rewards, SampleGradients, Scores, TensorSum, Together
 from tpca.tensors.contraction import contract, contract_all
 from tpca.tensors.dense import DenseBatch
+from tpca.tensors.gradients import Gradients
 from tpca.tensors.protocol import Batch
-from tpca.tensors.query import Answer, Query, RankOne
+from tpca.tensors.query import Answer, Query, RankOne, SubBatches
 from tpca.tensors.slabs import SlabBatch
 from tpca.tensors.sparse import SparseBatch
 from tpca.tensors.views import ViewsBatch
@@ -22,7 +23,9 @@ __all__ = [
     "Scores",
     "SlabBatch",
     "SparseBatch",
+    "SubBatches",
     "TensorSum",
+    "Together",
     "ViewsBatch",
     "contract",
     "contract_all",

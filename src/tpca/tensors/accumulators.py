@@ -1,22 +1,18 @@
 """Accumulators: what is kept of samples.  Whoever reads data fills one; what it is for, only it knows.
 
 =========================  =====================================================================================
+:class:`Together`          several accumulators, filled with the same samples
 :class:`TensorSum`         the sum of all samples
-:class:`Gradients`         mean gradients and rewards of replicas, known components subtracted
 :class:`Rewards`           the reward of every sample with some rank-one components
 :class:`SampleGradients`   the gradients of every sample with the one replica whose turn it is: the paper's access
 :class:`Scores`            the scores of every row of views
 =========================  =====================================================================================
 
-Contraction is linear.  Samples that can be added up are, so that the cost of replicas does not grow with the samples;
-for all others their contractions are added up.  Samples are added up in about the units in which the answers are
-wanted: each is multiplied by a power of two next to the scale, which changes no bit of the result, and keeps sums of
-huge samples from overflowing.
+Mean gradients and rewards of replicas, what most solvers ask for: :mod:`tpca.tensors.gradients`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -24,13 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.tensors.blocks import Array
-from tpca.tensors.contraction import add_gradients_of, contract_all, narrow
 from tpca.tensors.protocol import Batch
-from tpca.tensors.query import Answer, Query, rewards, subtract
+from tpca.tensors.query import Query
 from tpca.tensors.views import ViewsBatch
-
-EXPONENTS = (-126, 126)  # of the powers of two that all float types have
-REPLICA_SAMPLES = 2.0  # for every replica, in a group of samples whose sum is contracted: see tpca.engines.groups
 
 
 class Accumulator:
@@ -88,6 +80,61 @@ class Accumulator:
         return self
 
 
+class Together(Accumulator):
+    """Several accumulators, filled with the same samples: ``parts``, in the order in which they were given."""
+
+    def __init__(self, parts: Sequence[Accumulator]) -> None:
+        super().__init__(tuple(parts))
+        self.parts = tuple(part.fresh() for part in parts)
+
+    def add(self, batch: Any, at: int) -> None:
+        """Hand the samples to every part."""
+        for part in self.parts:
+            part.add(batch, at)
+        self.n += len(batch)
+
+    def merge(self, other: Together) -> None:
+        """Every part takes what its fellow has."""
+        for own, others in zip(self.parts, other.parts, strict=True):
+            own.merge(others)
+        self.n += other.n
+
+    def close(self) -> None:
+        """A group of batches is complete for every part."""
+        for part in self.parts:
+            part.close()
+
+    def finish(self) -> None:
+        """Every part works out what was asked for."""
+        for part in self.parts:
+            part.finish()
+
+    def forget(self) -> None:
+        """Every part leaves its question behind."""
+        super().forget()
+        for part in self.parts:
+            part.forget()
+
+    def recall(self, blank: Together) -> None:
+        """Every part takes its question up again."""
+        super().recall(blank)
+        for own, asked in zip(self.parts, blank.parts, strict=True):
+            own.recall(asked)
+
+    @property
+    def nbytes(self) -> int:
+        """What all parts hold."""
+        return sum(part.nbytes for part in self.parts)
+
+    def least_samples(self, sum_bytes: int | None) -> int:
+        """Enough for every part."""
+        return max((part.least_samples(sum_bytes) for part in self.parts), default=1)
+
+    def for_worker(self, sum_bytes: int | None) -> Together:
+        """What a worker needs of every part."""
+        return Together([part.for_worker(sum_bytes) for part in self.parts])
+
+
 class TensorSum(Accumulator):
     """The sum of all samples, each times ``weight``: ``total``, ``None`` before the first."""
 
@@ -108,115 +155,13 @@ class TensorSum(Accumulator):
 
     def merge(self, other: TensorSum) -> None:
         """Add the sums."""
-        self.total = _added(self.total, other.total)
+        self.total = added(self.total, other.total)
         self.n += other.n
 
     @property
     def nbytes(self) -> int:
         """The sum."""
         return 0 if self.total is None else self.total.nbytes
-
-
-class Gradients(Accumulator):
-    """Mean gradients and rewards of all ``queries``, every sample multiplied by ``scale``: ``answers``, at the end.
-
-    ``scale`` brings data to about unit size, which replicas in half precision need.
-    """
-
-    def __init__(self, queries: Sequence[Query], scale: float = 1.0) -> None:
-        super().__init__(tuple(queries), scale)
-        self.answers: tuple[Answer, ...] = ()
-        self._total: NDArray[Any] | None = None  # the sum of samples that can be added up
-        self._sums: list[dict[int, Array]] | None = None  # the gradients of all others, and of closed groups
-        least, most = EXPONENTS
-        self._weight = math.ldexp(1.0, max(least, min(math.frexp(scale)[1] - 1, most)))  # of what is added up
-
-    @property
-    def queries(self) -> tuple[Query, ...]:
-        """What is asked."""
-        assert self.question is not None
-        queries: tuple[Query, ...] = self.question[0]
-        return queries
-
-    @property
-    def scale(self) -> float:
-        """What every sample is multiplied by."""
-        assert self.question is not None
-        return float(self.question[1])
-
-    def add(self, batch: Batch, at: int = 0) -> None:  # noqa: ARG002
-        """Add up the samples, or their gradients."""
-        if batch.summable:
-            self._total = batch.add_to(self._total, self._weight)
-        else:
-            self._sums, self._weight = self._zeros() if self._sums is None else self._sums, 1.0
-            with np.errstate(over="ignore", invalid="ignore"):  # whoever asked judges what does not fit
-                batch.add_gradients(self.queries, self._sums)
-        self.n += len(batch)
-
-    def add_mean(self, mean: Array, n: int) -> None:
-        """Take ``n`` samples, all there are, that are known by their mean only, which may be changed."""
-        mean *= n * self._weight
-        self._total, self.n = mean, n
-
-    def merge(self, other: Gradients) -> None:
-        """Add the sums."""
-        self._total = _added(self._total, other._total)
-        self._weight = other._weight
-        if self._sums is None:
-            self._sums = other._sums
-        elif other._sums is not None:
-            for own, others in zip(self._sums, other._sums, strict=True):
-                for m, total in own.items():
-                    total += others[m]
-        self.n += other.n
-
-    def close(self) -> None:
-        """Contract the sum, where that is larger than its gradients.
-
-        Of the scaled mean, in fact, so that no number leaves the range of its type.
-        """
-        if self._total is None or not self.queries or self._total.nbytes <= gradient_bytes(self.queries):
-            return
-        factor = self.scale / self._weight / self.n
-        with np.errstate(over="ignore", invalid="ignore"):
-            mean = np.multiply(self._total, factor, out=self._total)
-            self._total, self._sums = None, self._zeros()
-            add_gradients_of(mean, self.queries, self._sums, factor)
-
-    def finish(self) -> None:
-        """Mean gradients in the dtype of their replicas, and rewards; known components subtracted."""
-        factor = self.scale / self._weight / self.n
-        with np.errstate(over="ignore", invalid="ignore"):
-            if self._total is not None:
-                self.answers = contract_all(np.multiply(self._total, factor, out=self._total), self.queries)
-            elif self._sums is not None:
-                pairs = zip(self.queries, self._sums, strict=True)
-                self.answers = tuple(_answer(query, sums, factor) for query, sums in pairs)
-        self._total = self._sums = None
-
-    @property
-    def nbytes(self) -> int:
-        """The sums."""
-        gradients = sum(g.nbytes for sums in self._sums or () for g in sums.values())
-        return gradients + (0 if self._total is None else self._total.nbytes)
-
-    def least_samples(self, sum_bytes: int | None) -> int:
-        """A contraction costs about as much as adding up two samples for every replica."""
-        if sum_bytes is None or sum_bytes <= gradient_bytes(self.queries):  # there is none at the end of a group
-            return 1
-        replicas = sum(len(query.replicas[0]) for query in self.queries if len(query.partition) > 1)
-        return int(REPLICA_SAMPLES * replicas)
-
-    def for_worker(self, sum_bytes: int | None) -> Gradients:
-        """No question at all, where sums of samples are smaller than their gradients; else what gradients need."""
-        sent = Gradients((), self.scale)
-        if sum_bytes is None or sum_bytes > gradient_bytes(self.queries):
-            sent.question = (tuple(query.for_gradients() for query in self.queries), self.scale)
-        return sent
-
-    def _zeros(self) -> list[dict[int, Array]]:
-        return [{m: np.zeros((len(q.replicas[0]), *q.partition.shapes[m])) for m in q.blocks} for q in self.queries]
 
 
 class Rewards(Accumulator):
@@ -327,22 +272,9 @@ class Scores(Accumulator):
         return sum(view.nbytes for parts in self.levels for part in parts for view in part)
 
 
-def gradient_bytes(queries: Sequence[Query]) -> int:
-    """Bytes of the summed gradients of all queries, in float64."""
-    return 8 * sum(len(q.replicas[0]) * sum(q.partition.sizes[m] for m in q.blocks) for q in queries)
-
-
-def _added(own: NDArray[Any] | None, other: NDArray[Any] | None) -> NDArray[Any] | None:
+def added(own: NDArray[Any] | None, other: NDArray[Any] | None) -> NDArray[Any] | None:
+    """Two sums as one, in place; ``None`` stands for zero."""
     if own is None or other is None:
         return other if own is None else own
     own += other
     return own
-
-
-def _answer(query: Query, sums: dict[int, Array], factor: float) -> Answer:
-    count = len(query.replicas[0])
-    rows = [np.asarray(block.reshape(count, -1), dtype=np.float64) for block in query.replicas]
-    parts = subtract({m: factor * g.reshape(count, -1) for m, g in sums.items()}, rows, query)
-    gradients = {m: np.empty(g.shape, dtype=query.replicas[m].dtype) for m, g in sums.items()}
-    narrow(parts, gradients, slice(None))
-    return Answer(gradients, rewards(parts, rows))

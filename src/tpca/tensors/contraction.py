@@ -118,6 +118,22 @@ def gradients_of(tensor: NDArray[Any], asked: Sequence[Asked]) -> Iterator[Part]
             yield from pack
 
 
+def gradients_of_one(tensor: NDArray[Any], query: Query) -> dict[int, Array]:
+    """Gradients ``(1, D_m)`` of a query of one replica, of the blocks asked for: a product a side, without packing."""
+    modes, rows = _unfolding(tensor.shape, query.partition.groups)
+    matrix = tensor.transpose(modes).reshape(rows, -1)
+    vectors = _rows(query.replicas, slice(0, 1), matrix.dtype)
+    cut = _middle([v.shape[1] for v in vectors])
+    found: dict[int, Array] = {}
+    for side, own, others in ((matrix, range(cut), vectors[cut:]), (matrix.T, range(cut, len(vectors)), vectors[:cut])):
+        wanted = [m - own.start for m in query.blocks if m in own]
+        if wanted:
+            partial = side @ outer(others)[0].astype(side.dtype, copy=False) if others else matrix.reshape(-1)
+            split = _split_own(partial[None], [vectors[m] for m in own], wanted)
+            found.update({m + own.start: gradient for m, gradient in split.items()})
+    return found
+
+
 def _unfolding(dims: Sequence[int], groups: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], int]:
     """Modes in the order of their blocks, and the rows of the matrix that is left of the middle."""
     sizes = [math.prod(dims[n] for n in group) for group in groups]

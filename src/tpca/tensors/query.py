@@ -28,6 +28,7 @@ class Query:
     ``traced`` names square blocks whose one replica is the identity: what is contracted with it is traced.
     ``deflate`` holds components to subtract from every sample.  They are subtracted inside the contraction, where they
     are a few inner products; no sample is ever changed.
+    ``by_part`` names blocks whose gradients are wanted for every sub-batch of the samples, too, of one replica only.
     """
 
     partition: Partition
@@ -35,6 +36,7 @@ class Query:
     wanted: tuple[int, ...] | None = None
     deflate: tuple[RankOne, ...] = ()
     traced: tuple[int, ...] = ()
+    by_part: tuple[int, ...] = ()
 
     @property
     def blocks(self) -> tuple[int, ...]:
@@ -45,12 +47,12 @@ class Query:
         """The same without what sums of gradients do not need: known components, replicas of the block asked for."""
         own = self.blocks[0] if len(self.blocks) == 1 else None
         replicas = tuple(_nothing_like(w) if m == own else w for m, w in enumerate(self.replicas))
-        return dataclasses.replace(self, replicas=replicas, deflate=())
+        return dataclasses.replace(self, replicas=replicas, deflate=(), by_part=())
 
     def __reduce__(self) -> Any:
         """Pickled with what is the same along an axis only once."""
         blocks = [(_once(w), w.shape) for w in self.replicas]
-        return _unpickled, (self.partition, blocks, self.wanted, self.deflate, self.traced)
+        return _unpickled, (self.partition, blocks, self.wanted, self.deflate, self.traced, self.by_part)
 
 
 def _nothing_like(block: NDArray[Any]) -> NDArray[Any]:
@@ -67,16 +69,38 @@ def _unpickled(partition: Partition, blocks: Sequence[Any], *more: Any) -> Query
 
 
 @dataclass(frozen=True)
-class Answer:
-    """Gradients for one query, by block, each of shape ``(R, *block shape)``, and the rewards ``(R,)``."""
+class SubBatches:
+    """Mean gradients ``(m, *block shape)`` and rewards ``(m,)`` of m sub-batches of ``sizes`` samples, in their order.
 
+    What sub-batches the samples are cut into was fixed before they came (:mod:`tpca.tensors.sub_batches`).
+    """
+
+    sizes: Array
     gradients: dict[int, Array]
     rewards: Array
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all of it."""
+        return sum(g.nbytes for g in self.gradients.values()) + self.rewards.nbytes + self.sizes.nbytes
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Gradients for one query, by block, each of shape ``(R, *block shape)``, and the rewards ``(R,)``.
+
+    With :attr:`Query.by_part` also those of every sub-batch.
+    """
+
+    gradients: dict[int, Array]
+    rewards: Array
+    by_part: SubBatches | None = None
+
+    @property
+    def nbytes(self) -> int:
         """Bytes of the gradients and rewards."""
-        return sum(g.nbytes for g in self.gradients.values()) + self.rewards.nbytes
+        parts = 0 if self.by_part is None else self.by_part.nbytes
+        return sum(g.nbytes for g in self.gradients.values()) + self.rewards.nbytes + parts
 
 
 def rewards(gradients: dict[int, Array], replicas: Sequence[Array]) -> Array:

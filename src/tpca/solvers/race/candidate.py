@@ -1,14 +1,10 @@
-r"""The candidate: one proposal on trial, with evidence that is valid at any stopping time.
+r"""The candidate: one proposal on trial.
 
-The candidate's vectors l are fixed before a batch of B samples arrives, so its mean reward is
-:math:`R \sim N(\lambda\prod_i\langle l_i, v_i\rangle, \sigma^2/B)` whatever was tried before.  With
-:math:`S = \sum B R/\sigma` and :math:`V = \sum B` since the k-th attempt began, :math:`\rho` its first B, and
-:math:`z = S/\sqrt{\rho + V}`, a half-normal mixture over positive signals is a nonnegative martingale without signal:
-
-.. math:: \log E = \ln 2 + \tfrac12\ln\frac{\rho}{\rho + V} + \frac{z^2}{2} + \ln\Phi(z) .
-
-Signal is *found* when :math:`\log E > \ln(k(k+1)/\delta)`: by Ville's inequality and :math:`\sum_k 1/(k(k+1)) = 1`
-the chance that this ever happens on pure noise is at most :math:`\delta`, over the whole run and all attempts.
+The candidate's vectors l are fixed before a batch of B samples arrives, so that its rewards are those of fresh samples,
+of mean :math:`\lambda\prod_i\langle l_i, v_i\rangle`, whatever was tried before.  What they say is evidence E that is
+valid at any stopping time (:mod:`tpca.solvers.race.evidence`), and begins anew with every attempt.  Signal is *found*
+in attempt k when :math:`\log E > \ln(k(k+1)/\delta)`: by Ville's inequality and :math:`\sum_k 1/(k(k+1)) = 1` the
+chance that this ever happens on pure noise is at most :math:`\delta`, over the whole run and all attempts.
 
 At every look the vectors are improved: mode by mode, what the strategy knows (``g_i``, noise variance n) is mixed with
 the candidate's own contractions of this attempt (``h_i``, noise variance V), each with weight signal over variance:
@@ -20,7 +16,8 @@ the candidate's own contractions of this attempt (``h_i``, noise variance V), ea
 symbol             code
 =================  =============================================================================
 l, k               ``vectors``, ``attempt``
-S, V, rho          ``score``, ``seen``, ``first``
+E                  ``wealth``
+sum of B R, V      ``total``, ``seen``: since the attempt began to count
 X_m                ``_sums[m]``: sum of B * gradient of block m, in the blocks of ``partition``
 sigma              ``sigma``, from the candidate's own gradients across l: no strategy needed
 =================  =============================================================================
@@ -31,9 +28,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import log_ndtr
 
 from tpca.checkpoint import kept
+from tpca.solvers.race.evidence import Wealth
 from tpca.solvers.race.strategies.protocol import Proposal, Strategy
 from tpca.solvers.rank_one import aligned, along, overlaps
 from tpca.tensors import Answer, Query
@@ -43,15 +40,8 @@ KEEP = 2.0  # log evidence above which a disagreeing proposal does not replace t
 AGREE = 0.5  # overlap of every mode above which a proposal is about the same signal
 SWEEPS = 8
 MOVE_TOL = 1e-6  # squared change of every vector in a sweep after which another one is not worth it
-ENTRIES = 60  # of gradients that the noise level must rest on before a reward counts
-
-
-def log_evidence(score: float, seen: float, first: float) -> float:
-    """Log of the half-normal mixture for S = ``score``, V = ``seen``, rho = ``first``; 0 before any sample."""
-    if seen <= 0:
-        return 0.0
-    z = score / math.sqrt(first + seen)
-    return math.log(2.0) + 0.5 * math.log(first / (first + seen)) + 0.5 * z * z + float(log_ndtr(z))
+MIN_ENTRIES = 6  # of gradients behind a noise level that bets are chosen by: it must be right within a factor of ten
+FADE = 120  # entries behind the noise level from which on those of past attempts count half
 
 
 @kept
@@ -68,7 +58,8 @@ class Candidate:
     def __init__(self, partition: Partition, rng: np.random.Generator, delta: float = 0.05) -> None:
         self.partition, self.delta = partition, delta
         self.attempt = -1
-        self.score, self.seen, self.first = 0.0, 0.0, 0.0
+        self.total, self.seen = 0.0, 0.0
+        self.wealth: Wealth | None = None  # before the first counted round of an attempt
         self.entries = 0.0  # behind sigma
         self._squares = 0.0
         self._sums: list[Array] = []
@@ -82,12 +73,12 @@ class Candidate:
     @property
     def log_evidence(self) -> float:
         """Evidence for a signal along the vectors of this attempt."""
-        return log_evidence(self.score, self.seen, self.first)
+        return 0.0 if self.wealth is None else self.wealth.log
 
     @property
     def found(self) -> bool:
         """Whether a signal is proven at error share delta."""
-        return self.log_evidence > self.needed
+        return self.wealth is not None and self.wealth.proves and self.wealth.log > self.needed
 
     @property
     def needed(self) -> float:
@@ -97,39 +88,48 @@ class Candidate:
     @property
     def strength(self) -> float:
         """Mean reward of this attempt in units of the data: the strength times the overlaps so far."""
-        return self.sigma * self.score / self.seen if self.seen else 0.0
+        return self.total / self.seen if self.seen else 0.0
 
     @property
     def strength_error(self) -> float:
-        """Standard error of ``strength``; infinite before the first sample."""
-        return self.sigma / math.sqrt(self.seen) if self.seen else math.inf
+        """Standard error of ``strength``, from how rewards scatter; infinite before the first sample."""
+        if self.wealth is None or not self.seen:
+            return math.inf
+        return max(self.sigma, self.wealth.deviation) / math.sqrt(self.seen)
 
     @property
     def accuracy(self) -> float:
         """Squared signal over noise of the own sum of the longest mode: about 1/(1 - overlap^2)."""
-        return max(self.score, 0.0) ** 2 / self.seen / max(self.partition.dims) if self.seen else 0.0
+        if not self.seen or not self.sigma:
+            return 0.0
+        return (max(self.total, 0.0) / self.sigma) ** 2 / self.seen / max(self.partition.dims)
 
     def inherit_noise(self, other: Candidate) -> None:
         """Take over what another candidate has learnt of the noise level."""
         self._squares, self.entries = other._squares, other.entries
 
     def queries(self) -> tuple[Query, ...]:
-        """Ask about the candidate itself, one replica."""
-        return (Query(self.partition, tuple(block[None] for block in self.partition.outer(self.vectors))),)
+        """Ask about the candidate itself, one replica; its reward by sub-batch follows from any one block."""
+        blocks = tuple(block[None] for block in self.partition.outer(self.vectors))
+        return (Query(self.partition, blocks, by_part=(0,)),)
 
     def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
-        """Add the mean gradients and reward over the ``n`` samples just seen."""
-        gradients, reward = answers[0].gradients, float(answers[0].rewards[0])
-        for gradient in gradients.values():
+        """Add the mean gradients and rewards over the ``n`` samples just seen."""
+        (answer,) = answers
+        before = self.sigma if self.entries >= MIN_ENTRIES else 0.0
+        reward = float(answer.rewards[0])
+        for gradient in answer.gradients.values():
             self._squares += n * max(0.0, float(np.vdot(gradient, gradient)) - reward**2)
             self.entries += gradient.size - 1
-        if self.entries < ENTRIES or self.sigma == 0:  # a noise level known so badly would pass for evidence
+        if self.wealth is None and before == 0.0:
             return
+        self.wealth = self.wealth or Wealth(before, n)
+        assert answer.by_part is not None
+        self.wealth.add(answer.by_part.sizes * answer.by_part.rewards, answer.by_part.sizes)
         for m, own in enumerate(self._sums):
-            own += n * gradients[m][0]
-        self.first = self.first or float(n)
+            own += n * answer.gradients[m][0]
         self.seen += n
-        self.score += n * reward / self.sigma
+        self.total += n * reward
 
     def consider(self, strategy: Strategy) -> None:
         """Look at the strategy's proposal: take it over, or stay; then refine with all that is known."""
@@ -183,8 +183,9 @@ class Candidate:
         """Begin an attempt with these vectors; what those before them saw proves nothing about them."""
         self.vectors = vectors
         self.attempt += 1
-        self.score = self.seen = self.first = 0.0
-        if self.entries > 2 * ENTRIES:  # what a strong signal added to the noise level fades with every attempt
+        self.total = self.seen = 0.0
+        self.wealth = None
+        if self.entries > FADE:  # what a strong signal added to the noise level fades with every attempt
             self._squares, self.entries = self._squares / 2, self.entries / 2
         self._sums = [np.zeros(shape) for shape in self.partition.shapes]
 

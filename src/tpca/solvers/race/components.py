@@ -20,6 +20,7 @@ import numpy as np
 from tpca.engines import Data
 from tpca.solvers.loop import Ask
 from tpca.solvers.race.refine import Refinement
+from tpca.solvers.race.rounds import sub_batch_edges
 from tpca.solvers.race.run import RaceRun
 from tpca.solvers.rank_one import is_ghost, overlaps
 from tpca.solvers.recovery import Recovery, flaws
@@ -67,8 +68,9 @@ class ComponentsRun:
             return None
         self._asked = [(run, len(ask.blank.queries)) for run, ask in asks]
         queries = tuple(query for _, ask in asks for query in ask.blank.queries)
-        blank = Gradients(queries, asks[0][1].blank.scale)
-        return Ask(blank, min(ask.n for _, ask in asks), any(ask.rewind for _, ask in asks))
+        n = min(ask.n for _, ask in asks)
+        blank = Gradients(queries, asks[0][1].blank.scale, sub_batch_edges(n, self.runs[0].block))
+        return Ask(blank, n, any(ask.rewind for _, ask in asks))
 
     def tell(self, part: Gradients) -> None:
         """Hand every race its answers."""

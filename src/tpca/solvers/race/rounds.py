@@ -8,9 +8,22 @@ GROWTH = 0.06  # of all samples so far
 EARLY = 4
 
 
-def round_size(done: int) -> int:
-    """Samples of the round after ``done`` samples."""
-    return max(1, int(GROWTH * done), min(EARLY, done // EARLY))
+# Sub-batches of a round.  Measured, samples until proven over those with 16: 8 as many, 4 as many, 2 5 % more (twice
+# that early on); each costs a look at the sum of the samples.
+SUB_BATCHES = 8
+
+
+def round_size(done: int, block: int = 1) -> int:
+    """Samples of the round after ``done`` samples: whole blocks of ``block`` samples."""
+    size = max(1, int(GROWTH * done), min(EARLY, done // EARLY))
+    return max(block, size // block * block)
+
+
+def sub_batch_edges(n: int, block: int = 1) -> tuple[int, ...]:
+    """Where the sub-batches of a round of ``n`` samples begin: about equal, of whole blocks, the last with the rest."""
+    blocks = max(1, n // block)
+    count = min(blocks, SUB_BATCHES)
+    return tuple(block * (blocks * j // count) for j in range(count))
 
 
 def round_sizes(samples: int) -> list[int]:

@@ -29,7 +29,7 @@ from tpca.solvers.overflow import WILD, largest, refuse_beyond
 from tpca.solvers.race.conclusion import conclusion, record_of
 from tpca.solvers.race.limits import strength_limit
 from tpca.solvers.race.refine import Refinement, refinement_from
-from tpca.solvers.race.rounds import round_size
+from tpca.solvers.race.rounds import round_size, sub_batch_edges
 from tpca.solvers.race.scale import ScaleEstimate
 from tpca.solvers.race.strategies.choice import CANDIDATE_VECTORS, Search, again, check_partition, strategies_within
 from tpca.solvers.race.strategies.protocol import Part
@@ -56,6 +56,7 @@ HELD_OUT = 0.2
 REST_OVERLAP = 0.99
 # Passes that max_passes="auto" allows where they can help.
 AUTO_PASSES = 10
+CLAIMS_FROM=32
 
 
 class RaceRun:
@@ -75,6 +76,7 @@ class RaceRun:
         self, solver: RaceSolver, data: Data, number: int = 0, scale: float | None = None, begins: int | None = 0
     ) -> None:
         self.solver, self.data, self.number = solver, data, number
+        self.block = 1
         budget = default_memory(data.dims) if solver.memory_limit is None else solver.memory_limit
         budget -= (
             8 * CANDIDATE_VECTORS * sum(data.dims) * min(number, solver.n_components - 1)
@@ -129,7 +131,8 @@ class RaceRun:
                 self._asked = [(part, part.queries()) for part in self._parts()]
                 queries = (query for _, queries in self._asked for query in queries)
                 asked = tuple(dataclasses.replace(q, deflate=deflate) for q in queries) if deflate else tuple(queries)
-                return Ask(Gradients(asked, self.scale), int(size), self._rewind)
+                edges = sub_batch_edges(int(size), self.block)
+                return Ask(Gradients(asked, self.scale, edges), int(size), self._rewind)
             self.end()
         return None
 
@@ -217,7 +220,7 @@ class RaceRun:
         return [self.refinement]
 
     def _round_size(self) -> float:
-        return self.racing if self.phase == "again" else round_size(self.samples)
+        return self.racing if self.phase == "again" else round_size(self.samples, self.block)
 
     def _after_scale(self) -> None:
         self.scale = self.scale_estimate.looking
@@ -228,7 +231,7 @@ class RaceRun:
         self.phase, self.scale = "search", self.scale_estimate.scale
 
     def _after_search(self) -> None:
-        found = [c for c in self.searches if c.candidate.found]
+        found = [c for c in self.searches if c.candidate.found] if self.samples>=CLAIMS_FROM else []
         if found:  # the others have lost: from here on they would only cost memory
             self.reach = self.reach or self._reach()
             self.searches = [max(found, key=lambda c: c.candidate.log_evidence)]

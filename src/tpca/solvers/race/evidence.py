@@ -1,0 +1,160 @@
+r"""Evidence for a signal along fixed vectors that needs no model of the noise, valid at any stopping time.
+
+A candidate's vectors are fixed before a round, which is cut into sub-batches, also fixed before (a sub-batch is made of
+whole blocks where neighbouring samples are alike).  With :math:`x_j` the sum of the rewards in sub-batch j, bet a share
+:math:`\tanh(\lambda x_j)` of what one has on a positive sum:
+
+.. math:: E_\lambda = \prod_j \bigl(1 + \tanh(\lambda x_j)\bigr), \qquad E = \frac18\sum_{g=0}^{7} E_{\lambda_g},
+    \qquad \lambda_g = \frac{2^{1-g}}{s_0\sqrt{B_1}} .
+
+tanh is odd, so that :math:`\mathbb E[1 + \tanh(\lambda x_j) \mid \text{past}] = 1` whenever :math:`x_j` is as likely as
+:math:`-x_j`: E is a nonnegative martingale for noise that is symmetric given the past, of any covariance, any tails,
+and levels that drift.  Nothing that is estimated enters validity: the noise level :math:`s_0` and the size
+:math:`B_1` of the first round, known before it, only say which bets are worth trying.  By Ville's inequality
+:math:`P(\sup E \ge 1/\delta) \le \delta`.  Where noise is not symmetric, :math:`\log(1 + \tanh u) = u - \log\cosh u`
+has no third-order term: the log of the wealth drifts down for any law of mean zero.
+
+**Slow directions.**  A direction of the noise in which neighbouring samples are alike, while the rest is white, pays
+for many sub-batches in a row before it turns round.  The same bets are therefore placed at several levels, level a on
+sums over :math:`2^a` consecutive sub-batches.  At each level of N of them, :math:`x_b` over :math:`n_b` samples, the
+lag-one autocorrelation r of :math:`e_b = (x_b - n_b\hat R_b)/\sqrt{n_b}` is watched, where :math:`\hat R_b` is the mean
+reward, with a linear trend once there are ``TREND`` sub-batches, for candidates get better on the way.  With p = 1 or 2
+fitted numbers independent rewards have an r of -p/N on average, and neighbours are taken for *alike* if
+
+.. math:: (r + p/N)\sqrt N > \texttt{Z} .
+
+What counts is level 0, or, if neighbours are alike at some level, the level ``ABOVE`` higher than the last such one;
+and of that and all below it the smallest evidence.  It is no larger than that of level 0, so what Ville's inequality
+says still holds.  A level that counts must have some sub-batches, for fewer say nothing about how alike they are.
+Where the rewards hardly scatter beside their mean (mean over deviation above ``STEADY``) they cannot come from noise
+that turns round, and r, which the least trend then makes large, is not looked at.
+
+==================  ===========================================================================
+symbol              code
+==================  ===========================================================================
+x_b, n_b            ``x``, ``size``
+lambda_g, log E_g   ``Level.bets``, ``Level.logs``
+N, r, p             ``Level.count``, ``Level.autocorrelation(p)``
+==================  ===========================================================================
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.special import logsumexp
+
+from tpca.checkpoint import kept
+from tpca.tensors.blocks import Array
+
+BETS = 8  # λ_g
+LEVELS = 6
+MIN_BLOCKS = 12  # of level 0, and of any level that is asked whether neighbours are alike
+MIN_ABOVE = 8  # of a higher level that counts: evidence of fewer proves nothing anyway
+ABOVE = 2
+TREND = 32
+Z = 1.64  # in white noise neighbours are taken for alike at 1 of 20 looks
+STEADY = 4.0
+ROUNDING = 1e-9  # of squares: what scatters less does not scatter
+
+
+def log_bets(bets: Array, x: float) -> Array:
+    """log(1 + tanh(λ x)) for all λ."""
+    logs: Array = math.log(2.0) - np.logaddexp(0.0, -2.0 * bets * x)
+    return logs
+
+
+@kept
+class Level:
+    """Bets on sums over 2^a consecutive sub-batches, and how alike neighbouring ones are."""
+
+    def __init__(self, bets: Array) -> None:
+        self.bets, self.logs = bets, np.zeros(len(bets))
+        self.count, self.seen = 0, 0.0
+        # Of rows (x/√n, √n, t√n), t the place: products with themselves, and with the row before.
+        self._same, self._lagged, self._last = np.zeros((3, 3)), np.zeros((3, 3)), np.zeros(3)
+        self._waiting: tuple[float, float] | None = None  # x and n of one whose neighbour has not come yet
+
+    def add(self, x: float, size: float) -> tuple[float, float] | None:
+        """Bet on a sum of rewards over ``size`` samples; sum and size of a complete pair, for the next level."""
+        self.logs += log_bets(self.bets, x)
+        root = math.sqrt(size)
+        row = np.array([x / root, root, root * (self.seen + size / 2)])
+        self._same += np.outer(row, row)
+        self._lagged += np.outer(row, self._last)
+        self._last = row
+        self.count, self.seen = self.count + 1, self.seen + size
+        if self._waiting is None:
+            self._waiting = (x, size)
+            return None
+        pair = (self._waiting[0] + x, self._waiting[1] + size)
+        self._waiting = None
+        return pair
+
+    @property
+    def log(self) -> float:
+        """Log E: the mean over all bets."""
+        return float(logsumexp(self.logs)) - math.log(len(self.logs))
+
+    @property
+    def mean(self) -> float:
+        """The mean reward."""
+        return float(self._same[0, 1] / self._same[1, 1])
+
+    @property
+    def scatter(self) -> float:
+        """Σ e² about the mean reward."""
+        return max(0.0, float(self._same[0, 0] - self.mean**2 * self._same[1, 1]))
+
+    def autocorrelation(self, fitted: int) -> float:
+        """r: about the mean reward, and with two ``fitted`` numbers about its trend; 0 where nothing scatters."""
+        same, lagged = self._same[: fitted + 1, : fitted + 1], self._lagged[: fitted + 1, : fitted + 1]
+        weights = np.concatenate([[1.0], -np.linalg.lstsq(same[1:, 1:], same[1:, 0], rcond=None)[0]])
+        scatter = float(weights @ same @ weights)
+        return float(weights @ lagged @ weights) / scatter if scatter > ROUNDING * same[0, 0] else 0.0
+
+    def alike(self, fitted: int) -> bool:
+        """Whether neighbours are."""
+        if self.count < MIN_BLOCKS or (self.mean > 0 and self.mean**2 * self.seen > STEADY**2 * self.scatter):
+            return False
+        return (self.autocorrelation(fitted) + fitted / self.count) * math.sqrt(self.count) > Z
+
+
+@kept
+class Wealth:
+    """What bets on the rewards of one attempt have come to, at all levels.
+
+    ``log`` is the evidence, ``proves`` says whether it may prove anything, ``level`` the level that counts.
+    """
+
+    def __init__(self, sigma: float, first: int) -> None:
+        """Bets for a noise level ``sigma`` of one sample and a first round of ``first`` samples, all known before."""
+        bets = 2.0 ** (1.0 - np.arange(BETS, dtype=np.float64)) / (sigma * math.sqrt(first))
+        self.levels = [Level(bets / math.sqrt(2.0**a)) for a in range(LEVELS)]
+        self.log, self.proves, self.level = 0.0, False, 0
+
+    def add(self, sums: Array, sizes: Array) -> None:
+        """Bet on the sums of rewards of consecutive sub-batches."""
+        for x, size in zip(sums.tolist(), sizes.tolist(), strict=True):
+            pair: tuple[float, float] | None = (x, size)
+            for level in self.levels:
+                if pair is None:
+                    break
+                pair = level.add(*pair)
+        self._judge()
+
+    @property
+    def deviation(self) -> float:
+        """Noise of the reward of one sample, along the vectors, from how sub-batches scatter; 0 before the second."""
+        level = self.levels[0]
+        return math.sqrt(level.scatter / (level.count - 1)) if level.count > 1 else 0.0
+
+    def _judge(self) -> None:
+        fitted = 1 if self.levels[0].count < TREND else 2
+        alike = [a for a, level in enumerate(self.levels) if level.alike(fitted)]
+        self.level = alike[-1] + ABOVE if alike else 0
+        least = MIN_ABOVE if alike else MIN_BLOCKS
+        counted = [level.log for level in self.levels[: self.level + 1] if level.count >= least]
+        self.proves = len(counted) > self.level
+        self.log = min(counted, default=self.levels[0].log)

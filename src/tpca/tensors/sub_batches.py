@@ -1,0 +1,98 @@
+r"""Sub-batches: how the gradients and the reward of one replica scatter inside a reading.
+
+A reading of n samples is cut at ``edges``, known before the first sample: sub-batch j has the samples from number
+``edges[j]`` on, up to the next edge.  Of every query that asks for it (:attr:`Query.by_part`) the sum of the gradients
+over each sub-batch is kept, :math:`m\sum_i d_i` numbers.
+
+Samples that can be added up are added to one running sum, as they are without sub-batches; at every edge that sum is
+contracted with the few vectors asked about, and the gradients of a sub-batch are the difference of two neighbours:
+
+.. math:: G_j = \nabla R(T_1 + \dots + T_{e_{j+1}}) - \nabla R(T_1 + \dots + T_{e_j}) .
+
+That costs a look at the sum for every sub-batch, however many samples it has.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.tensors.blocks import Array
+from tpca.tensors.contraction import gradients_of_one
+from tpca.tensors.protocol import Batch
+from tpca.tensors.query import Query, SubBatches, subtract
+
+
+class SubBatchSums:
+    """Sums of gradients over every sub-batch, for all queries that ask for them, as far as samples have come."""
+
+    def __init__(self, edges: Sequence[int], queries: Sequence[Query]) -> None:
+        self.edges = tuple(edges)
+        self.queries = tuple(queries)
+        self.sizes = np.zeros(len(self.edges), np.int64)
+        shapes = [{m: q.partition.shapes[m] for m in q.blocks} for q in self.queries]
+        self._sums = [{m: np.zeros((len(self.edges), *s)) for m, s in own.items()} for own in shapes]
+        self._until = [{m: np.zeros(s) for m, s in own.items()} for own in shapes]  # of the sum at the last edge
+        self._open: int | None = None  # the sub-batch that has samples in the running sum since then
+
+    def pieces(self, batch: Batch, at: int) -> Iterator[tuple[int, Batch, bool]]:
+        """A batch whose first sample is number ``at``, cut at the edges: sub-batch, samples, whether they end it."""
+        place, last = at, len(self.edges) - 1
+        while place < at + len(batch):
+            j = int(np.searchsorted(self.edges, place, side="right")) - 1
+            stop = at + len(batch) if j == last else min(at + len(batch), self.edges[j + 1])
+            some = batch if stop - place == len(batch) else batch[place - at : stop - at]
+            self.sizes[j] += stop - place
+            yield j, some, j < last and stop == self.edges[j + 1]
+            place = stop
+
+    def at(self, j: int) -> list[dict[int, Array]]:
+        """The sums of sub-batch ``j``, to be added to."""
+        return [{m: total[j : j + 1] for m, total in own.items()} for own in self._sums]
+
+    def grow(self, j: int) -> None:
+        """The running sum has got samples of sub-batch ``j``."""
+        self._open = j
+
+    def look(self, running: NDArray[Any] | None) -> None:
+        """Take note of the running sum at the end of a sub-batch, or of a group of samples."""
+        if self._open is None or running is None:
+            return
+        for query, sums, until in zip(self.queries, self._sums, self._until, strict=True):
+            for m, gradient in gradients_of_one(running, query).items():
+                now = gradient.reshape(until[m].shape)
+                sums[m][self._open] += now - until[m]
+                until[m][...] = now
+        self._open = None
+
+    def merge(self, other: SubBatchSums) -> None:
+        """Take the sums of the samples that come next."""
+        self.sizes += other.sizes
+        for own, others in zip(self._sums, other._sums, strict=True):
+            for m, total in own.items():
+                total += others[m]
+
+    def answer(self, number: int, query: Query, factor: float) -> SubBatches:
+        """Mean gradients and rewards of the ``number``-th of these queries, by sub-batch, times ``factor``."""
+        some = np.flatnonzero(self.sizes)
+        sizes = self.sizes[some].astype(np.float64)
+        rows = [np.asarray(block.reshape(1, -1), np.float64) for block in query.replicas]
+        means = {m: factor * g[some].reshape(len(some), -1) / sizes[:, None] for m, g in self._sums[number].items()}
+        means = subtract(means, rows, query)
+        first = next(iter(means))
+        gradients = {m: g.reshape(len(some), *query.partition.shapes[m]) for m, g in means.items()}
+        return SubBatches(sizes, gradients, means[first] @ rows[first][0])
+
+    @property
+    def nbytes(self) -> int:
+        """The sums."""
+        return sum(g.nbytes for own in (*self._sums, *self._until) for g in own.values())
+
+
+def asked_by_part(queries: Sequence[Query]) -> tuple[Query, ...]:
+    """What sub-batches need to know of those queries that ask for them."""
+    return tuple(dataclasses.replace(q, wanted=q.by_part, by_part=(), deflate=()) for q in queries if q.by_part)
