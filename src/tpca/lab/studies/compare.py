@@ -27,10 +27,9 @@ from tpca.lab.planning.problem import Problem
 from tpca.lab.planning.race_size import least_race_bytes
 from tpca.lab.studies.averages import AverageEngine, averaged, drawn_average
 from tpca.model import SpikedTensor
-from tpca.solvers.mean.solver import MeanSolver
+from tpca.solvers.build import build_solver
 from tpca.solvers.memory import default_memory, machine_memory
-from tpca.solvers.paper.solver import PaperSolver, planned_samples
-from tpca.solvers.race.solver import RaceSolver
+from tpca.solvers.paper.solver import planned_samples
 from tpca.solvers.recovery import Recovery
 from tpca.wording import amount
 
@@ -214,12 +213,12 @@ def _run(setting: Setting, name: str, truth: SpikedTensor, seed: int, average: A
             options["batch_size"] = max(1, limit // LAW_STEPS)
         recovery = BASELINES[STEPPING[name]](random_state=seed, max_samples=limit, **options).run(source)
         return recovery
-    if name == "paper":
-        return PaperSolver(random_state=seed, strength=truth.strength).run(source)
-    solver: Any = {"race": RaceSolver, "mean": MeanSolver}[name]
-    memory_limit = setting.memory_limit if setting.memory_limit is not None else default_memory(truth.dims)
-    recovery = solver(random_state=seed, memory_limit=memory_limit, max_samples=limit).run(source)
-    return recovery
+    options = {"strength": truth.strength}
+    if name != "paper":
+        memory_limit = setting.memory_limit if setting.memory_limit is not None else default_memory(truth.dims)
+        options = {"memory_limit": memory_limit, "max_samples": limit}
+    solver, _ = build_solver(name, source, {"random_state": seed, **options})
+    return solver.run(source)
 
 
 def _outcome(name: str, truth: SpikedTensor, recovery: Recovery, seconds: float, average: AverageEngine) -> Outcome:
