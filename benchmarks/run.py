@@ -24,10 +24,11 @@ import jobs_race  # noqa: E402
 import jobs_simulate  # noqa: E402
 import jobs_startup  # noqa: E402
 import jobs_views  # noqa: E402
-import report  # noqa: E402
 import suite  # noqa: E402
 from suite import Row  # noqa: E402
 from threadpoolctl import threadpool_limits  # noqa: E402
+
+import report  # noqa: E402
 
 FAMILIES = {
     "startup": jobs_startup.rows,

@@ -92,7 +92,7 @@ def child(method, folder, rows, shrinkage):
     model.fit(views)
     seconds = time.perf_counter() - began
     peak = peak_kb()
-    np.savez(Path(folder) / f"{method}.npz", *[w[:, 0] for w in model.weights_])
+    np.savez(Path(folder) / f"{method}.npz", *[w[0] if method == "tpca" else w[:, 0] for w in model.weights_])
     print(json.dumps({"seconds": seconds, "peak_mb": peak / 1024, "base_mb": base / 1024}))
 
 

@@ -91,11 +91,12 @@ def whitened_fit(X, ridge):
         Z = np.moveaxis(np.tensordot(Z, inverse, (mode + 1, 0)), -1, mode + 1)
     pca = quiet_fit(Z)
     patterns, errors = [], []
-    for mode, ((root, _), v) in enumerate(zip(roots, pca.components_, strict=True)):
+    best = pca.recovery_  # of which the vectors are a guess where nothing is proven
+    for mode, ((root, _), v) in enumerate(zip(roots, best.vectors, strict=True)):
         length = np.linalg.norm(root @ v)
         patterns.append(root @ v / length)
-        if pca.standard_errors_ is not None:
-            errors.append(np.sqrt(root**2 @ pca.standard_errors_[mode] ** 2) / length)
+        if best.standard_errors is not None:
+            errors.append(np.sqrt(root**2 @ best.standard_errors[mode] ** 2) / length)
     return pca, patterns, errors
 
 
@@ -138,7 +139,7 @@ def main(arguments=None):
         for i, n in enumerate(counts):
             X = samples[:n] + effect
             plain = quiet_fit(X)
-            fits = [(plain, plain.components_), whitened_fit(X, 1.0), whitened_fit(X, 0.05)]
+            fits = [(plain, plain.recovery_.vectors), whitened_fit(X, 1.0), whitened_fit(X, 0.05)]
             for name, (pca, patterns, *_) in zip(names, fits, strict=False):
                 table[name][i, r] = worst(patterns, truth)
                 proven[name][i] += pca.n_components_ / repeats

@@ -72,9 +72,9 @@ def main(arguments=None):
     except ImportError:
         print("TensorLy is not installed: left out")
 
-    low, high = pca.recovery_.strength_interval
+    low, high = pca.strength_intervals_[0]
     print(f"{count} pairs of frames: {pca.stop_reason_}")
-    print(f"strength {pca.strength_:.1f} [{low:.1f}, {high:.1f}], planted {truth.strength:.1f} photons")
+    print(f"strength {pca.strengths_[0]:.1f} [{low:.1f}, {high:.1f}], planted {truth.strength:.1f} photons")
     print("overlap of row, column and spectrum:", np.round(truth.overlaps(pca.components_), 3))
     spectrum = truth.vectors[2]
     for name, rival in rivals.items():
@@ -85,14 +85,14 @@ def main(arguments=None):
         blocked = tpca.TensorPCA(random_state=0, items="batches").fit(nods(cube, 0, count, rng))
     print(f"the same without a leak: {blocked.stop_reason_.name}")
     unpaired = tpca.TensorPCA(random_state=0).fit(rng.poisson(cube + truth.signal(), (20, *cube.shape)).astype(float))
-    print(f"without nodding: strength {unpaired.strength_:.0f}, overlap of the spectrum with the scene's own "
-          f"{abs(unpaired.components_[2] @ cube.mean((0, 1))) / np.linalg.norm(cube.mean((0, 1))):.3f}")  # fmt: skip
+    print(f"without nodding: strength {unpaired.strengths_[0]:.0f}, overlap of the spectrum with the scene's own "
+          f"{abs(unpaired.components_[2][0] @ cube.mean((0, 1))) / np.linalg.norm(cube.mean((0, 1))):.3f}")  # fmt: skip
     draw(cube, mean, pca, truth, rivals, options.out)
     return {"pca": pca, "truth": truth, "blocked": blocked, "rivals": rivals}
 
 
 def draw(cube, mean, pca, truth, rivals, out):
-    rows, columns, spectrum = pca.components_
+    rows, columns, spectrum = (v[0] for v in pca.components_)
     line = int(np.argmax(truth.vectors[2]))
     with drawing() as plt:
         figure, axes = plt.subplots(2, 2, figsize=(11, 6.4), layout="constrained")
@@ -101,7 +101,7 @@ def draw(cube, mean, pca, truth, rivals, out):
             (cube[..., line], "cividis", f"scene at {WAVELENGTHS[line]:.0f} nm"),
             (mean[..., line], "RdBu_r", f"mean difference at {WAVELENGTHS[line]:.0f} nm"),
             (
-                pca.strength_ * abs(spectrum[line]) * np.outer(rows, columns),
+                pca.strengths_[0] * abs(spectrum[line]) * np.outer(rows, columns),
                 "RdBu_r",
                 f"leak found, at {WAVELENGTHS[line]:.0f} nm",
             ),
@@ -112,7 +112,7 @@ def draw(cube, mean, pca, truth, rivals, out):
             axis.set(title=title, xlabel="column", ylabel="row")
             axis.grid(False)
             figure.colorbar(shown, ax=axis, shrink=0.85, label="photons a frame")
-        sign, errors = np.sign(spectrum @ truth.vectors[2]), pca.standard_errors_[2]
+        sign, errors = np.sign(spectrum @ truth.vectors[2]), pca.standard_errors_[2][0]
         axis = axes[3]
         axis.errorbar(
             WAVELENGTHS, sign * spectrum, 2 * errors, color=COLOURS[0], marker="o", ms=4, label="found ± 2 errors"

@@ -72,7 +72,7 @@ def main(arguments=None):
     }
 
     print("skewness of the sources:", np.round(np.mean(true**3, axis=1), 2))
-    print(f"components proven: {pca.n_components_}, strengths {np.round(pca.strength_, 2)}")
+    print(f"components proven: {pca.n_components_}, strengths {np.round(pca.strengths_, 2)}")
     print("modes agree (they must, all three see the same z):", np.round(agree, 3))
     for name, rows in results.items():
         print(f"  {name:16s} correlation with the sources", np.round(match(rows, true)[0], 3))

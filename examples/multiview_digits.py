@@ -87,7 +87,7 @@ def draw(cca, train, out):
             for view, (mean, w) in enumerate(zip(cca.means_, cca.weights_, strict=True)):
                 centred = train[view] - mean
                 i, j = divmod(view, 2)
-                pattern = centred.T @ (centred @ w[:, c]) / len(centred)
+                pattern = centred.T @ (centred @ w[c]) / len(centred)
                 picture[4 * i : 4 * i + 4, 4 * j : 4 * j + 4] = pattern.reshape(4, 4)
             limit = np.abs(picture).max()
             shown = axis.imshow(picture, cmap="RdBu_r", vmin=-limit, vmax=limit)

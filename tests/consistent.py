@@ -6,14 +6,15 @@ import numpy as np
 
 
 def assert_consistent(recovery):
-    """Strength, interval, errors and vectors of a recovery, and of all further components, fit together."""
-    each = (recovery, *recovery.further)
+    """Strength, interval, errors and vectors of all components of a recovery, or of its guess, fit together."""
+    assert bool(recovery.components) == recovery.found == (recovery.guess is None)
+    each = recovery.components or (recovery.guess,)
     for one in each:
         low, high = one.strength_interval
         assert 0 <= low <= high, one.strength_interval  # also says that neither is NaN
         for v in one.vectors:
             np.testing.assert_allclose(np.linalg.norm(v), 1.0, rtol=1e-9)
-        if one.found:
+        if recovery.found:
             assert 0 < one.strength < math.inf
             assert low <= one.strength <= high < math.inf, (one.strength, one.strength_interval)
             for errors in one.standard_errors:
@@ -23,6 +24,5 @@ def assert_consistent(recovery):
             assert math.isnan(one.strength)
             assert one.standard_errors is None
             assert low == 0 < high
-            assert one is recovery  # a further component is one that was found
     strengths = [one.strength for one in each]
     assert strengths == sorted(strengths, reverse=True) or not recovery.found

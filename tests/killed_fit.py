@@ -29,11 +29,12 @@ def say(word):
 def write(recovery, path):
     """All of a recovery, as bytes that depend on nothing else; the file appears whole or not at all."""
     arrays, words = {}, []
-    for c, part in enumerate((recovery, *recovery.further)):
+    for c, part in enumerate(recovery.components or (recovery.guess,)):
         arrays |= {f"vector_{c}_{i}": v for i, v in enumerate(part.vectors)}
         arrays |= {f"error_{c}_{i}": e for i, e in enumerate(part.standard_errors or ())}
-        words += [part.strength, part.strength_interval, part.stop_reason.name, part.history]
-        words += [part.n_samples, part.n_passes, part.n_skipped, part.state_bytes, part.buffer_bytes]
+        words += [part.strength, part.strength_interval, part.p_value, part.evidence]
+    words += [recovery.stop_reason.name, recovery.history, recovery.noise_level]
+    words += [recovery.n_samples, recovery.n_passes, recovery.n_skipped, recovery.state_bytes, recovery.buffer_bytes]
     np.savez(f"{path}.part.npz", text=np.array(repr(words)), **arrays)
     os.rename(f"{path}.part.npz", path)
 

@@ -83,7 +83,7 @@ def draw_blocks(path):
     truth = tpca.SpikedTensor(tuple(w / np.linalg.norm(w) for w in waves), 2.0)
     X = next(iter(truth.stream(random_state=1, batch_size=400)))
     pca = tpca.TensorPCA(solver="race", memory_limit="60kB", random_state=0, max_passes=1).fit(X)
-    found = tpca.SpikedTensor(tuple(pca.components_), pca.strength_).signal()
+    found = pca.inverse_transform(pca.strengths_[None])[0]
     panels = (
         (X[0], "one sample"),
         (X.mean(axis=0), "mean of 400"),

@@ -47,7 +47,12 @@ _RECORD = {
     "reward?": maybe(NUMBER),
 }
 
+_EVIDENCE = {"kind": TEXT, "value": maybe(NUMBER), "needed": maybe(NUMBER), "noise": [maybe(NUMBER)]}
+
 STREAM: dict[str, Any] = {
+    "solver": TEXT,
+    "noise_level": maybe(POSITIVE),
+    "withdrawn": [TEXT],
     "n_passes": COUNT,
     "state_bytes": COUNT,
     "buffer_bytes": COUNT,
@@ -56,6 +61,8 @@ STREAM: dict[str, Any] = {
             "strength": maybe(NUMBER),
             "strength_interval": maybe(pair(maybe(NUMBER))),
             "error": maybe([maybe(POSITIVE)]),
+            "p_value": maybe(POSITIVE),
+            "evidence": maybe(_EVIDENCE),
         }
     ],
     "history?": [_RECORD],

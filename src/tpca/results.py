@@ -8,6 +8,7 @@ in ``run.json``, which may be missing.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -53,26 +54,13 @@ def write_result(
     ``settings`` say what the solver was asked to do.
     """
     about = {"format": FORMAT, "version": 1, "source": source, "settings": settings or {}}
-    summary = {**about, **summarise(recovery), "history": _history(recovery)}
-    given = [r for r in (recovery, *recovery.further) if r.verdict is not Verdict.NO_SIGNAL]
-    arrays: dict[str, Array] = {}
-    for i in range(len(recovery.vectors)):
-        if given:
-            arrays[f"mode_{i}"] = np.stack([r.vectors[i] for r in given])
-        if given and all(r.standard_errors is not None for r in given):
-            arrays[f"standard_error_{i}"] = np.stack([r.standard_errors[i] for r in given if r.standard_errors])
+    summary = {**about, **summarise(recovery), "history": recovery.history}
+    vectors = [c.vectors for c in recovery.components]
+    errors = [c.standard_errors for c in recovery.components if c.standard_errors is not None]
+    arrays = {f"mode_{i}": np.stack(mode) for i, mode in enumerate(zip(*vectors, strict=True))}
+    if len(errors) == len(vectors):
+        arrays |= {f"standard_error_{i}": np.stack(mode) for i, mode in enumerate(zip(*errors, strict=True))}
     return _write(folder, summary, arrays)
-
-
-def _history(recovery: Recovery) -> list[dict[str, Any]]:
-    """The records of all components, numbered as the components are; solvers that fit them at once keep one list."""
-    records = list(recovery.history)
-    for number, one in enumerate(recovery.further, start=1):
-        if one.history is not recovery.history:
-            records += [{**record, "component": number} for record in one.history]
-    if recovery.further and all(one.history is not recovery.history for one in recovery.further):
-        records[: len(recovery.history)] = [{**record, "component": 0} for record in recovery.history]
-    return records
 
 
 def write_views_result(
@@ -80,7 +68,6 @@ def write_views_result(
 ) -> dict[str, Any]:
     """A fit of views in the same two files: ``mode_i`` holds the weights of view i as rows, ``mean_i`` its means."""
     found = cca.verdict_ is Verdict.SIGNAL
-    columns = (cca.correlations_, cca.correlation_errors_, cca.p_values_, cca.moments_)
     names = ("correlation", "correlation_error", "p_value", "moment")
     summary = {
         "format": FORMAT,
@@ -92,16 +79,14 @@ def write_views_result(
         "found": found,
         "stop_reason": cca.stop_reason_.name,
         "advice": "Proven on rows that were held out." if found else "No direction shared by all views was proven.",
-        "dims": list(cca.dims_),
+        "dims": list(cca.shape_in_),
         "n_samples": cca.n_samples_seen_,
         "n_skipped": cca.n_skipped_,
-        "components": [
-            {name: float(v) for name, v in zip(names, values, strict=True)} for values in zip(*columns, strict=True)
-        ],
+        "components": [{name: float(vars(one)[name]) for name in names} for one in cca.recovery_.tested],
     }
     arrays = {f"mean_{i}": mean for i, mean in enumerate(cca.means_)}
     if found:
-        arrays |= {f"mode_{i}": np.ascontiguousarray(w.T) for i, w in enumerate(cca.weights_)}
+        arrays |= {f"mode_{i}": w for i, w in enumerate(cca.weights_)}
     return _write(folder, summary, arrays)
 
 
@@ -112,6 +97,9 @@ def summarise(recovery: Recovery) -> dict[str, Any]:
         "found": recovery.found,
         "stop_reason": recovery.stop_reason.name,
         "advice": recovery.advice,
+        "withdrawn": recovery.withdrawn,
+        "solver": recovery.solver,
+        "noise_level": recovery.noise_level,
         "dims": [len(v) for v in recovery.vectors],
         "n_samples": recovery.n_samples,
         "n_passes": recovery.n_passes,
@@ -120,18 +108,19 @@ def summarise(recovery: Recovery) -> dict[str, Any]:
         "buffer_bytes": recovery.buffer_bytes,
         "components": [
             {
-                "strength": r.strength,
-                "strength_interval": list(r.strength_interval) if r.strength_interval else None,
-                "error": None if r.standard_errors is None else [_norm(e) for e in r.standard_errors],
-                "stop_reason": r.stop_reason.name,
+                "strength": c.strength,
+                "strength_interval": list(c.strength_interval) if c.strength_interval else None,
+                "error": None if c.standard_errors is None else [_norm(e) for e in c.standard_errors],
+                "p_value": c.p_value,
+                "evidence": None if c.evidence is None else dataclasses.asdict(c.evidence),
             }
-            for r in (recovery, *recovery.further)
+            for c in recovery.components or (recovery.first,)
         ],
     }
 
 
 def verdict_of(summary: dict[str, Any]) -> Verdict:
-    """What a result says of the signal; those of before it was written down have a stop reason, which tells."""
+    """What a result says of the signal."""
     return StopReason[summary["stop_reason"]].verdict
 
 

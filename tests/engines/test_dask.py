@@ -103,10 +103,11 @@ def using(workers, monkeypatch):
 def told(recovery):
     """All that a recovery says, as bytes; what was held where is not part of the result."""
     text = []
-    for part in (recovery, *recovery.further):
+    for part in recovery.components or (recovery.guess,):
         text += [v.tobytes() for v in part.vectors] + [e.tobytes() for e in part.standard_errors or ()]
-        text += [part.strength, part.strength_interval, part.stop_reason.name, part.n_samples, part.n_passes]
-        text += [part.n_skipped, part.state_bytes, part.history]
+        text += [part.strength, part.strength_interval, part.p_value, part.evidence]
+    text += [recovery.stop_reason.name, recovery.n_samples, recovery.n_passes, recovery.noise_level]
+    text += [recovery.n_skipped, recovery.state_bytes, recovery.history]
     return repr(text)
 
 
@@ -582,7 +583,7 @@ class TestReaders:
         monkeypatch.setattr("tpca.engines.active_client", lambda: None)
         assert there.tobytes() == again.tobytes() == pca.transform(X).tobytes()
         # Products of four numbers in single precision, added up: 120 roundings of terms of unit size.
-        rewards = np.einsum("nabc,a,b,c->n", samples.astype(float), *pca.components_)
+        rewards = np.einsum("nabc,ra,rb,rc->n", samples.astype(float), *pca.components_)
         np.testing.assert_allclose(there[:, 0], rewards, atol=120 * np.finfo(np.float32).eps)
         expected = (there.mean(), there.std(ddof=1) / np.sqrt(len(there)))
         for score, rel in ((scored, 1e-12), (in_pieces, 1e-5), (pca.score(X), 1e-5)):  # pieces cut batches: float32
@@ -603,4 +604,4 @@ class TestReaders:
         assert [y.tobytes() for y in there] == [y.tobytes() for y in here]
         assert float(score) == pytest.approx(float(cca.score(views)), rel=1e-9)
         for y, view, mean, w in zip(there, views, cca.means_, cca.weights_, strict=True):
-            np.testing.assert_allclose(y, (view - mean) @ w, rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(y, (view - mean) @ w.T, rtol=1e-12, atol=1e-12)

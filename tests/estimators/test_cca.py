@@ -14,7 +14,7 @@ from amounts import few_or_many
 from stream_suite import Workspace, dask_array, hdf5, npy, zarr_array
 from tpca import StopReason, TensorCCA, TpcaError, open_views
 from tpca.errors import SampleError, SolverError, StreamError
-from tpca.estimators.pca import Score
+from tpca.estimators import Score
 from tpca.tensors.blocks import unit
 
 
@@ -35,10 +35,10 @@ class Planted:
 
     def overlap(self, cca, component=0, factor=0):
         """The worst view's |cos| between weights and planted direction; 0 if the component was not found."""
-        if component and cca.n_components_ <= component:
+        if cca.n_components_ <= component:
             return 0.0
         pairs = zip(cca.weights_, self.directions, strict=True)
-        return min(abs(unit(w[:, component]) @ v[:, factor]) for w, v in pairs)
+        return min(abs(unit(w[component]) @ v[:, factor]) for w, v in pairs)
 
 
 def pieces(views, size):
@@ -64,7 +64,7 @@ def same_fit(one, other):
             np.testing.assert_array_equal(a, b)
     for name in ("correlations_", "correlation_errors_", "p_values_", "moments_"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-    for name in ("n_components_", "n_samples_seen_", "n_skipped_", "stop_reason_", "dims_"):
+    for name in ("n_components_", "n_samples_seen_", "n_skipped_", "stop_reason_", "shape_in_"):
         assert getattr(one, name) == getattr(other, name)
 
 
@@ -128,12 +128,13 @@ def test_without_a_signal_it_says_so(once):
     rng = np.random.default_rng(3)
     views = [rng.standard_normal((300, 4)) for _ in range(3)]
     cca = TensorCCA(random_state=0, confidence=0.99999)
-    with pytest.warns(ConvergenceWarning, match=r"no direction shared by the views could be proven \(p = .*guess"):
+    with pytest.warns(ConvergenceWarning, match=r"no direction shared by the views could be proven \(p = "):
         cca.fit(iter(pieces(views, 100)) if once else views)
     assert cca.stop_reason_ is StopReason.NO_SIGNAL
     assert cca.n_components_ == 0
-    assert [w.shape for w in cca.weights_] == [(4, 1)] * 3  # a guess
-    assert len(cca.p_values_) == len(cca.correlations_) == len(cca.moments_) == 1
+    assert [w.shape for w in cca.weights_] == [(0, 4)] * 3
+    assert len(cca.p_values_) == len(cca.correlations_) == len(cca.moments_) == 0
+    assert [v.shape for v in cca.recovery_.guess.vectors] == [(4,)] * 3
     assert [y.shape for y in cca.transform(views)] == [(300, 0)] * 3
     assert (cca.score(views), cca.score(views).standard_error) == (0.0, 0.0)
 
@@ -156,7 +157,7 @@ def test_two_factors_of_different_strength_are_both_found(order):
     planted = Planted([order, 2], (8,) * order, (2.0, 1.2), skewed=order == 3)
     cca = TensorCCA(2, random_state=0).fit(planted.draw(5000))
     assert cca.n_components_ == 2
-    assert [w.shape for w in cca.weights_] == [(8, 2)] * order
+    assert [w.shape for w in cca.weights_] == [(2, 8)] * order
     assert planted.overlap(cca, 0, 0) >= 0.95
     assert planted.overlap(cca, 1, 1) >= 0.95
 
@@ -204,8 +205,10 @@ def test_fitted_moments_are_too_good_and_correlations_are_not():
     for seed in range(20):
         planted = Planted([seed, 11], (10, 10), [2.0])
         cca = quietly(TensorCCA(random_state=seed, shrinkage=0.0).fit, planted.draw(100))
-        fitted.append(cca.moments_[0])
-        fresh.append(float(cca.score(planted.draw(5000))))
+        if cca.n_components_:
+            fitted.append(cca.moments_[0])
+            fresh.append(float(cca.score(planted.draw(5000))))
+    assert len(fitted) >= 10
     assert np.mean(fitted) > np.mean(fresh) + 0.03
 
 
@@ -263,7 +266,7 @@ def test_a_constant_column_gets_no_say(once):
     with pytest.raises(SampleError, match="view 1 cannot be whitened: column 4 is constant"):
         TensorCCA(shrinkage=0.0).fit(source())
     cca = TensorCCA(shrinkage=0.1, random_state=0).fit(source())
-    assert abs(unit(cca.weights_[1][:, 0])[4]) < 1e-6
+    assert abs(unit(cca.weights_[1][0])[4]) < 1e-6
     views[1][:] = 0.1
     with pytest.raises(SampleError, match="view 1 is constant: all its rows are the same; leave it out"):
         TensorCCA().fit(source())
@@ -357,7 +360,7 @@ def test_scores_are_weighted_sums_of_centred_columns(fitted):
     assert cca.n_components_ == 2
     found = cca.transform(views)
     for y, view, mean, w in zip(found, views, cca.means_, cca.weights_, strict=True):
-        np.testing.assert_allclose(y, (view - mean) @ w, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(y, (view - mean) @ w.T, rtol=1e-12, atol=1e-12)
     for y, other in zip(found, cca.transform(iter(pieces(views, 7))), strict=True):
         np.testing.assert_allclose(y, other, rtol=1e-12, atol=1e-12)
     for y, other in zip(found, cca.transform([view.astype(np.float32) for view in views]), strict=True):
@@ -434,8 +437,9 @@ def test_attributes_may_be_read_at_any_time():
         silent.partial_fit(batch)
         watched.partial_fit(list(batch))
         assert watched.n_samples_seen_ == min(1500, 120 * (number + 1))
-        assert [w.shape for w in watched.weights_] == [(3, 1), (4, 1)]
-        assert [y.shape for y in watched.transform(batch)] == [(len(batch[0]), watched.n_components_)] * 2
+        found = watched.n_components_
+        assert [w.shape for w in watched.weights_] == [(found, 3), (found, 4)]
+        assert [y.shape for y in watched.transform(batch)] == [(len(batch[0]), found)] * 2
         assert isinstance(watched.stop_reason_, StopReason)
     same_fit(silent, watched)
     assert watched.n_components_ == 1
@@ -551,7 +555,7 @@ def test_parameters():
     assert TensorCCA().set_params(**given).get_params() == given
     assert repr(TensorCCA(clip=3.0, random_state=1)) == "TensorCCA(clip=3.0, random_state=1)"
     views = Planted(0, (3, 3)).draw(200)
-    assert not hasattr(clone(quietly(cca.fit, views)), "dims_")
+    assert not hasattr(clone(quietly(cca.fit, views)), "shape_in_")
     assert cca.get_params() == given  # the fit leaves them alone
 
 

@@ -87,16 +87,21 @@ def test_scikit_learns_checks(solver):
 @pytest.mark.parametrize("solver", ["auto", "mean", "race"])
 def test_a_fit_has_all_attributes_and_a_definite_sign(solver):
     pca = TensorPCA(solver, random_state=0).fit(DATA)
-    assert [c.shape for c in pca.components_] == [(6,), (5,), (4,)]
+    assert [c.shape for c in pca.components_] == [(1, 6), (1, 5), (1, 4)]
     assert all(abs(np.linalg.norm(c) - 1) < 1e-12 for c in pca.components_)
     # Squared error (d-1)/(λ²N) = 0.3 %: an overlap below 0.95 is more than ten standard errors away.
     assert min(TRUTH.overlaps(pca.components_)) > 0.95
-    assert all(c[np.argmax(np.abs(c))] > 0 for c in pca.components_[:-1])
+    assert all(c[0, np.argmax(np.abs(c))] > 0 for c in pca.components_[:-1])
     assert pca.score(DATA) > 0
-    assert abs(pca.strength_ - 2) < 8 / np.sqrt(400)
+    assert pca.strengths_.shape == pca.p_values_.shape == (1,)
+    assert abs(pca.strengths_[0] - 2) < 8 / np.sqrt(400)
+    assert pca.strength_intervals_.shape == (1, 2)
+    assert pca.strength_intervals_[0, 0] <= pca.strengths_[0] <= pca.strength_intervals_[0, 1]
+    # σ² rests on thousands of entries (mean) or hundreds (race): standard error below √(2/200) = 0.1.
+    assert abs(pca.noise_variance_ - 1) < 0.5
     assert (pca.n_samples_seen_, pca.n_skipped_, pca.n_components_, pca.shape_in_) == (400, 0, 1, (6, 5, 4))
     assert pca.stop_reason_ is StopReason.STREAM_ENDED
-    assert [e.shape for e in pca.standard_errors_] == [(6,), (5,), (4,)]
+    assert [e.shape for e in pca.standard_errors_] == [(1, 6), (1, 5), (1, 4)]
     assert pca.history_[-1]["phase"] == ("refinement" if solver == "race" else "fit")
     assert pca.solver_ == ("race" if solver == "race" else "mean")
     assert list(pca.get_feature_names_out()) == ["tensorpca0"]
@@ -107,7 +112,8 @@ def test_a_fit_has_all_attributes_and_a_definite_sign(solver):
 def test_transform_score_and_inverse():
     pca = TensorPCA(random_state=0).fit(DATA[:300])
     scores = pca.transform(DATA[300:])
-    direct = np.einsum("nabc,a,b,c->n", DATA[300:], *pca.components_)
+    vectors = [v[0] for v in pca.components_]
+    direct = np.einsum("nabc,a,b,c->n", DATA[300:], *vectors)
     np.testing.assert_allclose(scores[:, 0], direct, rtol=1e-10)
     score = pca.score(DATA[300:])
     assert isinstance(score, float)
@@ -116,7 +122,7 @@ def test_transform_score_and_inverse():
     assert pickle.loads(pickle.dumps(score)).standard_error == score.standard_error
     assert isinstance(score, Score)
     back = pca.inverse_transform(scores)
-    np.testing.assert_allclose(back[3], direct[3] * np.einsum("a,b,c->abc", *pca.components_), rtol=1e-9)
+    np.testing.assert_allclose(back[3], direct[3] * np.einsum("a,b,c->abc", *vectors), rtol=1e-9)
     narrow = pca.transform(DATA[300:].astype(np.float32))
     np.testing.assert_allclose(narrow, scores, rtol=1e-3, atol=1e-4)
 
@@ -132,7 +138,7 @@ def test_partial_fit_is_fit_on_the_same_batches(solver, cuts, looks):
         if i in looks:
             assert np.isfinite(parts.components_[0]).all()
     assert all(np.array_equal(a, b) for a, b in zip(whole.components_, parts.components_, strict=True))
-    assert whole.strength_ == parts.strength_
+    assert np.array_equal(whole.strengths_, parts.strengths_)
     assert whole.history_ == parts.history_
     at_once = TensorPCA(solver, random_state=0, max_passes=1).fit(DATA)
     for a, b in zip(whole.components_, at_once.components_, strict=True):
@@ -190,8 +196,8 @@ def test_not_fitted_no_signal_and_constant():
     noise = np.random.default_rng(0).standard_normal((100, 6, 5, 4))
     with pytest.warns(ConvergenceWarning, match="No signal"):
         pca = TensorPCA(random_state=0).fit(noise)
-    assert np.isnan(pca.strength_)
-    assert pca.standard_errors_ is None
+    assert np.isnan(pca.recovery_.strength)
+    assert [len(v) for v in pca.recovery_.vectors] == [6, 5, 4]  # the guess
     assert pca.n_components_ == 0
     with pytest.raises(StreamError, match="all samples are the same"):
         TensorPCA(random_state=0).fit(np.ones((30, 4, 3)))
@@ -321,6 +327,8 @@ def test_without_a_signal_there_is_no_column(solver, components, fed):
         with pytest.warns(ConvergenceWarning, match="No signal"):
             pca.fit(noise)
     assert pca.n_components_ == 0
+    assert [v.shape for v in pca.components_] == [v.shape for v in pca.standard_errors_] == [(0, 6), (0, 5), (0, 4)]
+    assert (pca.strengths_.shape, pca.strength_intervals_.shape, pca.p_values_.shape) == ((0,), (0, 2), (0,))
     assert pca.transform(noise).shape == (120, 0)
     assert list(pca.get_feature_names_out()) == []
     np.testing.assert_array_equal(pca.inverse_transform(np.empty((3, 0))), np.zeros((3, 6, 5, 4)))

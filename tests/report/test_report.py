@@ -29,7 +29,7 @@ from tpca.report.labels import no_labels, parse_labels
 from tpca.report.pictures import DASHES, SYMBOLS
 from tpca.report.race_pictures import read_samples
 from tpca.report.residuals import BINS, KEPT, RANDOM, Residuals
-from tpca.report.verdict import false_alarm_bound, verdict_on
+from tpca.report.verdict import verdict_on
 from tpca.results import read_result, views_scores, write_result, write_run, write_views_result
 from tpca.solvers.mean.solver import MeanSolver
 from tpca.streams.views import open_views
@@ -167,12 +167,13 @@ def test_a_race_is_told_with_its_own_numbers(race):
 
 
 def test_the_bound_on_false_alarms_is_villes(race):
-    folder, _ = race
-    summary = read_result(folder).summary
-    proven = [r for r in summary["history"] if r.get("found") and r.get("log_evidence") is not None]
-    gap = max(r["log_evidence"] - r["needed"] for r in proven)
-    assert false_alarm_bound(summary) == pytest.approx(0.05 * math.exp(-gap))
-    assert false_alarm_bound({"history": []}) is None
+    folder, recovery = race
+    proven = [r for r in recovery.history if r.get("found") and r.get("log_evidence") is not None][-1]
+    evidence = recovery.evidence
+    assert evidence.kind == "log evidence"
+    assert (evidence.value, evidence.needed) == (proven["log_evidence"], proven["needed"])
+    assert recovery.p_value == pytest.approx(0.05 * math.exp(evidence.needed - evidence.value))
+    assert read_result(folder).summary["components"][0]["p_value"] == recovery.p_value
 
 
 @pytest.mark.parametrize(("strength", "components"), [(2.0, 1), (0.5, 2)])
@@ -243,7 +244,7 @@ def test_any_order_and_shape(dims, tmp_path):
 def test_several_components_each_have_their_race(tmp_path):
     data = samples((8, 7, 6), 4.0, 600, further=(3.0,))
     recovery = stored(tmp_path / "c", data, RaceSolver(n_components=2, random_state=0))
-    assert len(recovery.further) == 1
+    assert len(recovery.components) == 2
     page = report(tmp_path / "c")
     check_page(page)
     assert {"evidence-0", "evidence-1", "strengths"} <= set(page.figures)

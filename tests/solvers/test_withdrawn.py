@@ -17,7 +17,7 @@ from tpca import MeanSolver, RaceSolver, StopReason, TensorPCA
 from tpca.engines import LocalEngine
 from tpca.results import summarise, write_result
 from tpca.solvers.race.components import ComponentsRun
-from tpca.solvers.recovery import Claim, flaws
+from tpca.solvers.recovery import Claim
 
 SOLVERS = [RaceSolver, MeanSolver]
 
@@ -76,7 +76,7 @@ def test_the_reported_samples_are_no_signal(seed):
     assert_consistent(found)
     assert found.stop_reason is StopReason.NO_SIGNAL
     assert any(record["phase"] == "refinement" and record["found"] for record in found.history)  # there was a claim
-    (flaw,) = flaws(found.history)
+    (flaw,) = found.withdrawn
     last = found.history[-1]
     assert (last["phase"], last["found"], last["flaw"]) == ("withdrawn", False, flaw)
     assert f"A claim was withdrawn: with all samples it comes to {flaw}." in found.advice
@@ -85,9 +85,9 @@ def test_the_reported_samples_are_no_signal(seed):
 
 def test_claims_that_are_withdrawn_are_said_in_every_unit_and_place(tmp_path):
     samples = shared(np.random.default_rng(2), (200, 6, 11))
-    (plain,) = flaws(RaceSolver().run(samples).history)
+    (plain,) = RaceSolver().run(samples).withdrawn
     found = RaceSolver().run(1024 * samples)
-    (flaw,) = flaws(found.history)
+    (flaw,) = found.withdrawn
     number = float(plain.rsplit(maxsplit=1)[-1])
     assert number < 0
     assert float(flaw.rsplit(maxsplit=1)[-1]) == pytest.approx(1024 * number, rel=0.01)
@@ -95,7 +95,7 @@ def test_claims_that_are_withdrawn_are_said_in_every_unit_and_place(tmp_path):
         TensorPCA(solver="race", random_state=0).fit(samples)
     write_result(tmp_path / "out", found, "samples", {"solver": "race"})
     stored = json.loads((tmp_path / "out" / "recovery.json").read_text())
-    assert flaws(stored["history"]) == [flaw]
+    assert stored["withdrawn"] == [flaw]
     from tpca.report.verdict import verdict_on
 
     assert any("A claim was withdrawn" in sentence for sentence in verdict_on(stored, [], None).sentences)
@@ -116,7 +116,7 @@ def test_one_strong_direction_never_makes_an_impossible_answer():
     for seed in range(20):
         found = RaceSolver(random_state=seed).run(shared(np.random.default_rng(seed), (200, 6, 11)))
         assert_consistent(found)
-        withdrawn += bool(flaws(found.history))
+        withdrawn += bool(found.withdrawn)
     assert withdrawn > 0
 
 
@@ -133,7 +133,7 @@ def test_the_limit_of_a_withdrawn_claim_is_no_overstatement():
     for seed in range(30):
         samples = shared(np.random.default_rng(seed), (200, 6, 11)) + 2 * (along if seed % 2 else across)
         found = RaceSolver(random_state=seed).run(samples)
-        if flaws(found.history):
+        if found.withdrawn:
             limits.append(found.strength_interval[1])
     assert len(limits) >= 8
     assert sum(limit < 2 for limit in limits) <= len(limits) / 2
@@ -176,17 +176,18 @@ def test_components_after_one_that_is_withdrawn_go_with_it():
     """They were searched for in what it left, which is as wrong; those before it stay, and it is said."""
     good = RaceSolver().run(offset(np.random.default_rng(0), (100, 6, 11)))
     bad = RaceSolver().run(shared(np.random.default_rng(2), (200, 6, 11)))
-    (flaw,) = flaws(bad.history)
+    (flaw,) = bad.withdrawn
     run = ComponentsRun(RaceSolver(n_components=3), LocalEngine(np.zeros((5, 6, 11))))
-    stronger = dataclasses.replace(good, strength=2 * good.strength)
+    double = dataclasses.replace(good.first, strength=2 * good.strength)
+    stronger = dataclasses.replace(good, components=(double,))
     for ended, expected in (((good, bad, stronger), good), ((bad, stronger, good), bad)):
         run.runs = [SimpleNamespace(component=None, recovery=lambda one=one: one) for one in ended]
         found = run.recovery()
-        assert (found.found, found.further) == (expected.found, ())
+        assert (found.found, len(found.components)) == (expected.found, int(expected.found))
         assert found.vectors is expected.vectors
-        assert flaws(found.history) == [flaw]
+        assert found.withdrawn == [flaw]
         assert found.advice.count("A claim was withdrawn") == 1
-    assert flaws(good.history) == []  # what was said of it by itself is as it was
+    assert good.withdrawn == []  # what was said of it by itself is as it was
 
 
 def test_ghosts_come_to_an_end():
@@ -212,7 +213,7 @@ def test_a_true_signal_is_not_withdrawn():
         u, v = (x / np.linalg.norm(x) for x in (rng.standard_normal(6), rng.standard_normal(11)))
         samples = np.outer(u, v) + rng.standard_normal((60, 6, 11))
         for solver in SOLVERS:
-            assert not flaws(solver(random_state=seed).run(samples).history)
+            assert not solver(random_state=seed).run(samples).withdrawn
 
 
 ERRORS = (np.array([0.1, 0.1]), np.array([0.2, 0.2, 0.1]))
@@ -254,7 +255,7 @@ def test_the_mean_withdraws_what_its_law_cannot_be(monkeypatch):
     found = MeanSolver().run(samples)
     assert_consistent(found)
     assert not found.found
-    assert flaws(found.history) == ["a strength of 0"]
+    assert found.withdrawn == ["a strength of 0"]
     assert found.strength_interval[1] > good.strength  # what is there is not denied
 
 

@@ -53,7 +53,7 @@ def same(one, other, bits=True):
     """The same fit; without ``bits``, up to the order in which samples are added up (cut into other batches)."""
     assert one.shape_in_ == other.shape_in_
     assert one.n_samples_seen_ == other.n_samples_seen_
-    for a, b in zip([one.strength_, *one.components_], [other.strength_, *other.components_], strict=True):
+    for a, b in zip([one.strengths_, *one.components_], [other.strengths_, *other.components_], strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=0 if bits else 1e-9)
 
 

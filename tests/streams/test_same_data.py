@@ -73,7 +73,7 @@ def short_batches(monkeypatch):
 
 
 def told(recovery):
-    vectors = [v.tobytes() for r in (recovery, *recovery.further) for v in r.vectors]
+    vectors = [v.tobytes() for c in recovery.components or (recovery.guess,) for v in c.vectors]
     return vectors, repr(recovery.strength), recovery.n_samples, recovery.n_skipped, recovery.stop_reason
 
 

@@ -220,7 +220,7 @@ def test_a_fit_through_slabs_is_the_fit_through_whole_samples(kind, dims, option
     assert (slabs.stop_reason, slabs.n_samples, slabs.n_passes) == (whole.stop_reason, whole.n_samples, whole.n_passes)
     assert slabs.state_bytes == whole.state_bytes
     assert slabs.buffer_bytes < whole.buffer_bytes
-    for one, other in zip((whole, *whole.further), (slabs, *slabs.further), strict=True):
+    for one, other in zip(whole.components, slabs.components, strict=True):
         assert one.strength == pytest.approx(other.strength, rel=1e-6)
         for v, w in zip(one.vectors, other.vectors, strict=True):
             np.testing.assert_allclose(v, w, atol=1e-6)

@@ -23,10 +23,13 @@ from tpca.wording import amount
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tpca.solvers.choice import Choice
+    from tpca.solvers.base import Solver
     from tpca.solvers.recovery import Recovery
     from tpca.streams import Stream
 
+# What the result depends on besides the data: the same values give the same result.
+SETTINGS: tuple[str, ...] = ("random_state", "memory_limit", "max_samples", "max_passes", "tol", "confidence")
+SETTINGS += ("n_components", "strength", "items", "shuffle", "nan_policy")
 LARGE_CHUNK = 2**28  # bytes of a chunk of stored data that are worth a word
 
 DATA = "A .npy file or a folder of them, a Zarr store or URL, or an HDF5 file; ::/path picks an array inside."
@@ -54,7 +57,9 @@ def fit(
     memory_limit: Annotated[str | None, typer.Option(help="Bound on the solver's state, such as 64MB.")] = None,
     max_samples: Annotated[int | None, typer.Option(help="Most samples to use.")] = None,
     max_passes: Annotated[str, typer.Option(help="Most passes over the data, or auto.")] = "auto",
-    tol: Annotated[float | None, typer.Option(help="Error of a vector at which to stop early.")] = None,
+    tol: Annotated[  # noqa: ARG001 (options of solvers are taken from ctx)
+        float | None, typer.Option(help="Error of a vector at which to stop early.")
+    ] = None,
     confidence: Annotated[float, typer.Option(help="1 - confidence is the chance of a false alarm.")] = 0.95,
     random_state: Annotated[int, typer.Option(help="Seed of the solver.")] = 0,
     shuffle: Annotated[
@@ -97,6 +102,7 @@ def fit(
 
     from tpca.checkpoint import Checkpoints
     from tpca.errors import RunInterrupted, StreamError
+    from tpca.solvers.build import applicable, build_solver
     from tpca.streams import open_stream
 
     if not views and solver not in ("auto", *SOLVERS):
@@ -118,18 +124,13 @@ def fit(
     if not quiet:
         _mention_chunks(console, path, stream)
     callback = ProgressCallback(screen_for(console, live, quiet), f"tpca fit {path}")
-    options: dict[str, Any] = {
-        "random_state": random_state,
-        "memory_limit": memory_limit,
-        "max_samples": max_samples,
-        "confidence": confidence,
-    }
-    options |= {"n_components": n_components}
-    keeping = {"checkpoint": kept.folder, "checkpoint_every": checkpoint_every, "resume": resume}
-    chosen, choice = _solver(solver, stream, {**options, **keeping, "callbacks": [callback]}, max_passes, tol, strength)
-    settings = {"solver": choice.solver, "solver_reason": choice.reason, **options}
-    settings |= {"max_passes": max_passes, "tol": tol, "strength": strength}
-    settings |= {"items": items, "shuffle": shuffle, "nan_policy": nan_policy}
+    if solver == "paper" and strength is None:
+        raise SolverError("--solver paper must be told the strength: give --strength, or use --solver race.")
+    passes = int(max_passes) if max_passes.isdecimal() else max_passes
+    options = {**ctx.params, "max_passes": passes, "checkpoint": kept.folder, "callbacks": [callback]}
+    chosen, choice = build_solver(solver, stream, applicable(options, solver))
+    settings = {"solver": choice.solver, "solver_reason": choice.reason}
+    settings |= {name: ctx.params[name] for name in SETTINGS}
     # What a fit that is gone on with left half written is its own.
     check_result(out, paths, stream.identity, settings, overwrite or (resume and kept.any()))
     check_place(kept.folder)
@@ -186,37 +187,7 @@ def _keep(
         output.say(out)
 
 
-def _solver(
-    name: str, stream: Stream, common: dict[str, Any], max_passes: str, tol: float | None, strength: float | None
-) -> tuple[Any, Choice]:
-    """The solver by its name, which it is and why."""
-    from tpca.solvers.choice import Choice, choose_for
-    from tpca.solvers.mean.solver import MeanSolver
-    from tpca.solvers.race.solver import RaceSolver
-
-    choice = Choice(name, "asked for")
-    if name == "auto":
-        choice = choose_for(stream, common["memory_limit"], max_samples=common["max_samples"], tol=tol)
-    passes = int(max_passes) if max_passes.isdecimal() else max_passes
-    race = RaceSolver(max_passes=passes, tol=tol, **common)  # checks all options, needed or not
-    if choice.solver == "race":
-        return race, choice
-    if choice.solver == "paper":
-        return _paper(common, strength), choice
-    return MeanSolver(**common), choice
-
-
-def _paper(common: dict[str, Any], strength: float | None) -> Any:
-    """The paper's algorithm, which must be told the strength and knows few options."""
-    from tpca.solvers.paper.solver import PaperSolver
-
-    if strength is None:
-        raise SolverError("--solver paper must be told the strength: give --strength, or use --solver race.")
-    names = ("random_state", "callbacks", "checkpoint", "checkpoint_every", "resume")
-    return PaperSolver(strength=strength, **{name: common[name] for name in names})
-
-
-def _run(solver: Any, stream: Stream, callback: ProgressCallback, max_samples: int | None) -> Recovery:
+def _run(solver: Solver, stream: Stream, callback: ProgressCallback, max_samples: int | None) -> Recovery:
     from tpca.engines import open_engine
     from tpca.solvers.loop import run_on_data
 

@@ -1,6 +1,7 @@
 """Estimators: scikit-learn faces; validate, delegate, expose."""
 
 from tpca.estimators.cca import TensorCCA
-from tpca.estimators.pca import Score, TensorPCA
+from tpca.estimators.pca import TensorPCA
+from tpca.estimators.score import Score
 
 __all__ = ["Score", "TensorCCA", "TensorPCA"]

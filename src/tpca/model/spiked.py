@@ -112,14 +112,12 @@ class SpikedTensor:
         )
 
     def overlaps(self, vectors: Sequence[Array]) -> Array:
-        """|<v̂_n, v_n>| for every mode."""
-        self._check_answer(vectors)
-        return np.array([abs(float(np.dot(a, b))) for a, b in zip(vectors, self.vectors, strict=True)])
+        """|<v̂_n, v_n>| for every mode; every v̂_n a vector, or one row as in ``TensorPCA.components_``."""
+        return np.array([abs(float(np.dot(a, b))) for a, b in zip(self._answer(vectors), self.vectors, strict=True)])
 
     def loss(self, vectors: Sequence[Array]) -> Array:
-        """min(‖v̂ − v‖², ‖v̂ + v‖²) for every mode (paper, Section 2)."""
-        self._check_answer(vectors)
-        pairs = zip(vectors, self.vectors, strict=True)
+        """min(‖v̂ − v‖², ‖v̂ + v‖²) for every mode (paper, Section 2); vectors as in :meth:`overlaps`."""
+        pairs = zip(self._answer(vectors), self.vectors, strict=True)
         return np.array([min(float(np.sum((a - b) ** 2)), float(np.sum((a + b) ** 2))) for a, b in pairs])
 
     def correlations(self) -> Array:
@@ -127,10 +125,14 @@ class SpikedTensor:
         groups = Partition.pairs(self.dims).groups
         return np.array([cor(*(self.vectors[n] for n in g)) if len(g) == 2 else 0.0 for g in groups])
 
-    def _check_answer(self, vectors: Sequence[Array]) -> None:
+    def _answer(self, vectors: Sequence[Array]) -> list[Array]:
         shapes = [np.shape(v) for v in vectors]
-        if shapes != [(d,) for d in self.dims]:
-            raise ModelError(f"expected one vector per mode with lengths {self.dims}, got shapes {shapes}.")
+        if shapes not in ([(d,) for d in self.dims], [(1, d) for d in self.dims]):
+            raise ModelError(
+                f"expected one vector per mode with lengths {self.dims}, got shapes {shapes}; of several components "
+                "give one, as [v[0] for v in components]."
+            )
+        return [np.reshape(v, -1) for v in vectors]
 
 
 def check_strength(strength: float) -> float:

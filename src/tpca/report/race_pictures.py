@@ -135,11 +135,11 @@ def error_figure(records: Records, number_: int) -> Figure | None:
     )
 
 
-def mean_figure(record: dict[str, Any], confidence: float) -> Figure | None:
+def mean_figure(evidence: dict[str, Any] | None, confidence: float) -> Figure | None:
     """How far the best fit to the mean reaches, what it must exceed, and the same fit to noise alone if it was made."""
-    noise, fit, needed = record.get("noise_fits") or [], record.get("fit"), record.get("needed")
-    if fit is None or needed is None:
+    if evidence is None or evidence["value"] is None or evidence["needed"] is None:
         return None
+    noise, fit, needed = evidence["noise"], evidence["value"], evidence["needed"]
     alone, all_ = "noise<br>alone", "the<br>samples"
     samples = points([fit], [all_], "the samples", 0)
     samples["marker"] |= {"size": 12}

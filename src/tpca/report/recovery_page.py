@@ -17,7 +17,7 @@ from tpca.report.labels import Labels
 from tpca.report.pictures import axis, error_bars, layout, points
 from tpca.report.race_pictures import error_figure, evidence_figure, mean_figure, paper_figure, strength_figure
 from tpca.report.residuals import Residuals
-from tpca.report.verdict import confidence_of, solver_of, verdict_on
+from tpca.report.verdict import confidence_of, verdict_on
 from tpca.results import StoredResult, verdict_of
 from tpca.wording import amount, count, number, percent, shape, within
 
@@ -39,7 +39,7 @@ def recovery_document(stored: StoredResult, run: dict[str, Any], labels: Labels,
     summary = stored.summary
     seconds = run.get("seconds")
     sections = [
-        Section("finding", TITLES.get(solver_of(summary), "Race"), _finding(summary)),
+        Section("finding", TITLES.get(summary["solver"], "Race"), _finding(summary)),
         Section("components", "Components", _components(stored, labels)),
         Section("noise", "Noise", check_parts(checked)),
         Section("cost", "Memory and time", cost_parts(summary, run)),
@@ -75,13 +75,12 @@ INTROS = {
 
 def _finding(summary: dict[str, Any]) -> list[Safe | Figure]:
     """How the signal was found, or not."""
-    solver, history = solver_of(summary), [r for r in summary.get("history", []) if "samples" in r]
+    solver, history = summary["solver"], [r for r in summary.get("history", []) if "samples" in r]
     reason = summary.get("settings", {}).get("solver_reason")
     why = f" It was chosen because {reason}." if reason and reason != "asked for" else ""
     drawn: list[Safe | Figure | None]
     if solver == "mean":
-        fits = [r for r in history if r.get("phase") == "fit" and r.get("component") == 0]
-        drawn = [mean_figure(record, confidence_of(summary)) for record in fits]
+        drawn = [mean_figure(summary["components"][0]["evidence"], confidence_of(summary))]
     elif solver == "paper":
         drawn = [paper_figure(history)]
     elif solver == "baseline":
@@ -188,7 +187,7 @@ def _numbers(stored: StoredResult, labels: Labels) -> list[Safe | Figure]:
     bounds = "limit, 95 %" if verdict == "no signal" else f"interval, {percent(confidence_of(summary))}"
     head = ("component", "strength", bounds, "error of the vectors, by mode")
     about = [
-        ("solver", solver_of(summary)),
+        ("solver", summary["solver"]),
         ("verdict", str(verdict)),
         ("stop reason", summary["advice"]),
         ("shape of a sample", shape(summary["dims"])),

@@ -6,14 +6,13 @@ is not the probability that there is a signal, and the words must not say so.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from tpca.report.checks import Check, states
 from tpca.report.document import Verdict
 from tpca.results import verdict_of
-from tpca.solvers.recovery import flaws, withdrawal
+from tpca.solvers.recovery import withdrawal
 from tpca.wording import amount, count, duration, number, percent, shape, within
 
 ASSUMING = "if samples are independent and their averages roughly Gaussian"
@@ -23,17 +22,6 @@ Summary = dict[str, Any]
 def confidence_of(summary: Summary) -> float:
     """The confidence that was asked for; results of before it was stored had the usual one."""
     return float(summary.get("settings", {}).get("confidence", 0.95))
-
-
-def solver_of(summary: Summary) -> str:
-    """Which solver it was, as far as it can be told."""
-    known = summary.get("settings", {}).get("solver")
-    if known:
-        return str(known)
-    if verdict_of(summary) == "not tested":
-        return "baseline" if summary["stop_reason"] == "ITERATED" else "paper"
-    candidates = {record.get("candidate") for record in summary.get("history", [])}
-    return "mean" if candidates == {"mean"} else "race"
 
 
 def verdict_on(summary: Summary, checks: Sequence[Check], seconds: float | None) -> Verdict:
@@ -83,35 +71,25 @@ def _proof(summary: Summary) -> str:
     means = f"On pure noise the method claims a signal in at most {delta} of runs, {ASSUMING}"
     if len(summary["components"]) > 1:
         means += "; every further component is tested at the same level, in what those before it leave"
-    fit = next((r for r in summary.get("history", []) if r.get("fit") and r.get("needed") is not None), None)
-    if fit is not None:
-        length, needed, noise = number(fit["fit"]), number(fit["needed"]), fit.get("noise_fits")
+    first = summary["components"][0]
+    evidence, p_value = first["evidence"], first["p_value"]
+    told = [f"{means}."]
+    if evidence is not None and evidence["kind"] == "length":
+        length, needed, noise = number(evidence["value"]), number(evidence["needed"]), evidence["noise"]
         alone = f"; the same fit to noise alone reaches {number(sum(noise) / len(noise))}" if noise else ""
-        told = f"the best fit to the mean of the samples has length {length}, and {needed} was needed"
-        return f"{means}. Here {told}{alone}."
-    bound = false_alarm_bound(summary)
-    if bound is None:
-        return f"{means}."
-    chance = number(bound, 1) if bound > 1e-30 else "10⁻³⁰"
-    return f"{means}. Evidence as strong as here ever comes up in a share of at most {chance} of such runs."
-
-
-def false_alarm_bound(summary: Summary) -> float | None:
-    """Share of runs on pure noise in which the first component's evidence is ever reached: δ exp(needed − log E).
-
-    By Ville's inequality: every candidate k of error share δ_l has proven a signal when its evidence exceeds
-    k(k + 1)/δ_l, and the shares add up to δ.  Only the race knows it; there it is at most δ.
-    """
-    delta = 1 - confidence_of(summary)
-    records = [r for r in summary.get("history", []) if r.get("component", 0) == 0 and r.get("needed") is not None]
-    gaps = [r["needed"] - r["log_evidence"] for r in records if r.get("log_evidence") is not None and r.get("found")]
-    return delta * math.exp(min(0.0, *gaps)) if gaps else None
+        told.append(
+            f"Here the best fit to the mean of the samples has length {length}, and {needed} was needed{alone}."
+        )
+    if p_value is not None:
+        chance = number(p_value, 1) if p_value > 1e-30 else "10⁻³⁰"
+        told.append(f"Evidence as strong as here ever comes up in a share of at most {chance} of such runs.")
+    return " ".join(told)
 
 
 def _nothing(summary: Summary) -> tuple[str, list[str]]:
     interval = summary["components"][0]["strength_interval"]
     limit = interval[1] if interval else None
-    sentences = [withdrawal(flaw) for flaw in flaws(summary.get("history", []))]
+    sentences = [withdrawal(flaw) for flaw in summary["withdrawn"]]
     if limit is None and sentences:
         sentences.append("The search ended with that claim, too early to say how strong a signal may be hidden.")
     elif limit is None:

@@ -1,7 +1,7 @@
 """The loop: a run says what it needs the next samples for, an engine reads them, and nothing is lost on the way.
 
 A *run* is a solver at work, written as a state machine: :meth:`Run.ask` names an accumulator and how many samples to
-add to it, :meth:`Run.tell` takes it back.  :func:`drive` pulls the samples through an engine; :func:`feed` has them
+add to it, :meth:`Run.tell` takes it back.  :func:`drive` pulls the samples through an engine; :class:`Feed` has them
 pushed in, in batches of any size.  Both lead through the same two doors, so the result is the same.
 """
 
@@ -13,12 +13,12 @@ import dataclasses
 import math
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from tpca.checkpoint import Checkpoints
-from tpca.engines import Engine, PushEngine, open_engine
+from tpca.engines import Data, Engine, PushEngine, open_engine
 from tpca.errors import CheckpointError, RunInterrupted, StreamError
 from tpca.solvers.recovery import Recovery
 from tpca.streams import Stream
@@ -185,35 +185,35 @@ def keeper_of(solver: Any) -> Keeper | None:
 
 
 class Feed:
-    """A run whose samples are pushed in, batch after batch."""
+    """A run whose samples, of shape ``dims``, are pushed in, batch after batch; ``start`` makes it."""
 
-    def __init__(self, dims: tuple[int, ...]) -> None:
+    def __init__(self, start: Callable[[Data], Run], dims: tuple[int, ...]) -> None:
         self.engine: PushEngine[Any] = PushEngine(dims)
-        self._ask: Ask[Any] | None = (
-            None  # what the pending samples are for: asking anew costs more than adding one sample
-        )
+        self._run = start(self.engine)
+        # What the pending samples are for: asking anew costs more than adding one sample.
+        self._ask: Ask[Any] | None = None
 
-    def pour(self, run: Run, batch: Batch) -> None:
+    def pour(self, batch: Batch) -> None:
         """Hand the samples of a batch to the run, round after round."""
         self.engine.accept(batch)
         taken = 0
-        while taken < len(batch) and (ask := self._ask or run.ask()) is not None:
+        while taken < len(batch) and (ask := self._ask or self._run.ask()) is not None:
             some = batch[taken : taken + ask.n - self.engine.waiting]
             part = self.engine.push(some, ask.blank, ask.n)
             taken += len(some)
             self._ask = ask if part is None else None
             if part is not None:
                 with calm_blas(math.prod(self.engine.dims)):
-                    run.tell(part)
+                    self._run.tell(part)
 
-    def take(self, run: Run, stream: Stream) -> None:
+    def take(self, stream: Stream) -> None:
         """Hand all samples of a stream that is handed in to the run."""
         for batch in stream.batches():
-            self.pour(run, batch)
+            self.pour(batch)
 
-    def recovery(self, run: Run) -> Recovery:
+    def recovery(self) -> Recovery:
         """What the run would say if the samples ended here; the run itself goes on."""
-        ending, pending = run.silent_copy(), copy.deepcopy(self.engine.pending)
+        ending, pending = self._run.silent_copy(), copy.deepcopy(self.engine.pending)
         with calm_blas(math.prod(self.engine.dims)):
             if pending is not None and ending.ask() is not None:
                 pending.finish()

@@ -60,25 +60,6 @@ def refuse_idle(estimator: Any, kind: str, why: str) -> None:
             raise SolverError(f"{name}={value!r} {why}.")
 
 
-def check_confidence(confidence: float) -> float:
-    """Strictly between 0 and 1."""
-    if not 0.0 < confidence < 1.0:
-        raise SolverError(f"confidence must lie strictly between 0 and 1, got {confidence}.")
-    return confidence
-
-
 def check_max_samples(max_samples: int | None) -> int | None:
     """At least 1, or no limit."""
     return None if max_samples is None else check_integer("max_samples", max_samples)
-
-
-def check_passes(passes: int | str) -> int | str:
-    """At least 1, or ``"auto"``."""
-    return passes if passes == "auto" else check_integer("max_passes", passes, instead=" or 'auto'")
-
-
-def check_resume(resume: bool, checkpoint: Any) -> bool:
-    """Only from a folder."""
-    if resume and checkpoint is None:
-        raise SolverError("resume=True needs checkpoint=..., the folder to go on from.")
-    return resume

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import math
 import sys
@@ -59,40 +60,135 @@ class StopReason(enum.Enum):
         return Verdict.NO_SIGNAL if self is StopReason.NO_SIGNAL else Verdict.SIGNAL
 
 
+@kept
 @dataclass(frozen=True)
-class Recovery:
-    """Vectors in the user's mode order, each of unit length, and how they were come by.
+class Evidence:
+    """What a claim rests on: ``value``, which must exceed ``needed``.
+
+    ``kind`` names what is compared: ``"log evidence"`` of the race, the natural logarithm of what a bet against pure
+    noise has won, or ``"length"`` of the mean's best fit, in the units of the data.  ``noise`` is what the same fit
+    reached on noise alone.
+    """
+
+    kind: str
+    value: float
+    needed: float
+    noise: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Component:
+    """``strength`` times the outer product of unit ``vectors``, in the user's mode order, and how far that is known.
 
     One vector alone is known up to sign; together they have the sign for which the strength is positive.
 
-    ``n_samples`` counts every sample consumed (N), ``n_passes`` the passes (K), ``state_bytes`` the most that the
-    solver held in its own arrays (S), ``buffer_bytes`` the most that the engine held for samples in flight.
-
-    ``standard_errors`` has one for every component of every vector; ``strength_interval`` is a confidence interval at
-    the solver's ``confidence``.  If the ``verdict`` is ``NO_SIGNAL`` the vectors are a best guess that proves nothing,
-    ``strength`` is NaN, there are no standard errors, and ``strength_interval`` runs from 0 to an upper 95 % confidence
-    limit.  If it is ``NOT_TESTED`` the method has no test: there are vectors and a strength, but neither errors nor an
-    interval, and nothing says that there is a signal at all.
-
-    A claim that later samples contradict is withdrawn, which is ``NO_SIGNAL``, too; a record of ``history`` with a
-    ``"flaw"`` says why.
-
-    ``n_skipped`` counts samples that were left out (``nan_policy="omit"``); ``further`` holds the components found
-    after this one, if more than one was asked for.
+    ``standard_errors`` has one for every entry of every vector, ``strength_interval`` is a confidence interval at the
+    solver's ``confidence``; ``None`` where a method gives none.  At most ``p_value`` of all runs on pure noise come as
+    far as this one; NaN where that is not known.
     """
 
     vectors: tuple[Array, ...]
     strength: float
+    strength_interval: tuple[float, float] | None = None
+    standard_errors: tuple[Array, ...] | None = None
+    p_value: float = math.nan
+    evidence: Evidence | None = None
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """The components that were found, strongest first, and how they were come by.
+
+    If the ``verdict`` is ``NO_SIGNAL`` there are no components, but a ``guess`` that proves nothing: its ``strength``
+    is NaN, it has no standard errors, and its ``strength_interval`` runs from 0 to an upper 95 % confidence limit.  If
+    it is ``NOT_TESTED`` the method has no test: there is one component with vectors and a strength, but neither errors
+    nor an interval, and nothing says that there is a signal at all.
+
+    ``vectors``, ``strength``, ``strength_interval``, ``standard_errors``, ``p_value`` and ``evidence`` are those of the
+    first component, or of the guess.
+
+    A claim that later samples contradict is withdrawn, which is ``NO_SIGNAL``, too; ``withdrawn`` says why.
+
+    ``n_samples`` counts every sample consumed (N), ``n_passes`` the passes (K), ``n_skipped`` samples that were left
+    out (``nan_policy="omit"``), ``state_bytes`` the most that the solver held in its own arrays (S), ``buffer_bytes``
+    the most that the engine held for samples in flight.  ``noise_level`` is the standard deviation σ of the noise of
+    one entry of one sample; NaN where the method does not tell it.
+    """
+
+    solver: str
+    components: tuple[Component, ...]
+    stop_reason: StopReason
     n_samples: int
     state_bytes: int
-    buffer_bytes: int
-    stop_reason: StopReason
+    buffer_bytes: int = 0
     n_passes: int = 1
-    standard_errors: tuple[Array, ...] | None = None
-    strength_interval: tuple[float, float] | None = None
     n_skipped: int = 0
-    further: tuple[Recovery, ...] = ()
+    noise_level: float = math.nan
+    guess: Component | None = None
     history: list[dict[str, Any]] = field(default_factory=list, repr=False)
+
+    @classmethod
+    def of_one(
+        cls,
+        *,
+        vectors: tuple[Array, ...],
+        strength: float,
+        stop_reason: StopReason,
+        strength_interval: tuple[float, float] | None = None,
+        standard_errors: tuple[Array, ...] | None = None,
+        p_value: float = math.nan,
+        evidence: Evidence | None = None,
+        **run: Any,
+    ) -> Recovery:
+        """The recovery of one component, or of a guess if the stop reason says that there is no signal."""
+        one = Component(vectors, strength, strength_interval, standard_errors, p_value, evidence)
+        nothing = stop_reason.verdict is Verdict.NO_SIGNAL
+        known: dict[str, Any] = {"components": (), "guess": one} if nothing else {"components": (one,)}
+        return cls(stop_reason=stop_reason, **known, **run)
+
+    def with_others(self, others: Sequence[Recovery], **run: Any) -> Recovery:
+        """The same with the components that other runs found in what this one leaves, after its own."""
+        every = (self, *others)
+        components = tuple(component for one in every for component in one.components)
+        read = {"n_samples": max(one.n_samples for one in every), "n_passes": max(one.n_passes for one in every)}
+        return dataclasses.replace(self, components=components, **{**read, **run})
+
+    @property
+    def first(self) -> Component:
+        """The strongest component, or the guess where there is none."""
+        best = self.components[0] if self.components else self.guess
+        assert best is not None, "a recovery without components has a guess"
+        return best
+
+    @property
+    def vectors(self) -> tuple[Array, ...]:
+        """Unit vectors of the first component, or of the guess."""
+        return self.first.vectors
+
+    @property
+    def strength(self) -> float:
+        """λ of the first component; NaN of a guess."""
+        return self.first.strength
+
+    @property
+    def strength_interval(self) -> tuple[float, float] | None:
+        """Confidence interval of the first component's strength; with a guess, 0 and an upper limit."""
+        return self.first.strength_interval
+
+    @property
+    def standard_errors(self) -> tuple[Array, ...] | None:
+        """Standard errors of the first component's vectors, where there are any."""
+        return self.first.standard_errors
+
+    @property
+    def p_value(self) -> float:
+        """Share of runs on pure noise that come as far, at most; NaN where it is not known."""
+        return self.first.p_value
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """What the claim of the first component rests on, or what a guess lacks."""
+        return self.first.evidence
 
     @property
     def verdict(self) -> Verdict:
@@ -105,9 +201,14 @@ class Recovery:
         return self.verdict is Verdict.SIGNAL
 
     @property
+    def withdrawn(self) -> list[str]:
+        """What was wrong with the claims that were withdrawn."""
+        return flaws(self.history)
+
+    @property
     def advice(self) -> str:
         """Why the run ended and what to do, in words; also what was claimed on the way and withdrawn."""
-        return " ".join([str(self.stop_reason), *map(withdrawal, flaws(self.history))])
+        return " ".join([str(self.stop_reason), *map(withdrawal, self.withdrawn)])
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from scipy.stats import binom
 import naive
 from amounts import few_or_many
 from tpca import MeanSolver, SpikedTensor, StopReason, open_stream
-from tpca.engines import LawEngine
+from tpca.engines import LawEngine, LocalEngine
 from tpca.errors import CheckpointError, MemoryBudgetError, SolverError
 from tpca.model import Samples
 from tpca.solvers.choice import choose_for, choose_solver
@@ -40,7 +40,7 @@ def loss(truth, vectors):
 def same(a, b):
     assert all(np.array_equal(v, w) for v, w in zip(a.vectors, b.vectors, strict=True))
     assert (a.strength, a.strength_interval, a.history) == (b.strength, b.strength_interval, b.history)
-    assert (a.n_samples, a.stop_reason, len(a.further)) == (b.n_samples, b.stop_reason, len(b.further))
+    assert (a.n_samples, a.stop_reason, len(a.components)) == (b.n_samples, b.stop_reason, len(b.components))
 
 
 # The fit
@@ -48,10 +48,9 @@ def same(a, b):
 
 def gathered(samples, seed=0):
     """A run at the end of its samples."""
-    feed = Feed(samples.shape[1:])
-    run = MeanRun(MeanSolver(random_state=seed), feed.engine)
-    feed.pour(run, DenseBatch(samples))
-    run.close()
+    run = MeanRun(MeanSolver(random_state=seed), LocalEngine(samples))
+    while (ask := run.ask()) is not None:
+        run.tell(run.data.reduce(ask.blank, ask.n))
     return run
 
 
@@ -474,7 +473,7 @@ def test_components_are_found_strongest_first_and_no_more_than_there_are():
     for seed in range(3):
         parts, data = planted((8, 9, 10), (2.0, 5.0, 3.0), 400, seed)
         found = MeanSolver(n_components=5, random_state=seed).run(data)
-        each = (found, *found.further)
+        each = found.components
         # A fourth is claimed with probability 5 %.
         assert len(each) in (3, 4)
         assert [round(r.strength) for r in each[:3]] == [5, 3, 2]
@@ -484,7 +483,7 @@ def test_components_are_found_strongest_first_and_no_more_than_there_are():
             low, high = r.strength_interval
             # 95 % intervals widened to 4.5 standard errors: 1e-5.
             assert abs(truth.strength - (low + high) / 2) < 4.5 / 1.96 * (high - low) / 2
-    assert MeanSolver(n_components=3).run(noise((8, 9, 10), "gaussian", 50, 1)).further == ()
+    assert MeanSolver(n_components=3).run(noise((8, 9, 10), "gaussian", 50, 1)).components == ()
 
 
 def test_components_that_are_alike_do_not_bend_each_other():
@@ -493,7 +492,7 @@ def test_components_that_are_alike_do_not_bend_each_other():
     second = [0.5 * v + 0.75**0.5 * w for v, w in zip(first, _across(first, rng), strict=True)]
     signal = sum(s * np.einsum("a,b,c->abc", *v) for s, v in ((4.0, first), (3.0, second)))
     found = MeanSolver(n_components=2).run(signal + rng.standard_normal((1000, 8, 9, 10)))
-    for r, truth in zip((found, *found.further), (first, second), strict=True):
+    for r, truth in zip(found.components, (first, second), strict=True):
         # Squared error about (d−1)/(λ²N) = 0.1 %, a little more for the overlap of 0.5: overlaps above 0.99.
         assert min(abs(float(v @ w)) for v, w in zip(r.vectors, truth, strict=True)) > 0.99
 
@@ -537,12 +536,11 @@ def test_fed_and_looked_at_in_between_it_ends_the_same():
     assert [r["samples"] for r in seen[:-1]] == sorted(r["samples"] for r in seen[:-1])
     assert seen[-1]["phase"] == "fit"
     assert len(seen[-1]["vectors"]) == 3
-    feed = Feed((5, 6, 4))
-    run = MeanRun(MeanSolver(random_state=1), feed.engine)
+    feed = Feed(MeanSolver(random_state=1).start, (5, 6, 4))
     for part in np.split(data, [3, 4, 30]):
-        feed.pour(run, DenseBatch(part))
-        assert feed.recovery(run).n_samples <= 70
-    same(whole, feed.recovery(run))
+        feed.pour(DenseBatch(part))
+        assert feed.recovery().n_samples <= 70
+    same(whole, feed.recovery())
 
 
 def test_every_form_of_sample_gives_the_same_fit(tmp_path, monkeypatch):

@@ -54,11 +54,11 @@ def orthogonal(dims, seed, strengths):
 
 
 def check_all_found(recovery, truth):
-    found = (recovery, *recovery.further)
+    found = recovery.components
+    assert recovery.found
     assert len(found) == len(truth.parts)
     assert [f.strength for f in found] == sorted((f.strength for f in found), reverse=True)
     for one, part in zip(found, truth.parts, strict=True):
-        assert one.found
         assert part.overlaps(one.vectors).min() >= 0.95
         assert one.strength == pytest.approx(part.strength, rel=0.1)
         assert math.prod(np.sign(v @ w) for v, w in zip(one.vectors, part.vectors, strict=True)) == 1
@@ -103,7 +103,7 @@ def test_at_order_two_they_are_the_singular_vectors_of_the_mean(dims):
         samples = orthogonal(dims, seed, (20.0, 10.0, 5.0)).samples(800, seed)
         left, values, right = np.linalg.svd(samples.mean(axis=0))
         recovery = RaceSolver(random_state=seed, n_components=3).run(samples)
-        found = (recovery, *recovery.further)
+        found = recovery.components
         assert len(found) == 3
         for i, one in enumerate(found):
             assert min(abs(one.vectors[0] @ left[:, i]), abs(one.vectors[1] @ right[i])) > 0.99
@@ -121,7 +121,7 @@ def test_where_there_are_two_no_third_is_found(dims, strengths, runs):
         truth = orthogonal(dims, seed, strengths)
         engine = LawEngine(truth, random_state=seed)
         recovery = RaceSolver(random_state=seed, n_components=3, confidence=0.9999, max_samples=400).run(engine)
-        assert len(recovery.further) == 1
+        assert len(recovery.components) == 2
         check_all_found(recovery, truth)
 
 
@@ -131,7 +131,7 @@ def test_where_there_is_nothing_nothing_is_found(runs):
         engine = LawEngine(None, dims=(6, 6, 6), random_state=seed)
         recovery = RaceSolver(random_state=seed, n_components=3, confidence=0.9999, max_samples=300).run(engine)
         assert recovery.stop_reason is StopReason.NO_SIGNAL
-        assert recovery.further == ()
+        assert recovery.components == ()
         assert math.isnan(recovery.strength)
 
 
@@ -139,7 +139,7 @@ def test_one_component_is_the_race_without_others():
     truth = planted((6, 7, 8), 0, (3.0,))
     samples = truth.samples(200, 1)
     one, several = (RaceSolver(random_state=2, n_components=n, confidence=0.9999).run(samples) for n in (1, 2))
-    assert several.further == ()
+    assert len(several.components) == 1
     # The second race only shares the samples: rounds are as long as the shorter ask, which moves rounding and no more.
     assert several.n_samples == one.n_samples == 200
     for v, w in zip(one.vectors, several.vectors, strict=True):
@@ -149,8 +149,8 @@ def test_one_component_is_the_race_without_others():
 def test_the_sign_of_every_component_is_definite():
     truth = planted((16, 17, 18), seed=5)
     recovery = RaceSolver(random_state=7, n_components=3, max_samples=900).run(LawEngine(truth, random_state=1))
-    assert len(recovery.further) == 2
-    for part in (recovery, *recovery.further):
+    assert len(recovery.components) == 3
+    for part in recovery.components:
         assert all(v[np.argmax(np.abs(v))] > 0 for v in part.vectors[:-1])
         assert part.strength > 0
 
@@ -165,7 +165,7 @@ def test_memory_holds_for_all_components_together(dims, memory):
         recovery = RaceSolver(random_state=0, memory_limit=memory, n_components=3, max_samples=n).run(
             LawEngine(truth, random_state=1)
         )
-        assert len(recovery.further) == 2
+        assert len(recovery.components) == 3
         assert recovery.state_bytes <= memory
         states.add(recovery.state_bytes)
     assert max(states) >= 0.6 * memory

@@ -132,7 +132,8 @@ class RunStatistics:
         """The vectors with definite signs, such that the strength is positive."""
         check_found(vectors)
         signed, size = positive(vectors, strength)
-        return Recovery(
+        return Recovery.of_one(
+            solver="baseline",
             vectors=signed,
             strength=size,
             n_samples=self.n,

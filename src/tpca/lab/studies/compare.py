@@ -25,10 +25,9 @@ from tpca.lab.planning.problem import Problem
 from tpca.lab.studies.averages import MEAN_ONLY, AverageEngine, averaged, drawn_average, installed, run_on_mean
 from tpca.lab.studies.runner import prepare
 from tpca.model import SpikedTensor
-from tpca.solvers.mean.solver import MeanSolver
+from tpca.solvers.build import build_solver
 from tpca.solvers.memory import default_memory, machine_memory
-from tpca.solvers.paper.solver import PaperSolver, planned_samples
-from tpca.solvers.race.solver import RaceSolver
+from tpca.solvers.paper.solver import planned_samples
 from tpca.solvers.recovery import Recovery
 from tpca.threads import cores
 from tpca.wording import amount
@@ -172,9 +171,9 @@ def _run(setting: Setting, name: str, truth: SpikedTensor, seed: int, average: A
             options["batch_size"] = max(1, limit // LAW_STEPS)
         recovery = BASELINES[STEPPING[name]](random_state=seed, max_samples=limit, **options).run(source)
         return recovery
-    if name == "paper":
-        return PaperSolver(random_state=seed, strength=truth.strength).run(source)
-    solver: Any = {"race": RaceSolver, "mean": MeanSolver}[name]
-    memory_limit = setting.memory_limit if setting.memory_limit is not None else default_memory(truth.dims)
-    recovery = solver(random_state=seed, memory_limit=memory_limit, max_samples=limit).run(source)
-    return recovery
+    options = {"strength": truth.strength}
+    if name != "paper":
+        memory_limit = setting.memory_limit if setting.memory_limit is not None else default_memory(truth.dims)
+        options = {"memory_limit": memory_limit, "max_samples": limit}
+    solver, _ = build_solver(name, source, {"random_state": seed, **options})
+    return solver.run(source)

@@ -7,7 +7,6 @@ group that has the fewest.  When the samples end, the sums become the mean and t
 from __future__ import annotations
 
 import copy
-import dataclasses
 import math
 import sys
 from typing import TYPE_CHECKING, Any
@@ -33,11 +32,10 @@ from tpca.solvers.mean.test import (
     strength_interval,
     strength_limit,
 )
-from tpca.solvers.memory import default_memory
 from tpca.solvers.overflow import largest, refuse_beyond
 from tpca.solvers.race.run import POOR
 from tpca.solvers.rank_one import oriented, top_pairs, unfold
-from tpca.solvers.recovery import Claim, Recovery, StopReason, flaws
+from tpca.solvers.recovery import Claim, Evidence, Recovery, StopReason, flaws
 from tpca.tensors import RankOne, TensorSum
 from tpca.tensors.blocks import Array
 
@@ -64,7 +62,7 @@ class MeanRun:
                 "MeanSolver reads to the end of the samples, and these have none; give max_samples, or use RaceSolver."
             )
         self.solver, self.data = solver, data
-        budget = default_memory(data.dims) if solver.memory_limit is None else solver.memory_limit
+        budget = solver.budget(data.dims)
         groups = groups_within(data.dims, budget)
         self.sums = np.zeros((groups, *data.dims))
         self.counts = [0] * groups
@@ -214,8 +212,8 @@ class MeanRun:
             likelier = symmetric is not None and symmetric.likelier(first.strength - null.mean)
             guess = symmetric.component if symmetric is not None and likelier else first
             return self._nothing(null, first.strength, guess, rng)
-        first_one, *further = sorted(each, key=lambda r: -r.strength)
-        return dataclasses.replace(first_one, further=tuple(further), history=self.history)
+        first_one, *others = sorted(each, key=lambda r: -r.strength)
+        return first_one.with_others(others)
 
     def _symmetric(self, null: Null, fitted: list[Array]) -> SymmetricFit | None:
         """The fit with all vectors the same; only of one component, and only where they have the same length."""
@@ -271,12 +269,18 @@ class MeanRun:
         return self._recovery_of(vectors, self._why_ended(reading.error), claim)
 
     def _recovery_of(self, vectors: tuple[Array, ...], reason: StopReason, claim: Claim) -> Recovery:
-        return Recovery(
+        noise, record = self.sums[1:], self.history[-1]
+        sigma = math.sqrt(float(np.vdot(noise, noise)) / noise.size) if noise.size else math.nan
+        return Recovery.of_one(
+            evidence=Evidence("length", record["fit"], record["needed"], tuple(record["noise_fits"]))
+            if "needed" in record
+            else None,
+            solver="mean",
+            noise_level=sigma * self.scale / (self.unit or 1.0),
             vectors=vectors,
             strength=claim.strength,
             n_samples=self.samples,
             state_bytes=self._state_bytes(),
-            buffer_bytes=0,  # the engine's, added by whoever drives
             stop_reason=reason,
             standard_errors=claim.errors,
             strength_interval=claim.interval,

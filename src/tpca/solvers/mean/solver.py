@@ -18,28 +18,24 @@ and stops when a signal is claimed errs more often; the race (:mod:`tpca.solvers
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
-from tpca.engines import open_engine
-from tpca.integers import check_integer
-from tpca.solvers.loop import drive, keeper_of
+from tpca.engines import Data
+from tpca.solvers.base import StreamSolver
+from tpca.solvers.loop import Run
 from tpca.solvers.mean.run import MeanRun
-from tpca.solvers.memory import parse_memory
-from tpca.solvers.options import check_confidence, check_max_samples, check_resume
-from tpca.solvers.race.solver import Callback
-from tpca.solvers.recovery import Recovery
 
 
-class MeanSolver:
+@dataclass(kw_only=True, eq=False)
+class MeanSolver(StreamSolver):
     """Recover a rank-one signal of unknown strength in unknown noise from the mean of all samples, in one pass.
 
     Parameters
     ----------
-    seed
-        Of the random starts.
-    memory
+    random_state
+        Seed of the random starts.
+    memory_limit
         Bound on the solver's state, bytes or text like ``"64MB"``; by default as :class:`~tpca.RaceSolver`: room for
         about four samples, but at least 1 MB.  It must hold the mean, a contrast and the work of a fit, about three
         samples in float64; with more there are more contrasts, which make the test more robust.
@@ -57,33 +53,8 @@ class MeanSolver:
         the last one there; on stored data it ends with the same bits as a run that was never interrupted.
     """
 
-    def __init__(
-        self,
-        random_state: int = 0,
-        memory_limit: str | float | None = None,
-        max_samples: int | None = None,
-        confidence: float = 0.95,
-        n_components: int = 1,
-        callbacks: Sequence[Callback] = (),
-        checkpoint: str | os.PathLike[str] | None = None,
-        checkpoint_every: float = 60.0,
-        resume: bool = False,
-    ) -> None:
-        self.random_state = check_integer("random_state", random_state, 0)
-        self.memory_limit = None if memory_limit is None else parse_memory(memory_limit)
-        self.max_samples = check_max_samples(max_samples)
-        self.confidence = check_confidence(confidence)
-        self.n_components = check_integer("n_components", n_components)
-        self.callbacks = tuple(callbacks)
-        self.checkpoint, self.checkpoint_every = checkpoint, checkpoint_every
-        self.resume = check_resume(resume, checkpoint)
+    name: ClassVar[str] = "mean"
 
-    def run(self, source: Any) -> Recovery:
-        """Average a stream (or engine) to its end and return what was found, or that nothing was."""
-        engine = open_engine(source)
-        return drive(MeanRun(self, engine), engine, keeper_of(self))
-
-    def settings(self) -> dict[str, Any]:
-        """What a run depends on besides its data, as plain values."""
-        names = ("random_state", "memory_limit", "max_samples", "confidence", "n_components")
-        return {"solver": "mean", **{name: getattr(self, name) for name in names}}
+    def start(self, data: Data) -> Run:
+        """The sums of the samples, to be fitted at their end."""
+        return MeanRun(self, data)

@@ -12,14 +12,13 @@ import numpy as np
 from tpca.engines import Engine
 from tpca.errors import SolverError
 from tpca.model.sampling import BATCH_ENTRIES
+from tpca.solvers.base import Callback
 from tpca.solvers.loop import Keeper
 from tpca.solvers.paper.schedules import Constants, Leg, Schedule, decay_length, search_steps
 from tpca.solvers.paper.starts import identity, sign_starts
 from tpca.solvers.paper.step import ascent_step, normalise, step_rewards
 from tpca.tensors import Gradients, Query, SampleGradients
 from tpca.tensors.blocks import Array, Partition, Replicas
-
-Callback = Callable[[dict[str, Any]], None]
 
 
 class StreamEndedError(Exception):

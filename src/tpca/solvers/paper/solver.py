@@ -28,19 +28,18 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from tpca.engines import open_engine
 from tpca.errors import SolverError
-from tpca.integers import check_integer
 from tpca.model import SpikedTensor
 from tpca.model.spiked import check_strength
 from tpca.randomness import generator
+from tpca.solvers.base import CommonOptions, option
 from tpca.solvers.loop import keeper_of
-from tpca.solvers.options import check_resume
-from tpca.solvers.paper.run import Callback, PaperRun, StreamEndedError
+from tpca.solvers.paper.run import PaperRun, StreamEndedError
 from tpca.solvers.paper.schedules import (
     Constants,
     Schedule,
@@ -56,7 +55,8 @@ from tpca.tensors.blocks import Partition
 from tpca.threads import calm_blas
 
 
-class PaperSolver:
+@dataclass(kw_only=True, eq=False)
+class PaperSolver(CommonOptions):
     """Three-phase, sequentially normalised stochastic gradient ascent.
 
     Parameters
@@ -77,34 +77,23 @@ class PaperSolver:
         Folder for checkpoints after a block's turn, least seconds between them, and whether to go on from the last.
     """
 
-    def __init__(
-        self,
-        schedule: str | Schedule = "empirical",
-        preset: str | Constants = "practical",
-        random_state: int = 0,
-        strength: float = 1.0,
-        truth: SpikedTensor | None = None,
-        estimator: str = "power",
-        callbacks: Sequence[Callback] = (),
-        checkpoint: str | os.PathLike[str] | None = None,
-        checkpoint_every: float = 60.0,
-        resume: bool = False,
-    ) -> None:
-        if isinstance(schedule, str) and schedule not in ("empirical", "theorem"):
-            raise SolverError(f"schedule must be 'empirical', 'theorem' or a Schedule, got {schedule!r}.")
-        if schedule == "theorem" and truth is None:
+    name: ClassVar[str] = "paper"
+
+    schedule: str | Schedule = option("empirical")
+    preset: str | Constants = option("practical")
+    strength: float = option(1.0, lambda _, value: check_strength(value))
+    truth: SpikedTensor | None = option(None)
+    estimator: str = option("power")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.schedule, str) and self.schedule not in ("empirical", "theorem"):
+            raise SolverError(f"schedule must be 'empirical', 'theorem' or a Schedule, got {self.schedule!r}.")
+        if self.schedule == "theorem" and self.truth is None:
             raise SolverError("schedule='theorem' needs truth=..., got None; use 'empirical' when it is not known.")
-        if estimator not in METHODS:
-            raise SolverError(f"estimator must be one of {', '.join(METHODS)}, got {estimator!r}.")
-        self.schedule = schedule
-        self.constants = preset_constants(preset)
-        self.random_state = check_integer("random_state", random_state, 0)
-        self.strength = check_strength(strength)
-        self.truth = truth
-        self.estimator = estimator
-        self.callbacks = tuple(callbacks)
-        self.checkpoint, self.checkpoint_every = checkpoint, checkpoint_every
-        self.resume = check_resume(resume, checkpoint)
+        if self.estimator not in METHODS:
+            raise SolverError(f"estimator must be one of {', '.join(METHODS)}, got {self.estimator!r}.")
+        self.constants = preset_constants(self.preset)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from a stream (or engine); a stream that ends early gives what was reached."""
@@ -120,7 +109,8 @@ class PaperSolver:
                 reason = StopReason.STREAM_ENDED_EARLY
         blocks = tuple(block[run.best] for block in run.replicas)
         vectors, strength = positive(block_vectors(run.partition, blocks, self.estimator, run.rng), run.mean_reward)
-        return Recovery(
+        return Recovery.of_one(
+            solver="paper",
             vectors=vectors,
             strength=strength,
             n_samples=run.samples,
@@ -134,14 +124,8 @@ class PaperSolver:
     def settings(self) -> dict[str, Any]:
         """What a run depends on besides its data, as text."""
         truth = None if self.truth is None else [v.tolist() for v in self.truth.vectors]
-        numbers = {"schedule": repr(self.schedule), "constants": repr(self.constants), "truth": truth}
-        return {
-            "solver": "paper",
-            "random_state": self.random_state,
-            "strength": self.strength,
-            "estimator": self.estimator,
-            **numbers,
-        }
+        told = {"schedule": repr(self.schedule), "preset": repr(self.constants), "truth": truth}
+        return {**super().settings(), **told}
 
     def find_schedule(self, run: PaperRun) -> Schedule:
         """The schedule to run; the empirical one searches c_3 on fresh samples first."""

@@ -11,7 +11,6 @@ the pass, to begin with one of its own.
 from __future__ import annotations
 
 import copy
-import dataclasses
 import itertools
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +84,7 @@ class ComponentsRun:
             run.close()
 
     def recovery(self) -> Recovery:
-        """The strongest component, with the others as ``further``; or that there is none.
+        """All components, strongest first; or that there is none.
 
         Those after one that is withdrawn were searched for in what it left, and go with it.
         """
@@ -95,10 +94,10 @@ class ComponentsRun:
                 ended.append(run.recovery())
                 if flaws(ended[-1].history):
                     break
-        first, *further = sorted((r for r in ended if r.found), key=lambda r: -r.strength) or ended[:1]
+        first, *others = sorted((r for r in ended if r.found), key=lambda r: -r.strength) or ended[:1]
         withdrawn = [] if ended[-1] is first else [r for r in ended[-1].history if r.get("flaw")]
-        history = [*first.history, *withdrawn] if withdrawn else first.history
-        return dataclasses.replace(first, further=tuple(further), state_bytes=self.state_bytes, history=history)
+        history = [{**record, "component": c} for c, r in enumerate((first, *others)) for record in r.history]
+        return first.with_others(others, state_bytes=self.state_bytes, history=[*history, *withdrawn])
 
     def state(self) -> dict[str, Any]:
         """All that the next step needs."""

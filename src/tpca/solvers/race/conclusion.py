@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING, Any
 
 from tpca.solvers.race.candidate import Candidate
 from tpca.solvers.race.refine import Refinement
 from tpca.solvers.race.strategies.choice import Search
 from tpca.solvers.rank_one import oriented
-from tpca.solvers.recovery import Claim, Recovery, StopReason
+from tpca.solvers.recovery import Claim, Evidence, Recovery, StopReason
 from tpca.tensors.blocks import Array
 
 if TYPE_CHECKING:
@@ -59,21 +60,35 @@ def _withdrawn(run: RaceRun, refined: Refinement, flaw: str) -> Recovery:
     limit = max(run.hidden(refined.sigma), refined.reward_limit()) / run.scale
     record = {"component": run.number, "phase": "withdrawn", "pass": run.passes, "samples": run.samples}
     history = [*run.history, {**record, "candidate": "refinement", "found": False, "flaw": flaw}]
-    recovery = _recovery(run, refined.vectors, Claim.nothing(limit))
-    return dataclasses.replace(recovery, stop_reason=StopReason.NO_SIGNAL, history=history)
+    recovery = _recovery(run, refined.vectors, Claim.nothing(limit), StopReason.NO_SIGNAL)
+    return dataclasses.replace(recovery, history=history)
 
 
-def _recovery(run: RaceRun, vectors: tuple[Array, ...], claim: Claim) -> Recovery:
+def _recovery(run: RaceRun, vectors: tuple[Array, ...], claim: Claim, reason: StopReason | None = None) -> Recovery:
     assert run.reason is not None
-    return Recovery(
+    sigma = run.leading().candidate.sigma if run.refinement is None else run.refinement.sigma
+    return Recovery.of_one(
+        solver="race",
         vectors=oriented(vectors),
         strength=claim.strength,
+        noise_level=sigma / run.scale,
+        p_value=_p_value(run.proof, run.solver.confidence),
+        evidence=run.proof,
         n_samples=run.distinct,
         n_passes=run.passes,
         state_bytes=run.state_bytes,
-        buffer_bytes=0,  # the engine's, added by whoever drives
-        stop_reason=run.reason,
+        stop_reason=reason or run.reason,
         standard_errors=claim.errors,
         strength_interval=claim.interval,
         history=run.history,
     )
+
+
+def _p_value(proof: Evidence, confidence: float) -> float:
+    """Share of runs on pure noise in which such evidence is ever reached, at most: δ exp(needed − log E).
+
+    By Ville's inequality: every candidate k of error share δ_l has proven a signal when its evidence exceeds
+    k(k + 1)/δ_l, and the shares add up to δ.
+    """
+    gap = proof.needed - proof.value
+    return 1.0 if gap > 0 else (1 - confidence) * math.exp(gap)

@@ -24,7 +24,7 @@ from tpca.engines import Data
 from tpca.errors import SolverError
 from tpca.randomness import generator
 from tpca.solvers.loop import Ask
-from tpca.solvers.memory import default_memory, round_bytes
+from tpca.solvers.memory import round_bytes
 from tpca.solvers.overflow import WILD, largest, refuse_beyond
 from tpca.solvers.race.conclusion import conclusion, record_of
 from tpca.solvers.race.limits import strength_limit
@@ -34,7 +34,7 @@ from tpca.solvers.race.scale import ScaleEstimate
 from tpca.solvers.race.strategies.choice import CANDIDATE_VECTORS, Search, again, check_partition, strategies_within
 from tpca.solvers.race.strategies.protocol import Part
 from tpca.solvers.race.strategies.whole import WholeSum
-from tpca.solvers.recovery import Recovery, StopReason
+from tpca.solvers.recovery import Evidence, Recovery, StopReason
 from tpca.tensors import Answer, Gradients, Query, RankOne
 from tpca.tensors.blocks import Array
 
@@ -70,14 +70,14 @@ class RaceRun:
     # All that a checkpoint holds; what else there is follows from the solver and the data.
     STATE: tuple[str, ...] = ("phase", "scale_estimate", "searches", "refinement", "reason", "samples", "begins")
     STATE += ("passes", "state_bytes", "held_now", "scale", "history", "_limit", "_look", "_proposal", "_rested")
-    STATE += ("_rewind", "_before", "reach")
+    STATE += ("_rewind", "_before", "reach", "_proof")
 
     def __init__(
         self, solver: RaceSolver, data: Data, number: int = 0, scale: float | None = None, begins: int | None = 0
     ) -> None:
         self.solver, self.data, self.number = solver, data, number
         self.block = 1
-        budget = default_memory(data.dims) if solver.memory_limit is None else solver.memory_limit
+        budget = solver.budget(data.dims)
         budget -= (
             8 * CANDIDATE_VECTORS * sum(data.dims) * min(number, solver.n_components - 1)
         )  # for refining the others
@@ -105,6 +105,7 @@ class RaceRun:
         self._rested = False
         self._before = 0  # samples of the passes before this one
         self.reach: float | None = None  # what the search would have found by its first claim, in noise levels
+        self._proof: Evidence | None = None
         self._asked: list[tuple[Part, tuple[Query, ...]]] = []
 
     @property
@@ -285,6 +286,7 @@ class RaceRun:
     def _enter_refinement(self, winner: Search) -> None:
         self.reach = self.reach or self._reach()
         self.phase, self._limit = "refinement", self.per_pass
+        self._proof = winner.evidence
         self.refinement, self.searches = refinement_from(winner.candidate), []
 
     def _after_refinement(self) -> None:
@@ -336,6 +338,11 @@ class RaceRun:
     def distinct(self) -> int:
         """Samples consumed, those of later passes not counted again."""
         return max(self._before, self.samples)
+
+    @property
+    def proof(self) -> Evidence:
+        """What the claim rests on; before there is one, the most that speaks for a signal so far."""
+        return self._proof or self.leading().evidence
 
     def leading(self) -> Search:
         """The search with the strongest evidence."""

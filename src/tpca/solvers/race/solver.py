@@ -22,28 +22,25 @@ and a proposal that has come to rest is tried on the held-out part only.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from tpca.engines import open_engine
-from tpca.errors import SolverError
-from tpca.integers import check_integer
-from tpca.solvers.loop import drive, keeper_of
-from tpca.solvers.memory import parse_memory
-from tpca.solvers.options import check_confidence, check_max_samples, check_passes, check_resume
+from tpca.engines import Data
+from tpca.solvers.base import StreamSolver, check_passes, check_positive, option
+from tpca.solvers.loop import Run
 from tpca.solvers.race.components import ComponentsRun
-from tpca.solvers.recovery import Recovery
-
-Callback = Callable[[dict[str, Any]], None]
 
 
-class RaceSolver:
+@dataclass(kw_only=True, eq=False)
+class RaceSolver(StreamSolver):
     """Recover a rank-one signal of unknown strength in unknown noise, in one pass, with bounded memory.
 
     Parameters
     ----------
-    memory
+    random_state
+        Seed of the random starts.
+    memory_limit
         Bound on the solver's state, bytes or text like ``"64MB"``; by default the smaller of a tenth of the machine's
         memory and four samples' size, but at least 1 MB.
     max_samples, max_passes
@@ -51,7 +48,7 @@ class RaceSolver:
         can help.
     confidence
         At most ``1 - confidence`` of all runs on pure noise ever claim a signal.
-    tolerance
+    tol
         Root mean squared error of a vector at which to stop.  ``None``: use all of a finite stream, and leave an
         endless one at 0.1 (1 % squared error).
     partition
@@ -66,42 +63,17 @@ class RaceSolver:
         the last one there; on stored data it ends with the same bits as a run that was never interrupted.
     """
 
-    def __init__(
-        self,
-        random_state: int = 0,
-        memory_limit: str | float | None = None,
-        max_samples: int | None = None,
-        max_passes: int | str = 1,
-        confidence: float = 0.95,
-        tol: float | None = None,
-        partition: Sequence[Sequence[int]] | None = None,
-        n_components: int = 1,
-        callbacks: Sequence[Callback] = (),
-        checkpoint: str | os.PathLike[str] | None = None,
-        checkpoint_every: float = 60.0,
-        resume: bool = False,
-    ) -> None:
-        if tol is not None and not tol > 0:
-            raise SolverError(f"tol must be positive, got {tol}.")
-        self.random_state = check_integer("random_state", random_state, 0)
-        self.memory_limit = None if memory_limit is None else parse_memory(memory_limit)
-        self.max_samples = check_max_samples(max_samples)
-        self.max_passes = check_passes(max_passes)
-        self.confidence = check_confidence(confidence)
-        self.tol = tol
-        self.partition = partition
-        self.n_components = check_integer("n_components", n_components)
-        self.callbacks = tuple(callbacks)
-        self.checkpoint, self.checkpoint_every = checkpoint, checkpoint_every
-        self.resume = check_resume(resume, checkpoint)
+    name: ClassVar[str] = "race"
 
-    def run(self, source: Any) -> Recovery:
-        """Race on a stream (or engine) and return what was found, or that nothing was."""
-        engine = open_engine(source)
-        return drive(ComponentsRun(self, engine), engine, keeper_of(self))
+    max_passes: int | str = option(1, check_passes)
+    tol: float | None = option(None, check_positive)
+    partition: Sequence[Sequence[int]] | None = option(None)
+
+    def start(self, data: Data) -> Run:
+        """A race for every component, one after the other."""
+        return ComponentsRun(self, data)
 
     def settings(self) -> dict[str, Any]:
         """What a run depends on besides its data, as plain values."""
-        names = ("random_state", "memory_limit", "max_samples", "max_passes", "confidence", "tol", "n_components")
         groups = None if self.partition is None else [[int(n) for n in group] for group in self.partition]
-        return {"solver": "race", **{name: getattr(self, name) for name in names}, "partition": groups}
+        return {**super().settings(), "partition": groups}

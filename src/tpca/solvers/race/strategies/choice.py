@@ -23,6 +23,7 @@ from tpca.solvers.race.strategies.protocol import Strategy
 from tpca.solvers.race.strategies.replicas import PairReplicas, SingleReplicas, pairs_floats, singles_floats
 from tpca.solvers.race.strategies.symmetric import Symmetric, SymmetricPairs, symmetric_floats, symmetric_pairs_floats
 from tpca.solvers.race.strategies.whole import WholeSum, whole_floats
+from tpca.solvers.recovery import Evidence
 from tpca.tensors.blocks import Partition
 
 # At order 5 and above a flow with fewer columns than this is no better than small replicas of the same size
@@ -49,6 +50,11 @@ class Search:
     def name(self) -> str:
         """The strategy's name."""
         return self.strategy.name
+
+    @property
+    def evidence(self) -> Evidence:
+        """What the candidate's claim rests on, or what it lacks."""
+        return Evidence("log evidence", self.candidate.log_evidence, self.candidate.needed)
 
 
 def check_partition(dims: Sequence[int], groups: Sequence[Sequence[int]] | None) -> Partition | None:

@@ -1,0 +1,197 @@
+"""What was learnt, as attributes whose shapes do not depend on what was found.
+
+With C components found in samples of shape (d_1, ..., d_k): ``components_[m]`` is (C, d_m), ``strengths_`` (C,).  After
+"no signal" C = 0; the guess that proves nothing, and the limit on the strength, are in ``recovery_`` only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import NotFittedError
+
+from tpca.estimators.opening import HandedIn
+from tpca.estimators.views_fit import PassingViews, ViewsRecovery
+from tpca.solvers.rank_one import oriented
+from tpca.solvers.recovery import Component, Recovery, StopReason, Verdict
+from tpca.tensors.blocks import Array
+
+
+class LearntComponents:
+    """Attributes of a fitted estimator, from its recovery."""
+
+    _recovery: Recovery | None = None
+    _handed: HandedIn | None = None
+    shape_in_: tuple[int, ...]
+
+    @property
+    def recovery_(self) -> Recovery:
+        """What the solver gave; after ``partial_fit``, what it would give if the samples ended now."""
+        if self._recovery is None:
+            if self._handed is None:
+                raise not_fitted(self)
+            self._recovery = self._handed.recovery()
+        return self._recovery
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._recovery is not None or self._handed is not None
+
+    @property
+    def components_(self) -> list[Array]:
+        """Unit vectors, ``(n_components_, d_m)`` for every mode m, the strongest component first."""
+        return self._stacked([oriented(c.vectors) for c in self._found])
+
+    @property
+    def strengths_(self) -> Array:
+        """λ of every component."""
+        return np.array([c.strength for c in self._found])
+
+    @property
+    def strength_intervals_(self) -> Array:
+        """Lower and upper end of the confidence interval of every strength; NaN where the method has none."""
+        ends = [c.strength_interval or (math.nan, math.nan) for c in self._found]
+        return np.reshape(np.array(ends), (len(ends), 2))
+
+    @property
+    def standard_errors_(self) -> list[Array]:
+        """Standard error of every entry of ``components_``; NaN where the method has none."""
+        unknown = tuple(np.full(d, math.nan) for d in self.shape_in_)
+        return self._stacked([c.standard_errors or unknown for c in self._found])
+
+    @property
+    def p_values_(self) -> Array:
+        """Share of fits to pure noise that come as far, at most, for every component; NaN where it is not known."""
+        return np.array([c.p_value for c in self._found])
+
+    @property
+    def noise_variance_(self) -> float:
+        """σ², of one entry of one sample; NaN where the method does not tell it."""
+        return self.recovery_.noise_level**2
+
+    @property
+    def n_components_(self) -> int:
+        """Components proven; without a test, those there are; none after "no signal"."""
+        return len(self._found)
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """Samples used."""
+        return self.recovery_.n_samples
+
+    @property
+    def n_skipped_(self) -> int:
+        """Samples left out."""
+        return self.recovery_.n_skipped
+
+    @property
+    def verdict_(self) -> Verdict:
+        """Whether a signal was proven, was not, or was never tested for."""
+        return self.recovery_.verdict
+
+    @property
+    def stop_reason_(self) -> StopReason:
+        """Why the fit ended."""
+        return self.recovery_.stop_reason
+
+    @property
+    def history_(self) -> list[dict[str, Any]]:
+        """What happened, round by round."""
+        return self.recovery_.history
+
+    @property
+    def _found(self) -> tuple[Component, ...]:
+        return self.recovery_.components
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    def _stacked(self, each: Sequence[Sequence[Array]]) -> list[Array]:
+        """One vector per mode of every component as the rows of every mode."""
+        return [np.reshape(np.array([v[m] for v in each]), (len(each), d)) for m, d in enumerate(self.shape_in_)]
+
+
+class LearntViews:
+    """Attributes of a fitted estimator of views, from its recovery."""
+
+    _recovery: ViewsRecovery | None = None
+    _passing: PassingViews | None = None
+    shape_in_: tuple[int, ...]
+
+    @property
+    def recovery_(self) -> ViewsRecovery:
+        """What the fit gave; after ``partial_fit``, what it would give if the rows ended now."""
+        if self._recovery is None:
+            if self._passing is None or not self._passing.n:
+                raise not_fitted(self)
+            self._recovery = self._passing.recovery()
+        return self._recovery
+
+    @property
+    def weights_(self) -> list[Array]:
+        """Weights ``(n_components_, d_i)`` on the columns of every view."""
+        found, whiteners = self.recovery_.components, self.recovery_.whiteners
+        shapes = [(len(found), d) for d in self.shape_in_]
+        rows = [np.reshape(np.array([m.vectors[i] for m in found]), shape) for i, shape in enumerate(shapes)]
+        return [np.ascontiguousarray(w.weights(own.T).T) for w, own in zip(whiteners, rows, strict=True)]
+
+    @property
+    def means_(self) -> list[Array]:
+        """What is subtracted from the columns of every view."""
+        return [whitener.mean for whitener in self.recovery_.whiteners]
+
+    @property
+    def correlations_(self) -> Array:
+        """Mean product of the standardised scores on rows that were not fitted."""
+        return np.array([m.correlation for m in self.recovery_.components])
+
+    @property
+    def correlation_errors_(self) -> Array:
+        """Standard errors of ``correlations_``."""
+        return np.array([m.correlation_error for m in self.recovery_.components])
+
+    @property
+    def p_values_(self) -> Array:
+        """Chance of such a correlation without any relation."""
+        return np.array([m.p_value for m in self.recovery_.components])
+
+    @property
+    def moments_(self) -> Array:
+        """The moment that was maximised."""
+        return np.array([m.moment for m in self.recovery_.components])
+
+    @property
+    def n_components_(self) -> int:
+        """Components that were proven."""
+        return len(self.recovery_.components)
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """Rows used."""
+        return self.recovery_.n_samples
+
+    @property
+    def n_skipped_(self) -> int:
+        """Rows left out."""
+        return self.recovery_.n_skipped
+
+    @property
+    def verdict_(self) -> Verdict:
+        """Whether a shared direction was proven."""
+        return self.recovery_.verdict
+
+    @property
+    def stop_reason_(self) -> StopReason:
+        """How it ended."""
+        return self.recovery_.stop_reason
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._recovery is not None or (self._passing is not None and self._passing.n > 0)
+
+
+def not_fitted(estimator: object) -> NotFittedError:
+    """What is said where there is nothing to tell yet."""
+    return NotFittedError(f"this {type(estimator).__name__} is not fitted yet; call fit or partial_fit first.")

@@ -1,0 +1,70 @@
+"""Whatever an estimator is given as data: as a stream, or as an engine that reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tpca.engines import DaskEngine, Engine, LocalEngine, is_engine, on_active_cluster, open_engine
+from tpca.errors import SampleError, SolverError
+from tpca.solvers.base import Solver, StreamSolver
+from tpca.solvers.loop import Feed
+from tpca.solvers.recovery import Recovery
+from tpca.streams import Stream
+from tpca.streams.protocol import Passing
+from tpca.streams.sources import check_opened, open_known
+
+
+def opened(X: Any, dims: tuple[int, ...] | None, **options: Any) -> Stream | Engine:
+    """An engine as it is; anything else as a stream, or on the active Dask client if it is a Dask array."""
+    if not is_engine(X):
+        return on_active_cluster(open_known(X, dims, **options))
+    check_opened(X.stream if isinstance(X, LocalEngine | DaskEngine) else Passing(), **options)
+    return X
+
+
+def reader(X: Any, dims: tuple[int, ...], nan_policy: str) -> Engine:
+    """New samples from the first on, which must look like the fitted ones; rows stay aligned: none is skipped."""
+    data = opened(X, dims, nan_policy="zero" if nan_policy == "zero" else "raise")
+    if data.dims != dims:
+        raise SampleError(
+            f"samples must have the shape that was fitted, {dims}, got {data.dims}; give one sample as x[None]."
+        )
+    engine = open_engine(data)
+    if is_engine(X) and engine.rereadable:
+        engine.rewind()
+    return engine
+
+
+class HandedIn:
+    """The samples of ``partial_fit``: batches of one shape and one form, for a run that they feed."""
+
+    def __init__(self, solver: Solver, first: Stream) -> None:
+        if not isinstance(solver, StreamSolver):
+            raise SolverError(f"partial_fit needs solver='race', 'mean' or 'auto', got {solver!r}; use fit.")
+        self.dims, self._form = first.dims, _form(first)
+        self._feed = Feed(solver.start, first.dims)
+
+    def take(self, batches: Stream, X: Any) -> None:
+        """The next samples, opened from what was given as ``X``."""
+        if batches.dims != self.dims:
+            raise SampleError(
+                f"samples must have shape (n, {', '.join(map(str, self.dims))}) as in the first batch, "
+                f"got {np.shape(X)}; call fit to start afresh."
+            )
+        form = _form(batches)
+        if form != self._form:
+            raise SampleError(
+                f"all batches share one dtype and one form, expected {' '.join(map(str, self._form))}, "
+                f"got {' '.join(map(str, form))}; convert them to one."
+            )
+        self._feed.take(batches)
+
+    def recovery(self) -> Recovery:
+        """What is known so far."""
+        return self._feed.recovery()
+
+
+def _form(batches: Stream) -> tuple[str, Any]:
+    return type(batches).__name__, batches.dtype

@@ -1,0 +1,127 @@
+"""What solvers share: options, each declared once with its check; and a run from its start to its recovery.
+
+Another option of the race and the mean is one more line of :class:`StreamSolver`, and one of ``APPLIES``
+(:mod:`tpca.solvers.options`), which says to which kinds of fit it means something.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from tpca.engines import Data, open_engine
+from tpca.errors import SolverError
+from tpca.integers import check_integer
+from tpca.solvers.loop import Run, drive, keeper_of
+from tpca.solvers.memory import default_memory, parse_memory
+from tpca.solvers.recovery import Recovery
+
+Callback = Callable[[dict[str, Any]], None]
+Check = Callable[[str, Any], Any]
+
+
+@runtime_checkable
+class Solver(Protocol):
+    """Anything that turns samples into a recovery."""
+
+    def run(self, source: Any) -> Recovery:
+        """Recover the vectors from a stream or an engine."""
+
+
+def option(default: Any, check: Check | None = None, *, setting: bool = True) -> Any:
+    """An option of a solver.
+
+    ``check(name, value)`` returns the value to keep, or refuses it; ``None`` may stay where it is the default.  What a
+    run depends on besides its data is a ``setting``: a checkpoint with another value of it is refused.
+    """
+    return dataclasses.field(default=default, metadata={"check": check, "setting": setting})
+
+
+def check_options(self: Any) -> None:
+    """Check all options of a dataclass, each by its own check."""
+    for field in dataclasses.fields(self):
+        check, value = field.metadata["check"], vars(self)[field.name]
+        if check is not None and not (value is None and field.default is None):
+            vars(self)[field.name] = check(field.name, value)
+
+
+def check_seed(name: str, value: Any) -> int:
+    """A whole number from 0 on."""
+    return check_integer(name, value, 0)
+
+
+def check_share(name: str, value: float) -> float:
+    """Strictly between 0 and 1."""
+    if not 0.0 < value < 1.0:
+        raise SolverError(f"{name} must lie strictly between 0 and 1, got {value}.")
+    return value
+
+
+def check_positive(name: str, value: float) -> float:
+    """A positive number."""
+    if not value > 0:
+        raise SolverError(f"{name} must be positive, got {value}.")
+    return value
+
+
+def check_passes(name: str, value: Any) -> int | str:
+    """At least 1, or ``"auto"``."""
+    return "auto" if value == "auto" else check_integer(name, value, instead=" or 'auto'")
+
+
+def check_memory(_: str, value: str | float) -> int:
+    """Bytes."""
+    return parse_memory(value)
+
+
+@dataclass(kw_only=True, eq=False)
+class CommonOptions:
+    """Options of all solvers."""
+
+    name: ClassVar[str]
+
+    random_state: int = option(0, check_seed)
+    callbacks: Sequence[Callback] = option((), lambda _, value: tuple(value), setting=False)
+    checkpoint: str | os.PathLike[str] | None = option(None, setting=False)
+    checkpoint_every: float = option(60.0, setting=False)
+    resume: bool = option(False, setting=False)
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        if self.resume and self.checkpoint is None:
+            raise SolverError("resume=True needs checkpoint=..., the folder to go on from.")
+
+    def run(self, source: Any) -> Recovery:
+        """Recover the vectors from a stream or an engine."""
+        raise NotImplementedError
+
+    def settings(self) -> dict[str, Any]:
+        """What a run depends on besides its data, as plain values."""
+        names = (field.name for field in dataclasses.fields(self) if field.metadata["setting"])
+        return {"solver": self.name, **{name: vars(self)[name] for name in names}}
+
+
+@dataclass(kw_only=True, eq=False)
+class StreamSolver(CommonOptions):
+    """A solver with a test, whose run is a state machine: samples may be pulled from data or handed in."""
+
+    memory_limit: str | float | None = option(None, check_memory)
+    max_samples: int | None = option(None, check_integer)
+    confidence: float = option(0.95, check_share)
+    n_components: int = option(1, check_integer)
+
+    def start(self, data: Data) -> Run:
+        """A run that asks for its first samples."""
+        raise NotImplementedError
+
+    def run(self, source: Any) -> Recovery:
+        """Read a stream (or engine) as far as needed; what was found, or that nothing was."""
+        engine = open_engine(source)
+        return drive(self.start(engine), engine, keeper_of(self))
+
+    def budget(self, dims: tuple[int, ...]) -> int:
+        """Bytes that the state may take for samples of shape ``dims``."""
+        return default_memory(dims) if self.memory_limit is None else parse_memory(self.memory_limit)
