@@ -323,7 +323,7 @@ def test_samples_that_no_disk_holds_are_refused_before_anything_is_written(tmp_p
     monkeypatch.chdir(tmp_path)
     for suffix in ("npy", "zarr", "h5"):
         said = refusal("generate", "--order", "8", "--dim", "100", "--samples", "1000", "--out", f"deep/g.{suffix}")
-        assert re.search(r"take 8e\+07 TB, and the disk has [\d.]+ \w?B left; ask for fewer or smaller samples", said)
+        assert re.search(r"take 8e\+04 PB, and the disk has [\d.]+ \w?B left; ask for fewer or smaller samples", said)
     monkeypatch.setattr("tpca.cli.generate.room_at", lambda _: 10**30)
     said = refusal("generate", "--order", "8", "--dim", "100", "--samples", "1000", "--out", "deep/g.npy")
     assert re.search(
