@@ -1,0 +1,152 @@
+r"""Whitening inside the contraction: queries and gradients are transformed, data never are.
+
+Noise whose covariance is a Kronecker product :math:`C_1\otimes\dots\otimes C_{\bar k}` is white after
+:math:`T' = T\times_1 W_1\dots\times_{\bar k} W_{\bar k}` with :math:`W_i = C_i^{-1/2}`.  W_i is symmetric, so that with
+a block of modes (i, j, ...) contracted as :math:`Q' = Q\times_i W_i\times_j W_j\dots`
+
+.. math::
+    \langle T', Q_1\otimes\dots\otimes Q_k\rangle = \langle T, Q_1'\otimes\dots\otimes Q_k'\rangle, \qquad
+    \nabla_m R(T'; Q) = \nabla_m R(T; Q') \times_i W_i\times_j W_j\dots .
+
+A signal :math:`\lambda v_1\otimes\dots` of the data is :math:`\lambda' u_1\otimes\dots` of the whitened data with
+:math:`u_i \propto W_i v_i`; the way back, and what errors become on it, is
+
+.. math::
+    v = \frac{W^{-1}u}{\|W^{-1}u\|}, \qquad \lambda = \lambda'\prod_i\|W_i^{-1}u_i\|, \qquad
+    J = \frac{\partial v}{\partial u} = \frac{(I - vv^\top)W^{-1}}{\|W^{-1}u\|}, \qquad
+    \frac{\partial\ln\|W^{-1}u\|}{\partial u} = \frac{W^{-1}v}{\|W^{-1}u\|} .
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.checkpoint import kept
+from tpca.tensors import Answer, Query, RankOne
+from tpca.tensors.blocks import Array, unit
+
+FLOOR = 1e-6  # of the largest eigenvalue of a covariance: no direction is taken for quieter than that
+
+
+@kept
+@dataclass(frozen=True, eq=False)
+class Whitening:
+    """``matrices`` W_i and their ``inverses``, one of each for every mode, symmetric and positive definite."""
+
+    matrices: tuple[Array, ...]
+    inverses: tuple[Array, ...]
+
+    @classmethod
+    def of(cls, covariances: Sequence[Array]) -> Self:
+        """W_i = C_i^(-1/2), C_i scaled to mean variance one: the level of the noise stays what it is on average."""
+        pairs = [_roots(c) for c in covariances]
+        return cls(tuple(matrix for matrix, _ in pairs), tuple(inverse for _, inverse in pairs))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(matrix.nbytes for matrix in (*self.matrices, *self.inverses))
+
+    @property
+    def shared(self) -> bool:
+        """Whether all modes are whitened alike, so that what is symmetric stays so."""
+        first = self.matrices[0]
+        return all(matrix.shape == first.shape and np.array_equal(matrix, first) for matrix in self.matrices)
+
+    def query(self, query: Query) -> Query:
+        """What to ask of the data themselves to learn the answer to ``query`` about whitened data.
+
+        Identities that were traced become blocks like any other.  Known components, which are ones of the whitened
+        data, are subtracted from the data as what they are there.
+        """
+        pairs = zip(query.replicas, query.partition.groups, strict=True)
+        replicas = tuple(_applied(block, [self.matrices[n] for n in group]) for block, group in pairs)
+        deflate = tuple(RankOne(known.strength, self._inverted(known.vectors)) for known in query.deflate)
+        return dataclasses.replace(query, replicas=replicas, deflate=deflate, traced=())
+
+    def answer(self, query: Query, answer: Answer) -> Answer:
+        """The answer about whitened data, from the one that the data gave; rewards are the same."""
+        groups = query.partition.groups
+        gradients = {m: _applied(g, [self.matrices[n] for n in groups[m]]) for m, g in answer.gradients.items()}
+        return Answer(gradients, answer.rewards)
+
+    def vectors(self, vectors: Sequence[Array]) -> tuple[Array, ...]:
+        """W_i l_i; rows of an array are vectors, too."""
+        return tuple(v @ matrix for v, matrix in zip(vectors, self.matrices, strict=True))
+
+    def gradient(self, gradient: Array, mode: int) -> Array:
+        """W_i g_i; rows of an array are gradients, too."""
+        whitened: Array = gradient @ self.matrices[mode]
+        return whitened
+
+    def tensor(self, tensor: NDArray[Any]) -> Array:
+        """One tensor of whitened data, or several along leading axes."""
+        return np.ascontiguousarray(_applied(np.asarray(tensor, np.float64), self.matrices))
+
+    def back(self, vectors: Sequence[Array]) -> tuple[Array, ...]:
+        """Unit vectors of the data, v = unit(W^-1 u)."""
+        return tuple(unit(v) for v in self._inverted(vectors))
+
+    def factor(self, vectors: Sequence[Array]) -> float:
+        """Strength in the data over that in whitened data: the product of all |W_i^-1 u_i|, u_i of unit length."""
+        return math.prod(float(np.linalg.norm(v)) for v in self._inverted(vectors))
+
+    def back_strength(self, strength: float, vectors: Sequence[Array]) -> float:
+        """λ, from λ' and the unit vectors u."""
+        return strength * self.factor(vectors)
+
+    def back_covariance(self, mode: int, vector: Array, covariance: Array) -> Array:
+        """Cov(v) = J Cov(u) J^T of one mode."""
+        carried = self.inverses[mode] @ vector
+        length = float(np.linalg.norm(carried))
+        v = carried / length
+        jacobian = (self.inverses[mode] - np.outer(v, v @ self.inverses[mode])) / length
+        back: Array = jacobian @ covariance @ jacobian.T
+        return back
+
+    def factor_error(self, vectors: Sequence[Array], covariances: Sequence[Array]) -> float:
+        """Relative standard error of :meth:`factor` by the delta method; errors of different modes are independent."""
+        variance = 0.0
+        for inverse, u, covariance in zip(self.inverses, vectors, covariances, strict=True):
+            carried = inverse @ u
+            slope = inverse @ carried / float(carried @ carried)
+            slope = slope - (slope @ u) * u  # u stays of unit length
+            variance += max(0.0, float(slope @ covariance @ slope))
+        return math.sqrt(variance)
+
+    def _inverted(self, vectors: Sequence[Array]) -> tuple[Array, ...]:
+        return tuple(inverse @ v for inverse, v in zip(self.inverses, vectors, strict=True))
+
+
+def _roots(covariance: Array) -> tuple[Array, Array]:
+    """C^(-1/2) and C^(1/2) of a covariance scaled to mean variance one, its eigenvalues floored."""
+    values, axes = np.linalg.eigh(covariance * (len(covariance) / np.trace(covariance)))
+    roots = np.sqrt(np.maximum(values, FLOOR * values[-1]))
+    return _symmetric(axes, 1 / roots), _symmetric(axes, roots)
+
+
+def _symmetric(axes: Array, values: Array) -> Array:
+    product = (axes * values) @ axes.T
+    return np.ascontiguousarray(0.5 * (product + product.T))
+
+
+def _applied(array: NDArray[Any], matrices: Sequence[Array]) -> NDArray[Any]:
+    """``array`` times a matrix along each of its last axes, in its own dtype; the work is done in a wider one."""
+    wide = np.result_type(array.dtype, np.float32)
+
+    def along(part: NDArray[Any], axis: int) -> NDArray[Any]:
+        matrix = matrices[axis].astype(wide, copy=False)
+        moved: NDArray[Any] = np.moveaxis(part, axis - len(matrices), -1) @ matrix
+        return np.moveaxis(moved, -1, axis - len(matrices))
+
+    with np.errstate(over="ignore"):
+        whitened = functools.reduce(along, range(len(matrices)), array.astype(wide, copy=False))
+        return np.ascontiguousarray(whitened.astype(array.dtype, copy=False))
