@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from laws import coloured, scales, serial, smooth
-from test_sketch import fed
+from noises import coloured, fed, scales, serial, smooth
 
 from tpca.noise import Sketch, learn, samples_wanted
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from laws import serial
+from noises import serial
 
 from tpca.noise import Contrasts, Dependence
 

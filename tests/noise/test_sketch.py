@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from laws import coloured, smooth
+from noises import coloured, fed, smooth
 
 from tpca.noise import ModeCovariances, QueryGradients, Sketch, Whitening
 from tpca.noise.sketch import sketch_bytes
@@ -129,17 +129,6 @@ def test_gradients_of_views():
     parts[0].add(ViewsBatch(views), 0)
     parts[1].add(DenseBatch(built), 0)
     close([parts[0].rows], [parts[1].rows])
-
-
-def fed(sketch, samples, edges=None):
-    edges = edges or (0, len(samples))
-    for start, stop in itertools.pairwise(edges):
-        parts = sketch.blanks()
-        for part in parts:
-            part.add(DenseBatch(samples[start:stop]), 0)
-            part.finish()
-        sketch.take(*parts)
-    return sketch
 
 
 def test_readings_of_even_length_add_up():
