@@ -1,5 +1,6 @@
 """Whitening inside the contraction is whitening of the data, whatever form they come in."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -91,6 +92,30 @@ def test_traces(name):
     assert WHITENING.query(traced).traced == ()
     expected = answered(DenseBatch(kron(WHITENING.matrices, dense(BATCHES[name]).samples)), traced)
     same(WHITENING.answer(traced, answered(BATCHES[name], WHITENING.query(traced))), expected)
+
+
+def test_sub_batches():
+    query = random_query(PARTITIONS["singles"], by_part=(0, 2))
+    query = dataclasses.replace(query, replicas=tuple(block[:1] for block in query.replicas))
+
+    def parts_of(batch, query):
+        part = Gradients((query,), 1.0, (0, 2))
+        part.add(batch, 0)
+        part.finish()
+        return part.answers[0]
+
+    whitened = DenseBatch(kron(WHITENING.matrices, BATCHES["dense"].samples))
+    expected = parts_of(whitened, query).by_part
+    found = WHITENING.answer(query, parts_of(BATCHES["dense"], WHITENING.query(query))).by_part
+    same(found, expected)
+    np.testing.assert_array_equal(found.sizes, expected.sizes)
+
+
+def test_what_takes_no_memory_still_takes_none():
+    """Nor are blocks widened as a whole: beyond the copy itself, no more than a few chunks."""
+    shape = (50, *(PARTITIONS["whole"].shapes[0]))
+    nothing = Query(PARTITIONS["whole"], (np.broadcast_to(np.zeros((), np.float16), shape),))
+    assert not any(WHITENING.query(nothing).replicas[0].strides)
 
 
 def test_replicas_keep_their_precision():

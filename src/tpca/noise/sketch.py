@@ -38,6 +38,8 @@ class ModeCovariances(Accumulator):
     says whose turn it is, of the two halves.  With a ``whitening`` the differences are whitened first.
     """
 
+    of_few = True
+
     def __init__(self, whitening: Whitening | None = None, pairs_before: int = 0) -> None:
         super().__init__(whitening, pairs_before)
         self.counts = [0, 0]
@@ -107,6 +109,8 @@ class ModeCovariances(Accumulator):
 
 class QueryGradients(Accumulator):
     """All gradients of every sample with some rank-one queries: ``rows`` ``(n, r Σd)``; ``vectors[i]`` is (r, d_i)."""
+
+    of_few = True
 
     def __init__(self, vectors: Sequence[Array]) -> None:
         super().__init__(list(vectors))

@@ -20,7 +20,6 @@ A signal :math:`\lambda v_1\otimes\dots` of the data is :math:`\lambda' u_1\otim
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from tpca.checkpoint import kept
 from tpca.tensors import Answer, Query, RankOne
 from tpca.tensors.blocks import Array, unit
 
+CHUNK = 2**16  # entries of a wider copy; one replica of a block where that is more
 FLOOR = 1e-6  # of the largest eigenvalue of a covariance: no direction is taken for quieter than that
 
 
@@ -74,9 +74,10 @@ class Whitening:
 
     def answer(self, query: Query, answer: Answer) -> Answer:
         """The answer about whitened data, from the one that the data gave; rewards are the same."""
-        groups = query.partition.groups
-        gradients = {m: _applied(g, [self.matrices[n] for n in groups[m]]) for m, g in answer.gradients.items()}
-        return Answer(gradients, answer.rewards)
+        parts = answer.by_part
+        if parts is not None:
+            parts = dataclasses.replace(parts, gradients=self._whitened(query, parts.gradients))
+        return dataclasses.replace(answer, gradients=self._whitened(query, answer.gradients), by_part=parts)
 
     def vectors(self, vectors: Sequence[Array]) -> tuple[Array, ...]:
         """W_i l_i; rows of an array are vectors, too."""
@@ -89,7 +90,7 @@ class Whitening:
 
     def tensor(self, tensor: NDArray[Any]) -> Array:
         """One tensor of whitened data, or several along leading axes."""
-        return np.ascontiguousarray(_applied(np.asarray(tensor, np.float64), self.matrices))
+        return _applied(np.asarray(tensor, np.float64), self.matrices)
 
     def back(self, vectors: Sequence[Array]) -> tuple[Array, ...]:
         """Unit vectors of the data, v = unit(W^-1 u)."""
@@ -122,6 +123,10 @@ class Whitening:
             variance += max(0.0, float(slope @ covariance @ slope))
         return math.sqrt(variance)
 
+    def _whitened(self, query: Query, gradients: dict[int, Array]) -> dict[int, Array]:
+        groups = query.partition.groups
+        return {m: _applied(g, [self.matrices[n] for n in groups[m]]) for m, g in gradients.items()}
+
     def _inverted(self, vectors: Sequence[Array]) -> tuple[Array, ...]:
         return tuple(inverse @ v for inverse, v in zip(self.inverses, vectors, strict=True))
 
@@ -139,14 +144,26 @@ def _symmetric(axes: Array, values: Array) -> Array:
 
 
 def _applied(array: NDArray[Any], matrices: Sequence[Array]) -> NDArray[Any]:
-    """``array`` times a matrix along each of its last axes, in its own dtype; the work is done in a wider one."""
-    wide = np.result_type(array.dtype, np.float32)
+    """``array`` times a matrix along each of its last axes, in its own dtype; the work is done in a wider one.
 
-    def along(part: NDArray[Any], axis: int) -> NDArray[Any]:
-        matrix = matrices[axis].astype(wide, copy=False)
-        moved: NDArray[Any] = np.moveaxis(part, axis - len(matrices), -1) @ matrix
-        return np.moveaxis(moved, -1, axis - len(matrices))
-
+    A few entries at a time, so that no wider copy of all is ever held.
+    """
+    if not any(array.strides) and not array.flat[0]:
+        return array  # nothing but one zero, however large it looks
+    shape = array.shape[array.ndim - len(matrices) :]
+    rows = array.reshape(-1, *shape)
+    whitened: NDArray[Any] = np.empty(rows.shape, array.dtype)
+    step = max(1, CHUNK // math.prod(shape))
     with np.errstate(over="ignore"):
-        whitened = functools.reduce(along, range(len(matrices)), array.astype(wide, copy=False))
-        return np.ascontiguousarray(whitened.astype(array.dtype, copy=False))
+        for start in range(0, len(rows), step):
+            whitened[start : start + step] = _product(rows[start : start + step], matrices)
+    return whitened.reshape(array.shape)
+
+
+def _product(rows: NDArray[Any], matrices: Sequence[Array]) -> NDArray[Any]:
+    """Every row times a matrix along each axis."""
+    wide = np.result_type(rows.dtype, np.float32)
+    part: NDArray[Any] = rows.astype(wide, copy=False)
+    for axis, matrix in enumerate(matrices, start=1):
+        part = np.moveaxis(np.moveaxis(part, axis, -1) @ matrix.astype(wide, copy=False), -1, axis)
+    return part
