@@ -32,7 +32,7 @@ from tpca.checkpoint import kept
 from tpca.tensors import Answer, Query, RankOne
 from tpca.tensors.blocks import Array, unit
 
-CHUNK = 2**16  # entries of a wider copy; one replica of a block where that is more
+CHUNK = 2**12  # entries of a wider copy; one replica of a block where that is more
 FLOOR = 1e-6  # of the largest eigenvalue of a covariance: no direction is taken for quieter than that
 
 
