@@ -13,8 +13,8 @@ def smooth(dims, phi):
 
 
 def scales(dims, rng):
-    """Covariances of modes whose rows have unequal scales."""
-    return [np.diag(np.exp(2 * rng.standard_normal(d))) for d in dims]
+    """Covariances of modes whose rows have unequal scales: variances between 0.01 and 1."""
+    return [np.diag(10.0 ** rng.uniform(-2, 0, d)) for d in dims]
 
 
 def coloured(n, covariances, rng):

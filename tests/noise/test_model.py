@@ -106,6 +106,19 @@ def test_a_signal_changes_nothing():
     assert plain.dependence.time == pytest.approx(shifted.dependence.time, rel=1e-6)
 
 
+def test_what_was_never_seen_is_not_taken_for_infinitely_quiet():
+    """A row without any noise so far: m = 16 · 144 columns, and a variance of 1/m of the mean is not excluded."""
+    rng = np.random.default_rng(0)
+
+    def draw(n):
+        samples = rng.standard_normal((n, 12, 12, 12))
+        samples[:, 5] = 0.0
+        return samples
+
+    _, second = twice(draw, (12,) * 3, rng)
+    assert second.whitening.matrices[0][5, 5] == pytest.approx(math.sqrt(16 * 144), rel=0.1)
+
+
 def test_always():
     rng = np.random.default_rng(0)
     sketch = sketched(lambda n: rng.standard_normal((n, 12, 12, 12)), (12,) * 3, rng)

@@ -7,7 +7,7 @@ import pytest
 from noises import coloured, fed, smooth
 
 from tpca.noise import ModeCovariances, QueryGradients, Sketch, Whitening
-from tpca.noise.sketch import sketch_bytes
+from tpca.noise.sketch import gradient_bytes, matrix_bytes
 from tpca.tensors import DenseBatch, SlabBatch, SparseBatch, ViewsBatch
 
 DIMS, N = (3, 4, 5), 11
@@ -152,4 +152,4 @@ def test_bytes():
     """No more than was said, whatever has come so far."""
     for n in (1, 2, 31, 32, 33):
         sketch = fed(Sketch(DIMS, np.random.default_rng(0), WHITENING, 3), RNG.standard_normal((n, *DIMS)))
-        assert sketch.nbytes <= sketch_bytes(DIMS, 3, n)
+        assert sketch.nbytes <= gradient_bytes(DIMS, 3, n) + matrix_bytes(DIMS)

@@ -124,7 +124,9 @@ def learn(sketch: Sketch, always: bool = False) -> NoiseModel:
     )
     if model.white and not always and sketch.whitening is None:
         return model
-    return dataclasses.replace(model, whitening=Whitening.of(_covariances(sketch, halves)))
+    # A direction that none of m columns has shown may still have a variance of about 1/m.
+    least = [d / (sketch.pairs * entries) for d in sketch.dims]
+    return dataclasses.replace(model, whitening=Whitening.of(_covariances(sketch, halves), least))
 
 
 def _from_white(first: Array, second: Array) -> float:

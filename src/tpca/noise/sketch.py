@@ -148,8 +148,8 @@ class QueryGradients(Accumulator):
 class Sketch:
     """What is known of the noise after some readings of samples, one after the other.
 
-    With a ``whitening`` it is the noise of whitened data that is looked at.  ``scale`` brings samples to about unit
-    size; ``queries`` are the random rank-one queries of the gradients.
+    With a ``whitening`` it is the noise of whitened data that is looked at.  ``queries`` are the random rank-one queries
+    of the gradients, ``modes`` says whether covariances are learnt as well.
     """
 
     def __init__(
@@ -158,28 +158,32 @@ class Sketch:
         rng: np.random.Generator,
         whitening: Whitening | None = None,
         queries: int = QUERIES,
+        modes: bool = True,
     ) -> None:
-        self.dims, self.whitening = tuple(dims), whitening
+        self.dims, self.whitening, self.modes = tuple(dims), whitening, modes
         self.directions = [np.stack([unit(rng.standard_normal(d)) for _ in range(queries)]) for d in self.dims]
         self.n, self.counts = 0, [0, 0]
         self.grams: list[list[Array]] = [[], []]
         self.fourth = 0.0
         self.contrasts = Contrasts()
 
-    def blanks(self) -> tuple[ModeCovariances, QueryGradients]:
+    def blanks(self) -> tuple[Accumulator, ...]:
         """Accumulators for the next samples."""
         directions = self.directions if self.whitening is None else list(self.whitening.vectors(self.directions))
-        return ModeCovariances(self.whitening, self.pairs), QueryGradients(directions)
+        gradients = QueryGradients(directions)
+        return (gradients, ModeCovariances(self.whitening, self.pairs)) if self.modes else (gradients,)
 
-    def take(self, covariances: ModeCovariances, gradients: QueryGradients) -> None:
+    def take(self, gradients: QueryGradients, covariances: ModeCovariances | None = None) -> None:
         """Take what was asked for."""
+        for row in gradients.rows:
+            self.contrasts.add(self._whitened(row))
+        self.n += gradients.n
+        if covariances is None:
+            return
         for half in (0, 1):
             _add(self.grams[half], covariances.grams[half])
             self.counts[half] += covariances.counts[half]
         self.fourth += covariances.fourth
-        for row in gradients.rows:
-            self.contrasts.add(self._whitened(row))
-        self.n += covariances.n
 
     @property
     def pairs(self) -> int:
@@ -203,12 +207,15 @@ class Sketch:
         return np.concatenate([g.reshape(-1) for g in own])
 
 
-def sketch_bytes(dims: Sequence[int], queries: int, samples: int) -> int:
-    """Bytes of a sketch over ``samples`` samples with its whitening, a round of it in flight included."""
-    matrices = 2 + 2 + 2  # halves held, halves in flight, W and its inverse
-    rows = queries * sum(dims)
-    levels = 2 * max(1, samples).bit_length() + 4  # a sum a level, copies of the rows in flight
-    return 8 * (matrices * sum(d * d for d in dims) + (levels + 1) * rows)
+def matrix_bytes(dims: Sequence[int]) -> int:
+    """Bytes of all that is d_i x d_i: two halves, W_i and its inverse, and as much again while they are worked out."""
+    return 8 * 8 * sum(d * d for d in dims)
+
+
+def gradient_bytes(dims: Sequence[int], queries: int, samples: int) -> int:
+    """Bytes of the directions and of what is kept of their gradients over ``samples`` samples."""
+    vectors = 2 + max(1, samples).bit_length() + 3  # directions, whitened, too; a sum a level, and a few in flight
+    return 8 * vectors * queries * sum(dims)
 
 
 def _sample(batch: Batch, j: int) -> NDArray[Any]:

@@ -33,7 +33,7 @@ from tpca.tensors import Answer, Query, RankOne
 from tpca.tensors.blocks import Array, unit
 
 CHUNK = 2**12  # entries of a wider copy; one replica of a block where that is more
-FLOOR = 1e-6  # of the largest eigenvalue of a covariance: no direction is taken for quieter than that
+FLOOR = 1e-6  # of the largest eigenvalue of a covariance, below which nothing is but rounding
 
 
 @kept
@@ -45,9 +45,12 @@ class Whitening:
     inverses: tuple[Array, ...]
 
     @classmethod
-    def of(cls, covariances: Sequence[Array]) -> Self:
-        """W_i = C_i^(-1/2), C_i scaled to mean variance one: the level of the noise stays what it is on average."""
-        pairs = [_roots(c) for c in covariances]
+    def of(cls, covariances: Sequence[Array], least: Sequence[float] | None = None) -> Self:
+        """W_i = C_i^(-1/2), C_i scaled to mean variance one: the level of the noise stays what it is on average.
+
+        No direction is taken for quieter than ``least``, of the mean variance of a mode.
+        """
+        pairs = [_roots(c, floor) for c, floor in zip(covariances, least or [0.0] * len(covariances), strict=True)]
         return cls(tuple(matrix for matrix, _ in pairs), tuple(inverse for _, inverse in pairs))
 
     @property
@@ -60,6 +63,21 @@ class Whitening:
         """Whether all modes are whitened alike, so that what is symmetric stays so."""
         first = self.matrices[0]
         return all(matrix.shape == first.shape and np.array_equal(matrix, first) for matrix in self.matrices)
+
+    @property
+    def undone(self) -> Whitening:
+        """The way back from whitened data."""
+        return Whitening(self.inverses, self.matrices)
+
+    @property
+    def covariances(self) -> tuple[Array, ...]:
+        """C_i, of mean variance one but for what was floored."""
+        return tuple(inverse @ inverse for inverse in self.inverses)
+
+    @property
+    def most(self) -> float:
+        """The largest :meth:`factor` of any vectors."""
+        return math.prod(float(np.linalg.norm(inverse, 2)) for inverse in self.inverses)
 
     def query(self, query: Query) -> Query:
         """What to ask of the data themselves to learn the answer to ``query`` about whitened data.
@@ -88,9 +106,11 @@ class Whitening:
         whitened: Array = gradient @ self.matrices[mode]
         return whitened
 
-    def tensor(self, tensor: NDArray[Any]) -> Array:
-        """One tensor of whitened data, or several along leading axes."""
-        return _applied(np.asarray(tensor, np.float64), self.matrices)
+    def tensor(self, tensor: NDArray[Any], modes: Sequence[int] | None = None) -> NDArray[Any]:
+        """One tensor of whitened data, or several along leading axes; ``modes``: those of its axes, in their order."""
+        order = range(len(self.matrices)) if modes is None else modes
+        wide = tensor if tensor.dtype.kind == "f" else tensor.astype(np.float64)
+        return _applied(wide, [self.matrices[n] for n in order])
 
     def back(self, vectors: Sequence[Array]) -> tuple[Array, ...]:
         """Unit vectors of the data, v = unit(W^-1 u)."""
@@ -131,10 +151,10 @@ class Whitening:
         return tuple(inverse @ v for inverse, v in zip(self.inverses, vectors, strict=True))
 
 
-def _roots(covariance: Array) -> tuple[Array, Array]:
+def _roots(covariance: Array, least: float) -> tuple[Array, Array]:
     """C^(-1/2) and C^(1/2) of a covariance scaled to mean variance one, its eigenvalues floored."""
     values, axes = np.linalg.eigh(covariance * (len(covariance) / np.trace(covariance)))
-    roots = np.sqrt(np.maximum(values, FLOOR * values[-1]))
+    roots = np.sqrt(np.maximum(values, max(least, FLOOR * values[-1])))
     return _symmetric(axes, 1 / roots), _symmetric(axes, roots)
 
 
