@@ -28,11 +28,11 @@ def of(vectors):
 def test_energies():
     vectors = RNG.standard_normal((45, 7)) + 3.0
     contrasts = of(vectors)
-    unit = np.abs(vectors[0]).max() ** 2
+    unit = 4.0 ** np.frexp(np.abs(vectors[1] - vectors[0]).max())[1]
     found = [unit * e / c for e, c in zip(contrasts.energies, contrasts.counts, strict=True) if c]
-    np.testing.assert_allclose(found, [energies(vectors, j) for j in range(5)], rtol=1e-12)
+    np.testing.assert_allclose(found, [energies(vectors, j) for j in range(5)], rtol=1e-5)  # single precision
     assert contrasts.counts[:5] == [22, 11, 5, 2, 1]
-    assert contrasts.nbytes <= 8 * 7 * 7  # a sum a level, and a contrast
+    assert contrasts.nbytes <= 7 * (4 * 7 + 8)  # a sum a level and a contrast in single precision, the first vector
 
 
 def test_dimensions():
@@ -75,8 +75,8 @@ def test_independent_samples_are_rarely_taken_for_dependent(size):
 
 def test_what_all_samples_have_in_common_does_not_count():
     vectors = RNG.standard_normal((64, 50))
-    plain, shifted = of(vectors).dependence(), of(vectors + 50.0).dependence()
-    assert shifted.time == pytest.approx(plain.time, rel=1e-9)
+    plain, shifted = of(vectors).dependence(), of(vectors + 1e6).dependence()
+    assert shifted.time == pytest.approx(plain.time, rel=1e-5)
 
 
 def test_neighbours_that_alternate_need_no_blocks():

@@ -88,7 +88,7 @@ def test_any_scale(scale):
     part.add(DenseBatch(SAMPLES * scale), 0)
     close([gram for half in part.grams for gram in half], grams_of(SAMPLES))
     told = [fed(Sketch(DIMS, np.random.default_rng(0)), SAMPLES * s).contrasts.dependence() for s in (1.0, scale)]
-    assert told[0].time == pytest.approx(told[1].time, rel=1e-9)
+    assert told[0].time == pytest.approx(told[1].time, rel=1e-5)
     assert sketch.n == 0
 
 
@@ -145,7 +145,7 @@ def test_a_sketch_of_whitened_data_is_that_of_data_whitened_before():
     inside = fed(Sketch(DIMS, np.random.default_rng(0), WHITENING), samples)
     before = fed(Sketch(DIMS, np.random.default_rng(0)), WHITENING.tensor(samples))
     close([g for half in inside.grams for g in half], [g for half in before.grams for g in half])
-    assert inside.contrasts.dependence().time == pytest.approx(before.contrasts.dependence().time, rel=1e-9)
+    assert inside.contrasts.dependence().time == pytest.approx(before.contrasts.dependence().time, rel=1e-5)
 
 
 def test_bytes():

@@ -86,7 +86,7 @@ class NoiseModel:
         return 0 if self.whitening is None else self.whitening.nbytes
 
 
-def samples_wanted(sketch: Sketch) -> int:
+def samples_wanted(sketch: Sketch, serial: bool = True) -> int:
     """Samples after which a sketch can be learnt from; it may then want more.
 
     A first sketch only tells white from not white, and neighbours that are alike from those that are not.  Small
@@ -98,10 +98,12 @@ def samples_wanted(sketch: Sketch) -> int:
     if sketch.n < least or (sketch.whitening is None and not learn(sketch).white):
         return least  # what is not white is looked at again once it is whitened
     dependence = sketch.contrasts.dependence()
+    if not serial:  # somebody knows already
+        return least
     if dependence.present:
         return max(least, math.ceil(SPAN * dependence.time))
     pairs = math.ceil(100 * longest / entries)  # 3.5 standard deviations of w_i are then a tenth
-    precise = dependence.error <= PRECISE and sketch.pairs >= pairs
+    precise = dependence.error <= PRECISE and (sketch.pairs >= pairs or not sketch.modes)
     return least if precise else min(max(least, 2 * sketch.n), max(least, MAX_FIRST))
 
 

@@ -25,6 +25,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tpca.checkpoint import kept
 from tpca.tensors.blocks import Array
@@ -70,20 +71,24 @@ class Contrasts:
         self.n = 0
         self.energies: list[float] = []
         self.counts: list[int] = []
-        self._waiting: list[Array | None] = []  # the sum of 2^j vectors, at level j, whose neighbour has not come
-        self._before: Array | None = None  # the contrast before, at level 0
+        self._waiting: list[NDArray[np.float32] | None] = []  # at level j, a sum of 2^j that waits for its neighbour
+        self._before: NDArray[np.float32] | None = None  # the contrast before, at level 0
         self._products, self._squares, self._pairs = 0.0, 0.0, 0
-        self._unit = 0.0  # what all vectors are multiplied by: that of the first that is not zero
+        self._origin: Array | None = None  # the first vector, which is subtracted from all
+        self._exponent: int | None = None  # of two, that all are then divided by: that of the first that is not zero
 
     def add(self, vector: Array) -> None:
         """Take the next vector; one that is beyond all floats is passed over."""
-        largest = float(np.abs(vector).max())
-        if not math.isfinite(largest):
+        if self._origin is None:
+            self._origin = vector.copy()
+        with np.errstate(over="ignore", invalid="ignore"):
+            moved = vector - self._origin  # what all have in common would only cost precision
+            if self._exponent is None and moved.any():
+                self._exponent = int(np.frexp(np.abs(moved).max())[1])
+            total = np.ldexp(moved, -(self._exponent or 0)).astype(np.float32)
+        if not np.isfinite(total).all():
             return
-        if self._unit == 0 and largest > 0:
-            self._unit = 1 / largest
         self.n += 1
-        total = self._unit * vector
         for level in range(self.n.bit_length()):
             if level == len(self._waiting):
                 self._new_level()
@@ -91,7 +96,7 @@ class Contrasts:
             if before is None:
                 self._waiting[level] = total
                 return
-            self._note(level, (total - before) / math.sqrt(2 ** (level + 1)))
+            self._note(level, (total - before) / np.float32(math.sqrt(2 ** (level + 1))))
             self._waiting[level] = None
             total = before + total
 
@@ -117,7 +122,7 @@ class Contrasts:
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return sum(array.nbytes for array in (*self._waiting, self._before) if array is not None)
+        return sum(array.nbytes for array in (*self._waiting, self._before, self._origin) if array is not None)
 
     def _at(self, level: int, energies: list[float]) -> Dependence:
         """τ at one level."""
@@ -133,12 +138,13 @@ class Contrasts:
         self.energies.append(0.0)
         self.counts.append(0)
 
-    def _note(self, level: int, contrast: Array) -> None:
-        self.energies[level] += float(contrast @ contrast)
+    def _note(self, level: int, contrast: NDArray[np.float32]) -> None:
+        wide = contrast.astype(np.float64)
+        self.energies[level] += float(wide @ wide)
         self.counts[level] += 1
         if level == 0:
             if self._before is not None:
-                product = float(self._before @ contrast)
+                product = float(self._before @ wide)
                 self._products += product
                 self._squares += product**2
                 self._pairs += 1

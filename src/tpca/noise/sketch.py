@@ -148,8 +148,8 @@ class QueryGradients(Accumulator):
 class Sketch:
     """What is known of the noise after some readings of samples, one after the other.
 
-    With a ``whitening`` it is the noise of whitened data that is looked at.  ``queries`` are the random rank-one queries
-    of the gradients, ``modes`` says whether covariances are learnt as well.
+    With a ``whitening`` it is the noise of whitened data that is looked at.  ``queries`` is how many random rank-one
+    queries there are for gradients, ``modes`` says whether covariances are learnt as well.
     """
 
     def __init__(
@@ -214,8 +214,8 @@ def matrix_bytes(dims: Sequence[int]) -> int:
 
 def gradient_bytes(dims: Sequence[int], queries: int, samples: int) -> int:
     """Bytes of the directions and of what is kept of their gradients over ``samples`` samples."""
-    vectors = 2 + max(1, samples).bit_length() + 3  # directions, whitened, too; a sum a level, and a few in flight
-    return 8 * vectors * queries * sum(dims)
+    double, single = 2 + 3, max(1, samples).bit_length() + 2  # directions, whitened, too, and samples; a sum a level
+    return (8 * double + 4 * single) * queries * sum(dims)
 
 
 def _sample(batch: Batch, j: int) -> NDArray[Any]:
