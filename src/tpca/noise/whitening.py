@@ -116,9 +116,17 @@ class Whitening:
         """Unit vectors of the data, v = unit(W^-1 u)."""
         return tuple(unit(v) for v in self._inverted(vectors))
 
-    def factor(self, vectors: Sequence[Array]) -> float:
-        """Strength in the data over that in whitened data: the product of all |W_i^-1 u_i|, u_i of unit length."""
-        return math.prod(float(np.linalg.norm(v)) for v in self._inverted(vectors))
+    def factor(self, vectors: Sequence[Array], covariances: Sequence[Array] | None = None) -> float:
+        """Strength in the data over that in whitened data: the product of all |W_i^-1 u_i|, u_i of unit length.
+
+        With the ``covariances`` of the vectors' errors, without what these add to the lengths: errors along the loud
+        directions of the noise are long in the data.
+        """
+        lengths = [float(v @ v) for v in self._inverted(vectors)]
+        if covariances is not None:
+            triples = zip(lengths, self.inverses, covariances, strict=True)
+            lengths = [_without_errors(length, inverse, c) for length, inverse, c in triples]
+        return math.sqrt(math.prod(lengths))
 
     def back_strength(self, strength: float, vectors: Sequence[Array]) -> float:
         """λ, from λ' and the unit vectors u."""
@@ -156,6 +164,15 @@ def _roots(covariance: Array, least: float) -> tuple[Array, Array]:
     values, axes = np.linalg.eigh(covariance * (len(covariance) / np.trace(covariance)))
     roots = np.sqrt(np.maximum(values, max(least, FLOOR * values[-1])))
     return _symmetric(axes, 1 / roots), _symmetric(axes, roots)
+
+
+def _without_errors(length: float, inverse: Array, covariance: Array) -> float:
+    """|W^-1 u|² of the true u: of an estimate it is (1 - tr Σ)|W^-1 u|² + tr(W^-1 Σ W^-1) on average.
+
+    To first order in the errors; never below half of what is seen, which is not to be told from errors alone.
+    """
+    added = float(np.einsum("ab,bc,ac->", inverse, covariance, inverse, optimize=True))
+    return length / (1 + added / length) * (1 + min(1.0, float(np.trace(covariance))))
 
 
 def _symmetric(axes: Array, values: Array) -> Array:

@@ -20,6 +20,8 @@ from tpca.tensors.blocks import Array
 if TYPE_CHECKING:
     from tpca.solvers.race.run import RaceRun
 
+TINY = 1e-300  # for the logarithm of an interval that begins at 0
+
 
 def record_of(run: RaceRun, best: Search | Refinement) -> tuple[dict[str, Any], tuple[Array, ...]]:
     """What a reader of the race wants to know of a round, and the vectors, which go to the callbacks only."""
@@ -72,12 +74,22 @@ def _of_data(claim: Claim, refined: Refinement, whitening: Whitening, confidence
     """What is said of whitened data, as it is of the data themselves."""
     covariances = [refined.covariance(i) for i in range(len(refined.vectors))]
     each = enumerate(zip(refined.vectors, covariances, strict=True))
-    errors = tuple(np.sqrt(np.maximum(0.0, np.diag(whitening.back_covariance(i, u, c)))) for i, (u, c) in each)
-    factor = whitening.factor(refined.vectors)
-    spread = float(ndtri(0.5 + confidence / 2)) * whitening.factor_error(refined.vectors, covariances) * claim.strength
-    low, high = (math.hypot(claim.strength - end, spread) for end in claim.interval)
-    interval = (max(0.0, claim.strength - low) * factor, (claim.strength + high) * factor)
-    return Claim(claim.strength * factor, interval, errors)
+    errors = tuple(_possible(np.sqrt(np.diag(whitening.back_covariance(i, u, c)))) for i, (u, c) in each)
+    factor = whitening.factor(refined.vectors, covariances)
+    if claim.flaw:  # as impossible in the data
+        return Claim(claim.strength * factor, claim.interval, errors)
+    # A product of lengths, each with its own relative error: on a scale of logarithms, where the errors add up.
+    spread = float(ndtri(0.5 + confidence / 2)) * whitening.factor_error(refined.vectors, covariances)
+    low, high = (abs(math.log(max(end, TINY) / claim.strength)) for end in claim.interval)
+    strength = claim.strength * factor
+    interval = (strength * math.exp(-math.hypot(low, spread)), strength * math.exp(math.hypot(high, spread)))
+    return Claim(strength, interval, errors)
+
+
+def _possible(errors: Array) -> Array:
+    """Errors of a unit vector: linearised they may be longer than any can be where a loud direction is hardly known."""
+    length = float(np.linalg.norm(errors))
+    return errors if length <= math.sqrt(2) else errors * (math.sqrt(2) / length)
 
 
 def _most(run: RaceRun) -> float:
