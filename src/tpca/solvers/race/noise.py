@@ -30,7 +30,6 @@ from tpca.errors import MemoryBudgetError
 from tpca.noise import NoiseModel, Sketch, Whitening, learn, samples_wanted
 from tpca.noise.sketch import QUERIES, gradient_bytes, matrix_bytes
 from tpca.randomness import generator
-from tpca.solvers.memory import default_memory
 from tpca.tensors import Accumulator
 
 if TYPE_CHECKING:
@@ -53,9 +52,9 @@ class RaceNoise:
         self.whitening: Whitening | None = None
         self.model: NoiseModel | None = None
         self.without = ""  # what was left out, and why
-        limit = solver.memory_limit
-        self.limit = default_memory(data.dims) if limit is None else limit
-        room = min(SHARE * self.limit, self.limit - least_left / WHITENED) if limit is not None else _usual(data)
+        usual = solver.memory_limit is None
+        self.limit = solver.budget(data.dims)
+        room = _usual(data) if usual else min(SHARE * self.limit, self.limit - least_left / WHITENED)
         self._modes = solver.whiten is not None and self._fits(data, room)
         room -= matrix_bytes(data.dims) if self._modes else 0
         fitting = [q for q in range(QUERIES, 0, -1) if gradient_bytes(data.dims, q, SAMPLES) <= room]
@@ -69,7 +68,7 @@ class RaceNoise:
             self.reserved += matrix_bytes(data.dims) if self._modes else 0
         elif self.groups is None:
             self.without = "whether neighbouring samples are alike was not looked at: the memory limit is too small."
-        if limit is None:
+        if usual:
             self.limit += self.reserved
 
     @property
