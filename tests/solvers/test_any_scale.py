@@ -182,7 +182,7 @@ def test_sums_in_units_of_the_answer_have_the_same_bits(dtype, scale):
 def _scale_estimate_queries(solver, data):
     from tpca.solvers.race.components import ComponentsRun
 
-    return ComponentsRun(solver, LocalEngine(data)).ask().blank.queries
+    return ComponentsRun(solver, LocalEngine(data)).ask().blank.parts[0].queries
 
 
 def test_an_interrupted_mean_of_huge_samples_goes_on_with_the_same_bits(tmp_path):

@@ -19,6 +19,7 @@ from tpca import SpikedTensor, open_stream
 from tpca.engines import DaskEngine, LawEngine, LocalEngine, PushEngine, groups
 from tpca.engines.groups import cut_reading
 from tpca.errors import StreamError
+from tpca.noise import ModeCovariances, QueryGradients, Whitening
 from tpca.randomness import generator
 from tpca.solvers.moments.accumulators import BasisImage, Products, RowCount
 from tpca.solvers.moments.rows import OnPart, Split
@@ -50,6 +51,7 @@ VECTORS = [RNG.standard_normal((2, d)) for d in DIMS]
 BASIS = RNG.standard_normal((sum(DIMS), 4))
 MEANS = [view.mean(axis=0) for view in VIEWS]
 KNOWN = RankOne(0.7, tuple(RNG.standard_normal(d) for d in DIMS))
+WHITENING = Whitening.of([np.diag(np.arange(1.0, d + 1)) + 0.5 for d in DIMS])
 CLIP, SPLIT = 0.8, Split(0.3, 5)
 SINGLES, PAIR = Partition.singles(DIMS), Partition(DIMS, ((2, 0), (1,)))
 
@@ -141,6 +143,27 @@ def moments_of(views):
     return [x for view in drawn for x in (view.mean(axis=0), np.cov(view.T))]
 
 
+def pair_grams_of(samples):
+    """Of whitened differences of neighbours, even and odd pairs apart; the last of 37 samples has no neighbour."""
+    sums = [[np.zeros((d, d)) for d in DIMS] for _ in (0, 1)]
+    fourth = 0.0
+    for j in range(N // 2):
+        delta = np.einsum("ia,jb,kc,abc->ijk", *WHITENING.matrices, samples[2 * j + 1] - samples[2 * j])
+        delta /= np.sqrt(np.mean(delta**2))
+        fourth += np.mean(delta**4)
+        for i, own in enumerate(sums[j % 2]):
+            rows = np.moveaxis(delta, i, 0).reshape(len(own), -1)
+            own += rows @ rows.T * len(own) / delta.size
+    return [*sums[0], *sums[1], np.array([9, 9]), np.array(fourth)]
+
+
+def sample_rows_of(samples):
+    """All gradients of both rank-one queries, mode after mode."""
+    a, b, c = VECTORS
+    modes = [("rb,rc->nra", b, c), ("ra,rc->nrb", a, c), ("ra,rb->nrc", a, b)]
+    return [np.concatenate([np.einsum(f"nabc,{how}", samples, *v).reshape(N, -1) for how, *v in modes], axis=1)]
+
+
 @dataclass(frozen=True)
 class Case:
     """An accumulator, what is asked of it, and the same worked out in the slowest way."""
@@ -175,6 +198,12 @@ CASES = {
     ),
     "rewards": Case(lambda: Rewards(VECTORS), lambda p: [p.rewards], rewards_of),
     "sample gradients": Case(lambda: SampleGradients(FRESH), lambda p: [p.gradients], sample_gradients_of),
+    "mode covariances": Case(
+        lambda: ModeCovariances(WHITENING),
+        lambda p: [*p.grams[0], *p.grams[1], np.array(p.counts), np.array(p.fourth)],
+        pair_grams_of,
+    ),
+    "query gradients": Case(lambda: QueryGradients(VECTORS), lambda p: [p.rows], sample_rows_of),
     "gradients of views": Case(
         lambda: Gradients(QUERIES, SCALE), answered, lambda x: gradients_of(naive.outer_samples(x), QUERIES), views=True
     ),
@@ -208,6 +237,7 @@ CASES = {
         lambda: FirstRows(2.0), lambda p: clippers_of(p.clippers), lambda x: clippers_of(view_clippers()), views=True
     ),
 }
+OF_FEW = ("sample gradients", "mode covariances", "query gradients")  # a law draws their samples one by one
 EVERY = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 STORES = ("array", "npy", "zarr", "iterable")
 
@@ -301,7 +331,7 @@ def test_the_push_engine(case):
     close_to(case.result(done[-1]), references(case), case.rtol)
 
 
-@pytest.mark.parametrize("name", ["sum", "gradients", "one gradient", "half precision", "together", "sample gradients"])
+@pytest.mark.parametrize("name", ["sum", "gradients", "one gradient", "half precision", "together", *OF_FEW])
 def test_the_law_engine(name):
     """One draw of the mean answers for all samples: as if each of them were the mean."""
     case, truth = CASES[name], SpikedTensor.random(DIMS, 1.5, random_state=1)
@@ -311,7 +341,7 @@ def test_the_law_engine(name):
 
     part = engine().reduce(case.blank())
     assert part.n == N
-    if name == "sample gradients":
+    if name in OF_FEW:
         noise = generator(3, "law").standard_normal((N, *DIMS))
         close_to(case.result(part), case.naive(noise + truth.signal()), case.rtol)
         return
@@ -396,7 +426,7 @@ def test_going_on_from_a_position_gives_the_bits_of_an_uninterrupted_reading(cas
         assert rest(again) == expected
 
 
-@pytest.mark.parametrize("name", ["sum", "gradients", "together", "sub-batches", "sample gradients"])
+@pytest.mark.parametrize("name", ["sum", "gradients", "together", "sub-batches", *OF_FEW])
 def test_a_law_goes_on_from_a_position(name):
     case, engine = CASES[name], LawEngine(None, random_state=1, dims=DIMS, max_samples=N)
     engine.reduce(case.blank(), 17)

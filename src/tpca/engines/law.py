@@ -17,7 +17,7 @@ from tpca.engines.protocol import A
 from tpca.errors import StreamError
 from tpca.model import SpikedTensor
 from tpca.randomness import generator
-from tpca.tensors import Accumulator, DenseBatch, Gradients, SampleGradients, TensorSum, Together
+from tpca.tensors import Accumulator, DenseBatch, Gradients, TensorSum, Together
 from tpca.tensors.blocks import Array
 
 
@@ -74,7 +74,7 @@ class LawEngine:
         n = int(self._left if n is None else min(n, self._left))
         if n == 0:
             return part
-        if isinstance(part, SampleGradients):  # nothing to gain from the law of a mean: drawn one by one
+        if part.of_few:  # nothing to gain from the law of a mean: drawn one by one
             drawn = self._drawn((n, *self.dims), 1.0)
             part.add(DenseBatch(drawn), 0)
             part.finish()

@@ -72,6 +72,13 @@ def check_passes(name: str, value: Any) -> int | str:
     return "auto" if value == "auto" else check_integer(name, value, instead=" or 'auto'")
 
 
+def check_whiten(name: str, value: Any) -> str | None:
+    """``"auto"``, ``"modes"`` or ``None``."""
+    if value not in ("auto", "modes", None):
+        raise SolverError(f"{name} must be 'auto', 'modes' or None, got {value!r}.")
+    return None if value is None else str(value)
+
+
 def check_memory(_: str, value: str | float) -> int:
     """Bytes."""
     return parse_memory(value)
@@ -112,6 +119,8 @@ class StreamSolver(CommonOptions):
     max_samples: int | None = option(None, check_integer)
     confidence: float = option(0.95, check_share)
     n_components: int = option(1, check_integer)
+    whiten: str | None = option("auto", check_whiten)
+    groups: int | None = option(None, check_integer)
 
     def start(self, data: Data) -> Run:
         """A run that asks for its first samples."""

@@ -56,12 +56,16 @@ def held_bytes(arrays: Sequence[Array]) -> int:
     return sum(roots.values())
 
 
-def round_bytes(asked: Sequence[tuple[Part, tuple[Query, ...]]], answers: Sequence[Answer]) -> int:
+def round_bytes(
+    asked: Sequence[tuple[Part, tuple[Query, ...]]], answers: Sequence[Answer], sent: Sequence[Query] = ()
+) -> int:
     """State in the middle of a round: arrays of all parts, replicas made for queries, answers, working copies.
 
-    Parts absorb one after the other, so that only the largest working copy counts.
+    Parts absorb one after the other, so that only the largest working copy counts.  ``sent`` are the queries as they
+    were asked, where these are others.
     """
     held = [array for part, _ in asked for array in part.arrays().values()]
     made = [block for _, queries in asked for query in queries for block in query.replicas]
+    made += [block for query in sent for block in query.replicas]
     in_flight = sum(answer.nbytes for answer in answers) + max(part.working_bytes for part, _ in asked)
     return held_bytes([*held, *made]) + in_flight

@@ -14,6 +14,7 @@ import numpy as np
 
 from tpca.checkpoint import kept
 from tpca.errors import StreamError
+from tpca.noise import NoiseModel
 from tpca.tensors.blocks import Array
 
 MAX_ERROR = math.sqrt(2) * (1 + 1e-9)  # the distance of unit vectors that have nothing in common
@@ -112,7 +113,8 @@ class Recovery:
     ``n_samples`` counts every sample consumed (N), ``n_passes`` the passes (K), ``n_skipped`` samples that were left
     out (``nan_policy="omit"``), ``state_bytes`` the most that the solver held in its own arrays (S), ``buffer_bytes``
     the most that the engine held for samples in flight.  ``noise_level`` is the standard deviation σ of the noise of
-    one entry of one sample; NaN where the method does not tell it.
+    one entry of one sample; NaN where the method does not tell it.  ``noise`` is what else was learnt of it, where that
+    was looked at.
     """
 
     solver: str
@@ -124,6 +126,7 @@ class Recovery:
     n_passes: int = 1
     n_skipped: int = 0
     noise_level: float = math.nan
+    noise: NoiseModel | None = field(default=None, repr=False)
     guess: Component | None = None
     history: list[dict[str, Any]] = field(default_factory=list, repr=False)
 

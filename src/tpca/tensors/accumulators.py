@@ -32,6 +32,9 @@ class Accumulator:
     :meth:`close` at the end of the group, :meth:`merge` of neighbours, :meth:`finish` once.
     """
 
+    of_few = False
+    """Whether it is meant for so few samples that a law which is simulated may as well draw them one by one."""
+
     def __init__(self, *question: Any) -> None:
         self.question: tuple[Any, ...] | None = question
         self.n = 0
@@ -86,6 +89,7 @@ class Together(Accumulator):
     def __init__(self, parts: Sequence[Accumulator]) -> None:
         super().__init__(tuple(parts))
         self.parts = tuple(part.fresh() for part in parts)
+        self.of_few = any(part.of_few for part in parts)
 
     def add(self, batch: Any, at: int) -> None:
         """Hand the samples to every part."""
@@ -200,6 +204,8 @@ class SampleGradients(Accumulator):
     ``gradients`` has shape ``(steps, R, *block shape)``, all replicas having a fresh sample at every step; samples
     beyond the last whole step are left out.  Allowed because a block's gradient does not depend on the block itself.
     """
+
+    of_few = True
 
     def __init__(self, query: Query) -> None:
         super().__init__(query)

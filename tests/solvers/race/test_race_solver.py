@@ -178,7 +178,7 @@ def test_the_refinement_ends_at_the_cramer_rao_limit(dims, runs):
 def test_memory_is_kept_and_spent(dims, memory, most):
     truth = SpikedTensor.random(dims, 1.0, random_state=0)
     states = set()
-    for n in (most // 10, most):
+    for n in (most // 3, most):
         recovery = RaceSolver(random_state=0, memory_limit=memory, max_samples=n).run(LawEngine(truth, random_state=1))
         assert recovery.state_bytes <= memory
         states.add(recovery.state_bytes)

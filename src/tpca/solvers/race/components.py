@@ -12,18 +12,21 @@ from __future__ import annotations
 
 import copy
 import itertools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tpca.engines import Data
 from tpca.solvers.loop import Ask
+from tpca.solvers.race.noise import RaceNoise
 from tpca.solvers.race.refine import Refinement
 from tpca.solvers.race.rounds import sub_batch_edges
 from tpca.solvers.race.run import RaceRun
+from tpca.solvers.race.strategies.choice import check_partition, least_bytes
 from tpca.solvers.rank_one import is_ghost, overlaps
 from tpca.solvers.recovery import Recovery, flaws
-from tpca.tensors import Gradients
+from tpca.tensors import Accumulator, Gradients, Together
 
 if TYPE_CHECKING:
     from tpca.solvers.race.solver import RaceSolver
@@ -41,14 +44,18 @@ class ComponentsRun:
 
     def __init__(self, solver: RaceSolver, data: Data) -> None:
         self.solver, self.data = solver, data
-        self.runs = [RaceRun(solver, data)]
+        partition = check_partition(data.dims, solver.partition)
+        self.noise = RaceNoise(solver, data, least_bytes(data.dims, partition))
+        self.runs = [RaceRun(solver, data, self.noise)]
         self.state_bytes, self.started = 0, 0
         self.known: dict[int, bool] = {}  # races whose component was introduced to the others; true: not for good yet
         self._asked: list[tuple[RaceRun, int]] = []
 
-    def ask(self) -> Ask[Gradients] | None:
+    def ask(self) -> Ask[Gradients | Together] | None:
         """All that the races under way want to know, over as many samples as the one that wants fewest."""
         while True:
+            if self.runs[0].position >= self.runs[0].per_pass:
+                self._stop_learning()
             self._introduce()
             asks = [(run, ask) for run in self.runs if (ask := run.ask()) is not None]
             if self._is_ghost(self.runs[-1]):
@@ -62,24 +69,52 @@ class ComponentsRun:
             else:
                 break
             self.started += 1
-            self.runs.append(RaceRun(self.solver, self.data, self.started, self.runs[0].scale, begins))
+            self.runs.append(RaceRun(self.solver, self.data, self.noise, self.started, self.runs[0].scale, begins))
         if not asks:
             return None
         self._asked = [(run, len(ask.blank.queries)) for run, ask in asks]
         queries = tuple(query for _, ask in asks for query in ask.blank.queries)
         n = min(ask.n for _, ask in asks)
-        blank = Gradients(queries, asks[0][1].blank.scale, sub_batch_edges(n, self.runs[0].block))
-        return Ask(blank, n, any(ask.rewind for _, ask in asks))
+        blank = Gradients(queries, asks[0][1].blank.scale, sub_batch_edges(n, self.noise.block))
+        learnt = self.noise.blanks()
+        whole = Together([blank, *learnt]) if learnt else blank
+        return Ask(whole, n, any(ask.rewind for _, ask in asks))
 
-    def tell(self, part: Gradients) -> None:
-        """Hand every race its answers."""
-        answers = iter(part.answers)
+    def tell(self, part: Gradients | Together) -> None:
+        """Hand every race its answers; learn what else the samples tell of the noise."""
+        gradients, *learnt = part.parts if isinstance(part, Together) else (part,)
+        assert isinstance(gradients, Gradients)
+        if part.n == 0:
+            self._stop_learning()
+        answers = iter(gradients.answers)
         for run, count in self._asked:
             run.take(tuple(itertools.islice(answers, count)), part.n)
-        self.state_bytes = max(self.state_bytes, sum(run.held_now for run, _ in self._asked))
+        held = self.noise.nbytes + sum(one.nbytes for one in learnt)
+        self.state_bytes = max(self.state_bytes, held + sum(run.held_now for run, _ in self._asked))
+        if learnt and part.n:
+            self._learn(learnt)
+
+    def _learn(self, parts: Sequence[Accumulator]) -> None:
+        """What is learnt of the noise may make the races begin anew."""
+        before = self.noise.whitening
+        self.noise.take(parts)
+        for run in self.runs:
+            if self.noise.whitening is not before:
+                run.whiten(before)
+            elif self.noise.dependent:
+                run.count_afresh()
+
+    def _stop_learning(self) -> None:
+        """There are no more samples to learn the noise from."""
+        if self.noise.learning:
+            self.noise.conclude()
+            for run in self.runs:
+                if self.noise.dependent:
+                    run.count_afresh()
 
     def close(self) -> None:
         """There will be no more samples."""
+        self._stop_learning()
         for run in self.runs:
             run.close()
 
@@ -102,14 +137,16 @@ class ComponentsRun:
     def state(self) -> dict[str, Any]:
         """All that the next step needs."""
         runs = [(run.number, run.state()) for run in self.runs]
-        return {"state_bytes": self.state_bytes, "started": self.started, "known": self.known, "runs": runs}
+        own = {"state_bytes": self.state_bytes, "started": self.started, "known": self.known, "noise": self.noise}
+        return {**own, "runs": runs}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         self.state_bytes, self.started, self.known = state["state_bytes"], state["started"], state["known"]
+        self.noise = state["noise"]
         self.runs = []
         for number, own in state["runs"]:
-            run = RaceRun(self.solver, self.data, number, 1.0)
+            run = RaceRun(self.solver, self.data, self.noise, number, 1.0)
             run.restore(own)
             self.runs.append(run)
 

@@ -6,6 +6,10 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from scipy.special import ndtri
+
+from tpca.noise import Whitening
 from tpca.solvers.race.candidate import Candidate
 from tpca.solvers.race.refine import Refinement
 from tpca.solvers.race.strategies.choice import Search
@@ -15,6 +19,8 @@ from tpca.tensors.blocks import Array
 
 if TYPE_CHECKING:
     from tpca.solvers.race.run import RaceRun
+
+TINY = 1e-300  # for the logarithm of an interval that begins at 0
 
 
 def record_of(run: RaceRun, best: Search | Refinement) -> tuple[dict[str, Any], tuple[Array, ...]]:
@@ -27,14 +33,26 @@ def record_of(run: RaceRun, best: Search | Refinement) -> tuple[dict[str, Any], 
     }
     if isinstance(best, Search):
         known: Candidate | Refinement = best.candidate
-        record |= {"candidate": best.name, "found": best.candidate.found and run.samples>=32, "attempt": best.candidate.attempt}
+        found = best.candidate.found and not run.noise.learning
+        record |= {"candidate": best.name, "found": found, "attempt": best.candidate.attempt}
         record |= {"log_evidence": best.candidate.log_evidence, "needed": best.candidate.needed}
         record |= {"evidence": {c.name: c.candidate.log_evidence for c in run.searches}}
     else:
         known = best
-        record |= {"candidate": "refinement", "found": True, "error": best.error()}
-    record |= {"strength": known.strength / run.scale, "strength_error": known.strength_error / run.scale}
-    return record, known.vectors
+        record |= {"candidate": "refinement", "found": True, "error": vector_error(best, run.noise.whitening)}
+    unit, vectors = 1 / run.scale, known.vectors
+    if (whitening := run.noise.whitening) is not None:
+        unit, vectors = unit * whitening.factor(vectors), whitening.back(vectors)
+    record |= {"strength": unit * known.strength, "strength_error": unit * known.strength_error}
+    return record, vectors
+
+
+def vector_error(refined: Refinement, whitening: Whitening | None) -> float:
+    """Root mean squared error of the least certain vector, as one of the data."""
+    if whitening is None:
+        return refined.error()
+    each = [whitening.back_covariance(i, u, refined.covariance(i)) for i, u in enumerate(refined.vectors)]
+    return max(math.sqrt(max(0.0, float(np.trace(covariance)))) for covariance in each)
 
 
 def conclusion(run: RaceRun) -> Recovery:
@@ -42,12 +60,41 @@ def conclusion(run: RaceRun) -> Recovery:
     assert run.reason is not None, "the race is not over"
     if run.refinement is None:
         best = run.leading().candidate
-        return _recovery(run, best.vectors, Claim.nothing(run.hidden(best.sigma) / run.scale))
+        return _recovery(run, best.vectors, Claim.nothing(_most(run) * run.hidden(best.sigma) / run.scale))
     own = run.refinement.claim(run.solver.confidence)
+    if run.noise.whitening is not None:
+        own = _of_data(own, run.refinement, run.noise.whitening, run.solver.confidence)
     claim = own.converted(lambda value: value / run.scale)
     if own.flaw:
         return _withdrawn(run, run.refinement, claim.flaw or own.flaw)
     return _recovery(run, run.refinement.vectors, claim)
+
+
+def _of_data(claim: Claim, refined: Refinement, whitening: Whitening, confidence: float) -> Claim:
+    """What is said of whitened data, as it is of the data themselves."""
+    covariances = [refined.covariance(i) for i in range(len(refined.vectors))]
+    each = enumerate(zip(refined.vectors, covariances, strict=True))
+    errors = tuple(_possible(np.sqrt(np.diag(whitening.back_covariance(i, u, c)))) for i, (u, c) in each)
+    factor = whitening.factor(refined.vectors, covariances)
+    if claim.flaw:  # as impossible in the data
+        return Claim(claim.strength * factor, claim.interval, errors)
+    # A product of lengths, each with its own relative error: on a scale of logarithms, where the errors add up.
+    spread = float(ndtri(0.5 + confidence / 2)) * whitening.factor_error(refined.vectors, covariances)
+    low, high = (abs(math.log(max(end, TINY) / claim.strength)) for end in claim.interval)
+    strength = claim.strength * factor
+    interval = (strength * math.exp(-math.hypot(low, spread)), strength * math.exp(math.hypot(high, spread)))
+    return Claim(strength, interval, errors)
+
+
+def _possible(errors: Array) -> Array:
+    """Errors of a unit vector: linearised they may be longer than any can be where a loud direction is hardly known."""
+    length = float(np.linalg.norm(errors))
+    return errors if length <= math.sqrt(2) else errors * (math.sqrt(2) / length)
+
+
+def _most(run: RaceRun) -> float:
+    """The largest factor between the strength of a signal in the data and in what the race sees of them."""
+    return 1.0 if run.noise.whitening is None else run.noise.whitening.most
 
 
 def _withdrawn(run: RaceRun, refined: Refinement, flaw: str) -> Recovery:
@@ -57,7 +104,7 @@ def _withdrawn(run: RaceRun, refined: Refinement, flaw: str) -> Recovery:
     the search should have found until then, by none of the samples after it; one with these vectors by their rewards,
     which a strong direction of the noise makes scatter far more than the noise level says.
     """
-    limit = max(run.hidden(refined.sigma), refined.reward_limit()) / run.scale
+    limit = _most(run) * max(run.hidden(refined.sigma), refined.reward_limit()) / run.scale
     record = {"component": run.number, "phase": "withdrawn", "pass": run.passes, "samples": run.samples}
     history = [*run.history, {**record, "candidate": "refinement", "found": False, "flaw": flaw}]
     recovery = _recovery(run, refined.vectors, Claim.nothing(limit), StopReason.NO_SIGNAL)
@@ -67,9 +114,10 @@ def _withdrawn(run: RaceRun, refined: Refinement, flaw: str) -> Recovery:
 def _recovery(run: RaceRun, vectors: tuple[Array, ...], claim: Claim, reason: StopReason | None = None) -> Recovery:
     assert run.reason is not None
     sigma = run.leading().candidate.sigma if run.refinement is None else run.refinement.sigma
+    whitening = run.noise.whitening
     return Recovery.of_one(
         solver="race",
-        vectors=oriented(vectors),
+        vectors=oriented(vectors if whitening is None else whitening.back(vectors)),
         strength=claim.strength,
         noise_level=sigma / run.scale,
         p_value=_p_value(run.proof, run.solver.confidence),
@@ -80,6 +128,7 @@ def _recovery(run: RaceRun, vectors: tuple[Array, ...], claim: Claim, reason: St
         stop_reason=reason or run.reason,
         standard_errors=claim.errors,
         strength_interval=claim.interval,
+        noise=run.noise.model,
         history=run.history,
     )
 

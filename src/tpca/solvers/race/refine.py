@@ -164,6 +164,12 @@ class Refinement:
         pairs = zip(self._levels(), self.vectors, strict=True)
         return tuple(e * np.sqrt(np.maximum(0.0, 1 - v**2)) for e, v in pairs)
 
+    def covariance(self, mode: int) -> Array:
+        """Covariance of the errors of one vector, across it."""
+        v = self.vectors[mode]
+        across: Array = np.eye(len(v)) - np.outer(v, v)
+        return self._levels()[mode] ** 2 * across
+
     def error(self) -> float:
         """Root mean squared error of the least certain vector: max_i σ√((d_i−1)W_i)/‖A_i‖."""
         return max(e * math.sqrt(len(v) - 1) for e, v in zip(self._levels(), self.vectors, strict=True))

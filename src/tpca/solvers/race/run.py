@@ -22,12 +22,14 @@ import numpy as np
 
 from tpca.engines import Data
 from tpca.errors import SolverError
+from tpca.noise import Whitening
 from tpca.randomness import generator
 from tpca.solvers.loop import Ask
 from tpca.solvers.memory import round_bytes
 from tpca.solvers.overflow import WILD, largest, refuse_beyond
-from tpca.solvers.race.conclusion import conclusion, record_of
+from tpca.solvers.race.conclusion import conclusion, record_of, vector_error
 from tpca.solvers.race.limits import strength_limit
+from tpca.solvers.race.noise import RaceNoise
 from tpca.solvers.race.refine import Refinement, refinement_from
 from tpca.solvers.race.rounds import round_size, sub_batch_edges
 from tpca.solvers.race.scale import ScaleEstimate
@@ -54,9 +56,10 @@ POOR = 0.45
 HELD_OUT = 0.2
 # A proposal has come to rest when every vector overlaps this much with that of the pass before.
 REST_OVERLAP = 0.99
+# Bytes per entry while a sum of samples is whitened: two sums in half precision, two copies in single.
+CARRIED = 16
 # Passes that max_passes="auto" allows where they can help.
 AUTO_PASSES = 10
-CLAIMS_FROM=32
 
 
 class RaceRun:
@@ -70,25 +73,23 @@ class RaceRun:
     # All that a checkpoint holds; what else there is follows from the solver and the data.
     STATE: tuple[str, ...] = ("phase", "scale_estimate", "searches", "refinement", "reason", "samples", "begins")
     STATE += ("passes", "state_bytes", "held_now", "scale", "history", "_limit", "_look", "_proposal", "_rested")
-    STATE += ("_rewind", "_before", "reach", "_proof")
+    STATE += ("_rewind", "_before", "reach", "_proof", "max_passes", "racing")
 
     def __init__(
-        self, solver: RaceSolver, data: Data, number: int = 0, scale: float | None = None, begins: int | None = 0
+        self,
+        solver: RaceSolver,
+        data: Data,
+        noise: RaceNoise,
+        number: int = 0,
+        scale: float | None = None,
+        begins: int | None = 0,
     ) -> None:
-        self.solver, self.data, self.number = solver, data, number
-        self.block = 1
-        budget = solver.budget(data.dims)
-        budget -= (
-            8 * CANDIDATE_VECTORS * sum(data.dims) * min(number, solver.n_components - 1)
-        )  # for refining the others
+        self.solver, self.data, self.noise, self.number = solver, data, noise, number
         rng = generator(solver.random_state, f"race {number}" if number else "race")
         self.scale_estimate = ScaleEstimate(data.dims, rng)
-        delta = 1 - solver.confidence
-        self.searches = strategies_within(data.dims, budget, check_partition(data.dims, solver.partition), delta, rng)
+        self.searches = self._strategies(rng)
         self.max_passes = self._allowed_passes()
-        if self.max_passes > 1:  # half of the chance of a false alarm is kept for the passes after the first
-            for search in self.searches:
-                search.candidate.delta /= 2
+        self._share_chance()
         self.per_pass = self._samples_per_pass()
         # With several passes the last part of the data is kept from the strategies, so that re-use cannot fool a trial.
         self.racing = int((1 - HELD_OUT) * self.per_pass) if self.max_passes > 1 else self.per_pass
@@ -107,6 +108,14 @@ class RaceRun:
         self.reach: float | None = None  # what the search would have found by its first claim, in noise levels
         self._proof: Evidence | None = None
         self._asked: list[tuple[Part, tuple[Query, ...]]] = []
+        self._sent: tuple[Query, ...] = ()  # what the data were asked, where they are whitened
+
+    def _strategies(self, rng: np.random.Generator) -> list[Search]:
+        """What fits into the memory that knowing the noise and refining other components leave."""
+        dims, others = self.data.dims, min(self.number, self.solver.n_components - 1)
+        left = self.noise.left(8 * CANDIDATE_VECTORS * sum(dims) * others)
+        partition = check_partition(dims, self.solver.partition)
+        return strategies_within(dims, left, partition, 1 - self.solver.confidence, rng, self.noise.symmetric)
 
     @property
     def position(self) -> int:
@@ -132,7 +141,9 @@ class RaceRun:
                 self._asked = [(part, part.queries()) for part in self._parts()]
                 queries = (query for _, queries in self._asked for query in queries)
                 asked = tuple(dataclasses.replace(q, deflate=deflate) for q in queries) if deflate else tuple(queries)
-                edges = sub_batch_edges(int(size), self.block)
+                if (whitening := self.noise.whitening) is not None:
+                    asked = self._sent = tuple(whitening.query(query) for query in asked)
+                edges = sub_batch_edges(int(size), self.noise.block)
                 return Ask(Gradients(asked, self.scale, edges), int(size), self._rewind)
             self.end()
         return None
@@ -147,9 +158,12 @@ class RaceRun:
         if n == 0:
             self.end()
             return
+        if (whitening := self.noise.whitening) is not None:
+            answers = tuple(whitening.answer(query, a) for query, a in zip(self._sent, answers, strict=True))
         self._check_sizes(answers, n)
         self.samples += n
-        self.held_now = round_bytes(self._asked, answers)
+        self.held_now = round_bytes(self._asked, answers, self._sent)
+        self._sent = ()
         self.state_bytes = max(self.state_bytes, self.held_now)
         left = iter(answers)
         for part, queries in self._asked:
@@ -167,6 +181,40 @@ class RaceRun:
         if self.phase != "scale":
             each = (g for answer in answers for g in answer.gradients.values() if g.dtype == np.float64)
             refuse_beyond(WILD, largest(each), self.scale, self.position, n)
+
+    def whiten(self, before: Whitening | None) -> None:
+        """Search afresh, in data whitened otherwise than ``before``.
+
+        The sum of all samples, where the main strategy keeps it, is whitened and stays, as far as memory allows.
+        """
+        old = self.searches[0].strategy
+        self.searches = self._strategies(generator(self.solver.random_state, f"race {self.number} at {self.samples}"))
+        self._share_chance()
+        new, after = self.searches[0].strategy, self.noise.whitening
+        fits = CARRIED * math.prod(self.data.dims) <= self.noise.left()
+        if fits and after is not None and isinstance(old, WholeSum) and isinstance(new, WholeSum) and old.count:
+            modes = [mode for group in old.partition.groups for mode in group]
+            mean = old.mean() if before is None else before.undone.tensor(old.mean(), modes)
+            new.take_mean(after.tensor(mean, modes), old.count)
+        self._look_at_once()
+
+    def count_afresh(self) -> None:
+        """Strategies keep what they know, evidence for their candidates begins anew: now it counts in other blocks."""
+        self.searches = [again(search, search.candidate.delta) for search in self.searches]
+        self._look_at_once()
+
+    def _look_at_once(self) -> None:
+        """New candidates need proposals."""
+        self._look = 0.0
+        if self.phase == "trial":
+            for search in self.searches:
+                search.candidate.adopt(search.strategy)
+
+    def _share_chance(self) -> None:
+        """Half of the chance of a false alarm is kept for the passes after the first."""
+        if self.max_passes > 1:
+            for search in self.searches:
+                search.candidate.delta /= 2
 
     def end(self) -> None:
         """The samples of this phase have ended."""
@@ -221,7 +269,7 @@ class RaceRun:
         return [self.refinement]
 
     def _round_size(self) -> float:
-        return self.racing if self.phase == "again" else round_size(self.samples, self.block)
+        return self.racing if self.phase == "again" else round_size(self.samples, self.noise.block)
 
     def _after_scale(self) -> None:
         self.scale = self.scale_estimate.looking
@@ -232,7 +280,7 @@ class RaceRun:
         self.phase, self.scale = "search", self.scale_estimate.scale
 
     def _after_search(self) -> None:
-        found = [c for c in self.searches if c.candidate.found] if self.samples>=CLAIMS_FROM else []
+        found = [] if self.noise.learning else [c for c in self.searches if c.candidate.found]
         if found:  # the others have lost: from here on they would only cost memory
             self.reach = self.reach or self._reach()
             self.searches = [max(found, key=lambda c: c.candidate.log_evidence)]
@@ -300,7 +348,9 @@ class RaceRun:
         """Whether the vectors are as accurate as asked for and the strength has settled."""
         assert self.refinement is not None
         tolerance = self._tolerance()
-        return tolerance is not None and self.refinement.error() <= tolerance and self.refinement.settled
+        if tolerance is None or not self.refinement.settled:
+            return False
+        return vector_error(self.refinement, self.noise.whitening) <= tolerance
 
     def _tolerance(self) -> float | None:
         asked = self.solver.tol
@@ -310,7 +360,7 @@ class RaceRun:
 
     def _why_ended(self) -> StopReason:
         assert self.refinement is not None
-        if self.refinement.error() > (self._tolerance() or POOR):
+        if vector_error(self.refinement, self.noise.whitening) > (self._tolerance() or POOR):
             return StopReason.NOT_ACCURATE
         limit = self.solver.max_samples
         return StopReason.MAX_SAMPLES if limit is not None and self.position >= limit else StopReason.STREAM_ENDED

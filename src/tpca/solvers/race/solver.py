@@ -13,7 +13,8 @@ When a signal is found and its candidate is accurate enough the strategies stop,
 (:mod:`tpca.solvers.race.refine`) uses every further sample until the vectors are as accurate as asked, or the samples
 end.  If they end before a signal is found: ``NO_SIGNAL``, with an upper limit on the strength.
 
-The first three samples only tell in what units the data come (:mod:`tpca.solvers.race.scale`).
+The first three samples only tell in what units the data come (:mod:`tpca.solvers.race.scale`), the first few dozen also
+whether the noise is white and neighbouring samples are independent (:mod:`tpca.solvers.race.noise`).
 
 Several passes (``max_passes`` > 1 on stored data): the last fifth of the data is held out from the strategies.  After
 the first pass, which is the one-pass race, the main strategy repeats whole passes over its part (subspace iteration),
@@ -56,6 +57,12 @@ class RaceSolver(StreamSolver):
         of one or two modes each, for replicas of such blocks.
     n_components
         Components to look for, each in what those before it leave (:mod:`tpca.solvers.race.components`).
+    whiten
+        ``"auto"``: where the noise is not white, as the first samples tell, it is whitened mode by mode; ``"modes"``:
+        whitened in any case; ``None``: never.
+    groups
+        Samples that belong together, the next of which begin a new group: they count as one observation.  By default it
+        is found out whether neighbouring samples are alike, and over how many.
     callbacks
         Called after every round with its record and, under ``"vectors"``, the current estimate.
     checkpoint, checkpoint_every, resume

@@ -73,14 +73,22 @@ def check_partition(dims: Sequence[int], groups: Sequence[Sequence[int]] | None)
 
 
 def strategies_within(
-    dims: Sequence[int], nbytes: int, partition: Partition | None, delta: float, rng: np.random.Generator
+    dims: Sequence[int],
+    nbytes: int,
+    partition: Partition | None,
+    delta: float,
+    rng: np.random.Generator,
+    symmetric: bool = True,
 ) -> list[Search]:
-    """The strategies that fit into ``nbytes``, the main one first; all of the memory is spent as far as it helps."""
+    """The strategies that fit into ``nbytes``, the main one first; all of the memory is spent as far as it helps.
+
+    Those for structure only where what is ``symmetric`` in the data is so in what strategies see of them.
+    """
     dims = tuple(dims)
     strategies: list[Strategy] = []
     left = nbytes / 8 - CANDIDATE_VECTORS * sum(dims)
     own = CANDIDATE_VECTORS * sum(dims)
-    for strategy, floats in _structure(dims, STRUCTURE_SHARE * nbytes / 8 - own, rng):
+    for strategy, floats in _structure(dims, STRUCTURE_SHARE * nbytes / 8 - own, rng) if symmetric else ():
         strategies.append(strategy)
         left -= floats + own
     strategies.insert(0, _main(dims, partition, left, nbytes, rng))
@@ -110,6 +118,18 @@ def _structure(dims: tuple[int, ...], most: float, rng: np.random.Generator) -> 
             yield Symmetric(dims, rng, asked), symmetric_floats(dims, asked)
     if len(dims) >= 4 and symmetric_pairs_floats(dims) <= most:
         yield SymmetricPairs(dims, rng), symmetric_pairs_floats(dims)
+
+
+def least_bytes(dims: Sequence[int], partition: Partition | None) -> int:
+    """The least memory in which some strategy can run."""
+    if partition is not None and len(partition) > 2:
+        single = len(partition) == partition.order
+        needed: float = singles_floats(partition.dims, 1) if single else pairs_floats(partition, 1)
+    elif len(dims) >= 5 and partition is None:
+        needed = singles_floats(tuple(dims), 1)
+    else:
+        needed = state_floats(Partition.halves(dims) if partition is None else partition, 1)
+    return math.ceil(8 * (needed + CANDIDATE_VECTORS * sum(dims) + 1))
 
 
 def _main(

@@ -14,7 +14,7 @@ import numpy as np
 
 from tpca.checkpoint import kept
 from tpca.solvers.race.strategies.climb import Climbs, blocks_of
-from tpca.solvers.race.strategies.columns import STORE, Columns
+from tpca.solvers.race.strategies.columns import STORE, Columns, Stored
 from tpca.solvers.race.strategies.flow import BlockFlow, working_bytes
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, Partition
@@ -53,6 +53,19 @@ class WholeSum(BlockFlow):
         squares = columns.add(1 / columns.level, gradient, n, anew=self.count == 0)
         self._note_noise(n * squares, gradient.size)
         self.count += n
+
+    def mean(self) -> Stored:
+        """The mean of all samples so far, its modes in the order of the blocks; in single precision."""
+        (columns,) = self.sums
+        whole = columns.store.reshape(*self.partition.shapes[0], *self.partition.shapes[1]).astype(np.float32)
+        whole *= columns.unit / max(1, self.count)
+        return whole
+
+    def take_mean(self, mean: Stored, n: int) -> None:
+        """Take such a mean of ``n`` samples, as if they had come at once."""
+        (columns,) = self.sums
+        gradient: Stored = (columns.level * mean).astype(STORE).reshape(columns.store.shape)
+        self.absorb((Answer({1: gradient}, np.zeros(0)),), n)
 
     def _columns(self, rng: np.random.Generator) -> list[Columns]:  # noqa: ARG002
         return [Columns(self.columns, self.partition.shapes[1], 1.0, None)]

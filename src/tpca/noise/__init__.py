@@ -1,0 +1,18 @@
+"""What is known of the noise: covariances of the modes, whitening of queries, how long neighbours are alike."""
+
+from tpca.noise.model import NoiseModel, learn, samples_wanted
+from tpca.noise.serial import Contrasts, Dependence
+from tpca.noise.sketch import ModeCovariances, QueryGradients, Sketch
+from tpca.noise.whitening import Whitening
+
+__all__ = [
+    "Contrasts",
+    "Dependence",
+    "ModeCovariances",
+    "NoiseModel",
+    "QueryGradients",
+    "Sketch",
+    "Whitening",
+    "learn",
+    "samples_wanted",
+]

@@ -1,0 +1,197 @@
+r"""The noise model: what a sketch of some samples says of the noise, and what is done about it.
+
+*White or not.*  With C_A and C_B the covariances of a mode in the two halves of the differences, n_h of them a half,
+
+.. math:: w_i = \langle C_{iA} - I, C_{iB} - I\rangle_F/d_i
+
+estimates how far a mode is from white without counting the chance in either half.  Its own chance has the standard
+deviation :math:`s_i = (d_i/n_h D)\sqrt{2 + ((\kappa - 1)^2 - 4)/d_i}`, κ the kurtosis of the entries of differences:
+heavy tails blur variances, and are no reason to whiten.  White is what has :math:`w_i < \max(0.02, 3.5 s_i)` for all i.
+
+*Covariances.*  In noise that is not white the columns of an unfolding are not independent, and the plain Gram matrix
+is a poor estimate.  One step of the flip-flop (Dutilleul, 1999) is enough: whitened with what a first sketch said, a
+second one of fresh samples has G_i, and :math:`C_i = W_i^{-1}G_iW_i^{-1}`.  Where samples are few,
+:math:`m = nD/d_i < 10d_i` columns, C_i is shrunk towards its diagonal, which keeps unequal scales.
+
+Modes of equal length whose covariances agree within their own scatter share one, so that what is symmetric stays so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tpca.checkpoint import kept
+from tpca.noise.serial import SPAN, Dependence
+from tpca.noise.sketch import Sketch
+from tpca.noise.whitening import Whitening
+from tpca.tensors.blocks import Array
+
+SLIGHT = 0.02  # a mode closer to white than this is left alone: whitening would win next to nothing
+CHANCE = 3.5  # standard deviations of w_i in white noise
+COLUMNS = 10.0  # of an unfolding, over all differences, for every row: with fewer a covariance is shrunk
+AGREE = 3.0  # squared distance of two covariances over what their own scatter makes expect
+STRONG = 2.0  # largest eigenvalue of a mode less one, over what chance allows, that is worth a word
+FIRST = 32  # samples of a sketch, at least
+MAX_FIRST, MAX_SECOND = 128, 256  # the most, for a first look and for covariances; dependence may want more
+PRECISE = 0.2  # relative error of the correlation time that needs no more samples
+
+
+@kept
+@dataclass(frozen=True, eq=False)
+class NoiseModel:
+    """What is known of the noise.
+
+    ``whitening`` is ``None`` where the noise is white, or nothing is known.  ``whiteness`` has w_i of every mode,
+    ``limits`` what would still pass for white; ``excess`` how far the largest eigenvalue of every mode is above one,
+    over what chance allows: above :data:`STRONG` a few directions are much stronger than the rest, which matrices of
+    the modes show badly and whitening repairs in part only.  ``kurtosis`` is that of the entries (3: Gaussian).
+    """
+
+    dependence: Dependence
+    whitening: Whitening | None = None
+    whiteness: tuple[float, ...] = ()
+    limits: tuple[float, ...] = ()
+    excess: tuple[float, ...] = ()
+    kurtosis: float = math.nan
+    samples: int = 0
+
+    @property
+    def white(self) -> bool:
+        """Whether no mode differs from white noise by more than is worth it, or by more than chance."""
+        return all(w < limit for w, limit in zip(self.whiteness, self.limits, strict=True))
+
+    @property
+    def correlation_time(self) -> float:
+        """τ in samples; one where neighbours are independent."""
+        return self.dependence.time if self.dependence.present else 1.0
+
+    @property
+    def block(self) -> int:
+        """Samples in a block: what counts as one observation."""
+        return self.dependence.block
+
+    @property
+    def directions(self) -> bool:
+        """Whether some directions are far stronger than the rest."""
+        return max(self.excess, default=0.0) > STRONG
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return 0 if self.whitening is None else self.whitening.nbytes
+
+
+def samples_wanted(sketch: Sketch, serial: bool = True) -> int:
+    """Samples after which a sketch can be learnt from; it may then want more.
+
+    A first sketch only tells white from not white, and neighbours that are alike from those that are not.  Small
+    samples tell less each.  A second one is for the covariances: ten columns for every row, as far as that is bearable.
+    """
+    entries, longest = math.prod(sketch.dims), max(sketch.dims)
+    columns = FIRST if sketch.whitening is None else math.ceil(2 * COLUMNS * longest**2 / entries)
+    least = min(max(FIRST, columns), MAX_SECOND)
+    if sketch.n < least or (sketch.whitening is None and not learn(sketch).white):
+        return least  # what is not white is looked at again once it is whitened
+    dependence = sketch.contrasts.dependence()
+    if not serial:  # somebody knows already
+        return least
+    if dependence.present:
+        return max(least, math.ceil(SPAN * dependence.time))
+    pairs = math.ceil(100 * longest / entries)  # 3.5 standard deviations of w_i are then a tenth
+    precise = dependence.error <= PRECISE and (sketch.pairs >= pairs or not sketch.modes)
+    return least if precise else min(max(least, 2 * sketch.n), max(least, MAX_FIRST))
+
+
+def learn(sketch: Sketch, always: bool = False) -> NoiseModel:
+    """What a sketch says; with ``always`` noise is whitened even if it passes for white."""
+    dependence = sketch.contrasts.dependence()
+    if min(sketch.counts) == 0:
+        return NoiseModel(dependence, samples=sketch.n)
+    halves = [[gram / sketch.counts[half] for gram in sketch.grams[half]] for half in (0, 1)]
+    entries = math.prod(sketch.dims)
+    kurtosis = sketch.fourth / sketch.pairs * (entries + 2) / entries  # each of unit size: Gaussian ones have 3D/(D+2)
+    model = NoiseModel(
+        dependence,
+        None,
+        tuple(_from_white(a, b) for a, b in zip(*halves, strict=True)),
+        _limits(sketch, kurtosis),
+        tuple(_excess(sketch, mode) for mode in range(len(sketch.dims))),
+        2 * (kurtosis - 3) + 3,  # of entries that are independent in the two samples of a difference
+        sketch.n,
+    )
+    if model.white and not always and sketch.whitening is None:
+        return model
+    # A direction that none of m columns has shown may still have a variance of about 1/m.
+    least = [d / (sketch.pairs * entries) for d in sketch.dims]
+    return dataclasses.replace(model, whitening=Whitening.of(_covariances(sketch, halves), least))
+
+
+def _from_white(first: Array, second: Array) -> float:
+    """w_i."""
+    eye = np.eye(len(first))
+    return float(np.vdot(first - eye, second - eye)) / len(first)
+
+
+def _limits(sketch: Sketch, kurtosis: float) -> tuple[float, ...]:
+    """What passes for white, for every mode."""
+    entries, half = math.prod(sketch.dims), min(sketch.counts)
+    blur = max(0.0, (kurtosis - 1) ** 2 - 4)
+    return tuple(max(SLIGHT, CHANCE * d / (half * entries) * math.sqrt(2 + blur / d)) for d in sketch.dims)
+
+
+def _excess(sketch: Sketch, mode: int) -> float:
+    """Largest eigenvalue less one over that of white noise, (1 + √(d/m))² - 1 with m columns (Marchenko, Pastur)."""
+    d = sketch.dims[mode]
+    gram = (sketch.grams[0][mode] + sketch.grams[1][mode]) / sketch.pairs
+    columns = sketch.pairs * math.prod(sketch.dims) / d
+    return float(np.linalg.eigvalsh(gram)[-1] - 1) / ((1 + math.sqrt(d / columns)) ** 2 - 1)
+
+
+def _covariances(sketch: Sketch, halves: Sequence[Sequence[Array]]) -> list[Array]:
+    """C_i of the data, shrunk where samples are few, shared where modes agree."""
+    first, second = ([_unwhitened(sketch, mode, gram) for mode, gram in enumerate(half)] for half in halves)
+    whole = [0.5 * (a + b) for a, b in zip(first, second, strict=True)]
+    for length in set(sketch.dims):
+        modes = [mode for mode, d in enumerate(sketch.dims) if d == length]
+        if len(modes) > 1 and _agree([first[m] for m in modes], [second[m] for m in modes]):
+            pooled = np.mean([whole[m] for m in modes], axis=0)
+            for mode in modes:
+                whole[mode] = pooled
+    return [_shrunk(sketch, covariance) for covariance in whole]
+
+
+def _agree(first: Sequence[Array], second: Sequence[Array]) -> bool:
+    """Whether covariances of several modes lie as close to their mean as their two halves to each other.
+
+    All are whitened by the mean: otherwise the strongest few directions would decide.
+    """
+    halves = np.stack([first, second])
+    root = Whitening.of([halves.mean(axis=(0, 1))]).matrices[0]
+    a, b = root @ halves @ root
+    scatter, whole = float(np.sum((a - b) ** 2)) / 4, (a + b) / 2
+    apart = float(np.sum((whole - whole.mean(axis=0)) ** 2))
+    return apart <= AGREE * (1 - 1 / len(first)) * scatter  # each has a share in the mean, and lies closer by that
+
+
+def _unwhitened(sketch: Sketch, mode: int, gram: Array) -> Array:
+    """The covariance of the data themselves, of mean variance one."""
+    if sketch.whitening is not None:
+        inverse = sketch.whitening.inverses[mode]
+        gram = inverse @ gram @ inverse
+    scaled: Array = gram * (len(gram) / np.trace(gram))
+    return scaled
+
+
+def _shrunk(sketch: Sketch, covariance: Array) -> Array:
+    """Off the diagonal less, by the share d/(d + m), where there are fewer than ten columns for every row."""
+    d = len(covariance)
+    columns = sketch.pairs * math.prod(sketch.dims) / d
+    if columns >= COLUMNS * d:
+        return covariance
+    share = d / (d + columns)
+    return (1 - share) * covariance + share * np.diag(np.diag(covariance))

@@ -1,0 +1,149 @@
+"""What a race knows of the noise: learnt from the first samples, while the race has begun on them already.
+
+======  =================================================  =======================================================
+sketch  is of                                              when it has samples enough
+======  =================================================  =======================================================
+first   the data                                           white and independent: the race goes on, nothing is lost;
+                                                           dependent: evidence begins anew, in blocks;
+                                                           not white: the second, and the race begins anew, whitened
+second  data whitened by what the first one said           the race begins anew, whitened by what this one says
+======  =================================================  =======================================================
+
+Until then nothing is claimed.  Where the samples end before that, what was raced on stands, unless neighbours are
+alike.  The sum of all samples, where a strategy keeps it, is whitened and stays when the race begins anew
+(:meth:`tpca.solvers.race.run.RaceRun.whiten`).
+
+What is learnt takes memory, and is part of the limit: what does not fit is left out, and :attr:`RaceNoise.without` says
+so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tpca.checkpoint import kept
+from tpca.engines import Data
+from tpca.errors import MemoryBudgetError
+from tpca.noise import NoiseModel, Sketch, Whitening, learn, samples_wanted
+from tpca.noise.sketch import QUERIES, gradient_bytes, matrix_bytes
+from tpca.randomness import generator
+from tpca.tensors import Accumulator
+
+if TYPE_CHECKING:
+    from tpca.solvers.race.solver import RaceSolver
+
+SHARE = 0.2  # of a memory limit, that knowing the noise may take
+WORTH, LEAST = 16, 16 * 10**6  # samples' worth that it may take by default, and bytes that it may take in any case
+WHITENED = 2 / 3  # of the memory for strategies that their queries leave when they are copied to be whitened
+SAMPLES = 1024  # that a sketch may last, for dependence over a few hundred
+IN_FULL = 3 * 8  # bytes per entry, of two samples and their difference
+
+
+@kept
+class RaceNoise:
+    """What the races of one run know of the noise; they all see data whitened by ``whitening``."""
+
+    def __init__(self, solver: RaceSolver, data: Data, least_left: int) -> None:
+        """``least_left`` are the bytes that strategies need at least."""
+        self.always, self.groups = solver.whiten == "modes", solver.groups
+        self.whitening: Whitening | None = None
+        self.model: NoiseModel | None = None
+        self.without = ""  # what was left out, and why
+        usual = solver.memory_limit is None
+        self.limit = solver.budget(data.dims)
+        room = _usual(data) if usual else min(SHARE * self.limit, self.limit - least_left / WHITENED)
+        self._modes = solver.whiten is not None and self._fits(data, room)
+        room -= matrix_bytes(data.dims) if self._modes else 0
+        fitting = [q for q in range(QUERIES, 0, -1) if gradient_bytes(data.dims, q, SAMPLES) <= room]
+        self._queries = fitting[0] if fitting else 0
+        self.sketch: Sketch | None = None
+        self._rng = generator(solver.random_state, "noise")
+        self.reserved = 0
+        if self._queries and (self._modes or self.groups is None):
+            self._begin(data.dims)
+            self.reserved = gradient_bytes(data.dims, self._queries, SAMPLES)
+            self.reserved += matrix_bytes(data.dims) if self._modes else 0
+        elif self.groups is None:
+            self.without = "whether neighbouring samples are alike was not looked at: the memory limit is too small."
+        if usual:
+            self.limit += self.reserved
+
+    @property
+    def learning(self) -> bool:
+        """Whether samples are still looked at; until they are no more, nothing is claimed."""
+        return self.sketch is not None
+
+    @property
+    def block(self) -> int:
+        """Samples that count as one observation."""
+        if self.groups is not None:
+            return self.groups
+        return 1 if self.model is None or self.learning else self.model.block
+
+    @property
+    def dependent(self) -> bool:
+        """Whether neighbouring samples turned out to be alike: what was counted before that proves nothing."""
+        return self.groups is None and self.block > 1
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether what is symmetric in the data still is."""
+        return self.whitening is None or self.whitening.shared
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        held = 0 if self.whitening is None else self.whitening.nbytes
+        return held if self.sketch is None else self.sketch.nbytes + (held if self.sketch.whitening is None else 0)
+
+    def left(self, taken: int = 0) -> int:
+        """Bytes for strategies, when ``taken`` are for something else."""
+        left = self.limit - self.reserved - taken
+        return int(left if self.whitening is None else WHITENED * left)
+
+    def blanks(self) -> tuple[Accumulator, ...]:
+        """What is to be kept of the next samples."""
+        return () if self.sketch is None else self.sketch.blanks()
+
+    def take(self, parts: Sequence[Any]) -> None:
+        """Take what was kept of samples; learn from it once that is enough."""
+        assert self.sketch is not None
+        self.sketch.take(*parts)
+        if self.sketch.n >= samples_wanted(self.sketch, self.groups is None):
+            first, dims = self.sketch.whitening is None, self.sketch.dims
+            self.model = learn(self.sketch, self.always)
+            self.whitening, self.sketch = self.model.whitening, None
+            if first and self.whitening is not None:
+                self._begin(dims)
+
+    def conclude(self) -> None:
+        """There are no more samples: what was raced on stands, and is only described."""
+        if self.sketch is not None:
+            self.model = dataclasses.replace(learn(self.sketch, self.always), whitening=self.whitening)
+            self.sketch = None
+
+    def _begin(self, dims: Sequence[int]) -> None:
+        self.sketch = Sketch(dims, self._rng, self.whitening, self._queries, self._modes)
+
+    def _fits(self, data: Data, room: float) -> bool:
+        """Whether covariances of the modes can be learnt; if not, that is said, or refused where they are asked for."""
+        needed = matrix_bytes(data.dims) + gradient_bytes(data.dims, 1, SAMPLES)
+        whole = data.whole or IN_FULL * math.prod(data.dims) <= self.limit
+        if needed <= room and whole:
+            return True
+        much = f"{math.ceil(needed / SHARE)} bytes" if whole else f"{IN_FULL * math.prod(data.dims)} bytes"
+        self.without = f"whether the noise is white was not looked at: that takes a memory limit of about {much}."
+        if self.always:
+            raise MemoryBudgetError(
+                f"whiten='modes' needs a memory_limit of about {much} for samples of shape {data.dims}, "
+                f"got {self.limit}; give more, or whiten='auto'."
+            )
+        return False
+
+
+def _usual(data: Data) -> float:
+    """Bytes that knowing the noise may take where no limit was given."""
+    return max(LEAST, WORTH * 8 * math.prod(data.dims))
