@@ -40,6 +40,7 @@ _RECORD = {
     "noise_fits?": [NUMBER],
     "log_evidence?": maybe(NUMBER),
     "needed?": maybe(NUMBER),
+    "p_value?": maybe(NUMBER),
     "strength?": maybe(NUMBER),
     "strength_error?": maybe(NUMBER),
     "error?": maybe(NUMBER),

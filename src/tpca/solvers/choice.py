@@ -3,8 +3,7 @@
 Where the mean of all samples can be held, its best rank-one fit, also with all vectors the same, uses all that the
 samples know: in all that was measured its vectors were on average more accurate than the race's.  It mostly proves a
 signal with fewer samples, too (order 3, d = 10, N = 60: half of all signals of strength one, the race one in eight).
-Not always: with memory for two groups of samples only, its test rests on a single contrast (order 4, d = 12, N = 150:
-9 of 20 against the race's 13, at about half of its loss).  The race is for what the mean cannot do: tensors that do not
+The race is for what the mean cannot do: tensors that do not
 fit, streams without an end, and stopping as soon as the result is accurate enough.
 """
 
@@ -16,8 +15,8 @@ from typing import Any
 
 from tpca.engines import Data
 from tpca.errors import MemoryBudgetError
-from tpca.solvers.mean.memory import GROUPS, groups_within, mean_bytes
-from tpca.solvers.memory import MIN_BYTES, default_memory, parse_memory
+from tpca.solvers.mean.memory import default_mean_memory, groups_needed, groups_within, mean_bytes
+from tpca.solvers.memory import MIN_BYTES, parse_memory
 from tpca.wording import amount
 
 
@@ -37,6 +36,7 @@ def choose_solver(
     tol: float | None = None,
     endless: bool = False,
     whole: bool = True,
+    confidence: float = 0.95,
 ) -> Choice:
     """The solver for samples of shape ``dims``.
 
@@ -45,7 +45,8 @@ def choose_solver(
     dims
         Shape of one sample.
     memory
-        Bound on the solver's state; ``None`` for the solvers' default (four samples, at least 1 MB).
+        Bound on the solver's state; ``None`` for the mean's default (what it takes, about seven samples, but no more
+        than a tenth of this machine's memory).
     max_samples, tolerance
         What the solver is asked for.
     endless
@@ -53,17 +54,19 @@ def choose_solver(
     whole
         Whether samples come in full, as arrays.  If not (sparse samples, samples read in slabs) they are meant never to
         be held, and the mean is only used where it is small or memory was given for it.
+    confidence
+        That of the test: the mean needs memory for more groups of samples where it is higher.
     """
     if endless and max_samples is None:
         return Choice("race", "the samples never end, and only the race knows when to stop")
     if tol is not None:
         return Choice("race", "it can stop as soon as the tolerance is reached")
-    usual = default_memory(dims) if whole else MIN_BYTES
+    usual = default_mean_memory(dims, confidence) if whole else MIN_BYTES
     given = usual if memory_limit is None else parse_memory(memory_limit)
     try:
-        needed = mean_bytes(dims, groups_within(dims, given))
+        needed = mean_bytes(dims, groups_within(dims, given, confidence))
     except MemoryBudgetError:
-        needed = mean_bytes(dims, GROUPS[-1])
+        needed = mean_bytes(dims, groups_needed(confidence))
         return Choice("race", f"the mean of all samples needs {amount(needed)} of state, the memory is {amount(given)}")
     return Choice("mean", f"the mean of all samples fits into memory: {amount(needed)} of {amount(given)}")
 

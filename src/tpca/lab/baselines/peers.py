@@ -92,7 +92,7 @@ class PyttbCpAls(Baseline):
             if self.init == "random":
                 start = [rng.uniform(size=d) for d in samples.dims]
             else:
-                start = [leading_of_mode(samples.mean, n) for n in range(len(samples.dims))]
+                start = [leading_of_mode(samples.mean, n)[0] for n in range(len(samples.dims))]
             samples.note(*start, working=2 * samples.mean.nbytes)
             options = {"stoptol": self.tol, "maxiters": self.max_iterations, "printitn": 0}
             first = pyttb.ktensor([v[:, None] for v in start], np.ones(1))

@@ -35,7 +35,7 @@ import numpy as np
 
 from tpca.lab.planning.problem import Problem
 from tpca.model.bounds import gauge
-from tpca.solvers.mean.memory import GROUPS, mean_bytes
+from tpca.solvers.mean.memory import groups_needed, mean_bytes
 from tpca.solvers.race import limits
 from tpca.solvers.race.strategies.choice import CANDIDATE_VECTORS, FLOW_COLUMNS, STRUCTURE_SHARE, WHOLE_ROWS
 from tpca.solvers.race.strategies.flow import state_floats
@@ -127,7 +127,7 @@ class Method:
 
 METHODS: tuple[Method, ...] = (
     # Its many random starts help at small sizes only; at large ones its spectral start does the work.
-    Method("mean", "mean (MeanSolver)", root, lambda p: mean_bytes(p.dims, GROUPS[-1]) / 8, at_large="als"),
+    Method("mean", "mean (MeanSolver)", root, lambda p: mean_bytes(p.dims, groups_needed(0.95)) / 8, at_large="als"),
     Method("als", "ALS, spectral start", root, held_mean),
     Method("amp", "AMP", root, held_mean, 3),
     Method("unfolding", "unfolding", root, held_mean),

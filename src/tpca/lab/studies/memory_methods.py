@@ -23,7 +23,7 @@ from tpca.lab.studies.averages import drawn_average, run_on_mean
 from tpca.lab.studies.climbs import COARSE, climb
 from tpca.model import SpikedTensor
 from tpca.randomness import generator
-from tpca.solvers.mean.memory import GROUPS, mean_bytes
+from tpca.solvers.mean.memory import groups_needed, mean_bytes
 from tpca.solvers.mean.solver import MeanSolver
 from tpca.solvers.recovery import Recovery
 from tpca.tensors.blocks import Partition
@@ -74,8 +74,8 @@ def on_rounds(name: str, truth: SpikedTensor, n: int, seed: int, steps: int | No
 
 
 def by_mean_solver(truth: SpikedTensor, n: int, seed: int) -> Outcome:
-    """The mean with contrasts, in the least memory that it takes."""
-    solver = MeanSolver(random_state=seed, memory_limit=mean_bytes(truth.dims, GROUPS[-1]), max_samples=n)
+    """The mean, in the least memory that it takes."""
+    solver = MeanSolver(random_state=seed, memory_limit=mean_bytes(truth.dims, groups_needed(0.95)), max_samples=n)
     return outcome(truth, solver.run(LawEngine(truth, random_state=seed)))
 
 

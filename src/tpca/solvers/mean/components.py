@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tpca.solvers.mean.fit import MOVE_TOL, best_fits
+from tpca.solvers.mean.fit import MOVE_TOL, best_fit
 from tpca.solvers.rank_one import along, alternate, deflated, is_ghost
 from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array
@@ -24,25 +24,28 @@ MAX_ROUNDS = 500
 
 
 def find_components(
-    tensor: Array, first: RankOne, most: int, rng: np.random.Generator, proven: Callable[[RankOne], bool]
+    tensor: Array,
+    first: RankOne,
+    most: int,
+    rng: np.random.Generator,
+    proven: Callable[[RankOne, Sequence[RankOne]], bool],
 ) -> list[RankOne]:
-    """Up to ``most`` components, beginning with ``first``, as long as each is ``proven``; strongest first.
+    """Up to ``most`` components, beginning with ``first``, as long as each is ``proven`` besides those before it.
 
     The next one is searched for in ``tensor`` itself, from which the others are subtracted meanwhile: no copy is made.
     """
     found: list[RankOne] = []
     candidate = first
-    while proven(candidate) and not any(is_ghost(candidate.vectors, other.vectors) for other in found):
+    while not any(is_ghost(candidate.vectors, other.vectors) for other in found) and proven(candidate, found):
         found = _refit(tensor, [*found, candidate])
         if len(found) == most:
             break
         for component in found:
             _add(tensor, component, -1.0)
-        vectors, (value,) = best_fits(tensor[None], rng)
+        candidate = best_fit(tensor, rng)
         for component in found:
             _add(tensor, component, 1.0)
-        candidate = RankOne(float(value), tuple(v[0] for v in vectors))
-    return sorted(found, key=lambda c: -c.strength)
+    return found
 
 
 def _refit(tensor: Array, components: list[RankOne]) -> list[RankOne]:

@@ -14,9 +14,8 @@ trace      a trace over two modes of equal length, for vectors that are alike (H
 random     a few, for what all of these miss
 =========  ==========================================================================================================
 
-All starts climb a few sweeps together, then the best few, and the best one until it stands still.  Several tensors of
-one shape are fitted at once, each with its own starts: the mean of the samples, and contrasts between them that hold
-noise only.
+All starts climb a few sweeps together, then the best few, and the best one until it stands still.  Climbs go in step,
+also those of several tensors of one shape: the flips that the fit is compared with (:mod:`tpca.solvers.mean.test`).
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tpca.solvers.rank_one import ROUGH, alternate, rank_one, split_blocks, top_pairs, unfold
+from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array, unit
 
 RANDOM = 16  # random starts
@@ -45,32 +45,29 @@ WORK = 2**15  # floats that a climb may form at a time, or a tensor's worth if t
 SHARE = 16  # one part in so many of that is what all starts of a tensor, or the long side of an unfolding, may take
 
 
-def best_fits(tensors: Array, rng: np.random.Generator) -> tuple[list[Array], Array]:
-    """Vectors ``(T, d_i)`` of every mode and the objective Z ``(T,)`` of the best fit to each of ``tensors``.
-
-    The first is climbed until it stands still.  Of the others only Z is wanted, which settles long before the vectors.
-    """
-    if tensors.ndim == 3:  # a matrix: the top singular pair is the best fit
-        each_pair = [top_pairs(matrix, 1, rng) for matrix in tensors]
-        values, left, right = (np.concatenate(part) for part in zip(*each_pair, strict=True))
-        return [left, right], values
-    vectors = [np.stack(mode) for mode in zip(*(starts(tensor, rng) for tensor in tensors), strict=True)]
-    vectors, values = select(*climb(tensors, vectors, SWEEPS), BEST)
-    vectors, values = select(*climb(tensors, vectors, MORE_SWEEPS), 1)
-    first, value = climb(tensors[:1], [v[:1] for v in vectors], MAX_SWEEPS)
-    values[0] = value[0]
-    return [np.concatenate([v, others[1:]])[:, 0] for v, others in zip(first, vectors, strict=True)], values[:, 0]
-
-
-def hosvd_fit(tensor: Array) -> tuple[tuple[Array, ...], float]:
-    """The fit from the leading vectors of all single modes alone (HOSVD): enough for a signal that is plain to see."""
-    vectors = [leading_of_mode(tensor, mode)[None, None] for mode in range(tensor.ndim)]
+def best_fit(tensor: Array, rng: np.random.Generator) -> RankOne:
+    """The best fit from all starts, climbed until it stands still."""
+    if tensor.ndim == 2:  # a matrix: the top singular pair is the best fit
+        (value,), (left,), (right,) = top_pairs(tensor, 1, rng)
+        return RankOne(float(value), (left, right))
+    vectors = [v[None] for v in starts(tensor, rng)]
+    vectors, _ = select(*climb(tensor[None], vectors, SWEEPS), BEST)
+    vectors, _ = select(*climb(tensor[None], vectors, MORE_SWEEPS), 1)
     vectors, values = climb(tensor[None], vectors, MAX_SWEEPS)
-    return tuple(v[0, 0] for v in vectors), float(values[0, 0])
+    return RankOne(float(values[0, 0]), tuple(v[0, 0] for v in vectors))
 
 
-def leading_of_mode(tensor: Array, mode: int) -> Array:
-    """The top left singular vector of the unfolding ``mode | other modes``.
+def hosvd_fit(tensor: Array) -> RankOne:
+    """The fit from the leading vectors of all single modes alone (HOSVD): enough for a signal that is plain to see."""
+    if tensor.ndim == 2:
+        return best_fit(tensor, np.random.default_rng(len(tensor)))
+    vectors = [leading_of_mode(tensor, mode)[None] for mode in range(tensor.ndim)]
+    vectors, values = climb(tensor[None], vectors, MAX_SWEEPS)
+    return RankOne(float(values[0, 0]), tuple(v[0, 0] for v in vectors))
+
+
+def leading_of_mode(tensor: Array, mode: int, count: int = 1) -> Array:
+    """The top left singular vectors ``(count, d)`` of the unfolding ``mode | other modes``.
 
     From the Gram matrix of the mode, without a copy of the tensor, unless the mode is so long that this would outgrow
     the tensor.
@@ -78,16 +75,30 @@ def leading_of_mode(tensor: Array, mode: int) -> Array:
     length = tensor.shape[mode]
     if GRAM * length**2 > max(tensor.size, WORK):
         others = tuple(n for n in range(tensor.ndim) if n != mode)
-        _, left, _ = top_pairs(unfold(tensor, ((mode,), others)), 1, np.random.default_rng(length), ROUGH)
-        return np.asarray(left[0])
+        _, left, _ = top_pairs(unfold(tensor, ((mode,), others)), count, np.random.default_rng(length), ROUGH)
+        return left
+    return np.asarray(np.linalg.eigh(gram(tensor, mode))[1][:, : -count - 1 : -1].T)
+
+
+def gram(tensor: Array, mode: int) -> Array:
+    """The Gram matrix of the rows of the unfolding ``mode | other modes``, a block at a time."""
     blocks = tensor.reshape(math.prod(tensor.shape[:mode]), tensor.shape[mode], -1)
     if blocks.shape[2] == 1:
-        gram = blocks[..., 0].T @ blocks[..., 0]
-    else:
-        gram = np.zeros((blocks.shape[1],) * 2)
-        for block in blocks:
-            gram += block @ block.T
-    return np.asarray(np.linalg.eigh(gram)[1][:, -1])
+        rows = blocks[..., 0]
+        return np.asarray(rows.T @ rows, dtype=np.float64)
+    total = np.zeros((blocks.shape[1],) * 2)
+    for block in blocks:
+        total += block @ block.T
+    return total
+
+
+def leading_of_modes(tensors: Array, mode: int, count: int = 1) -> Array:
+    """The same of some tensors, all at once where they are small: ``(T, count, d)``."""
+    length = tensors.shape[1 + mode]
+    if tensors.size > 2 * WORK or length**2 > tensors[0].size:
+        return np.stack([leading_of_mode(tensor, mode, count) for tensor in tensors])
+    rows = np.moveaxis(tensors, 1 + mode, 1).reshape(len(tensors), length, -1)
+    return np.asarray(np.linalg.eigh(rows @ rows.transpose(0, 2, 1))[1][:, :, : -count - 1 : -1].transpose(0, 2, 1))
 
 
 def select(vectors: list[Array], values: Array, count: int) -> tuple[list[Array], Array]:

@@ -7,20 +7,31 @@ from collections.abc import Sequence
 
 from tpca.errors import MemoryBudgetError
 from tpca.solvers.mean.fit import WORK, most_starts, unfoldings
+from tpca.solvers.mean.test import flips_allowed
+from tpca.solvers.memory import MIN_BYTES, SHARE_OF_MACHINE, machine_memory
 from tpca.solvers.rank_one import DENSE_ROWS, LANCZOS
 
-# Groups of samples: one less is the number of contrasts that show what noise does.  Beyond eight there is little to
-# gain (a threshold lower by 0.04 σ), below two there is nothing to tell noise from signal.
-GROUPS = (8, 4, 2)
+GROUPS = 8  # at least so many where there is memory: errors rest on them
+
+
+def groups_wanted(confidence: float) -> int:
+    """Groups of which even flips allow the confidence, one flip reaching as far as the mean; 8 at 0.95."""
+    return max(GROUPS, 2 + math.ceil(math.log2(flips_allowed(confidence)[0] + 1)))
+
+
+def groups_needed(confidence: float) -> int:
+    """The fewest groups whose flips allow the confidence at all; 6 at 0.95."""
+    return 1 + math.ceil(math.log2(flips_allowed(confidence)[1] + 1))
 
 
 def mean_bytes(dims: Sequence[int], groups: int) -> int:
-    """Peak state: the sums and, beside them, the samples in flight or the work of a fit, whichever is more."""
+    """Peak state: groups in float32, the mean in float64 and, beside them, samples in flight or the work of a fit."""
     entries = math.prod(dims)
-    starts = most_starts(dims) * sum(dims) * groups
+    starts = most_starts(dims) * sum(dims)
     climbing = max(entries, WORK) + 4 * starts
+    flips = 3 * max(entries, WORK) // 2 + 4 * starts  # some of them in float32, their climbs, and what is taken off
     fitting = _spectral(dims) if len(dims) == 2 else max(_spectral(dims) + starts, climbing)
-    return 8 * (groups * entries + max(entries, fitting))
+    return 4 * groups * entries + 8 * (entries + max(entries, fitting, flips))
 
 
 def _spectral(dims: Sequence[int]) -> int:
@@ -31,12 +42,19 @@ def _spectral(dims: Sequence[int]) -> int:
     return copy + 8 * columns + (3 * rows if rows <= DENSE_ROWS else LANCZOS + 3) * rows
 
 
-def groups_within(dims: Sequence[int], nbytes: int) -> int:
-    """The most groups that fit into ``nbytes``."""
-    for groups in GROUPS:
+def default_mean_memory(dims: Sequence[int], confidence: float = 0.95) -> int:
+    """What the mean takes, about seven samples in float64, but no more than a tenth of this machine's memory."""
+    wanted = max(MIN_BYTES, mean_bytes(dims, 1 + groups_wanted(confidence)))
+    return int(min(wanted, SHARE_OF_MACHINE * machine_memory()))
+
+
+def groups_within(dims: Sequence[int], nbytes: int, confidence: float = 0.95, spare: int = 0) -> int:
+    """The most groups that fit into ``nbytes``, no more than are wanted and ``spare`` ones."""
+    least = groups_needed(confidence)
+    for groups in range(groups_wanted(confidence) + spare, least - 1, -1):
         if mean_bytes(dims, groups) <= nbytes:
             return groups
     raise MemoryBudgetError(
-        f"memory_limit of {nbytes} bytes is too small for the mean of samples of shape {tuple(dims)}; "
-        f"give at least {mean_bytes(dims, GROUPS[-1])} bytes, or use RaceSolver."
+        f"memory of {nbytes} bytes is too small for the mean of samples of shape {tuple(dims)} and a test at "
+        f"confidence {confidence:g}; give at least {mean_bytes(dims, least)} bytes, or use RaceSolver."
     )

@@ -3,10 +3,11 @@ r"""The mean: where one tensor fits into memory, the best rank-one fit of the me
 .. math:: \hat v = \arg\max_v\ \langle\bar T, v_1\otimes\dots\otimes v_k\rangle, \qquad
     \bar T = \tfrac1N\sum_i T_i ,
 
-the maximum of the likelihood for Gaussian noise.  One pass; rounds of samples are added up in a few groups
-(:mod:`tpca.solvers.mean.run`), fitted from spectral and random starts by alternating least squares
-(:mod:`tpca.solvers.mean.fit`) and judged by contrasts between the groups, which hold noise only
-(:mod:`tpca.solvers.mean.test`).  Several components: :mod:`tpca.solvers.mean.components`.
+the maximum of the likelihood for Gaussian noise.  One pass; samples are added up in a few contiguous groups
+(:mod:`tpca.solvers.mean.grouping`), their mean is fitted from spectral and random starts by alternating least squares
+(:mod:`tpca.solvers.mean.fit`), tested against the same sums with the signs of some groups changed
+(:mod:`tpca.solvers.mean.test`), and has its errors from the scatter of the groups (:mod:`tpca.solvers.mean.errors`).
+Nothing of this takes the noise to be white.  Several components: :mod:`tpca.solvers.mean.components`.
 
 Where all modes have the same length, the signal may be ±v ⊗ … ⊗ v (moment tensors): such a fit is made and judged, too
 (:mod:`tpca.solvers.mean.symmetric`), and returned where it is proven and the data do not say that the vectors differ.
@@ -22,8 +23,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tpca.engines import Data
-from tpca.solvers.base import StreamSolver
+from tpca.integers import check_integer
+from tpca.solvers.base import StreamSolver, option
 from tpca.solvers.loop import Run
+from tpca.solvers.mean.memory import default_mean_memory
 from tpca.solvers.mean.run import MeanRun
 
 
@@ -36,9 +39,9 @@ class MeanSolver(StreamSolver):
     random_state
         Seed of the random starts.
     memory_limit
-        Bound on the solver's state, bytes or text like ``"64MB"``; by default as :class:`~tpca.RaceSolver`: room for
-        about four samples, but at least 1 MB.  It must hold the mean, a contrast and the work of a fit, about three
-        samples in float64; with more there are more contrasts, which make the test more robust.
+        Bound on the solver's state, bytes or text like ``"64MB"``; by default what it takes, about seven samples in
+        float64, but no more than a tenth of this machine's memory.  It must hold the sums of as many groups as the
+        test needs (at 0.95 six; eight are better), the mean, and the work of a fit.
     max_samples
         Limit on what is read; an endless stream needs one.
     confidence
@@ -46,6 +49,10 @@ class MeanSolver(StreamSolver):
     n_components
         Components to look for, each in what those before it leave (:mod:`tpca.solvers.mean.components`).  With more
         than one, vectors are never symmetric.
+    groups
+        Samples that belong together, where that is known: so many that follow each other are one block (a subject, a
+        session), and blocks are independent.  No group of the test cuts one.  By default samples may depend on those
+        shortly before them only.
     callbacks
         Called after every round with its record, and after the fit with the ``"vectors"`` of each component.
     checkpoint, checkpoint_every, resume
@@ -54,7 +61,12 @@ class MeanSolver(StreamSolver):
     """
 
     name: ClassVar[str] = "mean"
+    groups: int | None = option(None, check_integer)
 
     def start(self, data: Data) -> Run:
         """The sums of the samples, to be fitted at their end."""
         return MeanRun(self, data)
+
+    def budget(self, dims: tuple[int, ...]) -> int:
+        """Bytes that the state may take for samples of shape ``dims``."""
+        return default_mean_memory(dims, self.confidence) if self.memory_limit is None else super().budget(dims)

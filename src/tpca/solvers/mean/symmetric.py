@@ -7,7 +7,7 @@ r"""Vectors that are all the same: the best fit ±v ⊗ … ⊗ v of some tensor
 s the sign of the strength (always 1 at odd order, where v takes it).  The shift α is 0 until a step lowers Z, which at
 even order it may; that step is taken back and α doubled (Kolda & Mayo 2011).  The climb begins at the leading
 eigenvectors of the partial traces (:mod:`tpca.solvers.race.strategies.symmetric`), at the unrestricted fit, and at
-random.  What it proves: :mod:`tpca.solvers.mean.symmetric_test`.
+random.  What it means: :mod:`tpca.solvers.mean.reading`.
 """
 
 from __future__ import annotations
@@ -42,23 +42,27 @@ def can_be_symmetric(dims: Sequence[int]) -> bool:
     return len(set(dims)) == 1
 
 
-def best_symmetric(tensors: Array, fitted: Sequence[Array], rng: np.random.Generator) -> SymmetricFits:
+def best_symmetric(
+    tensors: Array,
+    fitted: Sequence[Array],
+    rng: np.random.Generator,
+    sweeps: tuple[int, int, int] = (SWEEPS, MORE_SWEEPS, MAX_SWEEPS),
+) -> SymmetricFits:
     """The best symmetric fits to ``tensors``.
 
-    ``fitted`` has the vectors ``(T, d)`` of each mode of their unrestricted fits.  As with those, the first is
-    climbed until it stands still.
+    ``fitted`` has the vectors ``(T, d)`` of each mode of their unrestricted fits; ``sweeps`` are those of all starts,
+    of the best few, and of the best.
     """
     if tensors.ndim == 3:  # a matrix: the eigenvector of largest absolute eigenvalue is the best fit
         pairs = [leading(matrix, 1, rng) for matrix in tensors]
         values = np.array([value[0] for value, _ in pairs])
         return SymmetricFits(np.concatenate([x for _, x in pairs]), np.where(values < 0, -1.0, 1.0), np.abs(values))
     each = [_starts(tensor, [v[i] for v in fitted], rng) for i, tensor in enumerate(tensors)]
-    x, signs = (np.stack(part) for part in zip(*each, strict=True))
+    x, signs = (np.stack(part).astype(tensors.dtype, copy=False) for part in zip(*each, strict=True))
     x, signs = _directed(tensors, x, signs)
-    for count, sweeps in ((BEST, SWEEPS), (1, MORE_SWEEPS)):
-        x, values = climb_symmetric(tensors, x, signs, sweeps)
+    for count, most in zip((BEST, 1, 1), sweeps, strict=True):
+        x, values = climb_symmetric(tensors, x, signs, most)
         (x, signs), values = select([x, signs], values, count)
-    x[:1], values[:1] = climb_symmetric(tensors[:1], x[:1], signs[:1], MAX_SWEEPS)
     return SymmetricFits(x[:, 0], signs[:, 0, 0], values[:, 0])
 
 

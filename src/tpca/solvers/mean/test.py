@@ -1,197 +1,241 @@
-r"""What a best rank-one fit proves: a test for a signal, and how far its vectors and strength can be trusted.
+r"""Is there a signal?  A test by sign flips of groups of samples, exact for noise of any covariance.
 
-**Contrasts.** The samples are added up in G groups of n_g.  With :math:`x_g = \sum_{i\in g} T_i/\sqrt{n_g}` and an
-orthogonal matrix Q whose first row is :math:`\sqrt{n_g/N}`, X = Q x is
+Without a signal, and with noise as likely as its negative, the sums of independent groups may have their signs changed:
+the mean and all its *flips* :math:`\sum_g s_gw_gx'_g` (:mod:`tpca.solvers.mean.groups`) are equally likely.  So with
+any statistic T, worked out for the mean and for m flips that are drawn without replacement,
 
-.. math:: X_0 = \sqrt N\,\bar T = \sqrt N\lambda\, v_1\otimes\dots\otimes v_k + \text{noise}, \qquad
-    X_j = \text{noise only}, \quad j = 1 \dots J = G - 1,
+.. math:: p = \frac{1 + \#\{T_s \ge T\}}{1 + m} \le 1 - \text{confidence}
 
-all with noise of the same covariance, uncorrelated, and for equal groups every X_j is the sum of all samples with half
-of their signs changed (Q is a Hadamard matrix then).  So the X_j show what noise does: its level σ, free of the signal,
-and the maximum Z_j that the very same fit reaches without a signal.
+happens in at most 1 − confidence of all cases (Hemerik & Goeman 2018), whatever the noise: its entries may be
+correlated, of unequal variance or heavy-tailed, and the variance may drift.  m is such that one flip may reach T (39 at
+0.95), or none where there are few groups.  A flip that changes few signs keeps most of a signal, so only those with an
+even number of changes are drawn where there are enough of them: of eight groups, none keeps more than half.
 
-**Test.** :math:`Z_0 - \bar Z_j` is a function of the noise with Lipschitz constant :math:`\sqrt{1 + 1/J}`; for white
-Gaussian noise isoperimetry (Borell 1975, Sudakov & Tsirelson 1974) bounds its fluctuation about its median, which is at
-most about 0, by that of a normal of that standard deviation times σ.  A signal is claimed if
+**T** is one procedure for all: the length Z of a fit from leading vectors of all modes, mixtures of them, and a few
+random starts.  Where the vectors may be the same (:mod:`tpca.solvers.mean.symmetric`), a fit of such vectors is made,
+too.  It reaches less far in noise, so that T is the larger of the two, each less what white noise of the same level
+reaches (:func:`~tpca.solvers.mean.reading.noise_reach`).
 
-.. math:: Z_0 > \bar Z_j + \sqrt{1 + 1/J}\;\max\bigl(\sigma t_{JD},\ \sigma_v t_{J\sum(d_i - 1) + J},\ s\, t_{J-1}\bigr)
+**Early end.**  Once as many flips reach T as may not, nothing can be proven any more; if that is after l flips,
+p = (number of them)/l is as valid (Besag & Clifford 1991).
 
-with t the Student quantiles at ``confidence``, σ_v the noise level next to the fitted vectors (noise that is not
-white is strongest where the fit ends up) and s the standard deviation of the Z_j (noise of a few wild samples, or
-directions; only for J > 1).  For J > 1 it must also hold that :math:`Z_0 > a\,t_J` at the two-sided quantile, a² the
-mean square of :math:`\langle X_j, \hat v_1\otimes\dots\otimes\hat v_k\rangle`: noise of random amplitude along one
-direction.  The contrasts were chosen over simulated white noise because nothing needs to be assumed of the noise.
-With σ alone in the maximum 6 to 8 % of fits to 2×2 correlated noise were claims at confidence 0.95, with all of it 4 %.
-
-**Errors.** For large dims the fit obeys (Seddik, Guillaud & Couillet 2021), with
-:math:`c_i = (d_i-1)/n,\ n = \sum(d_i-1),\ z = Z/(\sigma\sqrt n),\ \beta = \lambda\sqrt{N}/(\sigma\sqrt n)`,
-
-.. math::
-    g_i = \tfrac12\bigl(y - \sqrt{y^2 + 4c_i}\bigr), \qquad z = y - \sum g_i, \qquad
-    q_i^2 = \langle\hat v_i, v_i\rangle^2 = 1 - g_i^2/c_i, \qquad \beta = y/\prod q_i ,
-
-so the observed z gives y, the overlaps and the strength, without the bias of Z (d − 1 in place of their d makes this
-right to first order for small dims, too: bias :math:`\sum(d_i-1)\sigma^2/(2\lambda N)`, squared error
-:math:`(d_i-1)\sigma^2/(\lambda^2N)`).  The error of Z itself is σ.
+**Plain to see.**  Z beyond all that white noise can reach (Sudakov-Fernique:
+:math:`E\max Z \le \sigma\sum\sqrt{d_i}`, and Z is beyond that by 4σ once in 30 000 times, by Borell 1975), by a factor
+``PLAIN``, with σ that of the noise next to the fit or elsewhere, whichever is larger; and by Student's t of the groups
+along it, with a hundredth of the allowed chance of an error.  Flips are not looked at then.  Few strong directions in
+the noise show along the fit or next to it, so that this adds no more than about that hundredth to the false alarms.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import hadamard
-from scipy.optimize import brentq
 from scipy.special import stdtrit
 
+from tpca.solvers.mean.fit import WORK, climb, leading_of_modes, most_starts, select
+from tpca.solvers.mean.grouping import Array32
+from tpca.solvers.mean.groups import Groups
+from tpca.solvers.mean.reading import noise_reach, read, read_symmetric
+from tpca.solvers.mean.symmetric import best_symmetric
+from tpca.solvers.rank_one import along, top_pairs, units
+from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array
 
+MIXTURES, MORE_MIXTURES, RANDOM = 6, 18, 3  # starts; more from order 4 on, where fits miss more
+MAX_MIXED = 32  # leading vectors that are mixed
+SWEEPS, BEST, MORE_SWEEPS = 10, 6, 15  # of all starts, and of the best
+SYMMETRIC_SWEEPS = (8, 17, 0)  # of symmetric fits: of all starts, and of the best few
+FIRST = 4  # flips looked at before more are at a time: of pure noise most tests end with them
+# What a symmetric fit must be ahead, in units of σ: the larger of two reaches further than one.  Of signals (8³) that
+# one kind of fit proves alone, a fifth of the unrestricted ones is lost with 0, a tenth of either kind with 0.5, a
+# fourth of the symmetric ones with 0.75.
+MARGIN = 0.6
+TIE = 1e-6  # relative difference of two T that is rounding
 PLAIN = 1.25
+GUARD = 0.01  # share of the allowed chance of an error
 
 
-def contrasts(counts: Sequence[int]) -> Array:
-    """Q: orthogonal, first row √(n_g/N); for equal groups all entries are ±1/√G.  G must be a power of two."""
-    groups = len(counts)
-    signs = hadamard(groups) / math.sqrt(groups)
-    first = np.sqrt(np.array(counts) / sum(counts))
-    turn = first - signs[0]
-    length = float(turn @ turn)
-    if length < 1e-30:
-        return signs
-    return np.asarray(signs - 2 / length * np.outer(signs @ turn, turn))  # the reflection that brings row 0 there
+def flips_allowed(confidence: float) -> tuple[int, int]:
+    """How many flips to draw, with one of them, or with none, allowed to reach T."""
+    chance = 1 - confidence
+    one, none = (math.ceil(reached / chance - 1e-9) - 1 for reached in (2, 1))
+    return one, none
 
 
-@dataclass(frozen=True)
-class Local:
-    """The noise next to some vectors: its level, on how many entries that rests, and its level along them."""
-
-    sigma: float
-    entries: int
-    along: float
-
-    @property
-    def level(self) -> tuple[float, int]:
-        """The level, and on how many entries that rests."""
-        return self.sigma, self.entries
+def draw_flips(groups: int, confidence: float, rng: np.random.Generator) -> Array:
+    """Signs ``(m, G)`` of different flips, the first always 1; fewer than the test needs where groups are too few."""
+    evens, all_ = (2 ** max(0, groups - fixed) - 1 for fixed in (2, 1))
+    wanted = flips_allowed(confidence)
+    even = any(count <= evens for count in wanted)
+    there = evens if even else all_
+    count = next((count for count in wanted if count <= there), there)
+    codes = 1 + rng.choice(there, count, replace=False) if count else np.empty(0, dtype=int)
+    bits = (codes[:, None] >> np.arange(groups - 1 - even)) & 1
+    if even:
+        bits = np.column_stack([bits, bits.sum(axis=1) % 2])
+    return np.column_stack([np.ones(count), 1.0 - 2.0 * bits])
 
 
 @dataclass(frozen=True)
-class Null:
-    """What the contrasts say about the noise: its level, on how many entries that rests, and the maxima of the fits."""
+class Proof:
+    """What a test says: T of the mean and of the flips that were looked at, the T that was needed, and p.
 
-    sigma: float
-    entries: int
-    maxima: Array
-
-    @property
-    def mean(self) -> float:
-        """The mean of the maxima: how far noise reaches; infinite without contrasts."""
-        return float(np.mean(self.maxima)) if len(self.maxima) else math.inf
-
-    def threshold(self, local: Local, confidence: float) -> float:
-        """The Z that noise alone exceeds in at most ``1 - confidence`` of all fits; infinite without contrasts."""
-        count = len(self.maxima)
-        if count == 0:
-            return math.inf
-        level = max(
-            self.sigma * _quantile(confidence, self.entries), local.sigma * _quantile(confidence, local.entries)
-        )
-        least = 0.0
-        if count > 1:
-            level = max(level, float(np.std(self.maxima, ddof=1)) * _quantile(confidence, count - 1))
-            least = local.along * _quantile(0.5 + confidence / 2, count)
-        return max(least, self.mean + math.sqrt(1 + 1 / count) * level)
-
-
-def plain_threshold(dims: Sequence[int], sigma: float, local: Local, contrasts: int, confidence: float) -> float:
-    r"""A Z far beyond what noise reaches, without a fit to the contrasts.
-
-    For white noise :math:`E\max Z \le \sigma\sum\sqrt{d_i}` (Sudakov-Fernique: the distance of two rank-one tensors of
-    unit vectors is at most that of the vectors together), and Z is beyond that by 4σ once in 30 000 times (Borell).
-    ``PLAIN`` times that, σ being at least the level of the noise next to the fit; and, as in :meth:`Null.threshold`,
-    beyond noise of random amplitude along it, with a tenth of the chance of an error.
+    All as lengths of a fit, of a symmetric one where ``symmetric``: that is then the better guess.  ``plain`` is p of
+    the unrestricted fit alone.
     """
-    reach = (sum(map(math.sqrt, dims)) + 4) * max(sigma, local.sigma)
-    least = local.along * _quantile(1 - (1 - confidence) / 20, contrasts) if contrasts > 1 else 0.0
-    return max(PLAIN * reach, least)
+
+    value: float
+    flips: tuple[float, ...]
+    needed: float
+    p_value: float
+    plain: float
+    symmetric: bool
+
+    def proven(self, confidence: float) -> bool:
+        """Whether noise alone would hardly get there."""
+        return self.p_value <= 1 - confidence + 1e-9
+
+
+def flip_test(
+    groups: Groups, confidence: float, rng: np.random.Generator, known: Sequence[RankOne] = (), tied: bool = False
+) -> Proof:
+    """Test for a signal besides ``known`` components; with ``tied``, also for one of equal vectors."""
+    signs = draw_flips(len(groups), confidence, rng)
+    every = np.vstack([np.ones(len(groups)), signs])
+    reach = _reach(groups.dims, groups.level(every), tied)
+    starts = Starts.drawn(groups.dims, rng)
+    most = max(1, math.floor((1 - confidence) * (len(every)) + 1e-9))  # so many flips may not reach T
+    lengths = np.empty((0, 2))
+    for some in _chunks(len(every), groups.entries):
+        tensors = without(groups.flipped(every[some]), known)
+        lengths = np.vstack([lengths, fit_lengths(tensors, starts, tied, rng)])
+        if int(np.count_nonzero(_reaches(np.max(lengths - reach, axis=1)))) >= most:
+            break
+    return _judged(lengths, reach, most, len(signs))
+
+
+def _reach(dims: Sequence[int], sigma: float, tied: bool) -> Array:
+    """What white noise reaches, of both kinds of fit."""
+    order, squared = len(dims), sigma**2
+    plain = noise_reach([(d - 1) * squared for d in dims], read)
+    symmetric = noise_reach([(dims[0] - 1) * squared / order] * order, read_symmetric) + MARGIN * sigma
+    return np.array([plain, symmetric if tied else 0.0])
+
+
+def _judged(lengths: Array, reach: Array, most: int, drawn: int) -> Proof:
+    """All that is told of a test, from Z ``(1 + flips, 2)`` of both kinds."""
+    excess = np.max(lengths - reach, axis=1)
+    symmetric = bool(np.argmax(lengths[0] - reach))
+    values = excess + reach[int(symmetric)]
+    needed = float(np.sort(values[1:])[-most]) if len(values) > most else math.inf
+    p, plain = (_p_value(part, most, drawn) for part in (excess, lengths[:, 0]))
+    return Proof(float(values[0]), tuple(values[1:].tolist()), needed, p, plain, symmetric)
+
+
+def _p_value(values: Array, most: int, drawn: int) -> float:
+    reaching = np.flatnonzero(_reaches(values))
+    if len(reaching) >= most:
+        return most / float(reaching[most - 1] + 1)
+    return (1 + len(reaching)) / (1 + drawn)
+
+
+def _reaches(values: Array) -> Array:
+    """Whether each of the values after the first is as large as that."""
+    return np.asarray(values[1:] >= values[0] - TIE * abs(values[0]))
+
+
+def _chunks(count: int, entries: int) -> Iterator[slice]:
+    """The mean and a few flips first, then as many at a time as fit into the work space."""
+    most = max(1, 2 * WORK // entries)  # in float32
+    first = min(most, 1 + FIRST)
+    yield slice(0, first)
+    for start in range(first, count, most):
+        yield slice(start, start + most)
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What an observed Z means: √N λ, the overlap of every vector with the truth; ``edge`` if noise reaches as far."""
+class Starts:
+    """Where climbs begin, the same for the mean and all flips, for T to be one function.
 
-    strength: float
-    overlaps: tuple[float, ...]
-    edge: bool
-
-    @property
-    def error(self) -> float:
-        """Root mean squared error of the least certain vector: √(2 − 2q)."""
-        return math.sqrt(max(2 - 2 * q for q in self.overlaps))
-
-    def standard_errors(self, vectors: Sequence[Array]) -> tuple[Array, ...]:
-        """Root mean squared error of every entry: v̂ = q v + √(1 − q²) u, u uniform across v."""
-        pairs = zip(vectors, self.overlaps, strict=True)
-        return tuple(np.sqrt((1 - q**2) * (1 - v**2) / (len(v) - 1) + (1 - q) ** 2 * v**2) for v, q in pairs)
-
-
-def read(dims: Sequence[int], value: float, sigma: float) -> Reading:
-    """Strength and overlaps behind an observed Z = ``value`` in noise of level ``sigma``."""
-    free = np.array([d - 1.0 for d in dims])
-    unit = sigma * math.sqrt(free.sum())
-    if unit <= 1e-12 * value:
-        return Reading(value, (1.0,) * len(dims), value <= 0)
-    c, z = free / free.sum(), value / unit
-    least = _edge(c)
-    edge = z <= _observed(c, least)
-    y = least if edge else brentq(lambda y: _observed(c, y) - z, least, z, xtol=1e-12)
-    g = 0.5 * (y - np.sqrt(y**2 + 4 * c))
-    overlaps = np.sqrt(np.maximum(1 - g**2 / c, 1e-6))
-    return Reading(unit * y / float(overlaps.prod()), tuple(float(q) for q in overlaps), bool(edge))
-
-
-Law = Callable[[Sequence[int], float, float], Reading]
-
-
-def strength_interval(
-    dims: Sequence[int], value: float, sigma: float, entries: int, level: float, law: Law = read
-) -> tuple[float, float]:
-    """Confidence interval of √N λ: the readings of Z ± tσ; from 0 where noise reaches as far as Z − tσ."""
-    half = sigma * _quantile(0.5 + level / 2, entries)
-    low, high = (law(dims, value + side * half, sigma) for side in (-1, 1))
-    return (0.0 if low.edge else low.strength, high.strength)
-
-
-def strength_limit(rows: int, columns: int, norm: float, sigma: float, entries: int) -> float:
-    r"""95 % upper limit of √N λ when nothing was found, from the ``norm`` of an unfolding into rows × columns.
-
-    A fit may miss a signal that is there, so its Z limits nothing; a norm misses nothing.  With a signal it is about
-    :math:`\sqrt{(a^2 + \sigma^2D_1)(a^2 + \sigma^2D_2)}/a, a = \sqrt N\lambda`, and no more than 1.64 σ below that in
-    95 % of all cases: the limit is the largest a for which what was seen is that likely (Benaych-Georges &
-    Nadakuditi 2012; D − 1 in place of D as above).
+    Besides the leading vectors of all modes: mixtures of the leading quarter of them, which are closer to a signal than
+    chance is (20⁴: with eight of them the best maximum in 23 of 24 tensors, with eight at random in 16), and some at
+    random.
     """
-    seen = norm + sigma * _quantile(0.95, entries)
-    # (a² + D1)(a² + D2) = s² a² is a quadratic in a²; seen below the edge √D1 + √D2 counts as that.
-    small, large = sigma**2 * (rows - 1), sigma**2 * (columns - 1)
-    half = 0.5 * max(0.0, seen**2 - small - large)
-    root = math.sqrt(max(0.0, half**2 - small * large))
-    return math.sqrt(max(half + root, math.sqrt(small * large)))
+
+    mixtures: list[Array32]
+    random: list[Array32]
+
+    @classmethod
+    def drawn(cls, dims: Sequence[int], rng: np.random.Generator) -> Starts:
+        """Coefficients ``(R, q_i)`` and unit vectors ``(R, d_i)``."""
+        room = max(0, most_starts(dims) - 1)
+        mixtures = min(MIXTURES if len(dims) == 3 else MORE_MIXTURES, room)
+        random = min(RANDOM, room - mixtures)
+        quarters = [min(d, max(2, min(d // 4, MAX_MIXED))) for d in dims]
+        return cls(_rows(rng, mixtures, quarters), _rows(rng, random, dims))
+
+    def of(self, tensors: Array32, mode: int) -> Array32:
+        """Unit vectors ``(T, R, d)`` of one mode of some tensors."""
+        mixing, random = self.mixtures[mode], self.random[mode]
+        leading = leading_of_modes(tensors, mode, mixing.shape[1]).astype(np.float32)
+        both = [leading[:, :1], mixing[:, : leading.shape[1]] @ leading]
+        return np.concatenate([*both, np.broadcast_to(random, (len(tensors), *random.shape))], axis=1)
 
 
-def _observed(c: Array, y: float) -> float:
-    return float(y + 0.5 * np.sum(np.sqrt(y**2 + 4 * c) - y))
+def _rows(rng: np.random.Generator, count: int, lengths: Sequence[int]) -> list[Array32]:
+    return [units(rng.standard_normal((count, d))).astype(np.float32) for d in lengths]
 
 
-def _edge(c: Array) -> float:
-    """The y with the least z: below that the fit is one to noise."""
+def fit_lengths(tensors: Array32, starts: Starts, tied: bool, rng: np.random.Generator) -> Array:
+    """Z of both kinds of fit, ``(T, 2)``; quick ones, good enough to compare.  Without ``tied`` the second is -inf."""
+    if tensors.ndim == 3:
+        plain = np.array([float(top_pairs(matrix, 1, rng)[0][0]) for matrix in tensors])
+        fitted: list[Array] = []
+    else:
+        vectors = [starts.of(tensors, mode) for mode in range(tensors.ndim - 1)]
+        vectors, values = select(*climb(tensors, vectors, SWEEPS), BEST)
+        vectors, values = select(*climb(tensors, vectors, MORE_SWEEPS), 1)
+        plain, fitted = values[:, 0], [v[:, 0] for v in vectors]
+    symmetric = np.full(len(tensors), -math.inf)
+    if tied:
+        symmetric = best_symmetric(tensors, fitted, rng, SYMMETRIC_SWEEPS).values
+    return np.column_stack([plain, symmetric]).astype(np.float64)
 
-    def slope(y: float) -> float:
-        return float(1 + 0.5 * np.sum(y / np.sqrt(y**2 + 4 * c) - 1))
 
-    return 0.0 if slope(0.0) >= 0 else float(brentq(slope, 0.0, 10.0 * len(c)))
+def without(tensors: Array32, known: Sequence[RankOne]) -> Array32:
+    """Tensors with nothing along known components, nor along what is left of them where one vector is a little off.
+
+    The fit to the mean leaves no noise there; nor may the flips have any.
+    """
+    for component in known:
+        stack: list[Array32] = [
+            np.broadcast_to(v.astype(np.float32), (len(tensors), len(v))) for v in component.vectors
+        ]
+        sides = [along(tensors, stack, mode) for mode in range(len(stack))]
+        value = np.sum(sides[0] * stack[0], axis=1, keepdims=True)
+        for mode, side in enumerate(sides):
+            rest = side if mode == 0 else side - value * stack[mode]
+            tensors -= _outer_products([*stack[:mode], rest, *stack[mode + 1 :]])
+    return tensors
 
 
-def _quantile(probability: float, freedom: int) -> float:
-    return float(stdtrit(max(1, freedom), probability))
+def _outer_products(vectors: Sequence[Array]) -> Array:
+    """The outer product of every row of the vectors ``(T, d_i)``: ``(T, *dims)``."""
+    product, *others = vectors
+    for v in others:
+        product = product[..., None] * v.reshape(len(v), *[1] * (product.ndim - 1), -1)
+    return product
+
+
+def plain_threshold(dims: Sequence[int], sigma: float, along_it: float, groups: int, confidence: float) -> float:
+    """The Z beyond which no flip needs to be looked at, in noise of level ``sigma`` and of ``along_it`` along the fit.
+
+    Infinite where there are too few groups for the test.
+    """
+    if 2 ** max(0, groups - 1) <= flips_allowed(confidence)[1]:
+        return math.inf
+    student = float(stdtrit(groups - 1, 1 - GUARD * (1 - confidence)))
+    return max(PLAIN * (sum(map(math.sqrt, dims)) + 4) * sigma, student * along_it)

@@ -1,0 +1,118 @@
+"""Sums of samples in contiguous groups, as they are read: what the test of the mean flips, and errors are read off.
+
+Groups are contiguous because samples that follow each other may be alike: two groups then touch at one end only.  Where
+the number of samples is known, all get the same number of them, a multiple of ``block`` (and of two, so that pairs of
+neighbours, which the noise model is learnt from, are in one group).  Where it is not, whenever all groups are taken the
+first two neighbours that hold the fewest samples become one: the largest group is never more than about twice the
+smallest.  Groups are sums in float32, which is far more than their noise needs; the sum of all is one in float64.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.checkpoint import kept
+from tpca.tensors.blocks import Array
+
+Array32 = NDArray[Any]  # of float32, which the toolbox for float64 works on as well
+
+
+def equal_groups(samples: int, groups: int, block: int) -> list[int]:
+    """The sizes of so many groups of ``samples``, or fewer: multiples of ``block``, the rest in the last."""
+    even = math.lcm(2, block)
+    step = even if samples >= groups * even else block
+    groups = max(1, min(groups, samples // step))
+    edges = [g * samples // (groups * step) * step for g in range(groups)] + [samples]
+    return [stop - start for start, stop in itertools.pairwise(edges)]
+
+
+@kept
+class Grouping:
+    """The sums of groups ``(G, *dims)``, of which the last is open, how many samples are in each, and the sum of all.
+
+    ``plan`` has the sizes of all groups, where the number of samples is known; ``most`` is how many there may be.
+    """
+
+    def __init__(self, dims: Sequence[int], most: int, block: int = 1, plan: Sequence[int] | None = None) -> None:
+        self.plan = None if plan is None else list(plan)
+        self.sums: Array32 = np.zeros((most if plan is None else len(plan), *dims), dtype=np.float32)
+        self.total = np.zeros(tuple(dims))
+        self.counts: list[int] = []
+        self.size = block if plan is None else plan[0]  # of the open group, when it will be full
+
+    @property
+    def samples(self) -> int:
+        """In all groups."""
+        return sum(self.counts)
+
+    @property
+    def filling(self) -> tuple[int, int]:
+        """Samples that the open group, or the next if that is full, has room for, and those it will have then."""
+        if self.counts and self.counts[-1] < self.size:
+            return self.size - self.counts[-1], self.size
+        return self._next_size(), self._next_size()
+
+    def add(self, part: NDArray[np.floating], n: int) -> None:
+        """Add ``n`` samples, which sum to ``part``, to the open group."""
+        if not self.counts or self.counts[-1] >= self.size:
+            self._open()
+        self.sums[len(self.counts) - 1] += part
+        self.total += part
+        self.counts[-1] += n
+
+    def multiply(self, factor: float) -> None:
+        """Have all sums in another unit."""
+        self.sums *= np.float32(factor)
+        self.total *= factor
+
+    def close(self) -> None:
+        """There will be no more samples: a last group that is less than half of the smallest joins the one before."""
+        if len(self.counts) > 1 and 2 * self.counts[-1] < min(self.counts[:-1]):
+            self._merge(len(self.counts) - 2)
+        if len(self.counts) < len(self.sums):
+            self.sums = self.sums[: max(1, len(self.counts))].copy()
+
+    def _next_size(self) -> int:
+        if self.plan is not None:
+            return self.plan[min(len(self.counts), len(self.plan) - 1)]
+        return self.size if len(self.counts) < len(self.sums) else min(self._after_merging())
+
+    def _after_merging(self) -> list[int]:
+        pair = self._fewest()
+        return [*self.counts[:pair], self.counts[pair] + self.counts[pair + 1], *self.counts[pair + 2 :]]
+
+    def _fewest(self) -> int:
+        """The first of the two neighbours that hold the fewest samples."""
+        return int(np.argmin(np.add(self.counts[:-1], self.counts[1:])))
+
+    def _open(self) -> None:
+        self.size = self._next_size()
+        if len(self.counts) == len(self.sums):
+            if self.plan is not None:  # more samples than were said: the last group takes them
+                return
+            self._merge(self._fewest())
+        self.counts.append(0)
+
+    def _merge(self, first: int) -> None:
+        """Have a group and the next in one; those after it move up, one by one so that nothing is copied twice."""
+        self.sums[first] += self.sums[first + 1]
+        for group in range(first + 1, len(self.counts) - 1):
+            self.sums[group] = self.sums[group + 1]
+        self.sums[len(self.counts) - 1] = 0.0
+        self.counts[first : first + 2] = [self.counts[first] + self.counts[first + 1]]
+
+
+def inner_products(sums: Array32) -> Array:
+    """⟨S_g, S_h⟩ of all pairs, in float64, some entries at a time."""
+    flat, step = sums.reshape(len(sums), -1), 2**15
+    products = np.zeros((len(sums), len(sums)))
+    for first in range(0, flat.shape[1], step):
+        some = flat[:, first : first + step].astype(np.float64)
+        products += some @ some.T
+    return products

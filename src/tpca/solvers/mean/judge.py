@@ -1,0 +1,139 @@
+"""From groups of samples to components: what is fitted, what is proven, and which kind of fit is believed.
+
+A signal plain to see is found from one start.  Else the test by flips says whether there is one, and one accurate fit
+from all starts which (:mod:`tpca.solvers.mean.test`, :mod:`tpca.solvers.mean.fit`).  Where all modes have the same
+length the vectors may be the same; they are taken to be, unless the data say that they differ
+(:mod:`tpca.solvers.mean.reading`) by an unrestricted fit that is itself proven: one that is not may have found noise.
+
+Of several components each is tested in what those before it leave (:mod:`tpca.solvers.mean.components`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tpca.randomness import generator
+from tpca.solvers.mean.components import find_components
+from tpca.solvers.mean.errors import Scatter
+from tpca.solvers.mean.fit import best_fit, hosvd_fit
+from tpca.solvers.mean.groups import Groups
+from tpca.solvers.mean.reading import symmetry_rejected
+from tpca.solvers.mean.symmetric import best_symmetric, can_be_symmetric
+from tpca.solvers.mean.test import Proof, draw_flips, flip_test, plain_threshold
+from tpca.tensors import RankOne
+from tpca.tensors.blocks import Array
+
+
+@dataclass(frozen=True)
+class Found:
+    """A component that is proven: the groups around it, and what proves it."""
+
+    scatter: Scatter
+    proof: Proof
+
+
+@dataclass
+class Judge:
+    """Looks at the groups of one fit; ``tied`` says whether vectors may be the same."""
+
+    groups: Groups
+    confidence: float
+    n_components: int
+    random_state: int
+    tied: bool
+    proofs: list[Proof] = field(default_factory=list)
+    """Of every test that was made."""
+
+    @classmethod
+    def of(cls, groups: Groups, confidence: float, n_components: int, random_state: int, alike: bool = True) -> Judge:
+        """``alike``: whether vectors that are the same in the data are so here, too."""
+        tied = alike and n_components == 1 and can_be_symmetric(groups.dims)
+        return cls(groups, confidence, n_components, random_state, tied)
+
+    def look(self) -> tuple[list[Found], RankOne]:
+        """All components that are proven, the strongest first, and the best guess of one where none is."""
+        first = hosvd_fit(self.groups.mean)
+        plain = self._plain_to_see(first)
+        if plain is None:
+            self.proofs.append(self._test(()))
+            first = best_fit(self.groups.mean, self._rng("mean"))
+        else:
+            self.proofs.append(plain)
+        if self.tied:
+            return self._one(first)
+        rng = self._rng("mean components")
+        components = find_components(self.groups.mean, first, self.n_components, rng, self._proven)
+        found = [
+            Found(Scatter.around(self.groups, one), proof) for one, proof in zip(components, self.proofs, strict=False)
+        ]
+        return sorted(found, key=lambda one: -one.scatter.fit.strength), first
+
+    def _one(self, first: RankOne) -> tuple[list[Found], RankOne]:
+        """The one component whose vectors may be the same."""
+        proof = self.proofs[0]
+        symmetric = self._symmetric(first)
+        plain = Scatter.around(self.groups, first)
+        if symmetric is None:
+            return ([Found(plain, proof)] if proof.proven(self.confidence) else []), first
+        if not proof.proven(self.confidence):
+            return [], symmetric.fit if proof.symmetric else first
+        sigma = max(self._level(), symmetric.level)
+        apart = symmetry_rejected(self.groups.dims, first.strength, symmetric.fit.strength, sigma)
+        differ = proof.plain <= 1 - self.confidence + 1e-9 and apart
+        return [Found(plain if differ else symmetric, proof)], first
+
+    def _plain_to_see(self, fit: RankOne) -> Proof | None:
+        """What proves a fit that is so far beyond the reach of noise that no flip needs to be looked at."""
+        scatter = Scatter.around(self.groups, fit)
+        sigma = max(self._level(), scatter.level)
+        groups = len(self.groups)
+        needed = plain_threshold(self.groups.dims, sigma, scatter.along, groups, self.confidence)
+        if not fit.strength > needed:
+            return None
+        p = 1 / (1 + len(draw_flips(groups, self.confidence, self._rng("flips"))))
+        return Proof(fit.strength, (), needed, p, p, False)
+
+    def _proven(self, candidate: RankOne, known: Sequence[RankOne]) -> bool:
+        """Whether a candidate is proven that was found besides known components; the first was tested before."""
+        if known:
+            self.proofs.append(self._plain_to_see(candidate) or self._test(known))
+        return self.proofs[len(known)].proven(self.confidence)
+
+    def _test(self, known: Sequence[RankOne]) -> Proof:
+        rng = self._rng(f"flips {len(known)}")
+        return flip_test(self.groups, self.confidence, rng, known, self.tied)
+
+    def _symmetric(self, first: RankOne) -> Scatter | None:
+        """The scatter around the best fit of equal vectors; ``None`` where it cannot be near the best one."""
+        sigma = max(self._level(), Scatter.around(self.groups, first).level)
+        most = symmetric_reach(first, sigma)
+        if not self.proofs[0].flips and symmetry_rejected(self.groups.dims, first.strength, most, sigma):
+            return None
+        vectors = [v[None] for v in first.vectors]
+        fits = best_symmetric(self.groups.mean[None], vectors, self._rng("symmetric mean"))
+        x = fits.vectors[0]
+        each = (fits.signs[0] * x, *[x] * (len(vectors) - 1))  # a negative strength is the sign of one vector
+        return Scatter.around(self.groups, RankOne(float(fits.values[0]), each), symmetric=True)
+
+    def _level(self) -> float:
+        """σ of all entries, of what the mean leaves of the groups."""
+        return self.groups.level(np.ones((1, len(self.groups))))
+
+    def _rng(self, purpose: str) -> np.random.Generator:
+        return generator(self.random_state, purpose)
+
+
+def symmetric_reach(fit: RankOne, sigma: float) -> float:
+    r"""What a symmetric fit can reach at most where the signal is what was fitted.
+
+    Of the signal :math:`\max_x\prod\langle v_i, x\rangle \le (1 + \min|\langle v_i, v_j\rangle|)/2`, of the noise
+    :math:`\sigma\sqrt{kd}` in the mean (Sudakov-Fernique), and 4σ.
+    """
+    vectors: Sequence[Array] = fit.vectors
+    alike = min(abs(float(v @ w)) for v, w in itertools.combinations(vectors, 2))
+    return fit.strength * (1 + alike) / 2 + sigma * (math.sqrt(len(vectors) * len(vectors[0])) + 4)

@@ -1,0 +1,92 @@
+r"""How strong a signal may be that was not found: an upper limit that noise of any covariance leaves valid.
+
+A fit may miss a signal that is there, so its length limits nothing; a norm misses nothing.  Unfold X and every group x'
+of :mod:`tpca.solvers.mean.groups` along the longest mode (no longer than all others together) as matrices of d rows.
+For the true vector u of that mode
+
+.. math:: u^\top(XX^\top - C)u = a^2 + 2a\varepsilon + \eta, \qquad
+    C = \frac{1}{G-1}\Bigl(\sum_g x'_gx_g'^\top - XX^\top\Bigr), \qquad a = \sqrt N\lambda ,
+
+with ε the noise of X along the signal and η what :math:`\|E^\top u\|^2` differs from its expectation, both of mean 0.
+The left side is at most the largest eigenvalue μ, at an eigenvector û, so that with t Student's quantile
+
+.. math:: a \le t s_\varepsilon + \sqrt{\mu + t s_\eta + t^2s_\varepsilon^2} .
+
+s_η is the scatter of :math:`\hat u^\top x'_gx_g'^\top\hat u` over the groups.  The noise along a signal that is not
+known can be no more than the noise along the direction where it is strongest, which is looked for: the best fit
+:math:`\langle c_1x'_1 + \dots, v_1\otimes\dots\otimes v_k\rangle` over v and c across w, of length Y, is read
+(:mod:`tpca.solvers.mean.reading`) as a rank-one signal of one order more, of strength b:
+:math:`s_\varepsilon^2 = \sigma^2 + b^2/(G-1)`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from tpca.solvers.mean.errors import student
+from tpca.solvers.mean.fit import climb, gram, leading_of_modes
+from tpca.solvers.mean.groups import Groups
+from tpca.solvers.mean.reading import read
+from tpca.tensors.blocks import Array
+
+LIMIT = 0.95
+STARTS = 4  # combinations of groups to look for the strongest noise from
+FIRST_SWEEPS, ROUNDS, SWEEPS = 8, 10, 2
+# In white noise Y is 0.5 σ below where its reading begins, give or take 0.35 σ (2×2 to 20³ and 10⁴): it is read less σ.
+CAUTION = 1.0
+
+
+def strength_limit(groups: Groups, rng: np.random.Generator) -> float:
+    """95 % upper limit of √N λ; infinite where there are not two groups."""
+    count = len(groups)
+    if count < 2:
+        return math.inf
+    mode = max((m for m, d in enumerate(groups.dims) if d * d <= groups.entries), key=lambda m: groups.dims[m])
+    own = gram(groups.mean, mode)
+    all_ = sum((gram(group, mode) for group in each_of(groups)), np.zeros_like(own))
+    values, axes = np.linalg.eigh(own - (all_ - own) / (count - 1))
+    u, t = axes[:, -1], student(LIMIT, count - 1)
+    energies = [float(np.sum(np.tensordot(u, group, (0, mode)) ** 2)) for group in each_of(groups)]
+    spread = t * float(np.std(energies, ddof=1)) * math.sqrt(1 + 1 / (count - 1))
+    error = t * strongest_noise(groups, rng)
+    return error + math.sqrt(max(0.0, float(values[-1]) + spread) + error**2)
+
+
+def strongest_noise(groups: Groups, rng: np.random.Generator) -> float:
+    """Standard deviation of the noise along the rank-one direction where it is strongest, as far as groups show it."""
+    sigma = groups.level(np.ones((1, len(groups))))
+    freedom = len(groups) - 1
+    longest = max(_strongest(groups, rng.standard_normal(len(groups))) for _ in range(STARTS))
+    reading = read([(d - 1) * sigma**2 for d in (freedom, *groups.dims)], longest - CAUTION * sigma)
+    extra = 0.0 if reading.edge else reading.strength
+    return math.sqrt(sigma**2 + extra**2 / freedom)
+
+
+def _strongest(groups: Groups, coefficients: Array) -> float:
+    """Y from one start: the best vectors of a combination of groups, its best coefficients, and so on."""
+    value, first = 0.0, groups.mixed(_across(coefficients, groups)[None])
+    vectors = [leading_of_modes(first, mode).astype(first.dtype) for mode in range(first.ndim - 1)]
+    vectors, _ = climb(first, vectors, FIRST_SWEEPS)
+    for _ in range(ROUNDS):
+        along = groups.gradients([v[0, 0] for v in vectors], 0) @ vectors[0][0, 0]
+        along = along - groups.weights * (groups.weights @ along)
+        before, value = value, float(np.linalg.norm(along))
+        if value <= before * (1 + 1e-4):
+            break
+        vectors, _ = climb(groups.mixed(_across(along, groups)[None]), vectors, SWEEPS)
+    return value
+
+
+def _across(coefficients: Array, groups: Groups) -> Array:
+    """Of unit length, and with nothing of the mean in them."""
+    rest = coefficients - groups.weights * (groups.weights @ coefficients)
+    length = float(np.linalg.norm(rest))
+    return np.asarray(rest / length if length > 0 else rest)
+
+
+def each_of(groups: Groups) -> Iterator[Array]:
+    """Each x', one after the other."""
+    yield from (groups.mixed(row[None])[0] for row in np.eye(len(groups)))
