@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from tpca import RaceSolver, SpikedTensor
-from tpca.cli.live import ASCII_BLOCKS, BLOCKS, Bar, Lines, Nothing, Panel, screen_for, sparkline
-from tpca.cli.progress import Pace, Progress, ProgressCallback, line, thinned
+from tpca.cli.live import ASCII_BLOCKS, BLOCKS, Bar, Lines, Panel, screen_for, sparkline
+from tpca.cli.progress import Nothing, Pace, Progress, ProgressCallback, line, thinned
 
 
 class Clock:

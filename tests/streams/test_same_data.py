@@ -20,7 +20,7 @@ from tpca.engines import LocalEngine
 from tpca.errors import CheckpointError, StreamError
 from tpca.solvers.loop import Keeper
 from tpca.streams import identity
-from tpca.streams.protocol import FileSource
+from tpca.streams.protocol import Source
 from tpca.streams.stored import StoredStream
 from tpca.streams.views import open_views
 from tpca.tensors import DenseBatch, SparseBatch
@@ -355,7 +355,7 @@ def test_positions_are_plain_values_and_cost_one_look_at_the_batch_in_hand(short
 # What a look costs, and what it sees.
 
 
-class Counting(FileSource):
+class Counting(Source):
     """An array with chunks, that counts what is read of it."""
 
     kind, name, dtype = "zarr", "the store", np.dtype(np.float64)

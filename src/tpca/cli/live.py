@@ -6,9 +6,9 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tpca.cli.progress import Display, Progress, known, line, memory, needed
+from tpca.cli.progress import Nothing, Progress, known, line, memory, needed
 from tpca.wording import duration, number
 
 if TYPE_CHECKING:
@@ -45,18 +45,7 @@ def bars(console: Console, transient: bool = False) -> Bars:
     return Progress(*columns, *times, console=console, disable=not console.is_terminal, transient=transient)
 
 
-class Nothing:
-    """Shows nothing."""
-
-    def open(self, progress: Progress) -> AbstractContextManager[object]:  # noqa: ARG002
-        """Nothing to open."""
-        return nullcontext()
-
-    def show(self, progress: Progress) -> None:
-        """Show nothing."""
-
-
-class Lines:
+class Lines(Nothing):
     """Plain lines for logs and pipes: at first often, then whenever the samples have doubled, or a minute is over."""
 
     def __init__(
@@ -85,7 +74,7 @@ class Lines:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-class Bar:
+class Bar(Nothing):
     """One progress bar with the strength beside it."""
 
     def __init__(self, console: Console) -> None:
@@ -104,13 +93,11 @@ class Bar:
     def show(self, progress: Progress) -> None:
         """Move the bar."""
         left = "" if progress.left is None else f"{duration(progress.left)} left"
-        rate = f"{progress.rate:,.0f} samples/s"
-        self._progress.update(
-            self._bar, completed=progress.done, description=progress.phase, rate=rate, known=known(progress), left=left
-        )
+        told: dict[str, Any] = {"rate": f"{progress.rate:,.0f} samples/s", "known": known(progress), "left": left}
+        self._progress.update(self._bar, completed=progress.done, description=progress.phase, **told)
 
 
-class Panel:
+class Panel(Nothing):
     """The live view: all that is known of the run, in a frame that stays in its place."""
 
     def __init__(self, console: Console) -> None:
@@ -159,7 +146,7 @@ class Panel:
         return [*rows, ("memory", used)] if used else rows
 
 
-def screen_for(console: Console, live: bool, quiet: bool) -> Display:
+def screen_for(console: Console, live: bool, quiet: bool) -> Nothing:
     """The screen that was asked for and that the console can show."""
     if quiet:
         return Nothing()

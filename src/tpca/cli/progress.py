@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from tpca.wording import amount, duration, number
 
@@ -36,11 +36,12 @@ class Progress:
     buffer_bytes: int | None = None
 
 
-class Display(Protocol):
-    """Shows what is known while it is open."""
+class Nothing:
+    """Shows nothing; the base of what shows what is known while it is open."""
 
-    def open(self, progress: Progress) -> AbstractContextManager[object]:
+    def open(self, progress: Progress) -> AbstractContextManager[object]:  # noqa: ARG002
         """Begin; what is returned ends it."""
+        return nullcontext()
 
     def show(self, progress: Progress) -> None:
         """What is known now."""
@@ -49,7 +50,7 @@ class Display(Protocol):
 class ProgressCallback:
     """The solver's callback: keeps a :class:`Progress` up to date, shows it, and remembers the pace for the report."""
 
-    def __init__(self, screen: Display, title: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, screen: Nothing, title: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.progress = Progress(title)
         self.engine: Any = None  # asked for its buffer, if given
         self.trace: list[tuple[int, float]] = []  # samples read, those of all passes, and seconds

@@ -12,7 +12,6 @@ from tpca.solvers.base import Solver, StreamSolver
 from tpca.solvers.loop import Feed
 from tpca.solvers.recovery import Recovery
 from tpca.streams import Stream
-from tpca.streams.protocol import Passing
 from tpca.streams.sources import check_opened, open_known
 
 
@@ -20,7 +19,7 @@ def opened(X: Any, dims: tuple[int, ...] | None, **options: Any) -> Stream | Eng
     """An engine as it is; anything else as a stream, or on the active Dask client if it is a Dask array."""
     if not is_engine(X):
         return on_active_cluster(open_known(X, dims, **options))
-    check_opened(X.stream if isinstance(X, LocalEngine | DaskEngine) else Passing(), **options)
+    check_opened(X.stream if isinstance(X, LocalEngine | DaskEngine) else Stream(), **options)
     return X
 
 

@@ -25,12 +25,12 @@ from tpca.streams.checks import (
     unwrapped,
     without_empty,
 )
-from tpca.streams.protocol import Kind, NanPolicy, Passing
+from tpca.streams.protocol import Kind, NanPolicy, Stream
 from tpca.tensors import Batch, DenseBatch
 from tpca.tensors.blocks import check_dims
 
 
-class IterableStream(Passing):
+class IterableStream(Stream):
     """Batches ``(n, d_1, ..., d_k̄)``, or ``single`` samples, from any iterable; the first one fixes the shape.
 
     ``rereadable`` is false: an iterator can be consumed once only.  So many single samples are put ``together``.
@@ -125,7 +125,7 @@ def stacked(samples: Sequence[Any]) -> NDArray[Any]:
     return whole
 
 
-class SamplesStream(Passing):
+class SamplesStream(Stream):
     """The endless samples of a spiked tensor."""
 
     kind: Kind = "synthetic"
@@ -151,7 +151,7 @@ class SamplesStream(Passing):
             first += len(samples)
 
 
-class OwnStream(Passing):
+class OwnStream(Stream):
     """A user's stream, anything with ``dims`` and ``batches``; only this process reads it.
 
     It passes by once unless it says otherwise.

@@ -7,15 +7,14 @@ import os
 import re
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpca.errors import SampleError, StreamError, reading
 from tpca.streams.checks import are_samples, float_dtype, to_floats
-from tpca.streams.protocol import FileSource, Items, Kind
+from tpca.streams.protocol import Items, Kind, Source
 
 # Pages of a mapping count as resident memory until it is undone: no mapping that is read in full is larger than this.
 MAP_BYTES = 2**26
@@ -30,23 +29,14 @@ _HEADERS: dict[tuple[int, int], Callable[[BinaryIO], _Header]] = {
 _PLAIN = re.compile(rb"""\s*\{(?:[\s:,()\[\]\dL-]|True|False|'[^'\\]*'|"[^"\\]*")*\}\s*""")
 
 
-@dataclass(frozen=True)
-class NpyFile(FileSource):
+class NpyFile(Source):
     """One ``.npy`` file; in Fortran order every batch walks through the whole file, in bounded memory."""
 
-    path: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    fortran: bool
-    offset: int
+    kind: Kind = "npy"
 
-    kind: ClassVar[Kind] = "npy"
-    chunks: ClassVar[None] = None
-
-    @property
-    def name(self) -> str:
-        """The path, quoted."""
-        return repr(self.path)
+    def __init__(self, path: str, shape: tuple[int, ...], dtype: np.dtype[Any], fortran: bool, offset: int) -> None:
+        self.path, self.name = path, repr(path)
+        self.shape, self.dtype, self.fortran, self.offset = shape, dtype, fortran, offset
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "path": os.path.abspath(self.path)}  # for processes that were started elsewhere
@@ -137,11 +127,10 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
         return {name: stored[name] for name in stored.files}
 
 
-class NpyFolder(FileSource):
+class NpyFolder(Source):
     """The ``.npy`` files of a folder in the order of their names: each a batch, or each one sample."""
 
     kind: Kind = "folder"
-    chunks: tuple[int, ...] | None = None
 
     def __init__(self, path: str, items: Items, dims: tuple[int, ...] | None = None) -> None:
         self.name = repr(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,65 +16,6 @@ Items = Literal["auto", "batches", "samples"]
 NanPolicy = Literal["raise", "omit", "zero"]
 
 KINDS: tuple[str, ...] = get_args(Kind)
-
-
-class Stream(Protocol):
-    """Samples of one shape, batch by batch."""
-
-    @property
-    def dims(self) -> tuple[int, ...]:
-        """Shape of one sample."""
-
-    @property
-    def length(self) -> int | None:
-        """Number of samples; ``None`` if unknown or endless."""
-
-    @property
-    def endless(self) -> bool:
-        """Whether the samples are known never to end."""
-
-    @property
-    def rereadable(self) -> bool:
-        """Whether :meth:`batches` may be called again for another pass over the same finite data."""
-
-    @property
-    def identity(self) -> str:
-        """Says which data these are, the same in every process; a checkpoint compares it."""
-
-    def batches(self, start: int = 0) -> Iterator[Batch]:
-        """The batches from the one whose ``first`` is ``start``, with the same bounds and contents every time."""
-
-    @property
-    def kind(self) -> str:
-        """Which sort of data."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the entries as they are worked on."""
-
-    @property
-    def layout(self) -> Layout | None:
-        """Where the batches begin; ``None`` where they cannot be read at any place."""
-
-    @property
-    def reads_ahead(self) -> bool:
-        """Whether a second batch is in memory while the first is worked on."""
-
-    @property
-    def readable_elsewhere(self) -> bool:
-        """Whether another machine can read the samples."""
-
-    @property
-    def whole(self) -> bool:
-        """Whether samples come as arrays that are held in full: neither sparse, nor products of views, nor in slabs."""
-
-    @property
-    def nan_policy(self) -> NanPolicy:
-        """What is done about NaN and Inf."""
-
-    @property
-    def shuffle(self) -> int | None:
-        """Seed of the order of the samples, if that is a random one."""
 
 
 @dataclass(frozen=True)
@@ -100,78 +41,84 @@ class Layout:
         return len(self.bounds) - 1
 
 
-class Passing:
-    """Base of all streams here: what is so of samples that pass by once, unless a stream says otherwise."""
+class Stream:
+    """Samples of one shape, batch by batch; they pass by once, unless a stream says otherwise."""
 
-    nan_policy: NanPolicy = "raise"
-    shuffle: int | None = None
-    layout: Layout | None = None
-    endless = rereadable = reads_ahead = readable_elsewhere = False
-    whole = True
+    dims: tuple[int, ...]
+    """Shape of one sample."""
+    dtype: np.dtype[Any]
+    """Type of the entries as they are worked on."""
+    kind: str
+    """Which sort of data."""
     length: int | None = None
-
-
-class NumberedStream(Stream, Protocol):
-    """A stream whose batches can be read in any order, by any process."""
+    """Number of samples; ``None`` if unknown or endless."""
+    endless: bool = False
+    """Whether the samples are known never to end."""
+    rereadable: bool = False
+    """Whether :meth:`batches` may be called again for another pass over the same finite data."""
+    layout: Layout | None = None
+    """Where the batches begin; ``None`` where they cannot be read at any place."""
+    reads_ahead: bool = False
+    """Whether a second batch is in memory while the first is worked on."""
+    readable_elsewhere: bool = False
+    """Whether another machine can read the samples."""
+    whole: bool = True
+    """Whether samples come as arrays that are held in full: neither sparse, nor products of views, nor in slabs."""
+    nan_policy: NanPolicy = "raise"
+    """What is done about NaN and Inf."""
+    shuffle: int | None = None
+    """Seed of the order of the samples, if that is a random one."""
 
     @property
-    def layout(self) -> Layout:
-        """Where the batches begin."""
+    def identity(self) -> str:
+        """Says which data these are, the same in every process; a checkpoint compares it."""
+        raise NotImplementedError
+
+    def batches(self, start: int = 0) -> Iterator[Batch]:
+        """The batches from the one whose ``first`` is ``start``, with the same bounds and contents every time."""
+        raise NotImplementedError
+
+
+class NumberedStream(Stream):
+    """A stream whose batches can be read in any order, by any process, where it has a layout."""
+
+    layout: Layout
 
     def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> Batch:
         """Batch ``number``, which may be empty; from ``parts``, what :meth:`lazy_parts` gave, if these are given."""
+        raise NotImplementedError
 
-    def lazy_parts(self, number: int) -> list[Any] | None:
+    def lazy_parts(self, number: int) -> list[Any] | None:  # noqa: ARG002
         """The Dask arrays that batch ``number`` consists of; ``None`` where it is read from a file."""
+        return None
 
     def for_workers(self) -> NumberedStream:
         """What a worker needs of it: all but a Dask array, whose blocks come by themselves."""
+        return self
 
 
-class Source(Protocol):
+class Source:
     """Samples that are stored and can be sliced: what a stored stream reads."""
 
-    @property
-    def kind(self) -> Kind:
-        """Which sort of store."""
+    kind: Kind
+    """Which sort of store."""
+    name: str
+    """What messages call it."""
+    shape: tuple[int, ...]
+    """Shape ``(n, d_1, ..., d_k̄)`` of the whole."""
+    dtype: np.dtype[Any]
+    """Type of the entries as they are stored."""
+    chunks: tuple[int, ...] | None = None
+    """Length, along every axis, of the pieces it is stored in; ``None`` if it is stored in one."""
+    shared: bool = True
+    """Whether other processes can open it."""
+    edges: NDArray[np.int64] | None = None
+    """Of a Dask array: the first sample of every block, and the end; ``None`` of what is read from a store."""
 
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape ``(n, d_1, ..., d_k̄)`` of the whole."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the entries as they are stored."""
-
-    @property
-    def chunks(self) -> tuple[int, ...] | None:
-        """Length, along every axis, of the pieces it is stored in; ``None`` if it is stored in one."""
-
-    @property
-    def shared(self) -> bool:
-        """Whether other processes can open it."""
-
-    @property
-    def edges(self) -> NDArray[np.int64] | None:
-        """Of a Dask array: the first sample of every block, and the end; ``None`` of what is read from a store."""
-
-    def part(self, start: int, stop: int) -> Any:
+    def part(self, start: int, stop: int) -> Any:  # noqa: ARG002
         """Of a Dask array: some samples, as one block that stays where it is; ``None`` of all else."""
+        return None
 
     def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
         """The entries in these ranges of the leading axes."""
-
-
-class FileSource:
-    """What is so of sources that any process can read."""
-
-    edges: NDArray[np.int64] | None = None
-    shared = True
-
-    def part(self, start: int, stop: int) -> Any:  # noqa: ARG002
-        """No part of a Dask array."""
-        return None
+        raise NotImplementedError

@@ -18,7 +18,7 @@ from tpca.model import Samples
 from tpca.streams.checks import are_samples, as_array, shape_of
 from tpca.streams.iterables import IterableStream, OwnStream, SamplesStream, stacked
 from tpca.streams.npy import NpyFolder, open_npy
-from tpca.streams.protocol import Items, NanPolicy, Passing, Source, Stream
+from tpca.streams.protocol import Items, NanPolicy, Source, Stream
 from tpca.streams.sparse import SparseStream, is_sparse
 from tpca.streams.stored import ArraySource, StoredStream
 from tpca.streams.stores import HDF5_SIGNATURE, DaskSource, hdf5_source, open_hdf5, open_zarr, zarr_source
@@ -82,7 +82,7 @@ def open_known(
     """The same for samples whose shape may be known: with ``dims`` the items are never ambiguous."""
     _check_options(items, shuffle, nan_policy)
     if hasattr(source, "batches") and hasattr(source, "dims"):
-        stream: Any = source if isinstance(source, Passing) else OwnStream(source)
+        stream: Any = source if isinstance(source, Stream) else OwnStream(source)
         check_opened(stream, items, shuffle, random_state, nan_policy)
         opened: Stream = stream
         return opened
@@ -141,7 +141,7 @@ def _check_options(items: str, shuffle: Any, nan_policy: str) -> None:
 
 
 def check_opened(
-    stream: Stream | Passing,
+    stream: Stream,
     items: Items = "auto",
     shuffle: bool = False,
     random_state: int = 0,  # noqa: ARG001 (that of an open stream has been used)

@@ -11,7 +11,7 @@ import numpy as np
 from tpca.errors import SampleError, StreamError
 from tpca.model.sampling import BATCH_ENTRIES
 from tpca.streams.identity import spread
-from tpca.streams.protocol import Passing
+from tpca.streams.protocol import Stream
 from tpca.tensors.blocks import check_dims
 from tpca.tensors.digest import digest
 from tpca.tensors.sparse import SparseBatch
@@ -25,7 +25,7 @@ def is_sparse(item: Any) -> bool:
     return isinstance(item, SparseBatch) or hasattr(item, "tocoo") or coordinates
 
 
-class SparseStream(Passing):
+class SparseStream(Stream):
     """Sparse samples, or sparse batches, from a sequence (which may be read again) or any iterable (which may not).
 
     A sample is a ``scipy.sparse`` matrix, or anything with ``coords``, ``data`` and ``shape``, as ``sparse.COO`` has.

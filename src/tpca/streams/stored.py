@@ -17,7 +17,7 @@ from tpca.prefetch import prefetch
 from tpca.randomness import generator
 from tpca.streams.checks import dense_batch, float_dtype, sample_dims, to_floats, without_empty
 from tpca.streams.identity import read_cost, spread
-from tpca.streams.protocol import FileSource, Kind, Layout, NanPolicy, Passing, Source
+from tpca.streams.protocol import Kind, Layout, NanPolicy, NumberedStream, Source
 from tpca.streams.slabs import SlabReader, cut
 from tpca.streams.stores import without_array
 from tpca.tensors import Batch, DenseBatch, SlabBatch
@@ -32,12 +32,11 @@ FILE_SAMPLES = 4
 ARRAY_SAMPLES = 16
 
 
-class ArraySource(FileSource):
+class ArraySource(Source):
     """An array in memory."""
 
     kind: Kind = "array"
     name = "the array"
-    chunks: tuple[int, ...] | None = None
     shared = False
 
     def __init__(self, array: NDArray[Any]) -> None:
@@ -49,7 +48,7 @@ class ArraySource(FileSource):
         return self._array[key]
 
 
-class StoredStream(Passing):
+class StoredStream(NumberedStream):
     """The samples of a source ``(n, d_1, ..., d_k̄)`` that can be sliced; may be read again.
 
     With ``shuffle`` (a seed) the batches come in a random order and the samples of each in a random order: the same

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.errors import StreamError, one_line, reading
-from tpca.streams.protocol import FileSource, Kind, Source
+from tpca.streams.protocol import Kind, Source
 from tpca.streams.store_looks import (
     check_extent,
     guard_blosc,
@@ -46,7 +46,7 @@ def _lengths(lengths: Any, least: int) -> tuple[int, ...]:
     return found
 
 
-class ZarrSource(FileSource):
+class ZarrSource(Source):
     """A Zarr array of format 2 or 3."""
 
     kind: Kind = "zarr"
@@ -55,7 +55,7 @@ class ZarrSource(FileSource):
         self.name = name
         self.shape = _lengths(array.shape, 0)
         self.dtype = np.dtype(array.dtype)
-        self.chunks: tuple[int, ...] | None = _lengths(array.chunks, 1)
+        self.chunks = _lengths(array.chunks, 1)
         self.shared = location is not None or "Memory" not in type(array.store).__name__
         self._array = array
         self._location = location
@@ -128,7 +128,7 @@ def _inside(store: str, inner: str | None) -> str:
     return f"; the store holds {listed(arrays)}"
 
 
-class Hdf5Source(FileSource):
+class Hdf5Source(Source):
     """An HDF5 dataset: of a file that is opened for every read, or one that the caller holds open."""
 
     kind: Kind = "hdf5"
@@ -137,7 +137,7 @@ class Hdf5Source(FileSource):
         self.name = name
         self.shape = _lengths(dataset.shape or (), 0)
         self.dtype = np.dtype(dataset.dtype)
-        self.chunks: tuple[int, ...] | None = None if dataset.chunks is None else _lengths(dataset.chunks, 1)
+        self.chunks = None if dataset.chunks is None else _lengths(dataset.chunks, 1)
         self._dataset: Any = None if location else dataset
         self._location = location
 
@@ -210,7 +210,7 @@ def _open_file(path: str) -> Iterator[Any]:
         yield file
 
 
-class DaskSource(FileSource):
+class DaskSource(Source):
     """A Dask array; whatever scheduler is active computes its chunks."""
 
     kind: Kind = "dask"
@@ -221,9 +221,9 @@ class DaskSource(FileSource):
             raise StreamError(
                 f"the Dask array has unknown lengths {array.shape}; call its compute_chunk_sizes() first."
             )
-        self.shape: tuple[int, ...] = tuple(int(length) for length in array.shape)
+        self.shape = tuple(int(length) for length in array.shape)
         self.dtype = np.dtype(array.dtype)
-        self.chunks: tuple[int, ...] | None = tuple(array.chunksize)
+        self.chunks = tuple(array.chunksize)
         self.edges = np.concatenate([[0], np.cumsum(array.chunks[0])])
         self._array = array
 

@@ -17,7 +17,7 @@ from tpca.model.sampling import BATCH_ENTRIES
 from tpca.prefetch import prefetch
 from tpca.streams.checks import all_finite, as_array, float_dtype, to_floats, without_empty
 from tpca.streams.identity import read_cost, spread
-from tpca.streams.protocol import Layout, NanPolicy, Passing, Source
+from tpca.streams.protocol import Layout, NanPolicy, NumberedStream, Source
 from tpca.streams.sources import check_opened, stored_source
 from tpca.streams.stored import read_samples
 from tpca.streams.stores import without_array
@@ -60,13 +60,11 @@ def open_views(source: Any, *, groups: Any = None, nan_policy: str = "raise") ->
     return IterableViews(source, policy)
 
 
-class ViewsStream(Passing):
+class ViewsStream(NumberedStream):
     """Rows of several views, batch by batch, as :class:`~tpca.tensors.ViewsBatch`."""
 
     kind = "views"
     whole = False
-    dims: tuple[int, ...]
-    dtype: np.dtype[Any]
 
     @property
     def identity(self) -> str:
@@ -80,10 +78,6 @@ class ViewsStream(Passing):
     def for_workers(self) -> ViewsStream:
         """What a worker needs of it."""
         return self
-
-    def lazy_parts(self, number: int) -> list[Any] | None:  # noqa: ARG002
-        """The rows of a batch as Dask arrays, if all views are."""
-        return None
 
     def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> ViewsBatch:
         """Batch ``number``, where there is a layout; it may be empty."""

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tpca.drafts import replacing
 from tpca.lab.studies.estimates import rate_interval
 from tpca.lab.studies.noise_laws import LAWS
 from tpca.lab.studies.noise_summary import COVERED, LEVEL, Row
 from tpca.lab.studies.noise_tables import Content, pick, rows_of
 from tpca.lab.studies.noise_trials import COVERAGE, PLANTED, RACE_POWER
-from tpca.report.style import COLOURS, INK, drawing
+from tpca.report.style import COLOURS, INK, drawing, save
 
 SOLVERS = {"race": (COLOURS[0], "o", -0.16), "mean": (COLOURS[1], "s", 0.16)}
 
@@ -25,8 +24,7 @@ def draw(content: Content, path: Path) -> None:
         _claims(figure.add_subplot(grid[:, 0]), content)
         _power(figure.add_subplot(grid[0, 1]), content)
         _coverage(figure.add_subplot(grid[1, 1]), content)
-        with replacing(path) as (draft,):
-            figure.savefig(draft, dpi=110, transparent=True, format="png")
+        save(figure, path)
 
 
 def _points(
