@@ -156,7 +156,7 @@ def test_every_worker_gets_its_share():
 @pytest.mark.parametrize("closed", [False, True])
 def test_merged_sums_are_sums_over_all(closed, dtype, rng):
     samples = rng.standard_normal((12, *DIMS)).astype(dtype)
-    asks = [query(rng), query(rng, 2, Partition(DIMS, ((0, 1), (2,))), np.float16, wanted=(1,))]
+    asks = [query(rng), query(rng, 2, Partition(DIMS, ((0, 1), (2,))), np.float16, gradients_of=(1,))]
     parts = []
     for some in (slice(0, 5), slice(5, 6), slice(6, 12)):
         kept = Gradients(asks, 0.5)
@@ -206,7 +206,7 @@ def test_queries_travel_without_what_is_not_needed(rng):
     nothing = np.broadcast_to(np.zeros(()), (1, *DIMS))
     asks = (
         query(rng, 5),
-        query(rng, 500, pair, np.float16, wanted=(0,)),
+        query(rng, 500, pair, np.float16, gradients_of=(0,)),
         Query(Partition(DIMS, ((0, 1, 2),)), (nothing,)),
     )
     packed = pickle.dumps(tuple(ask.for_gradients() for ask in asks), protocol=5)
@@ -282,7 +282,7 @@ def test_the_cursor_is_where_the_local_engine_is(policy, sizes, rng, small, work
 def test_groups_change_no_more_than_rounding(policy, rng, small, work, monkeypatch):
     samples = rng.standard_normal((60, *DIMS)) if policy == "raise" else with_gaps(rng)
     stream = open_stream(zarr_array(samples, work, chunks=(1, *DIMS)), nan_policy=policy)
-    asks = [query(rng, 2), query(rng, 2, Partition(DIMS, ((0, 1), (2,))), wanted=(0,))]
+    asks = [query(rng, 2), query(rng, 2, Partition(DIMS, ((0, 1), (2,))), gradients_of=(0,))]
     for queries in (asks, asks[:1] * 30):  # ends as gradients; ends as a sum
         cut = cut_reading(stream.layout, stream.dtype, Gradients(queries), 0, 60)
         assert cut.leaves == 4

@@ -59,7 +59,9 @@ def query_of(partition, count=2, dtype=np.float64, **more):
 
 
 QUERIES = (query_of(SINGLES), query_of(PAIR, 3, deflate=(KNOWN,)))
-ONE = (query_of(SINGLES, wanted=(1,)),)  # less than a sum of samples, which is contracted at the end of every group
+ONE = (
+    query_of(SINGLES, gradients_of=(1,)),
+)  # less than a sum of samples, which is contracted at the end of every group
 HALF = (query_of(SINGLES, dtype=np.float16),)
 PARTED = (  # a candidate's question, one of all blocks, and others that do not care
     query_of(SINGLES, 1, by_part=(0,), deflate=(KNOWN,)),
@@ -67,7 +69,7 @@ PARTED = (  # a candidate's question, one of all blocks, and others that do not 
     query_of(SINGLES, 1, by_part=(0, 1, 2)),
 )
 EDGES = (0, 4, 9, 20, 24, 33)
-FRESH = query_of(SINGLES, 3, wanted=(2,))
+FRESH = query_of(SINGLES, 3, gradients_of=(2,))
 SCALE = 0.3
 
 

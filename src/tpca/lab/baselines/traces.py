@@ -130,7 +130,9 @@ def trace_vector(samples: AllSamples) -> Array:
     eye, one = np.eye(d)[None], np.ones((1, d))
     partitions = _partitions(samples.dims)
     traced = tuple(range(1, len(partitions[0])))
-    answers = samples.ask(*(Query(p, (one, *[eye] * len(traced)), wanted=(0,), traced=traced) for p in partitions))
+    answers = samples.ask(
+        *(Query(p, (one, *[eye] * len(traced)), gradients_of=(0,), traced=traced) for p in partitions)
+    )
     total: Array = sum((answer.gradients[0][0] for answer in answers), start=np.zeros(d))
     return total / len(answers)
 

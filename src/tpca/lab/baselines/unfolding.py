@@ -80,7 +80,7 @@ class Unfolding(Baseline):
         moved, history = np.inf, []
         while moved > self.tol and samples.passes + 1 < self.max_passes:  # one pass is left for the strength
             for m in (0, 1):
-                (answer,) = samples.ask(Query(partition, tuple(w[None] for w in blocks), wanted=(m,)))
+                (answer,) = samples.ask(Query(partition, tuple(w[None] for w in blocks), gradients_of=(m,)))
                 new = unit(answer.gradients[m][0])
                 samples.note(*blocks, working=answer.nbytes + 2 * new.nbytes)
                 moved = float(np.linalg.norm(new - blocks[m]))

@@ -27,7 +27,11 @@ def record_of(run: RaceRun, best: Search | Refinement) -> tuple[dict[str, Any], 
     }
     if isinstance(best, Search):
         known: Candidate | Refinement = best.candidate
-        record |= {"candidate": best.name, "found": best.candidate.found and run.samples>=32, "attempt": best.candidate.attempt}
+        record |= {
+            "candidate": best.name,
+            "found": best.candidate.found and run.samples >= 32,
+            "attempt": best.candidate.attempt,
+        }
         record |= {"log_evidence": best.candidate.log_evidence, "needed": best.candidate.needed}
         record |= {"evidence": {c.name: c.candidate.log_evidence for c in run.searches}}
     else:

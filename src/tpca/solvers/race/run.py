@@ -56,7 +56,7 @@ HELD_OUT = 0.2
 REST_OVERLAP = 0.99
 # Passes that max_passes="auto" allows where they can help.
 AUTO_PASSES = 10
-CLAIMS_FROM=32
+CLAIMS_FROM = 32
 
 
 class RaceRun:
@@ -232,7 +232,7 @@ class RaceRun:
         self.phase, self.scale = "search", self.scale_estimate.scale
 
     def _after_search(self) -> None:
-        found = [c for c in self.searches if c.candidate.found] if self.samples>=CLAIMS_FROM else []
+        found = [c for c in self.searches if c.candidate.found] if self.samples >= CLAIMS_FROM else []
         if found:  # the others have lost: from here on they would only cost memory
             self.reach = self.reach or self._reach()
             self.searches = [max(found, key=lambda c: c.candidate.log_evidence)]
