@@ -17,7 +17,7 @@ import tpca
 from stream_suite import Workspace, npy, pieces, zarr_array
 from tpca import SpikedTensor, open_stream
 from tpca.engines import DaskEngine, LawEngine, LocalEngine, PushEngine, groups
-from tpca.engines.groups import cut_reading
+from tpca.engines.groups import cut_samples
 from tpca.errors import StreamError
 from tpca.randomness import generator
 from tpca.solvers.moments.accumulators import BasisImage, Products, RowCount
@@ -289,7 +289,7 @@ def test_a_cluster_gives_the_bits_of_one_process(case, places, client):
     for store in ("zarr", "npy"):
         stream = opened(case, store, places)
         local, there = LocalEngine(stream), DaskEngine(client, stream)
-        assert cut_reading(stream.layout, stream.dtype, case.blank(), 0, None).leaves >= 4
+        assert cut_samples(stream.layout, stream.dtype, case.blank(), 0, None).leaves >= 4
         for n in (1, 17, None):
             assert bits(case, there.reduce(case.blank(), n)) == bits(case, local.reduce(case.blank(), n))
         assert there.reduce(case.blank()).n == local.reduce(case.blank()).n == 0
