@@ -12,9 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from amounts import few_or_many
 from stream_suite import Workspace, dask_array, hdf5, npy, zarr_array
-from tpca import StopReason, TensorCCA, TpcaError, open_views
+from tpca import TensorCCA, TpcaError, open_views
 from tpca.errors import SampleError, SolverError, StreamError
 from tpca.estimators import Score
+from tpca.solvers.recovery import StopReason
 from tpca.tensors.blocks import unit
 
 

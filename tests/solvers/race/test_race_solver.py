@@ -7,11 +7,12 @@ import pytest
 from scipy import stats
 
 from amounts import few_or_many
-from tpca import RaceSolver, SpikedTensor, StopReason
+from tpca import RaceSolver, SpikedTensor
 from tpca.engines import LawEngine
 from tpca.errors import MemoryBudgetError, PartitionError, SolverError
 from tpca.model import Samples
 from tpca.solvers.memory import default_memory, parse_memory
+from tpca.solvers.recovery import StopReason
 from tpca.tensors import Gradients
 
 KINDS = {"weak": {}, "paired": {"correlation": 1.0}, "equal": {"correlation": 1.0, "symmetric": True}}
