@@ -342,7 +342,7 @@ def test_history_tells_the_race():
     ("options", "says"),
     [
         ({"confidence": 1.0}, "confidence must lie strictly between 0 and 1"),
-        ({"tol": 0.0}, "tol must be positive"),
+        ({"tol": 0.0}, "tol must be a positive finite number"),
         ({"max_samples": 0}, "max_samples must be a whole number of at least 1"),
         ({"max_passes": 0}, "max_passes must be a whole number of at least 1"),
         ({"memory_limit": "lots"}, "memory_limit must be"),

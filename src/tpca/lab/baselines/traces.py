@@ -54,7 +54,8 @@ import numpy as np
 from tpca.engines import open_engine
 from tpca.integers import check_integer
 from tpca.lab.baselines.all_samples import AllSamples
-from tpca.lab.baselines.baseline import Baseline, check_symmetric, one_of, option
+from tpca.lab.baselines.baseline import Baseline, check_symmetric, one_of
+from tpca.solvers.base import option
 from tpca.solvers.race.strategies.symmetric import pairings
 from tpca.solvers.rank_one import leading
 from tpca.solvers.recovery import Recovery
