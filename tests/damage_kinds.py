@@ -136,7 +136,7 @@ def make_comparison(folder):
     from tpca.lab.studies.compare import Outcome
     from tpca.lab.studies.comparison import Comparison, write_comparison
 
-    settings = {"dims": list(DIMS), "strength": 4.0, "equal": False, "correlation": None, "samples": 60}
+    settings = {"dims": list(DIMS), "strength": 4.0, "symmetric": False, "correlation": None, "samples": 60}
     settings |= {"memory_limit": None, "law": False, "methods": ["race", "mean"]}
     trials = {s: [Outcome(m, True, 0.1, 0.2, 1000, 100, 1, 60) for m in settings["methods"]] for s in range(3)}
     write_comparison(folder / "c", Comparison(settings, {"oja": "not asked for"}, trials))

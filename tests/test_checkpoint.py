@@ -26,12 +26,13 @@ from hypothesis import strategies as st
 
 import tpca.checkpoint
 from kills import kills
-from tpca import PaperSolver, RaceSolver, SpikedTensor, StopReason, open_stream
+from tpca import PaperSolver, RaceSolver, SpikedTensor, open_stream
 from tpca.checkpoint import Checkpoints, CheckpointWarning
 from tpca.engines import LawEngine, open_engine
 from tpca.errors import CheckpointError, SolverError, StreamError
 from tpca.solvers.loop import Keeper, run_on_data
 from tpca.solvers.race.components import ComponentsRun
+from tpca.solvers.recovery import StopReason
 
 SCRIPT = Path(__file__).with_name("killed_fit.py")
 MINUTE = 60.0

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tpca.solvers.mean.solver import MeanSolver
     from tpca.solvers.paper.solver import PaperSolver
     from tpca.solvers.race.solver import RaceSolver
-    from tpca.solvers.recovery import Recovery, StopReason, Verdict
+    from tpca.solvers.recovery import Recovery
     from tpca.streams import open_stream, open_views
 
 __version__ = "0.1.0"
@@ -26,11 +26,9 @@ __all__ = [
     "RaceSolver",
     "Recovery",
     "SpikedTensor",
-    "StopReason",
     "TensorCCA",
     "TensorPCA",
     "TpcaError",
-    "Verdict",
     "open_stream",
     "open_views",
 ]
@@ -44,18 +42,18 @@ _HOMES = {
     "RaceSolver": "tpca.solvers.race.solver",
     "Recovery": "tpca.solvers.recovery",
     "SpikedTensor": "tpca.model",
-    "StopReason": "tpca.solvers.recovery",
     "TensorCCA": "tpca.estimators",
     "TensorPCA": "tpca.estimators",
     "TpcaError": "tpca.errors",
-    "Verdict": "tpca.solvers.recovery",
     "open_stream": "tpca.streams",
     "open_views": "tpca.streams",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, imported now and kept."""
+    """A public name, or the lab, imported now and kept."""
+    if name == "lab":
+        return importlib.import_module("tpca.lab")
     if name not in _HOMES:
         raise AttributeError(f"module 'tpca' has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
@@ -63,5 +61,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """All public names, imported or not."""
-    return sorted({*globals(), *__all__})
+    """All public names and the lab, imported or not."""
+    return sorted({*globals(), *__all__, "lab"})

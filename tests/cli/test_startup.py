@@ -55,6 +55,16 @@ def test_every_public_name_is_there():
     assert set(tpca.__all__) <= set(dir(tpca))
     assert [name for name in tpca.__all__ if getattr(tpca, name).__name__ != name] == []
     assert sorted(tpca.__all__) == tpca.__all__
+    assert len(tpca.__all__) <= 12
+
+
+def test_the_lab_and_its_parts_are_loaded_when_asked_for():
+    lab = [m for m in loaded_by("import tpca; tpca.TensorPCA") if m.startswith("tpca.lab")]
+    parts = [m for m in loaded_by("import tpca; tpca.lab.planning") if m in ("tpca.lab.planning", "tpca.lab.baselines")]
+    assert (lab, parts) == ([], ["tpca.lab.planning"])
+    assert "lab" in dir(tpca)
+    with pytest.raises(AttributeError, match=r"tpca\.lab.*nothing_such"):
+        _ = tpca.lab.nothing_such
 
 
 def test_star_import_gives_all_names_and_a_wrong_one_is_an_attribute_error():

@@ -23,7 +23,7 @@ from tpca import SpikedTensor, TensorCCA, TensorPCA
 from tpca.cli import app
 from tpca.engines import DaskEngine, LocalEngine, groups
 from tpca.engines.dask.cluster import Cluster
-from tpca.engines.groups import cut_reading
+from tpca.engines.groups import cut_samples
 from tpca.errors import CheckpointError, ClusterError, SampleError, StreamError
 from tpca.lab.planning.cluster import round_traffic
 from tpca.lab.studies.catalogue import STUDIES
@@ -172,7 +172,7 @@ class TestBits:
         samples[24:47] = np.nan
         samples[72:] = np.nan
         stream = open_stream(zarr_array(samples, work, chunks=(4, *DIMS)), nan_policy="omit")
-        assert cut_reading(stream.layout, stream.dtype, Gradients(asks_of(rng)), 0, 49).leaves == 8
+        assert cut_samples(stream.layout, stream.dtype, Gradients(asks_of(rng)), 0, 49).leaves == 8
         for n in (49, 96):
             expected = parted(LocalEngine(stream), (n,), ask := asks_of(rng))
             assert parted(DaskEngine(client, stream), (n,), ask) == expected
@@ -309,7 +309,7 @@ class TestTraffic:
         with using(2, monkeypatch):
             engine = DaskEngine(client, place)
             engine.reduce(Gradients([ask]), n)
-            cut = cut_reading(engine.stream.layout, engine.stream.dtype, Gradients([ask]), n, n)
+            cut = cut_samples(engine.stream.layout, engine.stream.dtype, Gradients([ask]), n, n)
             assert cut.leaves == 8
             client.run(count_bytes)
             count_bytes()
@@ -468,7 +468,7 @@ class TestViews:
         views[1][[3, 300], 2] = np.nan
         views[0][40:90] = np.inf  # more than a whole batch
         stream = open_views([zarr_array(v, work, chunks=(30, v.shape[1])) for v in views], nan_policy="omit")
-        assert cut_reading(stream.layout, stream.dtype, TensorSum(), 0, None).leaves == 8
+        assert cut_samples(stream.layout, stream.dtype, TensorSum(), 0, None).leaves == 8
         options = {"random_state": 0, "memory_limit": memory, "clip": 3.0, "nan_policy": "omit"}
         here = cca_told(TensorCCA(**options).fit(stream))
         with using(2, monkeypatch):

@@ -13,7 +13,7 @@ from stream_suite import Workspace, zarr_array
 from tpca.engines import LocalEngine, groups
 from tpca.engines.cursor import Cursor
 from tpca.engines.dask.sharing import power_of_two, runs_of
-from tpca.engines.groups import Cut, Tree, cut_reading, merge_all, sum_bytes
+from tpca.engines.groups import Cut, Tree, cut_samples, merge_all, sum_bytes
 from tpca.streams import open_stream, stored
 from tpca.streams.protocol import Layout
 from tpca.tensors import DenseBatch, Gradients, Query, TensorSum
@@ -113,12 +113,12 @@ def test_a_batch_belongs_to_the_group_that_began_last():
 
 def test_groups_do_not_depend_on_anything_but_the_question(rng):
     where, ask = layout([100] * 80, entries=2**17), Gradients([query(rng)])
-    assert cut_reading(None, np.float64, ask, 0, 8000).leaves == 1
-    assert cut_reading(replace(where, private=True), np.float64, ask, 0, 8000).leaves == 1
-    small = cut_reading(where, np.float64, ask, 0, 60)
-    large = cut_reading(where, np.float64, ask, 0, 8000)
+    assert cut_samples(None, np.float64, ask, 0, 8000).leaves == 1
+    assert cut_samples(replace(where, private=True), np.float64, ask, 0, 8000).leaves == 1
+    small = cut_samples(where, np.float64, ask, 0, 60)
+    large = cut_samples(where, np.float64, ask, 0, 8000)
     assert (small.leaves, large.leaves) == (1, 64)
-    assert cut_reading(where, np.float64, ask, 0, None) == large  # to the end of the pass
+    assert cut_samples(where, np.float64, ask, 0, None) == large  # to the end of the pass
 
 
 def test_what_travels_is_the_smaller_of_sum_and_gradients(rng):
@@ -140,7 +140,7 @@ def test_contraction_asks_for_as_many_samples_as_replicas(rng):
     assert TensorSum().least_samples(large) == 1
     assert Gradients([query(rng, 50), query(rng, 30)]).least_samples(large) == int(REPLICA_SAMPLES * 80)
     assert Gradients([query(rng, 50)]).least_samples(None) == 1
-    assert cut_reading(layout([2**9] * 8, entries=2**12), np.float64, TensorSum(), 0, 2**12).leaves == 4
+    assert cut_samples(layout([2**9] * 8, entries=2**12), np.float64, TensorSum(), 0, 2**12).leaves == 4
 
 
 def test_every_worker_gets_its_share():
@@ -156,7 +156,7 @@ def test_every_worker_gets_its_share():
 @pytest.mark.parametrize("closed", [False, True])
 def test_merged_sums_are_sums_over_all(closed, dtype, rng):
     samples = rng.standard_normal((12, *DIMS)).astype(dtype)
-    asks = [query(rng), query(rng, 2, Partition(DIMS, ((0, 1), (2,))), np.float16, wanted=(1,))]
+    asks = [query(rng), query(rng, 2, Partition(DIMS, ((0, 1), (2,))), np.float16, gradients_of=(1,))]
     parts = []
     for some in (slice(0, 5), slice(5, 6), slice(6, 12)):
         kept = Gradients(asks, 0.5)
@@ -206,7 +206,7 @@ def test_queries_travel_without_what_is_not_needed(rng):
     nothing = np.broadcast_to(np.zeros(()), (1, *DIMS))
     asks = (
         query(rng, 5),
-        query(rng, 500, pair, np.float16, wanted=(0,)),
+        query(rng, 500, pair, np.float16, gradients_of=(0,)),
         Query(Partition(DIMS, ((0, 1, 2),)), (nothing,)),
     )
     packed = pickle.dumps(tuple(ask.for_gradients() for ask in asks), protocol=5)
@@ -282,9 +282,9 @@ def test_the_cursor_is_where_the_local_engine_is(policy, sizes, rng, small, work
 def test_groups_change_no_more_than_rounding(policy, rng, small, work, monkeypatch):
     samples = rng.standard_normal((60, *DIMS)) if policy == "raise" else with_gaps(rng)
     stream = open_stream(zarr_array(samples, work, chunks=(1, *DIMS)), nan_policy=policy)
-    asks = [query(rng, 2), query(rng, 2, Partition(DIMS, ((0, 1), (2,))), wanted=(0,))]
+    asks = [query(rng, 2), query(rng, 2, Partition(DIMS, ((0, 1), (2,))), gradients_of=(0,))]
     for queries in (asks, asks[:1] * 30):  # ends as gradients; ends as a sum
-        cut = cut_reading(stream.layout, stream.dtype, Gradients(queries), 0, 60)
+        cut = cut_samples(stream.layout, stream.dtype, Gradients(queries), 0, 60)
         assert cut.leaves == 4
         assert bool(Gradients(queries).for_worker(480).queries) == (len(queries) == 2)
         grouped = LocalEngine(stream).reduce(Gradients(queries, 2.0), 60)

@@ -12,9 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from amounts import few_or_many
 from stream_suite import Workspace, dask_array, hdf5, npy, zarr_array
-from tpca import StopReason, TensorCCA, TpcaError, open_views
+from tpca import TensorCCA, TpcaError, open_views
 from tpca.errors import SampleError, SolverError, StreamError
 from tpca.estimators import Score
+from tpca.solvers.recovery import StopReason
 from tpca.tensors.blocks import unit
 
 
@@ -300,9 +301,9 @@ def test_refit_uses_all_rows():
         ({"shrinkage": -0.1}, "shrinkage must lie between 0 and 1, or be 'auto', got -0.1"),
         ({"shrinkage": "oas"}, "shrinkage must lie between 0 and 1, or be 'auto', got 'oas'"),
         ({"shrinkage": math.nan}, "shrinkage must lie between 0 and 1, or be 'auto', got nan"),
-        ({"clip": 0}, "clip must be positive, got 0"),
-        ({"clip": -3.0}, "clip must be positive, got -3.0"),
-        ({"clip": math.nan}, "clip must be positive, got nan"),
+        ({"clip": 0}, "clip must be a positive finite number, got 0"),
+        ({"clip": -3.0}, "clip must be a positive finite number, got -3.0"),
+        ({"clip": math.nan}, "clip must be a positive finite number, got nan"),
         ({"n_components": 0}, "n_components must be a whole number of at least 1, got 0"),
         ({"confidence": 0}, "confidence must lie strictly between 0 and 1, got 0"),
         ({"confidence": 1}, "confidence must lie strictly between 0 and 1, got 1"),

@@ -17,9 +17,10 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from tpca import PaperSolver, RaceSolver, SpikedTensor, StopReason, TensorPCA, open_stream
+from tpca import PaperSolver, RaceSolver, SpikedTensor, TensorPCA, open_stream
 from tpca.errors import SampleError, SolverError, StreamError
 from tpca.estimators import Score
+from tpca.solvers.recovery import StopReason
 from tpca.tensors import SlabBatch
 
 TRUTH = SpikedTensor.random((6, 5, 4), 2.0, random_state=1)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tpca.lab.baselines
-from tpca import SpikedTensor, StopReason, Verdict, open_stream, open_views
+from tpca import SpikedTensor, open_stream, open_views
 from tpca.engines import LawEngine, LocalEngine
 from tpca.errors import MemoryBudgetError, ModelError, SolverError, StreamError
 from tpca.lab.baselines import (
@@ -33,6 +33,7 @@ from tpca.lab.baselines.amp import fixed_point, onsager, state_evolution
 from tpca.lab.baselines.one_pass import StepSizes
 from tpca.randomness import generator
 from tpca.solvers.rank_one import top_pairs
+from tpca.solvers.recovery import StopReason, Verdict
 from tpca.tensors.blocks import unit
 
 SHARED = {"all_samples", "baseline", "one_pass"}  # files that are no method

@@ -45,7 +45,7 @@ def test_the_average_refuses_what_only_samples_can_answer():
 @pytest.mark.parametrize("law", [False, True])
 def test_every_method_runs_and_strong_signals_are_found(law):
     """λ²N = 2000 is 4·d^(k̄−1) at 8×8×8 and far beyond any threshold; SGD steps are made for less and are not judged."""
-    setting = Setting(Problem((8, 8, 8), strength=2.0, equal=True), 500, law=law)
+    setting = Setting(Problem((8, 8, 8), strength=2.0, symmetric=True), 500, law=law)
     reasons = left_out(setting)
     chosen = [name for name in NAMES if name not in reasons]
     assert set(reasons) <= {"paper", "matrix-sgd", "tensorly", "pyttb"}

@@ -62,7 +62,7 @@ def test_bad_problems_are_refused():
     with pytest.raises(ModelError, match="correlation"):
         Problem((4, 4), correlation=2.0)
     with pytest.raises(ModelError, match="equal vectors"):
-        Problem((4, 5), equal=True)
+        Problem((4, 5), symmetric=True)
     with pytest.raises(SolverError, match="rate"):
         make_plan(Problem((4, 4)), rate=0.0)
     with pytest.raises(SolverError, match="workers"):
@@ -82,7 +82,7 @@ def test_the_race_is_sized_as_it_lines_up(dims):
         main = searches[0].strategy
         count = main.replicas if main.name == "singles" else main.columns
         assert (found.strategy, found.count) == (main.name, count)
-        assert found.equal == any(c.name == "symmetric" for c in searches)
+        assert found.symmetric == any(c.name == "symmetric" for c in searches)
         assert 8 * found.floats <= nbytes
 
 
@@ -100,7 +100,7 @@ def test_state_formulas_hold(order):
     dim = {3: 12, 4: 7, 5: 5}[order]
     for method in METHODS:
         run = RUNS.get(method.name)
-        problem = Problem((dim,) * order, equal=bool(run and run.symmetric))
+        problem = Problem((dim,) * order, symmetric=bool(run and run.symmetric))
         if run is None or order not in run.orders or method.obstacle(problem) or method.name in ("paper", "tensorly"):
             continue
         options = {"correlation": 1.0, "symmetric": True} if run.symmetric else {}

@@ -6,7 +6,7 @@ from pathlib import Path
 import matplotlib.image
 import pytest
 
-from tpca import StopReason
+from tpca.solvers.recovery import StopReason
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))

@@ -163,9 +163,9 @@ def test_every_option_of_every_command_is_known_here():
         "generate": {"--out", "--dims", "--strength", "--samples", "--noise", "--dtype", "--random-state"}
         | {"--overwrite", "--json"},
         "demo": {"--out", "--random-state", "--json"},
-        "plan": {"--order", "--dim", "--dims", "--strength", "--noise", "--correlation", "--equal", "--samples"}
+        "plan": {"--order", "--dim", "--dims", "--strength", "--noise", "--correlation", "--symmetric", "--samples"}
         | {"--memory-limit", "--rate", "--workers", "--plot", "--json"},
-        "compare": {"--order", "--dim", "--dims", "--strength", "--samples", "--correlation", "--equal", "--trials"}
+        "compare": {"--order", "--dim", "--dims", "--strength", "--samples", "--correlation", "--symmetric", "--trials"}
         | {"--methods", "--memory-limit", "--law", "--random-state", "--out", "--report", "--json"},
         "reproduce": {"--list"},
     }
@@ -177,9 +177,9 @@ def test_every_option_of_every_command_is_known_here():
 
 def test_equal_vectors_have_one_correlation():
     for command in ("plan", "compare"):
-        said = refusal(command, "--order", "3", "--dim", "4", "--equal", "--correlation", "0.3")
+        said = refusal(command, "--order", "3", "--dim", "4", "--symmetric", "--correlation", "0.3")
         assert said == "equal vectors have correlation 1, got 0.3; leave one of the two out."
-    assert Problem((4, 4, 4), correlation=1.0, equal=True).equal
+    assert Problem((4, 4, 4), correlation=1.0, symmetric=True).symmetric
 
 
 def test_labels_are_kept_for_a_later_report_and_live_goes_with_json(folder, tmp_path, monkeypatch):

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tpca import MeanSolver, PaperSolver, RaceSolver, StopReason, TensorCCA, TensorPCA, Verdict
+from tpca import MeanSolver, PaperSolver, RaceSolver, TensorCCA, TensorPCA
 from tpca.cli import app
 from tpca.lab.baselines import ALS
 from tpca.report.folder import write_report
 from tpca.results import read_result, write_result
+from tpca.solvers.recovery import StopReason, Verdict
 
 CODES = {"signal": 0, "no signal": 3, "not tested": 4}
 HEADLINES = {"signal": ("A signal was found", "✓"), "no signal": ("No signal", "✕"), "not tested": ("Not tested", "?")}

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 from consistent import assert_consistent
-from tpca import MeanSolver, RaceSolver, StopReason, TensorPCA
+from tpca import MeanSolver, RaceSolver, TensorPCA
 from tpca.engines import LocalEngine
 from tpca.results import summarise, write_result
 from tpca.solvers.race.components import ComponentsRun
-from tpca.solvers.recovery import Claim
+from tpca.solvers.recovery import Claim, StopReason
 
 SOLVERS = [RaceSolver, MeanSolver]
 

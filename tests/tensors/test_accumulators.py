@@ -17,7 +17,7 @@ import tpca
 from stream_suite import Workspace, npy, pieces, zarr_array
 from tpca import SpikedTensor, open_stream
 from tpca.engines import DaskEngine, LawEngine, LocalEngine, PushEngine, groups
-from tpca.engines.groups import cut_reading
+from tpca.engines.groups import cut_samples
 from tpca.errors import StreamError
 from tpca.noise import ModeCovariances, QueryGradients, Whitening
 from tpca.randomness import generator
@@ -61,7 +61,9 @@ def query_of(partition, count=2, dtype=np.float64, **more):
 
 
 QUERIES = (query_of(SINGLES), query_of(PAIR, 3, deflate=(KNOWN,)))
-ONE = (query_of(SINGLES, wanted=(1,)),)  # less than a sum of samples, which is contracted at the end of every group
+ONE = (
+    query_of(SINGLES, gradients_of=(1,)),
+)  # less than a sum of samples, which is contracted at the end of every group
 HALF = (query_of(SINGLES, dtype=np.float16),)
 PARTED = (  # a candidate's question, one of all blocks, and others that do not care
     query_of(SINGLES, 1, by_part=(0,), deflate=(KNOWN,)),
@@ -69,7 +71,7 @@ PARTED = (  # a candidate's question, one of all blocks, and others that do not 
     query_of(SINGLES, 1, by_part=(0, 1, 2)),
 )
 EDGES = (0, 4, 9, 20, 24, 33)
-FRESH = query_of(SINGLES, 3, wanted=(2,))
+FRESH = query_of(SINGLES, 3, gradients_of=(2,))
 SCALE = 0.3
 
 
@@ -317,7 +319,7 @@ def test_a_cluster_gives_the_bits_of_one_process(case, places, client):
     for store in ("zarr", "npy"):
         stream = opened(case, store, places)
         local, there = LocalEngine(stream), DaskEngine(client, stream)
-        assert cut_reading(stream.layout, stream.dtype, case.blank(), 0, None).leaves >= 4
+        assert cut_samples(stream.layout, stream.dtype, case.blank(), 0, None).leaves >= 4
         for n in (1, 17, None):
             assert bits(case, there.reduce(case.blank(), n)) == bits(case, local.reduce(case.blank(), n))
         assert there.reduce(case.blank()).n == local.reduce(case.blank()).n == 0

@@ -36,7 +36,7 @@ def test_every_replica_gets_its_own_samples(rng):
     partition = Partition.pairs(dims)
     replicas = tuple(rng.standard_normal((count, *shape)) for shape in partition.shapes)
     for m in range(len(partition)):
-        query = Query(partition, replicas, wanted=(m,))
+        query = Query(partition, replicas, gradients_of=(m,))
         whole = LocalEngine(samples).reduce(SampleGradients(query), len(samples)).gradients
         assert whole.shape == (steps, count, *partition.shapes[m])
         for t in range(steps):

@@ -91,7 +91,7 @@ def test_however_the_samples_are_cut_the_answer_is_that_of_their_mean(n, cuts, p
 @pytest.mark.parametrize("kind", [DenseBatch, OneByOne])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_gradients_come_in_the_type_of_their_replicas_and_rewards_in_double(kind, dtype):
-    samples, query = samples_of(5), query_of(PARTITIONS[0], dtype=dtype, wanted=(2, 0))
+    samples, query = samples_of(5), query_of(PARTITIONS[0], dtype=dtype, gradients_of=(2, 0))
     (answer,) = reduced(kind, samples, [], [query], 1.0)
     assert list(answer.gradients) == [2, 0]
     assert {g.dtype for g in answer.gradients.values()} == {np.dtype(dtype)}

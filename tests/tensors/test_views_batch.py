@@ -117,7 +117,7 @@ def test_single_precision_views_stay_within_its_rounding(dims, n, count, seed):
     found = answers([ViewsBatch(views, weights)], queries)
     sizes = answers(
         [DenseBatch(outer_samples([np.abs(view) for view in views], weights))],
-        [Query(q.partition, tuple(np.abs(w) for w in q.replicas), q.wanted) for q in queries],
+        [Query(q.partition, tuple(np.abs(w) for w in q.replicas), q.gradients_of) for q in queries],
     )
     # An entry is a sum of products: each is off by at most a unit roundoff, 2^-24, per operation on its way.
     operations = n + math.prod(dims) + 5 * len(dims)

@@ -25,7 +25,7 @@ def compare(
     strength: Annotated[float, typer.Option(help="Strength of the signal, in units of the noise.")] = 1.0,
     samples: Annotated[str, typer.Option(help="Samples: a number, or as 4d^2.")] = "4d^2",
     correlation: Annotated[float | None, typer.Option(help="Cor inside pairs of modes, 0 to 1.")] = None,
-    equal: Annotated[bool, typer.Option("--equal", help="All modes have the same vector.")] = False,
+    symmetric: Annotated[bool, typer.Option("--symmetric", help="All modes have the same vector.")] = False,
     trials: Annotated[int, typer.Option(help="Planted signals to try.", min=1)] = 3,
     methods: Annotated[str | None, typer.Option(help="Only these, with commas, such as race,mean,als.")] = None,
     memory_limit: Annotated[str | None, typer.Option(help="Bound on every method's state, such as 100MB.")] = None,
@@ -47,7 +47,7 @@ def compare(
     from tpca.solvers.memory import parse_memory
 
     lengths = tensor_dims(order, dim, dims)
-    problem = Problem(lengths, strength, 1.0, correlation, equal)
+    problem = Problem(lengths, strength, 1.0, correlation, symmetric)
     bound = None if memory_limit is None else parse_memory(memory_limit)
     setting = Setting(problem, parse_samples(samples, lengths), bound, law)
     asked = [] if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
@@ -66,7 +66,13 @@ def compare(
         found.trials |= stored_trials(out, found.settings)
         write_comparison(out, found)  # a folder that cannot be written to is refused before the work
     whole = _run(Console(stderr=True), setting, [s for s in seeds if s not in found.trials], chosen, found, out)
-    asked_for = {"dims": lengths, "strength": strength, "correlation": correlation, "equal": equal, "memory": bound}
+    asked_for = {
+        "dims": lengths,
+        "strength": strength,
+        "correlation": correlation,
+        "symmetric": symmetric,
+        "memory": bound,
+    }
     asked_for |= {"samples": setting.samples, "trials": len(found.trials), "seed": random_state, "law": law}
     if as_json:
         put_json({**asked_for, "methods": found.rows, "left_out": reasons})
@@ -116,7 +122,7 @@ def _print(
     from tpca.lab.studies.compare import TITLES
 
     problem = setting.problem
-    kind = ", equal vectors" if problem.equal else ""
+    kind = ", equal vectors" if problem.symmetric else ""
     kind += f", correlation {problem.correlation:g}" if problem.correlation is not None else ""
     title = f"{shape(problem.dims)}, strength {problem.strength:g}{kind}: {setting.samples:,} samples, trials: {trials}"
     narrow = console.width < 110  # the least telling columns go first

@@ -27,7 +27,7 @@ def plan(
     strength: Annotated[float, typer.Option(help="Strength of the signal.")] = 1.0,
     noise: Annotated[float, typer.Option(help="Standard deviation of an entry's noise.")] = 1.0,
     correlation: Annotated[float | None, typer.Option(help="Cor inside pairs of modes, 0 to 1.")] = None,
-    equal: Annotated[bool, typer.Option("--equal", help="All modes have the same vector.")] = False,
+    symmetric: Annotated[bool, typer.Option("--symmetric", help="All modes have the same vector.")] = False,
     samples: Annotated[str | None, typer.Option(help="Samples at hand: a number, or as 4d^2.")] = None,
     memory_limit: Annotated[str | None, typer.Option(help="Bound on the state, such as 2GB.")] = None,
     rate: Annotated[float | None, typer.Option(help="Samples a second that arrive.")] = None,
@@ -46,7 +46,7 @@ def plan(
 
     if plot is not None:
         check_file(plot)
-    problem = Problem(tensor_dims(order, dim, dims), strength, noise, correlation, equal)
+    problem = Problem(tensor_dims(order, dim, dims), strength, noise, correlation, symmetric)
     made = make_plan(problem, samples=samples, memory_limit=memory_limit, rate=rate, workers=workers)
     if plot is not None:
         from tpca.lab.pages.figures import draw_plan
@@ -74,7 +74,7 @@ def _print(console: Console, made: Plan) -> None:
     problem = made.problem
     # What only takes too long is shown with its time: how many samples it needs is still worth knowing.
     shown = sorted((r for r in made.rows if not r.obstacle or r.endless), key=lambda r: r.samples)
-    kind = "all vectors equal" if problem.equal else f"correlation {problem.correlation or 0:g} inside pairs"
+    kind = "all vectors equal" if problem.symmetric else f"correlation {problem.correlation or 0:g} inside pairs"
     table = Table(
         title=f"{shape(problem.dims)}, strength {problem.strength:g}, noise {problem.noise:g}, {kind}; "
         f"memory {amount(made.memory_limit)}",

@@ -1,6 +1,6 @@
-"""Groups: how a reading of samples is cut, so that its sums come out bit by bit the same, whoever adds them up.
+"""Groups: how samples that are read are cut, so that their sums come out bit by bit the same, whoever adds them up.
 
-Sums of floating-point numbers depend on their order.  A reading is therefore cut into K = 2^p groups of whole batches,
+Sums of floating-point numbers depend on their order.  Samples are therefore cut into K = 2^p groups of whole batches,
 each reduced by itself, batch after batch; what is left of the groups is merged in pairs, the pairs in pairs, and so on.
 Groups and tree follow from the place in the stream, the samples asked for and the accumulator, never from the number of
 workers: one process that does all groups one after the other (:class:`~tpca.engines.LocalEngine`) and any number of
@@ -50,7 +50,7 @@ class Cut:
         return max(0, int(np.searchsorted(self.edges, number, side="right")) - 1)
 
 
-def cut_reading(layout: Layout | None, dtype: Any, blank: Accumulator, place: int, n: int | None) -> Cut:
+def cut_samples(layout: Layout | None, dtype: Any, blank: Accumulator, place: int, n: int | None) -> Cut:
     """How to cut ``n`` samples from place ``place`` of a stream on; one group where no worker could read it anyway."""
     if layout is None or (layout.private and n is not None):
         return Cut((0,), False)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tpca.engines.groups import Cut, Groups, cut_reading
+from tpca.engines.groups import Cut, Groups, cut_samples
 from tpca.engines.looks import DigestWatch, Looks, Receipt, changed, compare
 from tpca.engines.protocol import A
 from tpca.streams import Stream, open_stream
@@ -95,7 +95,7 @@ class LocalEngine:
 
     def reduce(self, blank: A, n: int | None = None) -> A:
         """The next ``n`` samples, or all to the end of the pass, in an accumulator like ``blank``."""
-        cut = cut_reading(self._layout, self.stream.dtype, blank, self._place, n)
+        cut = cut_samples(self._layout, self.stream.dtype, blank, self._place, n)
         groups, taken = Groups(blank, cut.leaves), 0
         while (batch := self._take(None if n is None else n - taken)) is not None:
             groups.part_of(self._group(cut)).add(batch, taken)

@@ -7,6 +7,7 @@ Another option of the race and the mean is one more line of :class:`StreamSolver
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ def option(default: Any, check: Check | None = None, *, setting: bool = True) ->
 def check_options(self: Any) -> None:
     """Check all options of a dataclass, each by its own check."""
     for field in dataclasses.fields(self):
-        check, value = field.metadata["check"], vars(self)[field.name]
+        check, value = field.metadata.get("check"), vars(self)[field.name]
         if check is not None and not (value is None and field.default is None):
             vars(self)[field.name] = check(field.name, value)
 
@@ -61,10 +62,10 @@ def check_share(name: str, value: float) -> float:
 
 
 def check_positive(name: str, value: float) -> float:
-    """A positive number."""
-    if not value > 0:
-        raise SolverError(f"{name} must be positive, got {value}.")
-    return value
+    """A positive finite number."""
+    if not 0 < value < math.inf:
+        raise SolverError(f"{name} must be a positive finite number, got {value}.")
+    return float(value)
 
 
 def check_passes(name: str, value: Any) -> int | str:
@@ -107,7 +108,7 @@ class CommonOptions:
 
     def settings(self) -> dict[str, Any]:
         """What a run depends on besides its data, as plain values."""
-        names = (field.name for field in dataclasses.fields(self) if field.metadata["setting"])
+        names = (field.name for field in dataclasses.fields(self) if field.metadata.get("setting", True))
         return {"solver": self.name, **{name: vars(self)[name] for name in names}}
 
 

@@ -1,4 +1,4 @@
-"""Options that several solvers share, checked in one way; and which of them means something to which kind of fit."""
+"""Which option means something to which kind of fit; checks of their values are in :mod:`tpca.solvers.base`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import inspect
 from typing import Any
 
 from tpca.errors import SolverError
-from tpca.integers import check_integer
 
 SOLVERS = ("mean", "race", "paper")
 # Kinds of fit to which an option means something, by its name in Python; an option that is not listed always does.
@@ -60,8 +59,3 @@ def refuse_idle(estimator: Any, kind: str, why: str) -> None:
         value = getattr(estimator, name)
         if value is not parameter.default and value != parameter.default:
             raise SolverError(f"{name}={value!r} {why}.")
-
-
-def check_max_samples(max_samples: int | None) -> int | None:
-    """At least 1, or no limit."""
-    return None if max_samples is None else check_integer("max_samples", max_samples)

@@ -29,11 +29,11 @@ from tpca.tensors.traces import Traces
 
 
 class Asked(NamedTuple):
-    """The replicas of the blocks ``groups``, and the blocks whose gradients are wanted."""
+    """The replicas of the blocks ``groups``, and the blocks whose gradients are asked for."""
 
     groups: Sequence[Sequence[int]]
     replicas: Sequence[NDArray[Any]]
-    wanted: Sequence[int]
+    gradients_of: Sequence[int]
     traced: Sequence[int] = ()
 
     @classmethod
@@ -43,9 +43,9 @@ class Asked(NamedTuple):
 
     @property
     def is_trace(self) -> bool:
-        """Whether every gradient wanted is contracted with identities only."""
+        """Whether every gradient asked for is contracted with identities only."""
         others = [m for m in range(len(self.groups)) if m not in self.traced]
-        return bool(self.traced) and (not others or (len(others) == 1 and list(self.wanted) == others))
+        return bool(self.traced) and (not others or (len(others) == 1 and list(self.gradients_of) == others))
 
 
 class Part(NamedTuple):
@@ -108,7 +108,7 @@ def gradients_of(tensor: NDArray[Any], asked: Sequence[Asked]) -> Iterator[Part]
     for number, one in enumerate(asked):
         if one.is_trace:
             vectors = [np.asarray(block.reshape(1, -1), np.float64) for block in one.replicas]
-            yield Part(number, slice(0, 1), vectors, traces.gradients(one.groups, one.wanted))
+            yield Part(number, slice(0, 1), vectors, traces.gradients(one.groups, one.gradients_of))
         else:
             together.setdefault(_unfolding(tensor.shape, one.groups), []).append(number)
     for (modes, rows), members in together.items():
@@ -186,7 +186,7 @@ def _contract_side(
     sides = [
         (part, blocks, rest)
         for part, blocks, rest in zip(pack, mine, others, strict=True)
-        if any(m in blocks for m in asked[part.number].wanted)
+        if any(m in blocks for m in asked[part.number].gradients_of)
     ]
     if not sides:
         return
@@ -196,7 +196,7 @@ def _contract_side(
     end = 0
     for part, blocks, _ in sides:
         start, end = end, end + len(part.vectors[0])
-        wanted = [m - blocks[0] for m in asked[part.number].wanted if m in blocks]
+        wanted = [m - blocks[0] for m in asked[part.number].gradients_of if m in blocks]
         found = _split_own(partial[start:end], [part.vectors[m] for m in blocks], wanted)
         part.gradients.update({m + blocks[0]: gradient for m, gradient in found.items()})
 

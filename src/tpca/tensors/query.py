@@ -23,25 +23,25 @@ class RankOne:
 
 @dataclass(frozen=True)
 class Query:
-    """Replicas of the blocks of a partition, and the blocks whose gradients are wanted (``None``: all).
+    """Replicas of the blocks of a partition, and ``gradients_of`` which blocks to take gradients (``None``: all).
 
     ``traced`` names square blocks whose one replica is the identity: what is contracted with it is traced.
     ``deflate`` holds components to subtract from every sample.  They are subtracted inside the contraction, where they
     are a few inner products; no sample is ever changed.
-    ``by_part`` names blocks whose gradients are wanted for every sub-batch of the samples, too, of one replica only.
+    ``by_part`` names blocks whose gradients are taken for every sub-batch of the samples, too, of one replica only.
     """
 
     partition: Partition
     replicas: tuple[NDArray[Any], ...]
-    wanted: tuple[int, ...] | None = None
+    gradients_of: tuple[int, ...] | None = None
     deflate: tuple[RankOne, ...] = ()
     traced: tuple[int, ...] = ()
     by_part: tuple[int, ...] = ()
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """The blocks whose gradients are wanted."""
-        return tuple(range(len(self.partition))) if self.wanted is None else self.wanted
+        """The blocks whose gradients are asked for."""
+        return tuple(range(len(self.partition))) if self.gradients_of is None else self.gradients_of
 
     def for_gradients(self) -> Query:
         """The same without what sums of gradients do not need: known components, replicas of the block asked for."""
@@ -52,7 +52,7 @@ class Query:
     def __reduce__(self) -> Any:
         """Pickled with what is the same along an axis only once."""
         blocks = [(_once(w), w.shape) for w in self.replicas]
-        return _unpickled, (self.partition, blocks, self.wanted, self.deflate, self.traced, self.by_part)
+        return _unpickled, (self.partition, blocks, self.gradients_of, self.deflate, self.traced, self.by_part)
 
 
 def _nothing_like(block: NDArray[Any]) -> NDArray[Any]:

@@ -83,7 +83,7 @@ class SlabBatch:
 
     def scores(self, vectors: Sequence[Array]) -> Array:
         """Reward ``(n, c)`` of every sample with every rank-one component; ``vectors[i]`` is ``(c, d_i)``."""
-        query = Query(Partition.singles(self.dims), tuple(vectors), wanted=(0,))
+        query = Query(Partition.singles(self.dims), tuple(vectors), gradients_of=(0,))
         total = np.zeros((len(self), len(vectors[0])))
         for place in range(len(self)):
             sums: dict[int, Array] = {0: np.zeros(vectors[0].shape)}

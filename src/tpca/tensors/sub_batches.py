@@ -95,4 +95,4 @@ class SubBatchSums:
 
 def asked_by_part(queries: Sequence[Query]) -> tuple[Query, ...]:
     """What sub-batches need to know of those queries that ask for them."""
-    return tuple(dataclasses.replace(q, wanted=q.by_part, by_part=(), deflate=()) for q in queries if q.by_part)
+    return tuple(dataclasses.replace(q, gradients_of=q.by_part, by_part=(), deflate=()) for q in queries if q.by_part)

@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 import naive
 from amounts import few_or_many
-from tpca import MeanSolver, SpikedTensor, StopReason, open_stream
+from tpca import MeanSolver, SpikedTensor, open_stream
 from tpca.engines import LawEngine, LocalEngine
 from tpca.errors import CheckpointError, MemoryBudgetError, SolverError
 from tpca.model import Samples
@@ -22,6 +22,7 @@ from tpca.solvers.mean.run import MeanRun
 from tpca.solvers.mean.symmetric import best_symmetric, climb_symmetric, symmetric_gradients
 from tpca.solvers.mean.symmetric_test import read_symmetric
 from tpca.solvers.mean.test import contrasts, read
+from tpca.solvers.recovery import StopReason
 from tpca.tensors import DenseBatch
 
 

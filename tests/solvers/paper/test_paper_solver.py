@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import naive
-from tpca import PaperSolver, SpikedTensor, StopReason, open_stream
+from tpca import PaperSolver, SpikedTensor, open_stream
 from tpca.engines import LocalEngine
 from tpca.errors import SampleError, ScheduleError, SolverError, StreamError
 from tpca.solvers.paper.schedules import Leg, Schedule
@@ -12,6 +12,7 @@ from tpca.solvers.paper.solver import PaperRun
 from tpca.solvers.paper.starts import sign_starts
 from tpca.solvers.paper.step import ascent_step
 from tpca.solvers.paper.top_vectors import block_vectors, gradient_ascent, power_method
+from tpca.solvers.recovery import StopReason
 from tpca.tensors.blocks import Partition
 
 ORDERS = [(4, 3, 5, 4), (3, 4, 3, 2, 3), (2, 3, 2, 3, 2, 3)]

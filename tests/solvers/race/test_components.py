@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 import naive
 from amounts import few_or_many
-from tpca import RaceSolver, SpikedTensor, StopReason
+from tpca import RaceSolver, SpikedTensor
 from tpca.engines import LawEngine
+from tpca.solvers.recovery import StopReason
 from tpca.tensors import DenseBatch, Query, RankOne, contract
 from tpca.tensors.blocks import Partition
 

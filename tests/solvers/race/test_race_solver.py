@@ -7,11 +7,12 @@ import pytest
 from scipy import stats
 
 from amounts import few_or_many
-from tpca import RaceSolver, SpikedTensor, StopReason
+from tpca import RaceSolver, SpikedTensor
 from tpca.engines import LawEngine
 from tpca.errors import MemoryBudgetError, PartitionError, SolverError
 from tpca.model import Samples
 from tpca.solvers.memory import default_memory, parse_memory
+from tpca.solvers.recovery import StopReason
 from tpca.tensors import Gradients
 
 KINDS = {"weak": {}, "paired": {"correlation": 1.0}, "equal": {"correlation": 1.0, "symmetric": True}}
@@ -341,7 +342,7 @@ def test_history_tells_the_race():
     ("options", "says"),
     [
         ({"confidence": 1.0}, "confidence must lie strictly between 0 and 1"),
-        ({"tol": 0.0}, "tol must be positive"),
+        ({"tol": 0.0}, "tol must be a positive finite number"),
         ({"max_samples": 0}, "max_samples must be a whole number of at least 1"),
         ({"max_passes": 0}, "max_passes must be a whole number of at least 1"),
         ({"memory_limit": "lots"}, "memory_limit must be"),

@@ -35,7 +35,7 @@ from tpca.engines.dask.tasks import (
     relayed,
     unpacked,
 )
-from tpca.engines.groups import Cut, cut_reading, merge_all, sum_bytes
+from tpca.engines.groups import Cut, cut_samples, merge_all, sum_bytes
 from tpca.engines.looks import DigestWatch, compare
 from tpca.engines.protocol import A
 from tpca.streams.protocol import NumberedStream
@@ -75,7 +75,7 @@ class DaskEngine:
         layout = self.stream.layout
         self._keeps = int(layout.bounds[-1]) * layout.entries * self.stream.dtype.itemsize <= hold
         self._lazy: dict[int, Any] = {}  # blocks of a Dask array, while somebody needs them
-        self._readings = itertools.count()
+        self._reduce_number = itertools.count()
         self._turn = 0  # the worker that begins
         self._digests: dict[int, str | None] = {}  # of the batch in hand, once somebody has asked
 
@@ -114,7 +114,7 @@ class DaskEngine:
 
     def reduce(self, blank: A, n: int | None = None) -> A:
         """The next ``n`` samples, or all to the end of the pass, in an accumulator like ``blank``."""
-        cut = cut_reading(self.stream.layout, self.stream.dtype, blank, self._cursor.place, n)
+        cut = cut_samples(self.stream.layout, self.stream.dtype, blank, self._cursor.place, n)
         fragments = self._cursor.take(n)
         if not fragments:
             return blank.fresh()
@@ -127,7 +127,7 @@ class DaskEngine:
         root.finish()
         return root
 
-    # -- a reading ----------------------------------------------------------------------------------------------------
+    # -- reduce -------------------------------------------------------------------------------------------------------
 
     def _submit(self, blank: Accumulator, cut: Cut, fragments: Sequence[Fragment]) -> list[Any]:
         """All tasks of a reading; the futures of what is left at its end, in the order of the groups."""
@@ -139,7 +139,7 @@ class DaskEngine:
             leaf = cut.group(fragment.place)
             pieces.setdefault(leaf // per_run, []).append(Piece(fragment, leaf % per_run, at))
             at += fragment.stop - fragment.start
-        number = next(self._readings)
+        number = next(self._reduce_number)
         homes = {run: (run * len(workers) // runs + self._turn) % len(workers) for run in pieces}
         packed = pickle.dumps(blank.for_worker(sum_bytes(self.stream.layout, self.stream.dtype)), protocol=5)
         first = workers[homes[min(pieces)]]
@@ -158,7 +158,7 @@ class DaskEngine:
                 worker=None if self._in_place else workers[homes[run]],
                 samples=self._span([piece.fragment for piece in some]),
             )
-        self._turn = homes[max(pieces)]  # it has the batch that the next reading begins with
+        self._turn = homes[max(pieces)]  # it has the batch that the next samples begin with
         return self._merge(tasks, number, len(workers))
 
     def _merge(self, tasks: list[Any], number: int, workers: int) -> list[Any]:
@@ -236,7 +236,7 @@ class DaskEngine:
                 self._token,
                 number,
                 self._parts(number),
-                key=self._key("digest", next(self._readings)),
+                key=self._key("digest", next(self._reduce_number)),
                 worker=None if self._in_place else workers[self._turn % len(workers)],
             )
             self._digests = dict(zip([number], self.cluster.gather([future]), strict=True))
@@ -245,7 +245,7 @@ class DaskEngine:
     def _count(self, first: int, stop: int) -> dict[int, int]:
         """Have some batches counted: samples may be left out of them."""
         windows = [range(a, min(a + COUNTED, stop)) for a in range(first, stop, COUNTED)]
-        number = next(self._readings)
+        number = next(self._reduce_number)
         futures = []
         for i, window in enumerate(windows):
             key, parts = self._key("count", number, i), self._parts(*window)

@@ -60,9 +60,9 @@ class AllSamples(RunStatistics):
         self.note(*asked, working=sum(answer.nbytes for answer in answers) + working)
         return answers
 
-    def ask_vectors(self, vectors: Sequence[Array], wanted: tuple[int, ...] | None = None) -> Answer:
+    def ask_vectors(self, vectors: Sequence[Array], gradients_of: tuple[int, ...] | None = None) -> Answer:
         """Gradients and reward of one vector per mode."""
-        return self.ask(Query(self.singles, tuple(v[None] for v in vectors), wanted))[0]
+        return self.ask(Query(self.singles, tuple(v[None] for v in vectors), gradients_of))[0]
 
     def note(self, *arrays: Array, working: int = 0) -> None:
         """Remember the most that was held: the mean, ``arrays``, and ``working`` bytes beside them."""
@@ -74,7 +74,7 @@ class AllSamples(RunStatistics):
         """As in :class:`RunStatistics`; a strength that is not given is asked for."""
         check_found(vectors)
         if strength is None:
-            strength = float(self.ask_vectors(vectors, wanted=(0,)).rewards[0])
+            strength = float(self.ask_vectors(vectors, gradients_of=(0,)).rewards[0])
         return super().recovery(vectors, strength, history)
 
     def _pass(self, blank: A) -> A:

@@ -36,9 +36,10 @@ import numpy as np
 from tpca.errors import SolverError
 from tpca.integers import check_integer
 from tpca.lab.baselines.all_samples import AllSamples
-from tpca.lab.baselines.baseline import Baseline, Start, check_positive, check_start, option
+from tpca.lab.baselines.baseline import Baseline, Start, check_start
 from tpca.lab.baselines.unfolding import spectral_vectors, split_recursively
 from tpca.randomness import generator
+from tpca.solvers.base import check_positive, option
 from tpca.solvers.rank_one import along, alternate
 from tpca.solvers.recovery import Recovery
 from tpca.tensors.blocks import Array, unit
@@ -58,7 +59,7 @@ class ALS(Baseline):
         Most sweeps from a start, and the relative gain of a sweep at which to stop.
     """
 
-    init: Start = option("spectral", check_start)  # noqa: RUF009
+    init: Start = option("spectral", check_start)
     restarts: int = option(10, check_integer)
     max_iterations: int = option(500, check_integer)
     tol: float = option(1e-13, check_positive)

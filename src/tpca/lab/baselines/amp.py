@@ -43,8 +43,9 @@ from tpca.engines import open_engine
 from tpca.integers import check_integer
 from tpca.lab.baselines.all_samples import AllSamples
 from tpca.lab.baselines.als import start_vectors
-from tpca.lab.baselines.baseline import Baseline, Start, check_order, check_start, option
+from tpca.lab.baselines.baseline import Baseline, Start, check_order, check_start
 from tpca.randomness import generator
+from tpca.solvers.base import option
 from tpca.solvers.recovery import Recovery
 from tpca.tensors.blocks import Array, unit
 
@@ -63,7 +64,7 @@ class AMP(Baseline):
         Most iterations; it ends earlier when the vectors stand still.
     """
 
-    init: Start = option("spectral", check_start)  # noqa: RUF009
+    init: Start = option("spectral", check_start)
     max_iterations: int = option(100, check_integer)
 
     def run(self, source: Any) -> Recovery:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,18 +14,13 @@ from tpca.engines import open_engine
 from tpca.errors import MemoryBudgetError, ModelError, SolverError, StreamError
 from tpca.integers import check_integer
 from tpca.solvers import memory
+from tpca.solvers.base import Check, check_options, check_seed, option
 from tpca.solvers.memory import held_bytes
 from tpca.solvers.rank_one import positive
 from tpca.solvers.recovery import Recovery, StopReason
 from tpca.tensors.blocks import Array, Partition, unit
 
 Start = str | Sequence[Array]
-Check = Callable[[str, Any], Any]
-
-
-def option(default: Any, check: Check) -> Any:
-    """An option of a method; ``check(name, value)`` refuses what it cannot be.  ``None`` may stay if it is usual."""
-    return dataclasses.field(default=default, metadata={"check": check})
 
 
 @dataclass(kw_only=True, eq=False)
@@ -41,25 +35,15 @@ class Baseline:
         Use no more than this many; needed for samples that never end.
     """
 
-    random_state: int = 0
+    random_state: int = option(0, check_seed)
     max_samples: int | None = option(None, check_integer)
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if "check" in field.metadata and not (value is None and field.default is None):
-                setattr(self, field.name, field.metadata["check"](field.name, value))
+        check_options(self)
 
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from the samples of ``source``."""
         raise NotImplementedError
-
-
-def check_positive(name: str, value: float) -> float:
-    """A positive finite number."""
-    if not (np.isfinite(value) and value > 0):
-        raise SolverError(f"{name} must be a positive finite number, got {value}.")
-    return float(value)
 
 
 def one_of(*words: str) -> Check:

@@ -29,10 +29,11 @@ from typing import Any
 import numpy as np
 
 from tpca.integers import check_integer
-from tpca.lab.baselines.baseline import Baseline, check_positive, option
+from tpca.lab.baselines.baseline import Baseline
 from tpca.lab.baselines.one_pass import OnePass
 from tpca.lab.baselines.unfolding import split_recursively
 from tpca.randomness import generator
+from tpca.solvers.base import check_positive, option
 from tpca.solvers.race.strategies.scores import NoiseLevel
 from tpca.solvers.rank_one import split_blocks
 from tpca.solvers.recovery import Recovery

@@ -27,8 +27,9 @@ import numpy as np
 from tpca.errors import SolverError
 from tpca.integers import check_integer
 from tpca.lab.baselines.all_samples import AllSamples
-from tpca.lab.baselines.baseline import Baseline, check_positive, one_of, option
+from tpca.lab.baselines.baseline import Baseline, one_of
 from tpca.randomness import generator
+from tpca.solvers.base import check_positive, option
 from tpca.solvers.mean.fit import leading_of_mode
 from tpca.solvers.recovery import Recovery
 from tpca.tensors.blocks import Array, unit

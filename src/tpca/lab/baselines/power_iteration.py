@@ -29,8 +29,9 @@ import numpy as np
 
 from tpca.integers import check_integer
 from tpca.lab.baselines.all_samples import AllSamples
-from tpca.lab.baselines.baseline import Baseline, one_of, option
+from tpca.lab.baselines.baseline import Baseline, one_of
 from tpca.randomness import generator
+from tpca.solvers.base import option
 from tpca.solvers.rank_one import units
 from tpca.solvers.recovery import Recovery
 from tpca.tensors import Query

@@ -52,9 +52,10 @@ import numpy as np
 
 from tpca.errors import ModelError
 from tpca.integers import check_integer
-from tpca.lab.baselines.baseline import Baseline, check_positive, check_symmetric, option
+from tpca.lab.baselines.baseline import Baseline, check_symmetric
 from tpca.lab.baselines.one_pass import OnePass, StepSizes
 from tpca.randomness import generator
+from tpca.solvers.base import check_positive, option
 from tpca.solvers.paper.step import ascent_step, normalise
 from tpca.solvers.race.strategies.scores import NoiseLevel
 from tpca.solvers.race.strategies.symmetric import symmetrised

@@ -54,7 +54,8 @@ import numpy as np
 from tpca.engines import open_engine
 from tpca.integers import check_integer
 from tpca.lab.baselines.all_samples import AllSamples
-from tpca.lab.baselines.baseline import Baseline, check_symmetric, one_of, option
+from tpca.lab.baselines.baseline import Baseline, check_symmetric, one_of
+from tpca.solvers.base import option
 from tpca.solvers.race.strategies.symmetric import pairings
 from tpca.solvers.rank_one import leading
 from tpca.solvers.recovery import Recovery
@@ -130,7 +131,9 @@ def trace_vector(samples: AllSamples) -> Array:
     eye, one = np.eye(d)[None], np.ones((1, d))
     partitions = _partitions(samples.dims)
     traced = tuple(range(1, len(partitions[0])))
-    answers = samples.ask(*(Query(p, (one, *[eye] * len(traced)), wanted=(0,), traced=traced) for p in partitions))
+    answers = samples.ask(
+        *(Query(p, (one, *[eye] * len(traced)), gradients_of=(0,), traced=traced) for p in partitions)
+    )
     total: Array = sum((answer.gradients[0][0] for answer in answers), start=np.zeros(d))
     return total / len(answers)
 

@@ -38,8 +38,9 @@ import numpy as np
 
 from tpca.integers import check_integer
 from tpca.lab.baselines.all_samples import AllSamples
-from tpca.lab.baselines.baseline import Baseline, check_positive, one_of, option
+from tpca.lab.baselines.baseline import Baseline, one_of
 from tpca.randomness import generator
+from tpca.solvers.base import check_positive, option
 from tpca.solvers.rank_one import DENSE_ROWS, LANCZOS, rank_one, split_blocks, top_pairs, unfold
 from tpca.solvers.recovery import Recovery
 from tpca.tensors import Query
@@ -80,7 +81,7 @@ class Unfolding(Baseline):
         moved, history = np.inf, []
         while moved > self.tol and samples.passes + 1 < self.max_passes:  # one pass is left for the strength
             for m in (0, 1):
-                (answer,) = samples.ask(Query(partition, tuple(w[None] for w in blocks), wanted=(m,)))
+                (answer,) = samples.ask(Query(partition, tuple(w[None] for w in blocks), gradients_of=(m,)))
                 new = unit(answer.gradients[m][0])
                 samples.note(*blocks, working=answer.nbytes + 2 * new.nbytes)
                 moved = float(np.linalg.norm(new - blocks[m]))

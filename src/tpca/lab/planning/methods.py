@@ -61,7 +61,7 @@ def vectors(problem: Problem) -> float:
 
 def matrices(problem: Problem) -> float:
     """max_m D_m γ_m⁴ ∏ γ^{-2} with c_0 = 1."""
-    correlation = 1.0 if problem.equal else (problem.correlation or 0.0)
+    correlation = 1.0 if problem.symmetric else (problem.correlation or 0.0)
     partition = Partition.pairs(problem.dims)
     inside = [correlation if len(group) == 2 else 0.0 for group in partition.groups]
     gauges, sizes = gauge(problem.dims, inside, 1.0), np.array(partition.sizes, dtype=np.float64)
@@ -104,7 +104,7 @@ class Method:
     form: Formula
     state: Formula
     least_order: int = 2
-    equal: bool = False
+    symmetric: bool = False
     """Whether it is for equal vectors only; ``even``: and for even orders."""
     even: bool = False
     passes: bool = False
@@ -116,8 +116,8 @@ class Method:
         """Why it is not for a problem, or nothing."""
         if problem.order < self.least_order:
             return f"needs order {self.least_order} or more"
-        if self.equal and not problem.equal:
-            return "only for equal vectors (--equal)"
+        if self.symmetric and not problem.symmetric:
+            return "only for equal vectors (--symmetric)"
         return f"needs an even order from {self.least_order}" if self.even and problem.order % 2 else ""
 
     def measured_as(self, order: int) -> str:
@@ -143,9 +143,9 @@ METHODS: tuple[Method, ...] = (
     Method("vector-sgd", "vectors by online SGD", vectors, lambda p: 4.0 * sum(p.dims), sequential=True),
     Method("paper", "paper's matrices", matrices, lambda p: 2.0**p.order * sum(Partition.pairs(p.dims).sizes), 4,
            sequential=True),
-    Method("partial-trace", "partial trace", root, _traces, 3, equal=True, passes=True),
-    Method("homotopy-passes", "homotopy, many passes", root, _homotopy, 3, equal=True, passes=True),
-    Method("matrix-sgd", "one matrix by SGD", root, lambda p: (p.order / 2 + 6) * p.dims[0] ** 2, 4, equal=True,
+    Method("partial-trace", "partial trace", root, _traces, 3, symmetric=True, passes=True),
+    Method("homotopy-passes", "homotopy, many passes", root, _homotopy, 3, symmetric=True, passes=True),
+    Method("matrix-sgd", "one matrix by SGD", root, lambda p: (p.order / 2 + 6) * p.dims[0] ** 2, 4, symmetric=True,
            even=True, sequential=True),
 )  # fmt: skip
 
@@ -157,7 +157,7 @@ class RaceSize:
     strategy: str
     count: int
     floats: float
-    equal: bool
+    symmetric: bool
 
     def form(self, dims: tuple[int, ...]) -> float:
         """C: what the race needs, in units of √∏d."""
@@ -180,26 +180,26 @@ def race_size(dims: tuple[int, ...], nbytes: float) -> RaceSize | None:
     """The race within ``nbytes``; ``None`` if not even the smallest fits."""
     own = CANDIDATE_VECTORS * sum(dims)
     left, most = nbytes / 8 - own, STRUCTURE_SHARE * nbytes / 8 - own
-    equal = False
+    symmetric = False
     if len(dims) >= 3 and len(set(dims)) == 1:
         fitting = [a for a in range(1, 16) if symmetric_floats(dims, a) <= most]
         if fitting:
-            equal, left = True, left - symmetric_floats(dims, max(fitting)) - own
+            symmetric, left = True, left - symmetric_floats(dims, max(fitting)) - own
     if len(dims) >= 4 and symmetric_pairs_floats(dims) <= most:
         left -= symmetric_pairs_floats(dims) + own
     taken = nbytes / 8 - left
     halves = Partition.halves(dims)
     if whole_floats(halves) <= left and halves.sizes[0] <= WHOLE_ROWS:
-        return RaceSize("whole", halves.sizes[0], taken + whole_floats(halves), equal)
+        return RaceSize("whole", halves.sizes[0], taken + whole_floats(halves), symmetric)
     rows = range(1, min(halves.sizes[0], int(max(left, 0))) + 1)
     columns = bisect.bisect_right(rows, left, key=lambda r: state_floats(halves, r))  # as many as fit
     if columns >= min(FLOW_COLUMNS if len(dims) >= 5 else 1, halves.sizes[0]):
-        return RaceSize("flow", columns, taken + state_floats(halves, columns), equal)
+        return RaceSize("flow", columns, taken + state_floats(halves, columns), symmetric)
     if len(dims) >= 5:
         fixed, one = singles_floats(dims, 0), singles_floats(dims, 1)
         count = int((left - fixed) / (one - fixed))
         if count >= 1:
-            return RaceSize("singles", count, taken + singles_floats(dims, count), equal)
+            return RaceSize("singles", count, taken + singles_floats(dims, count), symmetric)
     return None
 
 

@@ -117,7 +117,7 @@ def _race_row(plan: Plan) -> Row:
 
 def race_samples(problem: Problem, size: RaceSize) -> tuple[float, str]:
     """N₅₀ of the race at a size, and what that rests on."""
-    if problem.equal and size.equal:
+    if problem.symmetric and size.symmetric:
         found = constant("race, equal", problem.order)
         return found.value * problem.unit * problem.ratio, found.basis(_dim(problem))
     found = constant("race", problem.order)

@@ -33,7 +33,7 @@ class Problem:
     strength: float = 1.0
     noise: float = 1.0
     correlation: float | None = None
-    equal: bool = False
+    symmetric: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dims", check_dims(self.dims))
@@ -46,9 +46,9 @@ class Problem:
             raise ModelError(f"noise must be a positive finite number, got {self.noise}.")
         if self.correlation is not None and not 0.0 <= self.correlation <= 1.0:
             raise ModelError(f"correlation must lie in [0, 1], got {self.correlation}.")
-        if self.equal and self.correlation not in (None, 1.0):
+        if self.symmetric and self.correlation not in (None, 1.0):
             raise ModelError(f"equal vectors have correlation 1, got {self.correlation}; leave one of the two out.")
-        if self.equal and len(set(self.dims)) > 1:
+        if self.symmetric and len(set(self.dims)) > 1:
             raise ModelError(f"equal vectors need equal dims, got {self.dims}.")
 
     @property

@@ -52,9 +52,9 @@ class Setting:
     def truth(self, seed: int) -> SpikedTensor:
         """The planted signal of a trial, in units of the noise."""
         problem = self.problem
-        correlation = 1.0 if problem.equal else problem.correlation
+        correlation = 1.0 if problem.symmetric else problem.correlation
         strength = problem.strength / problem.noise
-        return SpikedTensor.random(problem.dims, strength, correlation, seed, symmetric=problem.equal)
+        return SpikedTensor.random(problem.dims, strength, correlation, seed, symmetric=problem.symmetric)
 
 
 @dataclass(frozen=True)

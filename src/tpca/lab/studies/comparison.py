@@ -36,7 +36,7 @@ FIELDS = {
 def settings_of(setting: Setting, methods: Sequence[str]) -> dict[str, Any]:
     """What was compared, as plain values."""
     problem = setting.problem
-    about: dict[str, Any] = {"dims": list(problem.dims), "strength": problem.strength, "equal": problem.equal}
+    about: dict[str, Any] = {"dims": list(problem.dims), "strength": problem.strength, "symmetric": problem.symmetric}
     about |= {"correlation": problem.correlation, "samples": setting.samples, "memory": setting.memory_limit}
     return about | {"law": setting.law, "methods": list(methods)}
 

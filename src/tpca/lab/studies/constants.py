@@ -29,7 +29,7 @@ FORMS = {method.name: method.form for method in METHODS}
 
 def unit_of(point: Point) -> float:
     """What N₅₀ of a point is divided by; NaN where it has no form."""
-    problem = Problem((point.dim,) * point.order, equal=point.symmetric)
+    problem = Problem((point.dim,) * point.order, symmetric=point.symmetric)
     if point.method == "race":
         size = race_size(problem.dims, 8 * (point.memory or 0) * point.dim**2)
         return math.nan if size is None else size.form(problem.dims) * problem.unit

@@ -46,7 +46,9 @@ from scipy.special import ndtr
 
 from tpca.engines import open_engine
 from tpca.errors import SolverError
+from tpca.integers import check_integer
 from tpca.randomness import generator
+from tpca.solvers.base import check_options, check_positive, check_seed, check_share, option
 from tpca.solvers.moments.accumulators import BasisImage, Products, RowCount, bounded, total
 from tpca.solvers.moments.rows import Rows
 from tpca.solvers.rank_one import alternate, deflated, is_ghost, oriented, split_blocks, units
@@ -79,23 +81,20 @@ class Moment:
     trained: RankOne
 
 
+@dataclass(kw_only=True, eq=False)
 class MomentSolver:
     """Rank-one parts of the moment of stored views, one after the other, as long as held-out rows prove them."""
 
-    def __init__(
-        self,
-        random_state: int = 0,
-        n_components: int = 1,
-        validation_fraction: float = 0.2,
-        clip: float | None = None,
-        confidence: float = 0.95,
-        memory_limit: float = 256e6,
-        refit: bool = True,
-    ) -> None:
-        if not 0 < validation_fraction < 1:
-            raise SolverError(f"validation_fraction must lie strictly between 0 and 1, got {validation_fraction}.")
-        self.random_state, self.n_components, self.validation_fraction = random_state, n_components, validation_fraction
-        self.clip, self.confidence, self.memory_limit, self.refit = clip, confidence, memory_limit, refit
+    random_state: int = option(0, check_seed)
+    n_components: int = option(1, check_integer)
+    validation_fraction: float = option(0.2, check_share)
+    clip: float | None = option(None, check_positive)
+    confidence: float = option(0.95, check_share)
+    memory_limit: float = option(256e6)
+    refit: bool = option(True)
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     def run(self, data: Any) -> list[Moment]:
         """Components, strongest evidence first found; the last one is not proven if its ``p_value`` is too large.

@@ -106,7 +106,7 @@ class PaperRun:
             identity(shape) if len(shape) == 2 else self.replicas[m][0] for m, shape in enumerate(self.partition.shapes)
         ]
         square = tuple(m for m, shape in enumerate(self.partition.shapes) if len(shape) == 2 and shape[0] == shape[1])
-        query = Query(self.partition, tuple(block[None] for block in blocks), wanted=(0,), traced=square)
+        query = Query(self.partition, tuple(block[None] for block in blocks), gradients_of=(0,), traced=square)
         for test in search_steps(self.partition, strength, constants):
             part = self.engine.reduce(Gradients([query]), test.samples)
             self.samples += part.n
@@ -197,7 +197,7 @@ class PaperRun:
         """Chunks of (gradients, rewards) until ``steps`` steps are served; rewards belong to the blocks asked with."""
         served = 0
         while served < steps:
-            query = Query(self.partition, self.replicas, wanted=(block,))
+            query = Query(self.partition, self.replicas, gradients_of=(block,))
             count = len(self.replicas[0])
             fit = max(1, min(steps - served, BATCH_ENTRIES // (count * math.prod(self.partition.dims))))
             gradients = self.engine.reduce(SampleGradients(query), fit * count).gradients

@@ -105,12 +105,12 @@ class Symmetric:
         eye[0] = np.eye(d)
         one: Array = np.ones((1, d), dtype=np.float32)
         chosen = [self._partitions[(self._next + i) % len(self._partitions)] for i in range(self._asked)]
-        wanted = (0,) if self._odd else None
+        gradients_of = (0,) if self._odd else None
         traces = [
             Query(
                 p,
                 tuple(one if len(group) == 1 else eye for group in p.groups),
-                wanted,
+                gradients_of,
                 traced=tuple(m for m, group in enumerate(p.groups) if len(group) == 2),
             )
             for p in chosen

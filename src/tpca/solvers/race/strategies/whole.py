@@ -44,7 +44,7 @@ class WholeSum(BlockFlow):
         line[rows - 1] = self.sums[0].level
         single = np.lib.stride_tricks.sliding_window_view(line, rows)[::-1]  # level * identity, as views of one line
         nothing = np.broadcast_to(np.zeros((), STORE), (rows, *self.partition.shapes[1]))
-        return (Query(self.partition, (single.reshape(rows, *self.partition.shapes[0]), nothing), wanted=(1,)),)
+        return (Query(self.partition, (single.reshape(rows, *self.partition.shapes[0]), nothing), gradients_of=(1,)),)
 
     def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
         """Add the batch."""
