@@ -109,9 +109,9 @@ class Candidate:
         self._squares, self.entries = other._squares, other.entries
 
     def queries(self) -> tuple[Query, ...]:
-        """Ask about the candidate itself, one replica; its reward by sub-batch follows from any one block."""
+        """Ask about the candidate itself, one replica; its reward by sub-batch, too."""
         blocks = tuple(block[None] for block in self.partition.outer(self.vectors))
-        return (Query(self.partition, blocks, by_part=(0,)),)
+        return (Query(self.partition, blocks, by_part=()),)
 
     def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
         """Add the mean gradients and rewards over the ``n`` samples just seen."""
