@@ -77,6 +77,9 @@ class Recovery:
     A claim that later samples contradict is withdrawn, which is ``NO_SIGNAL``, too; a record of ``history`` with a
     ``"flaw"`` says why.
 
+    ``strength_sequence`` is an interval of the strength that holds at all times at once, so that a stream may be
+    stopped whenever one likes what one sees; wider than ``strength_interval``, which holds at a time fixed in advance.
+
     ``n_skipped`` counts samples that were left out (``nan_policy="omit"``); ``further`` holds the components found
     after this one, if more than one was asked for.
     """
@@ -92,6 +95,7 @@ class Recovery:
     strength_interval: tuple[float, float] | None = None
     n_skipped: int = 0
     further: tuple[Recovery, ...] = ()
+    strength_sequence: tuple[float, float] | None = None
     history: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
     @property
@@ -117,6 +121,8 @@ class Claim:
     strength: float
     interval: tuple[float, float]
     errors: tuple[Array, ...] | None
+    contradiction: str | None = None
+    """What samples after the claim say against it, in words."""
 
     @classmethod
     def nothing(cls, limit: float) -> Claim:
@@ -134,7 +140,7 @@ class Claim:
             return f"a strength of {self.strength:.3g} with an interval from {low:.3g} to {high:.3g}"
         if not worst <= MAX_ERROR:
             return f"a vector with an error of {worst:.3g}, where √2 is the most"
-        return None
+        return self.contradiction
 
     def converted(self, to_data: Callable[[float], float]) -> Claim:
         """The same in the units of the data; refused if it can be, but not in floats."""
@@ -144,7 +150,7 @@ class Claim:
                 f"the strength is more than the largest float, {sys.float_info.max:.1e}; divide the samples by some "
                 "power of ten."
             )
-        return Claim(strength, (low, high), self.errors)
+        return Claim(strength, (low, high), self.errors, self.contradiction)
 
 
 def flaws(history: Sequence[dict[str, Any]]) -> list[str]:

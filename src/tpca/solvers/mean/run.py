@@ -35,7 +35,7 @@ from tpca.solvers.mean.test import (
 )
 from tpca.solvers.memory import default_memory
 from tpca.solvers.overflow import largest, refuse_beyond
-from tpca.solvers.race.run import POOR
+from tpca.solvers.race.stopping import POOR
 from tpca.solvers.rank_one import oriented, top_pairs, unfold
 from tpca.solvers.recovery import Claim, Recovery, StopReason, flaws
 from tpca.tensors import RankOne, TensorSum
