@@ -66,7 +66,7 @@ ONE = (
 )  # less than a sum of samples, which is contracted at the end of every group
 HALF = (query_of(SINGLES, dtype=np.float16),)
 PARTED = (  # a candidate's question, one of all blocks, and others that do not care
-    query_of(SINGLES, 1, by_part=(0,), deflate=(KNOWN,)),
+    query_of(SINGLES, 1, by_part=(), deflate=(KNOWN,)),
     query_of(SINGLES, 3),
     query_of(SINGLES, 1, by_part=(0, 1, 2)),
 )
@@ -104,7 +104,7 @@ def sub_batches_of(samples):
     found = gradients_of(samples, PARTED)
     cut = [part for part in np.split(samples, EDGES[1:]) if len(part)]
     for query in PARTED:
-        if query.by_part:
+        if query.by_part is not None:
             each = [gradients_of(part, [query]) for part in cut]
             gradients = [np.concatenate([one[m] for one in each]) for m in query.by_part]
             found += [np.array([float(len(part)) for part in cut]), *gradients]
@@ -370,7 +370,7 @@ def test_sub_batches_of_a_law_scatter_as_those_of_samples():
             rows.append(np.sqrt(sizes)[:, None] * np.concatenate(parts, axis=1))
         return np.einsum("tja,tkb->jkab", np.array(rows), np.array(rows)) / 2000
 
-    law = LawEngine(None, seed=1, dims=DIMS)
+    law = LawEngine(None, random_state=1, dims=DIMS)
     drawn = moments(lambda _: law)
     real = moments(lambda _: LocalEngine(rng.standard_normal((7, *DIMS))))
     assert np.abs(drawn - real).max() < 5.5 * math.sqrt(2 * 2 / 2000)

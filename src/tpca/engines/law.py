@@ -100,7 +100,7 @@ class LawEngine:
 
     def _scatter(self, part: Gradients, n: int) -> None:
         """Answers for sub-batches, whose mean is the one that was drawn."""
-        places = [i for i, query in enumerate(part.queries) if query.by_part]
+        places = [i for i, query in enumerate(part.queries) if query.by_part is not None]
         if not places:
             return
         answers, queries = [part.answers[i] for i in places], [part.queries[i] for i in places]

@@ -37,13 +37,13 @@ def scattered(
     found = []
     for answer, query, own in zip(answers, queries, drawn, strict=True):
         gradients = {}
-        for m in query.by_part:
+        for m in query.by_part or query.blocks[:1]:
             noise = own[m] / np.sqrt(sizes)[:, None]
             noise -= sizes @ noise / sizes.sum()
             gradients[m] = answer.gradients[m] + scale * noise.reshape(len(sizes), *query.partition.shapes[m])
-        first = query.by_part[0]
-        rewards = gradients[first].reshape(len(sizes), -1) @ query.replicas[first].reshape(-1)
-        found.append(SubBatches(sizes, gradients, rewards))
+        any_block = next(iter(gradients))
+        rewards = gradients[any_block].reshape(len(sizes), -1) @ query.replicas[any_block].reshape(-1)
+        found.append(SubBatches(sizes, gradients if query.by_part else {}, rewards))
     return found
 
 

@@ -86,6 +86,9 @@ class Component:
     ``standard_errors`` has one for every entry of every vector, ``strength_interval`` is a confidence interval at the
     solver's ``confidence``; ``None`` where a method gives none.  At most ``p_value`` of all runs on pure noise come as
     far as this one; NaN where that is not known.
+
+    ``strength_sequence`` is an interval of the strength that holds at all times at once, so that a stream may be
+    stopped whenever one likes what one sees; wider than ``strength_interval``, which holds at a time fixed in advance.
     """
 
     vectors: tuple[Array, ...]
@@ -94,6 +97,7 @@ class Component:
     standard_errors: tuple[Array, ...] | None = None
     p_value: float = math.nan
     evidence: Evidence | None = None
+    strength_sequence: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -141,10 +145,11 @@ class Recovery:
         standard_errors: tuple[Array, ...] | None = None,
         p_value: float = math.nan,
         evidence: Evidence | None = None,
+        strength_sequence: tuple[float, float] | None = None,
         **run: Any,
     ) -> Recovery:
         """The recovery of one component, or of a guess if the stop reason says that there is no signal."""
-        one = Component(vectors, strength, strength_interval, standard_errors, p_value, evidence)
+        one = Component(vectors, strength, strength_interval, standard_errors, p_value, evidence, strength_sequence)
         nothing = stop_reason.verdict is Verdict.NO_SIGNAL
         known: dict[str, Any] = {"components": (), "guess": one} if nothing else {"components": (one,)}
         return cls(stop_reason=stop_reason, **known, **run)
@@ -189,6 +194,11 @@ class Recovery:
         return self.first.p_value
 
     @property
+    def strength_sequence(self) -> tuple[float, float] | None:
+        """Interval of the first component's strength that holds at all times at once, where there is one."""
+        return self.first.strength_sequence
+
+    @property
     def evidence(self) -> Evidence | None:
         """What the claim of the first component rests on, or what a guess lacks."""
         return self.first.evidence
@@ -221,6 +231,8 @@ class Claim:
     strength: float
     interval: tuple[float, float]
     errors: tuple[Array, ...] | None
+    contradiction: str | None = None
+    """What samples after the claim say against it, in words."""
 
     @classmethod
     def nothing(cls, limit: float) -> Claim:
@@ -238,7 +250,7 @@ class Claim:
             return f"a strength of {self.strength:.3g} with an interval from {low:.3g} to {high:.3g}"
         if not worst <= MAX_ERROR:
             return f"a vector with an error of {worst:.3g}, where √2 is the most"
-        return None
+        return self.contradiction
 
     def converted(self, to_data: Callable[[float], float]) -> Claim:
         """The same in the units of the data; refused if it can be, but not in floats."""
@@ -248,7 +260,7 @@ class Claim:
                 f"the strength is more than the largest float, {sys.float_info.max:.1e}; divide the samples by some "
                 "power of ten."
             )
-        return Claim(strength, (low, high), self.errors)
+        return Claim(strength, (low, high), self.errors, self.contradiction)
 
 
 def flaws(history: Sequence[dict[str, Any]]) -> list[str]:

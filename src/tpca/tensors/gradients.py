@@ -154,7 +154,7 @@ class Gradients(Accumulator):
         self._total = self._sums = self._parts = None
 
     def _answer_parts(self, parts: SubBatchSums, factor: float) -> None:
-        places = [i for i, query in enumerate(self.queries) if query.by_part]
+        places = [i for i, query in enumerate(self.queries) if query.by_part is not None]
         answers = list(self.answers)
         for number, i in enumerate(places):
             answers[i] = dataclasses.replace(answers[i], by_part=parts.answer(number, self.queries[i], factor))

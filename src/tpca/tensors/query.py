@@ -28,7 +28,8 @@ class Query:
     ``traced`` names square blocks whose one replica is the identity: what is contracted with it is traced.
     ``deflate`` holds components to subtract from every sample.  They are subtracted inside the contraction, where they
     are a few inner products; no sample is ever changed.
-    ``by_part`` names blocks whose gradients are taken for every sub-batch of the samples, too, of one replica only.
+    ``by_part`` names blocks whose gradients are wanted for every sub-batch of the samples, too, of one replica only;
+    rewards come with them, or (``()``) alone.  ``None``: nothing is.
     """
 
     partition: Partition
@@ -36,7 +37,7 @@ class Query:
     gradients_of: tuple[int, ...] | None = None
     deflate: tuple[RankOne, ...] = ()
     traced: tuple[int, ...] = ()
-    by_part: tuple[int, ...] = ()
+    by_part: tuple[int, ...] | None = None
 
     @property
     def blocks(self) -> tuple[int, ...]:
@@ -47,7 +48,7 @@ class Query:
         """The same without what sums of gradients do not need: known components, replicas of the block asked for."""
         own = self.blocks[0] if len(self.blocks) == 1 else None
         replicas = tuple(_nothing_like(w) if m == own else w for m, w in enumerate(self.replicas))
-        return dataclasses.replace(self, replicas=replicas, deflate=(), by_part=())
+        return dataclasses.replace(self, replicas=replicas, deflate=(), by_part=None)
 
     def __reduce__(self) -> Any:
         """Pickled with what is the same along an axis only once."""

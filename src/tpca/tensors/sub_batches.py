@@ -84,7 +84,7 @@ class SubBatchSums:
         means = {m: factor * g[some].reshape(len(some), -1) / sizes[:, None] for m, g in self._sums[number].items()}
         means = subtract(means, rows, query)
         first = next(iter(means))
-        gradients = {m: g.reshape(len(some), *query.partition.shapes[m]) for m, g in means.items()}
+        gradients = {m: means[m].reshape(len(some), *query.partition.shapes[m]) for m in query.by_part or ()}
         return SubBatches(sizes, gradients, means[first] @ rows[first][0])
 
     @property
@@ -94,5 +94,9 @@ class SubBatchSums:
 
 
 def asked_by_part(queries: Sequence[Query]) -> tuple[Query, ...]:
-    """What sub-batches need to know of those queries that ask for them."""
-    return tuple(dataclasses.replace(q, gradients_of=q.by_part, by_part=(), deflate=()) for q in queries if q.by_part)
+    """What sub-batches need to know of those queries that ask for them; rewards follow from any one block."""
+    return tuple(
+        dataclasses.replace(q, gradients_of=q.by_part or (0,), by_part=None, deflate=())
+        for q in queries
+        if q.by_part is not None
+    )

@@ -25,7 +25,7 @@ from tpca.solvers.mean.limit import strength_limit
 from tpca.solvers.mean.memory import groups_within, mean_bytes
 from tpca.solvers.mean.test import Proof
 from tpca.solvers.overflow import largest, refuse_beyond
-from tpca.solvers.race.run import POOR
+from tpca.solvers.race.stopping import POOR
 from tpca.solvers.rank_one import oriented
 from tpca.solvers.recovery import Claim, Evidence, Recovery, StopReason
 from tpca.tensors import RankOne, TensorSum

@@ -28,6 +28,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.special import chdtri
 
 from tpca.checkpoint import kept
 from tpca.solvers.race.evidence import Wealth
@@ -41,6 +42,7 @@ AGREE = 0.5  # overlap of every mode above which a proposal is about the same si
 SWEEPS = 8
 MOVE_TOL = 1e-6  # squared change of every vector in a sweep after which another one is not worth it
 MIN_ENTRIES = 6  # of gradients behind a noise level that bets are chosen by: it must be right within a factor of ten
+LOUD_FREEDOM = 8  # degrees of freedom behind the noise along vectors that may be called louder than elsewhere
 FADE = 120  # entries behind the noise level from which on those of past attempts count half
 
 
@@ -61,6 +63,7 @@ class Candidate:
         self.total, self.seen = 0.0, 0.0
         self.wealth: Wealth | None = None  # before the first counted round of an attempt
         self.entries = 0.0  # behind sigma
+        self._loud = 0.0  # the largest noise along the vectors of an attempt that was surely above sigma
         self._squares = 0.0
         self._sums: list[Array] = []
         self._install(tuple(unit(rng.standard_normal(d)) for d in partition.dims))
@@ -98,6 +101,11 @@ class Candidate:
         return max(self.sigma, self.wealth.deviation) / math.sqrt(self.seen)
 
     @property
+    def loudest(self) -> float:
+        """Noise level of one sample along the loudest vectors that were tried, or across them."""
+        return max(self.sigma, self._loud)
+
+    @property
     def accuracy(self) -> float:
         """Squared signal over noise of the own sum of the longest mode: about 1/(1 - overlap^2)."""
         if not self.seen or not self.sigma:
@@ -109,9 +117,9 @@ class Candidate:
         self._squares, self.entries = other._squares, other.entries
 
     def queries(self) -> tuple[Query, ...]:
-        """Ask about the candidate itself, one replica; its reward by sub-batch follows from any one block."""
+        """Ask about the candidate itself, one replica; its reward by sub-batch, too."""
         blocks = tuple(block[None] for block in self.partition.outer(self.vectors))
-        return (Query(self.partition, blocks, by_part=(0,)),)
+        return (Query(self.partition, blocks, by_part=()),)
 
     def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
         """Add the mean gradients and rewards over the ``n`` samples just seen."""
@@ -130,6 +138,13 @@ class Candidate:
             own += n * answer.gradients[m][0]
         self.seen += n
         self.total += n * reward
+        self._note_loud(self.wealth)
+
+    def forget_evidence(self) -> None:
+        """Begin to count anew, with the same vectors."""
+        self.wealth = None
+        self.total = self.seen = 0.0
+        self._sums = [np.zeros(shape) for shape in self.partition.shapes]
 
     def consider(self, strategy: Strategy) -> None:
         """Look at the strategy's proposal: take it over, or stay; then refine with all that is known."""
@@ -183,11 +198,15 @@ class Candidate:
         """Begin an attempt with these vectors; what those before them saw proves nothing about them."""
         self.vectors = vectors
         self.attempt += 1
-        self.total = self.seen = 0.0
-        self.wealth = None
+        self.forget_evidence()
         if self.entries > FADE:  # what a strong signal added to the noise level fades with every attempt
             self._squares, self.entries = self._squares / 2, self.entries / 2
-        self._sums = [np.zeros(shape) for shape in self.partition.shapes]
+
+    def _note_loud(self, wealth: Wealth) -> None:
+        """Remember noise along the vectors that is above the level elsewhere by more than chance (1 of 100 looks)."""
+        freedom = wealth.levels[0].count - 1
+        if freedom >= LOUD_FREEDOM and freedom * wealth.deviation**2 > chdtri(freedom, 0.01) * self.sigma**2:
+            self._loud = max(self._loud, wealth.deviation)
 
     def _agrees(self, proposal: Proposal) -> bool:
         """Tell whether the signal is the same: every overlap large, and signs that flip in pairs."""

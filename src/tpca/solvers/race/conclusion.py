@@ -12,18 +12,19 @@ from scipy.special import ndtri
 from tpca.noise import Whitening
 from tpca.solvers.race.candidate import Candidate
 from tpca.solvers.race.refine import Refinement
+from tpca.solvers.race.stopping import vector_error
 from tpca.solvers.race.strategies.choice import Search
 from tpca.solvers.rank_one import oriented
 from tpca.solvers.recovery import Claim, Evidence, Recovery, StopReason
 from tpca.tensors.blocks import Array
 
 if TYPE_CHECKING:
-    from tpca.solvers.race.run import RaceRun
+    from tpca.solvers.race.state import RaceState
 
 TINY = 1e-300  # for the logarithm of an interval that begins at 0
 
 
-def record_of(run: RaceRun, best: Search | Refinement) -> tuple[dict[str, Any], tuple[Array, ...]]:
+def record_of(run: RaceState, best: Search | Refinement) -> tuple[dict[str, Any], tuple[Array, ...]]:
     """What a reader of the race wants to know of a round, and the vectors, which go to the callbacks only."""
     record: dict[str, Any] = {
         "component": run.number,
@@ -33,8 +34,7 @@ def record_of(run: RaceRun, best: Search | Refinement) -> tuple[dict[str, Any], 
     }
     if isinstance(best, Search):
         known: Candidate | Refinement = best.candidate
-        found = best.candidate.found and not run.noise.learning
-        record |= {"candidate": best.name, "found": found, "attempt": best.candidate.attempt}
+        record |= {"candidate": best.name, "found": run.is_found(best), "attempt": best.candidate.attempt}
         record |= {"log_evidence": best.candidate.log_evidence, "needed": best.candidate.needed}
         record |= {"evidence": {c.name: c.candidate.log_evidence for c in run.searches}}
     else:
@@ -43,47 +43,48 @@ def record_of(run: RaceRun, best: Search | Refinement) -> tuple[dict[str, Any], 
     unit, vectors = 1 / run.scale, known.vectors
     if (whitening := run.noise.whitening) is not None:
         unit, vectors = unit * whitening.factor(vectors), whitening.back(vectors)
+    if isinstance(best, Refinement):
+        record |= {"strength_sequence": [unit * end for end in best.sequence(run.solver.confidence)]}
     record |= {"strength": unit * known.strength, "strength_error": unit * known.strength_error}
     return record, vectors
 
 
-def vector_error(refined: Refinement, whitening: Whitening | None) -> float:
-    """Root mean squared error of the least certain vector, as one of the data."""
-    if whitening is None:
-        return refined.error()
-    each = [whitening.back_covariance(i, u, refined.covariance(i)) for i, u in enumerate(refined.vectors)]
-    return max(math.sqrt(max(0.0, float(np.trace(covariance)))) for covariance in each)
-
-
-def conclusion(run: RaceRun) -> Recovery:
+def conclusion(run: RaceState) -> Recovery:
     """What was found, or that nothing was, in the units of the data."""
     assert run.reason is not None, "the race is not over"
     if run.refinement is None:
         best = run.leading().candidate
-        return _recovery(run, best.vectors, Claim.nothing(_most(run) * run.hidden(best.sigma) / run.scale))
-    own = run.refinement.claim(run.solver.confidence)
+        return _recovery(run, best.vectors, Claim.nothing(_most(run) * run.hidden() / run.scale))
+    refined = run.refinement
+    own, sequence = refined.claim(run.solver.confidence), refined.sequence(run.solver.confidence)
     if run.noise.whitening is not None:
-        own = _of_data(own, run.refinement, run.noise.whitening, run.solver.confidence)
+        own, sequence = _of_data(own, sequence, refined, run.noise.whitening, run.solver.confidence)
     claim = own.converted(lambda value: value / run.scale)
     if own.flaw:
-        return _withdrawn(run, run.refinement, claim.flaw or own.flaw)
-    return _recovery(run, run.refinement.vectors, claim)
+        return _withdrawn(run, refined, claim.flaw or own.flaw)
+    low, high = sequence
+    return _recovery(run, refined.vectors, claim, sequence=(low / run.scale, high / run.scale))
 
 
-def _of_data(claim: Claim, refined: Refinement, whitening: Whitening, confidence: float) -> Claim:
-    """What is said of whitened data, as it is of the data themselves."""
-    covariances = [refined.covariance(i) for i in range(len(refined.vectors))]
+def _of_data(
+    claim: Claim, sequence: tuple[float, float], refined: Refinement, whitening: Whitening, confidence: float
+) -> tuple[Claim, tuple[float, float]]:
+    """What is said of whitened data, as it is of the data themselves; and the interval that holds at all times."""
+    covariances = [refined.widened(i) ** 2 * refined.covariance(i) for i in range(len(refined.vectors))]
     each = enumerate(zip(refined.vectors, covariances, strict=True))
     errors = tuple(_possible(np.sqrt(np.diag(whitening.back_covariance(i, u, c)))) for i, (u, c) in each)
     factor = whitening.factor(refined.vectors, covariances)
-    if claim.flaw:  # as impossible in the data
-        return Claim(claim.strength * factor, claim.interval, errors)
-    # A product of lengths, each with its own relative error: on a scale of logarithms, where the errors add up.
-    spread = float(ndtri(0.5 + confidence / 2)) * whitening.factor_error(refined.vectors, covariances)
-    low, high = (abs(math.log(max(end, TINY) / claim.strength)) for end in claim.interval)
-    strength = claim.strength * factor
-    interval = (strength * math.exp(-math.hypot(low, spread)), strength * math.exp(math.hypot(high, spread)))
-    return Claim(strength, interval, errors)
+    relative = float(ndtri(0.5 + confidence / 2)) * whitening.factor_error(refined.vectors, covariances)
+    interval, sequence = (_scaled(claim.strength, ends, factor, relative) for ends in (claim.interval, sequence))
+    return Claim(claim.strength * factor, interval, errors, claim.contradiction), sequence
+
+
+def _scaled(strength: float, ends: tuple[float, float], factor: float, relative: float) -> tuple[float, float]:
+    """An interval times a factor that is known up to e^±``relative``: on a scale of logarithms, where errors add up."""
+    if not 0 < strength < math.inf:  # nothing that could be said of the data
+        return ends
+    low, high = (math.hypot(math.log(max(end, TINY) / strength), relative) for end in ends)
+    return strength * factor * math.exp(-low), strength * factor * math.exp(high)
 
 
 def _possible(errors: Array) -> Array:
@@ -92,26 +93,32 @@ def _possible(errors: Array) -> Array:
     return errors if length <= math.sqrt(2) else errors * (math.sqrt(2) / length)
 
 
-def _most(run: RaceRun) -> float:
+def _most(run: RaceState) -> float:
     """The largest factor between the strength of a signal in the data and in what the race sees of them."""
     return 1.0 if run.noise.whitening is None else run.noise.whitening.most
 
 
-def _withdrawn(run: RaceRun, refined: Refinement, flaw: str) -> Recovery:
+def _withdrawn(run: RaceState, refined: Refinement, flaw: str) -> Recovery:
     """No signal: what was found is no answer.
 
     The strategies stopped when the claim was made.  A signal with other vectors than those claimed is limited by what
     the search should have found until then, by none of the samples after it; one with these vectors by their rewards,
     which a strong direction of the noise makes scatter far more than the noise level says.
     """
-    limit = _most(run) * max(run.hidden(refined.sigma), refined.reward_limit()) / run.scale
+    limit = _most(run) * max(run.hidden(), refined.rewards.limit(refined.sigma)) / run.scale
     record = {"component": run.number, "phase": "withdrawn", "pass": run.passes, "samples": run.samples}
     history = [*run.history, {**record, "candidate": "refinement", "found": False, "flaw": flaw}]
     recovery = _recovery(run, refined.vectors, Claim.nothing(limit), StopReason.NO_SIGNAL)
     return dataclasses.replace(recovery, history=history)
 
 
-def _recovery(run: RaceRun, vectors: tuple[Array, ...], claim: Claim, reason: StopReason | None = None) -> Recovery:
+def _recovery(
+    run: RaceState,
+    vectors: tuple[Array, ...],
+    claim: Claim,
+    reason: StopReason | None = None,
+    sequence: tuple[float, float] | None = None,
+) -> Recovery:
     assert run.reason is not None
     sigma = run.leading().candidate.sigma if run.refinement is None else run.refinement.sigma
     whitening = run.noise.whitening
@@ -128,6 +135,7 @@ def _recovery(run: RaceRun, vectors: tuple[Array, ...], claim: Claim, reason: St
         stop_reason=reason or run.reason,
         standard_errors=claim.errors,
         strength_interval=claim.interval,
+        strength_sequence=sequence,
         noise=run.noise.model,
         history=run.history,
     )

@@ -30,11 +30,13 @@ from tpca.errors import MemoryBudgetError
 from tpca.noise import NoiseModel, Sketch, Whitening, learn, samples_wanted
 from tpca.noise.sketch import QUERIES, gradient_bytes, matrix_bytes
 from tpca.randomness import generator
+from tpca.solvers.race.stopping import samples_per_pass
 from tpca.tensors import Accumulator
 
 if TYPE_CHECKING:
     from tpca.solvers.race.solver import RaceSolver
 
+LEARNING = 1 / 3  # of the samples, where their number is known, that one sketch may take
 SHARE = 0.2  # of a memory limit, that knowing the noise may take
 WORTH, LEAST = 16, 16 * 10**6  # samples' worth that it may take by default, and bytes that it may take in any case
 WHITENED = 2 / 3  # of the memory for strategies that their queries leave when they are copied to be whitened
@@ -48,6 +50,7 @@ class RaceNoise:
 
     def __init__(self, solver: RaceSolver, data: Data, least_left: int) -> None:
         """``least_left`` are the bytes that strategies need at least."""
+        self.most = samples_per_pass(solver, data) * LEARNING
         self.always, self.groups = solver.whiten == "modes", solver.groups
         self.whitening: Whitening | None = None
         self.model: NoiseModel | None = None
@@ -55,8 +58,9 @@ class RaceNoise:
         usual = solver.memory_limit is None
         self.limit = solver.budget(data.dims)
         room = _usual(data) if usual else min(SHARE * self.limit, self.limit - least_left / WHITENED)
-        self._modes = solver.whiten is not None and self._fits(data, room)
-        room -= matrix_bytes(data.dims) if self._modes else 0
+        matrices = matrix_bytes(data.dims) + solver.n_components * 8 * sum(d * d for d in data.dims)
+        self._modes = solver.whiten is not None and self._fits(data, room, matrices)
+        room -= matrices if self._modes else 0
         fitting = [q for q in range(QUERIES, 0, -1) if gradient_bytes(data.dims, q, SAMPLES) <= room]
         self._queries = fitting[0] if fitting else 0
         self.sketch: Sketch | None = None
@@ -65,7 +69,7 @@ class RaceNoise:
         if self._queries and (self._modes or self.groups is None):
             self._begin(data.dims)
             self.reserved = gradient_bytes(data.dims, self._queries, SAMPLES)
-            self.reserved += matrix_bytes(data.dims) if self._modes else 0
+            self.reserved += matrices if self._modes else 0
         elif self.groups is None:
             self.without = "whether neighbouring samples are alike was not looked at: the memory limit is too small."
         if usual:
@@ -112,7 +116,7 @@ class RaceNoise:
         """Take what was kept of samples; learn from it once that is enough."""
         assert self.sketch is not None
         self.sketch.take(*parts)
-        if self.sketch.n >= samples_wanted(self.sketch, self.groups is None):
+        if self.sketch.n >= min(samples_wanted(self.sketch, self.groups is None), self.most):
             first, dims = self.sketch.whitening is None, self.sketch.dims
             self.model = learn(self.sketch, self.always)
             self.whitening, self.sketch = self.model.whitening, None
@@ -128,9 +132,9 @@ class RaceNoise:
     def _begin(self, dims: Sequence[int]) -> None:
         self.sketch = Sketch(dims, self._rng, self.whitening, self._queries, self._modes)
 
-    def _fits(self, data: Data, room: float) -> bool:
+    def _fits(self, data: Data, room: float, matrices: int) -> bool:
         """Whether covariances of the modes can be learnt; if not, that is said, or refused where they are asked for."""
-        needed = matrix_bytes(data.dims) + gradient_bytes(data.dims, 1, SAMPLES)
+        needed = matrices + gradient_bytes(data.dims, 1, SAMPLES)
         whole = data.whole or IN_FULL * math.prod(data.dims) <= self.limit
         if needed <= room and whole:
             return True

@@ -16,123 +16,44 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tpca.engines import Data
-from tpca.errors import SolverError
 from tpca.noise import Whitening
 from tpca.randomness import generator
 from tpca.solvers.loop import Ask
 from tpca.solvers.memory import round_bytes
 from tpca.solvers.overflow import WILD, largest, refuse_beyond
-from tpca.solvers.race.conclusion import conclusion, record_of, vector_error
-from tpca.solvers.race.limits import strength_limit
-from tpca.solvers.race.noise import RaceNoise
-from tpca.solvers.race.refine import Refinement, refinement_from
+from tpca.solvers.race.conclusion import conclusion, record_of
+from tpca.solvers.race.handover import handover
+from tpca.solvers.race.refine import Refinement
 from tpca.solvers.race.rounds import round_size, sub_batch_edges
-from tpca.solvers.race.scale import ScaleEstimate
-from tpca.solvers.race.strategies.choice import CANDIDATE_VECTORS, Search, again, check_partition, strategies_within
+from tpca.solvers.race.state import RaceState
+from tpca.solvers.race.stopping import is_accurate, why_ended
+from tpca.solvers.race.strategies.choice import Search, again
 from tpca.solvers.race.strategies.protocol import Part
 from tpca.solvers.race.strategies.whole import WholeSum
-from tpca.solvers.recovery import Evidence, Recovery, StopReason
-from tpca.tensors import Answer, Gradients, Query, RankOne
-from tpca.tensors.blocks import Array
-
-if TYPE_CHECKING:
-    from tpca.solvers.race.solver import RaceSolver
+from tpca.solvers.recovery import Recovery, StopReason
+from tpca.tensors import Answer, Gradients, RankOne
 
 # Candidates look at proposals when the samples have grown by this factor since the last look: making one costs more
 # than the round itself.
 LOOK = 1.08
 # A candidate hands over to the refinement when found and (signal² · samples)/d is at least this: overlap² about 0.9.
 ACCURATE = 8.0
-# An endless stream is left when the root mean squared error of every vector is below this: squared error 1 %.
-ENDLESS_TOLERANCE = 0.1
-# A root mean squared error above this is worth a warning: overlap below 0.9.
-POOR = 0.45
-# Share of the data that strategies never see when there are several passes.
-HELD_OUT = 0.2
 # A proposal has come to rest when every vector overlaps this much with that of the pass before.
 REST_OVERLAP = 0.99
 # Bytes per entry while a sum of samples is whitened: two sums in half precision, two copies in single.
 CARRIED = 16
-# Passes that max_passes="auto" allows where they can help.
-AUTO_PASSES = 10
 
 
-class RaceRun:
-    """One race: its state is the searches and the refinement, the rest is accounting.
-
-    ``others`` are other components, subtracted from what this race sees.  A race with a ``number`` above 0 is one for a
-    further component: it takes over the ``scale`` of the first, and ``begins`` when so many samples of the pass have
-    gone by, or (``None``) with a new pass.
-    """
-
-    # All that a checkpoint holds; what else there is follows from the solver and the data.
-    STATE: tuple[str, ...] = ("phase", "scale_estimate", "searches", "refinement", "reason", "samples", "begins")
-    STATE += ("passes", "state_bytes", "held_now", "scale", "history", "_limit", "_look", "_proposal", "_rested")
-    STATE += ("_rewind", "_before", "reach", "_proof", "max_passes", "racing")
-
-    def __init__(
-        self,
-        solver: RaceSolver,
-        data: Data,
-        noise: RaceNoise,
-        number: int = 0,
-        scale: float | None = None,
-        begins: int | None = 0,
-    ) -> None:
-        self.solver, self.data, self.noise, self.number = solver, data, noise, number
-        rng = generator(solver.random_state, f"race {number}" if number else "race")
-        self.scale_estimate = ScaleEstimate(data.dims, rng)
-        self.searches = self._strategies(rng)
-        self.max_passes = self._allowed_passes()
-        self._share_chance()
-        self.per_pass = self._samples_per_pass()
-        # With several passes the last part of the data is kept from the strategies, so that re-use cannot fool a trial.
-        self.racing = int((1 - HELD_OUT) * self.per_pass) if self.max_passes > 1 else self.per_pass
-        self.others: tuple[RankOne, ...] = ()
-        self.phase = "scale" if scale is None else "search"
-        self.refinement: Refinement | None = None
-        self.reason: StopReason | None = None
-        self.samples, self.passes, self.state_bytes, self.held_now = 0, 1, 0, 0
-        self.scale = 1.0 if scale is None else scale  # everybody sees the samples times this
-        self.history: list[dict[str, Any]] = []
-        self.begins = begins or 0
-        self._limit, self._look, self._rewind = self.racing, 0.0, begins is None
-        self._proposal: tuple[Array, ...] | None = None
-        self._rested = False
-        self._before = 0  # samples of the passes before this one
-        self.reach: float | None = None  # what the search would have found by its first claim, in noise levels
-        self._proof: Evidence | None = None
-        self._asked: list[tuple[Part, tuple[Query, ...]]] = []
-        self._sent: tuple[Query, ...] = ()  # what the data were asked, where they are whitened
-
-    def _strategies(self, rng: np.random.Generator) -> list[Search]:
-        """What fits into the memory that knowing the noise and refining other components leave."""
-        dims, others = self.data.dims, min(self.number, self.solver.n_components - 1)
-        left = self.noise.left(8 * CANDIDATE_VECTORS * sum(dims) * others)
-        partition = check_partition(dims, self.solver.partition)
-        return strategies_within(dims, left, partition, 1 - self.solver.confidence, rng, self.noise.symmetric)
-
-    @property
-    def position(self) -> int:
-        """Samples of this pass that have gone by."""
-        return self.begins + self.samples
-
-    @property
-    def component(self) -> RankOne | None:
-        """The signal as it is known now; ``None`` before it is found and accurate."""
-        if self.refinement is None:
-            return None
-        return RankOne(self.refinement.strength / self.scale, self.refinement.vectors)
+class RaceRun(RaceState):
+    """One race at work."""
 
     def ask(self) -> Ask[Gradients] | None:
         """What the next samples are needed for; ``None`` when the race is over."""
         while self.phase != "done":
-            if self.phase == "refinement" and self._accurate():
+            if self.refinement is not None and is_accurate(self.refinement, self.tol, self.noise.whitening):
                 self._finish(StopReason.ACCURATE)
                 continue
             size = min(self._round_size(), self._limit - self.position)
@@ -179,7 +100,8 @@ class RaceRun:
     def _check_sizes(self, answers: tuple[Answer, ...], n: int) -> None:
         """Candidates and the refinement square float64 answers; strategies pass over what does not fit."""
         if self.phase != "scale":
-            each = (g for answer in answers for g in answer.gradients.values() if g.dtype == np.float64)
+            each = [g for answer in answers for g in answer.gradients.values() if g.dtype == np.float64]
+            each += [answer.by_part.rewards for answer in answers if answer.by_part is not None]
             refuse_beyond(WILD, largest(each), self.scale, self.position, n)
 
     def whiten(self, before: Whitening | None) -> None:
@@ -188,33 +110,17 @@ class RaceRun:
         The sum of all samples, where the main strategy keeps it, is whitened and stays, as far as memory allows.
         """
         old = self.searches[0].strategy
-        self.searches = self._strategies(generator(self.solver.random_state, f"race {self.number} at {self.samples}"))
-        self._share_chance()
+        self.searches = self.strategies(generator(self.solver.random_state, f"race {self.number} at {self.samples}"))
         new, after = self.searches[0].strategy, self.noise.whitening
         fits = CARRIED * math.prod(self.data.dims) <= self.noise.left()
         if fits and after is not None and isinstance(old, WholeSum) and isinstance(new, WholeSum) and old.count:
             modes = [mode for group in old.partition.groups for mode in group]
             mean = old.mean() if before is None else before.undone.tensor(old.mean(), modes)
             new.take_mean(after.tensor(mean, modes), old.count)
-        self._look_at_once()
-
-    def count_afresh(self) -> None:
-        """Strategies keep what they know, evidence for their candidates begins anew: now it counts in other blocks."""
-        self.searches = [again(search, search.candidate.delta) for search in self.searches]
-        self._look_at_once()
-
-    def _look_at_once(self) -> None:
-        """New candidates need proposals."""
         self._look = 0.0
-        if self.phase == "trial":
+        if self.phase == "trial":  # what is tried from now on
             for search in self.searches:
                 search.candidate.adopt(search.strategy)
-
-    def _share_chance(self) -> None:
-        """Half of the chance of a false alarm is kept for the passes after the first."""
-        if self.max_passes > 1:
-            for search in self.searches:
-                search.candidate.delta /= 2
 
     def end(self) -> None:
         """The samples of this phase have ended."""
@@ -224,7 +130,7 @@ class RaceRun:
             self.phase, self._limit = "trial", self.per_pass
         elif self.phase == "trial":
             best = self.leading()
-            if best.candidate.found:
+            if self.is_found(best):
                 self._enter_refinement(best)
             elif self._rested or self.passes >= self.max_passes:
                 self._finish(StopReason.NO_SIGNAL)
@@ -235,7 +141,10 @@ class RaceRun:
         elif self.phase == "again":
             self._finish(StopReason.NO_SIGNAL)
         else:
-            self._finish(self._why_ended())
+            assert self.refinement is not None
+            limit = self.solver.max_samples
+            limited = limit is not None and self.position >= limit
+            self._finish(why_ended(self.refinement, self.tol, limited, self.noise.whitening))
 
     def close(self) -> None:
         """There will be no more samples."""
@@ -245,15 +154,6 @@ class RaceRun:
     def recovery(self) -> Recovery:
         """What was found, or that nothing was."""
         return conclusion(self)
-
-    def state(self) -> dict[str, Any]:
-        """All that the next step needs."""
-        return {name: getattr(self, name) for name in self.STATE}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
-        for name in self.STATE:
-            setattr(self, name, state[name])
 
     def _parts(self) -> list[Part]:
         """Who gets the next samples."""
@@ -280,9 +180,9 @@ class RaceRun:
         self.phase, self.scale = "search", self.scale_estimate.scale
 
     def _after_search(self) -> None:
-        found = [] if self.noise.learning else [c for c in self.searches if c.candidate.found]
+        found = [c for c in self.searches if self.is_found(c)]
         if found:  # the others have lost: from here on they would only cost memory
-            self.reach = self.reach or self._reach()
+            self.note_reach()
             self.searches = [max(found, key=lambda c: c.candidate.log_evidence)]
         best = self.leading()
         self._record(best)
@@ -322,20 +222,12 @@ class RaceRun:
         self._record(search)
         self.phase, self._limit = "trial", self.per_pass
 
-    def hidden(self, sigma: float) -> float:
-        """The strength that the search would have found; once there was a claim, until then."""
-        reach = self.reach or self._reach()
-        return sigma * reach if math.isfinite(reach) else math.inf
-
-    def _reach(self) -> float:
-        strategy, delta = self.searches[0].strategy, 1 - self.solver.confidence
-        return strength_limit(self.data.dims, strategy, self.distinct, 1.0, delta)
-
     def _enter_refinement(self, winner: Search) -> None:
-        self.reach = self.reach or self._reach()
+        self.note_reach()
         self.phase, self._limit = "refinement", self.per_pass
         self._proof = winner.evidence
-        self.refinement, self.searches = refinement_from(winner.candidate), []
+        self.refinement = Refinement(handover(winner.candidate), self.noise.whitening is not None, self.noise.block > 1)
+        self.searches = []
 
     def _after_refinement(self) -> None:
         assert self.refinement is not None
@@ -343,60 +235,6 @@ class RaceRun:
 
     def _finish(self, reason: StopReason) -> None:
         self.phase, self.reason = "done", reason
-
-    def _accurate(self) -> bool:
-        """Whether the vectors are as accurate as asked for and the strength has settled."""
-        assert self.refinement is not None
-        tolerance = self._tolerance()
-        if tolerance is None or not self.refinement.settled:
-            return False
-        return vector_error(self.refinement, self.noise.whitening) <= tolerance
-
-    def _tolerance(self) -> float | None:
-        asked = self.solver.tol
-        if asked is None and self.data.endless and self.solver.max_samples is None:
-            return ENDLESS_TOLERANCE
-        return asked
-
-    def _why_ended(self) -> StopReason:
-        assert self.refinement is not None
-        if vector_error(self.refinement, self.noise.whitening) > (self._tolerance() or POOR):
-            return StopReason.NOT_ACCURATE
-        limit = self.solver.max_samples
-        return StopReason.MAX_SAMPLES if limit is not None and self.position >= limit else StopReason.STREAM_ENDED
-
-    def _allowed_passes(self) -> int:
-        """``max_passes``; "auto" is one pass where a second is impossible, or useless: all data are in the state."""
-        passes = self.solver.max_passes
-        again_possible = self.data.rereadable and self.data.length
-        if isinstance(passes, str):  # "auto"
-            useless = isinstance(self.searches[0].strategy, WholeSum)
-            return AUTO_PASSES if again_possible and not useless else 1
-        if passes > 1 and not again_possible:
-            raise SolverError(
-                f"max_passes={passes} needs samples that can be read again, such as an array; "
-                "use max_passes=1 for a stream that is gone once read."
-            )
-        return passes
-
-    def _samples_per_pass(self) -> float:
-        """The smaller of ``max_samples`` and the stream's length; infinite when neither is known."""
-        limits = (self.solver.max_samples, self.data.length)
-        return min((limit for limit in limits if limit is not None), default=math.inf)
-
-    @property
-    def distinct(self) -> int:
-        """Samples consumed, those of later passes not counted again."""
-        return max(self._before, self.samples)
-
-    @property
-    def proof(self) -> Evidence:
-        """What the claim rests on; before there is one, the most that speaks for a signal so far."""
-        return self._proof or self.leading().evidence
-
-    def leading(self) -> Search:
-        """The search with the strongest evidence."""
-        return max(self.searches, key=lambda c: c.candidate.log_evidence)
 
     def _record(self, best: Search | Refinement) -> None:
         record, vectors = record_of(self, best)
