@@ -88,7 +88,7 @@ def test_traces(name):
     """An identity that is traced becomes W_i W_j, which is not one."""
     partition = Partition(DIMS, ((0, 2), (1,), (3,)))
     blocks = (np.broadcast_to(np.eye(3), (1, 3, 3)), RNG.standard_normal((1, 4)), RNG.standard_normal((1, 5)))
-    traced = Query(partition, blocks, wanted=(1,), traced=(0,))
+    traced = Query(partition, blocks, gradients_of=(1,), traced=(0,))
     assert WHITENING.query(traced).traced == ()
     expected = answered(DenseBatch(kron(WHITENING.matrices, dense(BATCHES[name]).samples)), traced)
     same(WHITENING.answer(traced, answered(BATCHES[name], WHITENING.query(traced))), expected)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # What the result depends on besides the data: the same values give the same result.
 SETTINGS: tuple[str, ...] = ("random_state", "memory_limit", "max_samples", "max_passes", "tol", "confidence")
-SETTINGS += ("n_components", "strength", "items", "shuffle", "nan_policy")
+SETTINGS += ("n_components", "strength", "whiten", "groups", "items", "shuffle", "nan_policy")
 LARGE_CHUNK = 2**28  # bytes of a chunk of stored data that are worth a word
 
 DATA = "A .npy file or a folder of them, a Zarr store or URL, or an HDF5 file; ::/path picks an array inside."
@@ -61,6 +61,12 @@ def fit(
         float | None, typer.Option(help="Error of a vector at which to stop early.")
     ] = None,
     confidence: Annotated[float, typer.Option(help="1 - confidence is the chance of a false alarm.")] = 0.95,
+    whiten: Annotated[
+        str, typer.Option(help="Race, noise that is not white: auto whitens it, modes whitens always, none never.")
+    ] = "auto",
+    groups: Annotated[  # noqa: ARG001
+        int | None, typer.Option(help="So many samples that follow each other belong together.", min=1)
+    ] = None,
     random_state: Annotated[int, typer.Option(help="Seed of the solver.")] = 0,
     shuffle: Annotated[
         bool, typer.Option("--shuffle", help="Read in random order: data that are sorted or drift.")
@@ -127,7 +133,9 @@ def fit(
     if solver == "paper" and strength is None:
         raise SolverError("--solver paper must be told the strength: give --strength, or use --solver race.")
     passes = int(max_passes) if max_passes.isdecimal() else max_passes
-    options = {**ctx.params, "max_passes": passes, "checkpoint": kept.folder, "callbacks": [callback]}
+    whitening = None if whiten == "none" else whiten
+    options = {**ctx.params, "max_passes": passes, "whiten": whitening, "checkpoint": kept.folder}
+    options |= {"callbacks": [callback]}
     chosen, choice = build_solver(solver, stream, applicable(options, solver))
     settings = {"solver": choice.solver, "solver_reason": choice.reason}
     settings |= {name: ctx.params[name] for name in SETTINGS}

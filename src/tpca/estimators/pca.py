@@ -67,10 +67,18 @@ class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMi
     confidence : float
         At most ``1 - confidence`` of all fits on pure noise claim a signal.  After ``partial_fit`` that holds for one
         look with the mean, for any number of looks with the race.
+    whiten : {"auto", "modes", None}
+        What the race does about noise that is not white.  ``"auto"``: where the first samples say that it is not, it is
+        whitened mode by mode, inside the contraction; components and strengths are those of the data.  ``"modes"``:
+        whitened in any case.  ``None``: never.
+    groups : int, optional
+        So many samples that follow each other belong together (a subject, a session): they count as one observation.
+        By default it is found out whether neighbouring samples are alike.
     nan_policy : {"raise", "omit", "zero"}
         What to do about NaN and Inf, see :func:`tpca.open_stream`.
     shuffle : bool
-        Read stored data in random order: for data that are sorted or drift.
+        Read stored data in random order: for data that are sorted.  Refused where neighbouring samples are alike, which
+        it would hide.
     items : {"auto", "batches", "samples"}
         What the items of a list or iterable, the files of a folder, and what ``partial_fit`` takes first are; needed
         only where shapes do not tell, see :func:`tpca.open_stream`.
@@ -131,6 +139,8 @@ class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMi
         verbose: int = 0,
         *,
         confidence: float = 0.95,
+        whiten: str | None = "auto",
+        groups: int | None = None,
         nan_policy: str = "raise",
         shuffle: bool = False,
         items: str = "auto",
@@ -148,6 +158,8 @@ class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMi
         self.callbacks = callbacks
         self.verbose = verbose
         self.confidence = confidence
+        self.whiten = whiten
+        self.groups = groups
         self.nan_policy = nan_policy
         self.shuffle = shuffle
         self.items = items

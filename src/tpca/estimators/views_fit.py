@@ -157,6 +157,7 @@ class PassingViews:
             memory_limit=_race_memory(self.dims) if asked.memory_limit is None else asked.memory_limit,
             n_components=asked.n_components,
             confidence=asked.confidence,
+            whiten=None,  # they are
         )
         race = _Race(solver, self.dims, asked.whiteners(moments), clippers)
         for batch in waiting:

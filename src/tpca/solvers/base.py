@@ -18,6 +18,7 @@ from tpca.errors import SolverError
 from tpca.integers import check_integer
 from tpca.solvers.loop import Run, drive, keeper_of
 from tpca.solvers.memory import default_memory, parse_memory
+from tpca.solvers.order import refuse_torn
 from tpca.solvers.recovery import Recovery
 
 Callback = Callable[[dict[str, Any]], None]
@@ -120,6 +121,7 @@ class StreamSolver(CommonOptions):
     max_samples: int | None = option(None, check_integer)
     confidence: float = option(0.95, check_share)
     n_components: int = option(1, check_integer)
+    groups: int | None = option(None, check_integer)
 
     def start(self, data: Data) -> Run:
         """A run that asks for its first samples."""
@@ -128,6 +130,7 @@ class StreamSolver(CommonOptions):
     def run(self, source: Any) -> Recovery:
         """Read a stream (or engine) as far as needed; what was found, or that nothing was."""
         engine = open_engine(source)
+        refuse_torn(engine, self.groups)
         return drive(self.start(engine), engine, keeper_of(self))
 
     def budget(self, dims: tuple[int, ...]) -> int:

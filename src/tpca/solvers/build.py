@@ -35,7 +35,8 @@ def build_solver(name: str, data: Data, options: Mapping[str, Any]) -> tuple[Sol
         built[one] = solver(**{option: value for option, value in options.items() if option in own})
     if name != "auto":
         return built[name], Choice(name, "asked for")
-    asked = {option: options[option] for option in ("memory_limit", "max_samples", "tol") if option in options}
+    looked_at = ("memory_limit", "max_samples", "tol", "whiten")
+    asked = {option: options[option] for option in looked_at if option in options}
     choice = choose_for(data, **asked)
     return built[choice.solver], choice
 

@@ -34,6 +34,7 @@ def choose_solver(
     *,
     max_samples: int | None = None,
     tol: float | None = None,
+    whiten: str | None = "auto",
     endless: bool = False,
     whole: bool = True,
     confidence: float = 0.95,
@@ -47,7 +48,7 @@ def choose_solver(
     memory
         Bound on the solver's state; ``None`` for the mean's default (what it takes, about seven samples, but no more
         than a tenth of this machine's memory).
-    max_samples, tolerance
+    max_samples, tol, whiten
         What the solver is asked for.
     endless
         Whether the samples never end.
@@ -61,6 +62,8 @@ def choose_solver(
         return Choice("race", "the samples never end, and only the race knows when to stop")
     if tol is not None:
         return Choice("race", "it can stop as soon as the tolerance is reached")
+    if whiten == "modes":
+        return Choice("race", "it can whiten the noise, mode by mode")
     usual = default_mean_memory(dims, confidence) if whole else MIN_BYTES
     given = usual if memory_limit is None else parse_memory(memory_limit)
     try:

@@ -78,6 +78,10 @@ class StoredStream(NumberedStream):
         self.readable_elsewhere = source.shared and not (self._slabs and source.kind == "dask")
         self.layout: Layout = self._layout()
 
+    def in_order(self) -> StoredStream:
+        """The same samples in their own order."""
+        return StoredStream(self._source, None, self.nan_policy)
+
     @cached_property
     def identity(self) -> str:
         """Kind, shape, dtype, a digest of some samples (of a slab of each), and what changes the batches."""

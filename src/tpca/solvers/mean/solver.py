@@ -23,8 +23,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tpca.engines import Data
-from tpca.integers import check_integer
-from tpca.solvers.base import StreamSolver, option
+from tpca.solvers.base import StreamSolver
 from tpca.solvers.loop import Run
 from tpca.solvers.mean.memory import default_mean_memory
 from tpca.solvers.mean.run import MeanRun
@@ -61,7 +60,6 @@ class MeanSolver(StreamSolver):
     """
 
     name: ClassVar[str] = "mean"
-    groups: int | None = option(None, check_integer)
 
     def start(self, data: Data) -> Run:
         """The sums of the samples, to be fitted at their end."""
