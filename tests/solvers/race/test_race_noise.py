@@ -162,7 +162,7 @@ def test_neighbours_that_are_alike_are_counted_in_blocks(phi, window):
         claims += found.found
         time = window if window > 1 else (1 + phi) / (1 - phi)
         assert found.noise.block >= 1.2 * time
-        assert found.noise.correlation_time == pytest.approx(time, rel=0.5)
+        assert found.noise.correlation_time == pytest.approx(time, rel=0.8)  # of 8^3 numbers: a third each way
     assert claims < 3
 
 
