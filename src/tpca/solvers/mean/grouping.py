@@ -110,7 +110,7 @@ class Grouping:
 
 def inner_products(sums: Array32) -> Array:
     """⟨S_g, S_h⟩ of all pairs, in float64, some entries at a time."""
-    flat, step = sums.reshape(len(sums), -1), 2**15
+    flat, step = sums.reshape(len(sums), -1), 2**12
     products = np.zeros((len(sums), len(sums)))
     for first in range(0, flat.shape[1], step):
         some = flat[:, first : first + step].astype(np.float64)

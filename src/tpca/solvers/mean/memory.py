@@ -27,11 +27,25 @@ def groups_needed(confidence: float) -> int:
 def mean_bytes(dims: Sequence[int], groups: int) -> int:
     """Peak state: groups in float32, the mean in float64 and, beside them, samples in flight or the work of a fit."""
     entries = math.prod(dims)
+    work = max(entries, _fitting(dims), _flipping(dims), _limiting(dims)) + 5 * groups * sum(dims)  # pulls of groups
+    return 4 * groups * entries + 8 * (entries + work)
+
+
+def _fitting(dims: Sequence[int]) -> int:
+    """Floats to fit the mean."""
     starts = most_starts(dims) * sum(dims)
-    climbing = max(entries, WORK) + 4 * starts
-    flips = 3 * max(entries, WORK) // 2 + 4 * starts  # some of them in float32, their climbs, and what is taken off
-    fitting = _spectral(dims) if len(dims) == 2 else max(_spectral(dims) + starts, climbing)
-    return 4 * groups * entries + 8 * (entries + max(entries, fitting, flips))
+    return _spectral(dims) if len(dims) == 2 else max(_spectral(dims) + starts, max(math.prod(dims), WORK) + 4 * starts)
+
+
+def _flipping(dims: Sequence[int]) -> int:
+    """Floats to fit some flips, which are in float32: those, a copy in another order or what is taken off, climbs."""
+    return max(3 * WORK, 3 * math.prod(dims) // 2) + 4 * most_starts(dims) * sum(dims)
+
+
+def _limiting(dims: Sequence[int]) -> int:
+    """Floats to limit what was not found: Gram matrices of a mode, and a group in float32."""
+    entries = math.prod(dims)
+    return 5 * max(d * d for d in dims if d * d <= entries) + entries // 2
 
 
 def _spectral(dims: Sequence[int]) -> int:

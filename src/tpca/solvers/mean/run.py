@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import math
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from tpca.solvers.mean.solver import MeanSolver
 
 ROUNDS = 4  # a group is read in so many
-# Sums are kept in units in which the first are about one, a power of two; ones beyond 2^FAR move the unit.  Samples are
-# asked for in units between SMALL and 1/SMALL, which all types of floats have.
+# Sums between 2^-FAR and 2^FAR are kept as they are, others in units of a power of two.  Samples are asked for in units
+# between SMALL and 1, which all types of floats have and in which no sample overflows.
 FAR, SMALL = 40, 2.0**-120
 
 
@@ -82,7 +83,7 @@ class MeanRun:
             self.close()
             return None
         # Before their size is known, samples are asked for so small that not even the sum of the largest overflows.
-        self._asked = 2.0 ** -size.bit_length() if self.unit is None else min(max(self.unit, SMALL), 1 / SMALL)
+        self._asked = 2.0 ** -size.bit_length() if self.unit is None else min(max(self.unit, SMALL), 1.0)
         return Ask(TensorSum(self._asked), size)
 
     def tell(self, part: TensorSum) -> None:
@@ -96,12 +97,13 @@ class MeanRun:
         self._record({"phase": "average", "component": 0, "found": False}, None)
 
     def _choose_unit(self, size: float, n: int) -> None:
-        """About the size of the first samples, so that sums are about one; powers of two change no bits."""
+        """One, as long as all is well within the range of float32; powers of two change no bits."""
         refuse_beyond(sys.float_info.max, size, self._asked, self.samples, n)
         exponent = math.frexp(size)[1] - math.frexp(self._asked)[1]  # of the sum itself, which may not be a float
-        if size == 0 or (self.unit is not None and exponent + math.frexp(self.unit)[1] < FAR):
+        inside = exponent + (0 if self.unit is None else math.frexp(self.unit)[1]) <= FAR
+        if size == 0 or (self.unit is not None and inside):
             return
-        unit = math.ldexp(1.0, min(1000, max(-1000, -exponent)))
+        unit = 1.0 if abs(exponent) <= FAR else math.ldexp(1.0, min(1000, max(-1000, -exponent)))
         if self.unit is not None:
             self.grouping.multiply(unit / self.unit)
         self.unit = unit
@@ -144,8 +146,12 @@ class MeanRun:
         size = math.ldexp(1.0, math.frexp(largest((self.grouping.sums,)))[1])
         self.grouping.multiply(1 / size)
         groups = Groups.of(self.grouping)
-        unit = size / (self.unit or 1.0)  # of the groups, in that of the data
-        to_data, sigma = unit / groups.length, unit * groups.level(np.ones((1, len(groups))))
+        unit = self.unit or 1.0
+        sigma = groups.level(np.ones((1, len(groups)))) * size / unit
+
+        def to_data(value: float) -> float:
+            return value * (size / groups.length) / unit  # in this order: one over the unit may not be a float
+
         solver = self.solver
         judge = Judge.of(groups, solver.confidence, solver.n_components, solver.random_state)
         found, guess = judge.look()
@@ -156,25 +162,27 @@ class MeanRun:
         first, *others = sorted(proven, key=lambda r: -r.strength)
         return first.with_others(others)
 
-    def _conclude(self, found: Found, number: int, to_data: float, sigma: float) -> Recovery | None:
+    def _conclude(self, found: Found, number: int, to_data: Callable[[float], float], sigma: float) -> Recovery | None:
         """A component in the units of the data.
 
         ``None`` if what comes out is impossible, since the noise is not what the law takes it for: it is withdrawn.
         """
         said = told(found, self.solver.confidence)
-        claim = said.claim.converted(lambda value: to_data * value)
+        claim = said.claim.converted(to_data)
         if said.claim.flaw:
             known = {"phase": "withdrawn", "component": number, "found": False, "flaw": claim.flaw or said.claim.flaw}
             self._record(known, said.vectors)
             return None
         record = {"phase": "fit", "component": number, "found": True, "strength": claim.strength}
-        record |= {"strength_error": to_data * found.scatter.along, "error": said.error}
+        record |= {"strength_error": to_data(found.scatter.along), "error": said.error}
         record |= {"symmetric": found.scatter.symmetric, **_told_of(found.proof, to_data)}
         self._record(record, said.vectors)
         return self._recovery_of(said.vectors, self._why_ended(said.error), claim, sigma)
 
-    def _nothing(self, groups: Groups, best: RankOne, proof: Proof, to_data: float, sigma: float) -> Recovery:
-        limit = to_data * strength_limit(groups, generator(self.solver.random_state, "mean limit"))
+    def _nothing(
+        self, groups: Groups, best: RankOne, proof: Proof, to_data: Callable[[float], float], sigma: float
+    ) -> Recovery:
+        limit = to_data(strength_limit(groups, generator(self.solver.random_state, "mean limit")))
         self._record({"phase": "fit", "component": 0, "found": False, **_told_of(proof, to_data)}, best.vectors)
         return self._recovery_of(oriented(best.vectors), StopReason.NO_SIGNAL, Claim.nothing(limit), sigma)
 
@@ -218,7 +226,7 @@ class MeanRun:
             callback({**record, "position": self.samples, "vectors": vectors, "state_bytes": self._state_bytes()})
 
 
-def _told_of(proof: Proof, to_data: float) -> dict[str, Any]:
+def _told_of(proof: Proof, to_data: Callable[[float], float]) -> dict[str, Any]:
     """How far the fit reaches, its flips, and what it had to exceed, in units of the data."""
-    reached = {"fit": to_data * proof.value, "needed": to_data * proof.needed, "p_value": proof.p_value}
-    return {"noise_fits": [to_data * value for value in proof.flips], **reached}
+    reached = {"fit": to_data(proof.value), "needed": to_data(proof.needed), "p_value": proof.p_value}
+    return {"noise_fits": [to_data(value) for value in proof.flips], **reached}
