@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,12 @@ class Grouping:
         """Have all sums in another unit."""
         self.sums *= np.float32(factor)
         self.total *= factor
+
+    def transform(self, linear: Callable[[Array32], Array32]) -> None:
+        """Have all sums transformed, one after the other."""
+        for group in self.sums:
+            group[...] = linear(group)
+        self.total[...] = linear(self.total)
 
     def close(self) -> None:
         """There will be no more samples: a last group that is less than half of the smallest joins the one before."""

@@ -6,12 +6,20 @@ import math
 from collections.abc import Sequence
 
 from tpca.errors import MemoryBudgetError
+from tpca.noise.sketch import QUERIES, gradient_bytes, matrix_bytes
 from tpca.solvers.mean.fit import WORK, most_starts, unfoldings
 from tpca.solvers.mean.test import flips_allowed
 from tpca.solvers.memory import MIN_BYTES, SHARE_OF_MACHINE, machine_memory
 from tpca.solvers.rank_one import DENSE_ROWS, LANCZOS
 
+WORTH, LEAST = 16, 16 * 10**6  # samples' worth that learning the noise may take by default, and bytes in any case
+NOISE_SAMPLES = 1024  # that a sketch may last, for dependence over a few hundred
 GROUPS = 8  # at least so many where there is memory: errors rest on them
+
+
+def noise_bytes(dims: Sequence[int]) -> int:
+    """Bytes that learning the noise takes: matrices of the modes, and gradients of queries over many samples."""
+    return matrix_bytes(dims) + gradient_bytes(dims, QUERIES, NOISE_SAMPLES)
 
 
 def groups_wanted(confidence: float) -> int:
@@ -57,8 +65,13 @@ def _spectral(dims: Sequence[int]) -> int:
 
 
 def default_mean_memory(dims: Sequence[int], confidence: float = 0.95) -> int:
-    """What the mean takes, about seven samples in float64, but no more than a tenth of this machine's memory."""
-    wanted = max(MIN_BYTES, mean_bytes(dims, 1 + groups_wanted(confidence)))
+    """What the mean takes, about seven samples in float64, but no more than a tenth of this machine's memory.
+
+    And what learning the noise takes, unless that is far more.
+    """
+    noise = noise_bytes(dims)
+    usual = noise if noise <= max(LEAST, WORTH * 8 * math.prod(dims)) else 0
+    wanted = max(MIN_BYTES, mean_bytes(dims, 1 + groups_wanted(confidence)) + usual)
     return int(min(wanted, SHARE_OF_MACHINE * machine_memory()))
 
 
