@@ -26,7 +26,7 @@ from tpca.tensors.blocks import Array
 NOT_OF_THE_FIT = ("random_state", "nan_policy")
 
 
-class TensorCCA(LearntViews, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[misc]
+class TensorCCA(LearntViews, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[misc, call-arg]
     """Tensor canonical correlation analysis of two or more views (Luo et al. 2015), without the tensor.
 
     Finds weights ``w_i`` per view for which the scores ``y_i = (x_i - mean_i) @ w_i`` are as related as can be, all
