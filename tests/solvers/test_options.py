@@ -330,9 +330,7 @@ def test_samples_that_no_disk_holds_are_refused_before_anything_is_written(tmp_p
         assert re.search(r"take 8e\+04 PB, and the disk has [\d.]+ \w?B left; ask for fewer or smaller samples", said)
     monkeypatch.setattr("tpca.cli.generate.room_at", lambda _: 10**30)
     said = refusal("generate", "--order", "8", "--dim", "100", "--samples", "1000", "--out", "deep/g.npy")
-    assert re.search(
-        r"one takes 160 PB of memory, and this machine has [\d.]+ \w?B; ask for smaller samples", said
-    )
+    assert re.search(r"one takes 160 PB of memory, and this machine has [\d.]+ \w?B; ask for smaller samples", said)
     assert "the disk has" in refusal("generate", "--order", "3000", "--dim", "100", "--out", "deep/g.npy")
     assert os.listdir(tmp_path) == []
 

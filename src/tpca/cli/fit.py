@@ -164,7 +164,9 @@ def _mention_chunks(console: Console, path: str, stream: Stream) -> None:
     chunk, needed = stream.chunk_bytes, stream.reading_bytes
     if chunk is not None and chunk > LARGE_CHUNK:
         note = f"note: {path} is stored in chunks of {amount(chunk)}: reading takes up to {amount(needed)}, whatever"
-        console.print(f"{note} --memory is. Store it in smaller chunks to need less.", soft_wrap=True, markup=False)
+        console.print(
+            f"{note} --memory-limit is. Store it in smaller chunks to need less.", soft_wrap=True, markup=False
+        )
 
 
 def _keep(
