@@ -44,10 +44,10 @@ def choose_solver(
     ----------
     dims
         Shape of one sample.
-    memory
+    memory_limit
         Bound on the solver's state; ``None`` for the mean's default (what it takes, about seven samples, but no more
         than a tenth of this machine's memory).
-    max_samples, tolerance
+    max_samples, tol
         What the solver is asked for.
     endless
         Whether the samples never end.
@@ -72,5 +72,5 @@ def choose_solver(
 
 
 def choose_for(data: Data, memory_limit: str | float | None = None, **asked: Any) -> Choice:
-    """The solver for a stream or an engine; ``asked`` are ``max_samples`` and ``tolerance``."""
+    """The solver for a stream or an engine; ``asked`` are ``max_samples``, ``tol`` and ``confidence``."""
     return choose_solver(data.dims, memory_limit, endless=data.endless, whole=data.whole, **asked)
