@@ -18,7 +18,7 @@ APPLIES: dict[str, tuple[str, ...]] = {
     "memory_limit": ("mean", "race", "fed", "views", "passing"),
     "max_samples": ("mean", "race", "fed"),
     "max_passes": ("race", "fed"),  # fed with samples that pass by once, the race refuses more than one itself
-    "whiten": ("race", "fed"),
+    "whiten": ("mean", "race", "fed"),
     "groups": ("mean", "race", "fed"),
     "tol": ("race", "fed"),
     "confidence": ("mean", "race", "fed", "views", "passing"),

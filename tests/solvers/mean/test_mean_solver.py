@@ -11,7 +11,7 @@ from scipy.stats import binom
 import naive
 from amounts import few_or_many
 from tpca import MeanSolver, SpikedTensor, open_stream
-from tpca.engines import LawEngine, LocalEngine
+from tpca.engines import LawEngine
 from tpca.errors import CheckpointError, MemoryBudgetError, SolverError
 from tpca.model import Samples
 from tpca.solvers.choice import choose_for, choose_solver
@@ -443,7 +443,7 @@ def test_options_are_checked():
     ):
         with pytest.raises(SolverError, match=next(iter(bad))):
             MeanSolver(**bad)
-    with pytest.raises(MemoryBudgetError, match="a test at confidence 0.95; give at least"):
+    with pytest.raises(MemoryBudgetError, match=r"a test at confidence 0\.95; give at least"):
         MeanSolver(memory_limit=1000).run(np.ones((3, 20, 20)))
 
 
