@@ -145,7 +145,7 @@ def workers(count: int):
 
 def traffic(client, engine, first, sizes, blank) -> dict:
     """Bytes a round: counted, and by the formula."""
-    from tpca.engines.groups import cut_reading, sum_bytes
+    from tpca.engines.groups import cut_samples, sum_bytes
     from tpca.lab.planning.cluster import round_traffic
     from tpca.tensors.gradients import gradient_bytes
 
@@ -153,7 +153,7 @@ def traffic(client, engine, first, sizes, blank) -> dict:
     down = len(pickle.dumps(blank.for_worker(sum_bytes(layout, engine.stream.dtype)), protocol=5))
     up, expected = gradient_bytes(blank.queries), 0
     for n in sizes:
-        cut = cut_reading(layout, engine.stream.dtype, blank, place, n)
+        cut = cut_samples(layout, engine.stream.dtype, blank, place, n)
         expected += round_traffic(down, up, len(client.nthreads()), cut.leaves).sent
         place += n
     count_bytes()

@@ -24,10 +24,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.drafts import clear_drafts, drafts
+from tpca.drafts import checksum, clear_drafts, drafts
 from tpca.errors import CheckpointError
 
-VERSION = 3  # raised whenever the attributes of a kept class, or a position, change their meaning
+VERSION = 4  # raised whenever the attributes of a kept class, or a position, change their meaning
 KEEP = 2
 _KEPT: dict[str, type] = {}
 T = TypeVar("T", bound=type)
@@ -118,7 +118,7 @@ def _fill(folder: Path, state: dict[str, Any]) -> None:
     body = json.dumps(writer.encode(state), separators=(",", ":"))
     packed = folder / "arrays.npz"
     np.savez(packed, **{f"a{i}": array for i, array in enumerate(writer.arrays)})  # type: ignore[arg-type]
-    head = {"format": "tpca checkpoint", "version": VERSION, "arrays": _file_digest(packed), "body": _digest(body)}
+    head = {"format": "tpca checkpoint", "version": VERSION, "arrays": checksum(packed), "body": _digest(body)}
     (folder / "state.json").write_text(f"{json.dumps(head)}\n{body}\n")
 
 
@@ -131,7 +131,7 @@ def _read(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"is another tpca's: it has version {head['version']}, this tpca reads version {VERSION}")
     if _digest(body) != head["body"]:
         raise ValueError("the checksum of state.json does not match")
-    if _file_digest(folder / "arrays.npz") != head["arrays"]:
+    if checksum(folder / "arrays.npz") != head["arrays"]:
         raise ValueError("the checksum of arrays.npz does not match")
     with np.load(folder / "arrays.npz", allow_pickle=False) as stored:
         arrays = [stored[f"a{i}"] for i in range(len(stored.files))]
@@ -143,11 +143,6 @@ def _read(folder: Path) -> dict[str, Any]:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class _Writer:

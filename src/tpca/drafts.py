@@ -7,6 +7,7 @@ who writes there next removes them, but not those of a process that is still at 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -56,6 +57,12 @@ def drafts(*paths: Path, removing: Sequence[Path] = ()) -> Iterator[list[Path]]:
         _at_work.difference_update(some)
         for draft in some:
             _remove(draft)
+
+
+def checksum(path: Path) -> str:
+    """Of a whole file: whether it is still the one that was written."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def clear_drafts(folder: Path) -> None:

@@ -9,7 +9,6 @@ in ``run.json``, which may be missing.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import math
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tpca.drafts import replacing
+from tpca.drafts import checksum, replacing
 from tpca.errors import StreamError, reading
 from tpca.fields import check, read_json
 from tpca.result_fields import RESULT, RUN, STREAM, VIEWS
@@ -133,7 +132,7 @@ def read_result(folder: Path) -> StoredResult:
 def _checked(folder: Path) -> StoredResult:
     """Both files, which must fit each other."""
     summary = read_json(folder / "recovery.json", RESULT, FORMAT)
-    if summary.get("vectors_sha256") not in (None, _checksum(folder / "vectors.npz")):  # none: of an older tpca
+    if summary.get("vectors_sha256") not in (None, checksum(folder / "vectors.npz")):  # none: of an older tpca
         raise StreamError(
             f"{str(folder / 'vectors.npz')!r} does not belong to the recovery.json beside it: it is damaged, or of "
             "another fit, and writing was cut short; fit again, or finish with `tpca fit --resume`."
@@ -184,14 +183,9 @@ def _write(folder: Path, summary: dict[str, Any], arrays: dict[str, Array]) -> d
     paths, run = (folder / "recovery.json", folder / "vectors.npz"), folder / "run.json"
     with replacing(*paths, removing=[run]) as (about, vectors):
         np.savez(vectors, **arrays)  # type: ignore[arg-type]
-        whole = {**summary, "vectors_sha256": _checksum(vectors)}
+        whole = {**summary, "vectors_sha256": checksum(vectors)}
         about.write_text(json.dumps(finite(whole), indent=1) + "\n")
     return whole
-
-
-def _checksum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _norm(errors: Array) -> float:

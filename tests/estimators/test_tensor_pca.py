@@ -1,7 +1,6 @@
 """TensorPCA keeps scikit-learn's conventions, and fit, partial_fit and streams agree."""
 
 import pickle
-import warnings
 
 import h5py
 import numpy as np
@@ -15,7 +14,6 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from tpca import PaperSolver, RaceSolver, SpikedTensor, TensorPCA, open_stream
 from tpca.errors import SampleError, SolverError, StreamError
@@ -25,64 +23,6 @@ from tpca.tensors import SlabBatch
 
 TRUTH = SpikedTensor.random((6, 5, 4), 2.0, random_state=1)
 DATA = next(iter(TRUTH.stream(random_state=2, batch_size=400)))
-
-
-def folded(X):
-    X = np.asarray(X)
-    return X[:, :, None] * np.ones(2, dtype=X.dtype) if X.ndim == 2 else X
-
-
-class Folded(TensorPCA):
-    """TensorPCA for the tables of scikit-learn's checks: every row becomes a matrix of two equal columns."""
-
-    def fit(self, X, y=None):
-        return super().fit(folded(X))
-
-    def partial_fit(self, X, y=None):
-        return super().partial_fit(folded(X))
-
-    def transform(self, X):
-        return super().transform(folded(X))
-
-    def score(self, X, y=None):
-        return super().score(folded(X))
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = True
-        return tags
-
-
-# Checks of scikit-learn that make no sense for samples of two or more modes, with the reason.
-NOT_FOR_TENSORS = {
-    "check_n_features_in": "samples have a shape (shape_in_), not a number of features",
-    "check_n_features_in_after_fitting": "samples have a shape (shape_in_), not a number of features",
-    "check_complex_data": "complex samples are refused in the library's own words",
-    "check_dtype_object": "object arrays are refused even if they hold numbers",
-    "check_estimators_empty_data_messages": "a mode of length 0 is refused in the library's own words",
-    "check_estimator_sparse_tag": "sparse samples come as a list of matrices, not as one table",
-    "check_estimator_sparse_array": "sparse samples come as a list of matrices, not as one table",
-    "check_estimator_sparse_matrix": "sparse samples come as a list of matrices, not as one table",
-    "check_fit2d_1feature": "a mode of length 1 is refused in the library's own words",
-    "check_fit2d_predict1d": "a single row is refused in the library's own words",
-}
-
-
-@pytest.mark.parametrize("solver", ["auto", "race"])
-def test_scikit_learns_checks(solver):
-    failed = set()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for estimator, check in estimator_checks_generator(Folded(solver, random_state=0, items="batches")):
-            name = getattr(check, "func", check).__name__
-            try:
-                check(estimator)
-            except pytest.skip.Exception:
-                raise
-            except Exception as error:
-                if type(error).__name__ != "SkipTest":
-                    failed.add(name)
-    assert failed == set(NOT_FOR_TENSORS)
 
 
 @pytest.mark.parametrize("solver", ["auto", "mean", "race"])

@@ -183,7 +183,9 @@ def test_the_mean_is_told_with_what_it_had_to_exceed(strength, components, tmp_p
     page = report(tmp_path / "m")
     check_page(page)
     record = next(r for r in recovery.history if r["phase"] == "fit")
-    assert record["fit"] > record["needed"] > max(record["noise_fits"], default=0) >= 0
+    assert record["fit"] > record["needed"] > 0
+    # At 0.95 one of 39 flips may reach as far: the fit must exceed the second of them.
+    assert not record["noise_fits"] or record["needed"] == sorted(record["noise_fits"])[-2]
     assert bool(record["noise_fits"]) or components == 1
     assert f"has length {record['fit']:.3g}, and {record['needed']:.3g} was needed" in page.text
     drawn = page.figures["mean"]["data"]

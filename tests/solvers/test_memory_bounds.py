@@ -90,9 +90,10 @@ def test_a_long_mode_is_found_from_the_short_side():
             assert (np.abs(found @ true) > 0.99).all()
     tensor = np.ascontiguousarray(block.reshape(3, 2000, 2).transpose(0, 2, 1))
     with Traced() as traced:
-        vectors, value = hosvd_fit(tensor)
+        fit = hosvd_fit(tensor)
     assert traced.peak < 40 * tensor.nbytes  # Lanczos vectors are of the short side: most are copies of the tensor
-    assert value == pytest.approx(np.linalg.norm(np.einsum("abc,a,c->b", tensor, vectors[0], vectors[2])))
+    first, _, last = fit.vectors
+    assert fit.strength == pytest.approx(np.linalg.norm(np.einsum("abc,a,c->b", tensor, first, last)))
 
 
 def test_samples_that_are_compared_are_not_kept():

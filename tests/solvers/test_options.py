@@ -71,9 +71,9 @@ FIT = {
     "--max-samples": ("10", ("auto", "mean", "race")),
     "--max-passes": ("2", ("auto", "race")),
     "--tol": ("0.1", ("auto", "race")),
-    "--whiten": ("modes", ("auto", "race")),
-    "--groups": ("2", ("auto", "mean", "race")),
     "--confidence": ("0.9", ("views", "auto", "mean", "race")),
+    "--whiten": ("modes", ("auto", "mean", "race")),
+    "--groups": ("2", ("auto", "mean", "race")),
     "--random-state": ("1", ANY),
     "--shuffle": (None, SAMPLES),
     "--nan-policy": ("omit", ANY),
@@ -211,7 +211,7 @@ PCA = {  # a value other than the default, and the solvers to which the option m
     "callbacks": ([print], NAMED),
     "verbose": (0, (*NAMED, "given")),
     "confidence": (0.9, BOTH),
-    "whiten": (None, ("auto", "race")),
+    "whiten": ("modes", BOTH),
     "groups": (2, BOTH),
     "nan_policy": ("omit", (*NAMED, "given")),
     "shuffle": (True, (*NAMED, "given")),
@@ -330,9 +330,7 @@ def test_samples_that_no_disk_holds_are_refused_before_anything_is_written(tmp_p
         assert re.search(r"take 8e\+04 PB, and the disk has [\d.]+ \w?B left; ask for fewer or smaller samples", said)
     monkeypatch.setattr("tpca.cli.generate.room_at", lambda _: 10**30)
     said = refusal("generate", "--order", "8", "--dim", "100", "--samples", "1000", "--out", "deep/g.npy")
-    assert re.search(
-        r"one takes 1\.6e\+05 TB of memory, and this machine has [\d.]+ \w?B; ask for smaller samples", said
-    )
+    assert re.search(r"one takes 160 PB of memory, and this machine has [\d.]+ \w?B; ask for smaller samples", said)
     assert "the disk has" in refusal("generate", "--order", "3000", "--dim", "100", "--out", "deep/g.npy")
     assert os.listdir(tmp_path) == []
 

@@ -242,16 +242,15 @@ def test_what_is_impossible_about_a_claim(claim, flaw):
 
 
 def test_the_mean_withdraws_what_its_law_cannot_be(monkeypatch):
-    """Its noise level is taken where it is largest, so this is hard to reach: a law that reads nonsense stands in."""
-    from tpca.solvers.mean import run as mean_run
-    from tpca.solvers.mean.test import Reading
+    """Its errors come from the groups around the fit, so this is hard to reach: a law that reads nonsense stands in."""
+    from tpca.solvers.mean import errors
+    from tpca.solvers.mean.reading import Reading
 
     samples = 1e3 * (offset(np.random.default_rng(0), (60, 5, 4)))
     good = MeanSolver().run(samples)
     assert good.found
     nonsense = Reading(0.0, (0.5, 0.5), True)
-    monkeypatch.setattr(mean_run.MeanRun._conclude, "__defaults__", (lambda *_: nonsense,))
-    monkeypatch.setattr(mean_run, "read_symmetric", lambda *_: nonsense)
+    monkeypatch.setattr(errors, "read", lambda *_: nonsense)
     found = MeanSolver().run(samples)
     assert_consistent(found)
     assert not found.found

@@ -98,7 +98,10 @@ def _numbers(result: Demo, climb: Climb) -> dict[str, object]:
     recovery = climb.recovery
     return {
         "overlaps": [float(o) for o in result.truth.overlaps(recovery.vectors)],
-        **{name: getattr(recovery, name) for name in ("strength", "n_samples", "state_bytes", "verdict")},
+        "strength": recovery.strength,
+        "n_samples": recovery.n_samples,
+        "state_bytes": recovery.state_bytes,
+        "verdict": recovery.verdict,
         "sample_bytes": 8 * math.prod(result.truth.dims),
         "stop_reason": recovery.stop_reason.name,
     }

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # What the result depends on besides the data: the same values give the same result.
 SETTINGS: tuple[str, ...] = ("random_state", "memory_limit", "max_samples", "max_passes", "tol", "confidence")
-SETTINGS += ("n_components", "strength", "whiten", "groups", "items", "shuffle", "nan_policy")
+SETTINGS += ("n_components", "whiten", "groups", "strength", "items", "shuffle", "nan_policy")
 LARGE_CHUNK = 2**28  # bytes of a chunk of stored data that are worth a word
 
 DATA = "A .npy file or a folder of them, a Zarr store or URL, or an HDF5 file; ::/path picks an array inside."
@@ -61,13 +61,13 @@ def fit(
         float | None, typer.Option(help="Error of a vector at which to stop early.")
     ] = None,
     confidence: Annotated[float, typer.Option(help="1 - confidence is the chance of a false alarm.")] = 0.95,
+    random_state: Annotated[int, typer.Option(help="Seed of the solver.")] = 0,
     whiten: Annotated[
-        str, typer.Option(help="Race, noise that is not white: auto whitens it, modes whitens always, none never.")
+        str, typer.Option(help="Noise that is not white is whitened: auto, modes (always), none.")
     ] = "auto",
     groups: Annotated[  # noqa: ARG001
-        int | None, typer.Option(help="So many samples that follow each other belong together.", min=1)
+        int | None, typer.Option(help="Samples in a row that belong together; found out by default.", min=1)
     ] = None,
-    random_state: Annotated[int, typer.Option(help="Seed of the solver.")] = 0,
     shuffle: Annotated[
         bool, typer.Option("--shuffle", help="Read in random order: data that are sorted or drift.")
     ] = False,
@@ -133,9 +133,8 @@ def fit(
     if solver == "paper" and strength is None:
         raise SolverError("--solver paper must be told the strength: give --strength, or use --solver race.")
     passes = int(max_passes) if max_passes.isdecimal() else max_passes
-    whitening = None if whiten == "none" else whiten
-    options = {**ctx.params, "max_passes": passes, "whiten": whitening, "checkpoint": kept.folder}
-    options |= {"callbacks": [callback]}
+    options = {**ctx.params, "max_passes": passes, "whiten": None if whiten == "none" else whiten}
+    options |= {"checkpoint": kept.folder, "callbacks": [callback]}
     chosen, choice = build_solver(solver, stream, applicable(options, solver))
     settings = {"solver": choice.solver, "solver_reason": choice.reason}
     settings |= {name: ctx.params[name] for name in SETTINGS}
@@ -165,7 +164,9 @@ def _mention_chunks(console: Console, path: str, stream: Stream) -> None:
     chunk, needed = stream.chunk_bytes, stream.reading_bytes
     if chunk is not None and chunk > LARGE_CHUNK:
         note = f"note: {path} is stored in chunks of {amount(chunk)}: reading takes up to {amount(needed)}, whatever"
-        console.print(f"{note} --memory is. Store it in smaller chunks to need less.", soft_wrap=True, markup=False)
+        console.print(
+            f"{note} --memory-limit is. Store it in smaller chunks to need less.", soft_wrap=True, markup=False
+        )
 
 
 def _keep(

@@ -43,8 +43,7 @@ def generate(
 
     from tpca.lab.planning.problem import tensor_dims
     from tpca.model import SpikedTensor
-    from tpca.model.noise import check_dtype
-    from tpca.model.sampling import Samples
+    from tpca.model.sampling import Samples, check_dtype
     from tpca.streams.writing import truth_path, write_samples
 
     refuse_idle(ctx)

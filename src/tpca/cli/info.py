@@ -85,4 +85,4 @@ def _print(found: dict[str, Any]) -> None:
         print(f"  chunks of {shape(found['chunks'])}, {each} each; reading them takes up to {needed}")
     if found["truth"]:
         print(f"  planted truth in {found['truth']}")
-    print(f"  tpca fit would use a state of up to {amount(found['default_memory'])}; --memory sets another bound")
+    print(f"  tpca fit would use a state of up to {amount(found['default_memory'])}; --memory-limit sets another bound")

@@ -47,8 +47,7 @@ def fit_views(
     cca = TensorCCA(shrinkage=share, **asked)
     stream = open_views(paths, nan_policy=cca.nan_policy)
     output.check(stream.dims)
-    names = ("n_components", "shrinkage", "clip", "validation_fraction", "confidence", "memory_limit", "nan_policy")
-    settings = {**{name: getattr(cca, name) for name in names}, "random_state": cca.random_state}
+    settings = cca.get_params()
     check_result(out, paths, stream.identity, settings, overwrite)
     began = time.monotonic()
     with warnings.catch_warnings(), _status(Console(stderr=True), output):

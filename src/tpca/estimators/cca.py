@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from tpca.engines import DaskEngine, Engine, LocalEngine, active_client
@@ -26,7 +26,7 @@ from tpca.tensors.blocks import Array
 NOT_OF_THE_FIT = ("random_state", "nan_policy")
 
 
-class TensorCCA(LearntViews, BaseEstimator):  # type: ignore[misc]
+class TensorCCA(LearntViews, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[misc, call-arg]
     """Tensor canonical correlation analysis of two or more views (Luo et al. 2015), without the tensor.
 
     Finds weights ``w_i`` per view for which the scores ``y_i = (x_i - mean_i) @ w_i`` are as related as can be, all
@@ -167,10 +167,6 @@ class TensorCCA(LearntViews, BaseEstimator):  # type: ignore[misc]
         if stream.dims != self.shape_in_:
             raise SampleError(f"views must have the widths that were fitted, {self.shape_in_}, got {stream.dims}.")
         return reader(stream).reduce(Scores([weights], means)).joined()
-
-    def fit_transform(self, X: Any, y: Any = None) -> list[Array]:  # noqa: ARG002
-        """Fit, then the scores of the same views."""
-        return self.fit(X).transform(X)
 
     def score(self, X: Any, y: Any = None) -> Score:  # noqa: ARG002
         """Correlation of higher order on other views, with its standard error; the sum over components, 0 over none."""

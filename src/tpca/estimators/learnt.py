@@ -72,6 +72,14 @@ class LearntComponents:
         return self.recovery_.noise_level**2
 
     @property
+    def noise_covariances_(self) -> list[Array]:
+        """Covariance of the noise along every mode, of mean variance 1; NaN where the method did not look at it."""
+        noise = self.recovery_.noise
+        if noise is None:
+            return [np.full((d, d), math.nan) for d in self.shape_in_]
+        return [np.eye(d) for d in self.shape_in_] if noise.whitening is None else list(noise.whitening.covariances)
+
+    @property
     def n_components_(self) -> int:
         """Components proven; without a test, those there are; none after "no signal"."""
         return len(self._found)

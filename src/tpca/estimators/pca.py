@@ -48,13 +48,11 @@ class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMi
     max_samples : int, optional
         Most samples to use.
     max_passes : int or "auto"
-        Most passes over data that can be read again; "auto" allows ten where they can help.  For the race, and for
-        ``"auto"``, whose choice may be the mean, which needs one.
+        Most passes of the race over data that can be read again; "auto" allows ten where they can help.
     memory_limit : int or str, optional
         Bound on the solver's state, in bytes or as ``"64MB"``.
     tol : float, optional
-        Root mean squared error of a component at which to stop, which takes the race; by default all of a finite stream
-        is used.
+        Root mean squared error of a vector at which to stop, which takes the race; by default all samples are used.
     n_components : int
         Rank-one components to look for.
     random_state : int, Generator, RandomState or None
@@ -62,18 +60,14 @@ class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMi
     callbacks : sequence of callables, optional
         Called after every round with a dict that says how far the solver is.
     verbose : int
-        0 is silent, 1 says which solver and why, and writes a line whenever the samples have doubled, 2 after every
-        round.
+        0 is silent, 1 says which solver and why, and writes a line whenever the samples have doubled, 2 every round.
     confidence : float
         At most ``1 - confidence`` of all fits on pure noise claim a signal.  After ``partial_fit`` that holds for one
         look with the mean, for any number of looks with the race.
     whiten : {"auto", "modes", None}
-        What the race does about noise that is not white.  ``"auto"``: where the first samples say that it is not, it is
-        whitened mode by mode, inside the contraction; components and strengths are those of the data.  ``"modes"``:
-        whitened in any case.  ``None``: never.
+        Whether the noise is whitened, mode by mode: where it is not white, always, or never.
     groups : int, optional
-        So many samples that follow each other belong together (a subject, a session): they count as one observation.
-        By default it is found out whether neighbouring samples are alike.
+        So many samples in a row belong together and count as one observation; by default that is found out.
     nan_policy : {"raise", "omit", "zero"}
         What to do about NaN and Inf, see :func:`tpca.open_stream`.
     shuffle : bool
@@ -100,21 +94,21 @@ class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMi
         At most this share of fits to pure noise come as far; NaN where that is not known.
     noise_variance_ : float
         σ² of one entry of one sample.
+    noise_covariances_ : list of arrays ``(d_m, d_m)``
+        Covariance of the noise along every mode, of mean variance 1.
     verdict_ : Verdict
         ``"signal"``, ``"no signal"`` or ``"not tested"``: proven, looked for and not proven, or fitted by a method that
         has no test (the paper's algorithm, baselines).
     n_components_, n_samples_seen_, n_skipped_ : int
-        Components (those proven; without a test the one there is; 0 after ``"no signal"``); samples used; samples left
-        out.
+        Components (proven; without a test the one there is; 0 after ``"no signal"``); samples used; left out.
     shape_in_ : tuple of int
         Shape of one sample.
     solver_, solver_reason_ : str
         The solver that was used, and why.
-    stop_reason_ : StopReason
-    history_ : list of dict
+    stop_reason_, history_ : StopReason, list of dict
     recovery_ : Recovery
-        All of the above and more, as the solver gave it; after ``"no signal"`` also its guess, and how strong a signal
-        may be hidden (``recovery_.strength_interval``).
+        All of this and more; after ``"no signal"`` also a guess, and how strong a signal may be hidden
+        (``recovery_.strength_interval``).
 
     Examples
     --------
@@ -205,7 +199,7 @@ class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMi
         ``X`` is whatever :meth:`fit` takes, and read by whom it would be there: also by the workers of a Dask client.
         """
         components = self.components_
-        return self._reader(X).reduce(Rewards(components)).rewards
+        return reader(X, self.shape_in_, self.nan_policy).reduce(Rewards(components)).rewards
 
     def inverse_transform(self, X: Any) -> NDArray[Any]:
         """Tensors ``(n, d_1, ..., d_k)`` from scores ``(n, n_components_)``: ``sum_c X[:, c] v_1c ⊗ ... ⊗ v_kc``."""
@@ -221,7 +215,7 @@ class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMi
         With several components, the sum over them; exactly 0 if no component was found.
         """
         components = self.components_
-        return reward_score(self._reader(X), components)
+        return reward_score(reader(X, self.shape_in_, self.nan_policy), components)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -229,9 +223,6 @@ class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMi
         tags.input_tags.three_d_array = True
         tags.input_tags.allow_nan = self.nan_policy != "raise"
         return tags
-
-    def _reader(self, X: Any) -> Engine:
-        return reader(X, self.shape_in_, self.nan_policy)
 
     def _solver(self, data: Stream | Engine, seed: int) -> Solver:
         """The solver for these samples; says which, and why."""

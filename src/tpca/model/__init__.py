@@ -1,7 +1,6 @@
 """The spiked tensor model: truth, loss, noise laws, sampling, and the paper's bounds."""
 
-from tpca.model.noise import NOISE_LAWS
-from tpca.model.sampling import Samples
+from tpca.model.sampling import NOISE_LAWS, Samples
 from tpca.model.spiked import SpikedTensor, cor
 
 __all__ = ["NOISE_LAWS", "Samples", "SpikedTensor", "cor"]

@@ -106,7 +106,7 @@ class SpikedTensor:
         batch_size: int | None = None,
         dtype: DTypeLike = np.float64,
     ) -> Samples:
-        """Endless, reproducible samples of this tensor; see :mod:`tpca.model.noise` for the laws."""
+        """Endless, reproducible samples of this tensor; see :mod:`tpca.model.sampling` for the laws."""
         return Samples(
             self.dims, self.signal(), noise=noise, random_state=random_state, batch_size=batch_size, dtype=dtype
         )

@@ -100,11 +100,12 @@ class ModeCovariances(Accumulator):
             return
         if self._whitening is not None:
             difference = self._whitening.tensor(difference)
-            difference /= math.sqrt(float(np.mean(difference**2)))
+            difference /= _rms(difference)
         half = (number + self._before) % 2
         _add(self.grams[half], [_gram(difference, mode) for mode in range(difference.ndim)])
         self.counts[half] += 1
-        self.fourth += float(np.mean(difference**4))
+        np.square(difference, out=difference)
+        self.fourth += float(np.vdot(difference, difference)) / difference.size
 
 
 class QueryGradients(Accumulator):
@@ -227,19 +228,30 @@ def _unit_size(odd: NDArray[Any], even: NDArray[Any]) -> Array | None:
     """A difference of root mean square one; ``None`` where there is none, or it is beyond all floats."""
     with np.errstate(over="ignore"):
         difference: Array = np.subtract(odd, even, dtype=np.float64)
-    largest = float(np.abs(difference).max())
+    largest = max(float(difference.max()), -float(difference.min()))
     if largest == 0 or not math.isfinite(largest):
         return None
-    difference /= largest  # first: squares would leave the range of floats
-    difference /= math.sqrt(float(np.mean(difference**2)))
+    if not 1e-100 < largest < 1e100:
+        difference /= largest  # first: squares would leave the range of floats
+    difference /= _rms(difference)
     return difference
+
+
+def _rms(array: Array) -> float:
+    """Root mean square of all entries."""
+    return math.sqrt(float(np.vdot(array, array)) / array.size)
 
 
 def _gram(tensor: Array, mode: int) -> Array:
     """Gram matrix of a mode, scaled so that its trace is the mode's length where the mean square is one."""
-    rows = np.moveaxis(tensor, mode, 0).reshape(tensor.shape[mode], -1)
-    gram: Array = rows @ rows.T
-    gram /= rows.shape[1]
+    blocks = tensor.reshape(math.prod(tensor.shape[:mode]), tensor.shape[mode], -1)
+    if blocks.shape[2] == 1:  # the last mode: no copy is made of a transposed matrix
+        gram: Array = blocks[:, :, 0].T @ blocks[:, :, 0]
+    else:
+        gram = np.zeros((blocks.shape[1],) * 2)
+        for block in blocks:
+            gram += block @ block.T
+    gram /= tensor.size / len(gram)
     return gram
 
 

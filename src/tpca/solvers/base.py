@@ -121,6 +121,7 @@ class StreamSolver(CommonOptions):
     max_samples: int | None = option(None, check_integer)
     confidence: float = option(0.95, check_share)
     n_components: int = option(1, check_integer)
+    whiten: str | None = option("auto", check_whiten)
     groups: int | None = option(None, check_integer)
 
     def start(self, data: Data) -> Run:

@@ -15,6 +15,7 @@ from tpca.solvers.options import SOLVERS
 from tpca.solvers.paper.solver import PaperSolver
 from tpca.solvers.race.solver import RaceSolver
 
+DECIDING = ("memory_limit", "max_samples", "tol", "confidence")  # what the choice depends on besides the data
 CLASSES: dict[str, type[CommonOptions]] = {"mean": MeanSolver, "race": RaceSolver, "paper": PaperSolver}
 
 
@@ -35,9 +36,7 @@ def build_solver(name: str, data: Data, options: Mapping[str, Any]) -> tuple[Sol
         built[one] = solver(**{option: value for option, value in options.items() if option in own})
     if name != "auto":
         return built[name], Choice(name, "asked for")
-    looked_at = ("memory_limit", "max_samples", "tol", "whiten")
-    asked = {option: options[option] for option in looked_at if option in options}
-    choice = choose_for(data, **asked)
+    choice = choose_for(data, **{option: options[option] for option in DECIDING if option in options})
     return built[choice.solver], choice
 
 

@@ -34,7 +34,6 @@ def choose_solver(
     *,
     max_samples: int | None = None,
     tol: float | None = None,
-    whiten: str | None = "auto",
     endless: bool = False,
     whole: bool = True,
     confidence: float = 0.95,
@@ -45,10 +44,10 @@ def choose_solver(
     ----------
     dims
         Shape of one sample.
-    memory
+    memory_limit
         Bound on the solver's state; ``None`` for the mean's default (what it takes, about seven samples, but no more
         than a tenth of this machine's memory).
-    max_samples, tol, whiten
+    max_samples, tol
         What the solver is asked for.
     endless
         Whether the samples never end.
@@ -62,8 +61,6 @@ def choose_solver(
         return Choice("race", "the samples never end, and only the race knows when to stop")
     if tol is not None:
         return Choice("race", "it can stop as soon as the tolerance is reached")
-    if whiten == "modes":
-        return Choice("race", "it can whiten the noise, mode by mode")
     usual = default_mean_memory(dims, confidence) if whole else MIN_BYTES
     given = usual if memory_limit is None else parse_memory(memory_limit)
     try:
@@ -75,5 +72,5 @@ def choose_solver(
 
 
 def choose_for(data: Data, memory_limit: str | float | None = None, **asked: Any) -> Choice:
-    """The solver for a stream or an engine; ``asked`` are ``max_samples`` and ``tolerance``."""
+    """The solver for a stream or an engine; ``asked`` are ``max_samples``, ``tol`` and ``confidence``."""
     return choose_solver(data.dims, memory_limit, endless=data.endless, whole=data.whole, **asked)

@@ -18,7 +18,7 @@ APPLIES: dict[str, tuple[str, ...]] = {
     "memory_limit": ("mean", "race", "fed", "views", "passing"),
     "max_samples": ("mean", "race", "fed"),
     "max_passes": ("race", "fed"),  # fed with samples that pass by once, the race refuses more than one itself
-    "whiten": ("race", "fed"),
+    "whiten": ("mean", "race", "fed"),
     "groups": ("mean", "race", "fed"),
     "tol": ("race", "fed"),
     "confidence": ("mean", "race", "fed", "views", "passing"),
@@ -53,9 +53,10 @@ def refuse_idle(estimator: Any, kind: str, why: str) -> None:
 
     ``why`` ends the sentence that begins with the option: what it is not for, and the way out.
     """
+    given = estimator.get_params(deep=False)
     for name, parameter in inspect.signature(type(estimator)).parameters.items():
         if parameter.default is inspect.Parameter.empty or applies(name, kind):
             continue
-        value = getattr(estimator, name)
+        value = given[name]
         if value is not parameter.default and value != parameter.default:
             raise SolverError(f"{name}={value!r} {why}.")

@@ -53,16 +53,13 @@ class NpyFile(Source):
     def _rows(self, some: slice) -> NDArray[Any]:
         """Neighbouring rows of the first axis: the bytes of the file go straight to where they are wanted."""
         start, stop, _ = some.indices(self.shape[0])
-        rows = np.empty((max(0, stop - start), *self.shape[1:]), self.dtype)
-        left = memoryview(rows.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
-        with open(self.path, "rb", buffering=0) as file:
-            file.seek(self.offset + start * (rows.nbytes // max(1, len(rows))))
-            while len(left):
-                count = file.readinto(left)
-                if not count:
-                    raise StreamError(f"{self.path!r} ends {len(left)} bytes too early; write or copy it again.")
-                left = left[count:]
-        return rows
+        each, count = math.prod(self.shape[1:]), max(0, stop - start)
+        flat = np.fromfile(self.path, self.dtype, count * each, offset=self.offset + start * each * self.dtype.itemsize)
+        if missing := count * each - flat.size:
+            raise StreamError(
+                f"{self.path!r} ends {missing * self.dtype.itemsize} bytes too early; write or copy it again."
+            )
+        return flat.reshape(count, *self.shape[1:])
 
     def _copy(self, shape: tuple[int, ...], key: tuple[slice, ...]) -> NDArray[Any]:
         """Map, copy out, unmap, some rows of the first axis at a time."""

@@ -102,8 +102,7 @@ class FirstRows(Accumulator):
 
     def merge(self, other: FirstRows) -> None:
         """What comes later does not matter."""
-        self.clippers = other.clippers if self.clippers is None else self.clippers
-        self.n += other.n
+        self.clippers, self.n = self.clippers or other.clippers, self.n + other.n
 
 
 class Whitener:
@@ -117,10 +116,8 @@ class Whitener:
         """From mean and covariance; columns without any variation are named if they are in the way."""
         if moments.count < 2:
             raise SampleError(f"at least two rows are needed to whiten view {view}, got {moments.count}.")
-        covariance = moments.covariance()
-        width = len(covariance)
-        spread = np.diag(covariance).copy()
-        still = moments.low == moments.high
+        covariance, still = moments.covariance(), moments.low == moments.high
+        width, spread = len(covariance), np.diag(covariance).copy()
         if still.all():
             raise SampleError(f"view {view} is constant: all its rows are the same; leave it out.")
         share = chosen_shrinkage(covariance, moments.count) if isinstance(shrinkage, str) else float(shrinkage)

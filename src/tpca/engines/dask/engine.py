@@ -23,7 +23,7 @@ from typing import Any
 
 from tpca.engines.cursor import Cursor, Fragment
 from tpca.engines.dask.cluster import Cluster
-from tpca.engines.dask.sharing import FAN, merge_fan, readable_stream, runs_of
+from tpca.engines.dask.sharing import FAN, batches_ahead, merge_fan, readable_stream, runs_of
 from tpca.engines.dask.tasks import (
     Outcome,
     Piece,
@@ -120,12 +120,11 @@ class DaskEngine:
             return blank.fresh()
         outcomes = self._gather(self._submit(blank, cut, fragments))
         self._note([outcome for outcome in outcomes if outcome is not None], fragments)
-        parts: list[Any] = [None if outcome is None else outcome.part for outcome in outcomes]
-        root: A | None = merge_all(parts)
-        assert root is not None
+        root: Any = merge_all([None if outcome is None else outcome.part for outcome in outcomes])
         root.recall(blank)
         root.finish()
-        return root
+        merged: A = root
+        return merged
 
     # -- reduce -------------------------------------------------------------------------------------------------------
 
@@ -144,7 +143,10 @@ class DaskEngine:
         packed = pickle.dumps(blank.for_worker(sum_bytes(self.stream.layout, self.stream.dtype)), protocol=5)
         first = workers[homes[min(pieces)]]
         copies = [packed] if len(pieces) == 1 else self._send(packed, number, workers, first)
-        ahead = self._ahead(pieces, homes, fragments[-1].number)
+        ahead: dict[int, int] = {}
+        if not self._in_place and self.stream.layout.certain:
+            firsts = {run: some[0].fragment.number for run, some in pieces.items()}
+            ahead = batches_ahead(firsts, homes, fragments[-1].number, self.stream.layout.count)
         tasks: list[Any] = [None] * runs
         for run, some in pieces.items():
             watch, hold = not self._watch.varied, self._hold / len(workers)
@@ -190,18 +192,6 @@ class DaskEngine:
                 for i in range(more)
             ]
         return copies
-
-    def _ahead(self, pieces: dict[int, list[Piece]], homes: dict[int, int], last: int) -> dict[int, int]:
-        """The batch to read ahead after every run: that of the worker's next run, or of its place in the next round."""
-        if self._in_place or not self.stream.layout.certain:
-            return {}
-        ahead: dict[int, int] = {}
-        for run, home in homes.items():
-            if later := [other for other in pieces if other > run and homes[other] == home]:
-                ahead[run] = pieces[min(later)][0].fragment.number
-        if last + 1 < self.stream.layout.count:
-            ahead.setdefault(max(pieces), last + 1)
-        return ahead
 
     def _parts(self, *numbers: int) -> dict[int, Any]:
         """The blocks of a Dask array that some batches are, wherever they are; nothing for files."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tpca.errors import StreamError
@@ -30,6 +31,20 @@ def merge_fan(parts: int, workers: int, level: int) -> int:
     if parts <= min(FAN, power_of_two(workers)):
         return 1
     return min(FAN, max(2, parts // power_of_two(workers))) if level == 0 else FAN
+
+
+def batches_ahead(firsts: Mapping[int, int], homes: Mapping[int, int], last: int, count: int) -> dict[int, int]:
+    """The batch to read ahead after every run: that of the worker's next run, or of its place in the next round.
+
+    ``firsts`` are the batches that runs begin with, ``homes`` their workers; the round ends with ``last`` of ``count``.
+    """
+    ahead: dict[int, int] = {}
+    for run, home in homes.items():
+        if later := [other for other in firsts if other > run and homes[other] == home]:
+            ahead[run] = firsts[min(later)]
+    if last + 1 < count:
+        ahead.setdefault(max(firsts), last + 1)
+    return ahead
 
 
 def power_of_two(count: int) -> int:

@@ -42,7 +42,7 @@ NAMES = tuple(TITLES)
 
 @dataclass(frozen=True)
 class Setting:
-    """What is compared on: N samples of a planted signal; ``memory`` bounds every method's state."""
+    """What is compared on: N samples of a planted signal; ``memory_limit`` bounds every method's state."""
 
     problem: Problem
     samples: int

@@ -11,7 +11,7 @@ import numpy as np
 from tpca.lab.studies.estimates import PowerLaw, power_law_of, rate_interval, slope_finding
 from tpca.lab.studies.study import Finding, Params, Record, Scale, Verdict
 from tpca.model import SpikedTensor
-from tpca.model.noise import NOISE_LAWS
+from tpca.model.sampling import NOISE_LAWS
 from tpca.solvers.paper.solver import PaperSolver
 from tpca.solvers.race.solver import RaceSolver
 

@@ -1,30 +1,109 @@
-"""A component that is proven, told in the units and axes of the data."""
+r"""A component that is proven, told in the units and axes of the data.
+
+In whitened data (:mod:`tpca.noise.whitening`) the vectors are u and the strength λ'; in the data
+
+.. math:: v_i = W_i^{-1}u_i/\ell_i, \qquad \ell_i = \|W_i^{-1}u_i\|, \qquad \lambda = \lambda'\prod\ell_i .
+
+Group g pulls the logarithm of λ by that of λ' and by what it pulls the vectors along the slopes
+:math:`s_i = \partial\ln\ell_i/\partial u_i`, so that with the pulls of :mod:`tpca.solvers.mean.errors`
+
+.. math:: \mathrm{Var}\ln\lambda = \frac{1}{c\,Z^2}\sum_g w_g^2
+    \Bigl(z_g - \pi_gZ + \sum_i\langle s_i, r_{gi}\rangle\Bigr)^2 ;
+
+the interval of λ is that of Z with this error in place of its own, times the lengths.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from tpca.solvers.mean.errors import entry_errors, projected
-from tpca.solvers.mean.judge import Found
+import numpy as np
+
+from tpca.noise import Whitening
+from tpca.solvers.mean.errors import Scatter, entry_errors, projected
 from tpca.solvers.rank_one import oriented
 from tpca.solvers.recovery import Claim
+from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array
 
 
 @dataclass(frozen=True)
 class Told:
-    """What is said of a component: its vectors, strength and errors, and the error of the least certain vector."""
+    """What is said of a component; ``strength_error`` and ``error`` are those of its strength and worst vector."""
 
     vectors: tuple[Array, ...]
     claim: Claim
+    strength_error: float
     error: float
 
 
-def told(found: Found, confidence: float) -> Told:
-    """A component in the units of the groups."""
-    scatter = found.scatter
-    reading = scatter.reading
-    vectors = oriented(scatter.fit.vectors)
-    pairs = zip(scatter.spreads(), vectors, strict=True)
-    errors = tuple(entry_errors(projected(spread, v), v) for spread, v in pairs)
-    return Told(vectors, Claim(reading.strength, scatter.interval(confidence), errors), reading.error)
+@dataclass(frozen=True)
+class Units:
+    """The way from groups to data: a strength is ``scale/unit`` of what it is there, and data may be ``whitened``."""
+
+    scale: float
+    unit: float
+    whitening: Whitening | None
+
+    def to_data(self, value: float) -> float:
+        """A strength in the units of the data, as one of whitened data."""
+        return value * self.scale / self.unit  # in this order: one over the unit may not be a float
+
+    def vectors(self, vectors: tuple[Array, ...]) -> tuple[Array, ...]:
+        """Vectors of the data, with definite signs."""
+        return oriented(vectors if self.whitening is None else self.whitening.back(vectors))
+
+    def factor(self, fit: RankOne) -> float:
+        """The strength of a fit in the data over that in whitened data."""
+        return 1.0 if self.whitening is None else self.whitening.factor(fit.vectors)
+
+    @property
+    def most(self) -> float:
+        """The largest factor of any vectors."""
+        return 1.0 if self.whitening is None else self.whitening.most
+
+    def told(self, scatter: Scatter, confidence: float) -> Told:
+        """What is said of a fit, in units of the groups but for the factor of whitening."""
+        reading, spreads = scatter.reading, scatter.spreads()
+        if self.whitening is None:
+            pairs = zip(spreads, scatter.fit.vectors, strict=True)
+            errors = tuple(entry_errors(projected(b, v), v) for b, v in pairs)
+            claim = Claim(reading.strength, scatter.interval(confidence), errors)
+            return Told(self.vectors(scatter.fit.vectors), claim, scatter.along, reading.error)
+        factor = self.whitening.factor(scatter.fit.vectors, _covariances(scatter, spreads))
+        error = self._strength_error(scatter, self.whitening)
+        low, high = scatter.interval(confidence, error)
+        errors = tuple(
+            _carried(inverse, u, b)
+            for inverse, u, b in zip(self.whitening.inverses, scatter.fit.vectors, spreads, strict=True)
+        )
+        claim = Claim(factor * reading.strength, (factor * low, factor * high), errors)
+        worst = max(float(np.linalg.norm(e)) for e in errors)
+        return Told(self.vectors(scatter.fit.vectors), claim, factor * error, worst)
+
+    def _strength_error(self, scatter: Scatter, whitening: Whitening) -> float:
+        """Standard error of Z and of what its vectors do to the strength."""
+        total = scatter.strengths.copy()
+        for inverse, u, pull in zip(whitening.inverses, scatter.fit.vectors, scatter.pulls, strict=True):
+            carried = inverse @ u
+            total += pull @ (inverse @ carried) / float(carried @ carried)
+        return math.sqrt(float(total @ total) / scatter.share)
+
+
+def _covariances(scatter: Scatter, spreads: list[Array]) -> list[Array]:
+    """Of the errors of all vectors: P diag(b) P."""
+    each = []
+    for u, b in zip(scatter.fit.vectors, spreads, strict=True):
+        across = np.eye(len(u)) - np.outer(u, u)
+        each.append((across * b) @ across)
+    return each
+
+
+def _carried(inverse: Array, u: Array, variances: Array) -> Array:
+    """Errors of v = unit(W^-1 u), with J = (I − vvᵀ)W^-1/|W^-1 u|: the diagonal of J diag(b) Jᵀ; none longer than 1."""
+    carried = inverse @ u
+    length = float(np.linalg.norm(carried))
+    v = carried / length
+    squares = ((inverse - np.outer(v, v @ inverse)) / length) ** 2 @ variances
+    return entry_errors(squares / max(1.0, float(np.sum(squares))), v)

@@ -1,15 +1,16 @@
 r"""How far a fit can be trusted: errors of its vectors and strength from the scatter of the groups around it.
 
-With the groups x' and weights w of :mod:`tpca.solvers.mean.groups` and a fit of unit vectors v and length Z, group g
-pulls the strength and vector i by
+With the groups x', weights w and shares π of :mod:`tpca.solvers.mean.groups` and a fit of unit vectors v and length Z,
+group g pulls the strength and vector i by
 
-.. math:: z_g - w_gZ, \quad z_g = \langle x'_g, v_1\otimes\dots\otimes v_k\rangle, \qquad
+.. math:: z_g - \pi_gZ, \quad z_g = \langle x'_g, v_1\otimes\dots\otimes v_k\rangle, \qquad
     r_{gi} = (I - v_iv_i^\top)\,(x'_g\cdot_{j\ne i} v_j) ,
 
 and whatever the noise is, as long as groups are independent (a sandwich; one degree of freedom is used up),
 
-.. math:: \mathrm{Var}\,Z = \frac{\sum w_g^2(z_g - w_gZ)^2}{1 - \sum w_g^4}, \qquad
-    \mathrm{Cov}\,\hat v_i = \frac{1}{a^2}\,\frac{\sum w_g^2\, r_{gi}r_{gi}^\top}{1 - \sum w_g^4} .
+.. math:: \mathrm{Var}\,Z = \frac1c\sum w_g^2(z_g - \pi_gZ)^2, \qquad
+    \mathrm{Cov}\,\hat v_i = \frac{1}{c\,a^2}\sum w_g^2\, r_{gi}r_{gi}^\top, \qquad
+    c = 1 - \sum w_g^2\pi_g(2w_g - \pi_g) .
 
 The traces of the latter, times a², are the energies e_i from which Z is read (:mod:`tpca.solvers.mean.reading`): the
 interval of the strength are the readings of Z ± t √Var Z with Student's t of G − 1 degrees of freedom.
@@ -42,7 +43,7 @@ MANY = 1e6  # degrees of freedom: as good as infinite
 
 @dataclass(frozen=True)
 class Scatter:
-    """How the groups scatter around a fit: w_g(z_g − w_g Z) ``(G,)`` and w_g r_gi, ``(G, d_i)`` for every vector.
+    """How the groups scatter around a fit: w_g(z_g − π_g Z) ``(G,)`` and w_g r_gi, ``(G, d_i)`` for every vector.
 
     Those of a symmetric fit are of the mean gradient of all modes, the same for every vector.
     """
@@ -52,20 +53,22 @@ class Scatter:
     strengths: Array
     pulls: tuple[Array, ...]
     share: float
-    """1 − Σ w_g⁴."""
+    """The share c of a variance that is left in what groups have beyond their mean."""
 
     @classmethod
     def around(cls, groups: Groups, fit: RankOne, symmetric: bool = False) -> Scatter:
         """The scatter around a fit to the mean."""
         sides = [groups.gradients(fit.vectors, mode) for mode in range(len(fit.vectors))]
-        along = _centred(sides[0] @ fit.vectors[0], groups.weights)
+        along = _centred(sides[0] @ fit.vectors[0], groups)
         if symmetric:  # vectors may have opposite signs
             signs = [1.0 if v @ fit.vectors[0] > 0 else -1.0 for v in fit.vectors]
             common = np.mean([s * side for s, side in zip(signs, sides, strict=True)], axis=0)
             sides = [s * common for s in signs]
         across = [side - np.outer(side @ v, v) for side, v in zip(sides, fit.vectors, strict=True)]
-        pulls = tuple(groups.weights[:, None] * _centred(r, groups.weights) for r in across)
-        return cls(fit, symmetric, groups.weights * along, pulls, max(1e-300, float(1 - np.sum(groups.weights**4))))
+        pulls = tuple(groups.weights[:, None] * _centred(r, groups) for r in across)
+        w, shares = groups.weights, groups.shares
+        left = 1 - float(np.sum(w**2 * shares * (2 * w - shares)))
+        return cls(fit, symmetric, w * along, pulls, max(left, 1e-300))
 
     @property
     def law(self) -> Law:
@@ -112,16 +115,19 @@ class Scatter:
             each.append(variances * (min(1.0, (1 - q**2) * wider) / size if size > 0 else 0.0))
         return each
 
-    def interval(self, confidence: float) -> tuple[float, float]:
-        """Confidence interval of √N λ, from 0 where noise reaches as far as its lower end."""
-        half = self.along * student(0.5 + confidence / 2, self.freedom)
+    def interval(self, confidence: float, error: float | None = None) -> tuple[float, float]:
+        """Confidence interval of √N λ, from 0 where noise reaches as far as its lower end.
+
+        ``error`` is that of Z, by default its own.
+        """
+        half = (self.along if error is None else error) * student(0.5 + confidence / 2, self.freedom)
         low, high = (self.law(self.energies, self.fit.strength + side * half) for side in (-1, 1))
         return (0.0 if low.edge else low.strength, high.strength)
 
 
-def _centred(values: Array, weights: Array) -> Array:
+def _centred(values: Array, groups: Groups) -> Array:
     """What groups have beyond their share in the weighted sum of all."""
-    return np.asarray(values - np.multiply.outer(weights, weights @ values))
+    return np.asarray(values - np.multiply.outer(groups.shares, groups.weights @ values))
 
 
 def student(probability: float, freedom: float) -> float:

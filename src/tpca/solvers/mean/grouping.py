@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -71,6 +71,12 @@ class Grouping:
         self.sums *= np.float32(factor)
         self.total *= factor
 
+    def transform(self, linear: Callable[[Array32], Array32]) -> None:
+        """Have all sums transformed, one after the other."""
+        for group in self.sums:
+            group[...] = linear(group)
+        self.total[...] = linear(self.total)
+
     def close(self) -> None:
         """There will be no more samples: a last group that is less than half of the smallest joins the one before."""
         if len(self.counts) > 1 and 2 * self.counts[-1] < min(self.counts[:-1]):
@@ -110,7 +116,7 @@ class Grouping:
 
 def inner_products(sums: Array32) -> Array:
     """⟨S_g, S_h⟩ of all pairs, in float64, some entries at a time."""
-    flat, step = sums.reshape(len(sums), -1), 2**15
+    flat, step = sums.reshape(len(sums), -1), 2**12
     products = np.zeros((len(sums), len(sums)))
     for first in range(0, flat.shape[1], step):
         some = flat[:, first : first + step].astype(np.float64)

@@ -8,11 +8,12 @@ the signal's share, told by groups that do not touch,
 .. math:: r = \frac{\text{mean of } K_{g,g+1} - p\sqrt{n_gn_{g+1}}}{\text{mean of } K_{gg} - p\,n_g} .
 
 If r is more than two standard errors, the groups are decorrelated: :math:`x' = R^{-1/2}x` with the tridiagonal R of
-(1, r).  Then :math:`E\,x'_g = u_g\lambda\, v_1\otimes\dots`, :math:`u = R^{-1/2}(\sqrt{n_g})_g`, and what is fitted is
+(1, r).  What is fitted is the mean of all samples in any case, with :math:`u = R^{1/2}(\sqrt{n_g})_g` and w = u/‖u‖
 
-.. math:: X = \sum_g w_gx'_g = \|u\|\lambda\, v_1\otimes\dots\otimes v_k + \text{noise}, \qquad w = u/\|u\| ,
+.. math:: X = \sum_g w_gx'_g = \frac{N}{\|u\|}\,\bar T, \qquad E\,x'_g = \pi_g\,E\,X, \quad
+    \pi = \frac{\|u\|}{N}R^{-1/2}(\sqrt{n_g})_g ,
 
-the mean of all samples times :math:`\sqrt N` where nothing was decorrelated.  A flip of signs is
+which is :math:`\sqrt N\bar T` and π = w where nothing was decorrelated.  A flip of signs is
 :math:`\sum_g s_gw_gx'_g`.
 """
 
@@ -38,14 +39,15 @@ MIN_GROUPS = 5  # fewer have too few pairs that do not touch to tell a correlati
 class Groups:
     """Sums of groups ``(G, *dims)`` and what is made of them, in units of ``scale``.
 
-    ``turn`` makes x' of the sums; ``weights`` are w, ``length`` is ‖u‖, ``mean`` is X, ``products`` has the inner
-    products of the x', ``dependence`` is r, 0 where nothing was decorrelated.
+    ``mean`` is X, ``turn`` makes x' of the sums, ``weights`` are w, ``shares`` π, ``length`` is N/‖u‖, ``products`` has
+    the inner products of the x', ``dependence`` is r, 0 where nothing was decorrelated.
     """
 
     sums: Array32
     mean: Array
     turn: Array
     weights: Array
+    shares: Array
     length: float
     products: Array
     dependence: float
@@ -54,19 +56,24 @@ class Groups:
     def of(cls, grouping: Grouping) -> Groups:
         """From the sums of about unit size, which are used up."""
         sizes = np.array(grouping.counts, dtype=float)
-        turn, length = np.diag(1 / np.sqrt(sizes)), math.sqrt(sizes.sum())
+        turn, ray = np.diag(1 / np.sqrt(sizes)), np.sqrt(sizes)
         products = turn @ inner_products(grouping.sums) @ turn
         dependence = correlation(products, sizes)
+        away, there = _roots(dependence, len(sizes))
+        weights = there @ ray
+        length = float(sizes.sum() / np.linalg.norm(weights))
         mean = grouping.total
-        mean /= length
-        weights = np.sqrt(sizes / sizes.sum())
-        if dependence:
-            root = _inverse_root(dependence, len(sizes))
-            signal = root @ np.sqrt(sizes)
-            length = float(np.linalg.norm(signal))
-            weights, turn, products = signal / length, root @ turn, root @ products @ root
-            mean = _combined(grouping.sums, (weights @ turn)[None], mean)
-        return cls(grouping.sums, mean, turn, weights, length, products, dependence)
+        mean *= length / sizes.sum()
+        return cls(
+            sums=grouping.sums,
+            mean=mean,
+            turn=away @ turn,
+            weights=weights / np.linalg.norm(weights),
+            shares=away @ ray / length,
+            length=length,
+            products=away @ products @ away,
+            dependence=dependence,
+        )
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -123,15 +130,10 @@ def correlation(products: Array, sizes: Array) -> float:
     return r if r > max(ERRORS * error, SLIGHT) else 0.0
 
 
-def _inverse_root(r: float, groups: int) -> Array:
-    """R^(-1/2), R tridiagonal with ones and r."""
+def _roots(r: float, groups: int) -> tuple[Array, Array]:
+    """R^(-1/2) and R^(1/2), R tridiagonal with ones and r."""
+    if r == 0:
+        return np.eye(groups), np.eye(groups)
     values, axes = np.linalg.eigh(np.eye(groups) + r * (np.eye(groups, k=1) + np.eye(groups, k=-1)))
-    return np.asarray((axes / np.sqrt(np.maximum(values, FLOOR))) @ axes.T)
-
-
-def _combined(sums: Array32, coefficients: Array, into: Array) -> Array:
-    """A sum of groups in float64, in place of another."""
-    into[...] = 0.0
-    for coefficient, group in zip(coefficients[0], sums, strict=True):
-        into += coefficient * group
-    return into
+    roots = np.sqrt(np.maximum(values, FLOOR))
+    return np.asarray((axes / roots) @ axes.T), np.asarray((axes * roots) @ axes.T)

@@ -6,12 +6,20 @@ import math
 from collections.abc import Sequence
 
 from tpca.errors import MemoryBudgetError
+from tpca.noise.sketch import QUERIES, gradient_bytes, matrix_bytes
 from tpca.solvers.mean.fit import WORK, most_starts, unfoldings
 from tpca.solvers.mean.test import flips_allowed
 from tpca.solvers.memory import MIN_BYTES, SHARE_OF_MACHINE, machine_memory
 from tpca.solvers.rank_one import DENSE_ROWS, LANCZOS
 
+WORTH, LEAST = 16, 16 * 10**6  # samples' worth that learning the noise may take by default, and bytes in any case
+NOISE_SAMPLES = 1024  # that a sketch may last, for dependence over a few hundred
 GROUPS = 8  # at least so many where there is memory: errors rest on them
+
+
+def noise_bytes(dims: Sequence[int]) -> int:
+    """Bytes that learning the noise takes: matrices of the modes, and gradients of queries over many samples."""
+    return matrix_bytes(dims) + gradient_bytes(dims, QUERIES, NOISE_SAMPLES)
 
 
 def groups_wanted(confidence: float) -> int:
@@ -27,11 +35,25 @@ def groups_needed(confidence: float) -> int:
 def mean_bytes(dims: Sequence[int], groups: int) -> int:
     """Peak state: groups in float32, the mean in float64 and, beside them, samples in flight or the work of a fit."""
     entries = math.prod(dims)
+    work = max(entries, _fitting(dims), _flipping(dims), _limiting(dims)) + 5 * groups * sum(dims)  # pulls of groups
+    return 4 * groups * entries + 8 * (entries + work)
+
+
+def _fitting(dims: Sequence[int]) -> int:
+    """Floats to fit the mean."""
     starts = most_starts(dims) * sum(dims)
-    climbing = max(entries, WORK) + 4 * starts
-    flips = 3 * max(entries, WORK) // 2 + 4 * starts  # some of them in float32, their climbs, and what is taken off
-    fitting = _spectral(dims) if len(dims) == 2 else max(_spectral(dims) + starts, climbing)
-    return 4 * groups * entries + 8 * (entries + max(entries, fitting, flips))
+    return _spectral(dims) if len(dims) == 2 else max(_spectral(dims) + starts, max(math.prod(dims), WORK) + 4 * starts)
+
+
+def _flipping(dims: Sequence[int]) -> int:
+    """Floats to fit some flips, which are in float32: those, a copy in another order or what is taken off, climbs."""
+    return max(3 * WORK, 3 * math.prod(dims) // 2) + 4 * most_starts(dims) * sum(dims)
+
+
+def _limiting(dims: Sequence[int]) -> int:
+    """Floats to limit what was not found: Gram matrices of a mode, and a group in float32."""
+    entries = math.prod(dims)
+    return 5 * max(d * d for d in dims if d * d <= entries) + entries // 2
 
 
 def _spectral(dims: Sequence[int]) -> int:
@@ -43,8 +65,13 @@ def _spectral(dims: Sequence[int]) -> int:
 
 
 def default_mean_memory(dims: Sequence[int], confidence: float = 0.95) -> int:
-    """What the mean takes, about seven samples in float64, but no more than a tenth of this machine's memory."""
-    wanted = max(MIN_BYTES, mean_bytes(dims, 1 + groups_wanted(confidence)))
+    """What the mean takes, about seven samples in float64, but no more than a tenth of this machine's memory.
+
+    And what learning the noise takes, unless that is far more.
+    """
+    noise = noise_bytes(dims)
+    usual = noise if noise <= max(LEAST, WORTH * 8 * math.prod(dims)) else 0
+    wanted = max(MIN_BYTES, mean_bytes(dims, 1 + groups_wanted(confidence)) + usual)
     return int(min(wanted, SHARE_OF_MACHINE * machine_memory()))
 
 

@@ -17,33 +17,33 @@ from tpca.engines import Data
 from tpca.errors import SolverError
 from tpca.randomness import generator
 from tpca.solvers.loop import Ask
-from tpca.solvers.mean.conclude import told
+from tpca.solvers.mean.conclude import Units
 from tpca.solvers.mean.grouping import Grouping, equal_groups
 from tpca.solvers.mean.groups import Groups
 from tpca.solvers.mean.judge import Found, Judge
 from tpca.solvers.mean.limit import strength_limit
 from tpca.solvers.mean.memory import groups_within, mean_bytes
+from tpca.solvers.mean.noise import MeanNoise
 from tpca.solvers.mean.test import Proof
 from tpca.solvers.overflow import largest, refuse_beyond
 from tpca.solvers.race.stopping import POOR
-from tpca.solvers.rank_one import oriented
 from tpca.solvers.recovery import Claim, Evidence, Recovery, StopReason
-from tpca.tensors import RankOne, TensorSum
+from tpca.tensors import RankOne, TensorSum, Together
 from tpca.tensors.blocks import Array
 
 if TYPE_CHECKING:
     from tpca.solvers.mean.solver import MeanSolver
 
 ROUNDS = 4  # a group is read in so many
-# Sums are kept in units in which the first are about one, a power of two; ones beyond 2^FAR move the unit.  Samples are
-# asked for in units between SMALL and 1/SMALL, which all types of floats have.
+# Sums between 2^-FAR and 2^FAR are kept as they are, others in units of a power of two.  Samples are asked for in units
+# between SMALL and 1, which all types of floats have and in which no sample overflows.
 FAR, SMALL = 40, 2.0**-120
 
 
 class MeanRun:
     """The sums of the samples, in groups."""
 
-    STATE = ("grouping", "unit", "ended", "history")
+    STATE = ("grouping", "noise", "unit", "ended", "history")
 
     def __init__(self, solver: MeanSolver, data: Data) -> None:
         if data.endless and solver.max_samples is None:
@@ -52,6 +52,8 @@ class MeanRun:
             )
         self.solver, self.data = solver, data
         self.grouping = self._grouping()
+        groups = mean_bytes(data.dims, len(self.grouping.sums))
+        self.noise = MeanNoise(solver, data, solver.budget(data.dims) - groups)
         self.unit: float | None = None  # what samples are multiplied by, so that no sum leaves the range of floats
         self._asked = 1.0  # what those asked for are
         self.ended = False
@@ -63,7 +65,8 @@ class MeanRun:
         budget = solver.budget(dims)
         limits = [limit for limit in (self.data.length, solver.max_samples) if limit is not None]
         if self.data.length is None or not min(limits):
-            return Grouping(dims, groups_within(dims, budget, solver.confidence, spare=1), solver.groups or 1)
+            block = solver.groups or (1 if solver.whiten is None else 2)  # two neighbours tell of the noise
+            return Grouping(dims, groups_within(dims, budget, solver.confidence, spare=1), block)
         groups = groups_within(dims, budget, solver.confidence)
         return Grouping(dims, groups, plan=equal_groups(min(limits), groups, solver.groups or 1))
 
@@ -72,21 +75,29 @@ class MeanRun:
         """Samples so far."""
         return self.grouping.samples
 
-    def ask(self) -> Ask[TensorSum] | None:
-        """The sum of the next few samples; ``None`` when they have ended."""
+    def ask(self) -> Ask[TensorSum | Together] | None:
+        """The sum of the next few samples, and what they tell of the noise; ``None`` when they have ended."""
         room, whole = self.grouping.filling
-        size = min(room, math.ceil(whole / ROUNDS))
+        wanted = self.noise.wanted
+        size = min(room, wanted or math.ceil(whole / ROUNDS))
         if self.solver.max_samples is not None:
             size = min(size, self.solver.max_samples - self.samples)
         if self.ended or size < 1:
             self.close()
             return None
         # Before their size is known, samples are asked for so small that not even the sum of the largest overflows.
-        self._asked = 2.0 ** -size.bit_length() if self.unit is None else min(max(self.unit, SMALL), 1 / SMALL)
-        return Ask(TensorSum(self._asked), size)
+        self._asked = 2.0 ** -size.bit_length() if self.unit is None else min(max(self.unit, SMALL), 1.0)
+        sum_ = TensorSum(self._asked)
+        return Ask(Together([sum_, *self.noise.blanks()]) if wanted else sum_, size)
 
-    def tell(self, part: TensorSum) -> None:
-        """Add the samples to the open group."""
+    def tell(self, part: TensorSum | Together) -> None:
+        """Add the samples to the open group; learn from the first of them."""
+        if isinstance(part, Together):
+            sum_, *learnt = part.parts
+            assert isinstance(sum_, TensorSum)
+            part = sum_
+            if part.n:
+                self.noise.take(learnt)
         if part.total is None:
             self.close()
             return
@@ -96,12 +107,13 @@ class MeanRun:
         self._record({"phase": "average", "component": 0, "found": False}, None)
 
     def _choose_unit(self, size: float, n: int) -> None:
-        """About the size of the first samples, so that sums are about one; powers of two change no bits."""
+        """One, as long as all is well within the range of float32; powers of two change no bits."""
         refuse_beyond(sys.float_info.max, size, self._asked, self.samples, n)
         exponent = math.frexp(size)[1] - math.frexp(self._asked)[1]  # of the sum itself, which may not be a float
-        if size == 0 or (self.unit is not None and exponent + math.frexp(self.unit)[1] < FAR):
+        inside = exponent + (0 if self.unit is None else math.frexp(self.unit)[1]) <= FAR
+        if size == 0 or (self.unit is not None and inside):
             return
-        unit = math.ldexp(1.0, min(1000, max(-1000, -exponent)))
+        unit = 1.0 if abs(exponent) <= FAR else math.ldexp(1.0, min(1000, max(-1000, -exponent)))
         if self.unit is not None:
             self.grouping.multiply(unit / self.unit)
         self.unit = unit
@@ -110,6 +122,7 @@ class MeanRun:
         """There will be no more samples."""
         if not self.ended:
             self.grouping.close()
+            self.noise.conclude()
         self.ended = True
 
     def recovery(self) -> Recovery:
@@ -141,42 +154,47 @@ class MeanRun:
         if not self.samples:
             vectors = tuple(np.eye(1, d)[0] for d in self.data.dims)
             return self._recovery_of(vectors, StopReason.NO_SIGNAL, Claim.nothing(math.inf))
+        whitening = self.noise.whitening
+        if whitening is not None:
+            self.grouping.transform(whitening.tensor)
         size = math.ldexp(1.0, math.frexp(largest((self.grouping.sums,)))[1])
         self.grouping.multiply(1 / size)
-        groups = Groups.of(self.grouping)
-        unit = size / (self.unit or 1.0)  # of the groups, in that of the data
-        to_data, sigma = unit / groups.length, unit * groups.level(np.ones((1, len(groups))))
-        solver = self.solver
-        judge = Judge.of(groups, solver.confidence, solver.n_components, solver.random_state)
+        groups, solver = Groups.of(self.grouping), self.solver
+        units = Units(size / groups.length, self.unit or 1.0, whitening)
+        sigma = groups.level(np.ones((1, len(groups)))) * size / units.unit
+        alike = whitening is None or whitening.shared
+        judge = Judge.of(groups, solver.confidence, solver.n_components, solver.random_state, alike)
         found, guess = judge.look()
-        each = [self._conclude(one, number, to_data, sigma) for number, one in enumerate(found)]
+        each = [self._conclude(one, number, units, sigma) for number, one in enumerate(found)]
         proven = [one for one in each if one is not None]
         if not proven:
-            return self._nothing(groups, guess, judge.proofs[0], to_data, sigma)
+            return self._nothing(groups, guess, judge.proofs[0], units, sigma)
         first, *others = sorted(proven, key=lambda r: -r.strength)
         return first.with_others(others)
 
-    def _conclude(self, found: Found, number: int, to_data: float, sigma: float) -> Recovery | None:
+    def _conclude(self, found: Found, number: int, units: Units, sigma: float) -> Recovery | None:
         """A component in the units of the data.
 
         ``None`` if what comes out is impossible, since the noise is not what the law takes it for: it is withdrawn.
         """
-        said = told(found, self.solver.confidence)
-        claim = said.claim.converted(lambda value: to_data * value)
+        said = units.told(found.scatter, self.solver.confidence)
+        claim = said.claim.converted(units.to_data)
         if said.claim.flaw:
             known = {"phase": "withdrawn", "component": number, "found": False, "flaw": claim.flaw or said.claim.flaw}
             self._record(known, said.vectors)
             return None
         record = {"phase": "fit", "component": number, "found": True, "strength": claim.strength}
-        record |= {"strength_error": to_data * found.scatter.along, "error": said.error}
-        record |= {"symmetric": found.scatter.symmetric, **_told_of(found.proof, to_data)}
+        record |= {"strength_error": units.to_data(said.strength_error), "error": said.error}
+        record |= {"symmetric": found.scatter.symmetric, **_told_of(found.proof, units, found.scatter.fit)}
         self._record(record, said.vectors)
         return self._recovery_of(said.vectors, self._why_ended(said.error), claim, sigma)
 
-    def _nothing(self, groups: Groups, best: RankOne, proof: Proof, to_data: float, sigma: float) -> Recovery:
-        limit = to_data * strength_limit(groups, generator(self.solver.random_state, "mean limit"))
-        self._record({"phase": "fit", "component": 0, "found": False, **_told_of(proof, to_data)}, best.vectors)
-        return self._recovery_of(oriented(best.vectors), StopReason.NO_SIGNAL, Claim.nothing(limit), sigma)
+    def _nothing(self, groups: Groups, best: RankOne, proof: Proof, units: Units, sigma: float) -> Recovery:
+        limit = strength_limit(groups, generator(self.solver.random_state, "mean limit"))
+        vectors = units.vectors(best.vectors)
+        self._record({"phase": "fit", "component": 0, "found": False, **_told_of(proof, units, best)}, vectors)
+        claim = Claim.nothing(units.to_data(units.most * limit))
+        return self._recovery_of(vectors, StopReason.NO_SIGNAL, claim, sigma)
 
     def _recovery_of(
         self, vectors: tuple[Array, ...], reason: StopReason, claim: Claim, sigma: float = math.nan
@@ -191,6 +209,7 @@ class MeanRun:
             p_value=record.get("p_value", math.nan),
             solver="mean",
             noise_level=sigma,
+            noise=self.noise.model,
             vectors=vectors,
             strength=claim.strength,
             n_samples=self.samples,
@@ -209,7 +228,7 @@ class MeanRun:
 
     def _state_bytes(self) -> int:
         """The sums, and what the fit needs besides."""
-        return mean_bytes(self.data.dims, len(self.grouping.sums))
+        return mean_bytes(self.data.dims, len(self.grouping.sums)) + self.noise.taken
 
     def _record(self, known: dict[str, Any], vectors: tuple[Array, ...] | None) -> None:
         record = {**known, "pass": 1, "samples": self.samples, "candidate": "mean"}
@@ -218,7 +237,8 @@ class MeanRun:
             callback({**record, "position": self.samples, "vectors": vectors, "state_bytes": self._state_bytes()})
 
 
-def _told_of(proof: Proof, to_data: float) -> dict[str, Any]:
+def _told_of(proof: Proof, units: Units, fit: RankOne) -> dict[str, Any]:
     """How far the fit reaches, its flips, and what it had to exceed, in units of the data."""
-    reached = {"fit": to_data * proof.value, "needed": to_data * proof.needed, "p_value": proof.p_value}
-    return {"noise_fits": [to_data * value for value in proof.flips], **reached}
+    factor = units.factor(fit)
+    value, needed, *flips = (units.to_data(factor * z) for z in (proof.value, proof.needed, *proof.flips))
+    return {"fit": value, "needed": needed, "noise_fits": flips, "p_value": proof.p_value}

@@ -7,7 +7,8 @@ the maximum of the likelihood for Gaussian noise.  One pass; samples are added u
 (:mod:`tpca.solvers.mean.grouping`), their mean is fitted from spectral and random starts by alternating least squares
 (:mod:`tpca.solvers.mean.fit`), tested against the same sums with the signs of some groups changed
 (:mod:`tpca.solvers.mean.test`), and has its errors from the scatter of the groups (:mod:`tpca.solvers.mean.errors`).
-Nothing of this takes the noise to be white.  Several components: :mod:`tpca.solvers.mean.components`.
+Nothing of this takes the noise to be white; but where it is not, it is whitened first (:mod:`tpca.solvers.mean.noise`),
+which finds more.  Several components: :mod:`tpca.solvers.mean.components`.
 
 Where all modes have the same length, the signal may be ±v ⊗ … ⊗ v (moment tensors): such a fit is made and judged, too
 (:mod:`tpca.solvers.mean.symmetric`), and returned where it is proven and the data do not say that the vectors differ.
@@ -48,6 +49,10 @@ class MeanSolver(StreamSolver):
     n_components
         Components to look for, each in what those before it leave (:mod:`tpca.solvers.mean.components`).  With more
         than one, vectors are never symmetric.
+    whiten
+        ``"auto"``: where the noise is not white, as the first samples tell, the sums are whitened mode by mode
+        (:mod:`tpca.noise`); vectors and strength are those of the data all the same.  ``"modes"``: whitened in any
+        case; ``None``: never.
     groups
         Samples that belong together, where that is known: so many that follow each other are one block (a subject, a
         session), and blocks are independent.  No group of the test cuts one.  By default samples may depend on those

@@ -53,6 +53,7 @@ FIRST = 4  # flips looked at before more are at a time: of pure noise most tests
 # one kind of fit proves alone, a fifth of the unrestricted ones is lost with 0, a tenth of either kind with 0.5, a
 # fourth of the symmetric ones with 0.75.
 MARGIN = 0.6
+TURNS = 3  # over several known components that are taken off
 TIE = 1e-6  # relative difference of two T that is rounding
 PLAIN = 1.25
 GUARD = 0.01  # share of the allowed chance of an error
@@ -110,7 +111,7 @@ def flip_test(
     most = max(1, math.floor((1 - confidence) * (len(every)) + 1e-9))  # so many flips may not reach T
     lengths = np.empty((0, 2))
     for some in _chunks(len(every), groups.entries):
-        tensors = without(groups.flipped(every[some]), known)
+        tensors = without(groups.flipped(every[some]), every[some] @ (groups.weights * groups.shares), known)
         lengths = np.vstack([lengths, fit_lengths(tensors, starts, tied, rng)])
         if int(np.count_nonzero(_reaches(np.max(lengths - reach, axis=1)))) >= most:
             break
@@ -205,15 +206,17 @@ def fit_lengths(tensors: Array32, starts: Starts, tied: bool, rng: np.random.Gen
     return np.column_stack([plain, symmetric]).astype(np.float64)
 
 
-def without(tensors: Array32, known: Sequence[RankOne]) -> Array32:
-    """Tensors with nothing along known components, nor along what is left of them where one vector is a little off.
+def without(tensors: Array32, kept: Array, known: Sequence[RankOne]) -> Array32:
+    """Tensors without the share that they have ``kept`` of known components, and with nothing left next to these.
 
-    The fit to the mean leaves no noise there; nor may the flips have any.
+    Next to a component is all that differs from it in one vector.  The fit to the mean leaves no noise there, nor may
+    the flips have any; components that are not orthogonal take a few turns.
     """
-    for component in known:
-        stack: list[Array32] = [
-            np.broadcast_to(v.astype(np.float32), (len(tensors), len(v))) for v in component.vectors
-        ]
+    share = kept.astype(np.float32).reshape(-1, *[1] * (tensors.ndim - 1))
+    for one in known:
+        tensors -= share * (one.strength * _outer_products([v[None].astype(np.float32) for v in one.vectors]))
+    for one in [*known] * (1 if len(known) == 1 else TURNS):
+        stack: list[Array32] = [np.broadcast_to(v.astype(np.float32), (len(tensors), len(v))) for v in one.vectors]
         sides = [along(tensors, stack, mode) for mode in range(len(stack))]
         value = np.sum(sides[0] * stack[0], axis=1, keepdims=True)
         for mode, side in enumerate(sides):

@@ -90,7 +90,7 @@ class OnPart(Accumulator):
 
 
 class Rows:
-    """Whitened rows in two parts, kept in this process if they fit ``memory``; workers keep what fits themselves."""
+    """Whitened rows in two parts, kept here if they fit ``memory_limit``; workers keep what fits themselves."""
 
     def __init__(self, engine: Engine, validation_fraction: float, memory_limit: float, random_state: int) -> None:
         self._split = Split(validation_fraction, random_state)

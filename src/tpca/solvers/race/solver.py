@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tpca.engines import Data
-from tpca.solvers.base import StreamSolver, check_passes, check_positive, check_whiten, option
+from tpca.solvers.base import StreamSolver, check_passes, check_positive, option
 from tpca.solvers.loop import Run
 from tpca.solvers.race.components import ComponentsRun
 
@@ -75,7 +75,6 @@ class RaceSolver(StreamSolver):
     max_passes: int | str = option(1, check_passes)
     tol: float | None = option(None, check_positive)
     partition: Sequence[Sequence[int]] | None = option(None)
-    whiten: str | None = option("auto", check_whiten)
 
     def start(self, data: Data) -> Run:
         """A race for every component, one after the other."""

@@ -88,7 +88,7 @@ class RaceState:
     def strategies(self, rng: np.random.Generator) -> list[Search]:
         """What fits into the memory that knowing the noise and refining other components leave."""
         dims, others = self.data.dims, min(self.number, self.solver.n_components - 1)
-        left = self.noise.left(8 * CANDIDATE_VECTORS * sum(dims) * others)
+        left = self.noise.left(8 * refinement_floats(dims) * others)
         partition = check_partition(dims, self.solver.partition)
         delta = 1 - self.solver.confidence
         if self.max_passes > 1:  # half of the chance of a false alarm is kept for the passes after the first

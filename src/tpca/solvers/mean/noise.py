@@ -1,0 +1,112 @@
+"""What a fit of the mean knows of the noise: learnt from the first samples, while they are added up like all others.
+
+Nothing is lost and nothing begins anew: at the end the sums of the groups are whitened.  Covariances of the modes come
+from differences of neighbours (:mod:`tpca.noise.sketch`), which are in one group: they stay what they are when the sign
+of a whole group is changed, and the test of :mod:`tpca.solvers.mean.test` is as exact as without them.
+
+Noise that is not white is looked at twice, the second time whitened by what the first look said (:mod:`tpca.noise`).
+Where the samples end before the second look is over, what it has seen stands if it is enough to go by, else the first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tpca.checkpoint import kept
+from tpca.engines import Data
+from tpca.errors import MemoryBudgetError
+from tpca.noise import NoiseModel, Sketch, Whitening, learn, samples_wanted
+from tpca.noise.sketch import QUERIES
+from tpca.randomness import generator
+from tpca.solvers.mean.memory import noise_bytes
+from tpca.tensors import Accumulator
+
+if TYPE_CHECKING:
+    from tpca.solvers.mean.solver import MeanSolver
+
+MIN_PAIRS = 8  # of samples, to go by
+# Of samples larger than LARGE each pair tells so much, and costs so much, that only COLUMNS of an unfolding are looked
+# at, in MIN_LARGE pairs at least; whether neighbours are alike the groups tell.
+LARGE, COLUMNS, MIN_LARGE = 2**16, 2**13, 4
+IN_FULL = 3 * 8  # bytes per entry, of two samples and their difference
+
+
+@kept
+class MeanNoise:
+    """What a fit knows of the noise; ``model`` at the end, ``None`` where it was not looked at."""
+
+    def __init__(self, solver: MeanSolver, data: Data, room: int) -> None:
+        """``room`` are the bytes that are left for it."""
+        self.always, self.serial = solver.whiten == "modes", solver.groups is None
+        self.whitening: Whitening | None = None
+        self.model: NoiseModel | None = None
+        self._rng = generator(solver.random_state, "noise")
+        self.sketch: Sketch | None = None
+        self.taken = 0
+        if solver.whiten is not None and self._fits(data, room):
+            self.taken = noise_bytes(data.dims)
+            self._begin(data.dims)
+
+    @property
+    def wanted(self) -> int:
+        """How many more samples are to be looked at: 0, or an even number."""
+        if self.sketch is None:
+            return 0
+        missing = max(2, self._needed(self.sketch) - self.sketch.n)
+        return missing + missing % 2
+
+    def blanks(self) -> tuple[Accumulator, ...]:
+        """What is to be kept of the next samples."""
+        return () if self.sketch is None else self.sketch.blanks()
+
+    def take(self, parts: Sequence[Any]) -> None:
+        """Take what was kept of samples; learn from it once that is enough."""
+        assert self.sketch is not None
+        self.sketch.take(*parts)
+        if self.sketch.n >= self._needed(self.sketch):
+            self._learn(again=True)
+
+    def conclude(self) -> None:
+        """There are no more samples: what was seen must do."""
+        if self.sketch is None:
+            return
+        if self.sketch.pairs >= MIN_PAIRS:
+            self._learn(again=False)
+        elif self.model is None:  # too little to whiten by, but all that is known
+            self.model = dataclasses.replace(learn(self.sketch), whitening=None)
+        self.sketch = None
+
+    def _learn(self, again: bool) -> None:
+        assert self.sketch is not None
+        first, dims = self.sketch.whitening is None, self.sketch.dims
+        self.model = learn(self.sketch, self.always)
+        self.whitening, self.sketch = self.model.whitening, None
+        if again and first and self.whitening is not None:
+            self._begin(dims)
+
+    def _needed(self, sketch: Sketch) -> int:
+        """Samples after which a sketch is learnt from."""
+        entries, longest = math.prod(sketch.dims), max(sketch.dims)
+        if entries <= LARGE:
+            return samples_wanted(sketch, self.serial)
+        return 2 * max(MIN_LARGE, math.ceil(max(COLUMNS, 10 * longest) * longest / entries))
+
+    def _begin(self, dims: Sequence[int]) -> None:
+        queries = QUERIES if math.prod(dims) <= LARGE else 1
+        self.sketch = Sketch(dims, self._rng, self.whitening, queries)
+
+    def _fits(self, data: Data, room: int) -> bool:
+        """Whether there is memory for it; if not, and it was asked for, that is refused."""
+        whole = data.whole or IN_FULL * math.prod(data.dims) <= room
+        if noise_bytes(data.dims) <= room and whole:
+            return True
+        if self.always:
+            missing = noise_bytes(data.dims) + (0 if whole else IN_FULL * math.prod(data.dims)) - room
+            raise MemoryBudgetError(
+                f"whiten='modes' needs {missing} bytes more than memory_limit leaves for samples of shape {data.dims}; "
+                "give more, or whiten='auto'."
+            )
+        return False
