@@ -17,7 +17,7 @@ from tpca.solvers.race.noise import RaceNoise
 from tpca.solvers.race.refine import Refinement
 from tpca.solvers.race.scale import ScaleEstimate
 from tpca.solvers.race.stopping import allowed_passes, claims_from, samples_per_pass, tolerance
-from tpca.solvers.race.strategies.choice import CANDIDATE_VECTORS, Search, check_partition, strategies_within
+from tpca.solvers.race.strategies.choice import Search, check_partition, refinement_floats, strategies_within
 from tpca.solvers.race.strategies.protocol import Part
 from tpca.solvers.recovery import Evidence, StopReason
 from tpca.tensors import Query, RankOne
@@ -88,7 +88,7 @@ class RaceState:
     def strategies(self, rng: np.random.Generator) -> list[Search]:
         """What fits into the memory that knowing the noise and refining other components leave."""
         dims, others = self.data.dims, min(self.number, self.solver.n_components - 1)
-        left = self.noise.left(8 * CANDIDATE_VECTORS * sum(dims) * others)
+        left = self.noise.left(8 * refinement_floats(dims) * others)
         partition = check_partition(dims, self.solver.partition)
         delta = 1 - self.solver.confidence
         if self.max_passes > 1:  # half of the chance of a false alarm is kept for the passes after the first
