@@ -2,39 +2,16 @@ import math
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
 
 from tpca import SpikedTensor
-from tpca.engines import LawEngine
-from tpca.solvers.race.candidate import Candidate, log_evidence
-from tpca.solvers.race.refine import refinement_from
+from tpca.engines import LawEngine, LocalEngine
+from tpca.solvers.race.candidate import Candidate
+from tpca.solvers.race.handover import handover
+from tpca.solvers.race.refine import Refinement
+from tpca.solvers.race.rounds import sub_batch_edges
 from tpca.solvers.race.strategies.protocol import Evidence, Proposal
 from tpca.tensors import Gradients
 from tpca.tensors.blocks import Partition
-
-
-def test_evidence_is_the_half_normal_mixture():
-    score, seen, first = 7.0, 30.0, 4.0
-
-    def likelihood_ratio(signal):
-        # Samples N(signal, 1): ratio exp(signal * S - signal² V / 2), signal half-normal with variance 1/first.
-        return 2 * stats.norm.pdf(signal, scale=first**-0.5) * math.exp(signal * score - 0.5 * signal**2 * seen)
-
-    mixture, _ = integrate.quad(likelihood_ratio, 0, 10)
-    assert log_evidence(score, seen, first) == pytest.approx(math.log(mixture), rel=1e-9)
-    assert log_evidence(0.0, 0.0, 0.0) == 0.0
-
-
-def test_evidence_has_mean_one_without_a_signal():
-    # A test martingale: E exp(log E) = 1 whatever the rounds.  The mean over 20000 runs of a variable with a heavy
-    # tail is
-    # below 1.5 except with probability 1/1.5 by Markov only, so the mean of min(E, 20) is used: <= 1, variance <= 20.
-    rng = np.random.default_rng(0)
-    rounds = [1, 2, 3, 5, 8]
-    noise = rng.standard_normal((20_000, len(rounds))) * np.sqrt(rounds)
-    scores = noise.sum(axis=1)
-    capped = [min(math.exp(log_evidence(s, sum(rounds), rounds[0])), 20.0) for s in scores]
-    assert np.mean(capped) < 1 + 5 * math.sqrt(20 / 20_000)
 
 
 class FixedStrategy:
@@ -52,12 +29,17 @@ class FixedStrategy:
         return Evidence(tuple(np.zeros(len(v)) for v in vectors), 1.0)
 
 
+def absorb(candidate, engine, n):
+    """A round of ``n`` samples."""
+    candidate.absorb(engine.reduce(Gradients(candidate.queries(), 1.0, sub_batch_edges(n)), n).answers, n)
+
+
 def tried(truth, vectors, rounds=60, delta=0.05):
     candidate = Candidate(Partition.singles(truth.dims), np.random.default_rng(0), delta)
     engine, strategy = LawEngine(truth, random_state=1), FixedStrategy(vectors)
     candidate.consider(strategy)
     for _ in range(rounds):
-        candidate.absorb(engine.reduce(Gradients(candidate.queries()), 2).answers, 2)
+        absorb(candidate, engine, 2)
     return candidate
 
 
@@ -87,29 +69,50 @@ def test_a_candidate_with_evidence_stays_and_one_without_steps_down():
 
 
 def test_every_change_of_candidate_raises_the_bar():
-    candidate = tried(
-        SpikedTensor.random((6, 5, 4), 1.0, random_state=0), SpikedTensor.random((6, 5, 4), 1.0, random_state=0).vectors
-    )
-    candidate.first, candidate.seen = 1.0, 99.0
-    candidate.score = 10 * math.sqrt(2 * (5.0 + 0.5 * math.log(100) - math.log(2)))  # log evidence 5
-    assert candidate.log_evidence == pytest.approx(5.0, abs=0.01)
+    truth = SpikedTensor.random((6, 5, 4), 1.0, random_state=0)
+    candidate = tried(truth, truth.vectors)
+    candidate.wealth.log = 5.0
     for attempt, bar in [(1, 3.7), (2, 4.8), (3, 5.5)]:  # ln(k(k+1)/0.05)
         candidate.attempt = attempt
         assert candidate.found == (bar < 5.0)
 
 
-def test_a_badly_known_noise_level_proves_nothing():
-    # 2 x 2 samples: two entries a round behind the noise level; 29 rounds are not enough, however large the rewards.
+def test_a_few_sub_batches_prove_nothing():
+    # Level 0 needs 12 sub-batches, and the noise level some entries before the first: rounds of two samples.
     truth = SpikedTensor.random((2, 2), 5.0, random_state=0)
-    assert tried(truth, truth.vectors, rounds=29).seen == 0
-    assert tried(truth, truth.vectors, rounds=60).found
+    assert not tried(truth, truth.vectors, rounds=6).found
+    assert tried(truth, truth.vectors, rounds=30).found
+
+
+def test_forgotten_evidence_is_that_of_fresh_samples():
+    truth = SpikedTensor.random((6, 5, 4), 1.0, random_state=0)
+    candidate = tried(truth, truth.vectors)
+    vectors, attempt = candidate.vectors, candidate.attempt
+    candidate.forget_evidence()
+    assert (candidate.seen, candidate.log_evidence, candidate.attempt) == (0, 0.0, attempt)
+    assert candidate.vectors is vectors
+
+
+def test_noise_along_the_vectors_that_is_louder_than_elsewhere_is_remembered():
+    """Ten times as loud along one entry: 64 samples, so within six standard errors of 10/sqrt(2*63)."""
+    rng = np.random.default_rng(0)
+    candidate = Candidate(Partition.singles((4, 4)), np.random.default_rng(0))
+    candidate.consider(FixedStrategy((np.eye(4)[0], np.eye(4)[0])))
+    for _ in range(32):
+        samples = rng.standard_normal((2, 4, 4))
+        samples[:, 0, 0] *= 10
+        absorb(candidate, LocalEngine(samples), 2)
+    assert candidate.loudest == pytest.approx(10, abs=6 * 10 / math.sqrt(2 * 63))
+    assert candidate.sigma < 2
+    candidate.consider(FixedStrategy((np.eye(4)[1], np.eye(4)[1])))
+    assert candidate.loudest > 4
 
 
 def test_the_noise_level_is_learnt_from_the_candidates_own_answers():
     candidate = Candidate(Partition.singles((20, 20, 20)), np.random.default_rng(0))
     engine = LawEngine(None, dims=(20, 20, 20), random_state=3, scale=7.0)
     for _ in range(100):
-        candidate.absorb(engine.reduce(Gradients(candidate.queries()), 3).answers, 3)
+        absorb(candidate, engine, 3)
     # 100 rounds of 57 entries: relative standard error sqrt(1/(2*5700)) = 0.0094; six of them.
     assert candidate.sigma == pytest.approx(7.0, rel=0.057)
 
@@ -117,7 +120,7 @@ def test_the_noise_level_is_learnt_from_the_candidates_own_answers():
 def test_the_refinement_starts_from_the_candidates_own_information():
     truth = SpikedTensor.random((6, 5, 4), 1.0, random_state=0)
     candidate = tried(truth, truth.vectors)
-    refinement = refinement_from(candidate)
+    refinement = Refinement(handover(candidate))
     for v, w in zip(refinement.vectors, candidate.vectors, strict=True):
         np.testing.assert_allclose(v, w)
     # 120 samples at strength one: error of the longest mode about sqrt(5/120) = 0.2

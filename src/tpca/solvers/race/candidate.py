@@ -192,6 +192,7 @@ class Candidate:
     def arrays(self) -> dict[str, Array]:
         """Every array of the state, by name."""
         named = {f"candidate_{i}": v for i, v in enumerate(self.vectors)}
+        named |= {f"wealth_{i}": a for i, a in enumerate(self.wealth.arrays if self.wealth is not None else ())}
         return named | {f"candidate_sum_{m}": block for m, block in enumerate(self._sums)}
 
     def _install(self, vectors: tuple[Array, ...]) -> None:

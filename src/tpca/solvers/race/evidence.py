@@ -33,7 +33,7 @@ that turns round, and r, which the least trend then makes large, is not looked a
 symbol              code
 ==================  ===========================================================================
 x_b, n_b            ``x``, ``size``
-lambda_g, log E_g   ``Level.bets``, ``Level.logs``
+lambda_g, log E_g   ``Wealth.bets``, ``Level.logs``
 N, r, p             ``Level.count``, ``Level.autocorrelation(p)``
 ==================  ===========================================================================
 """
@@ -43,19 +43,20 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import logsumexp
 
 from tpca.checkpoint import kept
 from tpca.tensors.blocks import Array
 
 BETS = 8  # λ_g
-LEVELS = 6
+LEVELS = 5
 MIN_BLOCKS = 12  # of level 0, and of any level that is asked whether neighbours are alike
 MIN_ABOVE = 8  # of a higher level that counts: evidence of fewer proves nothing anyway
 ABOVE = 2
 TREND = 32
 Z = 1.64  # in white noise neighbours are taken for alike at 1 of 20 looks
 STEADY = 4.0
+FIRST, SECOND = np.triu_indices(3)
+FLOATS = BETS + LEVELS * (BETS + 6 + 6 + 3)  # that all levels hold
 ROUNDING = 1e-9  # of squares: what scatters less does not scatter
 
 
@@ -69,20 +70,20 @@ def log_bets(bets: Array, x: float) -> Array:
 class Level:
     """Bets on sums over 2^a consecutive sub-batches, and how alike neighbouring ones are."""
 
-    def __init__(self, bets: Array) -> None:
-        self.bets, self.logs = bets, np.zeros(len(bets))
+    def __init__(self) -> None:
+        self.logs = np.zeros(BETS)
         self.count, self.seen = 0, 0.0
-        # Of rows (x/√n, √n, t√n), t the place: products with themselves, and with the row before.
-        self._same, self._lagged, self._last = np.zeros((3, 3)), np.zeros((3, 3)), np.zeros(3)
+        # Of rows (x/√n, √n, t√n), t the place: products of every pair in a row, and with the row before it.
+        self._same, self._lagged, self._last = np.zeros(6), np.zeros(6), np.zeros(3)
         self._waiting: tuple[float, float] | None = None  # x and n of one whose neighbour has not come yet
 
-    def add(self, x: float, size: float) -> tuple[float, float] | None:
+    def add(self, x: float, size: float, bets: Array) -> tuple[float, float] | None:
         """Bet on a sum of rewards over ``size`` samples; sum and size of a complete pair, for the next level."""
-        self.logs += log_bets(self.bets, x)
+        self.logs += log_bets(bets, x)
         root = math.sqrt(size)
         row = np.array([x / root, root, root * (self.seen + size / 2)])
-        self._same += np.outer(row, row)
-        self._lagged += np.outer(row, self._last)
+        self._same += row[FIRST] * row[SECOND]
+        self._lagged += 0.5 * (row[FIRST] * self._last[SECOND] + row[SECOND] * self._last[FIRST])
         self._last = row
         self.count, self.seen = self.count + 1, self.seen + size
         if self._waiting is None:
@@ -93,23 +94,29 @@ class Level:
         return pair
 
     @property
+    def arrays(self) -> tuple[Array, ...]:
+        """What is held."""
+        return (self.logs, self._same, self._lagged, self._last)
+
+    @property
     def log(self) -> float:
         """Log E: the mean over all bets."""
-        return float(logsumexp(self.logs)) - math.log(len(self.logs))
+        most = float(self.logs.max())
+        return most + math.log(float(np.exp(self.logs - most).mean()))
 
     @property
     def mean(self) -> float:
         """The mean reward."""
-        return float(self._same[0, 1] / self._same[1, 1])
+        return float(self._same[1] / self._same[3])
 
     @property
     def scatter(self) -> float:
         """Σ e² about the mean reward."""
-        return max(0.0, float(self._same[0, 0] - self.mean**2 * self._same[1, 1]))
+        return max(0.0, float(self._same[0] - self.mean**2 * self._same[3]))
 
     def autocorrelation(self, fitted: int) -> float:
         """r: about the mean reward, and with two ``fitted`` numbers about its trend; 0 where nothing scatters."""
-        same, lagged = self._same[: fitted + 1, : fitted + 1], self._lagged[: fitted + 1, : fitted + 1]
+        same, lagged = (_matrix(numbers)[: fitted + 1, : fitted + 1] for numbers in (self._same, self._lagged))
         weights = np.concatenate([[1.0], -np.linalg.lstsq(same[1:, 1:], same[1:, 0], rcond=None)[0]])
         scatter = float(weights @ same @ weights)
         return float(weights @ lagged @ weights) / scatter if scatter > ROUNDING * same[0, 0] else 0.0
@@ -130,19 +137,24 @@ class Wealth:
 
     def __init__(self, sigma: float, first: int) -> None:
         """Bets for a noise level ``sigma`` of one sample and a first round of ``first`` samples, all known before."""
-        bets = 2.0 ** (1.0 - np.arange(BETS, dtype=np.float64)) / (sigma * math.sqrt(first))
-        self.levels = [Level(bets / math.sqrt(2.0**a)) for a in range(LEVELS)]
+        self.bets: Array = 2.0 ** (1.0 - np.arange(BETS, dtype=np.float64)) / (sigma * math.sqrt(first))
+        self.levels = [Level() for _ in range(LEVELS)]
         self.log, self.proves, self.level = 0.0, False, 0
 
     def add(self, sums: Array, sizes: Array) -> None:
         """Bet on the sums of rewards of consecutive sub-batches."""
         for x, size in zip(sums.tolist(), sizes.tolist(), strict=True):
             pair: tuple[float, float] | None = (x, size)
-            for level in self.levels:
+            for a, level in enumerate(self.levels):
                 if pair is None:
                     break
-                pair = level.add(*pair)
+                pair = level.add(*pair, self.bets / 2 ** (a / 2))
         self._judge()
+
+    @property
+    def arrays(self) -> list[Array]:
+        """What is held."""
+        return [self.bets, *(array for level in self.levels for array in level.arrays)]
 
     @property
     def deviation(self) -> float:
@@ -158,3 +170,10 @@ class Wealth:
         counted = [level.log for level in self.levels[: self.level + 1] if level.count >= least]
         self.proves = len(counted) > self.level
         self.log = min(counted, default=self.levels[0].log)
+
+
+def _matrix(numbers: Array) -> Array:
+    """The symmetric matrix of which these are the upper half."""
+    matrix = np.zeros((3, 3))
+    matrix[FIRST, SECOND] = matrix[SECOND, FIRST] = numbers
+    return matrix

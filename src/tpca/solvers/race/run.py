@@ -183,7 +183,7 @@ class RaceRun(RaceState):
         found = [c for c in self.searches if self.is_found(c)]
         if found:  # the others have lost: from here on they would only cost memory
             self.note_reach()
-            self.searches = [max(found, key=lambda c: c.candidate.log_evidence)]
+            self.searches = [max(found, key=lambda c: c.candidate.strength)]  # the larger reward has the better vectors
         best = self.leading()
         self._record(best)
         if found and best.candidate.accuracy >= ACCURATE:

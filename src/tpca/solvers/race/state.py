@@ -17,7 +17,7 @@ from tpca.solvers.race.noise import RaceNoise
 from tpca.solvers.race.refine import Refinement
 from tpca.solvers.race.scale import ScaleEstimate
 from tpca.solvers.race.stopping import allowed_passes, claims_from, samples_per_pass, tolerance
-from tpca.solvers.race.strategies.choice import CANDIDATE_VECTORS, Search, check_partition, strategies_within
+from tpca.solvers.race.strategies.choice import Search, check_partition, refinement_floats, strategies_within
 from tpca.solvers.race.strategies.protocol import Part
 from tpca.solvers.recovery import Evidence, StopReason
 from tpca.tensors import Query, RankOne

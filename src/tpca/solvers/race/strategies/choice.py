@@ -18,6 +18,8 @@ import numpy as np
 from tpca.checkpoint import kept
 from tpca.errors import MemoryBudgetError, PartitionError
 from tpca.solvers.race.candidate import Candidate
+from tpca.solvers.race.evidence import FLOATS
+from tpca.solvers.race.rounds import SUB_BATCHES
 from tpca.solvers.race.strategies.flow import BlockFlow, columns_within, state_floats
 from tpca.solvers.race.strategies.protocol import Strategy
 from tpca.solvers.race.strategies.replicas import PairReplicas, SingleReplicas, pairs_floats, singles_floats
@@ -33,9 +35,12 @@ FLOW_COLUMNS = 8
 WHOLE_ROWS = 256
 # A strategy for structure joins if it takes no more than this share of the memory.
 STRUCTURE_SHARE = 0.1
-# Vectors per mode that a candidate holds: itself, its sums, its query and the answer; the refinement takes the same
-# place later.
+# Vectors per mode that a candidate holds: itself, its sums, its query and the answer.
 CANDIDATE_VECTORS = 5
+# Vectors per mode that the refinement holds: itself and what was claimed, its sums, what the search knew, squares for
+# errors, the answer, and gradients of every sub-batch.
+REFINEMENT_VECTORS = 6 + SUB_BATCHES
+REWARD_FLOATS = 24  # of its strength
 
 
 @kept
@@ -86,12 +91,14 @@ def strategies_within(
     """
     dims = tuple(dims)
     strategies: list[Strategy] = []
-    left = nbytes / 8 - CANDIDATE_VECTORS * sum(dims)
-    own = CANDIDATE_VECTORS * sum(dims)
+    own = candidate_floats(dims)
+    left = nbytes / 8 - own
     for strategy, floats in _structure(dims, STRUCTURE_SHARE * nbytes / 8 - own, rng) if symmetric else ():
         strategies.append(strategy)
         left -= floats + own
     strategies.insert(0, _main(dims, partition, left, nbytes, rng))
+    if nbytes < 8 * refinement_floats(dims):
+        raise _too_small(dims, 0, nbytes)
     # Half of δ for the main strategy, the rest in equal parts.
     others = 0.5 * delta / max(1, len(strategies) - 1)
     shares = [0.5 * delta if len(strategies) > 1 else delta] + [others] * (len(strategies) - 1)
@@ -129,7 +136,7 @@ def least_bytes(dims: Sequence[int], partition: Partition | None) -> int:
         needed = singles_floats(tuple(dims), 1)
     else:
         needed = state_floats(Partition.halves(dims) if partition is None else partition, 1)
-    return math.ceil(8 * (needed + CANDIDATE_VECTORS * sum(dims) + 1))
+    return _bytes(dims, needed)
 
 
 def _main(
@@ -160,8 +167,23 @@ def _replicas(partition: Partition, floats: float, nbytes: int, rng: np.random.G
     return SingleReplicas(dims, count, rng) if single else PairReplicas(partition, count, rng)
 
 
+def candidate_floats(dims: Sequence[int]) -> int:
+    """Floats that a candidate holds: vectors, evidence, and rewards by sub-batch with their sizes."""
+    return CANDIDATE_VECTORS * sum(dims) + FLOATS + 2 * SUB_BATCHES
+
+
+def refinement_floats(dims: Sequence[int]) -> int:
+    """Floats that the refinement holds."""
+    return REFINEMENT_VECTORS * sum(dims) + REWARD_FLOATS + 2 * SUB_BATCHES
+
+
+def _bytes(dims: Sequence[int], needed: float) -> int:
+    """The least memory for a strategy of ``needed`` floats and its candidate, or later the refinement."""
+    return math.ceil(8 * max(needed + candidate_floats(dims) + 1, refinement_floats(dims)))
+
+
 def _too_small(dims: tuple[int, ...], needed: float, nbytes: int) -> MemoryBudgetError:
-    least = math.ceil(8 * (needed + CANDIDATE_VECTORS * sum(dims) + 1))
+    least = _bytes(dims, needed)
     return MemoryBudgetError(
         f"memory_limit of {nbytes} bytes is too small for samples of shape {dims}; give at least {least} bytes."
     )

@@ -1,0 +1,150 @@
+"""Evidence is a martingale in symmetric noise of any kind, and knows when neighbours are alike."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.signal import lfilter
+
+from tpca.solvers.race.evidence import FLOATS, LEVELS, MIN_BLOCKS, Level, Wealth, log_bets
+
+RUNS, STEPS = 4000, 12
+
+
+def gaussian(rng, n):
+    return rng.standard_normal((RUNS, n))
+
+
+def heavy(rng, n):
+    return rng.standard_cauchy((RUNS, n))
+
+
+def drifting(rng, n):
+    return rng.standard_normal((RUNS, n)) * np.geomspace(0.01, 100, n)
+
+
+def signs(rng, n):
+    return rng.choice([-1.0, 1.0], (RUNS, n))
+
+
+def provoked(rng, n):
+    """Noise whose level depends on what came before: symmetric given the past, and nothing else."""
+    x = rng.standard_normal((RUNS, n))
+    for t in range(1, n):
+        x[:, t] *= 1 + np.abs(x[:, t - 1])
+    return x
+
+
+@pytest.mark.parametrize("noise", [gaussian, heavy, drifting, signs, provoked])
+@pytest.mark.parametrize("level", [0, 2])
+def test_wealth_has_mean_one_in_symmetric_noise(noise, level):
+    """At most 2^12 after 12 bets, and of mean exactly one; min(E, 20) has mean <= 1 and variance <= 20.
+
+    False alarm: five standard errors, 3e-7 by the normal approximation.  At level 2 sums of four are bet on.
+    """
+    x = noise(np.random.default_rng(1), STEPS << level).reshape(RUNS, STEPS, -1).sum(axis=2)
+    bets = Wealth(1.0, 4).bets / 2 ** (level / 2)
+    logs = math.log(2.0) - np.logaddexp(0.0, -2.0 * x[:, :, None] * bets)  # all bets of all runs
+    wealth = np.exp(logs.sum(axis=1)).mean(axis=1)
+    assert np.minimum(wealth, 20).mean() < 1 + 5 * math.sqrt(20 / RUNS)
+    one = Wealth(1.0, 4).levels[level]
+    for value in x[0]:
+        one.add(float(value), 4.0, bets)
+    assert one.log == pytest.approx(math.log(wealth[0]), rel=1e-9, abs=1e-9)
+
+
+def test_a_bet_is_one_plus_tanh_however_large():
+    bets = np.array([0.5, 2.0])
+    np.testing.assert_allclose(log_bets(bets, 0.3), np.log1p(np.tanh(0.3 * bets)), rtol=1e-12)
+    np.testing.assert_allclose(log_bets(bets, 1e9), math.log(2))
+    assert np.isfinite(log_bets(bets, -1e9)).all()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 200), st.integers(0, 2**32 - 1), st.floats(-2, 2))
+def test_levels_see_the_same_samples_and_the_least_counts(n, seed, mean):
+    rng = np.random.default_rng(seed)
+    sums, sizes = rng.standard_normal(n) + mean, rng.integers(1, 9, n).astype(float)
+    wealth = Wealth(1.0, 4)
+    cut = int(rng.integers(0, n + 1))
+    wealth.add(sums[:cut], sizes[:cut])
+    wealth.add(sums[cut:], sizes[cut:])
+    assert [level.count for level in wealth.levels] == [n >> a for a in range(LEVELS)]
+    for a, level in enumerate(wealth.levels):
+        whole = (n >> a) << a
+        assert level.seen == pytest.approx(sizes[:whole].sum())
+    assert wealth.log <= wealth.levels[0].log + 1e-12
+    assert wealth.proves <= (n >= MIN_BLOCKS)
+
+
+@pytest.mark.parametrize("fitted", [1, 2])
+def test_the_autocorrelation_is_that_of_the_residuals(fitted):
+    rng = np.random.default_rng(0)
+    sums, sizes = rng.standard_normal(40) + 3, rng.integers(1, 9, 40).astype(float)
+    level = Level()
+    for x, n in zip(sums, sizes, strict=True):
+        level.add(x, n, np.ones(8))
+    places = np.cumsum(sizes) - sizes / 2
+    design = np.sqrt(sizes)[:, None] * np.stack([np.ones(40), places], axis=1)[:, :fitted]
+    y = sums / np.sqrt(sizes)
+    e = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
+    assert level.autocorrelation(fitted) == pytest.approx(e[1:] @ e[:-1] / (e @ e), rel=1e-6)
+
+
+def share_alike(phi, n, trend=0.0, runs=100):
+    """How often neighbours are taken for alike at level 0, after n sub-batches."""
+    rng = np.random.default_rng(0)
+    noise = lfilter([math.sqrt(1 - phi**2)], [1, -phi], rng.standard_normal((runs, n + 100)))[:, 100:]
+    found = 0
+    for x in noise + np.linspace(0, trend, n):
+        wealth = Wealth(1.0, 1)
+        wealth.add(x, np.ones(n))
+        found += wealth.level > 0
+    return found / runs
+
+
+def test_neighbours_that_are_alike_are_seen():
+    # White: three levels are looked at, each at 5 %: P(X > 30 of 100 at 14 %) = 2e-5.
+    assert share_alike(0.0, 60) <= 0.3
+    assert share_alike(0.9, 60) > 0.9
+    assert share_alike(0.9, 24) > 0.6
+    # A candidate that gets better by a whole standard deviation of its rewards is no slow direction.
+    assert share_alike(0.0, 60, trend=1.0) <= 0.3
+
+
+def test_evidence_of_a_slow_direction_does_not_count_at_once():
+    """Ten turns of 16 sub-batches each that are all alike: level 0 is sure, what counts is not."""
+    x = np.repeat(np.array([1.0, -0.5, 1.2, -0.3, 0.9, -0.4, 1.1, 0.2, 0.8, -0.2]), 16)
+    x += 0.3 * np.random.default_rng(0).standard_normal(len(x))
+    wealth = Wealth(1.0, 1)
+    wealth.add(x, np.ones(len(x)))
+    assert wealth.levels[0].log > 10
+    assert not (wealth.proves and wealth.log > math.log(2 / 0.05))
+
+
+def test_a_signal_far_above_the_noise_is_no_slow_direction():
+    """Rewards that rise while the candidate improves, with next to no noise: autocorrelation one, and still proven."""
+    wealth = Wealth(0.01, 1)
+    wealth.add(1 - np.exp(-np.arange(1, 21) / 5.0) + 3, np.ones(20))
+    assert wealth.levels[0].autocorrelation(1) > 0.5
+    assert wealth.proves
+    assert wealth.log > 5
+
+
+def test_what_is_held_is_counted():
+    wealth = Wealth(1.0, 1)
+    wealth.add(np.ones(100), np.ones(100))
+    assert sum(array.size for array in wealth.arrays) == FLOATS
+
+
+def test_white_noise_loses_nothing_to_levels():
+    """A signal of half the noise of a sub-batch: the evidence of level 0 is what counts in most runs, at every time."""
+    rng = np.random.default_rng(0)
+    same = 0
+    for _ in range(100):
+        wealth = Wealth(1.0, 1)
+        wealth.add(rng.standard_normal(40) + 0.5, np.ones(40))
+        same += wealth.level == 0
+    assert same > 70  # 5 % at each of two levels: P(X <= 70 at 90 %) < 1e-6
