@@ -16,8 +16,9 @@ from consistent import assert_consistent
 from tpca import MeanSolver, RaceSolver, TensorPCA
 from tpca.engines import LocalEngine
 from tpca.results import summarise, write_result
+from tpca.solvers.claim import Claim
 from tpca.solvers.race.components import ComponentsRun
-from tpca.solvers.recovery import Claim, StopReason
+from tpca.solvers.recovery import StopReason
 
 SOLVERS = [RaceSolver, MeanSolver]
 

@@ -12,7 +12,7 @@ from typing import Any
 from tpca.report.checks import Check, states
 from tpca.report.document import Verdict
 from tpca.results import verdict_of
-from tpca.solvers.recovery import withdrawal
+from tpca.solvers.claim import withdrawal
 from tpca.wording import amount, count, duration, number, percent, shape, within
 
 ASSUMING = "if samples are independent and their averages roughly Gaussian"

@@ -5,19 +5,14 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from tpca.checkpoint import kept
-from tpca.errors import StreamError
 from tpca.noise import NoiseModel
+from tpca.solvers.claim import flaws, withdrawal
 from tpca.tensors.blocks import Array
-
-MAX_ERROR = math.sqrt(2) * (1 + 1e-9)  # the distance of unit vectors that have nothing in common
 
 
 class Verdict(enum.StrEnum):
@@ -222,55 +217,3 @@ class Recovery:
     def advice(self) -> str:
         """Why the run ended and what to do, in words; also what was claimed on the way and withdrawn."""
         return " ".join([str(self.stop_reason), *map(withdrawal, self.withdrawn)])
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What is said of a signal: its strength, an interval of that, and the errors of its vectors."""
-
-    strength: float
-    interval: tuple[float, float]
-    errors: tuple[Array, ...] | None
-    contradiction: str | None = None
-    """What samples after the claim say against it, in words."""
-
-    @classmethod
-    def nothing(cls, limit: float) -> Claim:
-        """What is said where none was found: it may be as strong as ``limit``."""
-        return cls(math.nan, (0.0, limit), None)
-
-    @property
-    def flaw(self) -> str | None:
-        """What is impossible about a signal that was found, in words; ``None`` if nothing is."""
-        low, high = self.interval
-        worst = max((float(np.linalg.norm(e)) for e in self.errors or ()), default=0.0)
-        if not 0 < self.strength < math.inf:
-            return f"a strength of {self.strength:.3g}"
-        if not 0 <= low <= self.strength <= high < math.inf:
-            return f"a strength of {self.strength:.3g} with an interval from {low:.3g} to {high:.3g}"
-        if not worst <= MAX_ERROR:
-            return f"a vector with an error of {worst:.3g}, where √2 is the most"
-        return self.contradiction
-
-    def converted(self, to_data: Callable[[float], float]) -> Claim:
-        """The same in the units of the data; refused if it can be, but not in floats."""
-        strength, low, high = (to_data(value) for value in (self.strength, *self.interval))
-        if self.flaw is None and not math.isfinite(high):
-            raise StreamError(
-                f"the strength is more than the largest float, {sys.float_info.max:.1e}; divide the samples by some "
-                "power of ten."
-            )
-        return Claim(strength, (low, high), self.errors, self.contradiction)
-
-
-def flaws(history: Sequence[dict[str, Any]]) -> list[str]:
-    """What was wrong with the claims that were withdrawn."""
-    return [str(record["flaw"]) for record in history if record.get("flaw")]
-
-
-def withdrawal(flaw: str) -> str:
-    """A sentence about a claim that was withdrawn."""
-    return (
-        f"A claim was withdrawn: with all samples it comes to {flaw}. The noise may be far stronger in one direction "
-        "than in others."
-    )

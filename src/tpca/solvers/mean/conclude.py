@@ -21,9 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tpca.noise import Whitening
+from tpca.solvers.claim import Claim
 from tpca.solvers.mean.errors import Scatter, entry_errors, projected
 from tpca.solvers.rank_one import oriented
-from tpca.solvers.recovery import Claim
 from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array
 

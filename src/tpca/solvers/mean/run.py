@@ -16,6 +16,7 @@ import numpy as np
 from tpca.engines import Data
 from tpca.errors import SolverError
 from tpca.randomness import generator
+from tpca.solvers.claim import Claim
 from tpca.solvers.loop import Ask
 from tpca.solvers.mean.conclude import Units
 from tpca.solvers.mean.grouping import Grouping, equal_groups
@@ -27,7 +28,7 @@ from tpca.solvers.mean.noise import MeanNoise
 from tpca.solvers.mean.test import Proof
 from tpca.solvers.overflow import largest, refuse_beyond
 from tpca.solvers.race.stopping import POOR
-from tpca.solvers.recovery import Claim, Evidence, Recovery, StopReason
+from tpca.solvers.recovery import Evidence, Recovery, StopReason
 from tpca.tensors import RankOne, TensorSum, Together
 from tpca.tensors.blocks import Array
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tpca.engines import Data
+from tpca.solvers.claim import flaws
 from tpca.solvers.loop import Ask
 from tpca.solvers.race.noise import RaceNoise
 from tpca.solvers.race.refine import Refinement
@@ -25,7 +26,7 @@ from tpca.solvers.race.rounds import sub_batch_edges
 from tpca.solvers.race.run import RaceRun
 from tpca.solvers.race.strategies.choice import check_partition, least_bytes
 from tpca.solvers.rank_one import is_ghost, overlaps
-from tpca.solvers.recovery import Recovery, flaws
+from tpca.solvers.recovery import Recovery
 from tpca.tensors import Accumulator, Gradients, Together
 
 if TYPE_CHECKING:

@@ -10,12 +10,13 @@ import numpy as np
 from scipy.special import ndtri
 
 from tpca.noise import Whitening
+from tpca.solvers.claim import Claim
 from tpca.solvers.race.candidate import Candidate
 from tpca.solvers.race.refine import Refinement
 from tpca.solvers.race.stopping import vector_error
 from tpca.solvers.race.strategies.choice import Search
 from tpca.solvers.rank_one import oriented
-from tpca.solvers.recovery import Claim, Evidence, Recovery, StopReason
+from tpca.solvers.recovery import Evidence, Recovery, StopReason
 from tpca.tensors.blocks import Array
 
 if TYPE_CHECKING:

@@ -38,10 +38,10 @@ import math
 import numpy as np
 
 from tpca.checkpoint import kept
+from tpca.solvers.claim import MAX_ERROR, Claim
 from tpca.solvers.race.handover import Handover, Known
 from tpca.solvers.race.sandwich import Sandwich
 from tpca.solvers.race.strength import RewardsAfter
-from tpca.solvers.recovery import MAX_ERROR, Claim
 from tpca.tensors import Answer, Query, SubBatches
 from tpca.tensors.blocks import Array, Partition, unit
 
