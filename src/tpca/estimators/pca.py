@@ -20,8 +20,8 @@ from tpca.estimators.lines import Lines, say
 from tpca.estimators.opening import HandedIn, opened, reader
 from tpca.estimators.score import Score, reward_score
 from tpca.estimators.seeds import seed_from
+from tpca.estimators.solver import solver_for
 from tpca.solvers.base import Callback, Solver
-from tpca.solvers.build import applicable, build_solver, given_solver
 from tpca.solvers.loop import run_on_data
 from tpca.solvers.options import refuse_idle
 from tpca.solvers.recovery import StopReason
@@ -226,20 +226,12 @@ class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
     def _solver(self, data: Stream | Engine, seed: int) -> Solver:
         """The solver for these samples; says which, and why."""
-        kind = self.solver if isinstance(self.solver, str) else "given"
-        if kind == "given":
-            built, choice = given_solver(self.solver)
-            refuse_idle(self, kind, f"means nothing beside a solver that is given; give it to that {choice.solver}")
-        else:
-            callbacks = (*(self.callbacks or ()), *([Lines(self.verbose)] if self.verbose else []))
-            options = {**self.get_params(deep=False), "random_state": seed, "callbacks": callbacks}
-            own = applicable(options, kind)
-            refuse_idle(self, kind, f"means nothing to solver={kind!r}; leave it out, or use 'race'")
-            built, choice = build_solver(kind, data, own)
+        callbacks = (*(self.callbacks or ()), *([Lines(self.verbose)] if self.verbose else []))
+        solver, choice = solver_for(self, data, {"random_state": seed, "callbacks": callbacks})
         self.solver_, self.solver_reason_ = choice.solver, choice.reason
         if self.verbose:
             say(f"solver {choice.solver}: {choice.reason}")
-        return built
+        return solver
 
     def _seed(self) -> int:
         return seed_from(self.random_state, self.checkpoint if self.resume else None)
