@@ -404,6 +404,17 @@ def test_other_views_are_refused(fitted):
 # -- one pass ---------------------------------------------------------------------------------------------------------
 
 
+def test_partial_fit_starts_afresh_after_fit():
+    batches = pieces(Planted(7, (3, 4), [2.0]).draw(1200), 300)
+    fresh, after = TensorCCA(random_state=1), TensorCCA(random_state=1)
+    quietly(after.fit, iter(batches))
+    for batch in batches[:2]:
+        fresh.partial_fit(batch)
+        after.partial_fit(batch)
+    assert after.n_samples_seen_ == 600
+    same_fit(fresh, after)
+
+
 @pytest.mark.parametrize(("order", "clip"), [(2, None), (4, None), (4, 3.0)])
 def test_one_pass_finds_the_factor(order, clip):
     planted = Planted([order, 3], (6,) * order, [2.0])

@@ -48,6 +48,12 @@ def test_loss_and_overlap_ignore_the_sign():
     flipped = (truth.vectors[0], -truth.vectors[1], truth.vectors[2])
     np.testing.assert_allclose(truth.overlaps(flipped), 1.0)
     np.testing.assert_allclose(truth.loss(flipped), 0.0, atol=1e-12)
+    rows = [v[None] for v in flipped]  # as an estimator has them
+    np.testing.assert_array_equal(truth.overlaps(rows), truth.overlaps(flipped))
+    np.testing.assert_array_equal(truth.loss(rows), truth.loss(flipped))
+    for count in (0, 2):
+        with pytest.raises(ModelError, match="of several components give one"):
+            truth.overlaps([np.zeros((count, len(v))) for v in flipped])
     orthogonal = np.roll(np.eye(5)[0], 1)
     other = SpikedTensor((np.eye(5)[0], np.eye(6)[0]), 1.0)
     np.testing.assert_allclose(other.loss((orthogonal, np.eye(6)[0])), [2.0, 0.0])
