@@ -227,7 +227,7 @@ def test_bad_input_is_named(arguments, says):
     assert says in str(done.exception)
 
 
-@pytest.mark.parametrize("memory", ["33kB", "60kB", "300kB", "1MB", "80MB"])
+@pytest.mark.parametrize("memory", ["68kB", "120kB", "300kB", "1MB", "80MB"])
 def test_the_race_is_never_planned_below_what_was_measured(memory):
     """Far beyond the sizes measured its form would promise less than the smallest S·K·N of any method."""
     plan = make_plan(Problem((100,) * 6), memory_limit=memory)

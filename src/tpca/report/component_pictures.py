@@ -18,7 +18,9 @@ GROUPS, LARGEST = 250, 40
 NAMED, LONG = 40, 18  # names that fit along an axis, and letters of one
 
 
-def component_figure(mode: int, vectors: Array, errors: Array | None, labels: Labels) -> Figure:
+def component_figure(
+    mode: int, vectors: Array, errors: Array | None, labels: Labels, y: str = "entry of the unit vector"
+) -> Figure:
     """All components in one mode, ``vectors`` as rows; a heat map where there are more than can be told apart."""
     components, length = vectors.shape
     if components > len(COLOURS):
@@ -38,9 +40,7 @@ def component_figure(mode: int, vectors: Array, errors: Array | None, labels: La
     return Figure(
         f"mode-{mode}",
         traces,
-        layout(
-            _axis(mode, length, labels), axis("entry of the unit vector"), showlegend=components > 1 or length > BARS
-        ),
+        layout(_axis(mode, length, labels), axis(y), showlegend=components > 1 or length > BARS),
         f"{labels.modes[mode]}: {length:,} entries of {count(components, 'component')}; "
         f"{_extremes(mode, vectors, labels)}.",
         f"{_extremes(mode, vectors, labels)[:1].upper()}{_extremes(mode, vectors, labels)[1:]}.{how}",

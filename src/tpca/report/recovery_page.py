@@ -121,9 +121,16 @@ def _components(stored: StoredResult, labels: Labels) -> list[Safe | Figure]:
         parts.append(_strengths(summary))
     if not stored.errors:
         parts.append(paragraphs("This solver gives no standard errors."))
+    return parts + mode_parts(stored, labels, ("entry", "entries"), "entry of the unit vector")
+
+
+def mode_parts(stored: StoredResult, labels: Labels, words: tuple[str, str], y: str) -> list[Safe | Figure]:
+    """The vectors of every mode under a heading; ``words`` for its entries, ``y`` for what is drawn of them."""
+    parts: list[Safe | Figure] = []
     for mode, vectors in enumerate(stored.vectors):
-        parts.append(heading(f"{labels.modes[mode]} ({count(vectors.shape[1], 'entry', 'entries')})"))
-        parts.append(component_figure(mode, vectors, stored.errors[mode] if stored.errors else None, labels))
+        errors = stored.errors[mode] if stored.errors else None
+        parts.append(heading(f"{labels.modes[mode]} ({count(vectors.shape[1], *words)})"))
+        parts.append(component_figure(mode, vectors, errors, labels, y))
     return parts
 
 
@@ -146,20 +153,22 @@ def _strengths(summary: dict[str, Any]) -> Figure:
     )
 
 
+def check_table(checks: Sequence[Check], caption: str) -> Safe:
+    """Checks with their marks."""
+    rows = [(c.name, tag("span", MARKS[c.state], class_=f"mark {c.state}"), c.measured, c.meaning) for c in checks]
+    return table(("check", "result", "measured", "meaning"), rows, caption)
+
+
 def check_parts(checked: Checked) -> list[Safe | Figure]:
     """The checks as a table, and what they looked at."""
-    rows = [
-        (c.name, tag("span", MARKS[c.state], class_=f"mark {c.state}"), c.measured, c.meaning) for c in checked.checks
-    ]
     parts: list[Safe | Figure] = [
         paragraphs(
             "The confidence, the errors and the intervals hold for independent samples with a fixed signal, and "
             "noise whose "
             "averages are roughly Gaussian. " + checked.basis
         ),
-        table(
-            ("check", "result", "measured", "meaning"),
-            rows,
+        check_table(
+            checked.checks,
             "Is the noise as assumed? If it is, there still is an alarm in one or two of a hundred reports.",
         ),
     ]
@@ -196,16 +205,19 @@ def _numbers(stored: StoredResult, labels: Labels) -> list[Safe | Figure]:
         ("skipped", f"{summary['n_skipped']:,}"),
         ("state", amount(summary["state_bytes"])),
         ("buffer", amount(summary["buffer_bytes"])),
-        *(
-            (f"option {name}", str(v))
-            for name, v in summary.get("settings", {}).items()
-            if v is not None and not name.startswith("solver")
-        ),
     ]
-    parts: list[Safe | Figure] = [table(head, rows, "Components", 1), table(("", ""), about, "The fit")]
-    for mode, vectors in enumerate(stored.vectors):
-        parts.append(entries_table(mode, vectors, stored.errors[mode] if stored.errors else None, labels))
-    return parts
+    return number_parts(stored, labels, table(head, rows, "Components", 1), about)
+
+
+def number_parts(
+    stored: StoredResult, labels: Labels, components: Safe, about: list[tuple[str, str]]
+) -> list[Safe | Figure]:
+    """The components as a table, the fit with its options, and the entries of every mode."""
+    given = {name: value for name, value in stored.summary.get("settings", {}).items() if value is not None}
+    about += [(f"option {name}", str(value)) for name, value in given.items() if not name.startswith("solver")]
+    errors: Sequence[Any] = stored.errors or [None] * len(stored.vectors)
+    each = [entries_table(i, v, e, labels) for i, (v, e) in enumerate(zip(stored.vectors, errors, strict=True))]
+    return [components, table(("", ""), about, "The fit"), *each]
 
 
 def entries_table(

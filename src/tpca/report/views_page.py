@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from tpca.report.checks import MIN_CHECKED, Check
-from tpca.report.component_pictures import component_figure
-from tpca.report.document import Document, Figure, Safe, Section, Verdict, heading, paragraphs, table, tag
+from tpca.report.document import Document, Figure, Safe, Section, Verdict, paragraphs, table
 from tpca.report.labels import Labels
 from tpca.report.pictures import axis, error_bars, layout, points
-from tpca.report.recovery_page import MARKS, entries_table, footer
+from tpca.report.recovery_page import check_table, footer, mode_parts, number_parts
 from tpca.report.verdict import confidence_of
 from tpca.results import StoredResult, verdict_of
 from tpca.solvers.options import CLIP
@@ -108,18 +107,8 @@ def _shared(summary: dict[str, Any]) -> list[Safe | Figure]:
 def _weights(stored: StoredResult, labels: Labels) -> list[Safe | Figure]:
     if not stored.vectors:
         return [paragraphs("Nothing was proven, so there are no weights to show.")]
-    parts: list[Safe | Figure] = [
-        paragraphs(
-            "Weights on the columns of every view: score = (row − mean) · weights. Standard errors are not known for "
-            "them."
-        )
-    ]
-    for mode, weights in enumerate(stored.vectors):
-        parts.append(heading(f"{labels.modes[mode]} ({count(weights.shape[1], 'column')})"))
-        figure = component_figure(mode, weights, None, labels)
-        figure.layout["yaxis"]["title"]["text"] = "weight"
-        parts.append(figure)
-    return parts
+    told = "Weights on the columns of every view: score = (row − mean) · weights. Their errors are not known."
+    return [paragraphs(told), *mode_parts(stored, labels, ("column", "columns"), "weight")]
 
 
 def row_check(products: Array) -> Check:
@@ -140,8 +129,6 @@ def _rows(summary: dict[str, Any], rows: Rows | str) -> list[Safe | Figure]:
     if isinstance(rows, str):
         return [paragraphs(rows)]
     products = np.prod([s[:, 0] for s in rows.scores], axis=0)
-    check = row_check(products)
-    mark = tag("span", MARKS[check.state], class_=f"mark {check.state}")
     listing = np.argsort(-np.abs(products))[:10]
     clip = summary.get("settings", {}).get("clip")
     clipped = "" if clip is None else f" and clipped at {clip:g}"
@@ -152,11 +139,7 @@ def _rows(summary: dict[str, Any], rows: Rows | str) -> list[Safe | Figure]:
     trace["marker"]["size"] = 4
     return [
         paragraphs("The correlation is the mean of these products, one for each row. " + basis),
-        table(
-            ("check", "result", "measured", "meaning"),
-            [(check.name, mark, check.measured, check.meaning)],
-            "Does it rest on many rows?",
-        ),
+        check_table([row_check(products)], "Does it rest on many rows?"),
         Figure(
             "products",
             [trace],
@@ -177,25 +160,15 @@ def _rows(summary: dict[str, Any], rows: Rows | str) -> list[Safe | Figure]:
 
 def _numbers(stored: StoredResult, labels: Labels) -> list[Safe | Figure]:
     summary = stored.summary
-    rows = [
-        (
-            str(i),
-            f"{number(c['correlation'])} ± {number(c['correlation_error'], 2)}",
-            number(c["p_value"], 2),
-            number(c["moment"]),
-        )
-        for i, c in enumerate(summary["components"])
-    ]
+    rows = []
+    for i, c in enumerate(summary["components"]):
+        correlation = f"{number(c['correlation'])} ± {number(c['correlation_error'], 2)}"
+        rows.append((str(i), correlation, number(c["p_value"], 2), number(c["moment"])))
     about = [
         ("outcome", summary["advice"]),
         ("columns of the views", shape(summary["dims"])),
         ("rows", f"{summary['n_samples']:,}"),
         ("skipped", f"{summary['n_skipped']:,}"),
-        *((f"option {name}", str(v)) for name, v in summary.get("settings", {}).items() if v is not None),
     ]
-    parts: list[Safe | Figure] = [
-        table(("component", "correlation, held out", "p", "moment, fitted"), rows, "Components", 1),
-        table(("", ""), about, "The fit"),
-    ]
-    parts += [entries_table(mode, weights, None, labels) for mode, weights in enumerate(stored.vectors)]
-    return parts
+    head = ("component", "correlation, held out", "p", "moment, fitted")
+    return number_parts(stored, labels, table(head, rows, "Components", 1), about)

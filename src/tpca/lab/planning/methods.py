@@ -37,7 +37,14 @@ from tpca.lab.planning.problem import Problem
 from tpca.model.bounds import gauge
 from tpca.solvers.mean.memory import groups_needed, mean_bytes
 from tpca.solvers.race import limits
-from tpca.solvers.race.strategies.choice import FLOW_COLUMNS, STRUCTURE_SHARE, WHOLE_ROWS, candidate_floats
+from tpca.solvers.race.strategies.choice import (
+    FLOW_COLUMNS,
+    STRUCTURE_SHARE,
+    WHOLE_ROWS,
+    candidate_floats,
+    least_bytes,
+    refinement_floats,
+)
 from tpca.solvers.race.strategies.flow import state_floats
 from tpca.solvers.race.strategies.replicas import singles_floats
 from tpca.solvers.race.strategies.symmetric import symmetric_floats, symmetric_pairs_floats
@@ -178,6 +185,8 @@ class RaceSize:
 
 def race_size(dims: tuple[int, ...], nbytes: float) -> RaceSize | None:
     """The race within ``nbytes``; ``None`` if not even the smallest fits."""
+    if nbytes < 8 * refinement_floats(dims):
+        return None
     own = candidate_floats(dims)
     left, most = nbytes / 8 - own, STRUCTURE_SHARE * nbytes / 8 - own
     symmetric = False
@@ -205,6 +214,4 @@ def race_size(dims: tuple[int, ...], nbytes: float) -> RaceSize | None:
 
 def least_race_bytes(dims: tuple[int, ...]) -> float:
     """The least memory in which the race runs."""
-    own = candidate_floats(dims)
-    smallest = singles_floats(dims, 1) if len(dims) >= 5 else state_floats(Partition.halves(dims), 1)
-    return 8 * (smallest + own + 1)
+    return least_bytes(dims, None)
