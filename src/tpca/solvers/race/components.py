@@ -22,7 +22,6 @@ from tpca.solvers.claim import flaws
 from tpca.solvers.loop import Ask
 from tpca.solvers.race.noise import RaceNoise
 from tpca.solvers.race.refine import Refinement
-from tpca.solvers.race.rounds import sub_batch_edges
 from tpca.solvers.race.run import RaceRun
 from tpca.solvers.race.strategies.choice import check_partition, least_bytes
 from tpca.solvers.rank_one import is_ghost, overlaps
@@ -76,7 +75,8 @@ class ComponentsRun:
         self._asked = [(run, len(ask.blank.queries)) for run, ask in asks]
         queries = tuple(query for _, ask in asks for query in ask.blank.queries)
         n = min(ask.n for _, ask in asks)
-        blank = Gradients(queries, asks[0][1].blank.scale, sub_batch_edges(n, self.noise.block))
+        edges = min((run.edges(n) for run, _ in asks), key=len)
+        blank = Gradients(queries, asks[0][1].blank.scale, edges)
         learnt = self.noise.blanks()
         whole = Together([blank, *learnt]) if learnt else blank
         return Ask(whole, n, any(ask.rewind for _, ask in asks))
