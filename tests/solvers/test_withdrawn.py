@@ -70,9 +70,15 @@ SHAPES = [(60, 6, 11), (60, 2, 2), (50, 4, 5, 3), (40, 3, 3, 3), (30, 2, 3, 2, 3
 
 @pytest.mark.parametrize("seed", [2, 7])
 def test_the_reported_samples_are_no_signal(seed):
-    """Strengths of -13.8 and 9261 with errors up to 6.7, in samples whose noise has one strong direction."""
-    samples = shared(np.random.default_rng(seed), (200, 6, 11))
-    found = RaceSolver().run(samples)
+    """Strengths of -13.8 and 9261 with errors up to 6.7 were claimed once, in noise with one strong direction."""
+    found = RaceSolver().run(shared(np.random.default_rng(seed), (200, 6, 11)))
+    assert_consistent(found)
+    assert found.stop_reason is StopReason.NO_SIGNAL
+
+
+@pytest.mark.parametrize("seed", [2, 7])
+def test_a_signal_that_turns_round_is_claimed_and_withdrawn(seed):
+    found = RaceSolver().run(drift(np.random.default_rng(seed), (200, 6, 11)))
     assert_consistent(found)
     assert found.stop_reason is StopReason.NO_SIGNAL
     assert any(record["phase"] == "refinement" and record["found"] for record in found.history)  # there was a claim
@@ -84,7 +90,7 @@ def test_the_reported_samples_are_no_signal(seed):
 
 
 def test_claims_that_are_withdrawn_are_said_in_every_unit_and_place(tmp_path):
-    samples = shared(np.random.default_rng(2), (200, 6, 11))
+    samples = drift(np.random.default_rng(2), (200, 6, 11))
     (plain,) = RaceSolver().run(samples).withdrawn
     found = RaceSolver().run(1024 * samples)
     (flaw,) = found.withdrawn
@@ -111,17 +117,17 @@ def test_no_noise_makes_an_impossible_answer(solver, noise):
 
 
 def test_one_strong_direction_never_makes_an_impossible_answer():
-    """Where half of the claims of the race are withdrawn; a limit, if there is one, is above the strength of 0."""
-    withdrawn = 0
+    """Nor a signal, in 20 runs at 5 %: P(5 or more) = 0.003 at most, and none was seen."""
+    claims = 0
     for seed in range(20):
         found = RaceSolver(random_state=seed).run(shared(np.random.default_rng(seed), (200, 6, 11)))
         assert_consistent(found)
-        withdrawn += bool(found.withdrawn)
-    assert withdrawn > 0
+        claims += found.found
+    assert claims < 5
 
 
 def test_the_limit_of_a_withdrawn_claim_is_no_overstatement():
-    """A signal of strength 2, along the strong direction or across it, is not said to be weaker than it is.
+    """A signal of strength 2, along what turns round or across it, is not said to be weaker than it is.
 
     The limit is one of 95 % for either: that more than half of n withdrawn claims are wrong by chance has a probability
     of at most 2e-5 for n from 8 on (binomial tail: 5 or more of 8 at 5 %).
@@ -130,8 +136,8 @@ def test_the_limit_of_a_withdrawn_claim_is_no_overstatement():
     across[:2, :2] = [[0.5, -0.5], [-0.5, 0.5]]
     along = np.full((6, 11), 1 / math.sqrt(66))
     limits = []
-    for seed in range(30):
-        samples = shared(np.random.default_rng(seed), (200, 6, 11)) + 2 * (along if seed % 2 else across)
+    for seed in range(12):
+        samples = drift(np.random.default_rng(seed), (200, 6, 11)) + 2 * (along if seed % 2 else across)
         found = RaceSolver(random_state=seed).run(samples)
         if found.withdrawn:
             limits.append(found.strength_interval[1])
@@ -175,7 +181,7 @@ def test_several_passes_give_consistent_answers(noise):
 def test_components_after_one_that_is_withdrawn_go_with_it():
     """They were searched for in what it left, which is as wrong; those before it stay, and it is said."""
     good = RaceSolver().run(offset(np.random.default_rng(0), (100, 6, 11)))
-    bad = RaceSolver().run(shared(np.random.default_rng(2), (200, 6, 11)))
+    bad = RaceSolver().run(drift(np.random.default_rng(2), (200, 6, 11)))
     (flaw,) = bad.withdrawn
     run = ComponentsRun(RaceSolver(n_components=3), LocalEngine(np.zeros((5, 6, 11))))
     double = dataclasses.replace(good.first, strength=2 * good.strength)

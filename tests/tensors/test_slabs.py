@@ -200,7 +200,7 @@ def small_slabs(monkeypatch):
     [
         ((6, 7, 8), {}),
         ((6,) * 4, {"memory_limit": 9_000}),
-        ((4,) * 5, {"memory_limit": 8_000, "max_passes": 3}),
+        ((4,) * 5, {"memory_limit": 9_000, "max_passes": 3}),
         ((6, 6, 6), {"n_components": 2}),
     ],
 )

@@ -21,7 +21,6 @@ from tpca.engines import Data
 from tpca.solvers.loop import Ask
 from tpca.solvers.race.noise import RaceNoise
 from tpca.solvers.race.refine import Refinement
-from tpca.solvers.race.rounds import sub_batch_edges
 from tpca.solvers.race.run import RaceRun
 from tpca.solvers.race.strategies.choice import check_partition, least_bytes
 from tpca.solvers.rank_one import is_ghost, overlaps
@@ -75,7 +74,8 @@ class ComponentsRun:
         self._asked = [(run, len(ask.blank.queries)) for run, ask in asks]
         queries = tuple(query for _, ask in asks for query in ask.blank.queries)
         n = min(ask.n for _, ask in asks)
-        blank = Gradients(queries, asks[0][1].blank.scale, sub_batch_edges(n, self.noise.block))
+        edges = min((run.edges(n) for run, _ in asks), key=len)
+        blank = Gradients(queries, asks[0][1].blank.scale, edges)
         learnt = self.noise.blanks()
         return Ask(self.noise.tails.together(blank, *learnt), n, any(ask.rewind for _, ask in asks))
 

@@ -19,10 +19,10 @@ def round_size(done: int, block: int = 1) -> int:
     return max(block, size // block * block)
 
 
-def sub_batch_edges(n: int, block: int = 1) -> tuple[int, ...]:
+def sub_batch_edges(n: int, block: int = 1, most: int = SUB_BATCHES) -> tuple[int, ...]:
     """Where the sub-batches of a round of ``n`` samples begin: about equal, of whole blocks, the last with the rest."""
     blocks = max(1, n // block)
-    count = min(blocks, SUB_BATCHES)
+    count = min(blocks, most)
     return tuple(block * (blocks * j // count) for j in range(count))
 
 

@@ -27,7 +27,7 @@ from tpca.solvers.overflow import WILD, largest, refuse_beyond
 from tpca.solvers.race.conclusion import conclusion, record_of
 from tpca.solvers.race.handover import handover
 from tpca.solvers.race.refine import Refinement
-from tpca.solvers.race.rounds import round_size, sub_batch_edges
+from tpca.solvers.race.rounds import round_size
 from tpca.solvers.race.state import RaceState
 from tpca.solvers.race.stopping import is_accurate, why_ended
 from tpca.solvers.race.strategies.choice import Search, again
@@ -64,8 +64,7 @@ class RaceRun(RaceState):
                 asked = tuple(dataclasses.replace(q, deflate=deflate) for q in queries) if deflate else tuple(queries)
                 if (whitening := self.noise.whitening) is not None:
                     asked = self._sent = tuple(whitening.query(query) for query in asked)
-                edges = sub_batch_edges(int(size), self.noise.block)
-                return Ask(Gradients(asked, self.scale, edges), int(size), self._rewind)
+                return Ask(Gradients(asked, self.scale, self.edges(int(size))), int(size), self._rewind)
             self.end()
         return None
 

@@ -16,9 +16,16 @@ from tpca.randomness import generator
 from tpca.solvers.race.limits import strength_limit
 from tpca.solvers.race.noise import RaceNoise
 from tpca.solvers.race.refine import Refinement
+from tpca.solvers.race.rounds import SUB_BATCHES, sub_batch_edges
 from tpca.solvers.race.scale import ScaleEstimate
 from tpca.solvers.race.stopping import allowed_passes, claims_from, samples_per_pass, tolerance
-from tpca.solvers.race.strategies.choice import Search, check_partition, refinement_floats, strategies_within
+from tpca.solvers.race.strategies.choice import (
+    Search,
+    check_partition,
+    refinement_floats,
+    strategies_within,
+    sub_batches_within,
+)
 from tpca.solvers.race.strategies.protocol import Part
 from tpca.solvers.recovery import Evidence, StopReason
 from tpca.tensors import Query, RankOne
@@ -86,10 +93,20 @@ class RaceState:
         self._asked: list[tuple[Part, tuple[Query, ...]]] = []
         self._sent: tuple[Query, ...] = ()  # what the data were asked, where they are whitened
 
+    @property
+    def sub_batches(self) -> int:
+        """Sub-batches of a round of which gradients can be held."""
+        return sub_batches_within(self.data.dims, self.noise.limit, self.solver.n_components)
+
+    def edges(self, n: int) -> tuple[int, ...]:
+        """Where the sub-batches of a round of ``n`` samples begin."""
+        most = self.sub_batches if self.phase == "refinement" else SUB_BATCHES
+        return sub_batch_edges(n, self.noise.block, most)
+
     def strategies(self, rng: np.random.Generator) -> list[Search]:
         """What fits into the memory that knowing the noise and refining other components leave."""
         dims, others = self.data.dims, min(self.number, self.solver.n_components - 1)
-        left = self.noise.left(8 * refinement_floats(dims) * others)
+        left = self.noise.left(8 * refinement_floats(dims, self.sub_batches) * others)
         partition = check_partition(dims, self.solver.partition)
         delta = 1 - self.solver.confidence
         if self.max_passes > 1:  # half of the chance of a false alarm is kept for the passes after the first

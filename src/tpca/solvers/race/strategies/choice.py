@@ -38,9 +38,11 @@ STRUCTURE_SHARE = 0.1
 # Vectors per mode that a candidate holds: itself, its sums, its query and the answer.
 CANDIDATE_VECTORS = 5
 # Vectors per mode that the refinement holds: itself and what was claimed, its sums, what the search knew, squares for
-# errors, the answer, and gradients of every sub-batch.
-REFINEMENT_VECTORS = 6 + SUB_BATCHES
+# errors, the answer; and besides them gradients of every sub-batch, of two at least.
+REFINEMENT_VECTORS, MIN_SUB_BATCHES = 6, 2
 REWARD_FLOATS = 24  # of its strength
+# Share of the memory that the refinements of several components may take while others are searched for.
+REFINEMENTS_SHARE = 0.25
 
 
 @kept
@@ -172,9 +174,15 @@ def candidate_floats(dims: Sequence[int]) -> int:
     return CANDIDATE_VECTORS * sum(dims) + FLOATS + 2 * SUB_BATCHES
 
 
-def refinement_floats(dims: Sequence[int]) -> int:
+def refinement_floats(dims: Sequence[int], sub_batches: int = MIN_SUB_BATCHES) -> int:
     """Floats that the refinement holds."""
-    return REFINEMENT_VECTORS * sum(dims) + REWARD_FLOATS + 2 * SUB_BATCHES
+    return (REFINEMENT_VECTORS + sub_batches) * sum(dims) + REWARD_FLOATS + 2 * SUB_BATCHES
+
+
+def sub_batches_within(dims: Sequence[int], nbytes: float, n_components: int) -> int:
+    """Sub-batches whose gradients the refinements of all components can hold: as many as are of use, two at least."""
+    each = nbytes / 8 if n_components == 1 else REFINEMENTS_SHARE * nbytes / 8 / n_components
+    return int(min(SUB_BATCHES, max(MIN_SUB_BATCHES, (each - refinement_floats(dims, 0)) // sum(dims))))
 
 
 def _bytes(dims: Sequence[int], needed: float) -> int:
