@@ -1,12 +1,15 @@
 """What is known of the noise: covariances of the modes, whitening of queries, how long neighbours are alike."""
 
+from tpca.noise.checks import CENTRED, Check, doubts, noise_checks
 from tpca.noise.model import NoiseModel, learn, samples_wanted
 from tpca.noise.serial import Contrasts, Dependence
 from tpca.noise.sketch import ModeCovariances, QueryGradients, Sketch
-from tpca.noise.tails import Clip, EntrySizes, clip_for, lopsided
+from tpca.noise.tails import Clip, EntrySizes, Tails, clip_for, lopsided
 from tpca.noise.whitening import Whitening
 
 __all__ = [
+    "CENTRED",
+    "Check",
     "Clip",
     "Contrasts",
     "Dependence",
@@ -15,9 +18,12 @@ __all__ = [
     "NoiseModel",
     "QueryGradients",
     "Sketch",
+    "Tails",
     "Whitening",
     "clip_for",
+    "doubts",
     "learn",
     "lopsided",
+    "noise_checks",
     "samples_wanted",
 ]

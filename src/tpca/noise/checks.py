@@ -34,6 +34,14 @@ class Check:
     meaning: str
 
 
+CENTRED = Check(
+    "a mean to look for",
+    "bad",
+    "the mean of all samples is zero to rounding",
+    "your data are centred, and the mean is what is looked for: give them without subtracting it",
+)
+
+
 def noise_checks(
     model: NoiseModel | None, samples: int, along: float | None, clip: Clip | None, beyond: Sequence[int]
 ) -> tuple[Check, ...]:

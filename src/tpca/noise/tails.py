@@ -21,12 +21,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from tpca.checkpoint import kept
-from tpca.tensors import Accumulator, Batch, DenseBatch
+from tpca.tensors import Accumulator, Batch, Clipped, DenseBatch, Together
 from tpca.tensors.blocks import Array
 
 BOUND = 1.5  # c, in standard deviations: efficiency 0.96 for Gaussian entries, 0.93 for t with 2.5 degrees of freedom
@@ -35,6 +35,8 @@ LOPSIDED = 4.0  # standard deviations by which the tails of the two sides may di
 OCTAVES, BINS = 24, 16  # of the histogram on each side of the mean size, and bins an octave
 SMALLEST = 2.0**-40  # of the largest entry: what zeros count as
 GAUSSIAN = 0.6745  # median of |x| for standard Gaussian x
+
+A = TypeVar("A", bound=Accumulator)
 
 
 @kept
@@ -47,8 +49,11 @@ class Clip:
     gain: float
 
 
+@kept
 class EntrySizes(Accumulator):
     """Sizes of the entries of dense samples; others are passed over: ``n`` counts samples that were looked at."""
+
+    of_few = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,6 +97,66 @@ class EntrySizes(Accumulator):
         for side, these in enumerate((sample < 0, sample > 0)):
             self.counts[side] += np.bincount(place[these], minlength=self.counts.shape[1])
         self.n += 1
+
+
+@kept
+class Tails:
+    """What a run knows of the tails: sizes of entries, until it is decided where to clip, if anywhere.
+
+    ``asked`` is ``"auto"``, a bound in standard deviations, or ``None``: never.  ``beyond`` counts entries that were
+    clipped above and below.
+    """
+
+    def __init__(self, asked: str | float | None) -> None:
+        self.asked = asked
+        self.clip: Clip | None = None
+        self.beyond = (0, 0)
+        self._sizes = None if asked is None else EntrySizes()
+
+    @property
+    def share(self) -> float:
+        """What a signal is seen times."""
+        return 1.0 if self.clip is None else self.clip.share
+
+    def blanks(self) -> tuple[Accumulator, ...]:
+        """What is to be kept of the next samples, while nothing is decided."""
+        return () if self._sizes is None else (EntrySizes(),)
+
+    def take(self, parts: Sequence[Accumulator]) -> None:
+        """Take what was kept."""
+        for part in parts:
+            assert isinstance(part, EntrySizes)
+            assert self._sizes is not None
+            self._sizes.merge(part)
+
+    def decide(self, left: float) -> bool:
+        """Whether to clip from now on, when the samples so far are thrown away and a share of ``left`` remains."""
+        if self._sizes is not None:
+            bound = None if isinstance(self.asked, str) else self.asked
+            clip = clip_for(self._sizes, bound)
+            if clip is not None and (bound is not None or clip.gain * left > 1):
+                self.clip = clip
+            self._sizes = None
+        return self.clip is not None
+
+    def together(self, first: A, *others: Accumulator) -> A | Together:
+        """What is to be kept of the next samples as one accumulator: of clipped samples, if they are."""
+        if self.clip is not None:
+            return Clipped([first, *others], self.clip.scales)
+        return Together([first, *others]) if others else first
+
+    def parts(self, filled: Accumulator) -> tuple[Accumulator, ...]:
+        """The parts of such an accumulator once it is filled."""
+        if isinstance(filled, Clipped):
+            above, below = self.beyond
+            self.beyond = above + int(filled.beyond[0]), below + int(filled.beyond[1])
+        return filled.parts if isinstance(filled, Together) else (filled,)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        own = 0 if self._sizes is None else self._sizes.nbytes
+        return own + (0 if self.clip is None else sum(scale.nbytes for scale in self.clip.scales))
 
 
 def clip_for(sizes: EntrySizes, bound: float | None = None) -> Clip | None:

@@ -81,6 +81,15 @@ def check_whiten(name: str, value: Any) -> str | None:
     return None if value is None else str(value)
 
 
+def check_clip(name: str, value: Any) -> str | float | None:
+    """``"auto"``, ``None`` or a bound in standard deviations."""
+    if value is None or value == "auto":
+        return "auto" if value is not None else None
+    if isinstance(value, bool | str) or not 0 < value < math.inf:
+        raise SolverError(f"{name} must be 'auto', None or a positive finite number, got {value!r}.")
+    return float(value)
+
+
 def check_memory(_: str, value: str | float) -> int:
     """Bytes."""
     return parse_memory(value)
@@ -123,6 +132,7 @@ class StreamSolver(CommonOptions):
     n_components: int = option(1, check_integer)
     whiten: str | None = option("auto", check_whiten)
     groups: int | None = option(None, check_integer)
+    clip: str | float | None = option("auto", check_clip)
 
     def start(self, data: Data) -> Run:
         """A run that asks for its first samples."""

@@ -31,7 +31,7 @@ APPLIES: dict[str, tuple[str, ...]] = {
     "resume": SOLVERS,
     "restart": SOLVERS,
     "shrinkage": ("views", "passing"),
-    "clip": ("views", "passing"),
+    "clip": ("mean", "race", "fed", "views", "passing"),
     "validation_fraction": ("views",),
     "refit": ("views",),
 }

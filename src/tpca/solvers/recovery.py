@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tpca.checkpoint import kept
-from tpca.noise import NoiseModel
+from tpca.noise import Check, NoiseModel, doubts
 from tpca.solvers.claim import flaws, withdrawal
 from tpca.tensors.blocks import Array
 
@@ -113,7 +113,7 @@ class Recovery:
     out (``nan_policy="omit"``), ``state_bytes`` the most that the solver held in its own arrays (S), ``buffer_bytes``
     the most that the engine held for samples in flight.  ``noise_level`` is the standard deviation σ of the noise of
     one entry of one sample; NaN where the method does not tell it.  ``noise`` is what else was learnt of it, where that
-    was looked at.
+    was looked at, and ``checks`` say whether it is as the test assumes; ``doubts`` are those that say no.
     """
 
     solver: str
@@ -126,6 +126,7 @@ class Recovery:
     n_skipped: int = 0
     noise_level: float = math.nan
     noise: NoiseModel | None = field(default=None, repr=False)
+    checks: tuple[Check, ...] = ()
     guess: Component | None = None
     history: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
@@ -204,6 +205,16 @@ class Recovery:
         return self.stop_reason.verdict
 
     @property
+    def doubts(self) -> list[str]:
+        """What speaks against the verdict, in words."""
+        return doubts(self.checks)
+
+    @property
+    def headline(self) -> str:
+        """The verdict and what must be said beside it: "signal", "signal, but ...", "no signal; ..."."""
+        return headline(self.verdict, self.doubts)
+
+    @property
     def found(self) -> bool:
         """Whether a signal was proven: the verdict is ``SIGNAL``."""
         return self.verdict is Verdict.SIGNAL
@@ -216,4 +227,12 @@ class Recovery:
     @property
     def advice(self) -> str:
         """Why the run ended and what to do, in words; also what was claimed on the way and withdrawn."""
-        return " ".join([str(self.stop_reason), *map(withdrawal, self.withdrawn)])
+        told = [f"{doubt[0].upper()}{doubt[1:]}." for doubt in self.doubts]
+        return " ".join([str(self.stop_reason), *told, *map(withdrawal, self.withdrawn)])
+
+
+def headline(verdict: Verdict, doubts: Sequence[str]) -> str:
+    """A verdict with its doubts, in one line."""
+    if not doubts or verdict is Verdict.NOT_TESTED:
+        return str(verdict)
+    return f"{verdict}{', but' if verdict is Verdict.SIGNAL else ';'} {'; '.join(doubts)}"

@@ -31,15 +31,19 @@ class ClippedBatch(DenseBatch):
         super().__init__(batch.samples, batch.first, batch.dropped)  # looked at: an infinite entry must not be clipped
         self.bound = bound
         self.beyond = np.zeros(2, np.int64)  # entries above and below the bound, of those added up
+        self._clipped: NDArray[Any] | None = None
 
     @property
     def samples(self) -> NDArray[Any]:
         """The clipped samples, a copy."""
-        clipped: NDArray[Any] = np.clip(self._samples, -self.bound, self.bound)
-        return clipped
+        if self._clipped is None:
+            self._clipped = np.clip(self._samples, -self.bound, self.bound)
+        return self._clipped
 
     def __getitem__(self, some: slice) -> ClippedBatch:
-        return ClippedBatch(DenseBatch(self._samples[some]), self.bound)
+        part = ClippedBatch(DenseBatch(self._samples[some]), self.bound)
+        part.beyond = self.beyond  # what is added up of a part is, of the whole
+        return part
 
     def add_to(self, total: NDArray[Any] | None, weight: float = 1.0) -> NDArray[Any]:
         """Clip and add up in one go: every entry is read once, no copy is made."""

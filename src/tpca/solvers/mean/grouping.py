@@ -22,6 +22,8 @@ from tpca.tensors.blocks import Array
 
 Array32 = NDArray[Any]  # of float32, which the toolbox for float64 works on as well
 
+CANCELLED = 1e-8  # of the energy of all groups: rounding in float32 leaves 1e-14 of it, chance about all
+
 
 def equal_groups(samples: int, groups: int, block: int) -> list[int]:
     """The sizes of so many groups of ``samples``, or fewer: multiples of ``block``, the rest in the last."""
@@ -76,6 +78,14 @@ class Grouping:
         for group in self.sums:
             group[...] = linear(group)
         self.total[...] = linear(self.total)
+
+    @property
+    def centred(self) -> bool:
+        """Whether the groups cancel: their mean is zero to rounding, which chance never does."""
+        if len(self.counts) < 2:
+            return False
+        energy = math.fsum(float(np.vdot(group, group)) for group in self.sums)
+        return float(np.vdot(self.total, self.total)) < CANCELLED * energy
 
     def close(self) -> None:
         """There will be no more samples: a last group that is less than half of the smallest joins the one before."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tpca.checkpoint import kept
 from tpca.engines import Data
 from tpca.errors import MemoryBudgetError
-from tpca.noise import NoiseModel, Sketch, Whitening, learn, samples_wanted
+from tpca.noise import Check, NoiseModel, Sketch, Tails, Whitening, learn, noise_checks, samples_wanted
 from tpca.noise.sketch import QUERIES
 from tpca.randomness import generator
 from tpca.solvers.mean.memory import noise_bytes
@@ -46,7 +46,12 @@ class MeanNoise:
         self._rng = generator(solver.random_state, "noise")
         self.sketch: Sketch | None = None
         self.taken = 0
-        if solver.whiten is not None and self._fits(data, room):
+        self.tails = Tails(None)
+        self._modes = solver.whiten is not None
+        limits = [limit for limit in (data.length, solver.max_samples) if limit is not None]
+        self._samples = min(limits, default=math.inf)
+        if (self._modes or solver.clip is not None) and self._fits(data, room):
+            self.tails = Tails(solver.clip if data.whole else None)
             self.taken = noise_bytes(data.dims)
             self._begin(data.dims)
 
@@ -60,14 +65,27 @@ class MeanNoise:
 
     def blanks(self) -> tuple[Accumulator, ...]:
         """What is to be kept of the next samples."""
-        return () if self.sketch is None else self.sketch.blanks()
+        return () if self.sketch is None else (*self.sketch.blanks(), *self.tails.blanks())
 
-    def take(self, parts: Sequence[Any]) -> None:
-        """Take what was kept of samples; learn from it once that is enough."""
-        assert self.sketch is not None
-        self.sketch.take(*parts)
-        if self.sketch.n >= self._needed(self.sketch):
+    def take(self, parts: Sequence[Any]) -> bool:
+        """Take what was kept of samples; learn from it once that is enough.
+
+        Returns whether samples are clipped from now on, so that those added up before should be left out.
+        """
+        if self.sketch is None:
+            return False
+        kept, before = len(self.sketch.blanks()), self.tails.clip
+        self.sketch.take(*parts[:kept])
+        self.tails.take(parts[kept:])
+        seen = self.sketch.n
+        if seen >= self._needed(self.sketch):
             self._learn(again=True)
+            self.tails.decide(1 - seen / self._samples)
+        return self.tails.clip is not before
+
+    def checks(self, samples: int, loudness: float | None) -> tuple[Check, ...]:
+        """Whether the noise is as assumed; ``loudness`` is that of the noise along the signal, over that elsewhere."""
+        return noise_checks(self.model, samples, loudness, self.tails.clip, self.tails.beyond)
 
     def conclude(self) -> None:
         """There are no more samples: what was seen must do."""
@@ -82,7 +100,8 @@ class MeanNoise:
     def _learn(self, again: bool) -> None:
         assert self.sketch is not None
         first, dims = self.sketch.whitening is None, self.sketch.dims
-        self.model = learn(self.sketch, self.always)
+        model = learn(self.sketch, self.always)
+        self.model = model if self._modes else dataclasses.replace(model, whitening=None)
         self.whitening, self.sketch = self.model.whitening, None
         if again and first and self.whitening is not None:
             self._begin(dims)

@@ -15,6 +15,7 @@ import numpy as np
 
 from tpca.engines import Data
 from tpca.errors import SolverError
+from tpca.noise import CENTRED
 from tpca.randomness import generator
 from tpca.solvers.claim import Claim
 from tpca.solvers.loop import Ask
@@ -44,7 +45,7 @@ FAR, SMALL = 40, 2.0**-120
 class MeanRun:
     """The sums of the samples, in groups."""
 
-    STATE = ("grouping", "noise", "unit", "ended", "history")
+    STATE = ("grouping", "noise", "unit", "left_out", "ended", "history")
 
     def __init__(self, solver: MeanSolver, data: Data) -> None:
         if data.endless and solver.max_samples is None:
@@ -52,6 +53,7 @@ class MeanRun:
                 "MeanSolver reads to the end of the samples, and these have none; give max_samples, or use RaceSolver."
             )
         self.solver, self.data = solver, data
+        self.left_out = 0  # samples that were only looked at
         self.grouping = self._grouping()
         groups = mean_bytes(data.dims, len(self.grouping.sums))
         self.noise = MeanNoise(solver, data, solver.budget(data.dims) - groups)
@@ -59,6 +61,7 @@ class MeanRun:
         self._asked = 1.0  # what those asked for are
         self.ended = False
         self.history: list[dict[str, Any]] = []
+        self._centred = False
         self._recovery: Recovery | None = None
 
     def _grouping(self) -> Grouping:
@@ -69,12 +72,12 @@ class MeanRun:
             block = solver.groups or (1 if solver.whiten is None else 2)  # two neighbours tell of the noise
             return Grouping(dims, groups_within(dims, budget, solver.confidence, spare=1), block)
         groups = groups_within(dims, budget, solver.confidence)
-        return Grouping(dims, groups, plan=equal_groups(min(limits), groups, solver.groups or 1))
+        return Grouping(dims, groups, plan=equal_groups(min(limits) - self.left_out, groups, solver.groups or 1))
 
     @property
     def samples(self) -> int:
         """Samples so far."""
-        return self.grouping.samples
+        return self.left_out + self.grouping.samples
 
     def ask(self) -> Ask[TensorSum | Together] | None:
         """The sum of the next few samples, and what they tell of the noise; ``None`` when they have ended."""
@@ -88,19 +91,19 @@ class MeanRun:
             return None
         # Before their size is known, samples are asked for so small that not even the sum of the largest overflows.
         self._asked = 2.0 ** -size.bit_length() if self.unit is None else min(max(self.unit, SMALL), 1.0)
-        sum_ = TensorSum(self._asked)
-        return Ask(Together([sum_, *self.noise.blanks()]) if wanted else sum_, size)
+        return Ask(self.noise.tails.together(TensorSum(self._asked), *self.noise.blanks()), size)
 
     def tell(self, part: TensorSum | Together) -> None:
         """Add the samples to the open group; learn from the first of them."""
-        if isinstance(part, Together):
-            sum_, *learnt = part.parts
-            assert isinstance(sum_, TensorSum)
-            part = sum_
-            if part.n:
-                self.noise.take(learnt)
+        sum_, *learnt = self.noise.tails.parts(part)
+        assert isinstance(sum_, TensorSum)
+        part = sum_
         if part.total is None:
             self.close()
+            return
+        if self.noise.take(learnt):
+            self.left_out = self.samples + part.n
+            self.grouping, self.unit = self._grouping(), None
             return
         self._choose_unit(largest((part.total,)), part.n)
         factor = (self.unit or 1.0) / self._asked
@@ -152,29 +155,32 @@ class MeanRun:
         return twin
 
     def _fit(self) -> Recovery:
-        if not self.samples:
+        if not self.grouping.samples:
             vectors = tuple(np.eye(1, d)[0] for d in self.data.dims)
             return self._recovery_of(vectors, StopReason.NO_SIGNAL, Claim.nothing(math.inf))
-        whitening = self.noise.whitening
+        whitening, self._centred = self.noise.whitening, self.grouping.centred
         if whitening is not None:
             self.grouping.transform(whitening.tensor)
         size = math.ldexp(1.0, math.frexp(largest((self.grouping.sums,)))[1])
         self.grouping.multiply(1 / size)
         groups, solver = Groups.of(self.grouping), self.solver
-        units = Units(size / groups.length, self.unit or 1.0, whitening)
-        sigma = groups.level(np.ones((1, len(groups)))) * size / units.unit
+        units = Units(size / groups.length / self.noise.tails.share, self.unit or 1.0, whitening)
+        level = groups.level(np.ones((1, len(groups))))
+        sigma = level * size / units.unit
         alike = whitening is None or whitening.shared
         judge = Judge.of(groups, solver.confidence, solver.n_components, solver.random_state, alike)
         found, guess = judge.look()
-        each = [self._conclude(one, number, units, sigma) for number, one in enumerate(found)]
+        each = [
+            self._conclude(one, number, units, sigma, one.scatter.along / level) for number, one in enumerate(found)
+        ]
         proven = [one for one in each if one is not None]
         if not proven:
             return self._nothing(groups, guess, judge.proofs[0], units, sigma)
         first, *others = sorted(proven, key=lambda r: -r.strength)
         return first.with_others(others)
 
-    def _conclude(self, found: Found, number: int, units: Units, sigma: float) -> Recovery | None:
-        """A component in the units of the data.
+    def _conclude(self, found: Found, number: int, units: Units, sigma: float, loudness: float) -> Recovery | None:
+        """A component in the units of the data; ``loudness`` is the noise along it over that elsewhere.
 
         ``None`` if what comes out is impossible, since the noise is not what the law takes it for: it is withdrawn.
         """
@@ -188,7 +194,7 @@ class MeanRun:
         record |= {"strength_error": units.to_data(said.strength_error), "error": said.error}
         record |= {"symmetric": found.scatter.symmetric, **_told_of(found.proof, units, found.scatter.fit)}
         self._record(record, said.vectors)
-        return self._recovery_of(said.vectors, self._why_ended(said.error), claim, sigma)
+        return self._recovery_of(said.vectors, self._why_ended(said.error), claim, sigma, loudness)
 
     def _nothing(self, groups: Groups, best: RankOne, proof: Proof, units: Units, sigma: float) -> Recovery:
         limit = strength_limit(groups, generator(self.solver.random_state, "mean limit"))
@@ -198,7 +204,12 @@ class MeanRun:
         return self._recovery_of(vectors, StopReason.NO_SIGNAL, claim, sigma)
 
     def _recovery_of(
-        self, vectors: tuple[Array, ...], reason: StopReason, claim: Claim, sigma: float = math.nan
+        self,
+        vectors: tuple[Array, ...],
+        reason: StopReason,
+        claim: Claim,
+        sigma: float = math.nan,
+        loudness: float | None = None,
     ) -> Recovery:
         """What was found, as the last record tells."""
         record = self.history[-1] if self.history else {}
@@ -211,6 +222,7 @@ class MeanRun:
             solver="mean",
             noise_level=sigma,
             noise=self.noise.model,
+            checks=(*self.noise.checks(self.samples, loudness), *([CENTRED] if self._centred else [])),
             vectors=vectors,
             strength=claim.strength,
             n_samples=self.samples,

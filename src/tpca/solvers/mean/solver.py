@@ -57,6 +57,10 @@ class MeanSolver(StreamSolver):
         Samples that belong together, where that is known: so many that follow each other are one block (a subject, a
         session), and blocks are independent.  No group of the test cuts one.  By default samples may depend on those
         shortly before them only.
+    clip
+        Bound on entries, in standard deviations of their middle part: entries beyond it count as the bound, so that
+        heavy tails cost little.  ``"auto"``: 1.5, where that makes the mean more accurate by a quarter or more and the
+        tails are even; ``None``: never.
     callbacks
         Called after every round with its record, and after the fit with the ``"vectors"`` of each component.
     checkpoint, checkpoint_every, resume

@@ -78,12 +78,11 @@ class ComponentsRun:
         edges = min((run.edges(n) for run, _ in asks), key=len)
         blank = Gradients(queries, asks[0][1].blank.scale, edges)
         learnt = self.noise.blanks()
-        whole = Together([blank, *learnt]) if learnt else blank
-        return Ask(whole, n, any(ask.rewind for _, ask in asks))
+        return Ask(self.noise.tails.together(blank, *learnt), n, any(ask.rewind for _, ask in asks))
 
     def tell(self, part: Gradients | Together) -> None:
         """Hand every race its answers; learn what else the samples tell of the noise."""
-        gradients, *learnt = part.parts if isinstance(part, Together) else (part,)
+        gradients, *learnt = self.noise.tails.parts(part)
         assert isinstance(gradients, Gradients)
         if part.n == 0:
             self._stop_learning()
@@ -97,10 +96,12 @@ class ComponentsRun:
 
     def _learn(self, parts: Sequence[Accumulator]) -> None:
         """What is learnt of the noise may make the races begin anew."""
-        before = self.noise.whitening
+        before, clip = self.noise.whitening, self.noise.tails.clip
         self.noise.take(parts)
         for run in self.runs:
-            if self.noise.whitening is not before:
+            if self.noise.tails.clip is not clip:
+                run.search_afresh()
+            elif self.noise.whitening is not before:
                 run.whiten(before)
             elif self.noise.dependent:
                 run.count_afresh()

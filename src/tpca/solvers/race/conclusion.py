@@ -41,7 +41,7 @@ def record_of(run: RaceState, best: Search | Refinement) -> tuple[dict[str, Any]
     else:
         known = best
         record |= {"candidate": "refinement", "found": True, "error": vector_error(best, run.noise.whitening)}
-    unit, vectors = 1 / run.scale, known.vectors
+    unit, vectors = run.unit, known.vectors
     if (whitening := run.noise.whitening) is not None:
         unit, vectors = unit * whitening.factor(vectors), whitening.back(vectors)
     if isinstance(best, Refinement):
@@ -55,16 +55,16 @@ def conclusion(run: RaceState) -> Recovery:
     assert run.reason is not None, "the race is not over"
     if run.refinement is None:
         best = run.leading().candidate
-        return _recovery(run, best.vectors, Claim.nothing(_most(run) * run.hidden() / run.scale))
+        return _recovery(run, best.vectors, Claim.nothing(_most(run) * run.hidden() * run.unit))
     refined = run.refinement
     own, sequence = refined.claim(run.solver.confidence), refined.sequence(run.solver.confidence)
     if run.noise.whitening is not None:
         own, sequence = _of_data(own, sequence, refined, run.noise.whitening, run.solver.confidence)
-    claim = own.converted(lambda value: value / run.scale)
+    claim = own.converted(lambda value: value * run.unit)
     if own.flaw:
         return _withdrawn(run, refined, claim.flaw or own.flaw)
     low, high = sequence
-    return _recovery(run, refined.vectors, claim, sequence=(low / run.scale, high / run.scale))
+    return _recovery(run, refined.vectors, claim, sequence=(low * run.unit, high * run.unit))
 
 
 def _of_data(
@@ -106,7 +106,7 @@ def _withdrawn(run: RaceState, refined: Refinement, flaw: str) -> Recovery:
     the search should have found until then, by none of the samples after it; one with these vectors by their rewards,
     which a strong direction of the noise makes scatter far more than the noise level says.
     """
-    limit = _most(run) * max(run.hidden(), refined.rewards.limit(refined.sigma)) / run.scale
+    limit = _most(run) * max(run.hidden(), refined.rewards.limit(refined.sigma)) * run.unit
     record = {"component": run.number, "phase": "withdrawn", "pass": run.passes, "samples": run.samples}
     history = [*run.history, {**record, "candidate": "refinement", "found": False, "flaw": flaw}]
     recovery = _recovery(run, refined.vectors, Claim.nothing(limit), StopReason.NO_SIGNAL)
@@ -127,7 +127,7 @@ def _recovery(
         solver="race",
         vectors=oriented(vectors if whitening is None else whitening.back(vectors)),
         strength=claim.strength,
-        noise_level=sigma / run.scale,
+        noise_level=sigma * run.unit,
         p_value=_p_value(run.proof, run.solver.confidence),
         evidence=run.proof,
         n_samples=run.distinct,
@@ -138,6 +138,7 @@ def _recovery(
         strength_interval=claim.interval,
         strength_sequence=sequence,
         noise=run.noise.model,
+        checks=run.checks(),
         history=run.history,
     )
 

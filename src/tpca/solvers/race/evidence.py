@@ -23,9 +23,11 @@ fitted numbers independent rewards have an r of -p/N on average, and neighbours 
 
 .. math:: (r + p/N)\sqrt N > \texttt{Z} .
 
-What counts is level 0, or, if neighbours are alike at some level, the level ``ABOVE`` higher than the last such one;
-and of that and all below it the smallest evidence.  It is no larger than that of level 0, so what Ville's inequality
-says still holds.  A level that counts must have some sub-batches, for fewer say nothing about how alike they are.
+What counts is level 0, or, if neighbours are alike there, the level ``ABOVE`` higher than the last of those, from 0 on,
+at which they are; and of that and all below it the smallest evidence.  Beginning at level 0 matters: a candidate that
+gets better in a curve makes long sums alike, and short ones not, which noise that turns round slowly never does.
+It is no larger than that of level 0, so what Ville's inequality says still holds.  A level that counts must have some
+sub-batches, for fewer say nothing about how alike they are.
 Where the rewards hardly scatter beside their mean (mean over deviation above ``STEADY``) they cannot come from noise
 that turns round, and r, which the least trend then makes large, is not looked at.
 
@@ -40,6 +42,7 @@ N, r, p             ``Level.count``, ``Level.autocorrelation(p)``
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -164,8 +167,8 @@ class Wealth:
 
     def _judge(self) -> None:
         fitted = 1 if self.levels[0].count < TREND else 2
-        alike = [a for a, level in enumerate(self.levels) if level.alike(fitted)]
-        self.level = alike[-1] + ABOVE if alike else 0
+        alike = sum(1 for _ in itertools.takewhile(lambda level: level.alike(fitted), self.levels))
+        self.level = alike - 1 + ABOVE if alike else 0
         least = MIN_ABOVE if alike else MIN_BLOCKS
         counted = [level.log for level in self.levels[: self.level + 1] if level.count >= least]
         self.proves = len(counted) > self.level

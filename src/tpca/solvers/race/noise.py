@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from tpca.checkpoint import kept
 from tpca.engines import Data
 from tpca.errors import MemoryBudgetError
-from tpca.noise import NoiseModel, Sketch, Whitening, learn, samples_wanted
+from tpca.noise import NoiseModel, Sketch, Tails, Whitening, learn, samples_wanted
 from tpca.noise.sketch import QUERIES, gradient_bytes, matrix_bytes
 from tpca.randomness import generator
 from tpca.solvers.race.stopping import samples_per_pass
@@ -55,6 +55,8 @@ class RaceNoise:
         self.whitening: Whitening | None = None
         self.model: NoiseModel | None = None
         self.without = ""  # what was left out, and why
+        self.tails = Tails(solver.clip if data.whole else None)
+        self._per_pass = samples_per_pass(solver, data)
         usual = solver.memory_limit is None
         self.limit = solver.budget(data.dims)
         room = _usual(data) if usual else min(SHARE * self.limit, self.limit - least_left / WHITENED)
@@ -101,6 +103,7 @@ class RaceNoise:
     def nbytes(self) -> int:
         """Bytes held."""
         held = 0 if self.whitening is None else self.whitening.nbytes
+        held += self.tails.nbytes
         return held if self.sketch is None else self.sketch.nbytes + (held if self.sketch.whitening is None else 0)
 
     def left(self, taken: int = 0) -> int:
@@ -110,15 +113,18 @@ class RaceNoise:
 
     def blanks(self) -> tuple[Accumulator, ...]:
         """What is to be kept of the next samples."""
-        return () if self.sketch is None else self.sketch.blanks()
+        return () if self.sketch is None else (*self.sketch.blanks(), *self.tails.blanks())
 
     def take(self, parts: Sequence[Any]) -> None:
         """Take what was kept of samples; learn from it once that is enough."""
         assert self.sketch is not None
-        self.sketch.take(*parts)
+        kept = len(self.sketch.blanks())
+        self.sketch.take(*parts[:kept])
+        self.tails.take(parts[kept:])
         if self.sketch.n >= min(samples_wanted(self.sketch, self.groups is None), self.most):
             first, dims = self.sketch.whitening is None, self.sketch.dims
             self.model = learn(self.sketch, self.always)
+            self.tails.decide(1 - self.sketch.n / self._per_pass)
             self.whitening, self.sketch = self.model.whitening, None
             if first and self.whitening is not None:
                 self._begin(dims)

@@ -51,6 +51,8 @@ LEAST_OVERLAP = 0.25  # of all vectors together: a mean reward is not blown up f
 TURNED = 0.5  # overlap with what was claimed below which a vector is another one
 SETTLED = 0.25  # the refinement's own strength is used once it weighs this share of what the search knew
 
+MIN_COUNT = 8  # sub-batches that a noise level must rest on
+
 
 @kept
 class Refinement:
@@ -110,6 +112,13 @@ class Refinement:
             return math.hypot(self.rewards.strength_error(self.sigma), 0.5 * (self.strength - self.rewards.mean))
         noise = self.sigma * self.strength / math.sqrt(max(min(k.signal for k in self._known), 1e-300))
         return math.hypot(noise, 2 * (self.strength - self.rewards.claimed))
+
+    @property
+    def loudness(self) -> float | None:
+        """The noise along the signal over that elsewhere; ``None`` before it is known to a third or so."""
+        if self.rewards.count < MIN_COUNT:
+            return None
+        return self.rewards.strength_error(self.sigma) * math.sqrt(self.rewards.weight) / (self.sigma or 1.0)
 
     def queries(self) -> tuple[Query, ...]:
         """The current vectors, gradients of all modes, of every sub-batch, too."""

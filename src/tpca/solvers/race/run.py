@@ -109,17 +109,21 @@ class RaceRun(RaceState):
         The sum of all samples, where the main strategy keeps it, is whitened and stays, as far as memory allows.
         """
         old = self.searches[0].strategy
-        self.searches = self.strategies(generator(self.solver.random_state, f"race {self.number} at {self.samples}"))
+        self.search_afresh()
         new, after = self.searches[0].strategy, self.noise.whitening
         fits = CARRIED * math.prod(self.data.dims) <= self.noise.left()
         if fits and after is not None and isinstance(old, WholeSum) and isinstance(new, WholeSum) and old.count:
             modes = [mode for group in old.partition.groups for mode in group]
             mean = old.mean() if before is None else before.undone.tensor(old.mean(), modes)
             new.take_mean(after.tensor(mean, modes), old.count)
-        self._look = 0.0
         if self.phase == "trial":  # what is tried from now on
             for search in self.searches:
                 search.candidate.adopt(search.strategy)
+
+    def search_afresh(self) -> None:
+        """Forget all: from now on the data are seen otherwise."""
+        self.searches = self.strategies(generator(self.solver.random_state, f"race {self.number} at {self.samples}"))
+        self._look = 0.0
 
     def end(self) -> None:
         """The samples of this phase have ended."""

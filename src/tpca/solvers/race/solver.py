@@ -63,6 +63,10 @@ class RaceSolver(StreamSolver):
     groups
         Samples that belong together, the next of which begin a new group: they count as one observation.  By default it
         is found out whether neighbouring samples are alike, and over how many.
+    clip
+        Bound on entries, in standard deviations of their middle part: entries beyond it count as the bound, so that
+        heavy tails cost little.  ``"auto"``: 1.5, where that makes the mean more accurate by a quarter or more and the
+        tails are even; ``None``: never.
     callbacks
         Called after every round with its record and, under ``"vectors"``, the current estimate.
     checkpoint, checkpoint_every, resume

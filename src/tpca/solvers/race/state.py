@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tpca.engines import Data
+from tpca.noise import Check, noise_checks
 from tpca.randomness import generator
 from tpca.solvers.race.limits import strength_limit
 from tpca.solvers.race.noise import RaceNoise
@@ -116,6 +117,17 @@ class RaceState:
     def position(self) -> int:
         """Samples of this pass that have gone by."""
         return self.begins + self.samples
+
+    @property
+    def unit(self) -> float:
+        """What a strength seen here is times this in the data."""
+        return 1 / self.scale / self.noise.tails.share
+
+    def checks(self) -> tuple[Check, ...]:
+        """Whether the noise is as assumed."""
+        along = None if self.refinement is None else self.refinement.loudness
+        tails = self.noise.tails
+        return noise_checks(self.noise.model, self.distinct, along, tails.clip, tails.beyond)
 
     @property
     def component(self) -> RankOne | None:
