@@ -19,7 +19,7 @@ from tpca import SpikedTensor, open_stream
 from tpca.engines import DaskEngine, LawEngine, LocalEngine, PushEngine, groups
 from tpca.engines.groups import cut_samples
 from tpca.errors import StreamError
-from tpca.noise import ModeCovariances, QueryGradients, Whitening
+from tpca.noise import EntrySizes, ModeCovariances, QueryGradients, Whitening
 from tpca.randomness import generator
 from tpca.solvers.moments.accumulators import BasisImage, Products, RowCount
 from tpca.solvers.moments.rows import OnPart, Split
@@ -28,6 +28,7 @@ from tpca.streams import views as views_module
 from tpca.streams.whitening import Clipper, FirstRows, ViewCovariances
 from tpca.tensors import (
     Accumulator,
+    Clipped,
     DenseBatch,
     Gradients,
     Query,
@@ -53,6 +54,7 @@ MEANS = [view.mean(axis=0) for view in VIEWS]
 KNOWN = RankOne(0.7, tuple(RNG.standard_normal(d) for d in DIMS))
 WHITENING = Whitening.of([np.diag(np.arange(1.0, d + 1)) + 0.5 for d in DIMS])
 CLIP, SPLIT = 0.8, Split(0.3, 5)
+SCALES = tuple(np.linspace(0.5, 1.0, d) for d in DIMS)  # of the bound on entries
 SINGLES, PAIR = Partition.singles(DIMS), Partition(DIMS, ((2, 0), (1,)))
 
 
@@ -166,6 +168,31 @@ def sample_rows_of(samples):
     return [np.concatenate([np.einsum(f"nabc,{how}", samples, *v).reshape(N, -1) for how, *v in modes], axis=1)]
 
 
+def clipped_of(samples):
+    bound = np.einsum("a,b,c->abc", *SCALES)
+    return np.minimum(np.maximum(samples, -bound), bound)
+
+
+def row_logs_of(samples):
+    """Mean logarithms of rows less those of their sample, summed over samples; and the sum of the latter."""
+    logs = np.log2(np.abs(samples))
+    means = logs.mean(axis=(1, 2, 3))
+    rows = [logs.mean(axis=tuple(j for j in (1, 2, 3) if j != i)) - means[:, None] for i in (1, 2, 3)]
+    return [*(row.sum(axis=0) for row in rows), np.array(means.sum())]
+
+
+def entry_counts_of(samples):
+    """A histogram of the logarithms of entries less the effects of their rows, in sixteenths of an octave, by sign."""
+    counts = np.zeros((2, 769), int)
+    for x in samples:
+        logs = np.log2(np.abs(x))
+        a, b, c = (logs.mean(axis=tuple(j for j in (0, 1, 2) if j != i)) for i in (0, 1, 2))
+        rest = logs - a[:, None, None] - b[:, None] - c + 2 * logs.mean()
+        for value, log in zip(x.ravel(), rest.ravel(), strict=True):
+            counts[int(value > 0), round(16 * log) + 384] += 1
+    return counts
+
+
 @dataclass(frozen=True)
 class Case:
     """An accumulator, what is asked of it, and the same worked out in the slowest way."""
@@ -197,6 +224,16 @@ CASES = {
         lambda: Together([TensorSum(2.0), Gradients(ONE, SCALE), Together([TensorSum()])]),
         lambda p: [p.parts[0].total, *answered(p.parts[1]), p.parts[2].parts[0].total],
         lambda x: [2 * x.sum(axis=0), *gradients_of(x, ONE), x.sum(axis=0)],
+    ),
+    "clipped": Case(
+        lambda: Clipped([TensorSum(2.0), Gradients(ONE, SCALE), Rewards(VECTORS)], SCALES),
+        lambda p: [p.parts[0].total, *answered(p.parts[1]), p.parts[2].rewards],
+        lambda x: [2 * clipped_of(x).sum(axis=0), *gradients_of(clipped_of(x), ONE), *rewards_of(clipped_of(x))],
+    ),
+    "entry sizes": Case(
+        EntrySizes,
+        lambda p: [p.counts, *p.rows, np.array(p.level)],
+        lambda x: [entry_counts_of(x), *row_logs_of(x)],
     ),
     "rewards": Case(lambda: Rewards(VECTORS), lambda p: [p.rewards], rewards_of),
     "sample gradients": Case(lambda: SampleGradients(FRESH), lambda p: [p.gradients], sample_gradients_of),

@@ -9,7 +9,7 @@ import typer
 
 from tpca.cli.live import bars
 from tpca.cli.outputs import check_file, put_json
-from tpca.wording import amount, duration, number, shape
+from tpca.wording import count, shape
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -107,8 +107,8 @@ def _run(
             run(setting, seeds, chosen, lambda name: progress.update(bar, advance=1, description=name), finished)
     except KeyboardInterrupt:
         kept = f", kept in {out}: the same command goes on from there" if out is not None else ""
-        count = f"{len(found.trials)} finished trial{'s' if len(found.trials) != 1 else ''}"
-        console.print(f"Interrupted with {count}{kept}.", soft_wrap=True, highlight=False)
+        done = count(len(found.trials), "finished trial")
+        console.print(f"Interrupted with {done}{kept}.", soft_wrap=True, highlight=False)
         return False
     return True
 
@@ -120,6 +120,7 @@ def _print(
     from rich.table import Table
 
     from tpca.lab.studies.compare import TITLES
+    from tpca.lab.studies.comparison import cells
 
     problem = setting.problem
     kind = ", equal vectors" if problem.symmetric else ""
@@ -130,18 +131,8 @@ def _print(
     heads = ["method", "success", "error", "time", "state", "passes", *([] if narrow else ["buffer", "samples"])]
     for head in heads:
         table.add_column(head, justify="left" if head == "method" else "right", no_wrap=head != "method")
-    for row in rows:
-        cells = {
-            "method": row["title"],
-            "success": f"{row['successes']}/{row['trials']}",
-            "error": number(row["error"], 2),
-            "time": duration(row["seconds"]),
-            "state": amount(row["state_bytes"]),
-            "passes": f"{row['passes']:.0f}",
-            "buffer": amount(row["buffer_bytes"]),
-            "samples": f"{row['samples']:,}",
-        }
-        table.add_row(*(cells[head] for head in heads))
+    for row in map(cells, rows):
+        table.add_row(*(row[head] for head in heads))
     console.print(table)
     for reason in dict.fromkeys(reasons.values()):
         if reason != "not asked for":

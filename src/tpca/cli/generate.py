@@ -41,6 +41,7 @@ def generate(
     """
     from rich.console import Console
 
+    from tpca.errors import OutputError
     from tpca.lab.planning.problem import tensor_dims
     from tpca.model import SpikedTensor
     from tpca.model.sampling import Samples, check_dtype
@@ -50,7 +51,9 @@ def generate(
     lengths = tensor_dims(*((order, dim, None) if dims is None else (None, None, dims)))
     beside = truth_path(out)
     check_place(out.parent)
-    _check_free(out, beside, overwrite)
+    # Data with a truth beside them were generated, and can be again; anything else is somebody's.
+    if out.exists() and not overwrite and not beside.exists():
+        raise OutputError(f"{str(out)!r} exists and was not written by tpca generate; --overwrite replaces it.")
     _check_room(out, lengths, samples, check_dtype(dtype).itemsize)
     truth = SpikedTensor.random(lengths, strength, correlation, random_state) if strength else None
     source = (
@@ -75,14 +78,6 @@ def generate(
     total = samples * math.prod(lengths) * source.dtype.itemsize
     print(f"{out}: {samples:,} samples of {shape(lengths)}, {amount(total)}, strength {strength:g}")
     print(f"truth: {beside}" if truth else "nothing but noise: no truth")
-
-
-def _check_free(out: Path, beside: Path, overwrite: bool) -> None:
-    """Data with a truth beside them were generated, and can be again; anything else is somebody's."""
-    from tpca.errors import OutputError
-
-    if out.exists() and not overwrite and not beside.exists():
-        raise OutputError(f"{str(out)!r} exists and was not written by tpca generate; --overwrite replaces it.")
 
 
 def _check_room(out: Path, lengths: tuple[int, ...], samples: int, itemsize: int) -> None:

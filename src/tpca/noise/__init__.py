@@ -3,16 +3,21 @@
 from tpca.noise.model import NoiseModel, learn, samples_wanted
 from tpca.noise.serial import Contrasts, Dependence
 from tpca.noise.sketch import ModeCovariances, QueryGradients, Sketch
+from tpca.noise.tails import Clip, EntrySizes, clip_for, lopsided
 from tpca.noise.whitening import Whitening
 
 __all__ = [
+    "Clip",
     "Contrasts",
     "Dependence",
+    "EntrySizes",
     "ModeCovariances",
     "NoiseModel",
     "QueryGradients",
     "Sketch",
     "Whitening",
+    "clip_for",
     "learn",
+    "lopsided",
     "samples_wanted",
 ]

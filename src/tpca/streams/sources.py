@@ -234,13 +234,10 @@ def _file(place: str, inner: str | None, items: Items) -> Source:
         if inner is not None:
             raise StreamError(f"a .npy file holds one array, got {place + '::' + inner!r}; leave out '::{inner}'.")
         return open_npy(place)
-    if place.endswith(_HDF5_SUFFIXES) or _is_hdf5(place):
+    with open(place, "rb") as file:
+        signed = file.read(len(HDF5_SIGNATURE)) == HDF5_SIGNATURE
+    if place.endswith(_HDF5_SUFFIXES) or signed:
         _only_batches(items, "HDF5 datasets")
         return open_hdf5(place, inner)
     suffix = os.path.splitext(place)[1] or "no suffix"
     raise StreamError(f"cannot read samples from {place!r} ({suffix}); give {_SUPPORTED}.")
-
-
-def _is_hdf5(place: str) -> bool:
-    with open(place, "rb") as file:
-        return file.read(len(HDF5_SIGNATURE)) == HDF5_SIGNATURE

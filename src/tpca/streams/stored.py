@@ -72,7 +72,7 @@ class StoredStream(NumberedStream):
         step = SLAB_SAMPLES if self._slabs else _batch_length(self.dims, source.chunks)
         if source.kind == "array":
             step = max(step, ARRAY_SAMPLES)
-        self._edges = _steps(self.length, step) if edges is None else _thinned(edges, math.prod(self.dims))
+        self._edges = even_edges(self.length, step) if edges is None else _thinned(edges, math.prod(self.dims))
         self.reads_ahead = source.kind != "array" and not self._slabs  # slabs are read when they are needed
         self.whole = not self._slabs
         self.readable_elsewhere = source.shared and not (self._slabs and source.kind == "dask")
@@ -213,7 +213,7 @@ def read_samples(source: Source, key: tuple[slice, ...], word: str) -> NDArray[A
         return source.read(key)
 
 
-def _steps(length: int, step: int) -> NDArray[np.int64]:
+def even_edges(length: int, step: int) -> NDArray[np.int64]:
     """Batches of equal length."""
     return np.minimum(np.arange(-(-length // step) + 1) * step, length)
 

@@ -70,13 +70,11 @@ class ZarrSource(Source):
         """The entries in these ranges of the leading axes."""
         with settled():
             block = np.asarray(self._array[key])
-        if self._location is not None and block.size and self._looks_unwritten(block):
-            _open_node(*self._location)  # raises if the store is gone: Zarr itself takes a lost chunk for an empty one
+        if self._location is not None and block.size:
+            fill, last = self._array.fill_value, block[(-1,) * block.ndim]
+            if fill is None or last == fill or last != last:  # looks as if it was never written
+                _open_node(*self._location)  # raises if the store is gone: Zarr takes a lost chunk for an empty one
         return block
-
-    def _looks_unwritten(self, block: NDArray[Any]) -> bool:
-        fill, last = self._array.fill_value, block[(-1,) * block.ndim]
-        return fill is None or bool(last == fill) or bool(last != last)
 
 
 def open_zarr(store: str, inner: str | None) -> ZarrSource:

@@ -19,7 +19,7 @@ from tpca.streams.checks import all_finite, as_array, float_dtype, to_floats, wi
 from tpca.streams.identity import read_cost, spread
 from tpca.streams.protocol import Layout, NanPolicy, NumberedStream, Source
 from tpca.streams.sources import check_opened, stored_source
-from tpca.streams.stored import read_samples
+from tpca.streams.stored import even_edges, read_samples
 from tpca.streams.stores import without_array
 from tpca.tensors.digest import digest
 from tpca.tensors.views import ViewsBatch
@@ -53,7 +53,8 @@ def open_views(source: Any, *, groups: Any = None, nan_policy: str = "raise") ->
         raise StreamError("groups are the columns of a DataFrame; give the views themselves, or a DataFrame.")
     if isinstance(source, str | os.PathLike) or hasattr(source, "shape"):
         raise StreamError("at least two views are needed, got one; give a list of arrays or paths, one per view.")
-    if isinstance(source, Sequence) and not _are_batches(source):
+    batches = isinstance(source, Sequence) and len(source) > 0 and all(isinstance(item, tuple) for item in source)
+    if isinstance(source, Sequence) and not batches:  # the views themselves
         return StoredViews([_source(view, i) for i, view in enumerate(source)], policy)
     if not isinstance(source, Iterable) or isinstance(source, Mapping | bytes):
         raise StreamError(f"cannot read views from {type(source).__name__}; give a list of arrays or paths.")
@@ -97,16 +98,14 @@ class StoredViews(ViewsStream):
         if lengths[0] == 0:
             raise StreamError("the views have no rows; give at least one.")
         self.length = lengths[0]
-        self.dtype = _common([float_dtype(s.dtype, f" in view {i}") for i, s in enumerate(sources)])
+        self.dtype = np.result_type(*(float_dtype(s.dtype, f" in view {i}") for i, s in enumerate(sources)))
         self._sources, self.nan_policy = list(sources), nan_policy
         self._step = max(1, BATCH_ENTRIES // sum(self.dims))
         self.reads_ahead = any(source.kind != "array" for source in sources)
         in_place = {source.edges is not None for source in sources}
         self.readable_elsewhere = len(in_place) == 1 and all(source.shared for source in sources)
-        bounds = np.minimum(np.arange(-(-self.length // self._step) + 1) * self._step, self.length)
-        self.layout: Layout = Layout(
-            bounds, nan_policy == "raise", sum(self.dims), summable=False, private=not self.reads_ahead
-        )
+        bounds, certain = even_edges(self.length, self._step), nan_policy == "raise"
+        self.layout: Layout = Layout(bounds, certain, sum(self.dims), summable=False, private=not self.reads_ahead)
 
     @cached_property
     def identity(self) -> str:
@@ -155,7 +154,7 @@ class IterableViews(ViewsStream):
             raise StreamError(f"batches must be tuples of arrays, one per view, got a {type(head).__name__}.")
         first = [as_array(view) for view in head]
         self.dims = _check_shapes([view.shape for view in first])
-        self.dtype = _common([float_dtype(view.dtype) for view in first])
+        self.dtype = np.result_type(*(float_dtype(view.dtype) for view in first))
         self._items, self.nan_policy = itertools.chain([first], items), nan_policy
         self._position = 0
 
@@ -174,11 +173,6 @@ class IterableViews(ViewsStream):
             self._position += len(rows[0])
             if first >= start:
                 yield _clean(rows, first, self.nan_policy, self.dtype)
-
-
-def _are_batches(source: Sequence[Any]) -> bool:
-    """Whether a sequence holds batches, tuples of arrays, and not the views themselves."""
-    return len(source) > 0 and all(isinstance(item, tuple) for item in source)
 
 
 def _source(view: Any, number: int) -> Source:
@@ -200,10 +194,6 @@ def _check_shapes(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
                 "and put single columns together."
             )
     return tuple(shape[1] for shape in shapes)
-
-
-def _common(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
-    return np.result_type(*dtypes)
 
 
 def _read(source: Source, first: int, stop: int) -> NDArray[Any]:

@@ -1,6 +1,7 @@
 """Samples as arrays: blocks of modes, batches in whatever form they come, contraction, and what is kept of them."""
 
 from tpca.tensors.accumulators import Accumulator, Rewards, SampleGradients, Scores, TensorSum, Together
+from tpca.tensors.clipped import Clipped
 from tpca.tensors.contraction import contract, contract_all
 from tpca.tensors.dense import DenseBatch
 from tpca.tensors.gradients import Gradients
@@ -14,6 +15,7 @@ __all__ = [
     "Accumulator",
     "Answer",
     "Batch",
+    "Clipped",
     "DenseBatch",
     "Gradients",
     "Query",

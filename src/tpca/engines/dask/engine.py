@@ -118,7 +118,9 @@ class DaskEngine:
         fragments = self._cursor.take(n)
         if not fragments:
             return blank.fresh()
-        outcomes = self._gather(self._submit(blank, cut, fragments))
+        futures = self._submit(blank, cut, fragments)
+        found = iter(self.cluster.gather([future for future in futures if future is not None]))
+        outcomes = [None if future is None else next(found) for future in futures]  # none: all samples left out
         self._note([outcome for outcome in outcomes if outcome is not None], fragments)
         root: Any = merge_all([None if outcome is None else outcome.part for outcome in outcomes])
         root.recall(blank)
@@ -199,11 +201,6 @@ class DaskEngine:
             if number not in self._lazy and (parts := self.stream.lazy_parts(number)) is not None:
                 self._lazy[number] = self.cluster.compute(parts)
         return {number: self._lazy[number] for number in numbers if number in self._lazy}
-
-    def _gather(self, futures: Sequence[Any]) -> list[Outcome | None]:
-        """What is left of the groups, each in its place; nothing where all samples were left out."""
-        found = iter(self.cluster.gather([future for future in futures if future is not None]))
-        return [None if future is None else next(found) for future in futures]
 
     def _note(self, outcomes: Sequence[Outcome], fragments: Sequence[Fragment]) -> None:
         """Take note of what was seen, and let go of blocks that nobody needs any more."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tpca.lab.studies.compare import GOOD, TITLES
-from tpca.lab.studies.comparison import Comparison, read_comparison
+from tpca.lab.studies.comparison import Comparison, cells, read_comparison
 from tpca.lab.studies.estimates import rate_interval
 from tpca.report.document import Document, Figure, Safe, Section, Verdict, paragraphs, table
 from tpca.report.pictures import axis, error_bars, layout, log_axis, points, shown
@@ -40,6 +40,9 @@ def _verdict(found: Comparison, rows: list[Row]) -> Verdict:
     shown_, others = most[:4], len(most) - 4
     names = ", ".join(shown_) + (f" and {count(others, 'other')}" if others > 0 else "")
     rate = rate_interval(best["successes"], best["trials"])
+    headline = f"{len(most)} of {len(rows)} methods succeeded most often"
+    if len(most) == len(rows):
+        headline = f"All {len(rows)} methods succeeded equally often" if len(rows) > 1 else "The method succeeded"
     sentences = [
         f"{names}: success in {best['successes']} of {count(best['trials'], 'trial')}"
         f" (95 % interval of the rate: {number(rate.low, 2)} to {number(rate.high, 2)}).",
@@ -48,7 +51,7 @@ def _verdict(found: Comparison, rows: list[Row]) -> Verdict:
     ]
     return Verdict(
         "good" if best["successes"] else "bad",
-        _headline(len(most), len(rows)) if best["successes"] else "No method succeeded",
+        headline if best["successes"] else "No method succeeded",
         sentences,
         [
             ("samples", f"{about['samples']:,}", f"of {shape(about['dims'])}"),
@@ -57,12 +60,6 @@ def _verdict(found: Comparison, rows: list[Row]) -> Verdict:
             ("least error", number(min(r["error"] for r in rows), 2), "mean squared, of a vector"),
         ],
     )
-
-
-def _headline(best: int, of: int) -> str:
-    if best == of:
-        return f"All {of} methods succeeded equally often" if of > 1 else "The method succeeded"
-    return f"{best} of {of} methods succeeded most often"
 
 
 def _names(rows: list[Row]) -> dict[str, Any]:
@@ -112,10 +109,8 @@ def _cost(rows: list[Row]) -> Figure:
         trace["marker"] |= {"size": 11, "symbol": _SYMBOLS[(i + i // 6) % len(_SYMBOLS)]}
         traces.append(trace | {"text": [shown(told)], "hovertemplate": "%{text}<extra></extra>"})
     told = ", ".join(f"{r['title']} {amount(r['state_bytes'])} {duration(r['seconds'])}" for r in rows)
-    across, up = (
-        log_axis("state, bytes", [r["state_bytes"] for r in rows]),
-        log_axis("seconds a trial", [r["seconds"] for r in rows]),
-    )
+    across = log_axis("state, bytes", [r["state_bytes"] for r in rows])
+    up = log_axis("seconds a trial", [r["seconds"] for r in rows])
     legend = {"orientation": "h", "y": -0.25, "yanchor": "top", "font": {"color": "@ink", "size": 11}}
     return Figure(
         "cost",
@@ -131,20 +126,8 @@ _SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cros
 
 
 def _numbers(found: Comparison, rows: list[Row]) -> list[Safe | Figure]:
-    lines = [
-        (
-            row["title"],
-            f"{row['successes']}/{row['trials']}",
-            number(row["error"], 2),
-            duration(row["seconds"]),
-            amount(row["state_bytes"]),
-            amount(row["buffer_bytes"]),
-            f"{row['passes']:.0f}",
-            f"{row['samples']:,}",
-        )
-        for row in rows
-    ]
     head = ("method", "success", "error", "time", "state", "buffer", "passes", "samples")
+    lines = [tuple(row[name] for name in head) for row in map(cells, rows)]
     parts: list[Safe | Figure] = [table(head, lines, "Every method", 1)]
     left = [(TITLES.get(name, name), reason) for name, reason in found.left_out.items() if reason != "not asked for"]
     if left:

@@ -13,7 +13,6 @@ from tpca.lab.studies.climbs import kind_of
 from tpca.lab.studies.convergence import Convergence
 from tpca.lab.studies.estimates import PowerLaw, rate_interval
 from tpca.lab.studies.memory import Memory
-from tpca.lab.studies.memory_findings import Point
 from tpca.lab.studies.race import Race
 from tpca.lab.studies.race_targets import GOOD, ROWS
 from tpca.lab.studies.scaling import InternetScale
@@ -48,14 +47,10 @@ def _laws(label: str, y: str = "samples at 50 % success", x: str = "d") -> Figur
     """The figure of a study of power laws; ``label`` names one by its key."""
 
     def draw(axis: Any, study: Any, records: Sequence[Record]) -> None:
-        laws = study.laws(records)
-        _lines(axis, {label.format(*_several(key)): law for key, law in laws.items()}, x, y)
+        laws = {key if isinstance(key, tuple) else (key,): law for key, law in study.laws(records).items()}
+        _lines(axis, {label.format(*key): law for key, law in laws.items()}, x, y)
 
     return draw
-
-
-def _several(key: Any) -> tuple[Any, ...]:
-    return key if isinstance(key, tuple) else (key,)
 
 
 def _lines(axis: Any, laws: Mapping[str, PowerLaw], x: str, y: str) -> None:
@@ -97,16 +92,13 @@ def _initialisation(axis: Any, study: Initialisation, records: Sequence[Record])
 
 def _convergence(axis: Any, study: Convergence, records: Sequence[Record]) -> None:
     laws = study.laws(records)
-    _lines(axis, {f"{_name(kind)}, d = {dim}": law for (kind, dim), law in laws.items()}, "samples T₃", "squared error")
+    names = {(k, dim): "" if k == "refinement" else "Phase III, " for k, dim in laws}
+    _lines(axis, {f"{names[k, d]}{k}, d = {d}": law for (k, d), law in laws.items()}, "samples T₃", "squared error")
     refinement = [law for (kind, _), law in laws.items() if kind == "refinement"]
     if refinement:
         xs = np.array(sorted(refinement[0].points))
         axis.plot(xs, [cramer_rao(12, 1.0, x) for x in xs], color=INK, linestyle="--", label="Cramér–Rao, d = 12")
     axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
-
-
-def _name(kind: str) -> str:
-    return {"simulated": "Phase III, simulated", "refinement": "refinement"}.get(kind, f"Phase III, {kind}")
 
 
 def _race(axis: Any, study: Race, records: Sequence[Record]) -> None:  # noqa: ARG001
@@ -144,7 +136,8 @@ def _memory(axis: Any, study: Memory, records: Sequence[Record]) -> None:
         mine = sorted((p for p in points if p.order == order and p.dim == dim), key=lambda p: p.state)
         unit = float(dim) ** order
         for kind, marker, style in (("race", "o", "-"), ("other methods", "x", "none"), ("equal vectors", "+", "none")):
-            some = [p for p in mine if _kind(p) == kind]
+            some = [p for p in mine if p.symmetric == (kind == "equal vectors")]
+            some = [p for p in some if p.symmetric or (p.method == "race") == (kind == "race")]
             xs, ys = [p.state / dim**2 for p in some], [p.samples.value * dim**2 / unit for p in some]
             label = f"order {order}, d = {dim}: {kind}"
             axis.plot(xs, ys, marker, linestyle=style, color=COLOURS[i], markersize=6, label=label)
@@ -153,13 +146,6 @@ def _memory(axis: Any, study: Memory, records: Sequence[Record]) -> None:
     axis.plot(line, 1 / line, color=INK, linestyle="--", label="S·N = d^k̄")
     axis.set(xscale="log", yscale="log", xlabel="state S in d² floats", ylabel="samples N in d^(k̄−2)")
     axis.legend(fontsize=7.5, loc="center left", bbox_to_anchor=(1.0, 0.5))
-
-
-def _kind(point: Point) -> str:
-    """How a point is drawn: the race's dial, other methods, methods that were given equal vectors."""
-    if point.symmetric:
-        return "equal vectors"
-    return "race" if point.method == "race" else "other methods"
 
 
 FORM = "predicted form  d² max γ⁴ ∏γ⁻²  (Cor = 1 left, 0 right)"

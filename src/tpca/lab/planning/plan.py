@@ -24,7 +24,7 @@ from tpca.solvers.race.rounds import round_sizes
 from tpca.streams.stored import SLAB_ENTRIES
 from tpca.wording import amount, approximately, duration
 
-MARGIN = 2.0  # times N₅₀ is enough
+ENOUGH = ((2.0, "enough"), (1.0, "borderline"), (-1.0, "too few"))  # from so many times N₅₀ on
 LONG = 30 * 86400.0
 FOREVER = 100 * 365.25 * 86400.0
 TOO_LONG = "would take"
@@ -162,14 +162,8 @@ def _finished(plan: Plan, row: Row, contractions: float, sequential: bool = Fals
         seconds=alone,
         seconds_by_workers=shared,
         product=row.state_bytes / 8 * taken / plan.least_product,
-        suffices=_sufficiency(plan.samples, row.samples),
+        suffices="" if plan.samples is None else next(word for n, word in ENOUGH if plan.samples >= n * row.samples),
     )
-
-
-def _sufficiency(given: int | None, needed: float) -> str:
-    if given is None:
-        return ""
-    return "enough" if given >= MARGIN * needed else "borderline" if given >= needed else "too few"
 
 
 def _recommend(plan: Plan, told: bool) -> tuple[str, str]:
@@ -185,7 +179,8 @@ def _recommend(plan: Plan, told: bool) -> tuple[str, str]:
         sentence += f", and {plan.samples:,} are {row.suffices}"
         if row.suffices == "too few":
             least = min((r for r in plan.rows if not r.obstacle), key=lambda r: r.samples, default=row)
-            sentence += _fewer(row, least)
+            fewest = f"the least of all methods here: {approximately(least.samples)}, {least.title}"
+            sentence += f" ({fewest if least.samples < 0.8 * row.samples else 'no method here needs fewer'})"
     if row.obstacle:
         sentence += f", but on this machine it {row.obstacle}"
     elif row.seconds_by_workers > LONG:
@@ -200,13 +195,6 @@ def _instead(rows: tuple[Row, ...], why: str) -> tuple[str, str]:
         return "", f"Nothing fits: {why}; give more memory."
     least = min(fitting, key=lambda r: r.samples)
     return least.name, f"{why}: give more memory, or use {least.title}, which has no test for a signal."
-
-
-def _fewer(row: Row, least: Row) -> str:
-    """What would do with fewer samples, if anything."""
-    if least.samples < 0.8 * row.samples:
-        return f" (the least of all methods here: {approximately(least.samples)}, {least.title})"
-    return " (no method here needs fewer)"
 
 
 def buffer_bytes(problem: Problem) -> float:

@@ -15,6 +15,7 @@ from tpca.fields import COUNT, FLAG, LENGTH, NUMBER, POSITIVE, TEXT, maybe, name
 from tpca.lab.studies.compare import TITLES, Outcome, Setting
 from tpca.lab.studies.store import made
 from tpca.results import finite
+from tpca.wording import amount, duration, number
 
 FORMAT = "tpca comparison"
 FILE = "comparison.json"
@@ -53,13 +54,9 @@ class Comparison:
     def rows(self) -> list[dict[str, Any]]:
         """A summary of every method, the best first."""
         every = [outcome for outcomes in self.trials.values() for outcome in outcomes]
-        return summaries(every, self.settings["methods"])
-
-
-def summaries(outcomes: Sequence[Outcome], methods: Sequence[str]) -> list[dict[str, Any]]:
-    """A summary of every method that ran, the best first."""
-    rows = [_summary(name, own) for name in methods if (own := [o for o in outcomes if o.method == name])]
-    return sorted(rows, key=lambda row: (-row["successes"], row["error"]))
+        own = {name: [o for o in every if o.method == name] for name in self.settings["methods"]}
+        rows = [_summary(name, outcomes) for name, outcomes in own.items() if outcomes]
+        return sorted(rows, key=lambda row: (-row["successes"], row["error"]))
 
 
 def _summary(name: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
@@ -74,6 +71,20 @@ def _summary(name: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "buffer_bytes": max(o.buffer_bytes for o in outcomes),
         "passes": statistics.median(o.passes for o in outcomes),
         "samples": max(o.samples for o in outcomes),
+    }
+
+
+def cells(row: dict[str, Any]) -> dict[str, str]:
+    """A summary in words, as tables show it."""
+    return {
+        "method": row["title"],
+        "success": f"{row['successes']}/{row['trials']}",
+        "error": number(row["error"], 2),
+        "time": duration(row["seconds"]),
+        "state": amount(row["state_bytes"]),
+        "passes": f"{row['passes']:.0f}",
+        "buffer": amount(row["buffer_bytes"]),
+        "samples": f"{row['samples']:,}",
     }
 
 

@@ -112,7 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.show:
         whole = json.loads(options.out.read_text())
     else:
-        store, scale = Store(options.store), scale_of(options.quick)
+        store = Store(options.store)
+        scale: Scale = "quick" if options.quick else "full"
         study = study_in(store, scale, options.first_seed)
         run_checks(study, scale, store, options.processes)
         whole = write(options.out, options.when, content_of(study, records_of(study, store)))
@@ -121,11 +122,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         from tpca.lab.pages.noise_figure import draw
 
         draw(whole, options.figure)
-
-
-def scale_of(quick: bool) -> Scale:
-    """The grid that was asked for."""
-    return "quick" if quick else "full"
 
 
 if __name__ == "__main__":

@@ -1,0 +1,130 @@
+"""Is the noise as assumed?  Checks from what a fit keeps anyway, without another pass, for the verdict to rest on.
+
+What a test of the solvers assumes is little: that samples, or blocks of them, are independent, and that their noise is
+symmetric and without a mean.  Covariance, tails and levels that drift cost power at most; a fit sees to them where it
+can, and says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tpca.checkpoint import kept
+from tpca.noise.model import NoiseModel
+from tpca.noise.tails import Clip, lopsided
+
+HEAVY = 6.0  # kurtosis of entries (3: Gaussian) from which tails are worth a word
+LOUD = 2.0  # noise along the signal over that elsewhere
+MIN_BLOCKS = 10  # blocks of dependent samples below which little can be said
+
+State = Literal["good", "handled", "bad", "open"]
+
+
+@kept
+@dataclass(frozen=True)
+class Check:
+    """One assumption: ``state`` is good, handled (seen, and dealt with), bad (a doubt) or open (not checked)."""
+
+    name: str
+    state: State
+    measured: str
+    meaning: str
+
+
+def noise_checks(
+    model: NoiseModel | None, samples: int, along: float | None, clip: Clip | None, beyond: Sequence[int]
+) -> tuple[Check, ...]:
+    """All checks of a fit of ``samples`` samples.
+
+    ``along`` is the noise along the signal over that elsewhere, ``None`` without a signal; ``beyond`` how many entries
+    were clipped above and below.
+    """
+    if model is None:
+        return (Check("noise", "open", "—", "Not checked: the noise was not looked at."),)
+    checks = [independence(model, samples), whiteness(model), tails(model, clip, beyond)]
+    return (*checks, *([] if along is None else [level(along)]))
+
+
+def independence(model: NoiseModel, samples: int) -> Check:
+    """Whether neighbouring samples are alike."""
+    name, time = "independent samples", model.correlation_time
+    measured = f"correlation time {time:.3g} samples"
+    if not math.isfinite(model.dependence.error):
+        return Check(name, "open", "—", "Not checked: there are too few samples.")
+    if not model.dependence.present:
+        return Check(name, "good", measured, "Neighbouring samples are independent, as far as can be seen.")
+    if samples < MIN_BLOCKS * model.block:
+        return Check(
+            name,
+            "bad",
+            f"{measured}, {samples:,} samples",
+            f"neighbouring samples are alike over about {time:.2g} samples, of which there are too few",
+        )
+    count = samples // model.block
+    return Check(
+        name,
+        "handled",
+        measured,
+        f"Neighbouring samples are alike: {count:,} blocks of {model.block} count as one each.",
+    )
+
+
+def whiteness(model: NoiseModel) -> Check:
+    """Whether entries have one variance and are not correlated."""
+    worst = max(model.whiteness, default=math.nan)
+    measured = f"distance from white {worst:.2g}"
+    if math.isnan(worst):
+        return Check("white noise", "open", "—", "Not checked: there are too few samples.")
+    if model.whitening is not None:
+        return Check("white noise", "handled", measured, "The noise is not white: it was whitened, mode by mode.")
+    if model.white:
+        return Check("white noise", "good", measured, "Entries have about one variance, and are not correlated.")
+    return Check(
+        "white noise",
+        "handled",
+        measured,
+        'The noise is not white and was left as it is; the test holds, but whiten="auto" would find weaker signals.',
+    )
+
+
+def tails(model: NoiseModel, clip: Clip | None, beyond: Sequence[int]) -> Check:
+    """Whether entries have heavy tails, and whether those that were clipped were as many on both sides."""
+    name, measured = "tails of entries", f"kurtosis {model.kurtosis:.3g} (Gaussian 3)"
+    if clip is not None and lopsided(beyond):
+        above, below = beyond
+        return Check(
+            name,
+            "bad",
+            f"{above:,} entries clipped above, {below:,} below",
+            "the noise is skewed, and clipping makes a mean of it; compare with clip=None",
+        )
+    if clip is not None:
+        return Check(name, "handled", measured, f"Heavy tails: {1 - clip.share:.0%} of the entries were clipped.")
+    if math.isnan(model.kurtosis):
+        return Check(name, "open", "—", "Not checked: there are too few samples.")
+    if model.kurtosis > HEAVY:
+        return Check(
+            name, "handled", measured, "Tails are heavy; the test does not mind, but clip could find weaker signals."
+        )
+    return Check(name, "good", measured, "Tails are not heavy.")
+
+
+def level(along: float) -> Check:
+    """Whether the noise is about as strong along the signal as elsewhere."""
+    measured = f"{along:.3g} times that elsewhere"
+    if along > LOUD:
+        return Check(
+            "noise along the signal",
+            "bad",
+            measured,
+            f"the noise is {along:.2g} times as strong along the signal as elsewhere: it may be what was found",
+        )
+    return Check("noise along the signal", "good", measured, "The noise is as strong along the signal as elsewhere.")
+
+
+def doubts(checks: Sequence[Check]) -> list[str]:
+    """What a verdict must say beside itself."""
+    return [check.meaning for check in checks if check.state == "bad"]

@@ -1,0 +1,118 @@
+r"""Samples whose entries are clipped as they are added up: heavy tails cost nothing then.
+
+An entry x counts as :math:`\psi(x) = \max(-b, \min(x, b))` with a bound of product form,
+:math:`b = c\, s_1(a_1)\cdots s_{\bar k}(a_{\bar k})`, so that rows of different scale are clipped alike.  ψ is odd:
+noise that is symmetric stays so, and has mean zero.  Where a signal is small against b it is seen times the share of
+the entries within the bound.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.errors import StreamError
+from tpca.jit import compiled
+from tpca.tensors.accumulators import Accumulator, Together
+from tpca.tensors.blocks import Array
+from tpca.tensors.dense import DenseBatch
+
+TILE = 2**11  # entries of a sum that stay in the fastest cache while all samples are added to them
+
+
+class ClippedBatch(DenseBatch):
+    """Dense samples that count clipped at ``bound``, an array of the shape of one sample."""
+
+    def __init__(self, batch: DenseBatch, bound: NDArray[Any]) -> None:
+        super().__init__(batch.samples, batch.first, batch.dropped)  # looked at: an infinite entry must not be clipped
+        self.bound = bound
+        self.beyond = np.zeros(2, np.int64)  # entries above and below the bound, of those added up
+
+    @property
+    def samples(self) -> NDArray[Any]:
+        """The clipped samples, a copy."""
+        clipped: NDArray[Any] = np.clip(self._samples, -self.bound, self.bound)
+        return clipped
+
+    def __getitem__(self, some: slice) -> ClippedBatch:
+        return ClippedBatch(DenseBatch(self._samples[some]), self.bound)
+
+    def add_to(self, total: NDArray[Any] | None, weight: float = 1.0) -> NDArray[Any]:
+        """Clip and add up in one go: every entry is read once, no copy is made."""
+        if total is None:
+            total = np.zeros(self._samples.shape[1:], self._samples.dtype)
+        flat, sums = self._samples.reshape(len(self), -1), total.reshape(-1)
+        self.beyond += compiled(_add_clipped)(flat, self.bound.reshape(-1), sums, flat.dtype.type(weight), TILE)
+        return total
+
+
+class Clipped(Together):
+    """Several accumulators, filled with the same clipped samples; ``scales`` are c·s_1, s_2, ..., of the data.
+
+    ``beyond`` counts the entries above and below the bound: as many of each where the noise is symmetric.
+    """
+
+    def __init__(self, parts: Sequence[Accumulator], scales: Sequence[Array]) -> None:
+        Accumulator.__init__(self, tuple(parts), tuple(scales))
+        self.parts = tuple(part.fresh() for part in parts)
+        self.beyond = np.zeros(2, np.int64)
+        self._bound: NDArray[Any] | None = None
+
+    def add(self, batch: Any, at: int) -> None:
+        """Hand the clipped samples to every part."""
+        assert self.question is not None
+        if not isinstance(batch, DenseBatch):
+            raise StreamError(
+                f"clip needs samples that come whole, as arrays, got a {type(batch).__name__}; use clip=None."
+            )
+        if self._bound is None:
+            self._bound = functools.reduce(np.multiply.outer, self.question[1]).astype(batch.content()[0].dtype)
+        clipped = ClippedBatch(batch, self._bound)
+        super().add(clipped, at)
+        self.beyond += clipped.beyond
+
+    def merge(self, other: Together) -> None:
+        """Every part takes what its fellow has."""
+        assert isinstance(other, Clipped)
+        super().merge(other)
+        self.beyond += other.beyond
+
+    def close(self) -> None:
+        """A group of batches is complete: the bound is made anew for the next."""
+        super().close()
+        self._bound = None
+
+    def for_worker(self, sum_bytes: int | None) -> Clipped:
+        """What a worker needs of every part, and where to clip."""
+        assert self.question is not None
+        return Clipped([part.for_worker(sum_bytes) for part in self.parts], self.question[1])
+
+    @property
+    def nbytes(self) -> int:
+        """Those of the parts, and the bound."""
+        return super().nbytes + (0 if self._bound is None else self._bound.nbytes)
+
+
+def _add_clipped(samples: Any, bound: Any, sums: Any, weight: Any, tile: int) -> Any:
+    """``sums += weight * clip(samples)``, tile by tile; returns how many entries were above and below the bound.
+
+    Without branches, so that it becomes vector instructions.
+    """
+    above = below = 0
+    for start in range(0, sums.size, tile):
+        stop = min(start + tile, sums.size)
+        b, own = bound[start:stop], sums[start:stop]
+        for i in range(samples.shape[0]):
+            x = samples[i, start:stop]
+            high = low = 0
+            for j in range(x.size):
+                own[j] += weight * min(max(x[j], -b[j]), b[j])
+                high += x[j] > b[j]
+                low += x[j] < -b[j]
+            above += high
+            below += low
+    return np.array([above, below])
