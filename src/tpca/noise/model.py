@@ -101,7 +101,7 @@ def samples_wanted(sketch: Sketch, serial: bool = True) -> int:
     if not serial:  # somebody knows already
         return least
     if dependence.present:
-        return max(least, int(2 ** math.ceil(math.log2(SPAN * dependence.time))))  # contrasts come in powers of two
+        return max(least, 1 << math.ceil(math.log2(SPAN * dependence.time)))  # contrasts come in powers of two
     pairs = math.ceil(100 * longest / entries)  # 3.5 standard deviations of w_i are then a tenth
     precise = dependence.error <= PRECISE and (sketch.pairs >= pairs or not sketch.modes)
     return least if precise else min(max(least, 2 * sketch.n), max(least, MAX_FIRST))

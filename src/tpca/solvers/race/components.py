@@ -23,7 +23,7 @@ from tpca.solvers.loop import Ask
 from tpca.solvers.race.noise import RaceNoise
 from tpca.solvers.race.refine import Refinement
 from tpca.solvers.race.run import RaceRun
-from tpca.solvers.race.strategies.choice import check_partition, least_bytes
+from tpca.solvers.race.strategies.choice import check_partition, least_bytes, refinement_floats
 from tpca.solvers.rank_one import is_ghost, overlaps
 from tpca.solvers.recovery import Recovery
 from tpca.tensors import Accumulator, Gradients, Together
@@ -44,8 +44,8 @@ class ComponentsRun:
 
     def __init__(self, solver: RaceSolver, data: Data) -> None:
         self.solver, self.data = solver, data
-        partition = check_partition(data.dims, solver.partition)
-        self.noise = RaceNoise(solver, data, least_bytes(data.dims, partition))
+        least = least_bytes(data.dims, check_partition(data.dims, solver.partition))
+        self.noise = RaceNoise(solver, data, least, 8 * refinement_floats(data.dims) * (solver.n_components - 1))
         self.runs = [RaceRun(solver, data, self.noise)]
         self.state_bytes, self.started = 0, 0
         self.known: dict[int, bool] = {}  # races whose component was introduced to the others; true: not for good yet

@@ -48,8 +48,8 @@ IN_FULL = 3 * 8  # bytes per entry, of two samples and their difference
 class RaceNoise:
     """What the races of one run know of the noise; they all see data whitened by ``whitening``."""
 
-    def __init__(self, solver: RaceSolver, data: Data, least_left: int) -> None:
-        """``least_left`` are the bytes that strategies need at least."""
+    def __init__(self, solver: RaceSolver, data: Data, least: int, refining: int) -> None:
+        """``least`` are the bytes that strategies need at least, ``refining`` those of components found before."""
         self.most = samples_per_pass(solver, data) * LEARNING
         self.always, self.groups = solver.whiten == "modes", solver.groups
         self.whitening: Whitening | None = None
@@ -59,7 +59,7 @@ class RaceNoise:
         self._per_pass = samples_per_pass(solver, data)
         usual = solver.memory_limit is None
         self.limit = solver.budget(data.dims)
-        room = _usual(data) if usual else min(SHARE * self.limit, self.limit - least_left / WHITENED)
+        room = _usual(data) if usual else min(SHARE * self.limit, self.limit - refining - least / WHITENED)
         matrices = matrix_bytes(data.dims) + solver.n_components * 8 * sum(d * d for d in data.dims)
         self._modes = solver.whiten is not None and self._fits(data, room, matrices)
         room -= matrices if self._modes else 0
