@@ -224,29 +224,30 @@ def _sample(batch: Batch, j: int) -> NDArray[Any]:
     return np.asarray(batch.samples[j] if isinstance(batch, DenseBatch) else batch[j : j + 1].add_to(None))
 
 
-def _unit_size(odd: NDArray[Any], even: NDArray[Any]) -> Array | None:
+def _unit_size(odd: NDArray[Any], even: NDArray[Any]) -> NDArray[Any] | None:
     """A difference of root mean square one; ``None`` where there is none, or it is beyond all floats."""
+    kind = np.float32 if odd.dtype == even.dtype == np.float32 else np.float64
     with np.errstate(over="ignore"):
-        difference: Array = np.subtract(odd, even, dtype=np.float64)
+        difference: NDArray[Any] = np.subtract(odd, even, dtype=kind)
     largest = max(float(difference.max()), -float(difference.min()))
     if largest == 0 or not math.isfinite(largest):
         return None
-    if not 1e-100 < largest < 1e100:
+    if not 1e-10 < largest < 1e10:
         difference /= largest  # first: squares would leave the range of floats
     difference /= _rms(difference)
     return difference
 
 
-def _rms(array: Array) -> float:
+def _rms(array: NDArray[Any]) -> float:
     """Root mean square of all entries."""
     return math.sqrt(float(np.vdot(array, array)) / array.size)
 
 
-def _gram(tensor: Array, mode: int) -> Array:
+def _gram(tensor: NDArray[Any], mode: int) -> Array:
     """Gram matrix of a mode, scaled so that its trace is the mode's length where the mean square is one."""
     blocks = tensor.reshape(math.prod(tensor.shape[:mode]), tensor.shape[mode], -1)
     if blocks.shape[2] == 1:  # the last mode: no copy is made of a transposed matrix
-        gram: Array = blocks[:, :, 0].T @ blocks[:, :, 0]
+        gram: Array = (blocks[:, :, 0].T @ blocks[:, :, 0]).astype(np.float64)
     else:
         gram = np.zeros((blocks.shape[1],) * 2)
         for block in blocks:

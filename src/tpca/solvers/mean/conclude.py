@@ -8,9 +8,12 @@ Group g pulls the logarithm of λ by that of λ' and by what it pulls the vector
 :math:`s_i = \partial\ln\ell_i/\partial u_i`, so that with the pulls of :mod:`tpca.solvers.mean.errors`
 
 .. math:: \mathrm{Var}\ln\lambda = \frac{1}{c\,Z^2}\sum_g w_g^2
-    \Bigl(z_g - \pi_gZ + \sum_i\langle s_i, r_{gi}\rangle\Bigr)^2 ;
+    \Bigl(z_g - \pi_gZ + \sum_i\langle s_i, r_{gi}\rangle\Bigr)^2
+    + \sum_i\frac{\|W_i^{-1}\Sigma_iW_i^{-1}\|_F^2}{2\ell_i^4} ;
 
-the interval of λ is that of Z with this error in place of its own, times the lengths.
+the last term, with the covariances Σ of the errors of u, is of second order: where noise is far louder in some
+directions than in others, it is errors along these that make most of a length.  The interval of λ is that of Z with
+this error in place of its own, times the lengths.
 """
 
 from __future__ import annotations
@@ -58,11 +61,6 @@ class Units:
         """The strength of a fit in the data over that in whitened data."""
         return 1.0 if self.whitening is None else self.whitening.factor(fit.vectors)
 
-    @property
-    def most(self) -> float:
-        """The largest factor of any vectors."""
-        return 1.0 if self.whitening is None else self.whitening.most
-
     def told(self, scatter: Scatter, confidence: float) -> Told:
         """What is said of a fit, in units of the groups but for the factor of whitening."""
         reading, spreads = scatter.reading, scatter.spreads()
@@ -71,8 +69,9 @@ class Units:
             errors = tuple(entry_errors(projected(b, v), v) for b, v in pairs)
             claim = Claim(reading.strength, scatter.interval(confidence), errors)
             return Told(self.vectors(scatter.fit.vectors), claim, scatter.along, reading.error)
-        factor = self.whitening.factor(scatter.fit.vectors, _covariances(scatter, spreads))
-        error = self._strength_error(scatter, self.whitening)
+        covariances = _covariances(scatter, spreads)
+        factor = self.whitening.factor(scatter.fit.vectors, covariances)
+        error = _strength_error(scatter, self.whitening, covariances)
         low, high = scatter.interval(confidence, error)
         errors = tuple(
             _carried(inverse, u, b)
@@ -82,13 +81,17 @@ class Units:
         worst = max(float(np.linalg.norm(e)) for e in errors)
         return Told(self.vectors(scatter.fit.vectors), claim, factor * error, worst)
 
-    def _strength_error(self, scatter: Scatter, whitening: Whitening) -> float:
-        """Standard error of Z and of what its vectors do to the strength."""
-        total = scatter.strengths.copy()
-        for inverse, u, pull in zip(whitening.inverses, scatter.fit.vectors, scatter.pulls, strict=True):
-            carried = inverse @ u
-            total += pull @ (inverse @ carried) / float(carried @ carried)
-        return math.sqrt(float(total @ total) / scatter.share)
+
+def _strength_error(scatter: Scatter, whitening: Whitening, covariances: list[Array]) -> float:
+    """Standard error of Z and of what its vectors do to the strength."""
+    total, second = scatter.strengths.copy(), 0.0
+    each = zip(whitening.inverses, scatter.fit.vectors, scatter.pulls, covariances, strict=True)
+    for inverse, u, pull, covariance in each:
+        carried = inverse @ u
+        squared = float(carried @ carried)
+        total += pull @ (inverse @ carried) / squared
+        second += float(np.sum((inverse @ covariance @ inverse) ** 2)) / (2 * squared**2)
+    return math.sqrt(float(total @ total) / scatter.share + second * scatter.fit.strength**2)
 
 
 def _covariances(scatter: Scatter, spreads: list[Array]) -> list[Array]:

@@ -19,8 +19,9 @@ which is :math:`\sqrt N\bar T` and π = w where nothing was decorrelated.  A fli
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,6 +88,13 @@ class Groups:
     def entries(self) -> int:
         """Entries of a sample."""
         return self.mean.size
+
+    def transformed(self, linear: Callable[[Array32], Array32]) -> Groups:
+        """The same of transformed samples; the sums are changed, one after the other."""
+        for group in self.sums:
+            group[...] = linear(group)
+        products = self.turn @ inner_products(self.sums) @ self.turn.T
+        return dataclasses.replace(self, mean=linear(self.mean), products=products)
 
     def mixed(self, coefficients: Array) -> Array32:
         r""":math:`\sum_g c_gx'_g` for every row of ``coefficients``."""

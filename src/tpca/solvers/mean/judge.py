@@ -48,6 +48,7 @@ class Judge:
     tied: bool
     proofs: list[Proof] = field(default_factory=list)
     """Of every test that was made."""
+    _last: Scatter | None = None
 
     @classmethod
     def of(cls, groups: Groups, confidence: float, n_components: int, random_state: int, alike: bool = True) -> Judge:
@@ -68,16 +69,14 @@ class Judge:
             return self._one(first)
         rng = self._rng("mean components")
         components = find_components(self.groups.mean, first, self.n_components, rng, self._proven)
-        found = [
-            Found(Scatter.around(self.groups, one), proof) for one, proof in zip(components, self.proofs, strict=False)
-        ]
+        found = [Found(self._around(one), proof) for one, proof in zip(components, self.proofs, strict=False)]
         return sorted(found, key=lambda one: -one.scatter.fit.strength), first
 
     def _one(self, first: RankOne) -> tuple[list[Found], RankOne]:
         """The one component whose vectors may be the same."""
         proof = self.proofs[0]
         symmetric = self._symmetric(first)
-        plain = Scatter.around(self.groups, first)
+        plain = self._around(first)
         if symmetric is None:
             return ([Found(plain, proof)] if proof.proven(self.confidence) else []), first
         if not proof.proven(self.confidence):
@@ -89,7 +88,7 @@ class Judge:
 
     def _plain_to_see(self, fit: RankOne) -> Proof | None:
         """What proves a fit that is so far beyond the reach of noise that no flip needs to be looked at."""
-        scatter = Scatter.around(self.groups, fit)
+        scatter = self._around(fit)
         sigma = max(self._level(), scatter.level)
         groups = len(self.groups)
         needed = plain_threshold(self.groups.dims, sigma, scatter.along, groups, self.confidence)
@@ -110,7 +109,7 @@ class Judge:
 
     def _symmetric(self, first: RankOne) -> Scatter | None:
         """The scatter around the best fit of equal vectors; ``None`` where it cannot be near the best one."""
-        sigma = max(self._level(), Scatter.around(self.groups, first).level)
+        sigma = max(self._level(), self._around(first).level)
         most = symmetric_reach(first, sigma)
         if not self.proofs[0].flips and symmetry_rejected(self.groups.dims, first.strength, most, sigma):
             return None
@@ -119,6 +118,12 @@ class Judge:
         x = fits.vectors[0]
         each = (fits.signs[0] * x, *[x] * (len(vectors) - 1))  # a negative strength is the sign of one vector
         return Scatter.around(self.groups, RankOne(float(fits.values[0]), each), symmetric=True)
+
+    def _around(self, fit: RankOne) -> Scatter:
+        """The scatter of the groups around an unrestricted fit; that around the last one is kept."""
+        if self._last is None or self._last.fit is not fit:
+            self._last = Scatter.around(self.groups, fit)
+        return self._last
 
     def _level(self) -> float:
         """σ of all entries, of what the mean leaves of the groups."""

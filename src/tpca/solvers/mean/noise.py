@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MIN_PAIRS = 8  # of samples, to go by
 # Of samples larger than LARGE each pair tells so much, and costs so much, that only COLUMNS of an unfolding are looked
 # at, in MIN_LARGE pairs at least; whether neighbours are alike the groups tell.
-LARGE, COLUMNS, MIN_LARGE = 2**16, 2**13, 4
+LARGE, COLUMNS, MIN_LARGE = 2**16, 2**13, 2
 IN_FULL = 3 * 8  # bytes per entry, of two samples and their difference
 
 

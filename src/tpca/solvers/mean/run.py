@@ -36,7 +36,7 @@ from tpca.tensors.blocks import Array
 if TYPE_CHECKING:
     from tpca.solvers.mean.solver import MeanSolver
 
-ROUNDS = 4  # a group is read in so many
+ROUNDS = 2  # a group is read in so many
 # Sums between 2^-FAR and 2^FAR are kept as they are, others in units of a power of two.  Samples are asked for in units
 # between SMALL and 1, which all types of floats have and in which no sample overflows.
 FAR, SMALL = 40, 2.0**-120
@@ -197,10 +197,12 @@ class MeanRun:
         return self._recovery_of(said.vectors, self._why_ended(said.error), claim, sigma, loudness)
 
     def _nothing(self, groups: Groups, best: RankOne, proof: Proof, units: Units, sigma: float) -> Recovery:
+        if units.whitening is not None:  # of signals along the loudest directions, which whitened data say least of
+            groups = groups.transformed(units.whitening.undone.tensor)
         limit = strength_limit(groups, generator(self.solver.random_state, "mean limit"))
         vectors = units.vectors(best.vectors)
         self._record({"phase": "fit", "component": 0, "found": False, **_told_of(proof, units, best)}, vectors)
-        claim = Claim.nothing(units.to_data(units.most * limit))
+        claim = Claim.nothing(units.to_data(limit))
         return self._recovery_of(vectors, StopReason.NO_SIGNAL, claim, sigma)
 
     def _recovery_of(

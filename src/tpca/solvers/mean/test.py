@@ -53,7 +53,7 @@ FIRST = 4  # flips looked at before more are at a time: of pure noise most tests
 # one kind of fit proves alone, a fifth of the unrestricted ones is lost with 0, a tenth of either kind with 0.5, a
 # fourth of the symmetric ones with 0.75.
 MARGIN = 0.6
-TURNS = 3  # over several known components that are taken off
+TURNS = 5  # over several known components that are taken off
 TIE = 1e-6  # relative difference of two T that is rounding
 PLAIN = 1.25
 GUARD = 0.01  # share of the allowed chance of an error
