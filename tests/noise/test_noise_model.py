@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from noises import coloured, fed, scales, serial, smooth
 
+from noises import coloured, fed, scales, serial, smooth
 from tpca.noise import Sketch, learn, samples_wanted
 
 SHAPES = [(2, 2), (10,) * 4, (12,) * 3, (5, 6, 7), (40, 40), (3, 200)]
