@@ -13,7 +13,8 @@ _DIMS = Field(
     "the lengths of two modes or more",
     lambda value: fits(value, [LENGTH]) and len(value) > 1 and fits(float(min(math.prod(value), 2**999)), NUMBER),
 )
-_SETTINGS = {"solver?": TEXT, "solver_reason?": TEXT, "confidence?": SHARE, "clip?": maybe(POSITIVE)}
+_CLIP = Field("a bound", lambda value: value is None or fits(value, POSITIVE) or fits(value, TEXT))
+_SETTINGS = {"solver?": TEXT, "solver_reason?": TEXT, "confidence?": SHARE, "clip?": _CLIP}
 
 RESULT: dict[str, Any] = {
     "source": _SOURCE,
@@ -48,11 +49,13 @@ _RECORD = {
     "reward?": maybe(NUMBER),
 }
 
+_STATE = Field("a state of a check", lambda value: value in ("good", "handled", "bad", "open"))
 _EVIDENCE = {"kind": TEXT, "value": maybe(NUMBER), "needed": maybe(NUMBER), "noise": [maybe(NUMBER)]}
 
 STREAM: dict[str, Any] = {
     "solver": TEXT,
     "noise_level": maybe(POSITIVE),
+    "checks": [{"name": TEXT, "state": _STATE, "measured": TEXT, "meaning": TEXT}],
     "withdrawn": [TEXT],
     "n_passes": COUNT,
     "state_bytes": COUNT,

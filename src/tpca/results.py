@@ -99,6 +99,7 @@ def summarise(recovery: Recovery) -> dict[str, Any]:
         "withdrawn": recovery.withdrawn,
         "solver": recovery.solver,
         "noise_level": recovery.noise_level,
+        "checks": [dataclasses.asdict(check) for check in recovery.checks],
         "dims": [len(v) for v in recovery.vectors],
         "n_samples": recovery.n_samples,
         "n_passes": recovery.n_passes,

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from noises import serial
 
+from noises import serial
 from tpca.noise import Contrasts, Dependence
 
 RNG = np.random.default_rng(0)

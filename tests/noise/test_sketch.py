@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 import pytest
-from noises import coloured, fed, smooth
 
+from noises import coloured, fed, smooth
 from tpca.noise import ModeCovariances, QueryGradients, Sketch, Whitening
 from tpca.noise.sketch import gradient_bytes, matrix_bytes
 from tpca.tensors import DenseBatch, SlabBatch, SparseBatch, ViewsBatch

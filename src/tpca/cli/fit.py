@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # What the result depends on besides the data: the same values give the same result.
 SETTINGS: tuple[str, ...] = ("random_state", "memory_limit", "max_samples", "max_passes", "tol", "confidence")
-SETTINGS += ("n_components", "whiten", "groups", "strength", "items", "shuffle", "nan_policy")
+SETTINGS += ("n_components", "whiten", "groups", "clip", "strength", "items", "shuffle", "nan_policy")
 LARGE_CHUNK = 2**28  # bytes of a chunk of stored data that are worth a word
 
 DATA = "A .npy file or a folder of them, a Zarr store or URL, or an HDF5 file; ::/path picks an array inside."
@@ -44,7 +44,12 @@ def fit(
     ] = False,
     shrinkage: Annotated[str, typer.Option(help="With --views: of the covariances, 0 to 1, or auto.")] = "auto",
     clip: Annotated[
-        float | None, typer.Option(help=f"With --views: bound on a row's influence, such as {CLIP}; none by default.")
+        str | None,
+        typer.Option(
+            help=f"Bound on entries in standard deviations, auto (where tails are heavy, the default) or none; with "
+            f"--views on a row's influence, such as {CLIP}, none by default.",
+            show_default=False,
+        ),
     ] = None,
     solver: Annotated[
         str,
@@ -116,8 +121,8 @@ def fit(
     refuse_idle(ctx, "views" if views else solver)
     output = OutputOptions(report, labels, checks, quiet, as_json, live)
     if views:
-        asked = {"n_components": n_components, "clip": clip, "memory_limit": memory_limit, "confidence": confidence}
-        asked |= {"random_state": random_state, "nan_policy": nan_policy}
+        asked = {"n_components": n_components, "memory_limit": memory_limit, "confidence": confidence}
+        asked |= {"clip": bound(clip), "random_state": random_state, "nan_policy": nan_policy}
         verdict = fit_views(paths, out, shrinkage, asked, output, overwrite, scheduler, workers)
         raise typer.Exit(EXIT_CODES[verdict])
     if len(paths) > 1:
@@ -134,7 +139,7 @@ def fit(
         raise SolverError("--solver paper must be told the strength: give --strength, or use --solver race.")
     passes = int(max_passes) if max_passes.isdecimal() else max_passes
     options = {**ctx.params, "max_passes": passes, "whiten": None if whiten == "none" else whiten}
-    options |= {"checkpoint": kept.folder, "callbacks": [callback]}
+    options |= {"checkpoint": kept.folder, "callbacks": [callback], "clip": "auto" if clip is None else bound(clip)}
     chosen, choice = build_solver(solver, stream, applicable(options, solver))
     settings = {"solver": choice.solver, "solver_reason": choice.reason}
     settings |= {name: ctx.params[name] for name in SETTINGS}
@@ -154,6 +159,16 @@ def fit(
     _keep(out, recovery, path, settings, stream, callback, output, resume)
     kept.clear()
     raise typer.Exit(EXIT_CODES[recovery.verdict])
+
+
+def bound(clip: str | None) -> float | str | None:
+    """The number of ``--clip``; ``"auto"`` and what is no number stay as they are, for the solver to judge."""
+    if clip in (None, "none"):
+        return None
+    try:
+        return float(clip)
+    except ValueError:
+        return clip
 
 
 def _mention_chunks(console: Console, path: str, stream: Stream) -> None:

@@ -36,9 +36,12 @@ def recovery_table(console: Console, summary: dict[str, Any]) -> None:
     from rich.table import Table
 
     from tpca.results import verdict_of
+    from tpca.solvers.recovery import headline
 
     verdict, components = verdict_of(summary), summary["components"]
-    table = Table(title=verdict.capitalize(), title_style=STYLES[verdict])
+    against = [check["meaning"] for check in summary["checks"] if check["state"] == "bad"]
+    title, style = headline(verdict, against), STYLES["no signal" if against else verdict]
+    table = Table(title=f"{title[0].upper()}{title[1:]}", title_style=style)
     table.add_column("")
     for i in range(len(components)):
         table.add_column("component" if len(components) == 1 else f"component {i}", justify="right")
@@ -59,6 +62,9 @@ def recovery_table(console: Console, summary: dict[str, Any]) -> None:
         f"{summary['n_samples']:,} samples of {shape(summary['dims'])}{passes}{skipped}; "
         f"state {amount(summary['state_bytes'])}, buffer {amount(summary['buffer_bytes'])}."
     )
+    for check in summary["checks"]:
+        if check["state"] == "handled":
+            console.print(check["meaning"], markup=False)
     console.print(summary["advice"], markup=False)
 
 

@@ -15,6 +15,7 @@ from sklearn.exceptions import NotFittedError
 
 from tpca.estimators.opening import HandedIn
 from tpca.estimators.views_fit import PassingViews, ViewsRecovery
+from tpca.noise import Check
 from tpca.solvers.rank_one import oriented
 from tpca.solvers.recovery import Component, Recovery, StopReason, Verdict
 from tpca.tensors.blocks import Array
@@ -98,6 +99,11 @@ class LearntComponents:
     def verdict_(self) -> Verdict:
         """Whether a signal was proven, was not, or was never tested for."""
         return self.recovery_.verdict
+
+    @property
+    def checks_(self) -> tuple[Check, ...]:
+        """Whether the noise is as the test assumes; what is not is in the warning of the fit, too."""
+        return self.recovery_.checks
 
     @property
     def stop_reason_(self) -> StopReason:

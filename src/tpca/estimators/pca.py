@@ -66,6 +66,8 @@ class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMi
         look with the mean, for any number of looks with the race.
     whiten : {"auto", "modes", None}
         Whether the noise is whitened, mode by mode: where it is not white, always, or never.
+    clip : float, "auto" or None
+        Bound on entries in standard deviations of their middle part; where tails are heavy, always, or never.
     groups : int, optional
         So many samples in a row belong together and count as one observation; by default that is found out.
     nan_policy : {"raise", "omit", "zero"}
@@ -135,6 +137,7 @@ class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMi
         confidence: float = 0.95,
         whiten: str | None = "auto",
         groups: int | None = None,
+        clip: float | str | None = "auto",
         nan_policy: str = "raise",
         shuffle: bool = False,
         items: str = "auto",
@@ -154,6 +157,7 @@ class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMi
         self.confidence = confidence
         self.whiten = whiten
         self.groups = groups
+        self.clip = clip
         self.nan_policy = nan_policy
         self.shuffle = shuffle
         self.items = items

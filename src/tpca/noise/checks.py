@@ -69,7 +69,8 @@ def independence(model: NoiseModel, samples: int) -> Check:
             name,
             "bad",
             f"{measured}, {samples:,} samples",
-            f"neighbouring samples are alike over about {time:.2g} samples, of which there are too few",
+            f"neighbouring samples are alike over about {time:.2g}, so that {samples:,} are worth about "
+            f"{samples / time:.2g}",
         )
     count = samples // model.block
     return Check(

@@ -1,12 +1,14 @@
 """Is the noise as assumed?  Each check is a test; all together alarm on one or two in a hundred data sets that are.
 
-What a report claims rests on independent samples with a fixed signal and noise whose averages are roughly Gaussian and
-alike in all directions.  A check that alarms does not make a result wrong; it says where to look.
+These look at the scores of all samples, in one more pass; what a fit sees by itself is :mod:`tpca.noise.checks`.  A
+check that alarms does not make a result wrong; it says where to look.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +16,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri, polygamma
 from scipy.stats import chi2, f, normaltest
 
+from tpca.noise import Check
 from tpca.report.residuals import Residuals
 from tpca.tensors.blocks import Array
 from tpca.wording import count, number
@@ -23,14 +26,10 @@ MIN_CHECKED, MIN_NORMAL = 100, 200  # samples below which nothing is checked, an
 SMALL_CORRELATION, SMALL_RATIO = 0.05, 0.05  # proven, but too small to matter
 
 
-@dataclass(frozen=True)
-class Check:
-    """One assumption: ``state`` is good, bad (look at it) or open (not checked)."""
-
-    name: str
-    state: str
-    measured: str
-    meaning: str
+# What no test rests on any more: a finding, not a doubt.
+NOT_ASSUMED = ("normal scores", "steady noise")
+# What a fit may have dealt with, and under which name.
+DEALT_WITH = {"independent samples": "independent samples", "same noise everywhere": "white noise"}
 
 
 @dataclass(frozen=True)
@@ -58,6 +57,22 @@ def run_checks(found: Residuals, shuffled: bool) -> list[Check]:
         steady_noise(found, order),
         *([same_level(found)] if found.components else []),
     ]
+
+
+def fitted_checks(summary: dict[str, Any]) -> list[Check]:
+    """What the fit saw of the noise by itself."""
+    return [Check(**check) for check in summary["checks"]]
+
+
+def settled(checks: Sequence[Check], fitted: Sequence[Check]) -> list[Check]:
+    """Checks with those that alarm, but on what no test assumes or the fit has dealt with, told as such."""
+    handled = {check.name for check in fitted if check.state == "handled"}
+
+    def told(check: Check) -> Check:
+        harmless = check.name in NOT_ASSUMED or DEALT_WITH.get(check.name) in handled
+        return dataclasses.replace(check, state="handled") if harmless and check.state == "bad" else check
+
+    return [told(check) for check in checks]
 
 
 def normality(found: Residuals) -> Check:
@@ -223,4 +238,4 @@ def _judged(name: str, p: float, measured: str, good: str, bad: str) -> Check:
 
 def states(checks: list[Check]) -> dict[str, Any]:
     """How many checks of each state."""
-    return {state: sum(c.state == state for c in checks) for state in ("good", "bad", "open")}
+    return {state: sum(c.state == state for c in checks) for state in ("good", "handled", "bad", "open")}

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tpca.errors import StreamError, TpcaError
-from tpca.report.checks import Check, run_checks
+from tpca.noise import Check
+from tpca.report.checks import fitted_checks, run_checks, settled
 from tpca.report.document import Document, plotly_js, write_document
 from tpca.report.labels import Labels, no_labels, parse_labels, read_labels
 from tpca.report.recovery_page import Checked, recovery_document
@@ -79,7 +80,7 @@ def _checked(stored: StoredResult, places: Sequence[str], run: dict[str, Any], w
         f"on {of}four random directions. They are the samples of the fit itself, so they test the noise, not the "
         "signal."
     )
-    return Checked(run_checks(found, settings.get("shuffle", False)), basis, found)
+    return Checked(settled(run_checks(found, settings.get("shuffle", False)), fitted_checks(summary)), basis, found)
 
 
 def _unchecked(reason: str) -> Checked:

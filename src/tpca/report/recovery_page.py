@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from tpca.noise import Check
 from tpca.report.check_pictures import check_figures
-from tpca.report.checks import Check, outliers
+from tpca.report.checks import fitted_checks, outliers
 from tpca.report.component_pictures import component_figure
 from tpca.report.cost import cost_parts
 from tpca.report.document import Document, Figure, Safe, Section, heading, paragraphs, safe, table, tag
@@ -22,7 +23,7 @@ from tpca.results import StoredResult, verdict_of
 from tpca.wording import amount, count, number, percent, shape, within
 
 ROWS = 100  # entries of a vector in a table
-MARKS = {"good": "✓ as assumed", "bad": "! look at it", "open": "– not checked"}
+MARKS = {"good": "✓ as assumed", "handled": "· dealt with", "bad": "! look at it", "open": "– not checked"}
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def recovery_document(stored: StoredResult, run: dict[str, Any], labels: Labels,
     sections = [
         Section("finding", TITLES.get(summary["solver"], "Race"), _finding(summary)),
         Section("components", "Components", _components(stored, labels)),
-        Section("noise", "Noise", check_parts(checked)),
+        Section("noise", "Noise", check_parts(checked, fitted_checks(summary))),
         Section("cost", "Memory and time", cost_parts(summary, run)),
         Section("numbers", "Numbers", _numbers(stored, labels)),
     ]
@@ -159,14 +160,14 @@ def check_table(checks: Sequence[Check], caption: str) -> Safe:
     return table(("check", "result", "measured", "meaning"), rows, caption)
 
 
-def check_parts(checked: Checked) -> list[Safe | Figure]:
-    """The checks as a table, and what they looked at."""
+def check_parts(checked: Checked, fitted: Sequence[Check]) -> list[Safe | Figure]:
+    """The checks as tables, those of the fit itself first, and what they looked at."""
     parts: list[Safe | Figure] = [
         paragraphs(
-            "The confidence, the errors and the intervals hold for independent samples with a fixed signal, and "
-            "noise whose "
-            "averages are roughly Gaussian. " + checked.basis
+            "The confidence holds for samples, or blocks of them, that are independent, with a fixed signal and noise "
+            "that is symmetric about zero; it need neither be white nor Gaussian. " + checked.basis
         ),
+        *([check_table(fitted, "What the fit saw of the noise, and what it did about it")] if fitted else []),
         check_table(
             checked.checks,
             "Is the noise as assumed? If it is, there still is an alarm in one or two of a hundred reports.",

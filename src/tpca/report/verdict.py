@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tpca.report.checks import Check, states
+from tpca.noise import Check, doubts
+from tpca.report.checks import fitted_checks, states
 from tpca.report.document import Verdict
 from tpca.results import verdict_of
 from tpca.solvers.claim import withdrawal
+from tpca.solvers.recovery import Verdict as StoredVerdict
 from tpca.wording import amount, count, duration, number, percent, shape, within
 
-ASSUMING = "if samples are independent and their averages roughly Gaussian"
+ASSUMING = "if samples, or blocks of them, are independent and their noise is symmetric about zero"
 Summary = dict[str, Any]
 
 
@@ -25,11 +27,20 @@ def confidence_of(summary: Summary) -> float:
 
 
 def verdict_on(summary: Summary, checks: Sequence[Check], seconds: float | None) -> Verdict:
-    """The verdict on a fit of samples."""
+    """The verdict on a fit of samples; ``checks`` are those of one more pass.
+
+    No claim is shown as good while a check speaks against it.
+    """
     told = {"signal": ("good", _found), "no signal": ("bad", _nothing), "not tested": ("open", _untested)}
-    tone, words = told[verdict_of(summary)]
+    verdict = verdict_of(summary)
+    tone, words = told[verdict]
     headline, sentences = words(summary)
-    return Verdict(tone, headline, [*sentences, _checked(checks)], _facts(summary, seconds))
+    against = doubts(fitted_checks(summary))
+    if against and verdict is not StoredVerdict.NOT_TESTED:
+        headline += f"{', but' if verdict is StoredVerdict.SIGNAL else ';'} {'; '.join(against)}"
+    if tone == "good" and (against or states(list(checks))["bad"]):
+        tone = "open"
+    return Verdict(tone, headline, [*sentences, _checked([*fitted_checks(summary), *checks])], _facts(summary, seconds))
 
 
 def _found(summary: Summary) -> tuple[str, list[str]]:
@@ -121,13 +132,15 @@ def _untested(summary: Summary) -> tuple[str, list[str]]:
 
 def _checked(checks: Sequence[Check]) -> str:
     found = states(list(checks))
-    if not found["good"] and not found["bad"]:
+    seen = found["good"] + found["handled"] + found["bad"]
+    if not seen:
         reason = checks[0].meaning.removeprefix("Not checked") if checks else "."
         return f"Whether the noise is as assumed was not checked{reason}"
     if not found["bad"]:
-        return f"The noise looks as assumed: {count(found['good'], 'check')} of it, no alarm."
+        dealt = [c.meaning for c in checks if c.state == "handled"]
+        return " ".join([f"The noise is as assumed, or was dealt with: {count(seen, 'check')}, no alarm.", *dealt])
     names = ", ".join(c.name for c in checks if c.state == "bad")
-    return f"Look at the noise: {found['bad']} of {found['good'] + found['bad']} checks alarm ({names})."
+    return f"Look at the noise: {found['bad']} of {seen} checks alarm ({names})."
 
 
 def _facts(summary: Summary, seconds: float | None) -> list[tuple[str, str, str]]:

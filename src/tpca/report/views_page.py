@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tpca.report.checks import MIN_CHECKED, Check
+from tpca.noise import Check
+from tpca.report.checks import MIN_CHECKED
 from tpca.report.document import Document, Figure, Safe, Section, Verdict, paragraphs, table
 from tpca.report.labels import Labels
 from tpca.report.pictures import axis, error_bars, layout, points
