@@ -58,7 +58,7 @@ def test_other_noise_is_whitened(dims, law):
     assert worst(second.whitening, covariances) < min(0.5, worst(first.whitening, covariances))
     assert second.block == 1
     assert second.whitening.shared == (law == "smooth")
-    assert max(first.excess) > 10
+    assert not second.directions
 
 
 def test_modes_that_differ_are_not_whitened_alike():
@@ -94,6 +94,19 @@ def test_heavy_tails_are_no_reason_to_whiten():
     models = [learn(sketched(lambda n: rng.standard_t(3, (n, 12, 12, 12)), (12,) * 3, rng)) for _ in range(10)]
     assert sum(model.whitening is None for model in models) >= 8
     assert min(model.kurtosis for model in models) > 5
+
+
+def test_one_loud_direction_is_no_product_of_modes():
+    """16 times as loud as the rest: 4.6 and more in ten runs, where a product of modes never had more than 3.1."""
+    rng = np.random.default_rng(3)
+    w = np.einsum("a,b,c->abc", *(v / np.linalg.norm(v) for v in rng.standard_normal((3, 12))))
+
+    def draw(n):
+        return rng.standard_normal((n, 12, 12, 12)) + 16 * rng.standard_normal((n, 1, 1, 1)) * w
+
+    first, second = twice(draw, (12,) * 3, rng)
+    assert math.isnan(first.loudness)
+    assert second.directions
 
 
 def test_a_signal_changes_nothing():

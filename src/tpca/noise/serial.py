@@ -65,10 +65,13 @@ class Dependence:
 
 @kept
 class Contrasts:
-    """Energies of contrasts at all levels, of vectors that come one after the other."""
+    """Energies of contrasts at all levels, of vectors that come one after the other.
 
-    def __init__(self) -> None:
-        self.n = 0
+    With a ``probe``, a unit vector, also that of contrasts along it, of the first entries of the vectors.
+    """
+
+    def __init__(self, probe: Array | None = None) -> None:
+        self.n, self.probe, self._along = 0, probe, 0.0
         self.energies: list[float] = []
         self.counts: list[int] = []
         self._waiting: list[NDArray[np.float32] | None] = []  # at level j, a sum of 2^j that waits for its neighbour
@@ -120,6 +123,13 @@ class Contrasts:
         return max(1.0, energy**2 / variance) if variance > 0 else 1.0
 
     @property
+    def loudness(self) -> float:
+        """Energy of contrasts of one sample with the next along the probe, over what is usual; NaN if unknown."""
+        if self.probe is None or self._before is None or not self.energies[0]:
+            return math.nan
+        return self._along / (self.energies[0] / self._before.size)
+
+    @property
     def nbytes(self) -> int:
         """Bytes held."""
         return sum(array.nbytes for array in (*self._waiting, self._before, self._origin) if array is not None)
@@ -143,6 +153,7 @@ class Contrasts:
         self.energies[level] += float(wide @ wide)
         self.counts[level] += 1
         if level == 0:
+            self._along += 0.0 if self.probe is None else float(self.probe @ wide[: len(self.probe)]) ** 2
             if self._before is not None:
                 product = float(self._before @ wide)
                 self._products += product

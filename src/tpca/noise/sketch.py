@@ -163,10 +163,13 @@ class Sketch:
     ) -> None:
         self.dims, self.whitening, self.modes = tuple(dims), whitening, modes
         self.directions = [np.stack([unit(rng.standard_normal(d)) for _ in range(queries)]) for d in self.dims]
+        if whitening is not None:
+            for mode, own in enumerate(self.directions):
+                own[0] = whitening.loudest(mode)  # together, what should be as quiet as everything else by now
         self.n, self.counts = 0, [0, 0]
         self.grams: list[list[Array]] = [[], []]
         self.fourth = 0.0
-        self.contrasts = Contrasts()
+        self.contrasts = Contrasts(None if whitening is None else self.directions[0][0].copy())
 
     def blanks(self) -> tuple[Accumulator, ...]:
         """Accumulators for the next samples."""

@@ -74,6 +74,10 @@ class Whitening:
         """C_i, of mean variance one but for what was floored."""
         return tuple(inverse @ inverse for inverse in self.inverses)
 
+    def loudest(self, mode: int) -> Array:
+        """The direction of a mode in which its noise is loudest."""
+        return np.ascontiguousarray(np.linalg.eigh(self.inverses[mode])[1][:, -1])
+
     @property
     def most(self) -> float:
         """The largest :meth:`factor` of any vectors."""
