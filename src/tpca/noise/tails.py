@@ -159,6 +159,11 @@ class Tails:
         return own + (0 if self.clip is None else sum(scale.nbytes for scale in self.clip.scales))
 
 
+def tail_bytes(dims: Sequence[int]) -> int:
+    """Bytes of the sizes of entries that are kept, and of those of a round in flight."""
+    return 2 * 8 * (2 * (2 * OCTAVES * BINS + 1) + sum(dims))
+
+
 def clip_for(sizes: EntrySizes, bound: float | None = None) -> Clip | None:
     """Where to clip, at a ``bound`` in standard deviations; without one, only if it is worth it and the tails are even.
 

@@ -29,6 +29,7 @@ from tpca.engines import Data
 from tpca.errors import MemoryBudgetError
 from tpca.noise import NoiseModel, Sketch, Tails, Whitening, learn, samples_wanted
 from tpca.noise.sketch import QUERIES, gradient_bytes, matrix_bytes
+from tpca.noise.tails import tail_bytes
 from tpca.randomness import generator
 from tpca.solvers.race.stopping import samples_per_pass
 from tpca.tensors import Accumulator
@@ -55,7 +56,6 @@ class RaceNoise:
         self.whitening: Whitening | None = None
         self.model: NoiseModel | None = None
         self.without = ""  # what was left out, and why
-        self.tails = Tails(solver.clip if data.whole else None)
         self._per_pass = samples_per_pass(solver, data)
         usual = solver.memory_limit is None
         self.limit = solver.budget(data.dims)
@@ -65,12 +65,15 @@ class RaceNoise:
         room -= matrices if self._modes else 0
         fitting = [q for q in range(QUERIES, 0, -1) if gradient_bytes(data.dims, q, SAMPLES) <= room]
         self._queries = fitting[0] if fitting else 0
+        room -= gradient_bytes(data.dims, self._queries, SAMPLES)
+        tails = data.whole and (tail_bytes(data.dims) <= room or isinstance(solver.clip, float))
+        self.tails = Tails(solver.clip if tails else None)
         self.sketch: Sketch | None = None
         self._rng = generator(solver.random_state, "noise")
-        self.reserved = 0
+        self.reserved = tail_bytes(data.dims) if tails else 0
         if self._queries and (self._modes or self.groups is None):
             self._begin(data.dims)
-            self.reserved = gradient_bytes(data.dims, self._queries, SAMPLES)
+            self.reserved += gradient_bytes(data.dims, self._queries, SAMPLES)
             self.reserved += matrices if self._modes else 0
         elif self.groups is None:
             self.without = "whether neighbouring samples are alike was not looked at: the memory limit is too small."
@@ -102,9 +105,9 @@ class RaceNoise:
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        held = 0 if self.whitening is None else self.whitening.nbytes
-        held += self.tails.nbytes
-        return held if self.sketch is None else self.sketch.nbytes + (held if self.sketch.whitening is None else 0)
+        held = self.tails.nbytes + (0 if self.sketch is None else self.sketch.nbytes)
+        counted = self.sketch is not None and self.sketch.whitening is not None
+        return held if self.whitening is None or counted else held + self.whitening.nbytes
 
     def left(self, taken: int = 0) -> int:
         """Bytes for strategies, when ``taken`` are for something else."""
