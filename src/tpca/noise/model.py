@@ -35,7 +35,7 @@ SLIGHT = 0.02  # a mode closer to white than this is left alone: whitening would
 CHANCE = 3.5  # standard deviations of w_i in white noise
 COLUMNS = 10.0  # of an unfolding, over all differences, for every row: with fewer a covariance is shrunk
 AGREE = 3.0  # squared distance of two covariances over what their own scatter makes expect
-# Loudness that is worth a word.  Measured: up to 3.1 in smooth noise and unequal scales (100 runs, 8^3 and 12^3), and in
+# Loudness that is worth a word.  Measured: up to 3.1 in smooth noise and unequal scales (100 runs, 8³, 12³), and in
 # 35 of 50 runs with resonances or one direction 8 to 16 times as loud as the rest, above this.
 LOUD = 4.0
 FIRST = 32  # samples of a sketch, at least
