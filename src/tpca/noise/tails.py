@@ -31,6 +31,7 @@ from tpca.tensors.blocks import Array
 
 BOUND = 1.5  # c, in standard deviations: efficiency 0.96 for Gaussian entries, 0.93 for t with 2.5 degrees of freedom
 GAIN = 1.25  # of the variance of a mean, below which clipping is not worth it
+DENSE = 0.9  # share of entries that are not zero, below which samples are sparse, and nothing is known of tails
 LOPSIDED = 4.0  # standard deviations by which the tails of the two sides may differ in number
 OCTAVES, BINS = 24, 16  # of the histogram on each side of the mean size, and bins an octave
 SMALLEST = 2.0**-40  # of the largest entry: what zeros count as
@@ -60,6 +61,7 @@ class EntrySizes(Accumulator):
         self.counts = np.zeros((2, 2 * OCTAVES * BINS + 1), np.int64)  # below and above zero
         self.rows: list[Array] = []  # of every mode, the sum over samples of ℓ_i - ℓ
         self.level = 0.0  # the sum over samples of ℓ
+        self.entries = 0
 
     def add(self, batch: Batch, at: int) -> None:  # noqa: ARG002
         """Look at every sample."""
@@ -74,6 +76,7 @@ class EntrySizes(Accumulator):
             [own + others for own, others in zip(self.rows, other.rows, strict=True)] if self.rows else other.rows
         )
         self.level += other.level
+        self.entries += other.entries
         self.n += other.n
 
     @property
@@ -97,6 +100,7 @@ class EntrySizes(Accumulator):
         for side, these in enumerate((sample < 0, sample > 0)):
             self.counts[side] += np.bincount(place[these], minlength=self.counts.shape[1])
         self.n += 1
+        self.entries += sample.size
 
 
 @kept
@@ -170,7 +174,7 @@ def clip_for(sizes: EntrySizes, bound: float | None = None) -> Clip | None:
     ``None``: nowhere.
     """
     total = sizes.counts.sum()
-    if not sizes.n or not total:
+    if total < DENSE * sizes.entries or not total:
         return None
     y = 2.0 ** ((np.arange(sizes.counts.shape[1]) - OCTAVES * BINS) / BINS)
     both = sizes.counts.sum(axis=0) / total

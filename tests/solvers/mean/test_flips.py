@@ -57,7 +57,7 @@ def test_of_all_flips_of_any_data_no_more_than_the_level_are_claimed(tied, monke
 
 @pytest.mark.parametrize("law", LAWS)
 def test_noise_of_any_kind_is_hardly_ever_a_signal(law):
-    claims, runs = 0, 30
+    claims, runs = 0, 15
     for seed in range(runs):
         samples = LAWS[law](np.random.default_rng([seed, 1]), 80, (4, 5, 4))
         claims += MeanSolver(random_state=seed).run(samples).found
@@ -70,7 +70,7 @@ def test_noise_of_any_kind_is_hardly_ever_a_signal(law):
 @pytest.mark.parametrize("law", [*LAWS, "white", "serial 0.5"])
 def test_the_level_holds_for_noise_of_any_kind(law):
     laws = {**LAWS, "white": lambda r, n, d: smooth(r, n, d, 0.0), "serial 0.5": lambda r, n, d: serial(r, n, d, 0.5)}
-    claims, runs = 0, 80
+    claims, runs = 0, 50
     for seed in range(runs):
         claims += MeanSolver(random_state=seed).run(laws[law](np.random.default_rng([seed, 2]), 300, (8, 8, 8))).found
     # 5 %: more than this many in 1e-4 of all cases, 1e-3 for all laws.

@@ -19,6 +19,7 @@ tensor of rank one, drawn once a run; E_t is sample t; D the number of entries o
 ``gains``           E_t times e^z, z ∼ N(0, 1): the gain of sample t
 ``chi2``            entries (z² − 1)/√2
 ``exponential``     entries Exp(1) − 1
+``t2.5-entries``    entries t with 2.5 degrees of freedom, with the quartiles of N(0, 1)
 ``rare``            entries zero, but one in a hundred, which is N(0, 100)
 ``serial0.5 …``     E_t = φ E_{t−1} + √(1 − φ²) Z_t, φ = 0.5, 0.9, 0.97, stationary
 ``ma10``            the sum of ten successive Z over √10
@@ -38,6 +39,7 @@ from collections.abc import Callable
 
 import numpy as np
 from scipy.signal import lfilter
+from scipy.special import ndtri, stdtrit
 
 from tpca.tensors.blocks import Array, unit
 
@@ -58,6 +60,12 @@ def white(rng: Rng, n: int, dims: Dims) -> Array:
 def t_entries(rng: Rng, n: int, dims: Dims) -> Array:
     """Student t₃ over √3: kurtosis has no value."""
     return rng.standard_t(3.0, (n, *dims)) / math.sqrt(3.0)
+
+
+def heavy_entries(rng: Rng, n: int, dims: Dims) -> Array:
+    """Student t with 2.5 degrees of freedom, with the quartiles of a standard Gaussian: hardly a variance."""
+    quartile = float(stdtrit(2.5, 0.75) / ndtri(0.75))
+    return rng.standard_t(2.5, (n, *dims)) / quartile
 
 
 def chi2_entries(rng: Rng, n: int, dims: Dims) -> Array:
@@ -222,6 +230,7 @@ LAWS: dict[str, Law] = {
     "drift-down": chain(white, drift(3.0, 1.0)),
     "t3": chain(white, t_levels),
     "t3-entries": t_entries,
+    "t2.5-entries": heavy_entries,
     "gains": chain(white, gains),
     "chi2": chi2_entries,
     "exponential": exponential_entries,

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,10 +36,24 @@ ROOTS: dict[str, Callable[[Rng, Dims], list[Array]]] = {
 
 @dataclass(frozen=True)
 class Planted:
-    """Samples with a signal, and the truth in the units of the data."""
+    """Samples with a signal, the truth in the units of the data, and the roots A_i of the noise, if it has any."""
 
     samples: Array
     truth: SpikedTensor
+    roots: tuple[Array, ...] = ()
+
+    def overlaps(self, vectors: Sequence[Array]) -> Array:
+        """Overlaps with the truth where the noise is white, of A_i⁻¹v̂ and A_i⁻¹v: what white noise would show.
+
+        In the data themselves the loudest rows say little of whether a signal is the right one.
+        """
+        roots = self.roots or tuple(np.eye(len(v)) for v in vectors)
+        seen = [
+            [np.linalg.solve(a, v) for a, v in zip(roots, each, strict=True)] for each in (vectors, self.truth.vectors)
+        ]
+        return np.array(
+            [abs(float(v @ w)) / float(np.linalg.norm(v) * np.linalg.norm(w)) for v, w in zip(*seen, strict=True)]
+        )
 
 
 def rough(rng: Rng, d: int) -> Array:
@@ -65,4 +79,4 @@ def planted(law: str, vectors: str, strength: float, rng: Rng, n: int, dims: Dim
     whitened = [np.asarray(np.linalg.solve(a, b), dtype=np.float64) for a, b in zip(roots, v, strict=True)]
     seen = strength * functools.reduce(np.multiply.outer, [unit(u) for u in whitened])
     truth = SpikedTensor(v, strength / math.prod(float(np.linalg.norm(u)) for u in whitened))
-    return Planted(coloured(rng.standard_normal((n, *dims)) + seen, roots), truth)
+    return Planted(coloured(rng.standard_normal((n, *dims)) + seen, roots), truth, tuple(roots))

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tpca.solvers.race.solver import RaceSolver
 
 LEARNING = 1 / 3  # of the samples, where their number is known, that one sketch may take
-SHARE = 0.2  # of a memory limit, that knowing the noise may take
+SHARE = 0.4  # of a memory limit, that knowing the noise may take
 WORTH, LEAST = 16, 16 * 10**6  # samples' worth that it may take by default, and bytes that it may take in any case
 WHITENED = 2 / 3  # of the memory for strategies that their queries leave when they are copied to be whitened
 SAMPLES = 1024  # that a sketch may last, for dependence over a few hundred
