@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 LEARNING = 1 / 3  # of the samples, where their number is known, that one sketch may take
 SHARE = 0.4  # of a memory limit, that knowing the noise may take
+QUERY_SHARE = 0.1  # of it, that more than one query for gradients may take
 WORTH, LEAST = 16, 16 * 10**6  # samples' worth that it may take by default, and bytes that it may take in any case
 WHITENED = 2 / 3  # of the memory for strategies that their queries leave when they are copied to be whitened
 SAMPLES = 1024  # that a sketch may last, for dependence over a few hundred
@@ -63,8 +64,9 @@ class RaceNoise:
         matrices = matrix_bytes(data.dims) + solver.n_components * 8 * sum(d * d for d in data.dims)
         self._modes = solver.whiten is not None and self._fits(data, room, matrices)
         room -= matrices if self._modes else 0
-        fitting = [q for q in range(QUERIES, 0, -1) if gradient_bytes(data.dims, q, SAMPLES) <= room]
-        self._queries = fitting[0] if fitting else 0
+        fitting = [q for q in range(1, QUERIES + 1) if gradient_bytes(data.dims, q, SAMPLES) <= room]
+        modest = [q for q in fitting if gradient_bytes(data.dims, q, SAMPLES) <= QUERY_SHARE * self.limit]
+        self._queries = max(modest or fitting[:1], default=0)
         room -= gradient_bytes(data.dims, self._queries, SAMPLES)
         tails = data.whole and (tail_bytes(data.dims) <= room or isinstance(solver.clip, float))
         self.tails = Tails(solver.clip if tails else None)
