@@ -63,7 +63,10 @@ class RaceNoise:
         room = _usual(data) if usual else min(SHARE * self.limit, self.limit - refining - least / WHITENED)
         matrices = matrix_bytes(data.dims) + solver.n_components * 8 * sum(d * d for d in data.dims)
         self._modes = solver.whiten is not None and self._fits(data, room, matrices)
-        room -= matrices if self._modes else 0
+        if self._modes:
+            room -= matrices
+        elif not usual:  # strategies then ask without copies
+            room = min(SHARE * self.limit, self.limit - refining - least)
         fitting = [q for q in range(1, QUERIES + 1) if gradient_bytes(data.dims, q, SAMPLES) <= room]
         modest = [q for q in fitting if gradient_bytes(data.dims, q, SAMPLES) <= QUERY_SHARE * self.limit]
         self._queries = max(modest or fitting[:1], default=0)
