@@ -69,7 +69,7 @@ def test_smooth_noise_is_whitened_and_hides_less():
         for whiten in found:
             result = MeanSolver(random_state=seed, whiten=whiten).run(samples)
             found[whiten] += result.found
-            assert (result.noise is not None) == (whiten == "auto")
+            assert (result.noise is not None and result.noise.whitening is not None) == (whiten == "auto")
     # Signals that change sign from entry to entry are where this noise is quietest: 1/19 of the mean variance in every
     # mode, so that λ' = 0.3 · 19^1.5 = 25, far beyond all noise; as it is, the noise next to it is above λ√N = 4.
     assert found["auto"] == 10

@@ -170,7 +170,8 @@ class RaceState:
         """Take note of what the search would have found by now, the first time, and of the noise it has met."""
         if self.reach is None:
             strategy, delta = self.searches[0].strategy, 1 - self.solver.confidence
-            self.reach = strength_limit(self.data.dims, strategy, self.distinct // self.noise.block, 1.0, delta)
+            counted = self.distinct // self.noise.block if self.position >= self.claims_from else 0  # 0: no claim yet
+            self.reach = strength_limit(self.data.dims, strategy, counted, 1.0, delta)
         self.loudest = max(self.loudest, *(search.candidate.loudest for search in self.searches))
 
     @property
