@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from tpca.checkpoint import kept
-from tpca.tensors.blocks import Array, unit, widened
+from tpca.tensors.blocks import Array, Partition, unit, widened
 
 STORE = np.float16
 
@@ -158,3 +158,10 @@ class Columns:
         step = max(1, piece_entries(self.store.size) // len(self.store))
         for first in range(0, self.flat.shape[1], step):
             yield slice(first, first + step)
+
+
+def working_bytes(partition: Partition, columns: int) -> int:
+    """Most bytes of temporary copies while the answers are in flight: square matrices in double, pieces in single."""
+    return (
+        24 * columns**2 + 16 * max(piece_entries(columns * max(partition.sizes)), columns) + 16 * max(partition.sizes)
+    )

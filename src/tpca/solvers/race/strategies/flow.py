@@ -39,7 +39,7 @@ import numpy as np
 from tpca.checkpoint import kept
 from tpca.errors import PartitionError
 from tpca.solvers.race.strategies.climb import Climbs, blocks_of
-from tpca.solvers.race.strategies.columns import STORE, Columns, Stored, piece_entries, top_eigenvectors
+from tpca.solvers.race.strategies.columns import STORE, Columns, Stored, top_eigenvectors, working_bytes
 from tpca.solvers.race.strategies.protocol import Evidence, Proposal
 from tpca.solvers.rank_one import along, units
 from tpca.tensors import Answer, Query
@@ -50,13 +50,6 @@ FINALISTS = 3  # proposals that are carried on after two sweeps
 GAIN_TOL = 1e-3  # a climb that gains no more than this share in a sweep is on top
 BLOCK = 32  # bytes per entry of a block in a climb: what is known of it, in single and in double precision, its fit
 SQUARE = 14  # bytes per entry of a symmetric matrix in single precision and what its top eigenvector takes to find
-
-
-def working_bytes(partition: Partition, columns: int) -> int:
-    """Most bytes of temporary copies while the answers are in flight: square matrices in double, pieces in single."""
-    return (
-        24 * columns**2 + 16 * max(piece_entries(columns * max(partition.sizes)), columns) + 16 * max(partition.sizes)
-    )
 
 
 def state_floats(partition: Partition, columns: int) -> int:

@@ -14,8 +14,8 @@ import numpy as np
 
 from tpca.checkpoint import kept
 from tpca.solvers.race.strategies.climb import Climbs, blocks_of
-from tpca.solvers.race.strategies.columns import STORE, Columns, Stored
-from tpca.solvers.race.strategies.flow import BlockFlow, working_bytes
+from tpca.solvers.race.strategies.columns import STORE, Columns, Stored, working_bytes
+from tpca.solvers.race.strategies.flow import BlockFlow
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, Partition
 
