@@ -63,7 +63,7 @@ SAMPLES = ("auto", "mean", "race", "paper")
 # Every option of fit, with a value and the kinds of fit that it means something to.
 FIT = {
     "--shrinkage": ("0.5", ("views",)),
-    "--clip": ("2", ("views",)),
+    "--clip": ("2", ("views", "auto", "mean", "race")),
     "--solver": (None, SAMPLES),
     "--strength": ("1", ("paper",)),
     "--n-components": ("2", ("views", "auto", "mean", "race")),

@@ -173,9 +173,16 @@ def clipped_of(samples):
     return np.minimum(np.maximum(samples, -bound), bound)
 
 
+def near_logs(samples):
+    """Logarithms of sizes, none farther than eight octaves from the median of its sample."""
+    logs = np.log2(np.abs(samples))
+    middle = np.median(logs, axis=(1, 2, 3), keepdims=True)
+    return np.clip(logs, middle - 8, middle + 8)
+
+
 def row_logs_of(samples):
     """Mean logarithms of rows less those of their sample, summed over samples; and the sum of the latter."""
-    logs = np.log2(np.abs(samples))
+    logs = near_logs(samples)
     means = logs.mean(axis=(1, 2, 3))
     rows = [logs.mean(axis=tuple(j for j in (1, 2, 3) if j != i)) - means[:, None] for i in (1, 2, 3)]
     return [*(row.sum(axis=0) for row in rows), np.array(means.sum())]
@@ -183,13 +190,12 @@ def row_logs_of(samples):
 
 def entry_counts_of(samples):
     """A histogram of the logarithms of entries less the effects of their rows, in sixteenths of an octave, by sign."""
-    counts = np.zeros((2, 769), int)
-    for x in samples:
-        logs = np.log2(np.abs(x))
+    counts = np.zeros((2, 385), int)
+    for x, logs in zip(samples, near_logs(samples), strict=True):
         a, b, c = (logs.mean(axis=tuple(j for j in (0, 1, 2) if j != i)) for i in (0, 1, 2))
         rest = logs - a[:, None, None] - b[:, None] - c + 2 * logs.mean()
         for value, log in zip(x.ravel(), rest.ravel(), strict=True):
-            counts[int(value > 0), round(16 * log) + 384] += 1
+            counts[int(value > 0), round(16 * log) + 192] += 1
     return counts
 
 

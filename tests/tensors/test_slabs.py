@@ -211,11 +211,11 @@ def test_a_fit_through_slabs_is_the_fit_through_whole_samples(kind, dims, option
         + SpikedTensor.random(dims, 4.0, random_state=3).signal()
     )
     path = store(samples, kind, tmp_path, (5, dims[0], 2, *dims[2:]))
-    whole = RaceSolver(random_state=4, **options).run(path)
+    whole = RaceSolver(random_state=4, clip=None, **options).run(path)
     small_slabs(30)
     stream = open_stream(path)
     assert all(isinstance(batch, SlabBatch) and len(batch.parts) > 1 for batch in stream.batches())
-    slabs = RaceSolver(random_state=4, **options).run(stream)
+    slabs = RaceSolver(random_state=4, clip=None, **options).run(stream)
     assert whole.found
     assert (slabs.stop_reason, slabs.n_samples, slabs.n_passes) == (whole.stop_reason, whole.n_samples, whole.n_passes)
     assert slabs.state_bytes == whole.state_bytes
@@ -233,9 +233,9 @@ def test_missing_entries_are_treated_as_in_whole_samples(policy, tmp_path, small
     samples[10, 4, 5, 6] = np.inf
     samples[11] = np.nan
     path = store(samples, "zarr", tmp_path, (4, 5, 2, 7))
-    whole = RaceSolver().run(open_stream(path, nan_policy=policy))
+    whole = RaceSolver(clip=None).run(open_stream(path, nan_policy=policy))
     small_slabs(70)
-    slabs = RaceSolver().run(open_stream(path, nan_policy=policy))
+    slabs = RaceSolver(clip=None).run(open_stream(path, nan_policy=policy))
     assert slabs.n_skipped == whole.n_skipped == (3 if policy == "omit" else 1)
     for v, w in zip(whole.vectors, slabs.vectors, strict=True):
         np.testing.assert_allclose(v, w, atol=1e-6)

@@ -47,7 +47,7 @@ def fit(
         str | None,
         typer.Option(
             help=f"Bound on entries in standard deviations, auto (where tails are heavy, the default) or none; with "
-            f"--views on a row's influence, such as {CLIP}, none by default.",
+            f"--views on a row's influence, such as {CLIP}; none by default.",
             show_default=False,
         ),
     ] = None,

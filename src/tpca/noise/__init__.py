@@ -1,6 +1,6 @@
 """What is known of the noise: covariances of the modes, whitening of queries, how long neighbours are alike."""
 
-from tpca.noise.checks import CENTRED, Check, doubts, noise_checks
+from tpca.noise.checks import CENTRED, Check, doubts, noise_checks, steadiness
 from tpca.noise.model import NoiseModel, learn, samples_wanted
 from tpca.noise.serial import Contrasts, Dependence
 from tpca.noise.sketch import ModeCovariances, QueryGradients, Sketch
@@ -26,4 +26,5 @@ __all__ = [
     "lopsided",
     "noise_checks",
     "samples_wanted",
+    "steadiness",
 ]

@@ -18,6 +18,7 @@ from tpca.noise.tails import Clip, lopsided
 
 HEAVY = 6.0  # kurtosis of entries (3: Gaussian) from which tails are worth a word
 LOUD = 2.0  # noise along the signal over that elsewhere
+SLOW = 3.5  # standard errors: 1 run of 4000 in white noise
 MIN_BLOCKS = 10  # blocks of dependent samples below which little can be said
 
 State = Literal["good", "handled", "bad", "open"]
@@ -132,6 +133,20 @@ def level(along: float) -> Check:
             f"the noise is {along:.2g} times as strong along the signal as elsewhere: it may be what was found",
         )
     return Check("noise along the signal", "good", measured, "The noise is as strong along the signal as elsewhere.")
+
+
+def steadiness(excess: float) -> Check:
+    """Whether neighbouring samples are alike along the signal, by so many standard errors of an autocorrelation."""
+    measured = f"autocorrelation {excess:.2g} standard errors above independence"
+    if excess > SLOW:
+        return Check(
+            "steady signal",
+            "bad",
+            measured,
+            "what is along the signal changes slowly from sample to sample: noise that turns round slowly, or a signal "
+            "that comes and goes, looks like this",
+        )
+    return Check("steady signal", "good", measured, "Along the signal, neighbouring samples are not alike.")
 
 
 def doubts(checks: Sequence[Check]) -> list[str]:

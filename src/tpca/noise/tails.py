@@ -33,8 +33,8 @@ BOUND = 1.5  # c, in standard deviations: efficiency 0.96 for Gaussian entries, 
 GAIN = 1.25  # of the variance of a mean, below which clipping is not worth it
 DENSE = 0.9  # share of entries that are not zero, below which samples are sparse, and nothing is known of tails
 LOPSIDED = 4.0  # standard deviations by which the tails of the two sides may differ in number
-OCTAVES, BINS = 24, 16  # of the histogram on each side of the mean size, and bins an octave
-SMALLEST = 2.0**-40  # of the largest entry: what zeros count as
+OCTAVES, BINS = 12, 16  # of the histogram on each side of the mean size, and bins an octave
+NEAR = 8.0  # octaves from the median size of a sample that entries count for at most: zeros, and entries without bounds
 GAUSSIAN = 0.6745  # median of |x| for standard Gaussian x
 
 A = TypeVar("A", bound=Accumulator)
@@ -85,10 +85,13 @@ class EntrySizes(Accumulator):
         return self.counts.nbytes + sum(row.nbytes for row in self.rows)
 
     def _look(self, sample: Array) -> None:
-        largest = float(np.abs(sample).max())
-        if not 0 < largest < math.inf:
+        self.entries += sample.size
+        with np.errstate(divide="ignore"):
+            logs = np.log2(np.abs(sample))
+        middle = float(np.median(logs))
+        if not math.isfinite(middle):  # most entries are zero
             return
-        logs = np.log2(np.maximum(np.abs(sample) / largest, SMALLEST)) + math.log2(largest)
+        logs = np.clip(logs, middle - NEAR, middle + NEAR)
         mean, axes = float(logs.mean()), range(sample.ndim)
         rows = [logs.mean(axis=tuple(j for j in axes if j != i)) - mean for i in axes]
         self.rows = [own + row for own, row in zip(self.rows, rows, strict=True)] if self.rows else rows
@@ -100,7 +103,6 @@ class EntrySizes(Accumulator):
         for side, these in enumerate((sample < 0, sample > 0)):
             self.counts[side] += np.bincount(place[these], minlength=self.counts.shape[1])
         self.n += 1
-        self.entries += sample.size
 
 
 @kept

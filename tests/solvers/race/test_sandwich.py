@@ -4,7 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 
+from tpca.noise.checks import steadiness
 from tpca.solvers.race.sandwich import PRIOR, Sandwich
 from tpca.solvers.race.strength import HALF, MIN_AFTER, RewardsAfter
 from tpca.tensors import SubBatches
@@ -52,7 +54,7 @@ def test_intervals_of_a_sum_hold_95_percent(count, noise):
 
 
 def rewards(rng, n, mean, dependent=False, claimed=1.0, sizes=4, deviation=1.0):
-    after = RewardsAfter(claimed, dependent)
+    after = RewardsAfter(claimed, deviation, dependent)
     drawn = mean + deviation * rng.standard_normal(n) / math.sqrt(sizes)
     after.add(0.8, SubBatches(np.full(n, float(sizes)), {}, drawn))
     return after, drawn
@@ -71,7 +73,7 @@ def test_an_interval_at_all_times_holds_at_all_times():
     """200 paths of 300 rounds: 5 % may ever leave it, P(X > 25 of 200) = 3e-5; and it is wider, but not by far."""
     rng, left = np.random.default_rng(0), 0
     for _ in range(200):
-        after = RewardsAfter(1.0, False)
+        after = RewardsAfter(1.0, 1.0, False)
         out = False
         for _ in range(60):
             after.add(1.0, SubBatches(np.ones(5), {}, 1 + rng.standard_normal(5)))
@@ -91,6 +93,23 @@ def test_rewards_that_go_on_do_not_contradict_and_those_that_vanish_do():
         assert "times the one at the claim" in said
     assert rewards(rng, MIN_AFTER - 1, -5.0)[0].contradiction(1.0) is None  # too few
     assert rewards(rng, 100, HALF + 0.1, deviation=0.1)[0].contradiction(0.1) is None
+
+
+def test_rewards_of_a_slow_direction_are_seen_to_be_alike():
+    """3.5 standard errors: 0.0003 of white runs, P(X > 2 of 200) = 4e-5."""
+    rng, seen, false = np.random.default_rng(0), 0, 0
+    for _ in range(200):
+        white = rng.standard_normal(100)
+        slow = lfilter([math.sqrt(1 - 0.81)], [1, -0.9], white)
+        for kind in (white, slow):
+            after = RewardsAfter(1.0, 1.0, False)
+            after.add(1.0, SubBatches(np.ones(100), {}, 0.5 + kind))
+            found = steadiness(after.excess).state == "bad"
+            seen, false = seen + (found and kind is slow), false + (found and kind is white)
+    assert false <= 2
+    assert seen > 180
+    assert RewardsAfter(1.0, 1.0, False).excess is None
+    assert rewards(rng, 100, 1.0, dependent=True)[0].excess is None
 
 
 def test_a_limit_needs_two_sub_batches():

@@ -3,7 +3,7 @@
 A signal plain to see is found from one start.  Else the test by flips says whether there is one, and one accurate fit
 from all starts which (:mod:`tpca.solvers.mean.test`, :mod:`tpca.solvers.mean.fit`).  Where all modes have the same
 length the vectors may be the same; they are taken to be, unless the data say that they differ
-(:mod:`tpca.solvers.mean.reading`) by an unrestricted fit that is itself proven: one that is not may have found noise.
+(:mod:`tpca.solvers.mean.reading`).
 
 Of several components each is tested in what those before it leave (:mod:`tpca.solvers.mean.components`).
 """
@@ -20,13 +20,15 @@ import numpy as np
 from tpca.randomness import generator
 from tpca.solvers.mean.components import find_components
 from tpca.solvers.mean.errors import Scatter
-from tpca.solvers.mean.fit import best_fit, hosvd_fit
+from tpca.solvers.mean.fit import MAX_SWEEPS, best_fit, climb, hosvd_fit
 from tpca.solvers.mean.groups import Groups
 from tpca.solvers.mean.reading import symmetry_rejected
 from tpca.solvers.mean.symmetric import best_symmetric, can_be_symmetric
 from tpca.solvers.mean.test import Proof, draw_flips, flip_test, plain_threshold
 from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array
+
+ELSEWHERE = 1e-6  # relative difference of lengths that makes two fits
 
 
 @dataclass(frozen=True)
@@ -81,10 +83,22 @@ class Judge:
             return ([Found(plain, proof)] if proof.proven(self.confidence) else []), first
         if not proof.proven(self.confidence):
             return [], symmetric.fit if proof.symmetric else first
-        sigma = max(self._level(), symmetric.level)
-        apart = symmetry_rejected(self.groups.dims, first.strength, symmetric.fit.strength, sigma)
-        differ = proof.plain <= 1 - self.confidence + 1e-9 and apart
-        return [Found(plain if differ else symmetric, proof)], first
+        return [Found(plain if self._differ(first, symmetric) else symmetric, proof)], first
+
+    def _differ(self, first: RankOne, symmetric: Scatter) -> bool:
+        """Whether the vectors differ: the unrestricted fit is proven, and better than noise makes it.
+
+        That is told next to the symmetric one.  Where the best unrestricted fit is elsewhere, one of the two is noise:
+        the one that is less far beyond its reach.
+        """
+        proof, dims = self.proofs[0], self.groups.dims
+        if proof.plain > 1 - self.confidence + 1e-9:
+            return False
+        start = [v[None, None] for v in symmetric.fit.vectors]
+        _, values = climb(self.groups.mean[None], start, MAX_SWEEPS)
+        if first.strength > float(values[0, 0]) * (1 + ELSEWHERE):
+            return not proof.symmetric
+        return symmetry_rejected(dims, first.strength, symmetric.fit.strength, max(self._level(), symmetric.level))
 
     def _plain_to_see(self, fit: RankOne) -> Proof | None:
         """What proves a fit that is so far beyond the reach of noise that no flip needs to be looked at."""

@@ -25,7 +25,8 @@ parameters fit of the noise (Wilks 1938):
 
 .. math:: (Z^{unrestricted})^2 - Z^2 \sim \sigma^2\chi^2_{(k-1)(d-1)} .
 
-Symmetry is rejected if more than the quantile ``SAME`` of that was added.
+Of weak signals it adds more, by as much as the two laws above differ: the length :math:`Z^{unrestricted}` of the
+strength that is read off Z.  Symmetry is rejected if more than the quantile ``SAME`` of that was added.
 """
 
 from __future__ import annotations
@@ -96,10 +97,23 @@ def noise_reach(energies: Sequence[float], law: Law) -> float:
 
 
 def symmetry_rejected(dims: Sequence[int], unrestricted: float, symmetric: float, sigma: float) -> bool:
-    """Whether letting the vectors differ adds more to Z² than noise would."""
+    """Whether letting the vectors differ adds more to Z² than noise of level ``sigma`` would."""
     added = (unrestricted - symmetric) * (unrestricted + symmetric)
-    freedom = (len(dims) - 1) * (dims[0] - 1)
-    return added > sigma**2 * float(chdtri(freedom, 1 - SAME)) + 1e-9 * unrestricted**2
+    order, free = len(dims), dims[0] - 1
+    usual = sigma**2 * (order - 1) * free
+    strength = read_symmetric([sigma**2 * free / order] * order, symmetric).strength
+    expected = _length([sigma**2 * free] * order, strength) ** 2 - symmetric**2
+    quantile = float(chdtri((order - 1) * free, 1 - SAME)) / ((order - 1) * free)
+    return added > max(usual, expected) * quantile + 1e-9 * unrestricted**2
+
+
+def _length(energies: Sequence[float], strength: float) -> float:
+    """The Z that is read as a strength; where noise reaches as far, what that reaches."""
+    least = noise_reach(energies, read) * (1 + 1e-9)
+    most = strength + sum(energies) / max(strength, 1e-300) + least
+    if not read(energies, least).strength < strength < read(energies, most).strength:
+        return least
+    return float(brentq(lambda z: read(energies, z).strength - strength, least, most))
 
 
 def _observed(c: Array, y: float) -> float:

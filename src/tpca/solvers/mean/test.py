@@ -23,7 +23,8 @@ p = (number of them)/l is as valid (Besag & Clifford 1991).
 :math:`E\max Z \le \sigma\sum\sqrt{d_i}`, and Z is beyond that by 4σ once in 30 000 times, by Borell 1975), by a factor
 ``PLAIN``, with σ that of the noise next to the fit or elsewhere, whichever is larger; and by Student's t of the groups
 along it, with a hundredth of the allowed chance of an error.  Flips are not looked at then.  Few strong directions in
-the noise show along the fit or next to it, so that this adds no more than about that hundredth to the false alarms.
+the noise show along the fit or next to it, so that this adds little to the false alarms: 4×5×6, 80 samples, 1500 runs
+each, 0 in white noise, unequal scales and heavy tails, 1 to 3 in resonances, one loud direction and smooth noise.
 """
 
 from __future__ import annotations

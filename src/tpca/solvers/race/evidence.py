@@ -124,11 +124,11 @@ class Level:
         scatter = float(weights @ same @ weights)
         return float(weights @ lagged @ weights) / scatter if scatter > ROUNDING * same[0, 0] else 0.0
 
-    def alike(self, fitted: int) -> bool:
-        """Whether neighbours are."""
+    def excess(self, fitted: int) -> float:
+        """How many standard errors r is above what independent rewards have; 0 where it is not looked at."""
         if self.count < MIN_BLOCKS or (self.mean > 0 and self.mean**2 * self.seen > STEADY**2 * self.scatter):
-            return False
-        return (self.autocorrelation(fitted) + fitted / self.count) * math.sqrt(self.count) > Z
+            return 0.0
+        return (self.autocorrelation(fitted) + fitted / self.count) * math.sqrt(self.count)
 
 
 @kept
@@ -165,9 +165,13 @@ class Wealth:
         level = self.levels[0]
         return math.sqrt(level.scatter / (level.count - 1)) if level.count > 1 else 0.0
 
-    def _judge(self) -> None:
+    def excesses(self) -> list[float]:
+        """How much more alike neighbours are than independent ones, at every level, in standard errors."""
         fitted = 1 if self.levels[0].count < TREND else 2
-        alike = sum(1 for _ in itertools.takewhile(lambda level: level.alike(fitted), self.levels))
+        return [level.excess(fitted) for level in self.levels]
+
+    def _judge(self) -> None:
+        alike = sum(1 for _ in itertools.takewhile(lambda excess: excess > Z, self.excesses()))
         self.level = alike - 1 + ABOVE if alike else 0
         least = MIN_ABOVE if alike else MIN_BLOCKS
         counted = [level.log for level in self.levels[: self.level + 1] if level.count >= least]

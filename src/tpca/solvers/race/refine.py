@@ -80,7 +80,7 @@ class Refinement:
         self._sums = [np.zeros(len(v)) for v in self.vectors]
         self._weights = np.zeros(len(self.vectors))
         self._errors = [Sandwich(len(v), self.covariances, self.dependent) for v in self.vectors]
-        self.rewards = RewardsAfter(reward, self.dependent)
+        self.rewards = RewardsAfter(reward, self.sigma, self.dependent)
 
     @property
     def sigma(self) -> float:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tpca.engines import Data
-from tpca.noise import Check, noise_checks
+from tpca.noise import Check, noise_checks, steadiness
 from tpca.randomness import generator
 from tpca.solvers.race.limits import strength_limit
 from tpca.solvers.race.noise import RaceNoise
@@ -127,7 +127,9 @@ class RaceState:
         """Whether the noise is as assumed."""
         along = None if self.refinement is None else self.refinement.loudness
         tails = self.noise.tails
-        return noise_checks(self.noise.model, self.distinct, along, tails.clip, tails.beyond)
+        checks = noise_checks(self.noise.model, self.distinct, along, tails.clip, tails.beyond)
+        excess = None if self.refinement is None else self.refinement.rewards.excess
+        return checks if excess is None else (*checks, steadiness(excess))
 
     @property
     def component(self) -> RankOne | None:

@@ -12,6 +12,9 @@ and the mean reward :math:`\bar R` is the same with w = 1 (:mod:`tpca.solvers.ra
 vectors get better.  With t the 99.9 % quantile, :math:`\bar R + t\,s(\bar R) < R_0/2` says that it does not.
 :math:`R_0` is what happened to be enough for a claim, and on average too large by about its own error, a fourth of it
 or less; so a true signal is accused in less than one run of a thousand.
+
+Whether neighbouring rewards are alike, as those of a slow direction of the noise are, is watched at several levels
+(:mod:`tpca.solvers.race.evidence`), and said (:func:`tpca.noise.checks.steadiness`).
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import math
 import numpy as np
 
 from tpca.checkpoint import kept
+from tpca.solvers.race.evidence import MIN_BLOCKS, Wealth
 from tpca.solvers.race.sandwich import Sandwich
 from tpca.tensors import SubBatches
 from tpca.tensors.blocks import Array
@@ -36,8 +40,9 @@ MEAN, STRENGTH = (0, 1), (2, 3)
 class RewardsAfter:
     """Sums over the rewards after a claim of a mean reward ``claimed``."""
 
-    def __init__(self, claimed: float, dependent: bool) -> None:
-        self.claimed = claimed
+    def __init__(self, claimed: float, sigma: float, dependent: bool) -> None:
+        self.claimed, self.dependent = claimed, dependent
+        self._wealth = Wealth(sigma or 1.0, 1)
         self._totals = np.zeros(4)
         self._scatter = Sandwich(4, True, dependent)
 
@@ -46,6 +51,7 @@ class RewardsAfter:
         n, rewards = parts.sizes, parts.rewards
         rows = np.stack([n * rewards, n, n * overlap * rewards, n * overlap**2], axis=1)
         self._totals += rows.sum(axis=0)
+        self._wealth.add(n * rewards, n)
         self._scatter.add(rows, n)
 
     @property
@@ -103,9 +109,19 @@ class RewardsAfter:
         return f"a mean reward of {self.mean / self.claimed:.2g} times the one at the claim"
 
     @property
+    def excess(self) -> float | None:
+        """How much more alike neighbouring rewards are than independent ones, in standard errors.
+
+        ``None`` after too few, or where neighbouring samples are known to be alike.
+        """
+        if self.dependent or self.count < MIN_BLOCKS:
+            return None
+        return self._wealth.excesses()[0]  # of the shortest sums: vectors that get better make longer ones alike
+
+    @property
     def arrays(self) -> tuple[Array, ...]:
         """What is held."""
-        return (self._totals, *self._scatter.arrays)
+        return (self._totals, *self._scatter.arrays, *self._wealth.arrays)
 
     def _ratio(self, which: tuple[int, int]) -> float:
         top, bottom = self._totals[list(which)]

@@ -40,7 +40,7 @@ CANDIDATE_VECTORS = 5
 # Vectors per mode that the refinement holds: itself and what was claimed, its sums, what the search knew, squares for
 # errors, the answer; and besides them gradients of every sub-batch, of two at least.
 REFINEMENT_VECTORS, MIN_SUB_BATCHES = 6, 2
-REWARD_FLOATS = 24  # of its strength
+REWARD_FLOATS = 24 + FLOATS  # of its strength
 # Share of the memory that the refinements of several components may take while others are searched for.
 REFINEMENTS_SHARE = 0.25
 
