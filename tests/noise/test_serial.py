@@ -63,14 +63,33 @@ def test_correlation_times(phi, window, time):
     assert all(one.present and one.block >= 1.2 * time for one in found)
 
 
+@pytest.mark.parametrize("noisy", [0.1, 1.0])
+def test_samples_that_come_in_sessions(noisy):
+    """Runs of 20 that have something in common: τ = (20 + noisy²)/(1 + noisy²), and most neighbours look independent.
+
+    Mean of 10 estimates, each with a standard error of about a third, from two runs of a session or more.
+    """
+    found = []
+    for _ in range(10):
+        contrasts = Contrasts()
+        shared = np.repeat(RNG.standard_normal((30, 200)), 20, axis=0)
+        for n, vector in enumerate(shared + noisy * RNG.standard_normal(shared.shape), start=1):
+            contrasts.add(vector)
+            if n >= 32 and n & (n - 1) == 0 and contrasts.dependence().settled:
+                break
+        found.append(contrasts.dependence())
+    assert all(one.present for one in found)
+    assert np.mean([one.time for one in found]) == pytest.approx((20 + noisy**2) / (1 + noisy**2), rel=0.45)
+
+
 @pytest.mark.parametrize("size", [4, 30, 300])
 def test_independent_samples_are_rarely_taken_for_dependent(size):
-    """Three standard errors one-sided are 1 in 740; with errors that are estimates themselves, 1 in 100 is allowed for.
+    """Three standard errors one-sided, at four levels and with errors that are estimates themselves: 1 in 40.
 
-    Of 150 then more than 8 have a chance of 7 · 10^-5.
+    Measured 1 to 2.3 of 100 (660 runs); of 150 then more than 13 have a chance below 10^-4.
     """
     found = [of(RNG.standard_normal((32, size))).dependence() for _ in range(150)]
-    assert sum(one.present for one in found) <= 8
+    assert sum(one.present for one in found) <= 13
 
 
 def test_what_all_samples_have_in_common_does_not_count():

@@ -88,6 +88,13 @@ def whiteness(model: NoiseModel) -> Check:
     measured = f"distance from white {worst:.2g}"
     if math.isnan(worst):
         return Check("white noise", "open", "—", "Not checked: there are too few samples.")
+    if model.whitening is not None and model.directions:
+        return Check(
+            "white noise",
+            "handled",
+            f"{measured}, {model.loudness:.2g} times as loud in some direction",
+            "A few directions of the noise are far louder than the rest: whitening mode by mode repairs that in part.",
+        )
     if model.whitening is not None:
         return Check("white noise", "handled", measured, "The noise is not white: it was whitened, mode by mode.")
     if model.white:

@@ -12,7 +12,8 @@ variance of a sample, and with that the correlation time
 .. math::
     P_J = 2E_J - E_{J-1}, \qquad c_0 = \sum_{j\le J} 2^{-j-1}E_j + 2^{-J-1}P_J, \qquad \tau = P_J/c_0 ,
 
-at the first level with :math:`2^J \ge 2\tau`: b samples that follow each other are worth b/τ.
+b samples that follow each other are worth b/τ.  What counts is the largest τ of all levels at which it is above one
+beyond chance: neighbours may be independent and longer runs not, as where samples come in sessions.
 
 How sure that is: the energy of one contrast is a sum of squares in :math:`f = (\mathrm{tr}\,\Sigma)^2/\mathrm{tr}\,
 \Sigma^2` dimensions, told by the inner products of neighbouring contrasts, whose variance is tr Σ².  With n_j contrasts
@@ -105,13 +106,12 @@ class Contrasts:
 
     def dependence(self) -> Dependence:
         """The correlation time as far as it can be told; 1 where there are too few samples to tell anything."""
-        levels = [e / c for e, c in zip(self.energies, self.counts, strict=True) if c]
-        found = Dependence(1.0, math.inf, self.n)
-        for level in range(1, len(levels)):
-            found = self._at(level, levels)
-            if 2**level >= 2 * found.time:
-                break
-        return found
+        energies = [e / c for e, c in zip(self.energies, self.counts, strict=True) if c]
+        found = [self._at(level, energies) for level in range(1, len(energies))]
+        present = [one for one in found if one.present]
+        if present:
+            return max(present, key=lambda one: one.time)
+        return found[0] if found else Dependence(1.0, math.inf, self.n)
 
     @property
     def freedom(self) -> float:
