@@ -7,6 +7,7 @@ import pytest
 
 from noises import coloured, fed, scales, serial, smooth
 from tpca.noise import Sketch, learn, samples_wanted
+from tpca.noise.checks import whiteness
 
 SHAPES = [(2, 2), (10,) * 4, (12,) * 3, (5, 6, 7), (40, 40), (3, 200)]
 
@@ -107,6 +108,7 @@ def test_one_loud_direction_is_no_product_of_modes():
     first, second = twice(draw, (12,) * 3, rng)
     assert math.isnan(first.loudness)
     assert second.directions
+    assert "far louder than the rest" in whiteness(second).meaning
 
 
 def test_a_signal_changes_nothing():
