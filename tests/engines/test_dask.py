@@ -113,7 +113,7 @@ def told(recovery):
 
 SOLVERS = {
     "mean": lambda: MeanSolver(
-        random_state=0, memory_limit=mean_bytes(DIMS, 2)
+        random_state=0, memory_limit=mean_bytes(DIMS, 6)
     ),  # two groups of samples: few, large rounds
     "race": lambda: RaceSolver(random_state=0),
     "race in little memory": lambda: RaceSolver(random_state=0, memory_limit="14KB", max_passes=3),

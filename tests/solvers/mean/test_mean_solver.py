@@ -543,11 +543,9 @@ def test_memory_is_what_is_said(dims, components):
     entries = int(np.prod(dims))
     needed = mean_bytes(dims, groups_needed(0.95))
     # Six sums in float32; in float64 the mean and a copy of it in another order, or Gram matrices of the longest mode,
-    # five and a half times a square sample at most; 1 MB to work with.
-    assert (
-        needed
-        <= 6 * 4 * entries + 8 * entries + 8 * max(entries, 5.5 * max(d * d for d in dims if d * d <= entries)) + 1e6
-    )
+    # five and a half times a square sample at most; 1.4 MB to work with.
+    square = max(d * d for d in dims if d * d <= entries)
+    assert needed <= 6 * 4 * entries + 8 * entries + 8 * max(entries, 5.5 * square) + 1.4e6
     engine = LawEngine(truth, random_state=1, max_samples=16)
     MeanSolver(n_components=components).run(LawEngine(truth, random_state=1, max_samples=16))  # imports
     tracemalloc.start()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tpca.errors import MemoryBudgetError
 from tpca.noise.sketch import QUERIES, gradient_bytes, matrix_bytes
 from tpca.solvers.mean.fit import WORK, most_starts, unfoldings
-from tpca.solvers.mean.test import flips_allowed
+from tpca.solvers.mean.test import MORE_MIXTURES, RANDOM, flips_allowed, flips_at_once
 from tpca.solvers.memory import MIN_BYTES, SHARE_OF_MACHINE, machine_memory
 from tpca.solvers.rank_one import DENSE_ROWS, LANCZOS
 
@@ -46,8 +46,14 @@ def _fitting(dims: Sequence[int]) -> int:
 
 
 def _flipping(dims: Sequence[int]) -> int:
-    """Floats to fit some flips, which are in float32: those, a copy in another order or what is taken off, climbs."""
-    return max(3 * WORK, 3 * math.prod(dims) // 2) + 4 * most_starts(dims) * sum(dims)
+    """Floats to fit some flips, which are in float32, half as large.
+
+    For each two copies, Gram matrices of a mode and their eigenvectors, and vectors of all starts; for all a climb.
+    """
+    entries, tensors = math.prod(dims), flips_at_once(math.prod(dims))
+    starts = min(most_starts(dims), 1 + MORE_MIXTURES + RANDOM)
+    each = entries + 2 * max(d * d for d in dims if d * d <= entries) + 2 * starts * sum(dims)
+    return tensors * each + max(entries, WORK) // 2
 
 
 def _limiting(dims: Sequence[int]) -> int:

@@ -100,11 +100,12 @@ def symmetry_rejected(dims: Sequence[int], unrestricted: float, symmetric: float
     """Whether letting the vectors differ adds more to Z² than noise of level ``sigma`` would."""
     added = (unrestricted - symmetric) * (unrestricted + symmetric)
     order, free = len(dims), dims[0] - 1
-    usual = sigma**2 * (order - 1) * free
-    strength = read_symmetric([sigma**2 * free / order] * order, symmetric).strength
-    expected = _length([sigma**2 * free] * order, strength) ** 2 - symmetric**2
+    expected = sigma**2 * (order - 1) * free
+    reading = read_symmetric([sigma**2 * free / order] * order, symmetric)
+    if not reading.edge:  # else it is one to noise, and no strength can be read off it
+        expected = max(expected, _length([sigma**2 * free] * order, reading.strength) ** 2 - symmetric**2)
     quantile = float(chdtri((order - 1) * free, 1 - SAME)) / ((order - 1) * free)
-    return added > max(usual, expected) * quantile + 1e-9 * unrestricted**2
+    return added > expected * quantile + 1e-9 * unrestricted**2
 
 
 def _length(energies: Sequence[float], strength: float) -> float:

@@ -49,6 +49,7 @@ MIXTURES, MORE_MIXTURES, RANDOM = 6, 18, 3  # starts; more from order 4 on, wher
 MAX_MIXED = 32  # leading vectors that are mixed
 SWEEPS, BEST, MORE_SWEEPS = 10, 6, 15  # of all starts, and of the best
 SYMMETRIC_SWEEPS = (8, 17, 0)  # of symmetric fits: of all starts, and of the best few
+USUAL = 40  # the mean and its flips, at a confidence of 0.95
 FIRST = 4  # flips looked at before more are at a time: of pure noise most tests end with them
 # What a symmetric fit must be ahead, in units of σ: the larger of two reaches further than one.  Of signals (8³) that
 # one kind of fit proves alone, a fifth of the unrestricted ones is lost with 0, a tenth of either kind with 0.5, a
@@ -149,11 +150,15 @@ def _reaches(values: Array) -> Array:
     return np.asarray(values[1:] >= values[0] - TIE * abs(values[0]))
 
 
+def flips_at_once(entries: int) -> int:
+    """How many flips, in float32, fit into the work space; no more than a usual test has."""
+    return max(1, min(USUAL, 2 * WORK // entries))
+
+
 def _chunks(count: int, entries: int) -> Iterator[slice]:
-    """The mean and a few flips first, then as many at a time as fit into the work space."""
-    most = max(1, 2 * WORK // entries)  # in float32
-    first = min(most, 1 + FIRST)
-    yield slice(0, first)
+    """The mean and a few flips first, then as many at a time as fit."""
+    most = flips_at_once(entries)
+    yield slice(0, first := min(most, 1 + FIRST))
     for start in range(first, count, most):
         yield slice(start, start + most)
 
