@@ -36,8 +36,8 @@ LARGE_LAWS = ("white", "dir8", "resonances", "smooth0.9", "scales", "serial0.9")
 # Power: strength 1 in the whitened space for the race, which says when it was proven; for the mean, which looks once, a
 # strength that its test finds in about nine of ten runs in white noise.
 RACE_POWER: tuple[dict[str, Any], ...] = (
-    {"dims": [12, 12, 12], "samples": 600, "memory_limit": "100kB", "strength": 1.0},
-    {"dims": [10, 10, 10, 10], "samples": 800, "memory_limit": "100kB", "strength": 1.0},
+    {"dims": [12, 12, 12], "samples": 600, "memory_limit": "200kB", "strength": 1.0},
+    {"dims": [10, 10, 10, 10], "samples": 800, "memory_limit": "200kB", "strength": 1.0},
 )
 MEAN_POWER: dict[str, Any] = {"dims": [8, 8, 8], "samples": 300, "strength": 0.41}
 PLANTED = (

@@ -79,8 +79,10 @@ class MeanNoise:
         self.tails.take(parts[kept:])
         seen = self.sketch.n
         if seen >= self._needed(self.sketch):
-            self._learn(again=True)
-            self.tails.decide(1 - seen / self._samples)
+            if before is None and self.tails.decide(1 - seen / self._samples):
+                self._begin(self.sketch.dims)  # heavy tails hide what else there is to see: look again, at clipped ones
+            else:
+                self._learn(again=True)
         return self.tails.clip is not before
 
     def checks(self, samples: int, loudness: float | None) -> tuple[Check, ...]:

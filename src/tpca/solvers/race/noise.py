@@ -9,6 +9,8 @@ first   the data                                           white and independent
 second  data whitened by what the first one said           the race begins anew, whitened by what this one says
 ======  =================================================  =======================================================
 
+Where entries have heavy tails and are clipped from then on (:mod:`tpca.noise.tails`), all of this begins anew.
+
 Until then nothing is claimed.  Where the samples end before that, what was raced on stands, unless neighbours are
 alike.  The sum of all samples, where a strategy keeps it, is whitened and stays when the race begins anew
 (:meth:`tpca.solvers.race.run.RaceRun.whiten`).
@@ -131,8 +133,10 @@ class RaceNoise:
         self.tails.take(parts[kept:])
         if self.sketch.n >= min(samples_wanted(self.sketch, self.groups is None), self.most):
             first, dims = self.sketch.whitening is None, self.sketch.dims
+            if self.tails.clip is None and self.tails.decide(1 - self.sketch.n / self._per_pass):
+                self._begin(dims)  # heavy tails hide what else there is to see: look again, at clipped samples
+                return
             self.model = learn(self.sketch, self.always)
-            self.tails.decide(1 - self.sketch.n / self._per_pass)
             self.whitening, self.sketch = self.model.whitening, None
             if first and self.whitening is not None:
                 self._begin(dims)
