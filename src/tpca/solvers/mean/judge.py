@@ -98,7 +98,8 @@ class Judge:
         _, values = climb(self.groups.mean[None], start, MAX_SWEEPS)
         if first.strength > float(values[0, 0]) * (1 + ELSEWHERE):
             return not proof.symmetric
-        return symmetry_rejected(dims, first.strength, symmetric.fit.strength, max(self._level(), symmetric.level))
+        sigma = max(self._level(), symmetric.level)
+        return symmetry_rejected(dims, first.strength, symmetric.fit.strength, sigma, proof.symmetric)
 
     def _plain_to_see(self, fit: RankOne) -> Proof | None:
         """What proves a fit that is so far beyond the reach of noise that no flip needs to be looked at."""

@@ -96,13 +96,18 @@ def noise_reach(energies: Sequence[float], law: Law) -> float:
     return math.sqrt(n) * _observed(free / n, _edge(free / n)) if n > 0 else 0.0
 
 
-def symmetry_rejected(dims: Sequence[int], unrestricted: float, symmetric: float, sigma: float) -> bool:
-    """Whether letting the vectors differ adds more to Z² than noise of level ``sigma`` would."""
+def symmetry_rejected(
+    dims: Sequence[int], unrestricted: float, symmetric: float, sigma: float, likely: bool = False
+) -> bool:
+    """Whether letting the vectors differ adds more to Z² than noise of level ``sigma`` would.
+
+    Only of symmetric fits that are ``likely`` may a strength be read off, as is needed for weak signals.
+    """
     added = (unrestricted - symmetric) * (unrestricted + symmetric)
     order, free = len(dims), dims[0] - 1
     expected = sigma**2 * (order - 1) * free
     reading = read_symmetric([sigma**2 * free / order] * order, symmetric)
-    if not reading.edge:  # else it is one to noise, and no strength can be read off it
+    if likely and not reading.edge:
         expected = max(expected, _length([sigma**2 * free] * order, reading.strength) ** 2 - symmetric**2)
     quantile = float(chdtri((order - 1) * free, 1 - SAME)) / ((order - 1) * free)
     return added > expected * quantile + 1e-9 * unrestricted**2
