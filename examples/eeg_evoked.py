@@ -123,7 +123,8 @@ def main(arguments=None):
         silent.append(quiet_fit(samples))
 
     print(f"effect: {DEPTH} dB at its peak; one entry of one sample varies by {samples.std():.1f} dB")
-    print("trials" + "".join(f"{name:>16s}" for name in table) + f"   (worst overlap; proven of {repeats}, some in doubt)")
+    heads = "".join(f"{name:>16s}" for name in table)
+    print(f"trials{heads}   (worst overlap; proven of {repeats}, and of these in doubt)")
     for i, n in enumerate(counts):
         cells = [f"{table[m][i].mean():.2f}" for m in table]
         for j, m in enumerate(ways):
@@ -156,9 +157,10 @@ def draw(places, truth, shown, counts, table, out):
         figure.colorbar(dots, ax=axes[0], shrink=0.7, label="weight of a channel")
         for axis, x, mode, title in ((axes[1], FREQUENCIES, 1, "which rhythm"), (axes[2], TIMES, 2, "when")):
             found = signs[mode] * patterns[mode]
+            label = "found" if errors is None else "found ± 2 errors"
             if errors is not None:  # where nothing is proven there are none
                 axis.fill_between(x, *(found + s * errors[mode] for s in (-2, 2)), color=COLOURS[0], alpha=0.25)
-            axis.plot(x, found, color=COLOURS[0], marker="o", ms=3, label="found" + " ± 2 errors" * (errors is not None))
+            axis.plot(x, found, color=COLOURS[0], marker="o", ms=3, label=label)
             axis.plot(x, truth[mode], color=COLOURS[1], ls="--", label="planted")
             axis.set(title=title, ylabel="weight")
         axes[1].set(xscale="log", xlabel="frequency (Hz)", xticks=[4, 10, 20, 40], xticklabels=["4", "10", "20", "40"])

@@ -88,8 +88,10 @@ def main(arguments=None):
     limit = blocked.recovery_.strength_interval[1]
     print(f"the same without a leak: {blocked.recovery_.headline}, at most {limit:.1f} photons along the loudest noise")
     unpaired = tpca.TensorPCA(random_state=0).fit(rng.poisson(cube + truth.signal(), (20, *cube.shape)).astype(float))
-    print(f"without nodding: {unpaired.recovery_.headline}, strength {unpaired.strengths_[0]:.0f}, overlap of the spectrum with the scene's own "
-          f"{abs(unpaired.components_[2][0] @ cube.mean((0, 1))) / np.linalg.norm(cube.mean((0, 1))):.3f}")  # fmt: skip
+    own = cube.mean((0, 1))
+    overlap = abs(unpaired.components_[2][0] @ own) / np.linalg.norm(own)
+    print(f"without nodding: {unpaired.recovery_.headline}, strength {unpaired.strengths_[0]:.0f}, "
+          f"overlap of the spectrum with the scene's own {overlap:.3f}")  # fmt: skip
     draw(cube, mean, pca, truth, rivals, options.out)
     return {"pca": pca, "truth": truth, "blocked": blocked, "rivals": rivals}
 

@@ -101,8 +101,9 @@ def main(arguments=None):
     medians = [np.median(each or [math.nan]) for each in (found, late)]
     print(f"  median turn of the alarm: race {medians[0]:.0f}, peeking {medians[1]:.0f}")
     print(f"{machines} healthy machines, false alarms: race {false} (promised: at most 5 %), peeking {rival_false}")
-    doubted = [sum(bool(r.doubts) for r in group) for group in (broken, healthy)]
-    print(f"checks of the noise in doubt: {doubted[0]} of the broken machines, {doubted[1]} of the healthy ones")
+    every = [*broken, *healthy]
+    seen = sum(check.state == "handled" for r in every for check in r.checks if check.name == "white noise")
+    print(f"of all {len(every)} runs: in doubt {sum(bool(r.doubts) for r in every)}, noise seen as not white {seen}")
     best = broken[0]
     print(f"first machine: {best.headline}. {best.stop_reason}")
     for check in best.checks:
