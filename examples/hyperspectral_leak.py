@@ -3,7 +3,7 @@
 Frames of row × column × wavelength of a photographed scene, counted photon by photon.  Something very faint glows in
 it: a spot as wide as the lens makes every point, with a spectrum of two lines, five photons where the scene has a
 hundred.  The camera nods: every frame with the leak in view is paired with one that has it blocked, and a sample is
-their difference, in which the scene cancels and only its photon noise stays.
+their difference, in which the scene cancels and only its photon noise stays, which is louder where the scene is bright.
 
     python examples/hyperspectral_leak.py [--out leak.png] [--quick]
 """
@@ -73,7 +73,9 @@ def main(arguments=None):
         print("TensorLy is not installed: left out")
 
     low, high = pca.strength_intervals_[0]
-    print(f"{count} pairs of frames: {pca.stop_reason_}")
+    print(f"{count} pairs of frames: {pca.recovery_.headline}. {pca.stop_reason_}")
+    for check in pca.checks_:
+        print(f"  {check.name}: {check.state}, {check.measured}. {check.meaning}")
     print(f"strength {pca.strengths_[0]:.1f} [{low:.1f}, {high:.1f}], planted {truth.strength:.1f} photons")
     print("overlap of row, column and spectrum:", np.round(truth.overlaps(pca.components_), 3))
     spectrum = truth.vectors[2]
@@ -83,10 +85,13 @@ def main(arguments=None):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         blocked = tpca.TensorPCA(random_state=0, items="batches").fit(nods(cube, 0, count, rng))
-    print(f"the same without a leak: {blocked.stop_reason_.name}")
+    limit = blocked.recovery_.strength_interval[1]
+    print(f"the same without a leak: {blocked.recovery_.headline}, at most {limit:.1f} photons along the loudest noise")
     unpaired = tpca.TensorPCA(random_state=0).fit(rng.poisson(cube + truth.signal(), (20, *cube.shape)).astype(float))
-    print(f"without nodding: strength {unpaired.strengths_[0]:.0f}, overlap of the spectrum with the scene's own "
-          f"{abs(unpaired.components_[2][0] @ cube.mean((0, 1))) / np.linalg.norm(cube.mean((0, 1))):.3f}")  # fmt: skip
+    own = cube.mean((0, 1))
+    overlap = abs(unpaired.components_[2][0] @ own) / np.linalg.norm(own)
+    print(f"without nodding: {unpaired.recovery_.headline}, strength {unpaired.strengths_[0]:.0f}, "
+          f"overlap of the spectrum with the scene's own {overlap:.3f}")  # fmt: skip
     draw(cube, mean, pca, truth, rivals, options.out)
     return {"pca": pca, "truth": truth, "blocked": blocked, "rivals": rivals}
 

@@ -30,6 +30,10 @@ def quick(tmp_path, capsys):
     return run
 
 
+def state(checks, name):
+    return next(check.state for check in checks if check.name == name)
+
+
 def test_every_example_is_in_the_gallery_with_picture_and_text():
     assert len(EXAMPLES) >= 6
     for example in EXAMPLES:
@@ -52,9 +56,10 @@ def test_digits(quick):
 @pytest.mark.slow
 def test_eeg(quick):
     found, _ = quick("eeg_evoked")
-    assert found["overlaps"]["gently whitened"][0] > 0.8
-    assert found["proven"]["gently whitened"][0] == 1
-    assert found["silent"].stop_reason_ is StopReason.NO_SIGNAL
+    assert found["overlaps"]["as it comes"][0] > 0.8
+    assert found["proven"]["as it comes"][0] == 1
+    assert [pca.stop_reason_ for pca in found["silent"]] == [StopReason.NO_SIGNAL]
+    assert state(found["fit"].checks_, "white noise") == "handled"
 
 
 @pytest.mark.slow
@@ -63,6 +68,7 @@ def test_hyperspectral(quick):
     overlaps = found["truth"].overlaps(found["pca"].components_)
     assert overlaps.min() > 0.85
     assert found["blocked"].stop_reason_ is StopReason.NO_SIGNAL
+    assert state(found["pca"].checks_, "white noise") == "handled"
 
 
 @pytest.mark.slow
