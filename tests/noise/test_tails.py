@@ -72,3 +72,14 @@ def test_entries_beyond_the_bound_are_counted_by_sign(rng):
 
 def test_samples_of_zeros_say_nothing():
     assert clip_for(sizes_of(np.zeros((3, *DIMS)))) is None
+
+
+def test_sparse_samples_say_nothing_and_do_no_harm(rng):
+    sizes, zeros = sizes_of(rng.standard_normal((5, *DIMS))), sizes_of(np.zeros((5, *DIMS)))
+    rows = [row.copy() for row in sizes.rows]
+    sizes.merge(zeros)
+    assert (sizes.n, sizes.entries) == (5, 10 * 512)
+    zeros.merge(sizes)
+    assert all(np.array_equal(one, other) for one, other in zip(zeros.rows, rows, strict=True))
+    rare = 10 * rng.standard_normal((N, *DIMS)) * (rng.random((N, *DIMS)) < 0.01)
+    assert clip_for(sizes_of(rare)) is None

@@ -72,9 +72,10 @@ class EntrySizes(Accumulator):
     def merge(self, other: EntrySizes) -> None:
         """Add up all that is kept."""
         self.counts += other.counts
-        self.rows = (
-            [own + others for own, others in zip(self.rows, other.rows, strict=True)] if self.rows else other.rows
-        )
+        if self.rows and other.rows:
+            self.rows = [own + others for own, others in zip(self.rows, other.rows, strict=True)]
+        else:  # samples of hardly anything but zeros have none
+            self.rows = self.rows or other.rows
         self.level += other.level
         self.entries += other.entries
         self.n += other.n
