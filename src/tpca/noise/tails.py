@@ -32,6 +32,7 @@ from tpca.tensors.blocks import Array
 BOUND = 1.5  # c, in standard deviations: efficiency 0.96 for Gaussian entries, 0.93 for t with 2.5 degrees of freedom
 GAIN = 1.25  # of the variance of a mean, below which clipping is not worth it
 DENSE = 0.9  # share of entries that are not zero, below which samples are sparse, and nothing is known of tails
+HEAVY = 4.0  # kurtosis (Gaussian: 3) of differences of samples, below which tails are not heavy
 LOPSIDED = 4.0  # standard deviations by which the tails of the two sides may differ in number
 OCTAVES, BINS = 12, 16  # of the histogram on each side of the mean size, and bins an octave
 NEAR = 8.0  # octaves from the median size of a sample that entries count for at most: zeros, and entries without bounds
@@ -87,12 +88,13 @@ class EntrySizes(Accumulator):
 
     def _look(self, sample: Array) -> None:
         self.entries += sample.size
+        logs = np.abs(sample)
         with np.errstate(divide="ignore"):
-            logs = np.log2(np.abs(sample))
+            np.log2(logs, out=logs)
         middle = float(np.median(logs))
         if not math.isfinite(middle):  # most entries are zero
             return
-        logs = np.clip(logs, middle - NEAR, middle + NEAR)
+        np.clip(logs, middle - NEAR, middle + NEAR, out=logs)
         mean, axes = float(logs.mean()), range(sample.ndim)
         rows = [logs.mean(axis=tuple(j for j in axes if j != i)) - mean for i in axes]
         self.rows = [own + row for own, row in zip(self.rows, rows, strict=True)] if self.rows else rows
@@ -100,9 +102,11 @@ class EntrySizes(Accumulator):
         logs -= mean
         for i, row in enumerate(rows):
             logs -= np.expand_dims(row, [j for j in axes if j != i])
-        place = np.clip(np.rint(BINS * logs) + OCTAVES * BINS, 0, 2 * OCTAVES * BINS).astype(np.int64)
+        logs *= BINS
+        np.clip(np.rint(logs, out=logs), -OCTAVES * BINS, OCTAVES * BINS, out=logs)
+        places = logs.astype(np.int16) + OCTAVES * BINS
         for side, these in enumerate((sample < 0, sample > 0)):
-            self.counts[side] += np.bincount(place[these], minlength=self.counts.shape[1])
+            self.counts[side] += np.bincount(places[these], minlength=self.counts.shape[1])
         self.n += 1
 
 
@@ -136,12 +140,16 @@ class Tails:
             assert self._sizes is not None
             self._sizes.merge(part)
 
-    def decide(self, left: float) -> bool:
-        """Whether to clip from now on, when the samples so far are thrown away and a share of ``left`` remains."""
+    def decide(self, left: float, kurtosis: float) -> bool:
+        """Whether to clip from now on, when the samples so far are thrown away and a share of ``left`` remains.
+
+        ``kurtosis`` is that of entries of differences of neighbouring samples: a strong signal has large entries, too,
+        but they cancel there.
+        """
         if self._sizes is not None:
             bound = None if isinstance(self.asked, str) else self.asked
             clip = clip_for(self._sizes, bound)
-            if clip is not None and (bound is not None or clip.gain * left > 1):
+            if clip is not None and (bound is not None or (clip.gain * left > 1 and kurtosis > HEAVY)):
                 self.clip = clip
             self._sizes = None
         return self.clip is not None

@@ -60,6 +60,8 @@ class Clipped(Together):
     ``beyond`` counts the entries above and below the bound: as many of each where the noise is symmetric.
     """
 
+    of_few = True  # a mean of clipped samples has no law that could be drawn from
+
     def __init__(self, parts: Sequence[Accumulator], scales: Sequence[Array]) -> None:
         Accumulator.__init__(self, tuple(parts), tuple(scales))
         self.parts = tuple(part.fresh() for part in parts)

@@ -79,7 +79,7 @@ class MeanNoise:
         self.tails.take(parts[kept:])
         seen = self.sketch.n
         if seen >= self._needed(self.sketch):
-            if before is None and self.tails.decide(1 - seen / self._samples):
+            if before is None and self.tails.decide(1 - seen / self._samples, learn(self.sketch).kurtosis):
                 self._begin(self.sketch.dims)  # heavy tails hide what else there is to see: look again, at clipped ones
             else:
                 self._learn(again=True)

@@ -133,7 +133,9 @@ class RaceNoise:
         self.tails.take(parts[kept:])
         if self.sketch.n >= min(samples_wanted(self.sketch, self.groups is None), self.most):
             first, dims = self.sketch.whitening is None, self.sketch.dims
-            if self.tails.clip is None and self.tails.decide(1 - self.sketch.n / self._per_pass):
+            if self.tails.clip is None and self.tails.decide(
+                1 - self.sketch.n / self._per_pass, learn(self.sketch).kurtosis
+            ):
                 self._begin(dims)  # heavy tails hide what else there is to see: look again, at clipped samples
                 return
             self.model = learn(self.sketch, self.always)
