@@ -1,14 +1,14 @@
 """Accumulators: what is kept of samples.  Whoever reads data fills one; what it is for, only it knows.
 
 =========================  =====================================================================================
-:class:`Together`          several accumulators, filled with the same samples
 :class:`TensorSum`         the sum of all samples
 :class:`Rewards`           the reward of every sample with some rank-one components
 :class:`SampleGradients`   the gradients of every sample with the one replica whose turn it is: the paper's access
 :class:`Scores`            the scores of every row of views
 =========================  =====================================================================================
 
-Mean gradients and rewards of replicas, what most solvers ask for: :mod:`tpca.tensors.gradients`.
+Mean gradients and rewards of replicas, what most solvers ask for: :mod:`tpca.tensors.gradients`.  Several accumulators
+that are filled with the same samples: :mod:`tpca.tensors.together`.
 """
 
 from __future__ import annotations
@@ -81,62 +81,6 @@ class Accumulator:
     def for_worker(self, sum_bytes: int | None) -> Self:  # noqa: ARG002
         """What a worker needs of it to read a group of samples."""
         return self
-
-
-class Together(Accumulator):
-    """Several accumulators, filled with the same samples: ``parts``, in the order in which they were given."""
-
-    def __init__(self, parts: Sequence[Accumulator]) -> None:
-        super().__init__(tuple(parts))
-        self.parts = tuple(part.fresh() for part in parts)
-        self.of_few = any(part.of_few for part in parts)
-
-    def add(self, batch: Any, at: int) -> None:
-        """Hand the samples to every part."""
-        for part in self.parts:
-            part.add(batch, at)
-        self.n += len(batch)
-
-    def merge(self, other: Together) -> None:
-        """Every part takes what its fellow has."""
-        for own, others in zip(self.parts, other.parts, strict=True):
-            own.merge(others)
-        self.n += other.n
-
-    def close(self) -> None:
-        """A group of batches is complete for every part."""
-        for part in self.parts:
-            part.close()
-
-    def finish(self) -> None:
-        """Every part works out what was asked for."""
-        for part in self.parts:
-            part.finish()
-
-    def forget(self) -> None:
-        """Every part leaves its question behind."""
-        super().forget()
-        for part in self.parts:
-            part.forget()
-
-    def recall(self, blank: Together) -> None:
-        """Every part takes its question up again."""
-        super().recall(blank)
-        for own, asked in zip(self.parts, blank.parts, strict=True):
-            own.recall(asked)
-
-    @property
-    def nbytes(self) -> int:
-        """What all parts hold."""
-        return sum(part.nbytes for part in self.parts)
-
-    def least_samples(self, sum_bytes: int | None) -> int:
-        """Enough for every part."""
-        return max((part.least_samples(sum_bytes) for part in self.parts), default=1)
-
-    def for_worker(self, sum_bytes: int | None) -> Together:
-        """What a worker needs of every part."""
-        return Together([part.for_worker(sum_bytes) for part in self.parts])
 
 
 class TensorSum(Accumulator):

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from tpca.errors import StreamError
 from tpca.jit import compiled
-from tpca.tensors.accumulators import Accumulator, Together
+from tpca.tensors.accumulators import Accumulator
 from tpca.tensors.blocks import Array
 from tpca.tensors.dense import DenseBatch
+from tpca.tensors.together import Together
 
 TILE = 2**11  # entries of a sum that stay in the fastest cache while all samples are added to them
 
