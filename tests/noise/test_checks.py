@@ -73,3 +73,10 @@ def test_a_doubt_is_no_green_tick():
     assert recovery.found
     assert states(recovery)["noise along the signal"] == "bad"
     assert recovery.headline.startswith("signal, but the noise is ")
+
+
+@pytest.mark.parametrize("solver", [MeanSolver, RaceSolver])
+def test_groups_that_are_said_count(solver, rng):
+    recovery = solver(groups=20).run(open_stream(serial(rng, N)))
+    assert recovery.checks[0].state == "handled"
+    assert recovery.checks[0].measured == "20 groups of 20"

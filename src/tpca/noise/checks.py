@@ -44,22 +44,32 @@ CENTRED = Check(
 
 
 def noise_checks(
-    model: NoiseModel | None, samples: int, along: float | None, clip: Clip | None, beyond: Sequence[int]
+    model: NoiseModel | None,
+    samples: int,
+    along: float | None,
+    clip: Clip | None,
+    beyond: Sequence[int],
+    groups: int | None = None,
 ) -> tuple[Check, ...]:
-    """All checks of a fit of ``samples`` samples.
+    """All checks of a fit of ``samples`` samples, which come in ``groups`` of so many where that was said.
 
     ``along`` is the noise along the signal over that elsewhere, ``None`` without a signal; ``beyond`` how many entries
     were clipped above and below.
     """
     if model is None:
         return (Check("noise", "open", "—", "Not checked: the noise was not looked at."),)
-    checks = [independence(model, samples), whiteness(model), tails(model, clip, beyond)]
+    checks = [independence(model, samples, groups), whiteness(model), tails(model, clip, beyond)]
     return (*checks, *([] if along is None else [level(along)]))
 
 
-def independence(model: NoiseModel, samples: int) -> Check:
-    """Whether neighbouring samples are alike."""
+def independence(model: NoiseModel, samples: int, groups: int | None) -> Check:
+    """Whether neighbouring samples are alike, unless it was said which belong together."""
     name, time = "independent samples", model.correlation_time
+    if groups is not None:
+        told = f"{samples // groups:,} groups of {groups}"
+        return Check(
+            name, "handled" if groups > 1 else "good", told, "Groups of samples count as one each, as was said."
+        )
     measured = f"correlation time {time:.3g} samples"
     if not math.isfinite(model.dependence.error):
         return Check(name, "open", "—", "Not checked: there are too few samples.")
@@ -87,7 +97,9 @@ def whiteness(model: NoiseModel) -> Check:
     worst = max(model.whiteness, default=math.nan)
     measured = f"distance from white {worst:.2g}"
     if math.isnan(worst):
-        return Check("white noise", "open", "—", "Not checked: there are too few samples.")
+        return Check(
+            "white noise", "open", "—", "Not checked: there are too few samples, or there is too little memory."
+        )
     if model.whitening is not None and model.directions:
         return Check(
             "white noise",
@@ -121,7 +133,7 @@ def tails(model: NoiseModel, clip: Clip | None, beyond: Sequence[int]) -> Check:
     if clip is not None:
         return Check(name, "handled", measured, f"Heavy tails: {1 - clip.share:.0%} of the entries were clipped.")
     if math.isnan(model.kurtosis):
-        return Check(name, "open", "—", "Not checked: there are too few samples.")
+        return Check(name, "open", "—", "Not checked: there are too few samples, or there is too little memory.")
     if model.kurtosis > HEAVY:
         return Check(
             name, "handled", measured, "Tails are heavy; the test does not mind, but clip could find weaker signals."

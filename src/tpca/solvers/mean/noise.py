@@ -41,6 +41,7 @@ class MeanNoise:
     def __init__(self, solver: MeanSolver, data: Data, room: int) -> None:
         """``room`` are the bytes that are left for it."""
         self.always, self.serial = solver.whiten == "modes", solver.groups is None
+        self._groups = solver.groups
         self.whitening: Whitening | None = None
         self.model: NoiseModel | None = None
         self._rng = generator(solver.random_state, "noise")
@@ -87,7 +88,7 @@ class MeanNoise:
 
     def checks(self, samples: int, loudness: float | None) -> tuple[Check, ...]:
         """Whether the noise is as assumed; ``loudness`` is that of the noise along the signal, over that elsewhere."""
-        return noise_checks(self.model, samples, loudness, self.tails.clip, self.tails.beyond)
+        return noise_checks(self.model, samples, loudness, self.tails.clip, self.tails.beyond, self._groups)
 
     def conclude(self) -> None:
         """There are no more samples: what was seen must do."""

@@ -127,7 +127,7 @@ class RaceState:
         """Whether the noise is as assumed."""
         along = None if self.refinement is None else self.refinement.loudness
         tails = self.noise.tails
-        checks = noise_checks(self.noise.model, self.distinct, along, tails.clip, tails.beyond)
+        checks = noise_checks(self.noise.model, self.distinct, along, tails.clip, tails.beyond, self.solver.groups)
         excess = None if self.refinement is None else self.refinement.rewards.excess
         return checks if excess is None else (*checks, steadiness(excess))
 
