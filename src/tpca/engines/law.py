@@ -20,6 +20,8 @@ from tpca.randomness import generator
 from tpca.tensors import Accumulator, DenseBatch, Gradients, TensorSum, Together
 from tpca.tensors.blocks import Array
 
+PIECE = 2**22  # entries of samples that are drawn at a time
+
 
 class LawEngine:
     """Gaussian batches of a spiked tensor drawn at once; ``scale`` multiplies every sample (signal and noise).
@@ -75,8 +77,10 @@ class LawEngine:
         if n == 0:
             return part
         if part.of_few:  # nothing to gain from the law of a mean: drawn one by one
-            drawn = self._drawn((n, *self.dims), 1.0)
-            part.add(DenseBatch(drawn), 0)
+            step = max(1, PIECE // math.prod(self.dims))
+            for at in range(0, n, step):
+                drawn = self._drawn((min(step, n - at), *self.dims), 1.0)
+                part.add(DenseBatch(drawn), at)
             part.finish()
         else:
             _refuse_samples(part)
