@@ -65,6 +65,9 @@ def signs(rng, shape):
     return 0.1 * rng.standard_normal(shape) + np.sign(amplitudes(rng, shape))
 
 
+# Nobody looks for what turns round slowly, which would keep the race from any claim.
+UNWARNED = {"groups": 1, "whiten": None}
+
 NOISES = [shared, heavy, wild, offset, entry, drift, signs]
 SHAPES = [(60, 6, 11), (60, 2, 2), (50, 4, 5, 3), (40, 3, 3, 3), (30, 2, 3, 2, 3), (9, 5, 4)]
 
@@ -79,7 +82,7 @@ def test_the_reported_samples_are_no_signal(seed):
 
 @pytest.mark.parametrize("seed", [2, 7])
 def test_a_signal_that_turns_round_is_claimed_and_withdrawn(seed):
-    found = RaceSolver().run(drift(np.random.default_rng(seed), (200, 6, 11)))
+    found = RaceSolver(**UNWARNED).run(drift(np.random.default_rng(seed), (200, 6, 11)))
     assert_consistent(found)
     assert found.stop_reason is StopReason.NO_SIGNAL
     assert any(record["phase"] == "refinement" and record["found"] for record in found.history)  # there was a claim
@@ -90,16 +93,22 @@ def test_a_signal_that_turns_round_is_claimed_and_withdrawn(seed):
     assert summarise(found)["advice"] == found.advice
 
 
+def test_a_signal_that_turns_round_is_not_claimed_where_that_is_looked_for():
+    found = RaceSolver().run(drift(np.random.default_rng(2), (200, 6, 11)))
+    assert_consistent(found)
+    assert found.stop_reason is StopReason.NO_SIGNAL
+    assert not found.withdrawn
+
+
 def test_claims_that_are_withdrawn_are_said_in_every_unit_and_place(tmp_path):
     samples = drift(np.random.default_rng(2), (200, 6, 11))
-    (plain,) = RaceSolver().run(samples).withdrawn
-    found = RaceSolver().run(1024 * samples)
+    (plain,) = RaceSolver(**UNWARNED).run(samples).withdrawn
+    found = RaceSolver(**UNWARNED).run(1024 * samples)
     (flaw,) = found.withdrawn
-    number = float(plain.rsplit(maxsplit=1)[-1])
-    assert number < 0
-    assert float(flaw.rsplit(maxsplit=1)[-1]) == pytest.approx(1024 * number, rel=0.01)
+    assert plain == flaw  # a share of what was claimed, whatever the units
+    assert "times the one at the claim" in flaw
     with pytest.warns(ConvergenceWarning, match="A claim was withdrawn"):
-        TensorPCA(solver="race", random_state=0).fit(samples)
+        TensorPCA(solver="race", random_state=0, **UNWARNED).fit(samples)
     write_result(tmp_path / "out", found, "samples", {"solver": "race"})
     stored = json.loads((tmp_path / "out" / "recovery.json").read_text())
     assert stored["withdrawn"] == [flaw]
@@ -139,7 +148,7 @@ def test_the_limit_of_a_withdrawn_claim_is_no_overstatement():
     limits = []
     for seed in range(12):
         samples = drift(np.random.default_rng(seed), (200, 6, 11)) + 2 * (along if seed % 2 else across)
-        found = RaceSolver(random_state=seed).run(samples)
+        found = RaceSolver(random_state=seed, **UNWARNED).run(samples)
         if found.withdrawn:
             limits.append(found.strength_interval[1])
     assert len(limits) >= 8
@@ -182,7 +191,7 @@ def test_several_passes_give_consistent_answers(noise):
 def test_components_after_one_that_is_withdrawn_go_with_it():
     """They were searched for in what it left, which is as wrong; those before it stay, and it is said."""
     good = RaceSolver().run(offset(np.random.default_rng(0), (100, 6, 11)))
-    bad = RaceSolver().run(drift(np.random.default_rng(2), (200, 6, 11)))
+    bad = RaceSolver(**UNWARNED).run(drift(np.random.default_rng(2), (200, 6, 11)))
     (flaw,) = bad.withdrawn
     run = ComponentsRun(RaceSolver(n_components=3), LocalEngine(np.zeros((5, 6, 11))))
     double = dataclasses.replace(good.first, strength=2 * good.strength)
