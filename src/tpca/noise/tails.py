@@ -32,6 +32,7 @@ from tpca.tensors.blocks import Array
 BOUND = 1.5  # c, in standard deviations: efficiency 0.96 for Gaussian entries, 0.93 for t with 2.5 degrees of freedom
 GAIN = 1.25  # of the variance of a mean, below which clipping is not worth it
 DENSE = 0.9  # share of entries that are not zero, below which samples are sparse, and nothing is known of tails
+LOOKED = 2**18  # entries that are looked at, for one question
 HEAVY = 4.0  # kurtosis (Gaussian: 3) of differences of samples, below which tails are not heavy
 LOPSIDED = 4.0  # standard deviations by which the tails of the two sides may differ in number
 OCTAVES, BINS = 12, 16  # of the histogram on each side of the mean size, and bins an octave
@@ -64,10 +65,11 @@ class EntrySizes(Accumulator):
         self.level = 0.0  # the sum over samples of ℓ
         self.entries = 0
 
-    def add(self, batch: Batch, at: int) -> None:  # noqa: ARG002
-        """Look at every sample."""
-        if isinstance(batch, DenseBatch):
-            for sample in batch.samples:
+    def add(self, batch: Batch, at: int) -> None:
+        """Look at every sample, of large ones at the first few: each has entries enough."""
+        if isinstance(batch, DenseBatch) and len(batch):
+            most = max(1, LOOKED // batch.samples[0].size)
+            for sample in batch.samples[: max(0, most - at)]:
                 self._look(np.asarray(sample, np.float64))
 
     def merge(self, other: EntrySizes) -> None:
