@@ -139,7 +139,7 @@ def _checked(checks: Sequence[Check]) -> str:
     if not found["bad"]:
         dealt = [c.meaning for c in checks if c.state == "handled"]
         return " ".join([f"The noise is as assumed, or was dealt with: {count(seen, 'check')}, no alarm.", *dealt])
-    names = ", ".join(c.name for c in checks if c.state == "bad")
+    names = ", ".join(dict.fromkeys(c.name for c in checks if c.state == "bad"))  # the fit and the pass may agree
     return f"Look at the noise: {found['bad']} of {seen} checks alarm ({names})."
 
 
