@@ -59,7 +59,8 @@ def main(arguments=None):
     z = PCA(whiten=True).fit_transform(mixed.T)
     order = rng.permutation(len(z))[:: 4 if options.quick else 1]  # a random sample of these pixels
 
-    pca = tpca.TensorPCA(n_components=3, random_state=0, items="batches").fit(cubes(z, order))
+    # Products of three numbers have heavy tails, and in these lies what is looked for: nothing is clipped.
+    pca = tpca.TensorPCA(n_components=3, random_state=0, items="batches", clip=None).fit(cubes(z, order))
     directions = pca.components_[0]
     agree = np.abs(np.sum(pca.components_[0] * pca.components_[1], axis=1))
     ours = directions @ z.T
@@ -79,7 +80,7 @@ def main(arguments=None):
     gaussian = rng.standard_normal((len(order), 3))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        nothing = tpca.TensorPCA(random_state=0, items="batches").fit(cubes(gaussian, np.arange(len(order))))
+        nothing = tpca.TensorPCA(random_state=0, items="batches", clip=None).fit(cubes(gaussian, np.arange(len(order))))
     print(f"Gaussian sources instead: {nothing.stop_reason_.name}")
     draw(true, results, options.out)
     return {"matches": {k: match(v, true)[0] for k, v in results.items()}, "pca": pca, "nothing": nothing}

@@ -73,6 +73,7 @@ STREAM: dict[str, Any] = {
 }
 
 VIEWS: dict[str, Any] = {
+    "settings?": {"clip?": maybe(POSITIVE)},
     "components": [{name: maybe(NUMBER) for name in ("correlation", "correlation_error", "p_value", "moment")}],
 }
 

@@ -72,8 +72,8 @@ def test_an_installed_wheel_works(built, tmp_path):
     # A .pth file is read as text: the packages of this environment, not its own .pth files, which name the checkout.
     (Path(site) / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
     program = (
-        "import tpca, tpca.cli; truth = tpca.SpikedTensor.random((5, 4, 3), 3.0, seed=1);"
-        "r = tpca.RaceSolver(max_samples=300).run(truth.stream(seed=2));"
+        "import tpca, tpca.cli; truth = tpca.SpikedTensor.random((5, 4, 3), 3.0, random_state=1);"
+        "r = tpca.RaceSolver(max_samples=300).run(truth.stream(random_state=2));"
         "print(tpca.__file__, min(truth.overlaps(r.vectors)) > 0.8)"
     )
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "COV"))}

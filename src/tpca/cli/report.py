@@ -65,7 +65,8 @@ class OutputOptions:
 def solver_line(summary: dict[str, Any]) -> str:
     """Which solver it was, and why; empty where that is not known."""
     settings = summary.get("settings") or {}
-    return f"solver {settings['solver']}: {settings['solver_reason']}" if "solver" in settings else ""
+    known = "solver" in settings and "solver_reason" in settings
+    return f"solver {settings['solver']}: {settings['solver_reason']}" if known else ""
 
 
 def report(
