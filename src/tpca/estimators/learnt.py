@@ -21,7 +21,41 @@ from tpca.solvers.recovery import Component, Recovery, StopReason, Verdict
 from tpca.tensors.blocks import Array
 
 
-class LearntComponents:
+class Learnt:
+    """What all fits tell, whatever they were of."""
+
+    @property
+    def recovery_(self) -> Recovery | ViewsRecovery:
+        """What the fit gave."""
+        raise NotImplementedError
+
+    @property
+    def n_components_(self) -> int:
+        """Components that were proven; of a method without a test, those there are."""
+        return len(self.recovery_.components)
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """Samples, or rows of views, that were used."""
+        return self.recovery_.n_samples
+
+    @property
+    def n_skipped_(self) -> int:
+        """Those left out."""
+        return self.recovery_.n_skipped
+
+    @property
+    def verdict_(self) -> Verdict:
+        """Whether a signal was proven, was not, or was never tested for."""
+        return self.recovery_.verdict
+
+    @property
+    def stop_reason_(self) -> StopReason:
+        """Why the fit ended."""
+        return self.recovery_.stop_reason
+
+
+class LearntComponents(Learnt):
     """Attributes of a fitted estimator, from its recovery."""
 
     _recovery: Recovery | None = None
@@ -81,34 +115,9 @@ class LearntComponents:
         return [np.eye(d) for d in self.shape_in_] if noise.whitening is None else list(noise.whitening.covariances)
 
     @property
-    def n_components_(self) -> int:
-        """Components proven; without a test, those there are; none after "no signal"."""
-        return len(self._found)
-
-    @property
-    def n_samples_seen_(self) -> int:
-        """Samples used."""
-        return self.recovery_.n_samples
-
-    @property
-    def n_skipped_(self) -> int:
-        """Samples left out."""
-        return self.recovery_.n_skipped
-
-    @property
-    def verdict_(self) -> Verdict:
-        """Whether a signal was proven, was not, or was never tested for."""
-        return self.recovery_.verdict
-
-    @property
     def checks_(self) -> tuple[Check, ...]:
         """Whether the noise is as the test assumes; what is not is in the warning of the fit, too."""
         return self.recovery_.checks
-
-    @property
-    def stop_reason_(self) -> StopReason:
-        """Why the fit ended."""
-        return self.recovery_.stop_reason
 
     @property
     def history_(self) -> list[dict[str, Any]]:
@@ -128,7 +137,7 @@ class LearntComponents:
         return [np.reshape(np.array([v[m] for v in each]), (len(each), d)) for m, d in enumerate(self.shape_in_)]
 
 
-class LearntViews:
+class LearntViews(Learnt):
     """Attributes of a fitted estimator of views, from its recovery."""
 
     _recovery: ViewsRecovery | None = None
@@ -176,31 +185,6 @@ class LearntViews:
     def moments_(self) -> Array:
         """The moment that was maximised."""
         return np.array([m.moment for m in self.recovery_.components])
-
-    @property
-    def n_components_(self) -> int:
-        """Components that were proven."""
-        return len(self.recovery_.components)
-
-    @property
-    def n_samples_seen_(self) -> int:
-        """Rows used."""
-        return self.recovery_.n_samples
-
-    @property
-    def n_skipped_(self) -> int:
-        """Rows left out."""
-        return self.recovery_.n_skipped
-
-    @property
-    def verdict_(self) -> Verdict:
-        """Whether a shared direction was proven."""
-        return self.recovery_.verdict
-
-    @property
-    def stop_reason_(self) -> StopReason:
-        """How it ended."""
-        return self.recovery_.stop_reason
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._recovery is not None or (self._passing is not None and self._passing.n > 0)

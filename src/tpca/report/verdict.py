@@ -14,7 +14,7 @@ from tpca.report.checks import fitted_checks, states
 from tpca.report.document import Verdict
 from tpca.results import verdict_of
 from tpca.solvers.claim import withdrawal
-from tpca.solvers.recovery import Verdict as StoredVerdict
+from tpca.solvers.recovery import headline
 from tpca.wording import amount, count, duration, number, percent, shape, within
 
 ASSUMING = "if samples, or blocks of them, are independent and their noise is symmetric about zero"
@@ -34,13 +34,13 @@ def verdict_on(summary: Summary, checks: Sequence[Check], seconds: float | None)
     told = {"signal": ("good", _found), "no signal": ("bad", _nothing), "not tested": ("open", _untested)}
     verdict = verdict_of(summary)
     tone, words = told[verdict]
-    headline, sentences = words(summary)
-    against = doubts(fitted_checks(summary))
-    if against and verdict is not StoredVerdict.NOT_TESTED:
-        headline += f"{', but' if verdict is StoredVerdict.SIGNAL else ';'} {'; '.join(against)}"
+    said, sentences = words(summary)
+    fitted = fitted_checks(summary)
+    against = doubts(fitted)
     if tone == "good" and (against or states(list(checks))["bad"]):
         tone = "open"
-    return Verdict(tone, headline, [*sentences, _checked([*fitted_checks(summary), *checks])], _facts(summary, seconds))
+    told_all = [*sentences, _checked([*fitted, *checks])]
+    return Verdict(tone, headline(verdict, against, said), told_all, _facts(summary, seconds))
 
 
 def _found(summary: Summary) -> tuple[str, list[str]]:

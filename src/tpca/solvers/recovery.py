@@ -231,8 +231,9 @@ class Recovery:
         return " ".join([str(self.stop_reason), *told, *map(withdrawal, self.withdrawn)])
 
 
-def headline(verdict: Verdict, doubts: Sequence[str]) -> str:
-    """A verdict with its doubts, in one line."""
+def headline(verdict: Verdict, doubts: Sequence[str], said: str = "") -> str:
+    """A verdict, or what is ``said`` for it, with its doubts, in one line."""
+    said = said or str(verdict)
     if not doubts or verdict is Verdict.NOT_TESTED:
-        return str(verdict)
-    return f"{verdict}{', but' if verdict is Verdict.SIGNAL else ';'} {'; '.join(doubts)}"
+        return said
+    return f"{said}{', but' if verdict is Verdict.SIGNAL else ';'} {'; '.join(doubts)}"
