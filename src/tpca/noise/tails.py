@@ -135,12 +135,14 @@ class Tails:
         """What is to be kept of the next samples, while nothing is decided."""
         return () if self._sizes is None else (EntrySizes(),)
 
-    def take(self, parts: Sequence[Accumulator]) -> None:
-        """Take what was kept."""
-        for part in parts:
-            assert isinstance(part, EntrySizes)
-            assert self._sizes is not None
-            self._sizes.merge(part)
+    def take(self, parts: Sequence[Any]) -> Sequence[Any]:
+        """Take what was kept, while nothing is decided the last of ``parts``; returns the others."""
+        if self._sizes is None:
+            return parts
+        *others, own = parts
+        assert isinstance(own, EntrySizes)
+        self._sizes.merge(own)
+        return others
 
     def decide(self, left: float, kurtosis: float) -> bool:
         """Whether to clip from now on, when the samples so far are thrown away and a share of ``left`` remains.

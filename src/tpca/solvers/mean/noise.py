@@ -1,8 +1,9 @@
 """What a fit of the mean knows of the noise: learnt from the first samples, while they are added up like all others.
 
-Nothing is lost and nothing begins anew: at the end the sums of the groups are whitened.  Covariances of the modes come
-from differences of neighbours (:mod:`tpca.noise.sketch`), which are in one group: they stay what they are when the sign
-of a whole group is changed, and the test of :mod:`tpca.solvers.mean.test` is as exact as without them.
+Nothing is lost and nothing begins anew, unless entries are clipped from then on: at the end the sums are whitened.
+Covariances of the modes come from differences of neighbours (:mod:`tpca.noise.sketch`), which are in one group: they
+stay what they are when the sign of a whole group is changed, and the test of :mod:`tpca.solvers.mean.test` is as exact
+as without them.
 
 Noise that is not white is looked at twice, the second time whitened by what the first look said (:mod:`tpca.noise`).
 Where the samples end before the second look is over, what it has seen stands if it is enough to go by, else the first.
@@ -75,9 +76,8 @@ class MeanNoise:
         """
         if self.sketch is None:
             return False
-        kept, before = len(self.sketch.blanks()), self.tails.clip
-        self.sketch.take(*parts[:kept])
-        self.tails.take(parts[kept:])
+        before = self.tails.clip
+        self.sketch.take(*self.tails.take(parts))
         seen = self.sketch.n
         if seen >= self._needed(self.sketch):
             if before is None and self.tails.decide(1 - seen / self._samples, learn(self.sketch).kurtosis):

@@ -54,12 +54,12 @@ class RaceNoise:
 
     def __init__(self, solver: RaceSolver, data: Data, least: int, refining: int) -> None:
         """``least`` are the bytes that strategies need at least, ``refining`` those of components found before."""
-        self.most = samples_per_pass(solver, data) * LEARNING
+        self._per_pass = samples_per_pass(solver, data)
+        self.most = self._per_pass * LEARNING
         self.always, self.groups = solver.whiten == "modes", solver.groups
         self.whitening: Whitening | None = None
         self.model: NoiseModel | None = None
         self.without = ""  # what was left out, and why
-        self._per_pass = samples_per_pass(solver, data)
         usual = solver.memory_limit is None
         self.limit = solver.budget(data.dims)
         room = _usual(data) if usual else min(SHARE * self.limit, self.limit - refining - least / WHITENED)
@@ -128,9 +128,7 @@ class RaceNoise:
     def take(self, parts: Sequence[Any]) -> None:
         """Take what was kept of samples; learn from it once that is enough."""
         assert self.sketch is not None
-        kept = len(self.sketch.blanks())
-        self.sketch.take(*parts[:kept])
-        self.tails.take(parts[kept:])
+        self.sketch.take(*self.tails.take(parts))
         if self.sketch.n >= min(samples_wanted(self.sketch, self.groups is None), self.most):
             first, dims = self.sketch.whitening is None, self.sketch.dims
             if self.tails.clip is None and self.tails.decide(
