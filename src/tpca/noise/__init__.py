@@ -2,8 +2,9 @@
 
 from tpca.noise.checks import CENTRED, Check, doubts, noise_checks, steadiness
 from tpca.noise.model import NoiseModel, learn, samples_wanted
+from tpca.noise.pairs import ModeCovariances
 from tpca.noise.serial import Contrasts, Dependence
-from tpca.noise.sketch import ModeCovariances, QueryGradients, Sketch
+from tpca.noise.sketch import QueryGradients, Sketch
 from tpca.noise.tails import Clip, EntrySizes, Tails, clip_for, lopsided
 from tpca.noise.whitening import Whitening
 

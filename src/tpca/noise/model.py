@@ -116,7 +116,7 @@ def learn(sketch: Sketch, always: bool = False) -> NoiseModel:
     if min(sketch.counts) == 0:
         return NoiseModel(dependence, samples=sketch.n)
     halves = [[gram / sketch.counts[half] for gram in sketch.grams[half]] for half in (0, 1)]
-    entries = math.prod(sketch.dims)
+    entries = sketch.entries
     kurtosis = sketch.fourth / sketch.pairs * (entries + 2) / entries  # each of unit size: Gaussian ones have 3D/(D+2)
     model = NoiseModel(
         dependence,
@@ -142,7 +142,7 @@ def _from_white(first: Array, second: Array) -> float:
 
 def _limits(sketch: Sketch, kurtosis: float) -> tuple[float, ...]:
     """What passes for white, for every mode."""
-    entries, half = math.prod(sketch.dims), min(sketch.counts)
+    entries, half = sketch.entries, min(sketch.counts)
     blur = max(0.0, (kurtosis - 1) ** 2 - 4)
     return tuple(max(SLIGHT, CHANCE * d / (half * entries) * math.sqrt(2 + blur / d)) for d in sketch.dims)
 
@@ -185,7 +185,7 @@ def _unwhitened(sketch: Sketch, mode: int, gram: Array) -> Array:
 def _shrunk(sketch: Sketch, covariance: Array) -> Array:
     """Off the diagonal less, by the share d/(d + m), where there are fewer than ten columns for every row."""
     d = len(covariance)
-    columns = sketch.pairs * math.prod(sketch.dims) / d
+    columns = sketch.pairs * sketch.entries / d
     if columns >= COLUMNS * d:
         return covariance
     share = d / (d + columns)

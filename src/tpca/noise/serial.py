@@ -82,27 +82,37 @@ class Contrasts:
         self._exponent: int | None = None  # of two, that all are then divided by: that of the first that is not zero
 
     def add(self, vector: Array) -> None:
-        """Take the next vector; one that is beyond all floats is passed over."""
-        if self._origin is None:
-            self._origin = vector.copy()
-        with np.errstate(over="ignore", invalid="ignore"):
-            moved = vector - self._origin  # what all have in common would only cost precision
-            if self._exponent is None and moved.any():
-                self._exponent = int(np.frexp(np.abs(moved).max())[1])
-            total = np.ldexp(moved, -(self._exponent or 0)).astype(np.float32)
-        if not np.isfinite(total).all():
+        """Take the next vector."""
+        self.add_all(vector[None])
+
+    def add_all(self, vectors: Array) -> None:
+        """Take the next vectors ``(n, p)``; those that are beyond all floats are passed over."""
+        if not len(vectors):
             return
-        self.n += 1
-        for level in range(self.n.bit_length()):
+        if self._origin is None:
+            self._origin = vectors[0].copy()
+        with np.errstate(over="ignore", invalid="ignore"):
+            moved = vectors - self._origin  # what all have in common would only cost precision
+            if self._exponent is None and moved.any():
+                first = moved[np.argmax(moved.any(axis=1))]
+                self._exponent = int(np.frexp(np.abs(first).max())[1])
+            sums = np.ldexp(moved, -(self._exponent or 0)).astype(np.float32)
+        if not np.isfinite(sums).all():
+            sums = sums[np.isfinite(sums).all(axis=1)]
+        self.n += len(sums)
+        level = 0
+        while len(sums):
             if level == len(self._waiting):
                 self._new_level()
             before = self._waiting[level]
-            if before is None:
-                self._waiting[level] = total
-                return
-            self._note(level, (total - before) / np.float32(math.sqrt(2 ** (level + 1))))
-            self._waiting[level] = None
-            total = before + total
+            if before is not None:
+                sums = np.concatenate([before[None], sums])
+            self._waiting[level] = sums[-1].copy() if len(sums) % 2 else None
+            even, odd = sums[: len(sums) // 2 * 2 : 2], sums[1::2]
+            if len(odd):
+                self._note(level, (odd - even) / np.float32(math.sqrt(2 ** (level + 1))))
+            sums = even + odd
+            level += 1
 
     def dependence(self) -> Dependence:
         """The correlation time as far as it can be told; 1 where there are too few samples to tell anything."""
@@ -148,15 +158,17 @@ class Contrasts:
         self.energies.append(0.0)
         self.counts.append(0)
 
-    def _note(self, level: int, contrast: NDArray[np.float32]) -> None:
-        wide = contrast.astype(np.float64)
-        self.energies[level] += float(wide @ wide)
-        self.counts[level] += 1
+    def _note(self, level: int, contrasts: NDArray[np.float32]) -> None:
+        """Note the next contrasts ``(n, p)`` of a level."""
+        wide = contrasts.astype(np.float64)
+        self.energies[level] += float(np.vdot(wide, wide))
+        self.counts[level] += len(wide)
         if level == 0:
-            self._along += 0.0 if self.probe is None else float(self.probe @ wide[: len(self.probe)]) ** 2
-            if self._before is not None:
-                product = float(self._before @ wide)
-                self._products += product
-                self._squares += product**2
-                self._pairs += 1
-            self._before = contrast
+            if self.probe is not None:
+                self._along += float(np.sum((wide[:, : len(self.probe)] @ self.probe) ** 2))
+            chain = wide if self._before is None else np.concatenate([self._before[None].astype(np.float64), wide])
+            products = np.einsum("ij,ij->i", chain[:-1], chain[1:])
+            self._products += float(products.sum())
+            self._squares += float(products @ products)
+            self._pairs += len(products)
+            self._before = contrasts[-1].copy()

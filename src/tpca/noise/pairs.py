@@ -1,0 +1,179 @@
+r"""Covariances of the modes from pairs of neighbouring samples, all pairs of a batch at once.
+
+:math:`\Delta_j = (T_{2j+1} - T_{2j})/\mathrm{rms}`: whatever all samples have in common, the signal above all, is gone
+from them.  Their mode-i Gram matrices are
+
+.. math:: C_i = \frac{d_i}{D}\,\frac1n\sum_j \Delta_{j(i)}\Delta_{j(i)}^\top, \qquad \mathrm{tr}\,C_i = d_i .
+
+Of large samples a part of the columns says enough: with ``step`` only every step-th slice of another mode is looked at,
+of the first mode for all but itself, for which it is the second.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.noise.whitening import Whitening
+from tpca.tensors import Accumulator, Batch, DenseBatch
+from tpca.tensors.blocks import Array
+
+AT_ONCE = 2**17  # entries of differences that are worked on at a time; one pair's where that is more
+FEW = 4  # matrices that are multiplied one by one: for more of them a copy in another order is cheaper
+
+
+class ModeCovariances(Accumulator):
+    """Gram matrices of all modes over differences of neighbours: ``grams[half][i]``, sums over ``counts[half]`` pairs.
+
+    Samples 2j and 2j + 1 of a reading are a pair, however it is cut into batches and groups; a sample whose neighbour
+    has not come yet is held until it does.  ``pairs_before`` is the number of pairs of readings before this one: it
+    says whose turn it is, of the two halves.  With a ``whitening`` the differences are whitened first.
+    """
+
+    of_few = True
+
+    def __init__(self, whitening: Whitening | None = None, pairs_before: int = 0, step: int = 1) -> None:
+        super().__init__(whitening, pairs_before, step)
+        self.counts = [0, 0]
+        self.grams: list[list[Array]] = [[], []]
+        self.fourth = 0.0  # sum of the mean fourth powers of the pairs' entries
+        self._whitening, self._before, self._step = whitening, pairs_before, step  # merging needs them later
+        self._first: NDArray[Any] | None = None  # an odd sample whose neighbour is in the part before
+        self._last: NDArray[Any] | None = None  # an even one whose neighbour has not come yet
+        self._place = 0  # of the latter
+
+    def add(self, batch: Batch, at: int = 0) -> None:
+        """Take the pairs of a batch; of samples that come in full, many at once."""
+        dense, count = isinstance(batch, DenseBatch), len(batch)
+        j = 0
+        while j < count:
+            place, pairs = at + j, (count - j) // 2
+            if isinstance(batch, DenseBatch) and place % 2 == 0 and pairs:
+                step = min(pairs, max(1, AT_ONCE // batch.samples[0].size))
+                some = batch.samples[j : j + 2 * step]
+                self._pairs(some[::2], some[1::2], place // 2)
+                j += 2 * step
+            else:
+                self._take(_sample(batch, j), place)
+                j += 1
+        if dense and self._last is not None and self._last.base is not None:
+            self._last = self._last.copy()  # of a batch that is not held
+        self.n += count
+
+    def merge(self, other: ModeCovariances) -> None:
+        """Take the pairs of the samples that come next, and the one that lies across."""
+        for half in (0, 1):
+            add_matrices(self.grams[half], other.grams[half])
+            self.counts[half] += other.counts[half]
+        self.fourth += other.fourth
+        if self._last is not None and other._first is not None:
+            self._pairs(self._last[None], other._first[None], self._place // 2)
+        self._last, self._place = other._last, other._place
+        self.n += other.n
+
+    def finish(self) -> None:
+        """A sample without a neighbour is left out."""
+        self._first = self._last = None
+
+    @property
+    def pairs(self) -> int:
+        """Pairs that differ: those of equal samples say nothing."""
+        return sum(self.counts)
+
+    @property
+    def nbytes(self) -> int:
+        """The matrices, and the samples that wait for their neighbours."""
+        held = [gram for half in self.grams for gram in half]
+        return sum(a.nbytes for a in (*held, self._first, self._last) if a is not None)
+
+    def _take(self, sample: NDArray[Any], place: int) -> None:
+        if place % 2 == 0:
+            self._last, self._place = sample, place
+        elif self._last is not None:
+            self._pairs(self._last[None], sample[None], place // 2)
+            self._last = None
+        else:
+            self._first = sample.copy()
+
+    def _pairs(self, even: NDArray[Any], odd: NDArray[Any], number: int) -> None:
+        """Add the Gram matrices of the differences of some pairs, the first of which is pair ``number``."""
+        for first in range(min(2, len(odd))):
+            half = (number + first + self._before) % 2
+            some, others = even[first::2], odd[first::2]
+            if self._step > 1 and self._whitening is None:  # what is not looked at is not even subtracted
+                parts = [_unit_size(others[:, :: self._step], some[:, :: self._step])]
+                parts.append(_unit_size(others[:, :, :: self._step], some[:, :, :: self._step]))
+            else:
+                whole = self._whitened(_unit_size(others, some))
+                parts = [whole[:, :: self._step], whole[:, :, :: self._step]] if self._step > 1 else [whole, whole]
+            if not len(parts[0]):
+                continue
+            grams = [_gram(parts[mode == 0], mode) for mode in range(even.ndim - 1)]
+            add_matrices(self.grams[half], grams)
+            self.counts[half] += len(parts[0])
+            squares = np.square(parts[0])
+            self.fourth += float(np.vdot(squares, squares)) / squares[0].size
+
+    def _whitened(self, differences: NDArray[Any]) -> NDArray[Any]:
+        if self._whitening is None or not len(differences):
+            return differences
+        differences = self._whitening.tensor(differences)
+        return np.asarray(differences / _rms(differences))
+
+
+def add_matrices(own: list[Array], others: Sequence[Array]) -> None:
+    """Add matrices to sums that may not have begun."""
+    if not own:
+        own += [matrix.copy() for matrix in others]
+        return
+    for total, matrix in zip(own, others, strict=bool(others)):
+        total += matrix
+
+
+def _sample(batch: Batch, j: int) -> NDArray[Any]:
+    """One sample in full."""
+    return np.asarray(batch.samples[j] if isinstance(batch, DenseBatch) else batch[j : j + 1].add_to(None))
+
+
+def _unit_size(odd: NDArray[Any], even: NDArray[Any]) -> NDArray[Any]:
+    """Differences of root mean square one, without those that are zero or beyond all floats."""
+    kind = np.float32 if odd.dtype == even.dtype == np.float32 else np.float64
+    with np.errstate(over="ignore"):
+        differences: NDArray[Any] = np.subtract(odd, even, dtype=kind, order="C")
+    axes = tuple(range(1, differences.ndim))
+    largest = np.maximum(differences.max(axis=axes), -differences.min(axis=axes)).astype(np.float64)
+    good = (largest > 0) & np.isfinite(largest)
+    if not good.all():
+        differences, largest = differences[good], largest[good]
+    if not np.all((largest > 1e-10) & (largest < 1e10)):
+        differences /= largest.astype(kind).reshape(-1, *[1] * len(axes))  # first: squares would leave the range
+    if len(differences):
+        differences /= _rms(differences)
+    return differences
+
+
+def _rms(arrays: NDArray[Any]) -> NDArray[Any]:
+    """Root mean square of all entries of each array, along the first axis of what these have."""
+    flat = arrays.reshape(len(arrays), -1)
+    squares = np.matmul(flat[:, None, :], flat[:, :, None])[:, 0, 0] / flat.shape[1]
+    return np.sqrt(squares).reshape(-1, *[1] * (arrays.ndim - 1))
+
+
+def _gram(tensors: NDArray[Any], mode: int) -> Array:
+    """The sum of the Gram matrices of a mode, of trace d for every tensor of mean square one."""
+    count, shape = len(tensors), tensors.shape[1:]
+    length, before = shape[mode], math.prod(shape[:mode])
+    if mode == len(shape) - 1:
+        rows = np.ascontiguousarray(tensors).reshape(-1, length)
+        gram = rows.T @ rows
+    elif count * before <= FEW:
+        blocks = np.ascontiguousarray(tensors).reshape(count * before, length, -1)
+        gram = np.matmul(blocks, blocks.transpose(0, 2, 1)).sum(axis=0)
+    else:
+        rows = np.moveaxis(tensors, 1 + mode, 0).reshape(length, -1)
+        gram = rows @ rows.T
+    return np.asarray(gram, dtype=np.float64) * (length / math.prod(shape))
