@@ -16,7 +16,8 @@ from tpca.errors import CheckpointError, MemoryBudgetError, SolverError
 from tpca.model import Samples
 from tpca.solvers.choice import choose_for, choose_solver
 from tpca.solvers.loop import Feed
-from tpca.solvers.mean.fit import best_fit, gradients
+from tpca.solvers.mean.climb import gradients
+from tpca.solvers.mean.fit import best_fit
 from tpca.solvers.mean.judge import Judge
 from tpca.solvers.mean.memory import groups_needed, groups_within, mean_bytes
 from tpca.solvers.mean.reading import read, read_symmetric

@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tpca.solvers.mean.fit import MOVE_TOL, best_fit
+from tpca.solvers.mean.climb import MOVE_TOL
+from tpca.solvers.mean.fit import best_fit
 from tpca.solvers.rank_one import along, alternate, deflated, is_ghost
 from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array

@@ -28,7 +28,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tpca.solvers.rank_one import ROUGH, alternate, rank_one, split_blocks, top_pairs, unfold
+from tpca.solvers.mean.climb import WORK, climb, climb_one, select
+from tpca.solvers.rank_one import ROUGH, rank_one, split_blocks, top_pairs, unfold
 from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array, unit
 
@@ -39,9 +40,7 @@ TRACES = 6  # at most so many pairs of equal modes
 SWEEPS = 15  # of all starts together
 BEST, MORE_SWEEPS = 3, 60  # of them climb on, so many sweeps more
 MAX_SWEEPS = 5000  # of the best one, if it does not stand still before
-MOVE_TOL = 1e-18  # squared movement of all vectors in a sweep: far below any statistical error
 GRAM = 4  # copies of a Gram matrix that its eigenvectors take
-WORK = 2**15  # floats that a climb may form at a time, or a tensor's worth if that is more
 SHARE = 16  # one part in so many of that is what all starts of a tensor, or the long side of an unfolding, may take
 
 
@@ -61,9 +60,8 @@ def hosvd_fit(tensor: Array) -> RankOne:
     """The fit from the leading vectors of all single modes alone (HOSVD): enough for a signal that is plain to see."""
     if tensor.ndim == 2:
         return best_fit(tensor, np.random.default_rng(len(tensor)))
-    vectors = [leading_of_mode(tensor, mode)[None] for mode in range(tensor.ndim)]
-    vectors, values = climb(tensor[None], vectors, MAX_SWEEPS)
-    return RankOne(float(values[0, 0]), tuple(v[0, 0] for v in vectors))
+    vectors, value = climb_one(tensor, [leading_of_mode(tensor, mode)[0] for mode in range(tensor.ndim)], MAX_SWEEPS)
+    return RankOne(value, tuple(vectors))
 
 
 def leading_of_mode(tensor: Array, mode: int, count: int = 1) -> Array:
@@ -99,68 +97,6 @@ def leading_of_modes(tensors: Array, mode: int, count: int = 1) -> Array:
         return np.stack([leading_of_mode(tensor, mode, count) for tensor in tensors])
     rows = np.moveaxis(tensors, 1 + mode, 1).reshape(len(tensors), length, -1)
     return np.asarray(np.linalg.eigh(rows @ rows.transpose(0, 2, 1))[1][:, :, : -count - 1 : -1].transpose(0, 2, 1))
-
-
-def select(vectors: list[Array], values: Array, count: int) -> tuple[list[Array], Array]:
-    """The best ``count`` starts of every tensor."""
-    best = np.argsort(-values, axis=1)[:, :count]
-    return [np.take_along_axis(v, best[:, :, None], axis=1) for v in vectors], np.take_along_axis(values, best, axis=1)
-
-
-def climb(tensors: Array, vectors: Sequence[Array], sweeps: int) -> tuple[list[Array], Array]:
-    """Alternating least squares from vectors ``(T, R, d_i)``, R starts for each of ``(T, *dims)`` tensors.
-
-    Ends after ``sweeps``, or when all stand still.
-    """
-    return alternate(functools.partial(gradients, tensors), vectors, sweeps, MOVE_TOL)
-
-
-def gradients(tensors: Array, vectors: Sequence[Array], mode: int) -> Array:
-    """Every tensor contracted with the vectors of its starts in all modes but ``mode``: ``(T, R, d_mode)``."""
-    dims = tensors.shape[1:]
-    before, after = math.prod(dims[:mode]), math.prod(dims[mode + 1 :])
-    formed = len(tensors) * (2 * before + 2 * after + 2 * dims[mode] * min(before, after))  # for one start of each
-    room = max(tensors[0].size, WORK)
-    if formed > room and len(tensors) > 1:
-        each = range(len(tensors))
-        return np.concatenate([gradients(tensors[i : i + 1], [v[i : i + 1] for v in vectors], mode) for i in each])
-    step = max(1, room // formed)
-    some = (slice(i, i + step) for i in range(0, vectors[0].shape[1], step))
-    parts = [_gradients(tensors, [v[:, few] for v in vectors], mode) for few in some]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-
-
-def _gradients(tensors: Array, vectors: Sequence[Array], mode: int) -> Array:
-    """The same for few starts: the longer side of the modes first."""
-    count, length = len(tensors), tensors.shape[1 + mode]
-    left, right = _outer(vectors[:mode]), _outer(vectors[mode + 1 :])
-    if left is None and right is not None:
-        return _times(tensors.reshape(count, length, -1), right)
-    if right is None and left is not None:
-        return np.asarray(left @ tensors.reshape(count, -1, length))
-    assert left is not None
-    assert right is not None
-    if right.shape[2] >= left.shape[2]:
-        part = _times(tensors.reshape(count, -1, right.shape[2]), right)
-        gradient = left[:, :, None, :] @ part.reshape(count, -1, left.shape[2], length)
-        return np.asarray(gradient[:, :, 0])
-    part = np.asarray(left @ tensors.reshape(count, left.shape[2], -1))
-    return np.asarray((part.reshape(count, -1, length, right.shape[2]) @ right[..., None])[..., 0])
-
-
-def _times(matrices: Array, rows: Array) -> Array:
-    """``rows @ matrix.T`` of every pair; the small operand is the one transposed, for it is the one that is copied."""
-    return np.asarray((matrices @ rows.transpose(0, 2, 1)).transpose(0, 2, 1))
-
-
-def _outer(vectors: Sequence[Array]) -> Array | None:
-    """Outer products ``(T, R, D)`` of vectors ``(T, R, d_i)``; ``None`` of none."""
-    if not vectors:
-        return None
-    product, *others = vectors
-    for v in others:
-        product = (product[..., :, None] * v[..., None, :]).reshape(*v.shape[:2], -1)
-    return product
 
 
 def starts(tensor: Array, rng: np.random.Generator) -> tuple[Array, ...]:

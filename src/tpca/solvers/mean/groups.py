@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tpca.solvers.mean.fit import gradients
+from tpca.solvers.mean.climb import gradients
 from tpca.solvers.mean.grouping import Array32, Grouping, inner_products
 from tpca.tensors.blocks import Array
 

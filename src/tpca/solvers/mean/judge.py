@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tpca.randomness import generator
+from tpca.solvers.mean.climb import climb_one
 from tpca.solvers.mean.components import find_components
 from tpca.solvers.mean.errors import Scatter
-from tpca.solvers.mean.fit import MAX_SWEEPS, best_fit, climb, hosvd_fit
+from tpca.solvers.mean.fit import MAX_SWEEPS, best_fit, hosvd_fit
 from tpca.solvers.mean.groups import Groups
 from tpca.solvers.mean.reading import symmetry_rejected
 from tpca.solvers.mean.symmetric import best_symmetric, can_be_symmetric
@@ -94,9 +95,8 @@ class Judge:
         proof, dims = self.proofs[0], self.groups.dims
         if proof.plain > 1 - self.confidence + 1e-9:
             return False
-        start = [v[None, None] for v in symmetric.fit.vectors]
-        _, values = climb(self.groups.mean[None], start, MAX_SWEEPS)
-        if first.strength > float(values[0, 0]) * (1 + ELSEWHERE):
+        _, value = climb_one(self.groups.mean, symmetric.fit.vectors, MAX_SWEEPS)
+        if first.strength > value * (1 + ELSEWHERE):
             return not proof.symmetric
         sigma = max(self._level(), symmetric.level)
         return symmetry_rejected(dims, first.strength, symmetric.fit.strength, sigma, proof.symmetric)

@@ -26,8 +26,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tpca.solvers.mean.climb import climb
 from tpca.solvers.mean.errors import student
-from tpca.solvers.mean.fit import climb, gram, leading_of_modes
+from tpca.solvers.mean.fit import gram, leading_of_modes
 from tpca.solvers.mean.groups import Groups
 from tpca.solvers.mean.reading import read
 from tpca.tensors.blocks import Array

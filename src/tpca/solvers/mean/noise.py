@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 MIN_PAIRS = 8  # of samples, to go by
 # Of samples larger than LARGE each pair tells so much, and costs so much, that only COLUMNS of an unfolding are looked
-# at, in MIN_LARGE pairs at least; whether neighbours are alike the groups tell.
-LARGE, COLUMNS, MIN_LARGE = 2**16, 2**13, 2
+# at, in MIN_LARGE pairs at least, of which every one may be thinned; whether neighbours are alike the groups tell.
+# Of smaller ones it is the gradients of so many queries that PROBED entries of a sample are contracted, two at least.
+LARGE, COLUMNS, MIN_LARGE, PROBED = 2**16, 2**13, 2, 2**15
 IN_FULL = 3 * 8  # bytes per entry, of two samples and their difference
 
 
@@ -117,8 +118,10 @@ class MeanNoise:
         return 2 * max(MIN_LARGE, math.ceil(max(COLUMNS, 10 * longest) * longest / entries))
 
     def _begin(self, dims: Sequence[int]) -> None:
-        queries = QUERIES if math.prod(dims) <= LARGE else 1
-        self.sketch = Sketch(dims, self._rng, self.whitening, queries)
+        entries, longest = math.prod(dims), max(dims)
+        queries = min(QUERIES, max(2, PROBED // entries)) if entries <= LARGE else 1
+        step = min(min(dims), max(1, MIN_LARGE * entries // (2 * COLUMNS * longest))) if entries > LARGE else 1
+        self.sketch = Sketch(dims, self._rng, self.whitening, queries, step=step)
 
     def _fits(self, data: Data, room: int) -> bool:
         """Whether there is memory for it; if not, and it was asked for, that is refused."""

@@ -13,15 +13,15 @@ random.  What it means: :mod:`tpca.solvers.mean.reading`.
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from tpca.solvers.mean.fit import BEST, MAX_SWEEPS, MORE_SWEEPS, MOVE_TOL, SWEEPS, gradients, most_starts, select
-from tpca.solvers.rank_one import ROUGH, aligned, leading, toward
-from tpca.tensors.blocks import Array, unit
+from tpca.solvers.mean.climb import MOVE_TOL, at_once, gradients, halves, middle, select
+from tpca.solvers.mean.fit import BEST, MAX_SWEEPS, MORE_SWEEPS, SWEEPS, most_starts
+from tpca.solvers.rank_one import DENSE_ROWS, ROUGH, along, leading, toward, units
+from tpca.tensors.blocks import Array
 
 RANDOM = 8  # random starts
 LEADING = 2  # eigenvectors of a trace
@@ -57,8 +57,7 @@ def best_symmetric(
         pairs = [leading(matrix, 1, rng) for matrix in tensors]
         values = np.array([value[0] for value, _ in pairs])
         return SymmetricFits(np.concatenate([x for _, x in pairs]), np.where(values < 0, -1.0, 1.0), np.abs(values))
-    each = [_starts(tensor, [v[i] for v in fitted], rng) for i, tensor in enumerate(tensors)]
-    x, signs = (np.stack(part).astype(tensors.dtype, copy=False) for part in zip(*each, strict=True))
+    x, signs = (part.astype(tensors.dtype, copy=False) for part in _starts(tensors, fitted, rng))
     x, signs = _directed(tensors, x, signs)
     for count, most in zip((BEST, 1, 1), sweeps, strict=True):
         x, values = climb_symmetric(tensors, x, signs, most)
@@ -87,10 +86,17 @@ def climb_symmetric(tensors: Array, x: Array, signs: Array, sweeps: int) -> tupl
 
 def symmetric_gradients(tensors: Array, x: Array) -> Array:
     """The mean gradient g ``(T, R, d)`` of as many vectors."""
-    order = tensors.ndim - 1
-    total = gradients(tensors, [x] * order, 0)
-    for mode in range(1, order):
-        total += gradients(tensors, [x] * order, mode)
+    order, cut = tensors.ndim - 1, middle(tensors.shape[1:])
+    if at_once(tensors, cut) < x.shape[0] * x.shape[1]:
+        total = gradients(tensors, [x] * order, 0)
+        for mode in range(1, order):
+            total += gradients(tensors, [x] * order, mode)
+        return np.asarray(total / order)
+    total = np.zeros_like(x)
+    for left, modes in ((True, cut), (False, order - cut)):
+        part = halves(tensors, [x] * order, cut, left)
+        for mode in range(modes):
+            total += along(part, [x] * modes, mode)
     return np.asarray(total / order)
 
 
@@ -102,41 +108,55 @@ def _directed(tensors: Array, x: Array, signs: Array) -> tuple[Array, Array]:
     return x, np.where(signs == 0, seen, signs)
 
 
-def _starts(tensor: Array, fitted: Sequence[Array], rng: np.random.Generator) -> tuple[Array, Array]:
-    """Unit vectors ``(R, d)`` of all starts and their signs ``(R, 1)``, 0 where not known."""
-    middle = np.sum(aligned(fitted, [fitted[0]] * len(fitted)), axis=0)
-    known = itertools.chain(_traced(tensor, rng), [(unit(middle), 0.0)])
-    random = ((unit(rng.standard_normal(len(tensor))), 0.0) for _ in range(RANDOM))
-    each = itertools.islice(itertools.chain(known, random), most_starts(tensor.shape))
-    x, signs = zip(*each, strict=True)
-    return np.stack(x), np.array(signs)[:, None]
+def _starts(tensors: Array, fitted: Sequence[Array], rng: np.random.Generator) -> tuple[Array, Array]:
+    """Unit vectors ``(T, R, d)`` of all starts and their signs ``(T, R, 1)``, 0 where not known.
 
-
-def _traced(tensor: Array, rng: np.random.Generator) -> Iterator[tuple[Array, float]]:
-    """Pairs of modes traced away, all pairings added up: the eigenvectors of the matrix that is left.
-
-    At odd order a vector t is left, the first start; the matrix is what was left before, contracted with t.
+    Those of the traces, the middle of the fitted vectors, and at random, the same for all tensors.
     """
-    while tensor.ndim > 3:
-        tensor = _trace(tensor)
-    odd = tensor.ndim == 3
-    if odd:
-        t = unit(_trace(tensor))
-        yield t, 1.0
-        tensor = _contracted(tensor, t)
-    values, x = leading(tensor, LEADING, rng, ROUGH)
-    yield from ((v, 1.0 if odd else math.copysign(1.0, value)) for value, v in zip(values, x, strict=True))
+    known, signs = _traced(tensors, rng)
+    first = fitted[0]
+    middle_ = sum((np.where(np.sum(v * first, axis=1, keepdims=True) < 0, -v, v) for v in fitted), np.zeros_like(first))
+    random = np.broadcast_to(units(rng.standard_normal((RANDOM, first.shape[1]))), (len(tensors), RANDOM, first.shape[1]))
+    x = np.concatenate([known, units(middle_)[:, None], random], axis=1)[:, : most_starts(tensors.shape[1:])]
+    signs = np.concatenate([signs, np.zeros((len(tensors), 1 + RANDOM))], axis=1)[:, : x.shape[1], None]
+    return x, signs
 
 
-def _contracted(tensor: Array, t: Array) -> Array:
-    """A tensor of order 3 contracted with t in one mode, for all modes."""
-    return np.asarray(np.tensordot(t, tensor, 1) + np.tensordot(tensor, t, (1, 0)) + tensor @ t)
+def _traced(tensors: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Pairs of modes traced away, all pairings added up: the eigenvectors ``(T, r, d)`` of the matrix that is left.
+
+    At odd order a vector t is left, the first start; the matrix is what was left before, contracted with t.  And the
+    signs ``(T, r)`` of their strengths.
+    """
+    while tensors.ndim > 4:
+        tensors = _trace(tensors)
+    t = None
+    if tensors.ndim == 4:
+        t = units(_trace(tensors))
+        tensors = _contracted(tensors, t)
+    if tensors.shape[1] <= DENSE_ROWS:
+        values, axes = np.linalg.eigh((tensors + tensors.transpose(0, 2, 1)) / 2)
+        chosen = np.argsort(-np.abs(values), axis=1)[:, :LEADING]
+        values, x = np.take_along_axis(values, chosen, axis=1), axes.transpose(0, 2, 1)
+        x = np.take_along_axis(x, chosen[:, :, None], axis=1)
+    else:
+        pairs = [leading(matrix, LEADING, rng, ROUGH) for matrix in tensors]
+        values, x = (np.stack(part) for part in zip(*pairs, strict=True))
+    if t is None:
+        return x, np.where(values < 0, -1.0, 1.0)
+    return np.concatenate([t[:, None], x], axis=1), np.ones((len(x), 1 + x.shape[1]))
 
 
-def _trace(tensor: Array) -> Array:
+def _contracted(tensors: Array, t: Array) -> Array:
+    """Tensors of order 3 contracted with t in one mode, for all modes."""
+    count, d = t.shape
+    first = np.matmul(t[:, None, :], tensors.reshape(count, d, -1)).reshape(count, d, d)
+    return np.asarray(first + np.matmul(t[:, None, None, :], tensors)[:, :, 0] + np.matmul(tensors, t[:, None, :, None])[..., 0])
+
+
+def _trace(tensors: Array) -> Array:
     """The sum of the traces over all pairs of modes."""
-    pairs = itertools.combinations(range(tensor.ndim), 2)
-    total = np.zeros(tensor.shape[2:])
-    for i, j in pairs:
-        total += np.trace(tensor, axis1=i, axis2=j)
+    total = np.zeros((len(tensors), *tensors.shape[3:]))
+    for i, j in itertools.combinations(range(1, tensors.ndim), 2):
+        total += np.trace(tensors, axis1=i, axis2=j)
     return total

@@ -36,7 +36,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from tpca.solvers.mean.fit import WORK, climb, leading_of_modes, most_starts, select
+from tpca.solvers.mean.climb import WORK, climb, select
+from tpca.solvers.mean.fit import leading_of_modes, most_starts
 from tpca.solvers.mean.grouping import Array32
 from tpca.solvers.mean.groups import Groups
 from tpca.solvers.mean.reading import noise_reach, read, read_symmetric
@@ -203,8 +204,8 @@ def fit_lengths(tensors: Array32, starts: Starts, tied: bool, rng: np.random.Gen
         fitted: list[Array] = []
     else:
         vectors = [starts.of(tensors, mode) for mode in range(tensors.ndim - 1)]
-        vectors, values = select(*climb(tensors, vectors, SWEEPS), BEST)
-        vectors, values = select(*climb(tensors, vectors, MORE_SWEEPS), 1)
+        vectors, values = select(*climb(tensors, vectors, SWEEPS, 0.0), BEST)
+        vectors, values = select(*climb(tensors, vectors, MORE_SWEEPS, 0.0), 1)
         plain, fitted = values[:, 0], [v[:, 0] for v in vectors]
     symmetric = np.full(len(tensors), -math.inf)
     if tied:
