@@ -101,15 +101,15 @@ def rank_one(block: Array, rng: np.random.Generator | None = None) -> list[Array
 def rank_ones(blocks: Array, start: Sequence[Array] | None = None) -> list[Array]:
     """Unit vectors ``(c, d_i)`` whose outer products are next to each of ``blocks``, alternating from ``start``.
 
-    By default from the leading singular vectors of all unfoldings, near enough (:func:`_start`).
+    By default from the leading singular vectors of all unfoldings, near enough (:func:`start_of`).
     """
     if blocks.ndim == 2:
         return [units(blocks)]
-    vectors = [_start(blocks, place) for place in range(1, blocks.ndim)] if start is None else start
+    vectors = [start_of(blocks, place) for place in range(1, blocks.ndim)] if start is None else start
     return alternate(functools.partial(along, blocks), vectors, 4 if start is None else 2)[0]
 
 
-def _start(blocks: Array, place: int) -> Array:
+def start_of(blocks: Array, place: int) -> Array:
     """About the leading singular vector of the unfolding ``place | rest`` of every block, for a start.
 
     From the Gram matrix of the shorter side, which has no more entries than the block itself.

@@ -10,7 +10,6 @@ Of several components each is tested in what those before it leave (:mod:`tpca.s
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,11 +22,11 @@ from tpca.solvers.mean.components import find_components
 from tpca.solvers.mean.errors import Scatter
 from tpca.solvers.mean.fit import MAX_SWEEPS, best_fit, hosvd_fit
 from tpca.solvers.mean.groups import Groups
+from tpca.solvers.mean.plain import ahead_of_flips, far_beyond, plain_threshold
 from tpca.solvers.mean.reading import symmetry_rejected
 from tpca.solvers.mean.symmetric import best_symmetric, can_be_symmetric
-from tpca.solvers.mean.test import Proof, draw_flips, flip_test, plain_threshold
+from tpca.solvers.mean.test import Proof, draw_flips, flip_test
 from tpca.tensors import RankOne
-from tpca.tensors.blocks import Array
 
 ELSEWHERE = 1e-6  # relative difference of lengths that makes two fits
 
@@ -101,13 +100,17 @@ class Judge:
         sigma = max(self._level(), symmetric.level)
         return symmetry_rejected(dims, first.strength, symmetric.fit.strength, sigma, proof.symmetric)
 
-    def _plain_to_see(self, fit: RankOne) -> Proof | None:
-        """What proves a fit that is so far beyond the reach of noise that no flip needs to be looked at."""
+    def _plain_to_see(self, fit: RankOne, known: Sequence[RankOne] = ()) -> Proof | None:
+        """What proves a fit, besides ``known`` ones, that is so far beyond the reach of noise that few flips will do."""
         scatter = self._around(fit)
         sigma = max(self._level(), scatter.level)
         groups = len(self.groups)
         needed = plain_threshold(self.groups.dims, sigma, scatter.along, groups, self.confidence)
         if not fit.strength > needed:
+            return None
+        if not far_beyond(self.groups.dims, sigma, fit.strength) and (
+            known or not ahead_of_flips(self.groups, self.confidence, self._rng("few flips"))
+        ):
             return None
         p = 1 / (1 + len(draw_flips(groups, self.confidence, self._rng("flips"))))
         return Proof(fit.strength, (), needed, p, p, False)
@@ -115,7 +118,7 @@ class Judge:
     def _proven(self, candidate: RankOne, known: Sequence[RankOne]) -> bool:
         """Whether a candidate is proven that was found besides known components; the first was tested before."""
         if known:
-            self.proofs.append(self._plain_to_see(candidate) or self._test(known))
+            self.proofs.append(self._plain_to_see(candidate, known) or self._test(known))
         return self.proofs[len(known)].proven(self.confidence)
 
     def _test(self, known: Sequence[RankOne]) -> Proof:
@@ -151,9 +154,13 @@ class Judge:
 def symmetric_reach(fit: RankOne, sigma: float) -> float:
     r"""What a symmetric fit can reach at most where the signal is what was fitted.
 
-    Of the signal :math:`\max_x\prod\langle v_i, x\rangle \le (1 + \min|\langle v_i, v_j\rangle|)/2`, of the noise
-    :math:`\sigma\sqrt{kd}` in the mean (Sudakov-Fernique), and 4σ.
+    Of the signal :math:`\max_x\prod\langle v_i, x\rangle \le (1 + \min|\langle v_i, v_j\rangle|)/2` and, by the
+    arithmetic and the geometric mean, :math:`\le \mu^{k/2}` with kμ the largest eigenvalue of the matrix of all
+    :math:`\langle v_i, v_j\rangle`; of the noise :math:`\sigma\sqrt{kd}` in the mean (Sudakov-Fernique), and 4σ.
     """
-    vectors: Sequence[Array] = fit.vectors
-    alike = min(abs(float(v @ w)) for v, w in itertools.combinations(vectors, 2))
-    return fit.strength * (1 + alike) / 2 + sigma * (math.sqrt(len(vectors) * len(vectors[0])) + 4)
+    vectors = np.stack(fit.vectors)
+    order, length = vectors.shape
+    products = vectors @ vectors.T
+    mean = (1 + float(np.abs(products).min())) / 2
+    share = min(mean, (float(np.linalg.eigvalsh(products)[-1]) / order) ** (order / 2))
+    return fit.strength * share + sigma * (math.sqrt(order * length) + 4)

@@ -19,12 +19,7 @@ reaches (:func:`~tpca.solvers.mean.reading.noise_reach`).
 **Early end.**  Once as many flips reach T as may not, nothing can be proven any more; if that is after l flips,
 p = (number of them)/l is as valid (Besag & Clifford 1991).
 
-**Plain to see.**  Z beyond all that white noise can reach (Sudakov-Fernique:
-:math:`E\max Z \le \sigma\sum\sqrt{d_i}`, and Z is beyond that by 4σ once in 30 000 times, by Borell 1975), by a factor
-``PLAIN``, with σ that of the noise next to the fit or elsewhere, whichever is larger; and by Student's t of the groups
-along it, with a hundredth of the allowed chance of an error.  Flips are not looked at then.  Few strong directions in
-the noise show along the fit or next to it, so that this adds little to the false alarms: 4×5×6, 80 samples, 1500 runs
-each, 0 in white noise, unequal scales and heavy tails, 1 to 3 in resonances, one loud direction and smooth noise.
+Where a signal is plain to see (:mod:`tpca.solvers.mean.plain`) nothing of this is needed.
 """
 
 from __future__ import annotations
@@ -34,7 +29,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtrit
 
 from tpca.solvers.mean.climb import WORK, climb, select
 from tpca.solvers.mean.fit import leading_of_modes, most_starts
@@ -58,8 +52,6 @@ FIRST = 4  # flips looked at before more are at a time: of pure noise most tests
 MARGIN = 0.6
 TURNS = 5  # over several known components that are taken off
 TIE = 1e-6  # relative difference of two T that is rounding
-PLAIN = 1.25
-GUARD = 0.01  # share of the allowed chance of an error
 
 
 def flips_allowed(confidence: float) -> tuple[int, int]:
@@ -238,14 +230,3 @@ def _outer_products(vectors: Sequence[Array]) -> Array:
     for v in others:
         product = product[..., None] * v.reshape(len(v), *[1] * (product.ndim - 1), -1)
     return product
-
-
-def plain_threshold(dims: Sequence[int], sigma: float, along_it: float, groups: int, confidence: float) -> float:
-    """The Z beyond which no flip needs to be looked at, in noise of level ``sigma`` and of ``along_it`` along the fit.
-
-    Infinite where there are too few groups for the test.
-    """
-    if 2 ** max(0, groups - 1) <= flips_allowed(confidence)[1]:
-        return math.inf
-    student = float(stdtrit(groups - 1, 1 - GUARD * (1 - confidence)))
-    return max(PLAIN * (sum(map(math.sqrt, dims)) + 4) * sigma, student * along_it)
