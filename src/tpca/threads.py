@@ -32,6 +32,11 @@ def _pools() -> Any:
     return ThreadpoolController()
 
 
+def _blas_pools() -> list[Any]:
+    """Those of BLAS."""
+    return [pool for pool in _pools().lib_controllers if pool.user_api == "blas"]
+
+
 @contextlib.contextmanager
 def calm_blas(entries: int) -> Iterator[None]:
     """One thread for BLAS while samples of so few ``entries`` are worked on; what it had before is given back.
@@ -42,5 +47,15 @@ def calm_blas(entries: int) -> Iterator[None]:
     if entries > SMALL or threading.current_thread() is not threading.main_thread():
         yield
         return
-    with _pools().limit(limits=1, user_api="blas"):
+    pools = _blas_pools()
+    before = [pool.num_threads for pool in pools]
+    if all(threads == 1 for threads in before):  # to set and restore takes as long as a small fit
         yield
+        return
+    try:
+        for pool in pools:
+            pool.set_num_threads(1)
+        yield
+    finally:
+        for pool, threads in zip(pools, before, strict=True):
+            pool.set_num_threads(threads)

@@ -8,7 +8,7 @@ from tpca.engines import Data
 from tpca.solvers.base import Solver
 from tpca.solvers.build import applicable, build_solver, given_solver
 from tpca.solvers.choice import Choice
-from tpca.solvers.options import refuse_idle
+from tpca.solvers.options import parameters_of, refuse_idle
 
 
 def solver_for(estimator: Any, data: Data, known: dict[str, Any]) -> tuple[Solver, Choice]:
@@ -22,6 +22,6 @@ def solver_for(estimator: Any, data: Data, known: dict[str, Any]) -> tuple[Solve
         why = f"means nothing beside a solver that is given; give it to that {choice.solver}"
         refuse_idle(estimator, "given", why)
         return solver, choice
-    own = applicable({**estimator.get_params(deep=False), **known}, asked)
+    own = applicable({**parameters_of(estimator), **known}, asked)
     refuse_idle(estimator, asked, f"means nothing to solver={asked!r}; leave it out, or use 'race'")
     return build_solver(asked, data, own)

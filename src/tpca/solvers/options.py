@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from typing import Any
 
@@ -53,10 +54,27 @@ def refuse_idle(estimator: Any, kind: str, why: str) -> None:
 
     ``why`` ends the sentence that begins with the option: what it is not for, and the way out.
     """
-    given = estimator.get_params(deep=False)
-    for name, parameter in inspect.signature(type(estimator)).parameters.items():
-        if parameter.default is inspect.Parameter.empty or applies(name, kind):
+    for name, default in _defaults(type(estimator)).items():
+        if applies(name, kind):
             continue
-        value = given[name]
-        if value is not parameter.default and value != parameter.default:
+        value = getattr(estimator, name)
+        if value is not default and value != default:
             raise SolverError(f"{name}={value!r} {why}.")
+
+
+def parameters_of(estimator: Any) -> dict[str, Any]:
+    """All parameters of an estimator; looking up what they are called takes longer than a small fit."""
+    return {name: getattr(estimator, name) for name in _names(type(estimator))}
+
+
+@functools.cache
+def _names(kind: type) -> tuple[str, ...]:
+    """Names of the parameters of a kind of estimator."""
+    return tuple(inspect.signature(kind).parameters)
+
+
+@functools.cache
+def _defaults(kind: type) -> dict[str, Any]:
+    """Parameters of a kind of estimator that have a default, with it."""
+    every = inspect.signature(kind).parameters.items()
+    return {name: one.default for name, one in every if one.default is not inspect.Parameter.empty}

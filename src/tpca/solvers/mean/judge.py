@@ -25,7 +25,7 @@ from tpca.solvers.mean.groups import Groups
 from tpca.solvers.mean.plain import ahead_of_flips, far_beyond, plain_threshold
 from tpca.solvers.mean.reading import symmetry_rejected
 from tpca.solvers.mean.symmetric import best_symmetric, can_be_symmetric
-from tpca.solvers.mean.test import Proof, draw_flips, flip_test
+from tpca.solvers.mean.test import Proof, flip_test, flips_there
 from tpca.tensors import RankOne
 
 ELSEWHERE = 1e-6  # relative difference of lengths that makes two fits
@@ -112,7 +112,7 @@ class Judge:
             known or not ahead_of_flips(self.groups, self.confidence, self._rng("few flips"))
         ):
             return None
-        p = 1 / (1 + len(draw_flips(groups, self.confidence, self._rng("flips"))))
+        p = 1 / (1 + flips_there(groups, self.confidence)[0])
         return Proof(fit.strength, (), needed, p, p, False)
 
     def _proven(self, candidate: RankOne, known: Sequence[RankOne]) -> bool:

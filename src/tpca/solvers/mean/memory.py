@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -35,6 +36,11 @@ def groups_needed(confidence: float) -> int:
 
 def mean_bytes(dims: Sequence[int], groups: int) -> int:
     """Peak state: groups in float32, the mean in float64 and, beside them, samples in flight or the work of a fit."""
+    return _mean_bytes(tuple(dims), groups)
+
+
+@functools.lru_cache(256)  # a fit asks for a few of these several times
+def _mean_bytes(dims: tuple[int, ...], groups: int) -> int:
     entries = math.prod(dims)
     work = max(entries, _fitting(dims), _flipping(dims), _limiting(dims)) + 5 * groups * sum(dims)  # pulls of groups
     return 4 * groups * entries + 8 * (entries + work)

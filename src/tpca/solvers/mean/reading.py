@@ -35,14 +35,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from scipy.optimize import brentq
 from scipy.special import chdtri
 
-from tpca.tensors.blocks import Array
-
 SAME = 0.95  # so one in twenty of vectors that are the same is taken for different (up to 8 % for weak signals)
 LEAST_OVERLAP = 1e-3
+STEPS = 100  # of Newton's method at most; next to the edge a few dozen are needed, elsewhere a few
 
 
 @dataclass(frozen=True)
@@ -64,17 +62,15 @@ Law = Callable[[Sequence[float], float], Reading]
 
 def read(energies: Sequence[float], value: float) -> Reading:
     """Strength and overlaps behind an observed Z = ``value`` with ``energies`` e_i of the noise around the vectors."""
-    free = np.asarray(energies, dtype=float)
-    unit = math.sqrt(float(free.sum()))
-    if unit <= 1e-12 * value:
-        return Reading(value, (1.0,) * len(free), value <= 0)
-    c, z = np.maximum(free / free.sum(), 1e-12), value / unit
+    unit = math.sqrt(sum(energies))
+    if unit <= 1e-12 * value or unit == 0:
+        return Reading(value, (1.0,) * len(energies), value <= 0)
+    c, z = [max(e / unit**2, 1e-12) for e in energies], value / unit
     least = _edge(c)
     edge = z <= _observed(c, least)
-    y = least if edge else brentq(lambda y: _observed(c, y) - z, least, z, xtol=1e-12)
-    g = 0.5 * (y - np.sqrt(y**2 + 4 * c))
-    overlaps = np.sqrt(np.maximum(1 - g**2 / c, LEAST_OVERLAP**2))
-    return Reading(unit * y / float(overlaps.prod()), tuple(float(q) for q in overlaps), bool(edge))
+    y = least if edge else _inverted(c, z)
+    overlaps = tuple(math.sqrt(max(1 - (0.5 * (y - math.hypot(y, 2 * math.sqrt(e)))) ** 2 / e, LEAST_OVERLAP**2)) for e in c)
+    return Reading(unit * y / math.prod(overlaps), overlaps, edge)
 
 
 def read_symmetric(energies: Sequence[float], value: float) -> Reading:
@@ -91,9 +87,9 @@ def noise_reach(energies: Sequence[float], law: Law) -> float:
     """About the Z that noise alone reaches: where the reading of a fit has its edge."""
     if law is read_symmetric:
         return 2 * math.sqrt(float(energies[0]) * (len(energies) - 1))
-    free = np.asarray(energies, dtype=float)
-    n = float(free.sum())
-    return math.sqrt(n) * _observed(free / n, _edge(free / n)) if n > 0 else 0.0
+    n = float(sum(energies))
+    c = [e / n for e in energies] if n > 0 else []
+    return math.sqrt(n) * _observed(c, _edge(c)) if n > 0 else 0.0
 
 
 def symmetry_rejected(
@@ -122,14 +118,36 @@ def _length(energies: Sequence[float], strength: float) -> float:
     return float(brentq(lambda z: read(energies, z).strength - strength, least, most))
 
 
-def _observed(c: Array, y: float) -> float:
-    return float(y + 0.5 * np.sum(np.sqrt(y**2 + 4 * c) - y))
+def _observed(c: Sequence[float], y: float) -> float:
+    """z."""
+    return y + 0.5 * sum(math.sqrt(y * y + 4 * e) - y for e in c)
 
 
-def _edge(c: Array) -> float:
-    """The y with the least z: below that the fit is one to noise."""
+def _edge(c: Sequence[float]) -> float:
+    """The y with the least z: below that the fit is one to noise.
 
-    def slope(y: float) -> float:
-        return float(1 + 0.5 * np.sum(y / np.sqrt(y**2 + 4 * c) - 1))
+    By Newton's method: the slope of z is concave, so that steps from the left never go too far.
+    """
+    y = 0.0
+    if len(c) < 3 or min(c) <= 0:
+        return y
+    for _ in range(STEPS):
+        roots = [math.sqrt(y * y + 4 * e) for e in c]
+        slope = 1 + 0.5 * sum(y / root - 1 for root in roots)
+        step = -slope / (0.5 * sum(4 * e / root**3 for e, root in zip(c, roots, strict=True)))
+        y += step
+        if step <= 1e-13 * y:
+            break
+    return y
 
-    return 0.0 if slope(0.0) >= 0 else float(brentq(slope, 0.0, 10.0 * len(c)))
+
+def _inverted(c: Sequence[float], z: float) -> float:
+    """The y, beyond the edge, with this z, by Newton's method: z is convex, and steps from the right never go too far."""
+    y = z
+    for _ in range(STEPS):
+        slope = 1 + 0.5 * sum(y / math.sqrt(y * y + 4 * e) - 1 for e in c)
+        step = (_observed(c, y) - z) / slope if slope > 0 else 0.0
+        y -= step
+        if step <= 1e-13 * y:
+            break
+    return y

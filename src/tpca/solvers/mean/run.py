@@ -26,7 +26,7 @@ from tpca.tensors.blocks import Array
 if TYPE_CHECKING:
     from tpca.solvers.mean.solver import MeanSolver
 
-ROUNDS = 2  # a group is read in so many
+ROUNDS, LONG = 2, 2**24  # a group is read in so many if it has so many entries: looks are cheap then
 # Sums between 2^-FAR and 2^FAR are kept as they are, others in units of a power of two.  Samples are asked for in units
 # between SMALL and 1, which all types of floats have and in which no sample overflows.
 FAR, SMALL = 40, 2.0**-120
@@ -72,7 +72,8 @@ class MeanRun:
         """The sum of the next few samples, and what they tell of the noise; ``None`` when they have ended."""
         room, whole = self.grouping.filling
         wanted = self.noise.wanted
-        size = min(room, wanted or math.ceil(whole / ROUNDS))
+        rounds = ROUNDS if whole * math.prod(self.data.dims) >= LONG else 1
+        size = min(room, wanted or math.ceil(whole / rounds))
         if self.solver.max_samples is not None:
             size = min(size, self.solver.max_samples - self.samples)
         if self.ended or size < 1:

@@ -61,13 +61,18 @@ def flips_allowed(confidence: float) -> tuple[int, int]:
     return one, none
 
 
-def draw_flips(groups: int, confidence: float, rng: np.random.Generator) -> Array:
-    """Signs ``(m, G)`` of different flips, the first always 1; fewer than the test needs where groups are too few."""
+def flips_there(groups: int, confidence: float) -> tuple[int, int, bool]:
+    """How many flips are drawn, of how many there are, and whether these all have an even number of changes."""
     evens, all_ = (2 ** max(0, groups - fixed) - 1 for fixed in (2, 1))
     wanted = flips_allowed(confidence)
     even = any(count <= evens for count in wanted)
     there = evens if even else all_
-    count = next((count for count in wanted if count <= there), there)
+    return next((count for count in wanted if count <= there), there), there, even
+
+
+def draw_flips(groups: int, confidence: float, rng: np.random.Generator) -> Array:
+    """Signs ``(m, G)`` of different flips, the first always 1; fewer than the test needs where groups are too few."""
+    count, there, even = flips_there(groups, confidence)
     codes = 1 + rng.choice(there, count, replace=False) if count else np.empty(0, dtype=int)
     bits = (codes[:, None] >> np.arange(groups - 1 - even)) & 1
     if even:
