@@ -32,11 +32,12 @@ from tpca.tensors.blocks import Array
 BOUND = 1.5  # c, in standard deviations: efficiency 0.96 for Gaussian entries, 0.93 for t with 2.5 degrees of freedom
 GAIN = 1.25  # of the variance of a mean, below which clipping is not worth it
 DENSE = 0.9  # share of entries that are not zero, below which samples are sparse, and nothing is known of tails
-LOOKED = 2**16  # entries that are looked at, for one question: they tell a gain to a few per cent
+LOOKED = 2**15  # entries that are looked at, for one question: they tell a gain to a few per cent
 HEAVY = 4.0  # kurtosis (Gaussian: 3) of differences of samples, below which tails are not heavy
 LOPSIDED = 4.0  # standard deviations by which the tails of the two sides may differ in number
 OCTAVES, BINS = 12, 16  # of the histogram on each side of the mean size, and bins an octave
 NEAR = 8.0  # octaves from the median size of a sample that entries count for at most: zeros, and entries without bounds
+ROUGHLY = 2**11  # entries that tell the median size of a sample well enough for this
 GAUSSIAN = 0.6745  # median of |x| for standard Gaussian x
 
 A = TypeVar("A", bound=Accumulator)
@@ -95,7 +96,7 @@ class EntrySizes(Accumulator):
         logs = np.abs(samples)
         with np.errstate(divide="ignore"):
             np.log2(logs, out=logs)
-        middle = np.median(logs.reshape(count, -1), axis=1)
+        middle = np.median(logs.reshape(count, -1)[:, :: 1 + samples[0].size // ROUGHLY], axis=1)
         if not np.isfinite(middle).all():  # most entries are zero
             good = np.isfinite(middle)
             samples, logs, middle, count = samples[good], logs[good], middle[good], int(good.sum())

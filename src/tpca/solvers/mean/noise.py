@@ -32,7 +32,9 @@ MIN_PAIRS = 8  # of samples, to go by
 # Of samples larger than LARGE each pair tells so much, and costs so much, that only COLUMNS of an unfolding are looked
 # at, in MIN_LARGE pairs at least, of which every one may be thinned; whether neighbours are alike the groups tell.
 # Of smaller ones it is the gradients of so many queries that PROBED entries of a sample are contracted, two at least.
-LARGE, COLUMNS, MIN_LARGE, PROBED = 2**16, 2**13, 2, 2**15
+LARGE, COLUMNS, MIN_LARGE, PROBED = 2**16, 2**13, 2, 2**14
+# Entries of a pair that a first look takes, and rows' worth of them: 3.5 standard deviations of w_i are a hundredth.
+FIRST_ENTRIES, FIRST_ROWS = 2**11, 64
 IN_FULL = 3 * 8  # bytes per entry, of two samples and their difference
 
 
@@ -120,7 +122,8 @@ class MeanNoise:
     def _begin(self, dims: Sequence[int]) -> None:
         entries, longest = math.prod(dims), max(dims)
         queries = min(QUERIES, max(2, PROBED // entries)) if entries <= LARGE else 1
-        step = min(min(dims), max(1, MIN_LARGE * entries // (2 * COLUMNS * longest))) if entries > LARGE else 1
+        enough = entries if self.whitening is not None else max(FIRST_ENTRIES, FIRST_ROWS * longest)
+        step = min(min(dims), max(1, entries // (COLUMNS // MIN_LARGE * longest if entries > LARGE else enough)))
         self.sketch = Sketch(dims, self._rng, self.whitening, queries, step=step)
 
     def _fits(self, data: Data, room: int) -> bool:
