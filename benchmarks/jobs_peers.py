@@ -4,18 +4,21 @@ Peers get the fastest mean there is (``ones @ X``) in the type that suits them b
 rules.  Memory is the peak of what is allocated besides the samples, one sample's worth taken off.
 """
 
+import os
 import statistics
 import tracemalloc
 import warnings
 from collections.abc import Iterator
 
 import numpy as np
-from suite import Row, interleave, seconds_of
+from suite import Measured, Row, compare, interleave, on_cores, seconds_of
+from threadpoolctl import threadpool_limits
 
-from tpca import MeanSolver, RaceSolver, SpikedTensor
+from tpca import MeanSolver, RaceSolver, SpikedTensor, TensorPCA
 
 DIMS, STRENGTH, SAMPLES, BATCH = (32,) * 4, 2.0, 500, 50
 FASTER, LESS_MEMORY = 0.6, 0.1
+ALONE, ALONE_MEMORY = 0.9, 0.7  # of TensorPCA() against pyttb, and against the smaller peer
 SAME = 1e-3  # overlaps closer than this are equal
 REPEATS = 3
 
@@ -66,14 +69,41 @@ OURS = {
     "MeanSolver": lambda array: MeanSolver(random_state=1).run(array).vectors,
     "RaceSolver (1MB)": lambda array: RaceSolver(random_state=1, memory_limit="1MB").run(array).vectors,
 }
-PEERS = {"mean + pyttb cp_als(nvecs)": pyttb_fit, "mean + TensorLy parafac(svd)": tensorly_fit}
+DEFAULT = "TensorPCA()"
+PYTTB = "mean + pyttb cp_als(nvecs)"
+PEERS = {PYTTB: pyttb_fit, "mean + TensorLy parafac(svd)": tensorly_fit}
+
+
+def default_fit(array):
+    return TensorPCA(random_state=1).fit(array).recovery_.vectors
+
+
+def with_cores(array, count: int) -> Measured:
+    """TensorPCA().fit against pyttb, both with so many cores and as many threads of BLAS."""
+    some = set(sorted(os.sched_getaffinity(0))[:count])
+    with on_cores(some), threadpool_limits(count, user_api="blas"):
+        return compare(lambda: default_fit(array), lambda: pyttb_fit(array))
+
+
+def default_rows(array, overlaps: dict[str, float], peaks: dict[str, int]) -> Iterator[Row]:
+    """The fit that a user gets without any option: time with one core and with all, memory."""
+    what = f"{DEFAULT}.fit, order 4, d = 32, {SAMPLES} samples in memory"
+    note = f"overlap {overlaps[DEFAULT]:.4f}, {PYTTB} {overlaps[PYTTB]:.4f}"
+    equal = overlaps[DEFAULT] >= overlaps[PYTTB] - SAME
+    for count in sorted({1, len(os.sched_getaffinity(0))}):
+        threads = f"{count} thread" + ("s" if count != 1 else "")
+        yield with_cores(array, count).row(f"{what}, {threads}", f"{PYTTB}, {threads}", ALONE, note, equal)
+    least = min(PEERS, key=peaks.__getitem__)
+    sizes = f"{peaks[DEFAULT] / 1e6:.1f} MB; {', '.join(f'{peer} {peaks[peer] / 1e6:.1f} MB' for peer in PEERS)}"
+    ratio = peaks[DEFAULT] / peaks[least]
+    yield Row(f"{what}: peak memory beyond a sample", f"{least}, the smaller of two", ratio, ALONE_MEMORY, note=sizes)
 
 
 def rows() -> Iterator[Row]:
     warnings.simplefilter("ignore")  # theirs
     truth = SpikedTensor.random(DIMS, STRENGTH, random_state=1)
     array = samples(truth)
-    every = {**PEERS, **OURS}
+    every = {**PEERS, **OURS, DEFAULT: default_fit}
     overlaps = {name: float(np.mean(truth.overlaps(unit(fit(array))))) for name, fit in every.items()}
     peaks = {name: memory_beyond_a_sample(fit, array) for name, fit in every.items()}
     times = {
@@ -94,3 +124,4 @@ def rows() -> Iterator[Row]:
         yield Row(
             f"{what}: peak memory beyond a sample", f"{least}, the smaller of two", ratio, LESS_MEMORY, note=sizes
         )
+    yield from default_rows(array, overlaps, peaks)

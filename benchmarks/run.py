@@ -17,11 +17,13 @@ import json  # noqa: E402
 import time  # noqa: E402
 
 import costs  # noqa: E402
+import jobs_dask  # noqa: E402
 import jobs_growth  # noqa: E402
 import jobs_online  # noqa: E402
 import jobs_peers  # noqa: E402
 import jobs_race  # noqa: E402
 import jobs_simulate  # noqa: E402
+import jobs_small  # noqa: E402
 import jobs_startup  # noqa: E402
 import jobs_views  # noqa: E402
 import suite  # noqa: E402
@@ -32,8 +34,10 @@ import report  # noqa: E402
 
 FAMILIES = {
     "startup": jobs_startup.rows,
+    "small": jobs_small.rows,
     "race": jobs_race.in_memory,
     "files": jobs_race.from_files,
+    "dask": jobs_dask.rows,
     "peers": jobs_peers.rows,
     "online": jobs_online.rows,
     "views": jobs_views.rows,

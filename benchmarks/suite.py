@@ -5,11 +5,15 @@ is measured right before and right after every repeat of the job, the ratio of a
 the row shows the median of the ratios.  ``spread`` holds the least and the largest.
 """
 
+import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
+RESULTS = Path(__file__).parent / "results"
 REPEATS = 5
 most_repeats = 99  # set by --repeats, for a quick look
 
@@ -57,6 +61,19 @@ def seconds_of(job: Callable[[], object]) -> float:
     began = time.perf_counter()
     job()
     return time.perf_counter() - began
+
+
+@contextmanager
+def on_cores(cores: set[int]) -> Iterator[None]:
+    """This process, all of its threads and those it will start, on some cores only."""
+    before = os.sched_getaffinity(0)
+    for thread in os.listdir("/proc/self/task"):
+        os.sched_setaffinity(int(thread), cores)
+    try:
+        yield
+    finally:
+        for thread in os.listdir("/proc/self/task"):
+            os.sched_setaffinity(int(thread), before)
 
 
 def interleave(

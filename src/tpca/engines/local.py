@@ -121,9 +121,8 @@ class LocalEngine:
 
     @property
     def _batch_bytes(self) -> int:
-        """The batch in hand, and one like it if the next is read meanwhile."""
-        in_flight = 2 if self.stream.reads_ahead else 1
-        return 0 if self._batch is None else in_flight * self._batch.nbytes
+        """The batch in hand, and as many like it as may be read meanwhile."""
+        return 0 if self._batch is None else (1 + self.stream.ahead) * self._batch.nbytes
 
     def _take(self, n: int | None) -> Batch | None:
         """Up to ``n`` samples of the batch in hand, or of the next one; ``None`` for no more."""

@@ -33,6 +33,7 @@ class NpyFile(Source):
     """One ``.npy`` file; in Fortran order every batch walks through the whole file, in bounded memory."""
 
     kind: Kind = "npy"
+    parallel = True
 
     def __init__(self, path: str, shape: tuple[int, ...], dtype: np.dtype[Any], fortran: bool, offset: int) -> None:
         self.path, self.name = path, repr(path)
@@ -128,6 +129,7 @@ class NpyFolder(Source):
     """The ``.npy`` files of a folder in the order of their names: each a batch, or each one sample."""
 
     kind: Kind = "folder"
+    parallel = True
 
     def __init__(self, path: str, items: Items, dims: tuple[int, ...] | None = None) -> None:
         self.name = repr(path)

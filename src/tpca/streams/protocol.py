@@ -58,8 +58,8 @@ class Stream:
     """Whether :meth:`batches` may be called again for another pass over the same finite data."""
     layout: Layout | None = None
     """Where the batches begin; ``None`` where they cannot be read at any place."""
-    reads_ahead: bool = False
-    """Whether a second batch is in memory while the first is worked on."""
+    ahead: int = 0
+    """Batches that may be in memory beside the one that is worked on."""
     readable_elsewhere: bool = False
     """Whether another machine can read the samples."""
     whole: bool = True
@@ -114,6 +114,9 @@ class Source:
     """Whether other processes can open it."""
     edges: NDArray[np.int64] | None = None
     """Of a Dask array: the first sample of every block, and the end; ``None`` of what is read from a store."""
+
+    parallel: bool = False
+    """Whether several threads may read at once, and gain by it; not where a library has one lock for all of them."""
 
     def part(self, start: int, stop: int) -> Any:  # noqa: ARG002
         """Of a Dask array: some samples, as one block that stays where it is; ``None`` of all else."""

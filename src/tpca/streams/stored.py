@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tpca.errors import SampleError, StreamError, reading
 from tpca.model.sampling import BATCH_ENTRIES
-from tpca.prefetch import prefetch
+from tpca.prefetch import depth, read_ahead
 from tpca.randomness import generator
 from tpca.streams.checks import dense_batch, float_dtype, sample_dims, to_floats, without_empty
 from tpca.streams.identity import read_cost, spread
@@ -22,6 +22,7 @@ from tpca.streams.slabs import SlabReader, cut
 from tpca.streams.stores import without_array
 from tpca.tensors import Batch, DenseBatch, SlabBatch
 from tpca.tensors.digest import digest
+from tpca.threads import cores
 
 # A stored sample with more entries than this is never held whole: it is read in slabs of about this size.
 SLAB_ENTRIES = 2**22
@@ -73,10 +74,11 @@ class StoredStream(NumberedStream):
         if source.kind == "array":
             step = max(step, ARRAY_SAMPLES)
         self._edges = even_edges(self.length, step) if edges is None else _thinned(edges, math.prod(self.dims))
-        self.reads_ahead = source.kind != "array" and not self._slabs  # slabs are read when they are needed
         self.whole = not self._slabs
         self.readable_elsewhere = source.shared and not (self._slabs and source.kind == "dask")
         self.layout: Layout = self._layout()
+        if source.kind != "array" and not self._slabs:  # slabs are read when they are needed
+            self.ahead = depth(self._longest * math.prod(self.dims) * self.dtype.itemsize, self.layout.count)
 
     def in_order(self) -> StoredStream:
         """The same samples in their own order."""
@@ -98,9 +100,17 @@ class StoredStream(NumberedStream):
         return f"{self.kind} {self._source.shape} {self._source.dtype} {found}{options}"
 
     def batches(self, start: int = 0) -> Iterator[Batch]:
-        """The batches from the one whose ``first`` is ``start``; files are read one batch ahead."""
-        batches = without_empty(self._batches(start))
-        return batches if self.kind == "array" else prefetch(batches)
+        """The batches from the one whose ``first`` is ``start``; files are read ahead, by all cores if that helps."""
+        numbers = range(self.number_at(start), self.layout.count)
+        if self.kind == "array":
+            return without_empty(map(self.batch, numbers))
+        readers = cores() if self._source.parallel else 1
+        return without_empty(read_ahead(self.batch, numbers, max(1, self.ahead), readers))
+
+    @property
+    def _longest(self) -> int:
+        """Samples of the longest batch."""
+        return int(np.diff(self._edges).max())
 
     @property
     def chunk_bytes(self) -> int | None:
@@ -112,16 +122,14 @@ class StoredStream(NumberedStream):
 
     @property
     def reading_bytes(self) -> int:
-        """Bytes that reading takes at most: a chunk, and the slab or the batches that are made of it."""
+        """Bytes that reading takes at most: chunks that are decompressed, and the slab or batches made of them."""
         if self._slabs:
             mode, ranges = self._cut
             held = math.prod(self.dims) // self.dims[mode] * max(int(part.stop - part.start) for part in ranges)
         else:
-            held = min(2 * int(np.diff(self._edges).max()), self.length) * math.prod(self.dims)
-        return (self.chunk_bytes or 0) + held * self.dtype.itemsize
-
-    def _batches(self, start: int) -> Iterator[Batch]:
-        return (self.batch(number) for number in range(self.number_at(start), self.layout.count))
+            held = min((1 + self.ahead) * self._longest, self.length) * math.prod(self.dims)
+        at_once = max(1, self.ahead) if self._source.parallel else 1
+        return at_once * (self.chunk_bytes or 0) + held * self.dtype.itemsize
 
     def number_at(self, start: int) -> int:
         """The number of the batch whose first sample is number ``start``, in the order of the stream."""

@@ -50,6 +50,7 @@ class ZarrSource(Source):
     """A Zarr array of format 2 or 3."""
 
     kind: Kind = "zarr"
+    parallel = True
 
     def __init__(self, array: Any, name: str, location: tuple[str, str] | None = None) -> None:
         self.name = name

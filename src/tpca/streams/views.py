@@ -101,11 +101,11 @@ class StoredViews(ViewsStream):
         self.dtype = np.result_type(*(float_dtype(s.dtype, f" in view {i}") for i, s in enumerate(sources)))
         self._sources, self.nan_policy = list(sources), nan_policy
         self._step = max(1, BATCH_ENTRIES // sum(self.dims))
-        self.reads_ahead = any(source.kind != "array" for source in sources)
+        self.ahead = int(any(source.kind != "array" for source in sources))
         in_place = {source.edges is not None for source in sources}
         self.readable_elsewhere = len(in_place) == 1 and all(source.shared for source in sources)
         bounds, certain = even_edges(self.length, self._step), nan_policy == "raise"
-        self.layout: Layout = Layout(bounds, certain, sum(self.dims), summable=False, private=not self.reads_ahead)
+        self.layout: Layout = Layout(bounds, certain, sum(self.dims), summable=False, private=not self.ahead)
 
     @cached_property
     def identity(self) -> str:
@@ -118,7 +118,7 @@ class StoredViews(ViewsStream):
     def batches(self, start: int = 0) -> Iterator[ViewsBatch]:
         """Slices of all views; files are read one batch ahead."""
         batches = without_empty(self._batches(start))
-        return prefetch(batches) if self.reads_ahead else batches
+        return prefetch(batches) if self.ahead else batches
 
     def _batches(self, start: int) -> Iterator[ViewsBatch]:
         return (self.batch(number) for number in range(-(-start // self._step), self.layout.count))

@@ -195,7 +195,7 @@ class WhitenedViews(ViewsStream):
 
     def __init__(self, stream: ViewsStream, whiteners: Sequence[Whitener], clippers: Sequence[Clipper] | None) -> None:
         self.dims, self.length, self.dtype, self.layout = stream.dims, stream.length, stream.dtype, stream.layout
-        self.rereadable, self.reads_ahead = stream.rereadable, stream.reads_ahead
+        self.rereadable, self.ahead = stream.rereadable, stream.ahead
         self.readable_elsewhere = stream.readable_elsewhere
         self._stream, self._whiteners, self._clippers = stream, list(whiteners), clippers
 
