@@ -32,7 +32,7 @@ def grams_of(samples, whitening=None, before=0):
 
 def close(found, expected):
     for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)  # sums of a few dozen numbers of size one
+        np.testing.assert_allclose(one, other, rtol=2e-6, atol=2e-6)  # a few dozen numbers of size one in single precision
 
 
 def added(edges, batch_of=DenseBatch, whitening=None, before=0):
@@ -100,7 +100,7 @@ def test_samples_that_are_the_same_say_nothing():
 
 def test_no_more_than_one_sample_is_held():
     part = added((0, 5, 10, N))
-    matrices = 2 * 8 * sum(d * d for d in DIMS)
+    matrices = 2 * 4 * sum(d * d for d in DIMS)
     assert part.nbytes == matrices + SAMPLES[0].nbytes
     assert part._last.base is None  # not a view of a batch, which would be held with it
     part.finish()

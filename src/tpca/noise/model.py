@@ -115,7 +115,7 @@ def learn(sketch: Sketch, always: bool = False) -> NoiseModel:
     dependence = sketch.contrasts.dependence()
     if min(sketch.counts) == 0:
         return NoiseModel(dependence, samples=sketch.n)
-    halves = [[gram / sketch.counts[half] for gram in sketch.grams[half]] for half in (0, 1)]
+    halves = [[gram.astype(np.float64) / sketch.counts[half] for gram in sketch.grams[half]] for half in (0, 1)]
     entries = sketch.entries
     kurtosis = sketch.fourth / sketch.pairs * (entries + 2) / entries  # each of unit size: Gaussian ones have 3D/(D+2)
     model = NoiseModel(

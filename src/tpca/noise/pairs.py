@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from tpca.noise.whitening import Whitening
 from tpca.tensors import Accumulator, Batch, DenseBatch
-from tpca.tensors.blocks import Array
 
+Gram = NDArray[np.float32]  # single precision: memory is strategies', and 1e-7 is nothing to chance
 AT_ONCE = 2**17  # entries of differences that are worked on at a time; one pair's where that is more
 FEW = 4  # matrices that are multiplied one by one: for more of them a copy in another order is cheaper
 
@@ -39,7 +39,7 @@ class ModeCovariances(Accumulator):
     def __init__(self, whitening: Whitening | None = None, pairs_before: int = 0, step: int = 1) -> None:
         super().__init__(whitening, pairs_before, step)
         self.counts = [0, 0]
-        self.grams: list[list[Array]] = [[], []]
+        self.grams: list[list[Gram]] = [[], []]
         self.fourth = 0.0  # sum of the mean fourth powers of the pairs' entries
         self._whitening, self._before, self._step = whitening, pairs_before, step  # merging needs them later
         self._first: NDArray[Any] | None = None  # an odd sample whose neighbour is in the part before
@@ -125,7 +125,7 @@ class ModeCovariances(Accumulator):
         return np.asarray(differences / _rms(differences))
 
 
-def add_matrices(own: list[Array], others: Sequence[Array]) -> None:
+def add_matrices(own: list[Gram], others: Sequence[Gram]) -> None:
     """Add matrices to sums that may not have begun."""
     if not own:
         own += [matrix.copy() for matrix in others]
@@ -163,7 +163,7 @@ def _rms(arrays: NDArray[Any]) -> NDArray[Any]:
     return np.sqrt(squares).reshape(-1, *[1] * (arrays.ndim - 1))
 
 
-def _gram(tensors: NDArray[Any], mode: int) -> Array:
+def _gram(tensors: NDArray[Any], mode: int) -> Gram:
     """The sum of the Gram matrices of a mode, of trace d for every tensor of mean square one."""
     count, shape = len(tensors), tensors.shape[1:]
     length, before = shape[mode], math.prod(shape[:mode])
@@ -176,4 +176,4 @@ def _gram(tensors: NDArray[Any], mode: int) -> Array:
     else:
         rows = np.moveaxis(tensors, 1 + mode, 0).reshape(length, -1)
         gram = rows @ rows.T
-    return np.asarray(gram, dtype=np.float64) * (length / math.prod(shape))
+    return np.asarray(gram * (length / math.prod(shape)), dtype=np.float32)

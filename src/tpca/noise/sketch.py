@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.checkpoint import kept
-from tpca.noise.pairs import AT_ONCE, ModeCovariances, add_matrices
+from tpca.noise.pairs import AT_ONCE, Gram, ModeCovariances, add_matrices
 from tpca.noise.serial import Contrasts
 from tpca.noise.whitening import Whitening
 from tpca.tensors import Accumulator, Batch, DenseBatch, Query
@@ -73,7 +73,8 @@ class Sketch:
     """What is known of the noise after some readings of samples, one after the other.
 
     With a ``whitening`` it is the noise of whitened data that is looked at.  ``queries`` is how many random rank-one
-    queries there are for gradients, ``modes`` says whether covariances are learnt as well, from one slice in ``step``.
+    queries there are for gradients, ``numbers`` how many of their entries are looked at (all, if ``None``), ``modes``
+    says whether covariances are learnt as well, from one slice in ``step``.
     """
 
     def __init__(
@@ -84,14 +85,16 @@ class Sketch:
         queries: int = QUERIES,
         modes: bool = True,
         step: int = 1,
+        numbers: int | None = None,
     ) -> None:
         self.dims, self.whitening, self.modes, self.step = tuple(dims), whitening, modes, step
+        self.numbers = numbers
         self.directions = [np.stack([unit(rng.standard_normal(d)) for _ in range(queries)]) for d in self.dims]
         if whitening is not None:
             for mode, own in enumerate(self.directions):
                 own[0] = whitening.loudest(mode)  # together, what should be as quiet as everything else by now
         self.n, self.counts = 0, [0, 0]
-        self.grams: list[list[Array]] = [[], []]
+        self.grams: list[list[Gram]] = [[], []]
         self.fourth = 0.0
         self.contrasts = Contrasts(None if whitening is None else self.directions[0][0].copy())
 
@@ -103,7 +106,7 @@ class Sketch:
 
     def take(self, gradients: QueryGradients, covariances: ModeCovariances | None = None) -> None:
         """Take what was asked for."""
-        self.contrasts.add_all(self._whitened(gradients.rows))
+        self.contrasts.add_all(self._whitened(gradients.rows)[:, : self.numbers])
         self.n += gradients.n
         if covariances is None:
             return
@@ -165,11 +168,17 @@ def _outer(vectors: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 
 def matrix_bytes(dims: Sequence[int]) -> int:
-    """Bytes of all that is d_i x d_i: two halves, W_i and its inverse, and as much again while they are worked out."""
-    return 8 * 8 * sum(d * d for d in dims)
+    """Bytes of all that is d_i x d_i: what is learnt, W_i and its inverse, and as much again for another W_i."""
+    return learning_bytes(dims) + 4 * 8 * sum(d * d for d in dims)
 
 
-def gradient_bytes(dims: Sequence[int], queries: int, samples: int) -> int:
-    """Bytes of the directions and of what is kept of their gradients over ``samples`` samples."""
+def learning_bytes(dims: Sequence[int]) -> int:
+    """Bytes of the covariances while they are learnt: two halves, and those of a round in flight."""
+    return 4 * 4 * sum(d * d for d in dims)
+
+
+def gradient_bytes(dims: Sequence[int], queries: int, samples: int, numbers: int | None = None) -> int:
+    """Bytes of the directions and of what is kept of their gradients over ``samples``: of ``numbers`` of them."""
     double, single = 2 + 3, max(1, samples).bit_length() + 2  # directions, whitened, too, and samples; a sum a level
-    return (8 * double + 4 * single) * queries * sum(dims)
+    total = queries * sum(dims)
+    return 8 * double * total + 4 * single * (total if numbers is None else min(numbers, total))

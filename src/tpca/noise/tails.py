@@ -5,7 +5,7 @@ Entries are compared with scales of product form, read off the logarithms of one
 
 .. math:: \log_2 y = \log_2|x| - \ell - \sum_i(\ell_i(a_i) - \ell) ,
 
-so that rows of unequal scale are no heavy tail.  Of y a histogram is kept, with bins of 1/16 octave, for entries below
+so that rows of unequal scale are no heavy tail.  Of y a histogram is kept, with bins of 1/8 octave, for entries below
 and above zero apart.  With :math:`s = \mathrm{median}(y)/0.6745`, the standard deviation of Gaussian entries, and the
 bound :math:`b = cs`, the mean of clipped entries has, for a signal small against b, the variance of a plain mean
 times
@@ -35,7 +35,7 @@ DENSE = 0.9  # share of entries that are not zero, below which samples are spars
 LOOKED = 2**15  # entries that are looked at, for one question: they tell a gain to a few per cent
 HEAVY = 4.0  # kurtosis (Gaussian: 3) of differences of samples, below which tails are not heavy
 LOPSIDED = 4.0  # standard deviations by which the tails of the two sides may differ in number
-OCTAVES, BINS = 12, 16  # of the histogram on each side of the mean size, and bins an octave
+OCTAVES, BINS = 10, 8  # of the histogram on each side of the mean size, and bins an octave
 NEAR = 8.0  # octaves from the median size of a sample that entries count for at most: zeros, and entries without bounds
 ROUGHLY = 2**11  # entries that tell the median size of a sample well enough for this
 GAUSSIAN = 0.6745  # median of |x| for standard Gaussian x
@@ -61,7 +61,7 @@ class EntrySizes(Accumulator):
 
     def __init__(self) -> None:
         super().__init__()
-        self.counts = np.zeros((2, 2 * OCTAVES * BINS + 1), np.int64)  # below and above zero
+        self.counts = np.zeros((2, 2 * OCTAVES * BINS + 1), np.int32)  # below and above zero
         self.rows: list[Array] = []  # of every mode, the sum over samples of ℓ_i - ℓ
         self.level = 0.0  # the sum over samples of ℓ
         self.entries = 0
@@ -189,7 +189,7 @@ class Tails:
 
 def tail_bytes(dims: Sequence[int]) -> int:
     """Bytes of the sizes of entries that are kept, and of those of a round in flight."""
-    return 2 * 8 * (2 * (2 * OCTAVES * BINS + 1) + sum(dims))
+    return 2 * (4 * 2 * (2 * OCTAVES * BINS + 1) + 8 * sum(dims))
 
 
 def clip_for(sizes: EntrySizes, bound: float | None = None) -> Clip | None:

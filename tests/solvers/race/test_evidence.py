@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.signal import lfilter
 
-from tpca.solvers.race.evidence import FLOATS, LEVELS, MIN_BLOCKS, Level, Wealth, log_bets
+from tpca.solvers.race.evidence import BETS, FLOATS, LEVELS, MIN_BLOCKS, Level, Wealth, log_bets
 
 RUNS, STEPS = 4000, 12
 
@@ -85,7 +85,7 @@ def test_the_autocorrelation_is_that_of_the_residuals(fitted):
     sums, sizes = rng.standard_normal(40) + 3, rng.integers(1, 9, 40).astype(float)
     level = Level()
     for x, n in zip(sums, sizes, strict=True):
-        level.add(x, n, np.ones(8))
+        level.add(x, n, np.ones(BETS))
     places = np.cumsum(sizes) - sizes / 2
     design = np.sqrt(sizes)[:, None] * np.stack([np.ones(40), places], axis=1)[:, :fitted]
     y = sums / np.sqrt(sizes)

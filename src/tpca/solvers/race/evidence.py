@@ -4,8 +4,8 @@ A candidate's vectors are fixed before a round, which is cut into sub-batches, a
 whole blocks where neighbouring samples are alike).  With :math:`x_j` the sum of the rewards in sub-batch j, bet a share
 :math:`\tanh(\lambda x_j)` of what one has on a positive sum:
 
-.. math:: E_\lambda = \prod_j \bigl(1 + \tanh(\lambda x_j)\bigr), \qquad E = \frac18\sum_{g=0}^{7} E_{\lambda_g},
-    \qquad \lambda_g = \frac{2^{1-g}}{s_0\sqrt{B_1}} .
+.. math:: E_\lambda = \prod_j \bigl(1 + \tanh(\lambda x_j)\bigr), \qquad E = \frac16\sum_{g=0}^{5} E_{\lambda_g},
+    \qquad \lambda_g = \frac{2^{2-g}}{s_0\sqrt{B_1}} .
 
 tanh is odd, so that :math:`\mathbb E[1 + \tanh(\lambda x_j) \mid \text{past}] = 1` whenever :math:`x_j` is as likely as
 :math:`-x_j`: E is a nonnegative martingale for noise that is symmetric given the past, of any covariance, any tails,
@@ -50,7 +50,7 @@ import numpy as np
 from tpca.checkpoint import kept
 from tpca.tensors.blocks import Array
 
-BETS = 8  # λ_g
+BETS = 6  # λ_g: large ones for what is found soon after an attempt began, small ones for what takes long
 LEVELS = 5
 MIN_BLOCKS = 12  # of level 0, and of any level that is asked whether neighbours are alike
 MIN_ABOVE = 8  # of a higher level that counts: evidence of fewer proves nothing anyway
@@ -140,7 +140,7 @@ class Wealth:
 
     def __init__(self, sigma: float, first: int) -> None:
         """Bets for a noise level ``sigma`` of one sample and a first round of ``first`` samples, all known before."""
-        self.bets: Array = 2.0 ** (1.0 - np.arange(BETS, dtype=np.float64)) / (sigma * math.sqrt(first))
+        self.bets: Array = 2.0 ** (2.0 - np.arange(BETS, dtype=np.float64)) / (sigma * math.sqrt(first))
         self.levels = [Level() for _ in range(LEVELS)]
         self.log, self.proves, self.level = 0.0, False, 0
 

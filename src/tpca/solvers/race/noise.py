@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any
 
 from tpca.checkpoint import kept
 from tpca.engines import Data
-from tpca.errors import MemoryBudgetError
+from tpca.errors import MemoryBudgetError, SolverError
 from tpca.noise import NoiseModel, Sketch, Tails, Whitening, learn, samples_wanted
-from tpca.noise.sketch import QUERIES, gradient_bytes, matrix_bytes
+from tpca.noise.sketch import QUERIES, gradient_bytes, learning_bytes, matrix_bytes
 from tpca.noise.tails import tail_bytes
 from tpca.randomness import generator
 from tpca.solvers.race.stopping import samples_per_pass
@@ -40,8 +40,9 @@ if TYPE_CHECKING:
     from tpca.solvers.race.solver import RaceSolver
 
 LEARNING = 1 / 3  # of the samples, where their number is known, that one sketch may take
-SHARE = 0.4  # of a memory limit, that knowing the noise may take
-QUERY_SHARE = 0.1  # of it, that more than one query for gradients may take
+SHARE = 0.4  # of a memory limit, that knowing the noise may take once data are whitened; before that it takes less
+QUERY_SHARE = 0.02  # of it, that more than one query for gradients may take, and more than a few of their entries
+FEW_NUMBERS = 32  # of the gradients of a sample: over some dozens of samples they tell neighbours that are alike
 WORTH, LEAST = 16, 16 * 10**6  # samples' worth that it may take by default, and bytes that it may take in any case
 WHITENED = 2 / 3  # of the memory for strategies that their queries leave when they are copied to be whitened
 SAMPLES = 1024  # that a sketch may last, for dependence over a few hundred
@@ -60,32 +61,40 @@ class RaceNoise:
         self.whitening: Whitening | None = None
         self.model: NoiseModel | None = None
         self.without = ""  # what was left out, and why
-        usual = solver.memory_limit is None
-        self.limit = solver.budget(data.dims)
+        self.limit, usual = solver.budget(data.dims), solver.memory_limit is None
         room = _usual(data) if usual else min(SHARE * self.limit, self.limit - refining - least / WHITENED)
-        matrices = matrix_bytes(data.dims) + solver.n_components * 8 * sum(d * d for d in data.dims)
-        self._modes = solver.whiten is not None and self._fits(data, room, matrices)
+        self._matrices = matrix_bytes(data.dims) + solver.n_components * 8 * sum(d * d for d in data.dims)
+        self._modes = solver.whiten is not None and self._fits(data, room)
         if self._modes:
-            room -= matrices
+            room -= self._matrices
         elif not usual:  # strategies then ask without copies
             room = min(SHARE * self.limit, self.limit - refining - least)
-        fitting = [q for q in range(1, QUERIES + 1) if gradient_bytes(data.dims, q, SAMPLES) <= room]
-        modest = [q for q in fitting if gradient_bytes(data.dims, q, SAMPLES) <= QUERY_SHARE * self.limit]
-        self._queries = max(modest or fitting[:1], default=0)
-        room -= gradient_bytes(data.dims, self._queries, SAMPLES)
-        tails = data.whole and (tail_bytes(data.dims) <= room or isinstance(solver.clip, float))
+        self._ask(data.dims, room)
+        looks = bool(self._queries) and (self._modes or self.groups is None)
+        tails = looks and data.whole and tail_bytes(data.dims) <= room - self._asked
+        if isinstance(solver.clip, float) and not tails:
+            raise self._no_clip(solver.clip, data)
         self.tails = Tails(solver.clip if tails else None)
+        self._sizes = tail_bytes(data.dims) if tails and solver.clip is not None else 0
+        self._covariances = learning_bytes(data.dims) if self._modes else 0
         self.sketch: Sketch | None = None
         self._rng = generator(solver.random_state, "noise")
-        self.reserved = tail_bytes(data.dims) if tails else 0
-        if self._queries and (self._modes or self.groups is None):
+        if looks:
             self._begin(data.dims)
-            self.reserved += gradient_bytes(data.dims, self._queries, SAMPLES)
-            self.reserved += matrices if self._modes else 0
         elif self.groups is None:
             self.without = "whether neighbouring samples are alike was not looked at: the memory limit is too small."
         if usual:
-            self.limit += self.reserved
+            self.limit += self.reserved + (self._matrices - self._covariances if self._modes else 0)
+
+    @property
+    def reserved(self) -> int:
+        """Bytes that are not for strategies.
+
+        What says whether data must be whitened is small.  If they must, the race begins anew, in what the matrices then
+        leave; they are worked out between two looks, where the strategies need no room to work in.
+        """
+        learning = self._asked + self._covariances
+        return self._sizes + learning + (self._matrices - self._covariances if self.whitening is not None else 0)
 
     @property
     def learning(self) -> bool:
@@ -148,11 +157,22 @@ class RaceNoise:
             self.sketch = None
 
     def _begin(self, dims: Sequence[int]) -> None:
-        self.sketch = Sketch(dims, self._rng, self.whitening, self._queries, self._modes)
+        self.sketch = Sketch(
+            dims, self._rng, self.whitening, self._queries, self._modes, 1, None if self._modes else self._numbers
+        )
 
-    def _fits(self, data: Data, room: float, matrices: int) -> bool:
+    def _ask(self, dims: Sequence[int], room: float) -> None:
+        """How many queries there are for gradients, and how many of their entries are looked at."""
+        modest = QUERY_SHARE * self.limit
+        several = [q for q in range(1, QUERIES + 1) if gradient_bytes(dims, q, SAMPLES) <= min(room, modest)]
+        self._numbers = None if several or self._modes else FEW_NUMBERS
+        fits = gradient_bytes(dims, 1, SAMPLES, self._numbers) <= room
+        self._queries = max(several, default=int(fits))
+        self._asked = gradient_bytes(dims, self._queries, SAMPLES, self._numbers)
+
+    def _fits(self, data: Data, room: float) -> bool:
         """Whether covariances of the modes can be learnt; if not, that is said, or refused where they are asked for."""
-        needed = matrices + gradient_bytes(data.dims, 1, SAMPLES)
+        needed = self._matrices + gradient_bytes(data.dims, 1, SAMPLES)
         whole = data.whole or IN_FULL * math.prod(data.dims) <= self.limit
         if needed <= room and whole:
             return True
@@ -164,6 +184,21 @@ class RaceNoise:
                 f"got {self.limit}; give more, or whiten='auto'."
             )
         return False
+
+    def _no_clip(self, clip: float, data: Data) -> SolverError:
+        """Why a bound that was asked for cannot be kept."""
+        if not data.whole:
+            return SolverError(f"clip={clip:g} needs samples that are read whole, these come in slabs; give clip=None.")
+        if not self._modes and self.groups is not None:
+            return SolverError(
+                f"clip={clip:g} needs a look at the first samples, and with groups={self.groups} and whiten=None there "
+                f"is none; leave one of them out, or give clip=None."
+            )
+        needed = tail_bytes(data.dims) + gradient_bytes(data.dims, 1, SAMPLES, FEW_NUMBERS)
+        return MemoryBudgetError(
+            f"clip={clip:g} needs a memory_limit of about {math.ceil(needed / SHARE)} bytes for samples of shape "
+            f"{data.dims}, got {self.limit}; give more, or clip=None."
+        )
 
 
 def _usual(data: Data) -> float:

@@ -19,7 +19,7 @@ from tpca.checkpoint import kept
 from tpca.errors import MemoryBudgetError, PartitionError
 from tpca.solvers.race.candidate import Candidate
 from tpca.solvers.race.evidence import FLOATS
-from tpca.solvers.race.rounds import SUB_BATCHES
+from tpca.solvers.race.rounds import GRADIENT_SUB_BATCHES, SUB_BATCHES
 from tpca.solvers.race.strategies.flow import BlockFlow, columns_within, state_floats
 from tpca.solvers.race.strategies.protocol import Strategy
 from tpca.solvers.race.strategies.replicas import PairReplicas, SingleReplicas, pairs_floats, singles_floats
@@ -182,7 +182,7 @@ def refinement_floats(dims: Sequence[int], sub_batches: int = MIN_SUB_BATCHES) -
 def sub_batches_within(dims: Sequence[int], nbytes: float, n_components: int) -> int:
     """Sub-batches whose gradients the refinements of all components can hold: as many as are of use, two at least."""
     each = nbytes / 8 if n_components == 1 else REFINEMENTS_SHARE * nbytes / 8 / n_components
-    return int(min(SUB_BATCHES, max(MIN_SUB_BATCHES, (each - refinement_floats(dims, 0)) // sum(dims))))
+    return int(min(GRADIENT_SUB_BATCHES, max(MIN_SUB_BATCHES, (each - refinement_floats(dims, 0)) // sum(dims))))
 
 
 def _bytes(dims: Sequence[int], needed: float) -> int:
