@@ -76,20 +76,28 @@ def test_a_race_has_the_rounds_that_are_planned_for(samples, strength):
     truth = SpikedTensor.random((4, 4, 4), strength, random_state=2) if strength else None
     engine = NotedLaw(truth, samples)
     found = RaceSolver(random_state=3).run(engine)
-    assert engine.sizes == round_sizes(samples)
+    assert engine.sizes == round_sizes(samples, 4**3)
     assert found.n_samples == sum(engine.sizes) == samples
     ends = list(itertools.accumulate(engine.sizes))
     assert [record["samples"] for record in found.history] == ends[3:]  # the first three are the scale estimate's
-    assert simulate(samples, 10, 1000, 1000, 16, MACHINE).rounds == len(engine.sizes)
+    assert simulate(samples, 10, 1000, 1000, 16, MACHINE).rounds >= len(engine.sizes)  # it knows of large samples only
 
 
-def test_rounds_are_a_quarter_of_the_samples_at_first_and_then_six_percent():
+def test_rounds_are_a_half_of_the_samples_at_first_and_then_six_percent():
     sizes = round_sizes(100_000)
-    assert sizes[:13] == [1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 3, 4]
+    assert sizes[:13] == [1, 1, 1, 1, 2, 3, 4, 4, 4, 4, 4, 4, 4]
     done = list(itertools.accumulate(sizes, initial=0))
     assert all(size == int(0.06 * before) for before, size in zip(done, sizes[:-1], strict=False) if before > 100)
-    assert len(sizes) == 152
+    assert len(sizes) == 148
     assert sum(sizes) == 100_000
+
+
+def test_rounds_of_small_samples_are_an_eighth():
+    assert len(round_sizes(300, 8**3)) == 29
+    assert len(round_sizes(300)) == 48
+    small = round_sizes(100_000, 100)
+    done = list(itertools.accumulate(small, initial=0))
+    assert all(size == before // 8 for before, size in zip(done, small[:-1], strict=False) if 64 <= before < 80_000)
 
 
 @pytest.mark.parametrize(
@@ -97,9 +105,10 @@ def test_rounds_are_a_quarter_of_the_samples_at_first_and_then_six_percent():
 )
 def test_the_formula_of_the_pages_is_that_of_the_race(text):
     formula = re.search(r"round takes B = (max\(.*?\)\)) fresh samples", text)[1]
-    for shown, meant in (("⌊", "int("), ("⌋", ")"), ("·", "*"), ("0.06 n", "0.06*n")):
+    for shown, meant in (("⌊", "int("), ("⌋", ")"), ("·", "*"), ("0.06 n", "0.06*n"), ("2²⁰", "2**20")):
         formula = formula.replace(shown, meant)
-    assert all(eval(formula, {"n": n}) == round_size(n) for n in range(2000))
+    for entries in (64, 8000, 110_592, 2**20, 10**8):
+        assert all(eval(formula, {"n": n, "D": entries}) == round_size(n, 1, entries) for n in range(2000))
 
 
 def test_with_nothing_but_reading_many_workers_are_as_many_times_as_fast():

@@ -33,6 +33,7 @@ BOUND = 1.5  # c, in standard deviations: efficiency 0.96 for Gaussian entries, 
 GAIN = 1.25  # of the variance of a mean, below which clipping is not worth it
 DENSE = 0.9  # share of entries that are not zero, below which samples are sparse, and nothing is known of tails
 LOOKED = 2**15  # entries that are looked at, for one question: they tell a gain to a few per cent
+ENOUGH, SEVERAL = 2**20, 4  # entries and samples after which no more are looked at
 HEAVY = 4.0  # kurtosis (Gaussian: 3) of differences of samples, below which tails are not heavy
 LOPSIDED = 4.0  # standard deviations by which the tails of the two sides may differ in number
 OCTAVES, BINS = 10, 8  # of the histogram on each side of the mean size, and bins an octave
@@ -140,13 +141,18 @@ class Tails:
         """What a signal is seen times."""
         return 1.0 if self.clip is None else self.clip.share
 
+    @property
+    def _looking(self) -> bool:
+        sizes = self._sizes
+        return sizes is not None and (sizes.entries < ENOUGH or sizes.n < SEVERAL)
+
     def blanks(self) -> tuple[Accumulator, ...]:
-        """What is to be kept of the next samples, while nothing is decided."""
-        return () if self._sizes is None else (EntrySizes(),)
+        """What is to be kept of the next samples, while nothing is decided and too little is known."""
+        return (EntrySizes(),) if self._looking else ()
 
     def take(self, parts: Sequence[Any]) -> Sequence[Any]:
-        """Take what was kept, while nothing is decided the last of ``parts``; returns the others."""
-        if self._sizes is None:
+        """Take what was kept, as long as there is something the last of ``parts``; returns the others."""
+        if self._sizes is None or not self._looking:
             return parts
         *others, own = parts
         assert isinstance(own, EntrySizes)

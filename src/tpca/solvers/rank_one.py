@@ -95,18 +95,21 @@ def rank_one(block: Array, rng: np.random.Generator | None = None) -> list[Array
     if block.ndim == 2:
         _, left, right = top_pairs(block, 1, rng, ROUGH)
         return [left[0], right[0]]
-    return [v[0] for v in rank_ones(block[None])]
+    return [v[0] for v in rank_ones(block[None])[0]]
 
 
-def rank_ones(blocks: Array, start: Sequence[Array] | None = None) -> list[Array]:
-    """Unit vectors ``(c, d_i)`` whose outer products are next to each of ``blocks``, alternating from ``start``.
+def rank_ones(blocks: Array, start: Sequence[Array] | None = None) -> tuple[list[Array], Array]:
+    """Unit vectors ``(c, d_i)`` whose outer products are next to each of ``blocks``, and the inner products with them.
 
-    By default from the leading singular vectors of all unfoldings, near enough (:func:`start_of`).
+    Alternating from ``start``; by default from the leading singular vectors of all unfoldings, near enough
+    (:func:`start_of`).
     """
     if blocks.ndim == 2:
-        return [units(blocks)]
-    vectors = [start_of(blocks, place) for place in range(1, blocks.ndim)] if start is None else start
-    return alternate(functools.partial(along, blocks), vectors, 4 if start is None else 2)[0]
+        return [units(blocks)], lengths(blocks)
+    if start is None:  # the first vector is found first, from the others
+        others = [start_of(blocks, place) for place in range(2, blocks.ndim)]
+        return alternate(functools.partial(along, blocks), [np.zeros_like(blocks, shape=blocks.shape[:2]), *others], 4)
+    return alternate(functools.partial(along, blocks), start, 1)
 
 
 def start_of(blocks: Array, place: int) -> Array:

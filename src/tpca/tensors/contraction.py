@@ -16,6 +16,7 @@ so that ``T`` is read twice for all of them together.  Queries with identities a
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -31,7 +32,7 @@ from tpca.tensors.traces import Traces
 class Asked(NamedTuple):
     """The replicas of the blocks ``groups``, and the blocks whose gradients are asked for."""
 
-    groups: Sequence[Sequence[int]]
+    groups: tuple[tuple[int, ...], ...]
     replicas: Sequence[NDArray[Any]]
     gradients_of: Sequence[int]
     traced: Sequence[int] = ()
@@ -118,25 +119,43 @@ def gradients_of(tensor: NDArray[Any], asked: Sequence[Asked]) -> Iterator[Part]
             yield from pack
 
 
-def gradients_of_one(tensor: NDArray[Any], query: Query) -> dict[int, Array]:
-    """Gradients ``(1, D_m)`` of a query of one replica, of the blocks asked for: a product a side, without packing."""
-    modes, rows = _unfolding(tensor.shape, query.partition.groups)
-    matrix = tensor.transpose(modes).reshape(rows, -1)
-    vectors = _rows(query.replicas, slice(0, 1), matrix.dtype)
-    cut = _middle([v.shape[1] for v in vectors])
-    found: dict[int, Array] = {}
-    for side, own, others in ((matrix, range(cut), vectors[cut:]), (matrix.T, range(cut, len(vectors)), vectors[:cut])):
-        wanted = [m - own.start for m in query.blocks if m in own]
-        if wanted:
-            partial = side @ outer(others)[0].astype(side.dtype, copy=False) if others else matrix.reshape(-1)
-            split = _split_own(partial[None], [vectors[m] for m in own], wanted)
+class OneReplica:
+    """Gradients of a query of one replica, of the blocks asked for, on many tensors of one shape and dtype.
+
+    A product a side, without packing; what depends on the replica only is worked out once.
+    """
+
+    def __init__(self, query: Query, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self._modes, self._rows = _unfolding(shape, query.partition.groups)
+        vectors = _rows(query.replicas, slice(0, 1), dtype)
+        cut = _middle(tuple(v.shape[1] for v in vectors))
+        self._sides: list[tuple[bool, NDArray[Any] | None, range, list[Array], list[int]]] = []
+        for left, own, others in ((True, range(cut), vectors[cut:]), (False, range(cut, len(vectors)), vectors[:cut])):
+            wanted = [m - own.start for m in query.blocks if m in own]
+            if wanted:
+                weights = outer(others)[0].astype(dtype, copy=False) if others else None
+                self._sides.append((left, weights, own, [vectors[m] for m in own], wanted))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what was worked out."""
+        return sum(0 if weights is None else weights.nbytes for _, weights, *_ in self._sides)
+
+    def gradients(self, tensor: NDArray[Any]) -> dict[int, Array]:
+        """Gradients ``(1, D_m)`` by block."""
+        matrix = tensor.transpose(self._modes).reshape(self._rows, -1)
+        found: dict[int, Array] = {}
+        for left, weights, own, vectors, wanted in self._sides:
+            partial = matrix.reshape(-1) if weights is None else (matrix if left else matrix.T) @ weights
+            split = _split_own(partial[None], vectors, wanted)
             found.update({m + own.start: gradient for m, gradient in split.items()})
-    return found
+        return found
 
 
-def _unfolding(dims: Sequence[int], groups: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], int]:
+@functools.cache
+def _unfolding(dims: tuple[int, ...], groups: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], int]:
     """Modes in the order of their blocks, and the rows of the matrix that is left of the middle."""
-    sizes = [math.prod(dims[n] for n in group) for group in groups]
+    sizes = tuple(math.prod(dims[n] for n in group) for group in groups)
     return tuple(n for group in groups for n in group), math.prod(sizes[: _middle(sizes)])
 
 
@@ -168,7 +187,7 @@ def _rows(replicas: Sequence[NDArray[Any]], some: slice, dtype: np.dtype[Any]) -
 
 def _contract_pack(matrix: NDArray[Any], pack: Sequence[Part], asked: Sequence[Asked]) -> None:
     """Two matrix products, one for the blocks on either side of the middle."""
-    cuts = [_middle([v.shape[1] for v in part.vectors]) for part in pack]
+    cuts = [_middle(tuple(v.shape[1] for v in part.vectors)) for part in pack]
     if cuts[0] == len(pack[0].vectors):  # a single block: its gradient is the tensor itself
         for part in pack:
             part.gradients[0] = np.broadcast_to(matrix.reshape(-1).astype(np.float64), part.vectors[0].shape)
@@ -201,7 +220,8 @@ def _contract_side(
         part.gradients.update({m + blocks[0]: gradient for m, gradient in found.items()})
 
 
-def _middle(sizes: Sequence[int]) -> int:
+@functools.cache
+def _middle(sizes: tuple[int, ...]) -> int:
     """Where to cut a list of block sizes so that the two halves are as even as possible."""
     if len(sizes) < 2:
         return len(sizes)
@@ -212,7 +232,7 @@ def _split_own(tensors: NDArray[Any], vectors: list[Array], wanted: Sequence[int
     """Gradients when replica r sees its own small tensor ``tensors[r]`` (flattened)."""
     if len(vectors) == 1:
         return {0: tensors.astype(np.float64, copy=False)}
-    sizes = [v.shape[1] for v in vectors]
+    sizes = tuple(v.shape[1] for v in vectors)
     cut = _middle(sizes)
     tensors = tensors.reshape(len(tensors), math.prod(sizes[:cut]), -1)
     gradients: dict[int, Array] = {}

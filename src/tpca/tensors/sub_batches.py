@@ -14,6 +14,7 @@ That costs a look at the sum for every sub-batch, however many samples it has.
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -22,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.tensors.blocks import Array
-from tpca.tensors.contraction import gradients_of_one
+from tpca.tensors.contraction import OneReplica
 from tpca.tensors.protocol import Batch
 from tpca.tensors.query import Query, SubBatches, subtract
 
@@ -37,13 +38,14 @@ class SubBatchSums:
         shapes = [{m: q.partition.shapes[m] for m in q.blocks} for q in self.queries]
         self._sums = [{m: np.zeros((len(self.edges), *s)) for m, s in own.items()} for own in shapes]
         self._until = [{m: np.zeros(s) for m, s in own.items()} for own in shapes]  # of the sum at the last edge
+        self._ready: list[OneReplica] | None = None  # from the first look on
         self._open: int | None = None  # the sub-batch that has samples in the running sum since then
 
     def pieces(self, batch: Batch, at: int) -> Iterator[tuple[int, Batch, bool]]:
         """A batch whose first sample is number ``at``, cut at the edges: sub-batch, samples, whether they end it."""
         place, last = at, len(self.edges) - 1
         while place < at + len(batch):
-            j = int(np.searchsorted(self.edges, place, side="right")) - 1
+            j = bisect.bisect_right(self.edges, place) - 1
             stop = at + len(batch) if j == last else min(at + len(batch), self.edges[j + 1])
             some = batch if stop - place == len(batch) else batch[place - at : stop - at]
             self.sizes[j] += stop - place
@@ -62,8 +64,10 @@ class SubBatchSums:
         """Take note of the running sum at the end of a sub-batch, or of a group of samples."""
         if self._open is None or running is None:
             return
-        for query, sums, until in zip(self.queries, self._sums, self._until, strict=True):
-            for m, gradient in gradients_of_one(running, query).items():
+        if self._ready is None:
+            self._ready = [OneReplica(query, running.shape, running.dtype) for query in self.queries]
+        for ready, sums, until in zip(self._ready, self._sums, self._until, strict=True):
+            for m, gradient in ready.gradients(running).items():
                 now = gradient.reshape(until[m].shape)
                 sums[m][self._open] += now - until[m]
                 until[m][...] = now
@@ -89,8 +93,13 @@ class SubBatchSums:
 
     @property
     def nbytes(self) -> int:
-        """The sums."""
-        return sum(g.nbytes for own in (*self._sums, *self._until) for g in own.values())
+        """The sums, and what looks need."""
+        sums = sum(g.nbytes for own in (*self._sums, *self._until) for g in own.values())
+        return sums + sum(ready.nbytes for ready in self._ready or ())
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels: not what only looks need."""
+        return {**self.__dict__, "_ready": None}
 
 
 def asked_by_part(queries: Sequence[Query]) -> tuple[Query, ...]:

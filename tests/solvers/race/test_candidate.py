@@ -22,6 +22,9 @@ class FixedStrategy:
     def __init__(self, vectors):
         self.vectors = vectors
 
+    def read(self):
+        return self
+
     def propose(self):
         return Proposal(self.vectors, 1.0)
 

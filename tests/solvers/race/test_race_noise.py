@@ -90,7 +90,7 @@ def test_handed_in_or_read():
 @pytest.mark.parametrize("stop", [3, 12, 20, 26, 34])
 def test_an_interrupted_race_goes_on_with_the_same_bits(stop, tmp_path):
     """While the noise is learnt, when the race has begun anew, and after."""
-    samples, _ = planted(smooth(DIMS, 0.9), np.random.default_rng(2), 160)
+    samples, _ = planted(smooth(DIMS, 0.9), np.random.default_rng(2), 240)
 
     def rounds(run, engine, count):
         while count and (ask := run.ask()) is not None:

@@ -8,7 +8,7 @@ from tpca import SpikedTensor
 from tpca.engines import LawEngine
 from tpca.errors import PartitionError
 from tpca.solvers.memory import held_bytes
-from tpca.solvers.race.strategies.columns import Columns
+from tpca.solvers.race.strategies.columns import Columns, Wide
 from tpca.solvers.race.strategies.flow import BlockFlow, columns_within, state_floats
 from tpca.solvers.race.strategies.replicas import PairReplicas, SingleReplicas, pairs_floats, singles_floats
 from tpca.solvers.race.strategies.symmetric import (
@@ -79,11 +79,11 @@ def test_every_strategy_ends_with_the_right_proposal(name):
     for n, _ in rounds(strategy, LawEngine(truth, random_state=3), 300):
         if n > 20 * math.prod(dims) ** 0.5:
             break
-    proposal = strategy.propose()
+    proposal = strategy.read().propose()
     assert truth.overlaps(proposal.vectors).min() > 0.8
     signs = [np.sign(a @ b) for a, b in zip(proposal.vectors, truth.vectors, strict=True)]
     assert np.prod(signs) == 1.0
-    known = strategy.evidence(proposal.vectors)
+    known = strategy.read().evidence(proposal.vectors)
     for i, (total, v) in enumerate(zip(known.sums, proposal.vectors, strict=True)):
         assert total.shape == (dims[i],)
         assert total @ v > 0  # evidence points the way of the proposal
@@ -134,9 +134,12 @@ def test_half_precision_columns_do_what_full_ones_would():
     scale = np.abs(exact).max()
     assert columns.store.dtype == np.float16
     np.testing.assert_allclose(columns.unit * columns.flat.astype(float), exact, atol=4e-3 * scale)
-    p, block = rng.standard_normal(5), rng.standard_normal((6, 7))
-    np.testing.assert_allclose(columns.times(p).ravel(), p @ exact, atol=2e-2 * scale)
-    np.testing.assert_allclose(columns.weigh(block[None])[0], exact @ block.ravel(), atol=4e-2 * scale)
+    p, blocks = rng.standard_normal((2, 5)).astype(np.float32), rng.standard_normal((2, 42)).astype(np.float32)
+    for room in (10**6, 500, 1):  # whole, in parts, an entry of every column at a time
+        wide = Wide(columns, columns.unit, room)
+        assert wide.whole == (room == 10**6)
+        np.testing.assert_allclose(wide.times(p), p @ exact, atol=2e-2 * scale)
+        np.testing.assert_allclose(wide.weigh(blocks), blocks @ exact.T, atol=4e-2 * scale)
     root = columns.inverse_root()
     orthonormal = root @ columns.flat.astype(np.float32)
     np.testing.assert_allclose(orthonormal @ orthonormal.T, np.eye(5), atol=1e-3)

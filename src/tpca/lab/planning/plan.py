@@ -110,7 +110,9 @@ def _race_row(plan: Plan) -> Row:
         least = least_race_bytes(dims)
         return Row("race", "race (RaceSolver)", f"needs at least {amount(least)} of state", state_bytes=least)
     samples, basis = race_samples(plan.problem, size)
-    asked = samples if plan.problem.entries > SLAB_ENTRIES else len(round_sizes(math.ceil(samples)))
+    asked = (
+        samples if plan.problem.entries > SLAB_ENTRIES else len(round_sizes(math.ceil(samples), plan.problem.entries))
+    )
     row = Row("race", f"race, {size.text}", "", samples, basis, 8 * size.floats, passes=1.0)
     return _finished(plan, row, asked * 2.0 * size.count)  # on both sides of the blocks
 

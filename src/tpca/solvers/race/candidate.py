@@ -32,7 +32,7 @@ from scipy.special import chdtri
 
 from tpca.checkpoint import kept
 from tpca.solvers.race.evidence import Wealth
-from tpca.solvers.race.strategies.protocol import Proposal, Strategy
+from tpca.solvers.race.strategies.protocol import Look, Proposal, Strategy
 from tpca.solvers.rank_one import aligned, along, overlaps
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, Partition, unit
@@ -40,7 +40,7 @@ from tpca.tensors.blocks import Array, Partition, unit
 KEEP = 2.0  # log evidence above which a disagreeing proposal does not replace the candidate
 AGREE = 0.5  # overlap of every mode above which a proposal is about the same signal
 SWEEPS = 8
-MOVE_TOL = 1e-6  # squared change of every vector in a sweep after which another one is not worth it
+MOVE_TOL = 1e-3  # squared change of every vector in a sweep after which another one is not worth it
 MIN_ENTRIES = 6  # of gradients behind a noise level that bets are chosen by: it must be right within a factor of ten
 LOUD_FREEDOM = 8  # degrees of freedom behind the noise along vectors that may be called louder than elsewhere
 FADE = 120  # entries behind the noise level from which on those of past attempts count half
@@ -148,28 +148,30 @@ class Candidate:
 
     def consider(self, strategy: Strategy) -> None:
         """Look at the strategy's proposal: take it over, or stay; then refine with all that is known."""
-        proposal = strategy.propose()
+        look = strategy.read()
+        proposal = look.propose()
         if self.attempt == 0:  # random vectors go at once, even if they happen to agree: they can prove nothing
             self._install(proposal.vectors)
-            self.refine(strategy, self.vectors)
+            self.refine(look, self.vectors)
         elif self._agrees(proposal):
-            self.refine(strategy, aligned(proposal.vectors, self.vectors))  # signs with which its own sums add up
+            self.refine(look, aligned(proposal.vectors, self.vectors))  # signs with which its own sums add up
         elif self.log_evidence > KEEP:
-            self.refine(strategy, self.vectors)
+            self.refine(look, self.vectors)
         else:
             self._install(proposal.vectors)
-            self.refine(strategy, self.vectors)
+            self.refine(look, self.vectors)
 
     def adopt(self, strategy: Strategy) -> None:
         """Begin an attempt with the strategy's proposal, whatever the evidence for the vectors so far."""
-        self._install(strategy.propose().vectors)
-        self.refine(strategy, self.vectors)
+        look = strategy.read()
+        self._install(look.propose().vectors)
+        self.refine(look, self.vectors)
 
-    def refine(self, strategy: Strategy, start: tuple[Array, ...]) -> None:
+    def refine(self, look: Look, start: tuple[Array, ...]) -> None:
         """Alternate over the modes, strategy's and own evidence weighted by signal over noise variance."""
         vectors = start
         for _ in range(SWEEPS):
-            known = strategy.evidence(vectors)
+            known = look.evidence(vectors)
             moved = []
             for i, v in enumerate(vectors):
                 g, h = known.sums[i], self.own(vectors, i)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 GROWTH = 0.06  # of all samples so far
-# At first rounds grow faster, up to this many samples: a round costs the same however few samples it has, and signals
-# strong enough to be found by then are found a quarter later at most.
-EARLY = 4
+# A round costs the same however few samples it has: about as much as reading this many entries.  Rounds of fewer are
+# larger, up to an eighth of all samples so far; and up to a quarter or a half while these are so few that hardly
+# anything can be claimed.  What is found then is found an eighth, or a quarter, later at most.
+ROUND_ENTRIES = 2**20
+FEW = 8  # samples of a round that may be a quarter
+EARLY = 4  # that may be a half, however large they are
+LARGE = ROUND_ENTRIES  # entries of samples for which nothing else is done
 
 
 # Sub-batches of a round; each costs a look at the sum of the samples.  Samples until proven over those of evidence that
@@ -14,9 +18,10 @@ SUB_BATCHES = 16
 GRADIENT_SUB_BATCHES = 8  # of which the refinement keeps gradients, for errors: these take memory
 
 
-def round_size(done: int, block: int = 1) -> int:
-    """Samples of the round after ``done`` samples: whole blocks of ``block`` samples."""
-    size = max(1, int(GROWTH * done), min(EARLY, done // EARLY))
+def round_size(done: int, block: int = 1, entries: int = LARGE) -> int:
+    """Samples of the round after ``done`` samples of so many ``entries``: whole blocks of ``block`` samples."""
+    cheap = max(EARLY, ROUND_ENTRIES // entries)
+    size = max(1, int(GROWTH * done), min(cheap, max(done // 8, min(FEW, done // 4), min(EARLY, done // 2))))
     return max(block, size // block * block)
 
 
@@ -27,10 +32,10 @@ def sub_batch_edges(n: int, block: int = 1, most: int = SUB_BATCHES) -> tuple[in
     return tuple(block * (blocks * j // count) for j in range(count))
 
 
-def round_sizes(samples: int) -> list[int]:
-    """Samples of all rounds of one pass over ``samples``; the last takes what is left."""
+def round_sizes(samples: int, entries: int = LARGE) -> list[int]:
+    """Samples of all rounds of one pass over ``samples`` of so many ``entries``; the last takes what is left."""
     sizes, done = [], 0
     while done < samples:
-        sizes.append(min(round_size(done), samples - done))
+        sizes.append(min(round_size(done, 1, entries), samples - done))
         done += sizes[-1]
     return sizes

@@ -172,7 +172,9 @@ class RaceRun(RaceState):
         return [self.refinement]
 
     def _round_size(self) -> float:
-        return self.racing if self.phase == "again" else round_size(self.samples, self.noise.block)
+        if self.phase == "again":
+            return self.racing
+        return round_size(self.samples, self.noise.block, math.prod(self.data.dims))
 
     def _after_scale(self) -> None:
         self.scale = self.scale_estimate.looking
@@ -212,7 +214,7 @@ class RaceRun(RaceState):
         """
         (search,) = self.searches
         # Copies: a vector may be a column of some matrix, which would be kept with it.
-        before, self._proposal = self._proposal, tuple(v.copy() for v in search.strategy.propose().vectors)
+        before, self._proposal = self._proposal, tuple(v.copy() for v in search.strategy.read().propose().vectors)
         rests = (
             before is not None
             and min(abs(float(v @ w)) for v, w in zip(before, self._proposal, strict=True)) > REST_OVERLAP

@@ -1,7 +1,7 @@
 """Climbs: proposals under way, alternating between weights p and vectors, each the best given the other.
 
-All climbs of a proposal go in step, as stacks of arrays: one pass over the columns, and one call of every routine,
-serve them all.
+All climbs of a proposal go in step, as stacks of arrays in single precision: one pass over the columns, and one call of
+every routine, serve them all.
 """
 
 from __future__ import annotations
@@ -11,61 +11,81 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from tpca.solvers.race.strategies.columns import Stored
 from tpca.solvers.rank_one import rank_ones
-from tpca.tensors.blocks import Array, Partition
+from tpca.tensors.blocks import Partition
 from tpca.tensors.contraction import outer
 
 
-def blocks_of(partition: Partition, m: int, vectors: Sequence[Array]) -> Array:
-    """The outer products of the vectors (c, d_i) of block m, (c, *block shape)."""
-    return outer([vectors[i] for i in partition.groups[m]]).reshape(-1, *partition.shapes[m])
-
-
 class Climbs:
-    """Weights ``p`` (c, r), and what was found with them: ``vectors`` (c, d_i) by mode, once there are any."""
+    """Weights ``p`` (c, r), and what was found with them: ``vectors`` (c, d_i) by mode, once there are any.
 
-    def __init__(self, partition: Partition, p: Array, vectors: Sequence[Array] | None = None) -> None:
-        self.partition, self.p = partition, p
-        self.vectors = [np.empty((len(p), 0))] * partition.order if vectors is None else list(vectors)
+    ``sides[m]`` is what the columns of block m say of the weights, for the vectors as they are: worked out once.
+    """
+
+    def __init__(self, partition: Partition, p: Stored | None, vectors: Sequence[Stored] | None = None) -> None:
+        self.partition = partition
+        self.vectors: list[Stored] = [np.empty((0, 0))] * partition.order if vectors is None else list(vectors)
         self._known = [vectors is not None] * 2
-        self._signals = np.zeros((2, len(p)))
+        count = len(self.vectors[0]) if p is None else len(p)
+        self._signals = np.zeros((2, count))
+        self.sides: list[Stored | None] = [None, None]
+        self._p = p
 
     def __len__(self) -> int:
-        return len(self.p)
+        return self._signals.shape[1]
 
     def __getitem__(self, some: NDArray[np.intp] | slice) -> Climbs:
         """Some of the climbs."""
-        twin = Climbs(self.partition, self.p[some], [v[some] for v in self.vectors])
+        twin = Climbs(self.partition, self.p[some], [v[some] for v in self.vectors] if self._known[0] else None)
         twin._known, twin._signals = list(self._known), self._signals[:, some]
         return twin
 
     @classmethod
     def together(cls, parts: Sequence[Climbs]) -> Climbs:
         """All of several stacks that are equally far."""
+        if len(parts) == 1:
+            return parts[0]
         vectors = [np.concatenate(mode) for mode in zip(*(part.vectors for part in parts), strict=True)]
         whole = cls(parts[0].partition, np.concatenate([part.p for part in parts]), vectors)
-        whole._known = parts[0]._known
         whole._signals = np.concatenate([part._signals for part in parts], axis=1)
         return whole
 
     @property
-    def signals(self) -> Array:
+    def p(self) -> Stored:
+        """The weights."""
+        assert self._p is not None
+        return self._p
+
+    @p.setter
+    def p(self, weights: Stored) -> None:
+        self._p = weights
+
+    @property
+    def signals(self) -> Stored:
         """√(s_A² + s_B²) of each, which climbs."""
         return np.asarray(np.hypot(*self._signals))
 
-    def block(self, m: int) -> Array | None:
-        """The outer products of the vectors of block m, (c, *block shape)."""
-        if not self._known[m]:
-            return None
-        return blocks_of(self.partition, m, self.vectors)
+    def settled(self, before: Stored, tolerance: float) -> bool:
+        """Whether every climb is on top, or too far below the highest to come up to it in two more such sweeps."""
+        now = self.signals
+        gains = now / np.where(before > 0, before, np.inf)
+        far = now * np.maximum(gains, 1.0) ** 2 < now.max()
+        return bool(np.all((now < (1 + tolerance) * before) | (far & (before > 0))))
 
-    def fit(self, m: int, known: Array) -> None:
+    def knows(self, m: int) -> bool:
+        """Whether there are vectors of block m."""
+        return self._known[m]
+
+    def block(self, m: int) -> Stored:
+        """The outer products of the vectors of block m, as rows."""
+        return outer([self.vectors[i] for i in self.partition.groups[m]])
+
+    def fit(self, m: int, known: Stored) -> None:
         """The vectors of block m from what is known about it, s v + noise."""
         group = self.partition.groups[m]
-        fitted = rank_ones(known, [self.vectors[i] for i in group] if self._known[m] else None)
+        start = [self.vectors[i] for i in group] if self._known[m] else None
+        fitted, self._signals[m] = rank_ones(known.reshape(len(self), *self.partition.shapes[m]), start)
         for i, v in zip(group, fitted, strict=True):
             self.vectors[i] = v
-        self._known[m] = True
-        outer = self.block(m)
-        assert outer is not None
-        self._signals[m] = np.einsum("ci,ci->c", known.reshape(len(self), -1), outer.reshape(len(self), -1))
+        self._known[m], self.sides[m] = True, None

@@ -20,16 +20,11 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from tpca.checkpoint import kept
-from tpca.tensors.blocks import Array, Partition, unit, widened
+from tpca.tensors.blocks import Partition, unit, widen, widened
 
 STORE = np.float16
 
 Stored = NDArray[Any]  # float16 or float32
-
-
-def piece_entries(entries: int) -> int:
-    """Entries of a store that are widened at a time: a sixteenth, and no more than a few thousand."""
-    return min(2**12, max(64, entries // 16))
 
 
 def top_eigenvectors(matrix: Stored, count: int) -> Stored:
@@ -90,44 +85,40 @@ class Columns:
         old = 0.0 if anew else self.unit
         if not _is_finite(gradient):
             return 0.0
-        squares = sum(float(np.vdot(fresh, fresh)) for _, fresh in self._mixed(mix, gradient))
+        first, second = (np.empty(len(self) * self._step, np.float32) for _ in range(2))
+        squares = sum(_squares(self._mixed(mix, gradient[:, some], first, second)) for some in self._pieces())
         new = math.sqrt(old**2 * float(np.trace(self.gram)) + n**2 * squares) / (
             math.sqrt(self.store.size) * self.level
         )
         if squares == 0.0 or not math.isfinite(new):
             return 0.0
-        for some, fresh in self._mixed(mix, gradient):
+        gram: Stored = np.zeros_like(self.gram)
+        for some in self._pieces():
+            fresh = self._mixed(mix, gradient[:, some], first, second)
             fresh *= n / new
-            fresh += (old / new) * widened(self.flat[:, some])
+            if old:
+                kept = first[: fresh.size].reshape(fresh.shape)
+                widen(self.flat[:, some], kept)
+                kept *= old / new
+                fresh += kept
             self.flat[:, some] = fresh
-        self.unit = new
-        self.gram = self._gram()
+            gram += fresh @ fresh.T
+        self.unit, self.gram = new, gram
         return squares
 
-    def _mixed(self, mix: Stored | float, gradient: Stored) -> Iterator[tuple[slice, Stored]]:
-        """``mix @ gradient``, piece after piece."""
-        for some in self._pieces():
-            piece = widened(gradient[:, some])
-            yield some, (mix @ piece if isinstance(mix, np.ndarray) else np.float32(mix) * piece)
+    @staticmethod
+    def _mixed(mix: Stored | float, gradient: Stored, first: Stored, second: Stored) -> Stored:
+        """``mix @ gradient`` of some columns, in ``second``; ``first`` is used on the way."""
+        piece, mixed = (buffer[: gradient.size].reshape(gradient.shape) for buffer in (first, second))
+        if isinstance(mix, np.ndarray):
+            widen(gradient, piece)
+            np.matmul(mix, piece, out=mixed)
+        else:
+            widen(gradient, mixed)
+            mixed *= np.float32(mix)
+        return mixed
 
-    def times(self, p: Array) -> Array:
-        """``U p`` as a block, for every p of a stack."""
-        flat, narrow = self.flat, p.astype(np.float32)
-        product = np.empty((*p.shape[:-1], flat.shape[1]))
-        for some in parts(flat.shape[1], 2):
-            product[..., some] = narrow @ widened(flat[:, some])
-        product *= self.unit
-        return product.reshape(*p.shape[:-1], *self.store.shape[1:])
-
-    def weigh(self, blocks: Array) -> Array:
-        """``Uᵀ block`` for every block of a stack."""
-        flat, vectors = self.flat, blocks.reshape(len(blocks), -1).astype(np.float32)
-        total = np.zeros((len(blocks), len(self.store)))
-        for some in parts(flat.shape[1], 2):
-            total += vectors[:, some] @ widened(flat[:, some]).T
-        return self.unit * total
-
-    def top_weights(self, modes: tuple[int, ...]) -> Array:
+    def top_weights(self, modes: tuple[int, ...]) -> Stored:
         """P from the top singular pair of the unfolding ``modes | other modes and columns``."""
         side = math.prod(self.store.shape[1 + i] for i in modes)
         gram: Stored = np.zeros((side, side), np.float32)
@@ -138,8 +129,8 @@ class Columns:
         size = self.flat.shape[1] // side
         rest = np.concatenate([(top @ matrix).reshape(-1, size) for matrix in self._unfoldings(modes)])
         if len(rest) < rest.shape[1]:
-            return np.asarray(top_eigenvectors(rest @ rest.T, 1)[0], dtype=np.float64)
-        return unit((rest @ top_eigenvectors(rest.T @ rest, 1)[0]).astype(np.float64))
+            return np.asarray(top_eigenvectors(rest @ rest.T, 1)[0])
+        return unit(rest @ top_eigenvectors(rest.T @ rest, 1)[0])
 
     def _unfoldings(self, modes: tuple[int, ...]) -> Iterator[Stored]:
         """Some columns after the other, as a matrix ``modes | columns and other modes``."""
@@ -154,14 +145,78 @@ class Columns:
             gram += piece @ piece.T
         return gram
 
+    @property
+    def _step(self) -> int:
+        """Entries of all columns that are widened at a time, twice: see :func:`working_bytes`."""
+        rows, entries = self.flat.shape
+        room = 12 * rows**2 + 16 * (_piece(self.store.size) + entries)
+        return int(min(entries, max(1, room // (8 * rows))))
+
     def _pieces(self) -> Iterator[slice]:
-        step = max(1, piece_entries(self.store.size) // len(self.store))
-        for first in range(0, self.flat.shape[1], step):
-            yield slice(first, first + step)
+        for first in range(0, self.flat.shape[1], self._step):
+            yield slice(first, first + self._step)
+
+
+class Wide:
+    """Columns times ``scale`` in single precision, while proposals are made: whole, or parts that fit into ``room``."""
+
+    def __init__(self, columns: Columns, scale: float, room: int) -> None:
+        self._flat, self._scale = columns.flat, np.float32(scale)
+        self._parts = parts(self._flat.shape[1], max(1, -(-4 * self._flat.size // max(1, room))))
+        self._copy = np.empty((len(columns), self._parts[0].stop), np.float32)
+        if self.whole:
+            widen(self._flat, self._copy)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all columns are held."""
+        return len(self._parts) == 1
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the copy."""
+        return self._copy.nbytes
+
+    def times(self, p: Stored) -> Stored:
+        """``U p`` as a row, for every p of a stack."""
+        product: Stored = np.empty((len(p), self._flat.shape[1]), np.float32)
+        for some, piece in self._pieces():
+            np.matmul(p, piece, out=product[:, some])
+        product *= self._scale
+        return product
+
+    def weigh(self, blocks: Stored) -> Stored:
+        """``Uᵀ block`` for every block, a row, of a stack."""
+        total: Stored = np.zeros((len(blocks), len(self._flat)), np.float32)
+        for some, piece in self._pieces():
+            total += blocks[:, some] @ piece.T
+        total *= self._scale
+        return total
+
+    def _pieces(self) -> Iterator[tuple[slice, Stored]]:
+        if self.whole:
+            yield self._parts[0], self._copy
+            return
+        for some in self._parts:
+            piece = self._copy[:, : some.stop - some.start]
+            widen(self._flat[:, some], piece)
+            yield some, piece
 
 
 def working_bytes(partition: Partition, columns: int) -> int:
-    """Most bytes of temporary copies while the answers are in flight: square matrices in double, pieces in single."""
-    return (
-        24 * columns**2 + 16 * max(piece_entries(columns * max(partition.sizes)), columns) + 16 * max(partition.sizes)
-    )
+    """Most bytes of temporary copies while the answers are in flight.
+
+    Square matrices in double precision; when these are gone but for three in single, pieces of the columns in their
+    place (:attr:`Columns._step`).
+    """
+    return 24 * columns**2 + 16 * max(_piece(columns * max(partition.sizes)), columns) + 16 * max(partition.sizes)
+
+
+def _piece(entries: int) -> int:
+    """Entries of a store that are widened at a time in any case: a sixteenth, and no more than a few thousand."""
+    return min(2**12, max(64, entries // 16))
+
+
+def _squares(matrix: Stored) -> float:
+    """The sum of squares."""
+    return float(np.vdot(matrix, matrix))

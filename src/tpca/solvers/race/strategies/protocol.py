@@ -49,6 +49,16 @@ class Part(Protocol):
         """Every array of the state, by name."""
 
 
+class Look(Protocol):
+    """What a strategy says between two rounds; it lasts until the next samples come."""
+
+    def propose(self) -> Proposal:
+        """The best proposal so far."""
+
+    def evidence(self, vectors: tuple[Array, ...]) -> Evidence:
+        """What the samples so far say about each mode when the others are ``vectors``."""
+
+
 class Strategy(Part, Protocol):
     """One search strategy."""
 
@@ -57,8 +67,5 @@ class Strategy(Part, Protocol):
     def restart(self) -> None:
         """The next samples were seen before: keep the directions, forget the sums."""
 
-    def propose(self) -> Proposal:
-        """The best proposal so far."""
-
-    def evidence(self, vectors: tuple[Array, ...]) -> Evidence:
-        """What the samples so far say about each mode when the others are ``vectors``."""
+    def read(self) -> Look:
+        """A look at what the samples so far say."""

@@ -26,7 +26,7 @@ import math
 import numpy as np
 
 from tpca.checkpoint import kept
-from tpca.solvers.race.strategies.protocol import Evidence, Proposal
+from tpca.solvers.race.strategies.protocol import Evidence, Look, Proposal
 from tpca.solvers.race.strategies.scores import NoiseLevel, Scores, all_finite
 from tpca.solvers.rank_one import split_blocks, units
 from tpca.tensors import Answer, Query
@@ -107,6 +107,10 @@ class SingleReplicas:
         self._vectors[mode][some] = sums * (stretch / lengths)[:, None]
         self._lengths[mode, some] = lengths
 
+    def read(self) -> Look:
+        """What it says can be read off directly."""
+        return self
+
     def propose(self) -> Proposal:
         """Propose the vectors of the replica with the best fading reward."""
         best = self._scores.best()
@@ -174,6 +178,10 @@ class BlockReplicas:
         """Keep the blocks as the next query; the next round starts them afresh."""
         self._keep, self._seen = 0.0, 0
         self._scores.restart()
+
+    def read(self) -> Look:
+        """What it says can be read off directly."""
+        return self
 
     def propose(self) -> Proposal:
         """Leading singular vectors of the blocks of the replica with the best fading reward."""

@@ -30,7 +30,7 @@ import numpy as np
 
 from tpca.checkpoint import kept
 from tpca.errors import PartitionError
-from tpca.solvers.race.strategies.protocol import Evidence, Proposal
+from tpca.solvers.race.strategies.protocol import Evidence, Look, Proposal
 from tpca.solvers.race.strategies.replicas import BlockReplicas
 from tpca.solvers.race.strategies.scores import NoiseLevel, all_finite
 from tpca.solvers.rank_one import leading
@@ -166,6 +166,10 @@ class Symmetric:
     def _vectors(self, x: Array) -> tuple[Array, ...]:
         """Give every mode x; a negative strength is a sign of mode 0."""
         return (self._sign * x, *(x for _ in self._dims[1:]))
+
+    def read(self) -> Look:
+        """What it says can be read off directly."""
+        return self
 
     def propose(self) -> Proposal:
         """Propose x for every mode."""

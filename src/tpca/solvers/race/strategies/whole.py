@@ -8,16 +8,16 @@ The columns are the entries of block A, so the weight vector p of a proposal *is
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from tpca.checkpoint import kept
-from tpca.solvers.race.strategies.climb import Climbs, blocks_of
 from tpca.solvers.race.strategies.columns import STORE, Columns, Stored, working_bytes
 from tpca.solvers.race.strategies.flow import BlockFlow
+from tpca.solvers.race.strategies.protocol import Look
+from tpca.solvers.race.strategies.reading import Blank, WholeReading
 from tpca.tensors import Answer, Query
-from tpca.tensors.blocks import Array, Partition
+from tpca.tensors.blocks import Partition
 
 
 def whole_floats(partition: Partition) -> int:
@@ -35,14 +35,15 @@ class WholeSum(BlockFlow):
 
     def __init__(self, partition: Partition, rng: np.random.Generator) -> None:
         super().__init__(partition, partition.sizes[0], rng)
-        self._past = None
+        self.past = None
 
     def queries(self) -> tuple[Query, ...]:
         """One replica per entry of block A; the other block is not used, and neither takes memory."""
         rows = self.columns
         line = np.zeros(2 * rows - 1, STORE)
         line[rows - 1] = self.sums[0].level
-        single = np.lib.stride_tricks.sliding_window_view(line, rows)[::-1]  # level * identity, as views of one line
+        # level * identity, as views of one line
+        single = np.lib.stride_tricks.as_strided(line[rows - 1 :], (rows, rows), (-line.itemsize, line.itemsize))
         nothing = np.broadcast_to(np.zeros((), STORE), (rows, *self.partition.shapes[1]))
         return (Query(self.partition, (single.reshape(rows, *self.partition.shapes[0]), nothing), gradients_of=(1,)),)
 
@@ -53,6 +54,12 @@ class WholeSum(BlockFlow):
         squares = columns.add(1 / columns.level, gradient, n, anew=self.count == 0)
         self._note_noise(n * squares, gradient.size)
         self.count += n
+
+    def read(self) -> Look:
+        """A look at the sum."""
+        if self.count == 0 or self.sums[0].unit == 0:
+            return Blank(self.partition.dims, self._rng)
+        return WholeReading(self)
 
     def mean(self) -> Stored:
         """The mean of all samples so far, its modes in the order of the blocks; in single precision."""
@@ -69,13 +76,3 @@ class WholeSum(BlockFlow):
 
     def _columns(self, rng: np.random.Generator) -> list[Columns]:  # noqa: ARG002
         return [Columns(self.columns, self.partition.shapes[1], 1.0, None)]
-
-    def _weights(self, vectors: Sequence[Array]) -> Array:
-        return blocks_of(self.partition, 0, vectors).reshape(len(vectors[0]), -1)
-
-    def _blocks(self, m: int, climbs: Climbs) -> Array:
-        (columns,) = self.sums
-        other = climbs.block(1 - m)
-        if m == 0 and other is not None:
-            return columns.weigh(other).reshape(-1, *self.partition.shapes[0])
-        return columns.times(climbs.p)
