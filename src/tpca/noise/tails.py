@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tpca.checkpoint import kept
 from tpca.tensors import Accumulator, Batch, Clipped, DenseBatch, Together
@@ -68,11 +69,13 @@ class EntrySizes(Accumulator):
         self.entries = 0
 
     def add(self, batch: Batch, at: int) -> None:
-        """Look at every sample, of large ones at the first few: each has entries enough."""
+        """Look at every sample, of large ones at the first few, or at some entries: each has enough."""
         if isinstance(batch, DenseBatch) and len(batch):
-            most = max(1, LOOKED // batch.samples[0].size)
+            most = LOOKED // batch.samples[0].size
             if at < most:
                 self._look(np.asarray(batch.samples[: most - at], np.float64))
+            elif most == 0 and at == 0:
+                self._glance(batch.samples[0])
 
     def merge(self, other: EntrySizes) -> None:
         """Add up all that is kept."""
@@ -109,15 +112,41 @@ class EntrySizes(Accumulator):
         logs -= means
         axes = range(1, samples.ndim)
         rows = [logs.mean(axis=tuple(j for j in axes if j != i), keepdims=True) for i in axes]
-        totals = [row.sum(axis=0).reshape(-1) for row in rows]
-        self.rows = [own + row for own, row in zip(self.rows, totals, strict=True)] if self.rows else totals
-        self.level += float(means.sum())
         for row in rows:
             logs -= row
+        self._note(samples, logs, [row.sum(axis=0).reshape(-1) for row in rows], float(means.sum()), count)
+
+    def _glance(self, sample: NDArray[Any]) -> None:
+        """Look at entries of one large sample at equal distances, which have no divisor in common with its shape."""
+        distance = sample.size // LOOKED
+        while math.gcd(distance, sample.size) > 1:
+            distance += 1
+        values = sample.reshape(-1)[::distance].astype(np.float64)
+        self.entries += values.size
+        with np.errstate(divide="ignore"):
+            logs = np.log2(np.abs(values))
+        middle = float(np.median(logs))
+        if not math.isfinite(middle):
+            return
+        np.clip(logs, middle - NEAR, middle + NEAR, out=logs)
+        mean = float(logs.mean())
+        logs -= mean
+        places = np.unravel_index(np.arange(0, sample.size, distance), sample.shape)
+        rows = []
+        for place, d in zip(places, sample.shape, strict=True):
+            rows.append(np.bincount(place, logs, d) / np.maximum(np.bincount(place, minlength=d), 1))
+        for place, row in zip(places, rows, strict=True):
+            logs -= row[place]
+        self._note(values, logs, rows, mean, 1)
+
+    def _note(self, values: Array, logs: Array, rows: list[Array], level: float, count: int) -> None:
+        """Add what ``count`` samples said: logarithms without their scales, which are used up, and sums of these."""
+        self.rows = [own + row for own, row in zip(self.rows, rows, strict=True)] if self.rows else rows
+        self.level += level
         logs *= BINS
         np.clip(np.rint(logs, out=logs), -OCTAVES * BINS, OCTAVES * BINS, out=logs)
         places = logs.astype(np.int16) + OCTAVES * BINS
-        for side, these in enumerate((samples < 0, samples > 0)):
+        for side, these in enumerate((values < 0, values > 0)):
             self.counts[side] += np.bincount(places[these], minlength=self.counts.shape[1])
         self.n += count
 

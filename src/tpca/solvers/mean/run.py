@@ -26,7 +26,7 @@ from tpca.tensors.blocks import Array
 if TYPE_CHECKING:
     from tpca.solvers.mean.solver import MeanSolver
 
-ROUNDS, LONG = 2, 2**24  # a group is read in so many if it has so many entries: looks are cheap then
+ROUNDS, LONG = 2, 2**28  # a group is read in so many if it has so many entries, for checkpoints in between
 # Sums between 2^-FAR and 2^FAR are kept as they are, others in units of a power of two.  Samples are asked for in units
 # between SMALL and 1, which all types of floats have and in which no sample overflows.
 FAR, SMALL = 40, 2.0**-120
