@@ -12,7 +12,9 @@ from tpca.solvers.base import Solver, StreamSolver
 from tpca.solvers.loop import Feed
 from tpca.solvers.recovery import Recovery
 from tpca.streams import Stream
+from tpca.streams.iterables import IterableStream
 from tpca.streams.sources import check_opened, open_known
+from tpca.tensors import DenseBatch
 
 
 def opened(X: Any, dims: tuple[int, ...] | None, **options: Any) -> Stream | Engine:
@@ -44,6 +46,16 @@ class HandedIn:
             raise SolverError(f"partial_fit needs solver='race', 'mean' or 'auto', got {solver!r}; use fit.")
         self.dims, self._form = first.dims, _form(first)
         self._feed = Feed(solver.start, first.dims)
+
+    def take_plain(self, X: Any, nan_policy: str) -> bool:
+        """Take an array like those before, if that is what ``X`` is; what else it may be takes longer to find out."""
+        if type(X) is not np.ndarray or nan_policy != "raise" or (IterableStream.__name__, X.dtype) != self._form:
+            return False
+        samples = X[None] if X.shape == self.dims else X
+        if samples.shape[1:] != self.dims or not len(samples):
+            return False
+        self._feed.pour(DenseBatch(np.ascontiguousarray(samples), unchecked=0))
+        return True
 
     def take(self, batches: Stream, X: Any) -> None:
         """The next samples, opened from what was given as ``X``."""

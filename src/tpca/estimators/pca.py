@@ -187,6 +187,9 @@ class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMi
         when they are looked at.  The first ``X`` needs ``items`` if it has three dimensions or more and could be
         either; later ones show by their shape which they are.
         """
+        if self._handed is not None and self._handed.take_plain(X, self.nan_policy):
+            self._recovery = None
+            return self
         known = None if self._handed is None else self._handed.dims
         items: Any = self.items if known is None else "auto"
         batches = open_known(iter([X]), known, items, nan_policy=self.nan_policy)  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ import os
 import re
 import zipfile
 from collections.abc import Callable
+from io import FileIO
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from tpca.errors import SampleError, StreamError, reading
 from tpca.streams.checks import are_samples, float_dtype, to_floats
+from tpca.streams.leases import Leases
 from tpca.streams.protocol import Items, Kind, Source
 
 # Pages of a mapping count as resident memory until it is undone: no mapping that is read in full is larger than this.
@@ -37,6 +39,7 @@ class NpyFile(Source):
 
     def __init__(self, path: str, shape: tuple[int, ...], dtype: np.dtype[Any], fortran: bool, offset: int) -> None:
         self.path, self.name = path, repr(path)
+        self.leases = Leases()
         self.shape, self.dtype, self.fortran, self.offset = shape, dtype, fortran, offset
 
     def __getstate__(self) -> dict[str, Any]:
@@ -54,13 +57,14 @@ class NpyFile(Source):
     def _rows(self, some: slice) -> NDArray[Any]:
         """Neighbouring rows of the first axis: the bytes of the file go straight to where they are wanted."""
         start, stop, _ = some.indices(self.shape[0])
-        each, count = math.prod(self.shape[1:]), max(0, stop - start)
-        flat = np.fromfile(self.path, self.dtype, count * each, offset=self.offset + start * each * self.dtype.itemsize)
-        if missing := count * each - flat.size:
-            raise StreamError(
-                f"{self.path!r} ends {missing * self.dtype.itemsize} bytes too early; write or copy it again."
-            )
-        return flat.reshape(count, *self.shape[1:])
+        each, count = math.prod(self.shape[1:]) * self.dtype.itemsize, max(0, stop - start)
+        rows = self.leases.array((count, *self.shape[1:]), self.dtype)
+        with open(self.path, "rb", buffering=0) as file:
+            file.seek(self.offset + start * each)
+            missing = _fill(file, rows)
+        if missing:
+            raise StreamError(f"{self.path!r} ends {missing} bytes too early; write or copy it again.")
+        return rows
 
     def _copy(self, shape: tuple[int, ...], key: tuple[slice, ...]) -> NDArray[Any]:
         """Map, copy out, unmap, some rows of the first axis at a time."""
@@ -75,6 +79,14 @@ class NpyFile(Source):
             copy[a - start : b - start] = rows[(slice(None), *key[1:])]
             del rows
         return copy
+
+
+def _fill(file: FileIO, array: NDArray[Any]) -> int:
+    """Read as many bytes as an array has into it; how many the file has too few."""
+    rest = array.reshape(-1).view(np.uint8).data
+    while rest and (count := file.readinto(rest)):
+        rest = rest[count:]
+    return len(rest)
 
 
 def open_npy(path: str) -> NpyFile:
@@ -132,7 +144,7 @@ class NpyFolder(Source):
     parallel = True
 
     def __init__(self, path: str, items: Items, dims: tuple[int, ...] | None = None) -> None:
-        self.name = repr(path)
+        self.name, self._leases = repr(path), Leases()
         found = sorted(f for f in os.listdir(path) if f.endswith(".npy") and not f.startswith("."))
         if not found:
             raise StreamError(f"folder {path!r} holds no .npy files and no Zarr array; give one that does.")
@@ -194,4 +206,5 @@ class NpyFolder(Source):
                 f"all files of a folder share one dtype, expected {self.dtype}, got {file.dtype} in {file.name}; "
                 "convert them to one."
             )
+        file.leases = self._leases
         return file
