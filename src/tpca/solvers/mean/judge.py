@@ -131,9 +131,8 @@ class Judge:
 
     def _symmetric(self, first: RankOne) -> Scatter | None:
         """The scatter around the best fit of equal vectors; ``None`` where it cannot be near the best one."""
-        sigma = max(self._level(), self._around(first).level)
-        most = symmetric_reach(first, sigma)
-        if not self.proofs[0].flips and symmetry_rejected(self.groups.dims, first.strength, most, sigma):
+        reading = self._around(first).reading
+        if not self.proofs[0].flips and not reading.edge and told_apart(first, reading.overlaps):
             return None
         vectors = [v[None] for v in first.vectors]
         fits = best_symmetric(self.groups.mean[None], vectors, self._rng("symmetric mean"))
@@ -153,16 +152,16 @@ class Judge:
         return generator(self.random_state, purpose)
 
 
-def symmetric_reach(fit: RankOne, sigma: float) -> float:
-    r"""What a symmetric fit can reach at most where the signal is what was fitted.
+def told_apart(fit: RankOne, overlaps: Sequence[float]) -> bool:
+    r"""Whether the vectors of a fit, with about such overlaps q with the truth, cannot be the same there.
 
-    Of the signal :math:`\max_x\prod\langle v_i, x\rangle \le (1 + \min|\langle v_i, v_j\rangle|)/2` and, by the
-    arithmetic and the geometric mean, :math:`\le \mu^{k/2}` with kμ the largest eigenvalue of the matrix of all
-    :math:`\langle v_i, v_j\rangle`; of the noise :math:`\sigma\sqrt{kd}` in the mean (Sudakov-Fernique), and 4σ.
+    If they were, their products would be :math:`q_iq_j + \sqrt{(1 - q_i^2)(1 - q_j^2)}\,c` with c the cosine of two
+    errors: of two directions of d − 1 dimensions, more than :math:`4/\sqrt{d - 1}` from 0 once in 16 000 times.  Their
+    squares, sums of d − 1 terms, may be larger than on average by the factor :math:`1 + 4\sqrt{2/(d - 1)}`.
     """
     vectors = np.stack(fit.vectors)
-    order, length = vectors.shape
-    products = vectors @ vectors.T
-    mean = (1 + float(np.abs(products).min())) / 2
-    share = min(mean, (float(np.linalg.eigvalsh(products)[-1]) / order) ** (order / 2))
-    return float(fit.strength * share + sigma * (math.sqrt(order * length) + 4))
+    free = max(1, vectors.shape[1] - 1)
+    squared = np.minimum(1.0, (1 - np.array(overlaps) ** 2) * (1 + 4 * math.sqrt(2 / free)))
+    along, beside = np.sqrt(1 - squared), np.sqrt(squared)
+    least = np.outer(along, along) - min(1.0, 4 / math.sqrt(free)) * np.outer(beside, beside)
+    return bool(np.any(np.abs(vectors @ vectors.T) < least - 1e-9))
