@@ -160,7 +160,7 @@ def _rms(arrays: NDArray[Any]) -> NDArray[Any]:
     """Root mean square of all entries of each array, along the first axis of what these have."""
     flat = arrays.reshape(len(arrays), -1)
     squares = np.matmul(flat[:, None, :], flat[:, :, None])[:, 0, 0] / flat.shape[1]
-    return np.sqrt(squares).reshape(-1, *[1] * (arrays.ndim - 1))
+    return np.asarray(np.sqrt(squares)).reshape(-1, *[1] * (arrays.ndim - 1))
 
 
 def _gram(tensors: NDArray[Any], mode: int) -> Gram:

@@ -1,7 +1,7 @@
 r"""What the first samples tell of the noise, kept in a few matrices: no sample is.
 
-Differences of neighbours have the covariances of the modes (:mod:`tpca.noise.pairs`), kept in two halves apart (pairs of
-even and of odd number), so that what both halves agree on can be told from what is chance in either.
+Differences of neighbours have the covariances of the modes (:mod:`tpca.noise.pairs`), kept in two halves apart, pairs
+of even and of odd number, so that what both halves agree on can be told from what is chance in either.
 
 Whether neighbours are alike is read off the gradients of a few random rank-one queries, r·Σd numbers a sample, which
 :mod:`tpca.noise.serial` keeps.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -61,7 +60,6 @@ def applicable(options: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {option: value for option, value in options.items() if option in known}
 
 
-@functools.cache
 def options_of(solver: type[CommonOptions]) -> tuple[str, ...]:
     """Names of the options of a kind of solver."""
     return tuple(field.name for field in dataclasses.fields(solver))

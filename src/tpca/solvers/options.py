@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from typing import Any
 
@@ -54,8 +53,8 @@ def refuse_idle(estimator: Any, kind: str, why: str) -> None:
 
     ``why`` ends the sentence that begins with the option: what it is not for, and the way out.
     """
-    for name, default in _defaults(type(estimator)).items():
-        if applies(name, kind):
+    for name, default in _parameters(type(estimator)).items():
+        if default is inspect.Parameter.empty or applies(name, kind):
             continue
         value = getattr(estimator, name)
         if value is not default and value != default:
@@ -63,18 +62,15 @@ def refuse_idle(estimator: Any, kind: str, why: str) -> None:
 
 
 def parameters_of(estimator: Any) -> dict[str, Any]:
-    """All parameters of an estimator; looking up what they are called takes longer than a small fit."""
-    return {name: getattr(estimator, name) for name in _names(type(estimator))}
+    """All parameters of an estimator."""
+    return {name: getattr(estimator, name) for name in _parameters(type(estimator))}
 
 
-@functools.cache
-def _names(kind: type) -> tuple[str, ...]:
-    """Names of the parameters of a kind of estimator."""
-    return tuple(inspect.signature(kind).parameters)
+def _parameters(kind: type) -> dict[str, Any]:
+    """Parameters of a kind of estimator, with their defaults; to look them up takes as long as a small fit."""
+    if kind not in _KNOWN:
+        _KNOWN[kind] = {name: one.default for name, one in inspect.signature(kind).parameters.items()}
+    return _KNOWN[kind]
 
 
-@functools.cache
-def _defaults(kind: type) -> dict[str, Any]:
-    """Parameters of a kind of estimator that have a default, with it."""
-    every = inspect.signature(kind).parameters.items()
-    return {name: one.default for name, one in every if one.default is not inspect.Parameter.empty}
+_KNOWN: dict[type, dict[str, Any]] = {}

@@ -23,7 +23,9 @@ MOVE_TOL = 1e-18  # squared movement of all vectors in a sweep: far below any st
 WORK = 2**15  # floats that a climb may form at a time, or a tensor's worth if that is more
 
 
-def climb(tensors: Array, vectors: Sequence[Array], sweeps: int, tolerance: float = MOVE_TOL) -> tuple[list[Array], Array]:
+def climb(
+    tensors: Array, vectors: Sequence[Array], sweeps: int, tolerance: float = MOVE_TOL
+) -> tuple[list[Array], Array]:
     """Alternating least squares from vectors ``(T, R, d_i)``, R starts for each of ``(T, *dims)`` tensors.
 
     Ends after ``sweeps``, or when none has moved by ``tolerance``.
@@ -47,7 +49,9 @@ def climb(tensors: Array, vectors: Sequence[Array], sweeps: int, tolerance: floa
     return _climb(tensors, vectors, sweeps, tolerance, cut)
 
 
-def climb_one(tensor: Array, vectors: Sequence[Array], sweeps: int, tolerance: float = MOVE_TOL) -> tuple[list[Array], float]:
+def climb_one(
+    tensor: Array, vectors: Sequence[Array], sweeps: int, tolerance: float = MOVE_TOL
+) -> tuple[list[Array], float]:
     """The same of one tensor from one start ``(d_i)``."""
     cut, own, value = middle(tensor.shape), list(vectors), 0.0
     matrix = tensor.reshape(math.prod(tensor.shape[:cut]), -1)
@@ -70,7 +74,7 @@ def at_once(tensors: Array, cut: int) -> int:
     dims = tensors.shape[1:]
     formed = 2 * (math.prod(dims[:cut]) + math.prod(dims[cut:]))
     room = max(tensors[0].size, WORK) * (8 // tensors.itemsize)
-    return room // formed
+    return int(room // formed)
 
 
 def select(vectors: list[Array], values: Array, count: int) -> tuple[list[Array], Array]:
@@ -85,7 +89,7 @@ def halves(tensors: Array, vectors: Sequence[Array], cut: int, left: bool) -> Ar
     matrices = tensors.reshape(count, math.prod(dims[:cut]), -1)
     if left:
         return times(matrices, outer(vectors[cut:])).reshape(count, starts, *dims[:cut])
-    return np.matmul(outer(vectors[:cut]), matrices).reshape(count, starts, *dims[cut:])
+    return np.asarray(np.matmul(outer(vectors[:cut]), matrices)).reshape(count, starts, *dims[cut:])
 
 
 def _climb(
@@ -161,13 +165,12 @@ def gradients(tensors: Array, vectors: Sequence[Array], mode: int) -> Array:
 def _gradients(tensors: Array, vectors: Sequence[Array], mode: int) -> Array:
     """The same for few starts: the longer side of the modes first."""
     count, length = len(tensors), tensors.shape[1 + mode]
-    left, right = outer(vectors[:mode]), outer(vectors[mode + 1 :])
-    if left is None and right is not None:
-        return times(tensors.reshape(count, length, -1), right)
-    if right is None and left is not None:
+    if mode == 0:
+        return times(tensors.reshape(count, length, -1), outer(vectors[1:]))
+    left = outer(vectors[:mode])
+    if mode == len(vectors) - 1:
         return np.asarray(left @ tensors.reshape(count, -1, length))
-    assert left is not None
-    assert right is not None
+    right = outer(vectors[mode + 1 :])
     if right.shape[2] >= left.shape[2]:
         part = times(tensors.reshape(count, -1, right.shape[2]), right)
         gradient = left[:, :, None, :] @ part.reshape(count, -1, left.shape[2], length)
@@ -181,10 +184,8 @@ def times(matrices: Array, rows: Array) -> Array:
     return np.asarray((matrices @ rows.transpose(0, 2, 1)).transpose(0, 2, 1))
 
 
-def outer(vectors: Sequence[Array]) -> Array | None:
-    """Outer products ``(T, R, D)`` of vectors ``(T, R, d_i)``; ``None`` of none."""
-    if not vectors:
-        return None
+def outer(vectors: Sequence[Array]) -> Array:
+    """Outer products ``(T, R, D)`` of vectors ``(T, R, d_i)``."""
     product, *others = vectors
     for v in others:
         product = (product[..., :, None] * v[..., None, :]).reshape(*v.shape[:2], -1)

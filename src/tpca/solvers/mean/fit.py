@@ -56,11 +56,11 @@ def best_fit(tensor: Array, rng: np.random.Generator) -> RankOne:
     return RankOne(float(values[0, 0]), tuple(v[0, 0] for v in vectors))
 
 
-def hosvd_fit(tensor: Array) -> RankOne:
+def hosvd_fit(tensor: Array, sweeps: int = MAX_SWEEPS) -> RankOne:
     """The fit from the leading vectors of all single modes alone (HOSVD): enough for a signal that is plain to see."""
     if tensor.ndim == 2:
         return best_fit(tensor, np.random.default_rng(len(tensor)))
-    vectors, value = climb_one(tensor, [leading_of_mode(tensor, mode)[0] for mode in range(tensor.ndim)], MAX_SWEEPS)
+    vectors, value = climb_one(tensor, [leading_of_mode(tensor, mode)[0] for mode in range(tensor.ndim)], sweeps)
     return RankOne(value, tuple(vectors))
 
 

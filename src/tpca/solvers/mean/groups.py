@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tpca.solvers.mean.climb import gradients
+from tpca.solvers.mean.climb import gradients, outer
 from tpca.solvers.mean.grouping import Array32, Grouping, inner_products
 from tpca.tensors.blocks import Array
 
@@ -109,6 +109,11 @@ class Groups:
         """Every x' contracted with all vectors but one: ``(G, d_mode)``."""
         each: list[Array32] = [np.broadcast_to(v.astype(np.float32), (len(self), 1, len(v))) for v in vectors]
         return np.asarray(self.turn @ gradients(self.sums, each, mode)[:, 0].astype(np.float64))
+
+    def along(self, vectors: Sequence[Array]) -> Array:
+        """Every x' contracted with some rank-one components: ``(R, G)`` for vectors ``(R, d_i)``."""
+        rewards = self.sums.reshape(len(self), -1) @ outer([v[None] for v in vectors])[0].T
+        return np.asarray((self.turn @ rewards.astype(np.float64)).T)
 
     def level(self, signs: Array) -> float:
         """σ, the level of the noise: what a mean, or one of its flips, the largest of them, leaves in the groups.

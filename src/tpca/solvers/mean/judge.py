@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tpca.randomness import generator
-from tpca.solvers.mean.climb import climb_one
+from tpca.solvers.mean.climb import MOVE_TOL, climb_one
 from tpca.solvers.mean.components import find_components
 from tpca.solvers.mean.errors import Scatter
 from tpca.solvers.mean.fit import MAX_SWEEPS, best_fit, hosvd_fit
@@ -28,6 +28,8 @@ from tpca.solvers.mean.symmetric import best_symmetric, can_be_symmetric
 from tpca.solvers.mean.test import Proof, flip_test, flips_there
 from tpca.tensors import RankOne
 
+QUICK = 25  # sweeps that a fit which is plain to see hardly ever takes
+GUESS_TOL = 1e-15  # squared movement of the vectors of a guess
 ELSEWHERE = 1e-6  # relative difference of lengths that makes two fits
 
 
@@ -60,13 +62,14 @@ class Judge:
 
     def look(self) -> tuple[list[Found], RankOne]:
         """All components that are proven, the strongest first, and the best guess of one where none is."""
-        first = hosvd_fit(self.groups.mean)
+        first = hosvd_fit(self.groups.mean, QUICK)
         plain = self._plain_to_see(first)
-        if plain is None:
-            self.proofs.append(self._test(()))
-            first = best_fit(self.groups.mean, self._rng("mean"))
-        else:
-            self.proofs.append(plain)
+        self.proofs.append(plain or self._test(()))
+        guess = self.proofs[0].guess
+        if guess is not None and not self.proofs[0].proven(self.confidence):
+            # What the test came across will do, for it proves nothing; climbed further, unless it is symmetric.
+            return [], guess if self.proofs[0].symmetric else self._settled(guess, GUESS_TOL)
+        first = self._settled(first) if plain else best_fit(self.groups.mean, self._rng("mean"))
         if self.tied:
             return self._one(first)
         rng = self._rng("mean components")
@@ -76,14 +79,15 @@ class Judge:
 
     def _one(self, first: RankOne) -> tuple[list[Found], RankOne]:
         """The one component whose vectors may be the same."""
-        proof = self.proofs[0]
         symmetric = self._symmetric(first)
-        plain = self._around(first)
-        if symmetric is None:
-            return ([Found(plain, proof)] if proof.proven(self.confidence) else []), first
-        if not proof.proven(self.confidence):
-            return [], symmetric.fit if proof.symmetric else first
-        return [Found(plain if self._differ(first, symmetric) else symmetric, proof)], first
+        kept = self._around(first) if symmetric is None or self._differ(first, symmetric) else symmetric
+        return [Found(kept, self.proofs[0])], first
+
+    def _settled(self, fit: RankOne, tolerance: float = MOVE_TOL) -> RankOne:
+        """A fit that was climbed for a while, climbed until it stands still; the same one if it does already."""
+        vectors, value = climb_one(self.groups.mean, fit.vectors, MAX_SWEEPS, tolerance)
+        moved = sum(float(np.sum((v - w) ** 2)) for v, w in zip(vectors, fit.vectors, strict=True))
+        return fit if moved < tolerance else RankOne(value, tuple(vectors))
 
     def _differ(self, first: RankOne, symmetric: Scatter) -> bool:
         """Whether the vectors differ: the unrestricted fit is proven, and better than noise makes it.
@@ -101,7 +105,7 @@ class Judge:
         return symmetry_rejected(dims, first.strength, symmetric.fit.strength, sigma, proof.symmetric)
 
     def _plain_to_see(self, fit: RankOne, known: Sequence[RankOne] = ()) -> Proof | None:
-        """What proves a fit, besides ``known`` ones, that is so far beyond the reach of noise that few flips will do."""
+        """What proves a fit, besides ``known`` ones, so far beyond the reach of noise that few flips will do."""
         scatter = self._around(fit)
         sigma = max(self._level(), scatter.level)
         groups = len(self.groups)
@@ -127,15 +131,12 @@ class Judge:
 
     def _symmetric(self, first: RankOne) -> Scatter | None:
         """The scatter around the best fit of equal vectors; ``None`` where it cannot be near the best one."""
-        sigma = max(self._level(), self._around(first).level)
-        most = symmetric_reach(first, sigma)
-        if not self.proofs[0].flips and symmetry_rejected(self.groups.dims, first.strength, most, sigma):
+        reading = self._around(first).reading
+        if not self.proofs[0].flips and not reading.edge and told_apart(first, reading.overlaps):
             return None
         vectors = [v[None] for v in first.vectors]
         fits = best_symmetric(self.groups.mean[None], vectors, self._rng("symmetric mean"))
-        x = fits.vectors[0]
-        each = (fits.signs[0] * x, *[x] * (len(vectors) - 1))  # a negative strength is the sign of one vector
-        return Scatter.around(self.groups, RankOne(float(fits.values[0]), each), symmetric=True)
+        return Scatter.around(self.groups, fits.fit(0), symmetric=True)
 
     def _around(self, fit: RankOne) -> Scatter:
         """The scatter of the groups around an unrestricted fit; that around the last one is kept."""
@@ -151,16 +152,16 @@ class Judge:
         return generator(self.random_state, purpose)
 
 
-def symmetric_reach(fit: RankOne, sigma: float) -> float:
-    r"""What a symmetric fit can reach at most where the signal is what was fitted.
+def told_apart(fit: RankOne, overlaps: Sequence[float]) -> bool:
+    r"""Whether the vectors of a fit, with about such overlaps q with the truth, cannot be the same there.
 
-    Of the signal :math:`\max_x\prod\langle v_i, x\rangle \le (1 + \min|\langle v_i, v_j\rangle|)/2` and, by the
-    arithmetic and the geometric mean, :math:`\le \mu^{k/2}` with kμ the largest eigenvalue of the matrix of all
-    :math:`\langle v_i, v_j\rangle`; of the noise :math:`\sigma\sqrt{kd}` in the mean (Sudakov-Fernique), and 4σ.
+    If they were, their products would be :math:`q_iq_j + \sqrt{(1 - q_i^2)(1 - q_j^2)}\,c` with c the cosine of two
+    errors: of two directions of d − 1 dimensions, more than :math:`4/\sqrt{d - 1}` from 0 once in 16 000 times.  Their
+    squares, sums of d − 1 terms, may be larger than on average by the factor :math:`1 + 4\sqrt{2/(d - 1)}`.
     """
     vectors = np.stack(fit.vectors)
-    order, length = vectors.shape
-    products = vectors @ vectors.T
-    mean = (1 + float(np.abs(products).min())) / 2
-    share = min(mean, (float(np.linalg.eigvalsh(products)[-1]) / order) ** (order / 2))
-    return fit.strength * share + sigma * (math.sqrt(order * length) + 4)
+    free = max(1, vectors.shape[1] - 1)
+    squared = np.minimum(1.0, (1 - np.array(overlaps) ** 2) * (1 + 4 * math.sqrt(2 / free)))
+    along, beside = np.sqrt(1 - squared), np.sqrt(squared)
+    least = np.outer(along, along) - min(1.0, 4 / math.sqrt(free)) * np.outer(beside, beside)
+    return bool(np.any(np.abs(vectors @ vectors.T) < least - 1e-9))

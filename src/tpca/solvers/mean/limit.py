@@ -26,11 +26,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tpca.solvers.mean.climb import climb
+from tpca.solvers.mean.climb import WORK, climb
 from tpca.solvers.mean.errors import student
 from tpca.solvers.mean.fit import gram, leading_of_modes
 from tpca.solvers.mean.groups import Groups
 from tpca.solvers.mean.reading import read
+from tpca.solvers.rank_one import units
 from tpca.tensors.blocks import Array
 
 LIMIT = 0.95
@@ -60,32 +61,32 @@ def strongest_noise(groups: Groups, rng: np.random.Generator) -> float:
     """Standard deviation of the noise along the rank-one direction where it is strongest, as far as groups show it."""
     sigma = groups.level(np.ones((1, len(groups))))
     freedom = len(groups) - 1
-    longest = max(_strongest(groups, rng.standard_normal(len(groups))) for _ in range(STARTS))
+    starts, step = rng.standard_normal((STARTS, len(groups))), max(1, min(STARTS, WORK // groups.entries))
+    longest = max(_strongest(groups, starts[i : i + step]) for i in range(0, STARTS, step))
     reading = read([(d - 1) * sigma**2 for d in (freedom, *groups.dims)], longest - CAUTION * sigma)
     extra = 0.0 if reading.edge else reading.strength
     return math.sqrt(sigma**2 + extra**2 / freedom)
 
 
 def _strongest(groups: Groups, coefficients: Array) -> float:
-    """Y from one start: the best vectors of a combination of groups, its best coefficients, and so on."""
-    value, first = 0.0, groups.mixed(_across(coefficients, groups)[None])
-    vectors = [leading_of_modes(first, mode).astype(first.dtype) for mode in range(first.ndim - 1)]
-    vectors, _ = climb(first, vectors, FIRST_SWEEPS)
+    """The largest Y from some starts ``(R, G)``: best vectors of combinations, best coefficients, and so on."""
+    longest, tensors = 0.0, groups.mixed(_across(coefficients, groups))
+    vectors = [leading_of_modes(tensors, mode).astype(tensors.dtype) for mode in range(tensors.ndim - 1)]
+    vectors, _ = climb(tensors, vectors, FIRST_SWEEPS, 0.0)
     for _ in range(ROUNDS):
-        along = groups.gradients([v[0, 0] for v in vectors], 0) @ vectors[0][0, 0]
-        along = along - groups.weights * (groups.weights @ along)
-        before, value = value, float(np.linalg.norm(along))
-        if value <= before * (1 + 1e-4):
+        along = _across(groups.along([v[:, 0] for v in vectors]), groups, unit=False)
+        before, values = longest, np.linalg.norm(along, axis=1)
+        longest = float(values.max())
+        if longest <= before * (1 + 1e-4):
             break
-        vectors, _ = climb(groups.mixed(_across(along, groups)[None]), vectors, SWEEPS)
-    return value
+        vectors, _ = climb(groups.mixed(_across(along, groups)), vectors, SWEEPS, 0.0)
+    return longest
 
 
-def _across(coefficients: Array, groups: Groups) -> Array:
-    """Of unit length, and with nothing of the mean in them."""
-    rest = coefficients - groups.weights * (groups.weights @ coefficients)
-    length = float(np.linalg.norm(rest))
-    return np.asarray(rest / length if length > 0 else rest)
+def _across(coefficients: Array, groups: Groups, unit: bool = True) -> Array:
+    """Rows of unit length, unless that is not wanted, and with nothing of the mean in them."""
+    rest = coefficients - np.outer(coefficients @ groups.weights, groups.weights)
+    return units(rest) if unit else rest
 
 
 def each_of(groups: Groups) -> Iterator[Array]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpca.checkpoint import kept
 from tpca.engines import Data
-from tpca.errors import MemoryBudgetError
+from tpca.errors import MemoryBudgetError, SolverError
 from tpca.noise import Check, NoiseModel, Sketch, Tails, Whitening, learn, noise_checks, samples_wanted
 from tpca.noise.sketch import QUERIES
 from tpca.randomness import generator
@@ -35,6 +35,7 @@ MIN_PAIRS = 8  # of samples, to go by
 LARGE, COLUMNS, MIN_LARGE, PROBED = 2**16, 2**13, 2, 2**14
 # Entries of a pair that a first look takes, and rows' worth of them: 3.5 standard deviations of w_i are a hundredth.
 FIRST_ENTRIES, FIRST_ROWS = 2**11, 64
+LEAST_CLIPPED = 64  # samples, where a bound on entries was given: half of them only tell the scales
 IN_FULL = 3 * 8  # bytes per entry, of two samples and their difference
 
 
@@ -55,6 +56,8 @@ class MeanNoise:
         self._modes = solver.whiten is not None
         limits = [limit for limit in (data.length, solver.max_samples) if limit is not None]
         self._samples = min(limits, default=math.inf)
+        if isinstance(solver.clip, float):
+            self._refuse_idle_clip(solver.clip, data, room)
         if (self._modes or solver.clip is not None) and self._fits(data, room):
             self.tails = Tails(solver.clip if data.whole else None)
             self.taken = noise_bytes(data.dims)
@@ -125,6 +128,24 @@ class MeanNoise:
         enough = entries if self.whitening is not None else max(FIRST_ENTRIES, FIRST_ROWS * longest)
         step = min(min(dims), max(1, entries // (COLUMNS // MIN_LARGE * longest if entries > LARGE else enough)))
         self.sketch = Sketch(dims, self._rng, self.whitening, queries, step=step)
+
+    def _refuse_idle_clip(self, clip: float, data: Data, room: int) -> None:
+        """Refuse a bound on entries that could not be kept: it would silently mean nothing."""
+        if not data.whole:
+            raise SolverError(
+                f"clip={clip:g} needs samples that come whole, as arrays, and these do not; leave clip at 'auto', or "
+                "use clip=None."
+            )
+        if noise_bytes(data.dims) > room:
+            raise MemoryBudgetError(
+                f"clip={clip:g} needs {noise_bytes(data.dims) - room} bytes more than memory_limit leaves for samples "
+                f"of shape {data.dims}, to learn the scales of entries; give more, or use clip=None."
+            )
+        if self._samples < LEAST_CLIPPED:
+            raise SolverError(
+                f"clip={clip:g} needs at least {LEAST_CLIPPED} samples, some to learn the scales of entries from and "
+                f"some to clip, got {self._samples}; give more, or use clip=None."
+            )
 
     def _fits(self, data: Data, room: int) -> bool:
         """Whether there is memory for it; if not, and it was asked for, that is refused."""

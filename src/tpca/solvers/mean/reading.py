@@ -69,7 +69,9 @@ def read(energies: Sequence[float], value: float) -> Reading:
     least = _edge(c)
     edge = z <= _observed(c, least)
     y = least if edge else _inverted(c, z)
-    overlaps = tuple(math.sqrt(max(1 - (0.5 * (y - math.hypot(y, 2 * math.sqrt(e)))) ** 2 / e, LEAST_OVERLAP**2)) for e in c)
+    overlaps = tuple(
+        math.sqrt(max(1 - (0.5 * (y - math.hypot(y, 2 * math.sqrt(e)))) ** 2 / e, LEAST_OVERLAP**2)) for e in c
+    )
     return Reading(unit * y / math.prod(overlaps), overlaps, edge)
 
 
@@ -119,7 +121,7 @@ def _length(energies: Sequence[float], strength: float) -> float:
 
 
 def _observed(c: Sequence[float], y: float) -> float:
-    """z."""
+    """Z."""
     return y + 0.5 * sum(math.sqrt(y * y + 4 * e) - y for e in c)
 
 
@@ -142,7 +144,7 @@ def _edge(c: Sequence[float]) -> float:
 
 
 def _inverted(c: Sequence[float], z: float) -> float:
-    """The y, beyond the edge, with this z, by Newton's method: z is convex, and steps from the right never go too far."""
+    """The y, beyond the edge, with this z, by Newton's method: z is convex, no step from the right goes too far."""
     y = z
     for _ in range(STEPS):
         slope = 1 + 0.5 * sum(y / math.sqrt(y * y + 4 * e) - 1 for e in c)

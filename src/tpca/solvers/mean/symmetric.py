@@ -21,7 +21,8 @@ import numpy as np
 from tpca.solvers.mean.climb import MOVE_TOL, at_once, gradients, halves, middle, select
 from tpca.solvers.mean.fit import BEST, MAX_SWEEPS, MORE_SWEEPS, SWEEPS, most_starts
 from tpca.solvers.rank_one import DENSE_ROWS, ROUGH, along, leading, toward, units
-from tpca.tensors.blocks import Array
+from tpca.tensors import RankOne
+from tpca.tensors.blocks import Array, unit
 
 RANDOM = 8  # random starts
 LEADING = 2  # eigenvectors of a trace
@@ -32,9 +33,15 @@ LOSS_TOL = 1e-14  # relative loss of Z that is rounding
 class SymmetricFits:
     """The best symmetric fit to each of some tensors: vectors ``(T, d)``, signs ``(T,)`` and objectives ``(T,)``."""
 
+    order: int
     vectors: Array
     signs: Array
     values: Array
+
+    def fit(self, number: int) -> RankOne:
+        """That of one tensor; a negative strength is the sign of one vector."""
+        x = unit(self.vectors[number].astype(np.float64))
+        return RankOne(float(self.values[number]), (self.signs[number] * x, *[x] * (self.order - 1)))
 
 
 def can_be_symmetric(dims: Sequence[int]) -> bool:
@@ -56,13 +63,13 @@ def best_symmetric(
     if tensors.ndim == 3:  # a matrix: the eigenvector of largest absolute eigenvalue is the best fit
         pairs = [leading(matrix, 1, rng) for matrix in tensors]
         values = np.array([value[0] for value, _ in pairs])
-        return SymmetricFits(np.concatenate([x for _, x in pairs]), np.where(values < 0, -1.0, 1.0), np.abs(values))
+        return SymmetricFits(2, np.concatenate([x for _, x in pairs]), np.where(values < 0, -1.0, 1.0), np.abs(values))
     x, signs = (part.astype(tensors.dtype, copy=False) for part in _starts(tensors, fitted, rng))
     x, signs = _directed(tensors, x, signs)
     for count, most in zip((BEST, 1, 1), sweeps, strict=True):
         x, values = climb_symmetric(tensors, x, signs, most)
         (x, signs), values = select([x, signs], values, count)
-    return SymmetricFits(x[:, 0], signs[:, 0, 0], values[:, 0])
+    return SymmetricFits(tensors.ndim - 1, x[:, 0], signs[:, 0, 0], values[:, 0])
 
 
 def climb_symmetric(tensors: Array, x: Array, signs: Array, sweeps: int) -> tuple[Array, Array]:
@@ -116,7 +123,9 @@ def _starts(tensors: Array, fitted: Sequence[Array], rng: np.random.Generator) -
     known, signs = _traced(tensors, rng)
     first = fitted[0]
     middle_ = sum((np.where(np.sum(v * first, axis=1, keepdims=True) < 0, -v, v) for v in fitted), np.zeros_like(first))
-    random = np.broadcast_to(units(rng.standard_normal((RANDOM, first.shape[1]))), (len(tensors), RANDOM, first.shape[1]))
+    random = np.broadcast_to(
+        units(rng.standard_normal((RANDOM, first.shape[1]))), (len(tensors), RANDOM, first.shape[1])
+    )
     x = np.concatenate([known, units(middle_)[:, None], random], axis=1)[:, : most_starts(tensors.shape[1:])]
     signs = np.concatenate([signs, np.zeros((len(tensors), 1 + RANDOM))], axis=1)[:, : x.shape[1], None]
     return x, signs
@@ -151,7 +160,9 @@ def _contracted(tensors: Array, t: Array) -> Array:
     """Tensors of order 3 contracted with t in one mode, for all modes."""
     count, d = t.shape
     first = np.matmul(t[:, None, :], tensors.reshape(count, d, -1)).reshape(count, d, d)
-    return np.asarray(first + np.matmul(t[:, None, None, :], tensors)[:, :, 0] + np.matmul(tensors, t[:, None, :, None])[..., 0])
+    return np.asarray(
+        first + np.matmul(t[:, None, None, :], tensors)[:, :, 0] + np.matmul(tensors, t[:, None, :, None])[..., 0]
+    )
 
 
 def _trace(tensors: Array) -> Array:

@@ -24,6 +24,7 @@ Where a signal is plain to see (:mod:`tpca.solvers.mean.plain`) nothing of this 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ from tpca.solvers.mean.reading import noise_reach, read, read_symmetric
 from tpca.solvers.mean.symmetric import best_symmetric
 from tpca.solvers.rank_one import along, top_pairs, units
 from tpca.tensors import RankOne
-from tpca.tensors.blocks import Array
+from tpca.tensors.blocks import Array, unit
 
 MIXTURES, MORE_MIXTURES, RANDOM = 6, 18, 3  # starts; more from order 4 on, where fits miss more
 MAX_MIXED = 32  # leading vectors that are mixed
@@ -85,7 +86,7 @@ class Proof:
     """What a test says: T of the mean and of the flips that were looked at, the T that was needed, and p.
 
     All as lengths of a fit, of a symmetric one where ``symmetric``: that is then the better guess.  ``plain`` is p of
-    the unrestricted fit alone.
+    the unrestricted fit alone.  ``guess`` is the fit of the mean that the test made, where it looked at flips.
     """
 
     value: float
@@ -94,6 +95,7 @@ class Proof:
     p_value: float
     plain: float
     symmetric: bool
+    guess: RankOne | None = None
 
     def proven(self, confidence: float) -> bool:
         """Whether noise alone would hardly get there."""
@@ -109,13 +111,16 @@ def flip_test(
     reach = _reach(groups.dims, groups.level(every), tied)
     starts = Starts.drawn(groups.dims, rng)
     most = max(1, math.floor((1 - confidence) * (len(every)) + 1e-9))  # so many flips may not reach T
-    lengths = np.empty((0, 2))
+    lengths, guesses = np.empty((0, 2)), None
     for some in _chunks(len(every), groups.entries):
         tensors = without(groups.flipped(every[some]), every[some] @ (groups.weights * groups.shares), known)
-        lengths = np.vstack([lengths, fit_lengths(tensors, starts, tied, rng)])
+        fits = quick_fits(tensors, starts, tied, rng)
+        lengths, guesses = np.vstack([lengths, fits.lengths]), guesses or fits.first
         if int(np.count_nonzero(_reaches(np.max(lengths - reach, axis=1)))) >= most:
             break
-    return _judged(lengths, reach, most, len(signs))
+    proof = _judged(lengths, reach, most, len(signs))
+    assert guesses is not None, "the mean was looked at"
+    return dataclasses.replace(proof, guess=guesses[proof.symmetric])
 
 
 def _reach(dims: Sequence[int], sigma: float, tied: bool) -> Array:
@@ -194,20 +199,33 @@ def _rows(rng: np.random.Generator, count: int, lengths: Sequence[int]) -> list[
     return [units(rng.standard_normal((count, d))).astype(np.float32) for d in lengths]
 
 
-def fit_lengths(tensors: Array32, starts: Starts, tied: bool, rng: np.random.Generator) -> Array:
-    """Z of both kinds of fit, ``(T, 2)``; quick ones, good enough to compare.  Without ``tied`` the second is -inf."""
+@dataclass(frozen=True)
+class QuickFits:
+    """Z of both kinds of fit, ``lengths`` ``(T, 2)``, and both fits of the ``first`` tensor."""
+
+    lengths: Array
+    first: tuple[RankOne, RankOne]
+
+
+def quick_fits(tensors: Array32, starts: Starts, tied: bool, rng: np.random.Generator) -> QuickFits:
+    """Fits of both kinds, good enough to compare.  Without ``tied`` the second has the length -inf."""
     if tensors.ndim == 3:
-        plain = np.array([float(top_pairs(matrix, 1, rng)[0][0]) for matrix in tensors])
-        fitted: list[Array] = []
+        pairs = [top_pairs(matrix, 1, rng) for matrix in tensors]
+        plain, vectors = (
+            np.array([pair[0][0] for pair in pairs]),
+            [np.stack([p[side] for p in pairs]) for side in (1, 2)],
+        )
     else:
         vectors = [starts.of(tensors, mode) for mode in range(tensors.ndim - 1)]
         vectors, values = select(*climb(tensors, vectors, SWEEPS, 0.0), BEST)
         vectors, values = select(*climb(tensors, vectors, MORE_SWEEPS, 0.0), 1)
-        plain, fitted = values[:, 0], [v[:, 0] for v in vectors]
-    symmetric = np.full(len(tensors), -math.inf)
-    if tied:
-        symmetric = best_symmetric(tensors, fitted, rng, SYMMETRIC_SWEEPS).values
-    return np.column_stack([plain, symmetric]).astype(np.float64)
+        plain = values[:, 0]
+    free = RankOne(float(plain[0]), tuple(unit(v[0, 0].astype(np.float64)) for v in vectors))
+    if not tied:
+        return QuickFits(np.column_stack([plain, np.full(len(plain), -math.inf)]).astype(np.float64), (free, free))
+    fitted = [] if tensors.ndim == 3 else [v[:, 0] for v in vectors]
+    fits = best_symmetric(tensors, fitted, rng, SYMMETRIC_SWEEPS)
+    return QuickFits(np.column_stack([plain, fits.values]).astype(np.float64), (free, fits.fit(0)))
 
 
 def without(tensors: Array32, kept: Array, known: Sequence[RankOne]) -> Array32:
