@@ -11,7 +11,7 @@ from tpca import open_stream
 from tpca.engines import LocalEngine
 from tpca.errors import StreamError
 from tpca.prefetch import MOST_AHEAD, depth, read_ahead
-from tpca.streams import stored
+from tpca.streams import store_looks, stored
 from tpca.streams.leases import Leases
 from tpca.streams.npy import NpyFile
 from tpca.tensors import TensorSum
@@ -183,3 +183,16 @@ def test_a_batch_is_not_copied(path, monkeypatch):
         assert any(np.shares_memory(batch.samples, array) for array in read)
     for batch in open_stream(SAMPLES).batches():
         assert np.shares_memory(batch.samples, SAMPLES)
+
+
+def test_two_chunks_are_decompressed_at_once(tmp_path, monkeypatch):
+    zarr = pytest.importorskip("zarr", minversion="3")
+    monkeypatch.setattr(stored, "BATCH_ENTRIES", BATCH * 20)
+    monkeypatch.setattr(stored, "cores", lambda: 2)
+    path, blosc = str(tmp_path / "x.zarr"), zarr.codecs.BloscCodec()
+    array = zarr.create_array(path, shape=SAMPLES.shape, chunks=(BATCH, *DIMS), dtype="f4", compressors=blosc)
+    array[:] = SAMPLES
+    meet, usual = threading.Barrier(2), store_looks._checked_blosc
+    monkeypatch.setattr(store_looks, "_checked_blosc", lambda *given: (meet.wait(PATIENCE), usual(*given))[1])
+    batches = list(open_stream(path).batches())
+    assert np.array_equal(np.concatenate([batch.samples for batch in batches]), SAMPLES)
