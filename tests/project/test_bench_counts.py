@@ -14,6 +14,7 @@ import pytest
 from threadpoolctl import ThreadpoolController
 
 from tpca import MeanSolver, PaperSolver, RaceSolver, SpikedTensor, TensorPCA
+from tpca.estimators import pca
 from tpca.solvers.mean.run import MeanRun
 from tpca.tensors import DenseBatch
 from tpca.threads import SMALL, calm_blas
@@ -67,6 +68,27 @@ def test_a_pushed_sample_asks_no_question_of_its_own(monkeypatch):
         model.partial_fit(samples[i : i + 1])
     rounds = len(model.history_) - 1  # the last record is of the fit
     assert len(asked) <= rounds + 2  # the round that is pending, and the look at the result
+
+
+@pytest.mark.parametrize("single", [True, False])
+def test_a_pushed_array_is_looked_at_as_something_else_only_once(single, monkeypatch):
+    opened, original = [], pca.open_known
+    monkeypatch.setattr(pca, "open_known", lambda *given, **options: (opened.append(1), original(*given, **options))[1])
+    samples = noise(50)
+    plain, longer = (TensorPCA(solver="race", random_state=0, items="batches") for _ in range(2))
+    for i in range(len(samples)):
+        plain.partial_fit(samples[i] if single and i else samples[i : i + 1])
+    assert len(opened) == 1
+    for i in range(len(samples)):
+        longer.partial_fit(torch_like(samples[i : i + 1]))
+    assert len(opened) == 1 + len(samples)
+    guesses = zip(plain.recovery_.vectors, longer.recovery_.vectors, strict=True)
+    assert all(np.array_equal(one, other) for one, other in guesses)
+
+
+def torch_like(samples):
+    """An array that is not NumPy's own."""
+    return samples.view(type("Array", (np.ndarray,), {}))
 
 
 def test_a_pushed_sample_allocates_nothing_of_its_size():

@@ -1,0 +1,198 @@
+"""Reading ahead, by counts and events: who reads when, how often, and how much is held meanwhile."""
+
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+from tpca import open_stream
+from tpca.engines import LocalEngine
+from tpca.errors import StreamError
+from tpca.prefetch import MOST_AHEAD, depth, read_ahead
+from tpca.streams import store_looks, stored
+from tpca.streams.leases import Leases
+from tpca.streams.npy import NpyFile
+from tpca.tensors import TensorSum
+
+DIMS, BATCH, COUNT = (5, 4), 2, 30
+SAMPLES = np.random.default_rng(0).standard_normal((BATCH * COUNT, *DIMS)).astype(np.float32)
+PATIENCE = 20.0  # seconds that an event may take to happen before the test gives up on it
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    """A file of thirty batches of two samples, and two cores."""
+    monkeypatch.setattr(stored, "BATCH_ENTRIES", BATCH * 20)
+    monkeypatch.setattr(stored, "FILE_SAMPLES", BATCH)
+    monkeypatch.setattr(stored, "cores", lambda: 2)
+    np.save(tmp_path / "x.npy", SAMPLES)
+    return tmp_path / "x.npy"
+
+
+class Watched:
+    """Notes what is read of a file: the first sample of every batch, and the arrays that are alive."""
+
+    def __init__(self, monkeypatch):
+        self.began, self.arrays, self.most = [], [], 0
+        self._lock = threading.Condition()
+        usual = NpyFile._rows
+
+        def rows(file, some):
+            with self._lock:
+                self.began.append(some.start)
+                self._lock.notify_all()
+            array = usual(file, some)
+            with self._lock:
+                self.arrays.append(weakref.ref(array))
+                self.most = max(self.most, sum(alive() is not None for alive in self.arrays))
+            return array
+
+        monkeypatch.setattr(NpyFile, "_rows", rows)
+
+    def wait_for(self, count):
+        """Whether so many reads begin."""
+        with self._lock:
+            return self._lock.wait_for(lambda: len(self.began) >= count, PATIENCE)
+
+
+def readers():
+    return [thread for thread in threading.enumerate() if thread.name == "tpca-prefetch"]
+
+
+def test_the_next_round_is_read_while_nobody_asks_for_it(path, monkeypatch):
+    watched = Watched(monkeypatch)
+    stream = open_stream(path)
+    assert stream.ahead == MOST_AHEAD  # batches of 160 bytes
+    engine = LocalEngine(stream)
+    engine.reduce(TensorSum(), 4)
+    # The solver looks now.  Two batches are used up: meanwhile the next ones are read, and no more than is said.
+    assert watched.wait_for(2 + stream.ahead)
+    assert len(watched.began) == 2 + stream.ahead
+    engine.reduce(TensorSum(), 4)
+    assert watched.wait_for(4 + stream.ahead)
+    assert len(watched.began) == 4 + stream.ahead
+
+
+def test_every_batch_is_read_once_and_never_more_held_than_is_counted(path, monkeypatch):
+    watched = Watched(monkeypatch)
+    engine = LocalEngine(path)
+    sums = [engine.reduce(TensorSum(), n) for n in (1, 3, 8, 20, 28)]
+    assert sum(part.n for part in sums) == len(SAMPLES)
+    assert sorted(watched.began) == list(range(0, len(SAMPLES), BATCH))
+    batch = SAMPLES[:BATCH].nbytes
+    assert watched.most <= 1 + engine.stream.ahead
+    assert watched.most * batch <= engine.buffer_bytes == (1 + engine.stream.ahead) * batch + SAMPLES[0].nbytes
+
+
+def test_what_is_read_ahead_is_not_yet_taken(path):
+    """A position counts the samples that were used; who goes on from there gets the same bits."""
+    one, other = LocalEngine(path), LocalEngine(path)
+    one.reduce(TensorSum(), 7)
+    position = one.position()
+    assert (position["first"], position["offset"]) == (6, 1)
+    other.seek(position)
+    for n in (9, None):
+        assert np.array_equal(one.reduce(TensorSum(), n).total, other.reduce(TensorSum(), n).total)
+
+
+def test_two_cores_read_at_once_and_the_order_stays(path, monkeypatch):
+    meet = threading.Barrier(2)
+    usual = NpyFile._rows
+    monkeypatch.setattr(NpyFile, "_rows", lambda file, some: (meet.wait(PATIENCE), usual(file, some))[1])
+    batches = list(open_stream(path).batches())  # thirty batches, by twos: one reader alone would wait for ever
+    assert [batch.first for batch in batches] == list(range(0, len(SAMPLES), BATCH))
+    assert np.array_equal(np.concatenate([batch.samples for batch in batches]), SAMPLES)
+
+
+def test_a_library_with_one_lock_gets_one_reader(path, monkeypatch):
+    at_once, most = [], []
+    usual = NpyFile._rows
+
+    def rows(file, some):
+        at_once.append(threading.get_ident())
+        most.append(len(set(at_once)))
+        return usual(file, some)
+
+    monkeypatch.setattr(NpyFile, "_rows", rows)
+    monkeypatch.setattr(NpyFile, "parallel", False)
+    list(open_stream(path).batches())
+    assert max(most) == 1
+
+
+def test_an_error_comes_in_its_turn_and_takes_the_readers_along():
+    def read(number):
+        if number == 3:
+            raise StreamError("broken")
+        return number
+
+    items = read_ahead(read, range(10), 4, 2)
+    assert [next(items) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(StreamError, match="broken"):
+        next(items)
+    assert not readers()
+
+
+def test_an_interrupted_round_leaves_no_reader(path):
+    class Interrupting(TensorSum):
+        def add(self, batch, at=0):
+            if at >= 4:
+                raise KeyboardInterrupt
+            super().add(batch, at)
+
+    engine = LocalEngine(path)
+    with pytest.raises(KeyboardInterrupt):
+        engine.reduce(Interrupting(), 20)
+    assert readers()  # the engine may go on
+    del engine
+    gc.collect()
+    assert not readers()
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "count", "ahead"),
+    [(2**22, 1, 0), (2**22, 2, 1), (2**22, 99, 16), (2**24, 99, 4), (2**26, 99, 1), (2**30, 99, 1), (0, 99, 16)],
+)
+def test_how_far_is_read_ahead(nbytes, count, ahead):
+    """64 MB, one batch at least if there is a second, and no more batches than there are."""
+    assert depth(nbytes, count) == ahead
+
+
+def test_memory_is_used_again_when_no_view_of_it_is_left():
+    leases, shape, dtype = Leases(), (3, 4), np.dtype(np.float64)
+    first = leases.array(shape, dtype)
+    first[:] = 1.0
+    place, view = first.ctypes.data, first[1:, 2]
+    del first
+    second = leases.array(shape, dtype)
+    assert not np.shares_memory(second, view)
+    second[:] = 2.0
+    assert view.tolist() == [1.0, 1.0]
+    del view
+    assert leases.array(shape, dtype).ctypes.data == place
+    assert leases.array((3, 40), dtype).shape == (3, 40)  # what is too small is not taken
+
+
+def test_a_batch_is_not_copied(path, monkeypatch):
+    """From a file, the memory that was read into; from an array, the array itself."""
+    read = []
+    usual = NpyFile._rows
+    monkeypatch.setattr(NpyFile, "_rows", lambda file, some: (read.append(usual(file, some)), read[-1])[1])
+    for batch in open_stream(path).batches():
+        assert any(np.shares_memory(batch.samples, array) for array in read)
+    for batch in open_stream(SAMPLES).batches():
+        assert np.shares_memory(batch.samples, SAMPLES)
+
+
+def test_two_chunks_are_decompressed_at_once(tmp_path, monkeypatch):
+    zarr = pytest.importorskip("zarr", minversion="3")
+    monkeypatch.setattr(stored, "BATCH_ENTRIES", BATCH * 20)
+    monkeypatch.setattr(stored, "cores", lambda: 2)
+    path, blosc = str(tmp_path / "x.zarr"), zarr.codecs.BloscCodec()
+    array = zarr.create_array(path, shape=SAMPLES.shape, chunks=(BATCH, *DIMS), dtype="f4", compressors=blosc)
+    array[:] = SAMPLES
+    meet, usual = threading.Barrier(2), store_looks._checked_blosc
+    monkeypatch.setattr(store_looks, "_checked_blosc", lambda *given: (meet.wait(PATIENCE), usual(*given))[1])
+    batches = list(open_stream(path).batches())
+    assert np.array_equal(np.concatenate([batch.samples for batch in batches]), SAMPLES)
