@@ -237,7 +237,7 @@ def read_report(folder, labels=None):
 
 
 def read_labels(folder):
-    from tpca.report.labels import read_labels
+    from tpca.labels import read_labels
 
     labels = read_labels(folder / "l.json", DIMS)
     assert [labels.entry(mode, 0) for mode in range(3)]
