@@ -26,7 +26,9 @@ def open_mat(path: str, inner: str | None) -> Source:
         head = file.read(_USER_BLOCK + len(HDF5_SIGNATURE))
     if not head:
         raise StreamError(f"{path!r} is empty (0 bytes); save it again.")
-    if HDF5_SIGNATURE in (head[: len(HDF5_SIGNATURE)], head[_USER_BLOCK:]):
+    if head.startswith(HDF5_SIGNATURE):  # not written by MATLAB
+        return open_hdf5(path, inner)
+    if head[_USER_BLOCK:] == HDF5_SIGNATURE:
         source = open_hdf5(path, inner)
         return turned(source, range(len(source.shape))[::-1])
     return _older(path, inner)
@@ -41,6 +43,6 @@ def _older(path: str, inner: str | None) -> Source:
         if name not in shapes:
             raise StreamError(f"{path!r} has no variable {inner!r}; it holds {listed(list(shapes))}.")
         array = loadmat(path, variable_names=[name])[name]
-        if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiub":
+        if not isinstance(array, np.ndarray) or array.dtype.kind in "OV":
             raise StreamError(f"variable {name!r} of {path!r} must be an array of numbers; save it as full(double(X)).")
         return ArraySource(array, (), repr(f"{path}::{name}"))

@@ -87,7 +87,7 @@ class Levels:
 
     def settle(self, texts: bool) -> None:
         """All were seen: numbers and times are put in order; text of a CSV file may be numbers, too."""
-        numbers = _numbers(self.raw) if texts else None
+        numbers = _numbers(self.raw) if texts and not self.given else None
         keys = self.raw if numbers is None else numbers
         if not self.given and keys and (numbers is not None or all(_is_number(k) or _is_time(k) for k in keys)):
             order = sorted(range(len(keys)), key=lambda i: keys[i])
