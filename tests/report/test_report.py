@@ -20,12 +20,12 @@ from tpca.cli.report import OutputOptions
 from tpca.errors import OptionError, OutputError, StreamError, StudyError, TpcaError
 from tpca.lab.pages import write_page
 from tpca.lab.studies.comparison import read_comparison
+from tpca.labels import parse_labels, plain_labels
 from tpca.report import document
 from tpca.report.checks import run_checks
 from tpca.report.component_pictures import component_figure
 from tpca.report.document import Safe, safe, script_json, tag
 from tpca.report.folder import write_report
-from tpca.labels import parse_labels, plain_labels
 from tpca.report.pictures import DASHES, SYMBOLS
 from tpca.report.race_pictures import read_samples
 from tpca.report.residuals import BINS, KEPT, RANDOM, Residuals

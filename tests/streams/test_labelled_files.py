@@ -1,4 +1,4 @@
-"""Names and coordinates of axes: what every format says of them arrives with the samples, whichever axis these lie on."""
+"""Names and coordinates of axes: what every format says of them arrives with the samples, wherever these lie."""
 
 import pickle
 import sys

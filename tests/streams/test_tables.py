@@ -189,7 +189,7 @@ def test_a_table_without_words_and_a_matrix_say_what_to_do(tmp_path):
     for source in (frame(), csv(frame(), tmp_path), tmp_path / "m.csv"):
         with pytest.raises(TpcaError, match=r"say which columns are .*--sample, --modes, --value.*reshape\(n, d_1"):
             open_stream(source)
-    with pytest.raises(TpcaError, match="are for long tables .*, got ndarray; leave them out"):
+    with pytest.raises(TpcaError, match=r"are for long tables .*, got ndarray; leave them out"):
         open_stream(X, **COLUMNS)
 
 
