@@ -173,13 +173,8 @@ class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMi
         ``DaskEngine(client, path)`` to have workers read files.
         """
         seed = self._seed()
-        options = {
-            "items": self.items,
-            "shuffle": self.shuffle,
-            "nan_policy": self.nan_policy,
-            "sample_dim": sample_dim,
-        }
-        data = opened(X, None, random_state=seed, **options)
+        options = {"items": self.items, "shuffle": self.shuffle, "nan_policy": self.nan_policy}
+        data = opened(X, None, random_state=seed, sample_dim=sample_dim, **options)
         solver = self._solver(data, seed)
         self._recovery = self._handed = None
         self._recovery, self.shape_in_, self._sample_dim = run_on_data(solver, data), data.dims, sample_dim

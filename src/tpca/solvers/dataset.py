@@ -7,6 +7,7 @@ Strengths, evidence and how they were come by are attributes, in a form that Net
 
 from __future__ import annotations
 
+import importlib
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -63,8 +64,6 @@ def _rows(components: tuple[Component, ...], mode: int, length: int) -> tuple[Ar
 
 def _attributes(recovery: Recovery, labels: Labels) -> dict[str, Any]:
     """What was found, and how it was come by."""
-    from tpca import __version__
-
     known = recovery.components or (recovery.first,)
     ends = [c.strength_interval or (math.nan, math.nan) for c in known]
     proofs = [c.evidence for c in known]
@@ -84,6 +83,6 @@ def _attributes(recovery: Recovery, labels: Labels) -> dict[str, Any]:
         "n_samples": recovery.n_samples,
         "n_passes": recovery.n_passes,
         "n_skipped": recovery.n_skipped,
-        "tpca_version": __version__,
+        "tpca_version": importlib.import_module("tpca").__version__,  # the package, which imports all rooms
     }
     return told | ({"sample_dim": labels.sample} if labels.sample else {})

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.errors import StreamError
-from tpca.labels import Axis
 from tpca.streams.protocol import Source
 
 SampleDim = str | int | None
@@ -20,6 +19,7 @@ class Turned(Source):
 
     def __init__(self, source: Source, order: Sequence[int]) -> None:
         self.kind, self.name, self.dtype, self.shared = source.kind, source.name, source.dtype, source.shared
+        self.parallel = source.parallel
         self._source, self._order = source, tuple(order)
         self.shape = tuple(source.shape[i] for i in order)
         self.chunks = None if source.chunks is None else tuple(source.chunks[i] for i in order)
@@ -72,8 +72,3 @@ def _axis(source: Source, sample_dim: str | int) -> int:
             f"got {sample_dim!r}."
         )
     return number % count
-
-
-def unnamed(count: int) -> tuple[Axis, ...]:
-    """Axes without names."""
-    return (Axis(),) * count

@@ -35,7 +35,7 @@ class Unpacked(Source):
 
     def __init__(self, source: Source, scale: float, offset: float, missing: Sequence[float]) -> None:
         self.kind, self.name, self.shape, self.shared = source.kind, source.name, source.shape, source.shared
-        self.chunks, self.axes = source.chunks, source.axes
+        self.chunks, self.axes, self.parallel = source.chunks, source.axes, source.parallel
         self._source, self._scale, self._offset, self._missing = source, scale, offset, tuple(missing)
         packed = (scale, offset) != (1.0, 0.0)
         self.dtype = np.dtype(np.float64) if packed else float_dtype(source.dtype, f" in {source.name}")

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from tpca.errors import StreamError, reading
+from tpca.streams.arrays import ArraySource
 from tpca.streams.conventions import named_axes
 from tpca.streams.npy import NpyFile, read_header
 from tpca.streams.protocol import Source
 from tpca.streams.store_looks import listed
-from tpca.streams.stored import ArraySource
 
 _Header = tuple[tuple[int, ...], bool, np.dtype[Any], int]
 _LOCAL_HEADER = 30  # bytes of a zip file before the name of a member

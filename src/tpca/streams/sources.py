@@ -12,6 +12,7 @@ import numpy as np
 from tpca.errors import StreamError
 from tpca.integers import check_integer
 from tpca.model import Samples
+from tpca.streams.arrays import ArraySource
 from tpca.streams.axes import SampleDim, along
 from tpca.streams.checks import are_samples, as_array, only_batches, shape_of
 from tpca.streams.hdf5 import hdf5_source
@@ -20,7 +21,7 @@ from tpca.streams.labelled import is_labelled, labelled_source
 from tpca.streams.paths import SUPPORTED, stored_at
 from tpca.streams.protocol import Items, NanPolicy, Source, Stream
 from tpca.streams.sparse import SparseStream, is_sparse
-from tpca.streams.stored import ArraySource, StoredStream
+from tpca.streams.stored import StoredStream
 from tpca.streams.stores import DaskSource, zarr_source
 from tpca.streams.table_columns import Missing, columns_of
 from tpca.streams.table_streams import is_table, open_table

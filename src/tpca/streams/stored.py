@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.errors import SampleError, StreamError, reading
-from tpca.labels import Axis, labels_of
+from tpca.labels import labels_of
 from tpca.model.sampling import BATCH_ENTRIES
 from tpca.prefetch import depth, read_ahead
 from tpca.randomness import generator
 from tpca.streams.checks import dense_batch, float_dtype, sample_dims, to_floats, without_empty
 from tpca.streams.identity import read_cost, spread
-from tpca.streams.protocol import Kind, Layout, NanPolicy, NumberedStream, Source
+from tpca.streams.protocol import Layout, NanPolicy, NumberedStream, Source
 from tpca.streams.slabs import SlabReader, cut
 from tpca.streams.stores import without_array
 from tpca.tensors import Batch, DenseBatch, SlabBatch
@@ -34,26 +34,6 @@ FILE_SAMPLES = 4
 MOST_ENTRIES = 2**24
 # Samples of a batch that is a view of an array in memory: so many are added up in one read of each.
 ARRAY_SAMPLES = 16
-
-
-class ArraySource(Source):
-    """An array in memory."""
-
-    kind: Kind = "array"
-    shared = False
-
-    def __init__(self, array: NDArray[Any], axes: tuple[Axis, ...] = (), name: str = "the array") -> None:
-        self.shape, self.dtype, self.axes, self.name = array.shape, array.dtype, axes, name
-        self._array = array
-
-    def transposed(self, order: tuple[int, ...]) -> ArraySource:
-        """A view of the same array."""
-        axes = tuple(self.axes[i] for i in order) if self.axes else ()
-        return ArraySource(self._array.transpose(order), axes, self.name)
-
-    def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
-        """A view of the entries."""
-        return self._array[key]
 
 
 class StoredStream(NumberedStream):

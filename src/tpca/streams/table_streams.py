@@ -49,7 +49,7 @@ class SparseTableStream(NumberedStream):
 
     kind = "table"
     dtype = np.dtype(np.float64)
-    rereadable, whole, reads_ahead = True, False, True
+    rereadable, whole, ahead = True, False, 1
 
     def __init__(self, table: Table) -> None:
         self.dims, self.length = check_dims(table.dims), len(table)
