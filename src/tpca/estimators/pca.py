@@ -168,7 +168,6 @@ class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMi
         """Fit all of ``X``: an array ``(n, d_1, ..., d_k)``, a path, an iterable, a stream, or an engine.
 
         ``sample_dim`` names the axis of the samples, or gives its number; by default it is the first.
-
         A Dask array is worked on where it is, by the workers of the active Dask client, if there is one; give
         ``DaskEngine(client, path)`` to have workers read files.
         """
@@ -188,7 +187,7 @@ class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMi
         when they are looked at.  The first ``X`` needs ``items`` if it has three dimensions or more and could be
         either; later ones show by their shape which they are.
         """
-        if self._handed is not None and self._handed.take_plain(X, self.nan_policy):
+        if sample_dim is None and self._handed is not None and self._handed.take_plain(X, self.nan_policy):
             self._recovery = None
             return self
         known = None if self._handed is None else self._handed.dims
