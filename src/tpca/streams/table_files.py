@@ -120,12 +120,15 @@ class CsvPieces(Pieces):
         """A block of lines."""
         arrow = package("pyarrow", "tables", "reading tables")
         types = {column: arrow.string() for column in columns}
-        try:
-            return self._parsed(number, types | ({} if value is None else {value: arrow.float64()}))
-        except arrow.ArrowInvalid as cause:
-            if value is None:
-                raise StreamError(f"cannot read {self.name} as a table: {cause}; write it again.") from cause
-        return as_floats(self._parsed(number, types | {value: arrow.string()}), value, self, first)  # says where
+        wanted = types | ({} if value is None else {value: arrow.float64()})
+        with reading(f"cannot read {self.name} as a table", "write it again, as text in UTF-8"):
+            try:
+                return self._parsed(number, wanted)
+            except arrow.ArrowInvalid:
+                if value is None:
+                    raise
+            texts = self._parsed(number, types | {value: arrow.string()})
+        return as_floats(texts, value, self, first)  # says where there is no number
 
     def _parsed(self, number: int, types: dict[str, Any]) -> Any:
         parser = package("pyarrow.csv", "tables", "reading tables")
