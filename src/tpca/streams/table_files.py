@@ -19,6 +19,7 @@ from tpca.streams.store_looks import listed
 from tpca.streams.stores import absolute, package
 
 BLOCK_BYTES = 2**24  # of a CSV file that are parsed at a time
+LONGEST = 60  # letters of a value that messages show
 PIECE_ROWS = 2**19  # of a table in memory
 
 
@@ -178,9 +179,15 @@ def as_floats(table: Any, value: str | None, pieces: Pieces, first: int) -> Any:
         values = column.to_pylist()
         at = next((place for place, one in enumerate(values) if not _is_number(one)), 0)
         raise SampleError(
-            f"{pieces.row(first + at)} has {value} {values[at]!r}, expected a number; convert column {value!r} first, "
-            "or name another one as value."
+            f"{pieces.row(first + at)} has {value} {brief(values[at])}, expected a number; convert column {value!r} "
+            "first, or name another one as value."
         ) from None
+
+
+def brief(one: Any) -> str:
+    """A value of a table as messages show it."""
+    text = repr(one)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 
 def _is_number(one: Any) -> bool:

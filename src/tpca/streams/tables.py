@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.errors import SampleError, StreamError
-from tpca.labels import Axis, as_text
+from tpca.labels import Axis
 from tpca.streams.table_columns import Columns, Levels
-from tpca.streams.table_files import Pieces, coded, plain
+from tpca.streams.table_files import Pieces, brief, coded, plain
 
 LARGEST = 2**62  # cells of a sample that can be numbered
 
@@ -64,8 +64,8 @@ class Table:
     def _refuse_again(self, sample: Any, again: bool, row: int) -> None:
         if again:
             raise StreamError(
-                f"{self.pieces.row(row)} goes on with {self.columns.sample} {sample!r} after rows of others; sort the "
-                f"table by {self.columns.sample!r}, or give it as a data frame, which is sorted here."
+                f"{self.pieces.row(row)} goes on with {self.columns.sample} {brief(sample)} after rows of others; sort "
+                f"the table by {self.columns.sample!r}, or give it as a data frame, which is sorted here."
             )
 
     def _codes(self, part: Any, place: int, first: int) -> tuple[NDArray[Any], list[Any]]:
@@ -99,10 +99,10 @@ class Table:
         return cells, numbers
 
     def _refuse_level(self, levels: Levels, values: list[Any], codes: NDArray[Any], row: int, at: int) -> None:
-        known = ", ".join(as_text(one) for one in levels.raw[:8]) + (", ..." if len(levels.raw) > 8 else "")
+        known = ", ".join(brief(one) for one in levels.raw[:8]) + (", ..." if len(levels.raw) > 8 else "")
         raise SampleError(
-            f"{self.pieces.row(row)} has {levels.name} {values[codes[at]]!r}, which is none of its {len(levels.raw)} "
-            f"levels ({known}); add it to modes={{{levels.name!r}: ...}}, or take the row out."
+            f"{self.pieces.row(row)} has {levels.name} {brief(values[codes[at]])}, which is none of its "
+            f"{len(levels.raw)} levels ({known}); add it to modes={{{levels.name!r}: ...}}, or take the row out."
         )
 
     def rows(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
@@ -137,8 +137,8 @@ class Table:
         column = self.pieces.read(number, [self.columns.sample]).column(0)
         own = column[row - int(self._piece_starts[number])].as_py()
         places = np.unravel_index(cell, self.dims)
-        told = (f"{one.name} {one.axis.entry(int(i))!r}" for one, i in zip(self.levels, places, strict=True))
-        return f"{', '.join(told)} of {self.columns.sample} {own!r}"
+        told = (f"{one.name} {brief(one.axis.entry(int(i)))}" for one, i in zip(self.levels, places, strict=True))
+        return f"{', '.join(told)} of {self.columns.sample} {brief(own)}"
 
     def dense(self, start: int, stop: int) -> NDArray[np.float64]:
         """Some samples as an array; cells without a row are what ``missing`` says."""
