@@ -1,6 +1,7 @@
 """Every kind of file that tpca reads: how to make a good one, and all that reads it."""
 
 import contextlib
+import dataclasses
 import itertools
 import json
 import warnings
@@ -10,6 +11,7 @@ import numpy as np
 
 from tpca import SpikedTensor, TpcaError
 from tpca.checkpoint import Checkpoints
+from tpca.labels import Axis, Labels
 
 STORE = Path(__file__).parent.parent / "docs" / "reproduction"
 DIMS = (5, 4, 3)
@@ -83,6 +85,68 @@ def make_hdf5_plain(folder):
         file["samples"].attrs["unit"] = "V"
 
 
+def make_netcdf(folder):
+    import h5py
+
+    with h5py.File(folder / "d.h5", "w") as file:
+        file.create_dataset("samples", data=samples()[1], chunks=(8, *DIMS))
+        for axis, (name, length) in enumerate(zip("abcd", (SAMPLES, *DIMS), strict=True)):
+            file[name] = np.arange(float(length))
+            file[name].attrs["units"] = "days since 2020-01-01"
+            file[name].make_scale(name)
+            file["samples"].dims[axis].attach_scale(file[name])
+        file["samples"].attrs["scale_factor"] = 0.5
+
+
+def make_zarr_named(folder):
+    import zarr
+
+    group = zarr.open_group(folder / "d.zarr", mode="w")
+    named = {"dimension_names": ("n", "x", "y", "z"), "attributes": {"_FillValue": 0.5}}
+    group.create_array("eeg", shape=(SAMPLES, *DIMS), chunks=(8, *DIMS), dtype="f8", **named)[:] = samples()[1]
+    group.create_array("x", shape=DIMS[:1], dtype="f8", dimension_names=("x",))[:] = np.arange(5.0)
+
+
+def make_npz(folder):
+    np.savez(folder / "d.npz", data=samples()[1], dims=["n", "x", "y", "z"], x=list("abcde"))
+    np.savez_compressed(folder / "e.npz", data=samples()[1][:9])
+
+
+def make_mat(folder):
+    import scipy.io
+
+    scipy.io.savemat(folder / "d.mat", {"x": samples()[1]}, do_compression=True)
+
+
+def _table():
+    import pandas as pd
+
+    names = pd.MultiIndex.from_product([range(6), *map(range, DIMS)], names=["n", "x", "y", "z"])
+    return pd.DataFrame({"v": samples()[1][:6].ravel()}, names).reset_index()
+
+
+def make_csv(folder):
+    _table().to_csv(folder / "d.csv", index=False)
+
+
+def make_parquet(folder):
+    _table().to_parquet(folder / "d.parquet", row_group_size=100)
+
+
+def read_npz(folder):
+    for name in ("d.npz", "e.npz"):
+        with refused():
+            read_stream(folder / name)
+
+
+def read_table(path):
+    from tpca import open_stream
+
+    stream = open_stream(path, sample="n", modes=["x", "y", "z"], value="v", missing="zero")
+    for batch in itertools.islice(stream.batches(), 3):
+        batch.content()
+
+
 def make_truth(folder):
     from tpca.streams.writing import write_samples
 
@@ -105,7 +169,9 @@ def make_result(folder, solver="race"):
         "memory_limit": None,
         "items": "batches",
     }
-    write_result(folder / "r", made.run(samples()[1]), str(folder / "d.npy"), settings)
+    named = Labels((Axis("x", np.arange(5.0)), Axis("y", np.arange(4).astype("datetime64[D]")), Axis()), "trial")
+    recovery = dataclasses.replace(made.run(samples()[1]), labels=named)
+    write_result(folder / "r", recovery, str(folder / "d.npy"), settings)
     trace = [[20, 0.1], [40, 0.2], [60, 0.3]]
     labels = {"0": list("abcde"), "2": {"name": "time", "entries": ["x", "y", "z"]}}
     made_with = {"tpca": "1", "processors": 2}
@@ -237,7 +303,7 @@ def read_report(folder, labels=None):
 
 
 def read_labels(folder):
-    from tpca.report.labels import read_labels
+    from tpca.labels import read_labels
 
     labels = read_labels(folder / "l.json", DIMS)
     assert [labels.entry(mode, 0) for mode in range(3)]
@@ -269,6 +335,12 @@ KINDS = {
     "zarr2-group": (lambda folder: make_zarr_group(folder, 2), read_groups),
     "hdf5": (make_hdf5, read_hdf5),
     "hdf5-plain": (make_hdf5_plain, read_hdf5),
+    "hdf5-scales": (make_netcdf, read_hdf5),
+    "zarr-named": (make_zarr_named, lambda folder: read_stream(f"{folder / 'd.zarr'}::/eeg")),
+    "npz": (make_npz, read_npz),
+    "mat": (make_mat, lambda folder: read_stream(folder / "d.mat")),
+    "csv": (make_csv, lambda folder: read_table(folder / "d.csv")),
+    "parquet": (make_parquet, lambda folder: read_table(folder / "d.parquet")),
     "truth": (make_truth, read_truth),
     "result": (make_result, read_result),
     "result-mean": (lambda folder: make_result(folder, "mean"), read_result),

@@ -115,6 +115,42 @@ def strided(data, work):
     return np.repeat(data, 2, axis=-1)[..., ::2]
 
 
+def npz(data, work, save=np.savez):
+    path = work.fresh(".npz")
+    save(path, other=np.arange(3), x=data)
+    return path
+
+
+def names(data):
+    return ("trial", *(f"axis {i}" for i in range(1, data.ndim)))
+
+
+def labelled(data, work):
+    import xarray
+
+    return xarray.DataArray(data, dims=names(data))
+
+
+def turned(data, work):
+    return labelled(data, work).transpose(*names(data)[::-1]).transpose(*names(data)[1:], "trial")
+
+
+def lazy(data, work):
+    """A DataArray that reads when it is asked, as those that xarray opens from files."""
+    import xarray
+    from xarray.backends import BackendArray
+    from xarray.core import indexing
+
+    class Stored(BackendArray):
+        shape, dtype = data.shape, data.dtype
+
+        def __getitem__(self, key):
+            support = indexing.IndexingSupport.OUTER
+            return indexing.explicit_indexing_adapter(key, self.shape, support, lambda own: data[own])
+
+    return xarray.DataArray(xarray.Variable(names(data), indexing.LazilyIndexedArray(Stored())))
+
+
 @dataclass(frozen=True)
 class Member:
     """One way to hold samples; ``make(data, workspace)`` gives a fresh source of ``data``."""
@@ -156,6 +192,11 @@ MEMBERS = [
     Member("hdf5 chunked", "hdf5", hdf5_chunked),
     Member("hdf5 object", "hdf5", hdf5_object),
     Member("dask", "dask", dask_array),
+    Member("npz", "npy", npz),
+    Member("npz compressed", "array", lambda data, work: npz(data, work, np.savez_compressed)),
+    Member("data array", "array", labelled),
+    Member("data array, samples last", "array", turned, {"sample_dim": "trial"}),
+    Member("data array in a file", "xarray", lazy),
     Member("list of samples", "array", lambda data, work: list(data), SINGLE),
     Member("list of batches", "iterable", lambda data, work: pieces(data), BATCHES),
     Member("generator of batches", "iterable", lambda data, work: (x for x in [data[:0], *pieces(data)]), BATCHES),

@@ -25,7 +25,7 @@ from tpca.streams import open_stream
 from tpca.streams.writing import read_truth
 
 # Libraries in C can crash or hang beyond all catching: these are read in a process of their own.
-IN_C = [kind for kind in kinds.KINDS if kind.startswith(("zarr", "hdf5"))]
+IN_C = [kind for kind in kinds.KINDS if kind.startswith(("zarr", "hdf5", "parquet", "csv", "mat"))]
 # 200 files and more of every format; kinds of one format share them.
 COUNTS = {kind: 200 for kind in kinds.KINDS if kind not in IN_C}
 COUNTS |= {"result": 70, "result-mean": 70, "result-views": 70}

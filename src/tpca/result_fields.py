@@ -24,6 +24,7 @@ RESULT: dict[str, Any] = {
     "vectors_sha256?": TEXT,
     "advice": TEXT,
     "dims": _DIMS,
+    "labels?": maybe({}),
     "n_samples": COUNT,
     "n_skipped": COUNT,
     "components": Field("a list of at least one", lambda value: isinstance(value, list) and value != []),

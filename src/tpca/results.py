@@ -20,6 +20,7 @@ import numpy as np
 from tpca.drafts import checksum, replacing
 from tpca.errors import StreamError, reading
 from tpca.fields import check, read_json
+from tpca.labels import Labels, parse_labels
 from tpca.result_fields import RESULT, RUN, STREAM, VIEWS
 from tpca.solvers.recovery import Recovery, StopReason, Verdict
 from tpca.streams.npy import read_npz
@@ -36,13 +37,15 @@ FORMAT = "tpca result"
 class StoredResult:
     """What ``recovery.json`` says, and the components of every mode as rows (none if the verdict is no signal).
 
-    ``errors`` are their standard errors, where there are any; ``means`` those of the columns, of a fit of views.
+    ``errors`` are their standard errors, where there are any; ``means`` those of the columns, of a fit of views;
+    ``labels`` name the modes and their entries, where that is known.
     """
 
     summary: dict[str, Any]
     vectors: list[Array]
     errors: list[Array]
     means: list[Array]
+    labels: Labels | None = None
 
 
 def write_result(
@@ -63,9 +66,16 @@ def write_result(
 
 
 def write_views_result(
-    folder: Path, cca: TensorCCA, sources: list[str], settings: dict[str, Any] | None = None
+    folder: Path,
+    cca: TensorCCA,
+    sources: list[str],
+    settings: dict[str, Any] | None = None,
+    labels: Labels | None = None,
 ) -> dict[str, Any]:
-    """A fit of views in the same two files: ``mode_i`` holds the weights of view i as rows, ``mean_i`` its means."""
+    """A fit of views in the same two files: ``mode_i`` holds the weights of view i as rows, ``mean_i`` its means.
+
+    ``labels`` name the views and their columns.
+    """
     found = cca.verdict_ is Verdict.SIGNAL
     names = ("correlation", "correlation_error", "p_value", "moment")
     summary = {
@@ -79,6 +89,7 @@ def write_views_result(
         "stop_reason": cca.stop_reason_.name,
         "advice": "Proven on rows that were held out." if found else "No direction shared by all views was proven.",
         "dims": list(cca.shape_in_),
+        "labels": None if labels is None else labels.as_json(),
         "n_samples": cca.n_samples_seen_,
         "n_skipped": cca.n_skipped_,
         "components": [{name: float(vars(one)[name]) for name in names} for one in cca.recovery_.tested],
@@ -101,6 +112,7 @@ def summarise(recovery: Recovery) -> dict[str, Any]:
         "noise_level": recovery.noise_level,
         "checks": [dataclasses.asdict(check) for check in recovery.checks],
         "dims": [len(v) for v in recovery.vectors],
+        "labels": None if recovery.labels is None else recovery.labels.as_json(),
         "n_samples": recovery.n_samples,
         "n_passes": recovery.n_passes,
         "n_skipped": recovery.n_skipped,
@@ -122,6 +134,11 @@ def summarise(recovery: Recovery) -> dict[str, Any]:
 def verdict_of(summary: dict[str, Any]) -> Verdict:
     """What a result says of the signal."""
     return StopReason[summary["stop_reason"]].verdict
+
+
+def names_of(summary: dict[str, Any]) -> tuple[str, ...]:
+    """What the modes of a result are called."""
+    return parse_labels(summary.get("labels") or {}, summary["dims"]).modes
 
 
 def read_result(folder: Path) -> StoredResult:
@@ -158,7 +175,8 @@ def _checked(folder: Path) -> StoredResult:
     wrong = [c["error"] for c in summary["components"] if c.get("error") and len(c["error"]) != len(dims)]
     if wrong:
         raise ValueError(f"there must be {len(dims)} errors of a component, got {len(wrong[0])}")
-    return StoredResult(summary, *each)
+    named = summary.get("labels")  # none: of an older tpca
+    return StoredResult(summary, vectors, errors, means, parse_labels(named, dims) if named else None)
 
 
 def write_run(folder: Path, run: dict[str, Any]) -> None:

@@ -175,7 +175,7 @@ BAD = {
     "constant.npy": "all samples are the same",
     "nan.npy": "sample 7 contains NaN or Inf",
     "mixed": "b.npy",
-    "text.csv": ".npy",
+    "text.csv": "--sample, --modes, --value",
     "wrong.h5": "HDF5",
     "torn.zarr": "cannot read samples",
 }

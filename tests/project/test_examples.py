@@ -53,6 +53,14 @@ def test_digits(quick):
     assert found["held out"] > found["pairwise"] > 0
 
 
+def test_long_table(quick):
+    found, printed = quick("long_table")
+    assert found["found"].attrs["verdict"] == "signal"
+    assert list(found["found"]["gene"].values[:2]) == ["CXCL10", "IFIT1"]
+    assert len(found["tests"]) < 10  # of 840, of which 245 have an effect
+    assert "one row lost: 'response.csv' has no row for gene 'PPBP', cell 'B', hours '0.5' of donor" in printed
+
+
 @pytest.mark.slow
 def test_eeg(quick):
     found, _ = quick("eeg_evoked")

@@ -20,12 +20,12 @@ from tpca.cli.report import OutputOptions
 from tpca.errors import OptionError, OutputError, StreamError, StudyError, TpcaError
 from tpca.lab.pages import write_page
 from tpca.lab.studies.comparison import read_comparison
+from tpca.labels import parse_labels, plain_labels
 from tpca.report import document
 from tpca.report.checks import run_checks
 from tpca.report.component_pictures import component_figure
 from tpca.report.document import Safe, safe, script_json, tag
 from tpca.report.folder import write_report
-from tpca.report.labels import no_labels, parse_labels
 from tpca.report.pictures import DASHES, SYMBOLS
 from tpca.report.race_pictures import read_samples
 from tpca.report.residuals import BINS, KEPT, RANDOM, Residuals
@@ -264,7 +264,7 @@ def test_later_passes_come_after_the_first():
 def test_long_modes_are_thinned_honestly():
     vector = np.random.default_rng(0).standard_normal((1, 5000)) / 70
     vector[0, 4321] = 0.9
-    figure = component_figure(0, vector, np.full((1, 5000), 0.01), no_labels((5000,)))
+    figure = component_figure(0, vector, np.full((1, 5000), 0.01), plain_labels((5000,)))
     assert len(script_json(figure.traces)) < 30_000
     band, largest = figure.traces
     assert max(band["y"]) == 0.9
@@ -275,7 +275,7 @@ def test_long_modes_are_thinned_honestly():
 
 def test_many_components_are_a_heat_map():
     vectors = np.random.default_rng(0).standard_normal((9, 30))
-    figure = component_figure(0, vectors, None, no_labels((30,)))
+    figure = component_figure(0, vectors, None, plain_labels((30,)))
     assert figure.traces[0]["type"] == "heatmap"
     np.testing.assert_allclose(figure.traces[0]["z"], vectors)
 

@@ -78,6 +78,11 @@ FIT = {
     "--shuffle": (None, SAMPLES),
     "--nan-policy": ("omit", ANY),
     "--items": ("samples", SAMPLES),
+    "--sample-dim": ("trial", SAMPLES),
+    "--sample": ("trial", SAMPLES),
+    "--modes": ("gene,cell", SAMPLES),
+    "--value": ("count", SAMPLES),
+    "--missing": ("zero", SAMPLES),
     "--checkpoint": ("kept", SAMPLES),
     "--checkpoint-every": ("1", SAMPLES),
     "--resume": (None, SAMPLES),
@@ -114,6 +119,7 @@ def test_no_option_of_fit_is_left_out_above():
     assert named == {*FIT, "--views", "--out", "--checks"}
 
 
+LAYOUT = ("--sample-dim", "--sample", "--modes", "--value", "--missing")
 # What else means nothing beside another option, or for what a folder holds: every row names the option that is refused.
 IDLE = [
     ("--checks", ("fit", "d.npy", "--out", "x", "--checks")),
@@ -131,6 +137,8 @@ IDLE = [
     ("--truth", ("score", "a.npy", "b.npy", "v", "--truth")),
     ("--items", ("score", "a.npy", "b.npy", "v", "--items", "samples")),
     ("--items", ("info", "r", "--items", "samples")),
+    *((option, ("score", "a.npy", "b.npy", "v", option, "zero")) for option in LAYOUT),
+    *((option, ("info", "r", option, "zero")) for option in LAYOUT),
     ("--order", ("generate", "--dims", "4,3", "--order", "2", "--out", "g.npy")),
     ("--dim", ("generate", "--dims", "4,3", "--dim", "2", "--out", "g.npy")),
     ("--correlation", ("generate", "--strength", "0", "--correlation", "0.5", "--out", "g.npy")),

@@ -81,7 +81,7 @@ def same(batches, others):
 
 
 def test_the_suite_has_every_kind():
-    assert {member.kind for member in [*MEMBERS, SYNTHETIC]} == set(KINDS)
+    assert {member.kind for member in [*MEMBERS, SYNTHETIC]} == set(KINDS) - {"table"}  # test_tables.py: float64 only
 
 
 @pytest.mark.parametrize("member", [*MEMBERS, SYNTHETIC], ids=str)
@@ -448,8 +448,8 @@ class TestFiles:
         self.fails(folder(data(), work), "cannot read", "Permission denied", "check its permissions")
 
     def test_an_unknown_suffix(self, work):
-        (work.path / "x.npz").write_bytes(b"PK")
-        self.fails(work.path / "x.npz", "(.npz)", "give a .npy file, a folder of them, a Zarr store")
+        (work.path / "x.xyz").write_bytes(b"PK")
+        self.fails(work.path / "x.xyz", "(.xyz)", "give a .npy or .npz file, a folder of .npy files, a Zarr store")
         (work.path / "empty").mkdir()
         self.fails(work.path / "empty", "holds no .npy files and no Zarr array")
         self.fails(f"{npy(data(), work)}::/a", "a .npy file holds one array")

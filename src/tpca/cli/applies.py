@@ -32,6 +32,7 @@ def _of_fit(option: str) -> Rule:
 
 
 _SIZE = ("order", "dim")
+_READING = ("items", "sample_dim", "sample", "modes", "value", "missing")
 _RUNS = ("processes", "scheduler", "workers")
 _SHOWS = ("quick", "full", "show", "store", "figures", "report", "markdown", "as_json")
 
@@ -46,8 +47,10 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(("labels", "data", "checks"), lambda p: p["kind"] != "fit", "is for a fit, not for {kind}; leave it out"),
         Rule(("data",), lambda p: not p["checks"], "is read for the checks, and --no-checks leaves them out; choose"),
     ),
-    "score": (Rule(("truth", "items"), lambda p: p["kind"] == "views", "is for samples, not for views; leave it out"),),
-    "info": (Rule(("items",), lambda p: p["kind"] == "result", "is for data, not for a result; leave it out"),),
+    "score": (
+        Rule(("truth", *_READING), lambda p: p["kind"] == "views", "is for samples, not for views; leave it out"),
+    ),
+    "info": (Rule(_READING, lambda p: p["kind"] == "result", "is for data, not for a result; leave it out"),),
     "generate": (
         Rule(_SIZE, lambda p: p["dims"] is not None, "says what --dims says already; leave one of them out"),
         Rule(("correlation",), lambda p: p["strength"] == 0, "is for a signal, and --strength 0 plants none; choose"),

@@ -11,6 +11,7 @@ import typer
 
 from tpca.cli.applies import refuse_idle
 from tpca.cli.cluster import Scheduler, Workers, on_cluster
+from tpca.cli.data import DATA, Missing, Modes, Sample, SampleDim, Value, layout
 from tpca.cli.live import screen_for
 from tpca.cli.outputs import EXIT_CODES, check_place, check_result, put_json, recovery_table
 from tpca.cli.progress import ProgressCallback
@@ -29,10 +30,8 @@ if TYPE_CHECKING:
 
 # What the result depends on besides the data: the same values give the same result.
 SETTINGS: tuple[str, ...] = ("random_state", "memory_limit", "max_samples", "max_passes", "tol", "confidence")
-SETTINGS += ("n_components", "whiten", "groups", "clip", "strength", "items", "shuffle", "nan_policy")
+SETTINGS += ("n_components", "whiten", "groups", "clip", "strength", "items", "shuffle", "nan_policy")  # and LAYOUT
 LARGE_CHUNK = 2**28  # bytes of a chunk of stored data that are worth a word
-
-DATA = "A .npy file or a folder of them, a Zarr store or URL, or an HDF5 file; ::/path picks an array inside."
 
 
 def fit(
@@ -78,6 +77,11 @@ def fit(
     ] = False,
     nan_policy: Annotated[str, typer.Option(help="NaN and Inf: raise, omit the sample, or zero.")] = "raise",
     items: Annotated[str, typer.Option(help="What each file of a folder is: batches, samples, or auto.")] = "auto",
+    sample_dim: SampleDim = None,  # noqa: ARG001
+    sample: Sample = None,  # noqa: ARG001
+    modes: Modes = None,  # noqa: ARG001
+    value: Value = None,  # noqa: ARG001
+    missing: Missing = "raise",  # noqa: ARG001
     checkpoint: Annotated[Path | None, typer.Option(help="Folder for checkpoints; OUT/checkpoint by default.")] = None,
     checkpoint_every: Annotated[float, typer.Option(help="Seconds between checkpoints; 0: every round.")] = 60.0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")] = False,
@@ -128,8 +132,9 @@ def fit(
     if len(paths) > 1:
         raise StreamError(f"one PATH holds the samples, got {len(paths)}; with --views every PATH is a view.")
     (path,) = paths
-    stream = open_stream(path, items=items, shuffle=shuffle, random_state=random_state, nan_policy=nan_policy)  # type: ignore[arg-type]
-    output.check(stream.dims)
+    reading: dict[str, Any] = {"items": items, "shuffle": shuffle, "nan_policy": nan_policy, **layout(ctx.params)}
+    stream = open_stream(path, random_state=random_state, **reading)
+    stream.labels = output.check(stream.dims, stream.labels)
     kept = Checkpoints(checkpoint or out / "checkpoint", checkpoint_every)
     console = Console(stderr=True)
     if not quiet:
@@ -142,7 +147,7 @@ def fit(
     options |= {"checkpoint": kept.folder, "callbacks": [callback], "clip": "auto" if clip is None else bound(clip)}
     chosen, choice = build_solver(solver, stream, applicable(options, solver))
     settings = {"solver": choice.solver, "solver_reason": choice.reason}
-    settings |= {name: ctx.params[name] for name in SETTINGS}
+    settings |= {name: ctx.params[name] for name in SETTINGS} | layout(ctx.params)
     # What a fit that is gone on with left half written is its own.
     check_result(out, paths, stream.identity, settings, overwrite or (resume and kept.any()))
     check_place(kept.folder)
@@ -175,9 +180,9 @@ def _mention_chunks(console: Console, path: str, stream: Stream) -> None:
     """Say so if reading takes much more memory than the solver, which nobody would expect."""
     from tpca.streams.stored import StoredStream
 
-    assert isinstance(stream, StoredStream)  # what lies at a path is
-    chunk, needed = stream.chunk_bytes, stream.reading_bytes
-    if chunk is not None and chunk > LARGE_CHUNK:
+    chunk = stream.chunk_bytes if isinstance(stream, StoredStream) else None
+    if isinstance(stream, StoredStream) and chunk is not None and chunk > LARGE_CHUNK:
+        needed = stream.reading_bytes
         note = f"note: {path} is stored in chunks of {amount(chunk)}: reading takes up to {amount(needed)}, whatever"
         console.print(
             f"{note} --memory-limit is. Store it in smaller chunks to need less.", soft_wrap=True, markup=False

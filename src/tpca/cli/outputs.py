@@ -33,9 +33,10 @@ def put_json(value: Any) -> None:
 
 def recovery_table(console: Console, summary: dict[str, Any]) -> None:
     """The numbers of ``recovery.json`` as a table, and what they mean in a sentence."""
+    from rich.markup import escape
     from rich.table import Table
 
-    from tpca.results import verdict_of
+    from tpca.results import names_of, verdict_of
     from tpca.solvers.recovery import headline
 
     verdict, components = verdict_of(summary), summary["components"]
@@ -52,9 +53,9 @@ def recovery_table(console: Console, summary: dict[str, Any]) -> None:
         table.add_row("strength", *(number(c["strength"], 4) for c in components))
     if verdict == "signal":
         table.add_row("its interval", *(f"{number(low, 4)} to {number(high, 4)}" for low, high in intervals))
-        for mode, length in enumerate(summary["dims"]):
+        for mode, (name, length) in enumerate(zip(names_of(summary), summary["dims"], strict=True)):
             errors = [c["error"][mode] if c["error"] else None for c in components]
-            table.add_row(f"error of mode {mode} ({length} entries)", *(number(e, 2) for e in errors))
+            table.add_row(escape(f"error of {name} ({length} entries)"), *(number(e, 2) for e in errors))
     console.print(table)
     passes = f" in {summary['n_passes']} passes" if summary["n_passes"] > 1 else ""
     skipped = f", {summary['n_skipped']:,} skipped" if summary["n_skipped"] else ""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tpca.cli.applies import refuse_idle
 from tpca.cli.outputs import check_file, places
 from tpca.wording import duration
+
+if TYPE_CHECKING:
+    from tpca.labels import Labels
 
 
 @dataclass(frozen=True)
@@ -27,17 +29,19 @@ class OutputOptions:
     as_json: bool
     live: bool
 
-    def check(self, dims: tuple[int, ...]) -> None:
-        """Refuse, before a long fit, what cannot be done after it."""
+    def check(self, dims: tuple[int, ...], labels: Labels | None = None) -> Labels | None:
+        """Refuse, before a long fit, what cannot be done after it; the labels given, and those that the data have."""
         if self.labels is not None:
-            from tpca.report.labels import read_labels
+            from tpca.labels import read_labels
 
-            read_labels(self.labels, dims)
+            given = read_labels(self.labels, dims)
+            labels = given if labels is None else given.with_others(labels)
         if self.report is not None:
             from tpca.report.document import plotly_js
 
             check_file(self.report)
             plotly_js()
+        return labels
 
     def write(self, folder: Path, paths: list[str], identity: str, run: dict[str, Any]) -> None:
         """How the run went, and the report if one was asked for."""
@@ -48,12 +52,11 @@ class OutputOptions:
 
         machine: dict[str, Any] = {"tpca": __version__, "numpy": np.__version__, "python": platform.python_version()}
         machine |= {"processors": os.cpu_count()}
-        named = None if self.labels is None else json.loads(self.labels.read_text(encoding="utf-8"))
-        write_run(folder, {**run, "data": places(paths), "identity": identity, "made_with": machine, "labels": named})
+        write_run(folder, {**run, "data": places(paths), "identity": identity, "made_with": machine})
         if self.report is not None:
             from tpca.report.folder import write_report
 
-            write_report(folder, self.report, self.labels, checks=self.checks)
+            write_report(folder, self.report, checks=self.checks)
 
     def say(self, folder: Path) -> None:
         """Where everything is."""

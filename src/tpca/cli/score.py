@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tpca.cli.applies import refuse_idle
-from tpca.cli.fit import DATA
+from tpca.cli.data import DATA, Missing, Modes, Sample, SampleDim, Value, layout_as_fitted
 from tpca.cli.outputs import put_json
 from tpca.wording import number
 
@@ -24,17 +24,24 @@ def score(
     truth: Annotated[bool, typer.Option("--truth", help="Compare with the truth beside the data.")] = False,
     nan_policy: Annotated[str, typer.Option(help="NaN and Inf: raise, omit the sample, or zero.")] = "raise",
     items: Annotated[str, typer.Option(help="What each file of a folder is: batches, samples, or auto.")] = "auto",
+    sample_dim: SampleDim = None,  # noqa: ARG001
+    sample: Sample = None,  # noqa: ARG001
+    modes: Modes = None,  # noqa: ARG001
+    value: Value = None,  # noqa: ARG001
+    missing: Missing = "raise",  # noqa: ARG001
     as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
 ) -> None:
     """Mean reward of the recovered components on some data, with its standard error; best on data not fitted.
 
     With --truth also the overlap of every vector with the planted one (1 is perfect).
 
+    Axes and columns are those of the fit, unless they are given.
+
     Of a fit of views, the correlation of the scores; give one PATH for every view.
     """
     from tpca.engines import mean_and_error, open_engine, reward_pieces
     from tpca.errors import StreamError
-    from tpca.results import read_result
+    from tpca.results import names_of, read_result
     from tpca.streams import open_stream
     from tpca.streams.writing import read_truth, truth_path
 
@@ -48,10 +55,13 @@ def score(
     if len(paths) > 1:
         raise StreamError(f"one PATH holds the samples, got {len(paths)}; several are for a fit of views.")
     (path,) = paths
-    stream = open_stream(path, items=items, nan_policy=nan_policy)  # type: ignore[arg-type]
+    how = layout_as_fitted(ctx.params, stored.summary.get("settings", {}), stored.labels)
+    stream = open_stream(path, items=items, nan_policy=nan_policy, **how)  # type: ignore[arg-type]
     fitted = tuple(v.shape[1] for v in stored.vectors)
     if stream.dims != fitted:
         raise StreamError(f"the samples have shape {stream.dims}, the result {fitted}; give samples of that shape.")
+    if stored.labels and stream.labels and (other := stored.labels.difference(stream.labels)):
+        raise StreamError(f"the samples are labelled in another way than the result: {other}; put them in that order.")
     known = read_truth(truth_path(path)) if truth else None
     found = mean_and_error(reward_pieces(open_engine(stream), stored.vectors), len(stored.vectors[0]))
     means, errors, count = found[0].tolist(), found[1].tolist(), found[2]
@@ -59,7 +69,12 @@ def score(
     if known is not None:
         each = [known.overlaps([v[c] for v in stored.vectors]) for c in range(len(means))]
         best = max(range(len(each)), key=lambda c: float(each[c].min()))
-        report |= {"component": best, "overlaps": [float(o) for o in each[best]], "strength": known.strength}
+        report |= {
+            "modes": list(names_of(stored.summary)),
+            "component": best,
+            "overlaps": [float(o) for o in each[best]],
+            "strength": known.strength,
+        }
     if as_json:
         put_json(report)
         return
@@ -91,6 +106,7 @@ def _score_views(paths: list[str], stored: StoredResult, nan_policy: str, as_jso
 
 def _print(report: dict[str, Any]) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     console = Console()
@@ -100,6 +116,6 @@ def _print(report: dict[str, Any]) -> None:
     if "overlaps" in report:
         console.print(f"Component {report['component']} against the truth of strength {report['strength']:g}:")
         table = Table("", "overlap")
-        for mode, overlap in enumerate(report["overlaps"]):
-            table.add_row(f"mode {mode}", f"{overlap:.4f}")
+        for name, overlap in zip(report["modes"], report["overlaps"], strict=True):
+            table.add_row(escape(name), f"{overlap:.4f}")
         console.print(table)

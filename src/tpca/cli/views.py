@@ -46,7 +46,7 @@ def fit_views(
         raise SolverError(f"shrinkage must be a number from 0 to 1, or auto, got {shrinkage!r}.") from None
     cca = TensorCCA(shrinkage=share, **asked)
     stream = open_views(paths, nan_policy=cca.nan_policy)
-    output.check(stream.dims)
+    labels = output.check(stream.dims)
     settings = cca.get_params()
     check_result(out, paths, stream.identity, settings, overwrite)
     began = time.monotonic()
@@ -55,7 +55,7 @@ def fit_views(
         with on_cluster(scheduler, workers, stream) as data:
             cca.fit(data)
     seconds = time.monotonic() - began
-    summary = write_views_result(out, cca, paths, settings)
+    summary = write_views_result(out, cca, paths, settings, labels)
     output.write(out, paths, stream.identity, {"seconds": seconds})
     if output.as_json:
         put_json({name: value for name, value in summary.items() if name != "settings"})

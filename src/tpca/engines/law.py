@@ -15,6 +15,7 @@ from typing import Any
 from tpca.engines.law_of_sub_batches import scattered, sizes_of
 from tpca.engines.protocol import A
 from tpca.errors import StreamError
+from tpca.labels import Labels
 from tpca.model import SpikedTensor
 from tpca.randomness import generator
 from tpca.tensors import Accumulator, DenseBatch, Gradients, TensorSum, Together
@@ -28,6 +29,8 @@ class LawEngine:
 
     ``truth=None`` with ``dims`` gives pure noise.  ``max_samples`` ends the stream.
     """
+
+    labels: Labels | None = None
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol, TypeVar
 
+from tpca.labels import Labels
 from tpca.tensors import Accumulator
 
 A = TypeVar("A", bound=Accumulator)
@@ -35,6 +36,11 @@ class Data(Protocol):
     @property
     def whole(self) -> bool:
         """Whether samples come as arrays that are held in full: neither sparse, nor products of views, nor in slabs."""
+
+    @property
+    def labels(self) -> Labels | None:
+        """Names of the modes and of their entries, where the data have them."""
+        return None
 
 
 class Engine(Data, Protocol):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Generic
 
 from tpca.engines.protocol import A
+from tpca.labels import Labels
 from tpca.tensors import Batch, DenseBatch
 
 
@@ -16,8 +17,8 @@ class PushEngine(Generic[A]):
 
     length, endless, rereadable, whole = None, False, False, True
 
-    def __init__(self, dims: tuple[int, ...]) -> None:
-        self.dims = dims
+    def __init__(self, dims: tuple[int, ...], labels: Labels | None = None) -> None:
+        self.dims, self.labels = dims, labels
         self.buffer_bytes = self.n_skipped = 0
         self.pending: A | None = None
 

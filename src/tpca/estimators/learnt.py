@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
-from tpca.estimators.opening import HandedIn
+from tpca.engines import Engine, is_engine
+from tpca.estimators.opening import HandedIn, reader
 from tpca.estimators.views_fit import PassingViews, ViewsRecovery
 from tpca.noise import Check
 from tpca.solvers.rank_one import oriented
 from tpca.solvers.recovery import Component, Recovery, StopReason, Verdict
+from tpca.streams import Stream
 from tpca.tensors.blocks import Array
 
 
@@ -60,7 +62,9 @@ class LearntComponents(Learnt):
 
     _recovery: Recovery | None = None
     _handed: HandedIn | None = None
+    _sample_dim: str | int | None = None
     shape_in_: tuple[int, ...]
+    nan_policy: str
 
     @property
     def recovery_(self) -> Recovery:
@@ -70,6 +74,12 @@ class LearntComponents(Learnt):
                 raise not_fitted(self)
             self._recovery = self._handed.recovery()
         return self._recovery
+
+    def _reader(self, X: Any, sample_dim: str | int | None) -> Engine:
+        """Reads samples to be scored, whose axes are named as those fitted, or not at all."""
+        if sample_dim is None and not (isinstance(X, Stream) or is_engine(X)):
+            sample_dim = self._sample_dim
+        return reader(X, self.shape_in_, self.nan_policy, sample_dim, self.recovery_.labels)
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._recovery is not None or self._handed is not None

@@ -8,12 +8,15 @@ import numpy as np
 
 from tpca.engines import DaskEngine, Engine, LocalEngine, is_engine, on_active_cluster, open_engine
 from tpca.errors import SampleError, SolverError
+from tpca.labels import Labels, labels_of
 from tpca.solvers.base import Solver, StreamSolver
 from tpca.solvers.loop import Feed
 from tpca.solvers.recovery import Recovery
 from tpca.streams import Stream
+from tpca.streams.axes import SampleDim, along
 from tpca.streams.iterables import IterableStream
-from tpca.streams.sources import check_opened, open_known
+from tpca.streams.labelled import is_labelled
+from tpca.streams.sources import check_opened, open_known, stored_source
 from tpca.tensors import DenseBatch
 
 
@@ -25,17 +28,46 @@ def opened(X: Any, dims: tuple[int, ...] | None, **options: Any) -> Stream | Eng
     return X
 
 
-def reader(X: Any, dims: tuple[int, ...], nan_policy: str) -> Engine:
+def reader(
+    X: Any, dims: tuple[int, ...], nan_policy: str, sample_dim: SampleDim = None, labels: Labels | None = None
+) -> Engine:
     """New samples from the first on, which must look like the fitted ones; rows stay aligned: none is skipped."""
-    data = opened(X, dims, nan_policy="zero" if nan_policy == "zero" else "raise")
+    data = opened(X, dims, nan_policy="zero" if nan_policy == "zero" else "raise", sample_dim=sample_dim)
     if data.dims != dims:
         raise SampleError(
             f"samples must have the shape that was fitted, {dims}, got {data.dims}; give one sample as x[None]."
         )
+    check_labels(labels, data.labels, "as they were fitted")
     engine = open_engine(data)
     if is_engine(X) and engine.rereadable:
         engine.rewind()
     return engine
+
+
+def check_labels(own: Labels | None, others: Labels | None, expected: str) -> None:
+    """Refuse samples whose entries have other names: in another order the answer would be wrong, without a word."""
+    if own is not None and others is not None and (difference := own.difference(others)):
+        raise SampleError(
+            f"samples must have their modes and entries {expected}: {difference}; put them in that order "
+            "(DataArray.transpose and reindex; of a table, modes={name: levels}), or give arrays without names."
+        )
+
+
+def handed(X: Any, dims: tuple[int, ...] | None, items: Any, nan_policy: Any, sample_dim: SampleDim) -> Stream:
+    """What ``partial_fit`` is given: a batch or a sample, with its names where it has any."""
+    labels = None
+    if is_labelled(X) or sample_dim is not None:
+        source = stored_source(X)
+        if source is None:
+            raise SampleError(f"sample_dim={sample_dim!r} needs an array, got {type(X).__name__}.")
+        if len(source.shape) > len(dims or ()) or sample_dim is not None:  # a batch, not one sample
+            source = along(source, sample_dim)
+            labels = labels_of(source.axes, source.name) if source.axes else None
+        X = source.read((slice(None),) * len(source.shape))
+        items = "batches" if labels is not None or sample_dim is not None else items
+    stream = open_known(iter([X]), dims, items, nan_policy=nan_policy)
+    stream.labels = labels
+    return stream
 
 
 class HandedIn:
@@ -45,7 +77,8 @@ class HandedIn:
         if not isinstance(solver, StreamSolver):
             raise SolverError(f"partial_fit needs solver='race', 'mean' or 'auto', got {solver!r}; use fit.")
         self.dims, self._form = first.dims, _form(first)
-        self._feed = Feed(solver.start, first.dims)
+        self.labels = first.labels
+        self._feed = Feed(solver.start, first.dims, first.labels)
 
     def take_plain(self, X: Any, nan_policy: str) -> bool:
         """Take an array like those before, if that is what ``X`` is; what else it may be takes longer to find out."""
@@ -64,6 +97,7 @@ class HandedIn:
                 f"samples must have shape (n, {', '.join(map(str, self.dims))}) as in the first batch, "
                 f"got {np.shape(X)}; call fit to start afresh."
             )
+        check_labels(self.labels, batches.labels, "as in the first batch")
         form = _form(batches)
         if form != self._form:
             raise SampleError(

@@ -17,7 +17,7 @@ from tpca.engines import Engine
 from tpca.errors import SampleError
 from tpca.estimators.learnt import LearntComponents
 from tpca.estimators.lines import Lines, say
-from tpca.estimators.opening import HandedIn, opened, reader
+from tpca.estimators.opening import HandedIn, handed, opened
 from tpca.estimators.score import Score, reward_score
 from tpca.estimators.seeds import seed_from
 from tpca.estimators.solver import solver_for
@@ -26,7 +26,6 @@ from tpca.solvers.loop import run_on_data
 from tpca.solvers.options import refuse_idle
 from tpca.solvers.recovery import StopReason
 from tpca.streams import Stream
-from tpca.streams.sources import open_known
 from tpca.tensors import Rewards
 from tpca.tensors.blocks import Array
 
@@ -165,34 +164,35 @@ class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMi
         self.checkpoint_every = checkpoint_every
         self.resume = resume
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
+    def fit(self, X: Any, y: Any = None, *, sample_dim: str | int | None = None) -> Self:  # noqa: ARG002
         """Fit all of ``X``: an array ``(n, d_1, ..., d_k)``, a path, an iterable, a stream, or an engine.
 
+        ``sample_dim`` names the axis of the samples, or gives its number; by default it is the first.
         A Dask array is worked on where it is, by the workers of the active Dask client, if there is one; give
         ``DaskEngine(client, path)`` to have workers read files.
         """
         seed = self._seed()
         options = {"items": self.items, "shuffle": self.shuffle, "nan_policy": self.nan_policy}
-        data = opened(X, None, random_state=seed, **options)
+        data = opened(X, None, random_state=seed, sample_dim=sample_dim, **options)
         solver = self._solver(data, seed)
         self._recovery = self._handed = None
-        self._recovery, self.shape_in_ = run_on_data(solver, data), data.dims
+        self._recovery, self.shape_in_, self._sample_dim = run_on_data(solver, data), data.dims, sample_dim
         self._warn()
         return self
 
-    def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
+    def partial_fit(self, X: Any, y: Any = None, *, sample_dim: str | int | None = None) -> Self:  # noqa: ARG002
         """Take one more batch ``(n, d_1, ..., d_k)`` of any size, or one sample; one pass, no sample is kept.
 
         The same as ``fit`` on an iterable of the same batches.  The attributes say what is known so far, worked out
         when they are looked at.  The first ``X`` needs ``items`` if it has three dimensions or more and could be
         either; later ones show by their shape which they are.
         """
-        if self._handed is not None and self._handed.take_plain(X, self.nan_policy):
+        if sample_dim is None and self._handed is not None and self._handed.take_plain(X, self.nan_policy):
             self._recovery = None
             return self
         known = None if self._handed is None else self._handed.dims
         items: Any = self.items if known is None else "auto"
-        batches = open_known(iter([X]), known, items, nan_policy=self.nan_policy)  # type: ignore[arg-type]
+        batches = handed(X, known, items, self.nan_policy, sample_dim)
         if self._handed is None:
             refuse_idle(self, "fed", "means nothing to partial_fit; leave it out, or use fit")
             self._handed, self.shape_in_ = HandedIn(self._solver(batches, self._seed()), batches), batches.dims
@@ -200,13 +200,14 @@ class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMi
         self._recovery = None
         return self
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Any, *, sample_dim: str | int | None = None) -> Array:
         """Scores ``(n, n_components_)``: the contraction of every sample with the components found, maybe none.
 
         ``X`` is whatever :meth:`fit` takes, and read by whom it would be there: also by the workers of a Dask client.
+        ``sample_dim`` is that of :meth:`fit` if it is not given.  Names that differ from those fitted are refused.
         """
         components = self.components_
-        return reader(X, self.shape_in_, self.nan_policy).reduce(Rewards(components)).rewards
+        return self._reader(X, sample_dim).reduce(Rewards(components)).rewards
 
     def inverse_transform(self, X: Any) -> NDArray[Any]:
         """Tensors ``(n, d_1, ..., d_k)`` from scores ``(n, n_components_)``: ``sum_c X[:, c] v_1c ⊗ ... ⊗ v_kc``."""
@@ -216,13 +217,13 @@ class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMi
         rays = [functools.reduce(np.multiply.outer, vectors) for vectors in zip(*self.components_, strict=True)]
         return np.tensordot(scores, np.reshape(rays, (len(rays), *self.shape_in_)), axes=1)
 
-    def score(self, X: Any, y: Any = None) -> Score:  # noqa: ARG002
+    def score(self, X: Any, y: Any = None, *, sample_dim: str | int | None = None) -> Score:  # noqa: ARG002
         """Mean reward of samples that were not fitted, with its standard error: the strength that they show.
 
         With several components, the sum over them; exactly 0 if no component was found.
         """
         components = self.components_
-        return reward_score(reader(X, self.shape_in_, self.nan_policy), components)
+        return reward_score(self._reader(X, sample_dim), components)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from tpca.labels import Labels
 from tpca.report.document import Figure
-from tpca.report.labels import Labels
 from tpca.report.pictures import COLOURS, DIVERGING, Trace, axis, band, error_bars, layout, line, points, shown
 from tpca.tensors.blocks import Array
 from tpca.wording import count, number
@@ -52,16 +53,31 @@ def _extremes(mode: int, vectors: Array, labels: Labels) -> str:
     """Where the first component is largest."""
     place = int(np.argmax(np.abs(vectors[0])))
     which = "the entry largest in size" if len(vectors) == 1 else "the entry largest in size, of component 0,"
-    where = f"entry {place}" if labels.entries[mode] is None else labels.entry(mode, place)
+    where = f"entry {place}" if labels.axes[mode].coords is None else labels.entry(mode, place)
     return f"{which} is {number(float(vectors[0][place]))}, at {where}"
 
 
 def _axis(mode: int, length: int, labels: Labels) -> dict[str, object]:
-    names = labels.entries[mode]
-    if names is not None and length <= NAMED:
-        marks = {"tickvals": list(range(length)), "ticktext": [shown(_cut(n)) for n in names]}
-        return axis("", **marks, showgrid=False, range=[-0.5, length - 0.5])
-    return axis(shown(labels.modes[mode]) if names is None else f"{shown(labels.modes[mode])} (number of the entry)")
+    name = shown(labels.modes[mode])
+    if not _by_name(mode, labels):
+        return axis(name)
+    if length > NAMED:
+        return axis(f"{name} (number of the entry)")
+    marks = {"tickvals": list(range(length)), "ticktext": [shown(_cut(labels.entry(mode, i))) for i in range(length)]}
+    return axis("", **marks, showgrid=False, range=[-0.5, length - 0.5])
+
+
+def _by_name(mode: int, labels: Labels) -> bool:
+    """Whether entries have names, which lie beside each other; numbers and times have a place along the axis."""
+    return labels.axes[mode].coords is not None and not labels.axes[mode].ordered
+
+
+def _places(mode: int, length: int, labels: Labels) -> list[Any]:
+    """Where the entries lie along the axis: at their coordinate, if that is a number or a time, or at their number."""
+    coords = labels.axes[mode].coords
+    if coords is None or _by_name(mode, labels):
+        return list(range(length))
+    return list(coords.astype("U")) if coords.dtype.kind == "M" else list(coords.tolist())
 
 
 def _cut(name: str) -> str:
@@ -75,9 +91,9 @@ def _hover(mode: int, places: Sequence[int], labels: Labels) -> dict[str, object
 
 
 def _bars(c: int, vector: Array, errors: Array | None, name: str, mode: int, labels: Labels) -> list[Trace]:
-    places = list(range(len(vector)))
-    trace = points(places, vector.tolist(), name, c, **_hover(mode, places, labels))
-    if labels.entries[mode] is None:
+    places = _places(mode, len(vector), labels)
+    trace = points(places, vector.tolist(), name, c, **_hover(mode, range(len(vector)), labels))
+    if not _by_name(mode, labels):
         trace |= {"mode": "lines+markers", "line": line([], [], "", c)["line"] | {"width": 1}}
     if errors is not None:
         trace["error_y"] = error_bars((2 * errors).tolist())
@@ -85,8 +101,8 @@ def _bars(c: int, vector: Array, errors: Array | None, name: str, mode: int, lab
 
 
 def _line(c: int, vector: Array, errors: Array | None, name: str, mode: int, labels: Labels) -> list[Trace]:
-    places = list(range(len(vector)))
-    drawn = [line(places, vector.tolist(), name, c, **_hover(mode, places, labels))]
+    places = _places(mode, len(vector), labels)
+    drawn = [line(places, vector.tolist(), name, c, **_hover(mode, range(len(vector)), labels))]
     if errors is None:
         return drawn
     around = band(places, (vector - 2 * errors).tolist(), (vector + 2 * errors).tolist(), f"{name} ± 2 s.e.", c)
@@ -95,10 +111,12 @@ def _line(c: int, vector: Array, errors: Array | None, name: str, mode: int, lab
 
 def _groups(c: int, vector: Array, errors: Array | None, name: str, mode: int, labels: Labels) -> list[Trace]:
     edges = np.linspace(0, len(vector), GROUPS + 1).astype(int)
-    middles = ((edges[:-1] + edges[1:] - 1) / 2).tolist()
+    places = _places(mode, len(vector), labels)
+    middles = [places[i] for i in (edges[:-1] + edges[1:] - 1) // 2]
     low, high = np.minimum.reduceat(vector, edges[:-1]), np.maximum.reduceat(vector, edges[:-1])
     top = np.sort(np.argsort(-np.abs(vector))[:LARGEST])
-    largest = points(top.tolist(), vector[top].tolist(), f"{name}: largest", c, **_hover(mode, top.tolist(), labels))
+    at = [places[i] for i in top]
+    largest = points(at, vector[top].tolist(), f"{name}: largest", c, **_hover(mode, top.tolist(), labels))
     if errors is not None:
         largest["error_y"] = error_bars((2 * errors[top]).tolist())
     return [band(middles, low.tolist(), high.tolist(), f"{name}: least to largest", c), largest]
@@ -112,7 +130,9 @@ def _heat_map(mode: int, vectors: Array, labels: Labels) -> Figure:
     cells = np.where(np.abs(low) > np.abs(high), low, high)
     reach = float(np.abs(vectors).max())
     names = [f"component {c}" for c in range(components)]
-    trace: Trace = {"type": "heatmap", "z": cells.tolist(), "x": starts.tolist(), "y": names, "colorscale": DIVERGING}
+    places = _places(mode, length, labels)
+    at = [places[i] for i in starts]
+    trace: Trace = {"type": "heatmap", "z": cells.tolist(), "x": at, "y": names, "colorscale": DIVERGING}
     trace |= {"zmin": -reach, "zmax": reach, "hovertemplate": "%{y}, entry %{x}: %{z:.4g}<extra></extra>"}
     thin = f" Each cell is the largest of {length / len(starts):.0f} entries." if length > LINES else ""
     return Figure(

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tpca.errors import StreamError, TpcaError
+from tpca.labels import Labels, parse_labels, plain_labels, read_labels
 from tpca.noise import Check
 from tpca.report.checks import fitted_checks, run_checks, settled
 from tpca.report.document import Document, plotly_js, write_document
-from tpca.report.labels import Labels, no_labels, parse_labels, read_labels
 from tpca.report.recovery_page import Checked, recovery_document
 from tpca.report.residuals import gather
 from tpca.report.views_page import Rows, views_document
 from tpca.results import StoredResult, read_result, read_run
 from tpca.wording import count
 
+OPENING = ("items", "shuffle", "random_state", "nan_policy", "sample_dim", "sample", "modes", "value", "missing")
 MAX_ROWS = 100_000  # of views that are held at once
 MAX_COMPONENTS = 6  # whose scores are looked at
 
@@ -36,7 +38,7 @@ def document_of(folder: Path, labels: Path | None, data: Sequence[str], checks: 
     """The report on what a fit left in a folder."""
     stored, run = read_result(folder), read_run(folder)
     views = stored.summary.get("kind") == "views"
-    named = _labels(labels, run, stored.summary["dims"], "view" if views else "mode")
+    named = _labels(labels, run, stored, "view" if views else "mode")
     places = list(data) or run.get("data") or _listed(stored.summary["source"])
     if len(places) > 1 and not views:
         raise StreamError(f"one path holds the samples, got {len(places)}: {', '.join(places)}; give one.")
@@ -49,11 +51,13 @@ def _listed(source: Any) -> list[str]:
     return [str(s) for s in source] if isinstance(source, list) else [str(source)]
 
 
-def _labels(path: Path | None, run: dict[str, Any], dims: Sequence[int], word: str) -> Labels:
-    """The labels given now, or those given to the fit."""
-    if path is not None:
-        return read_labels(path, dims, word)
-    return parse_labels(run["labels"], dims, word) if run.get("labels") else no_labels(dims, word)
+def _labels(path: Path | None, run: dict[str, Any], stored: StoredResult, word: str) -> Labels:
+    """The labels given now, then those of the fit (an older tpca kept them in ``run.json``), then numbers."""
+    dims = stored.summary["dims"]
+    named = [] if path is None else [read_labels(path, dims)]
+    named += [parse_labels(run["labels"], dims)] if run.get("labels") else []
+    named += [] if stored.labels is None else [stored.labels]
+    return functools.reduce(Labels.with_others, [*named, plain_labels(dims, word)])
 
 
 def _checked(stored: StoredResult, places: Sequence[str], run: dict[str, Any], wanted: bool) -> Checked:
@@ -64,7 +68,7 @@ def _checked(stored: StoredResult, places: Sequence[str], run: dict[str, Any], w
     summary, settings = stored.summary, stored.summary.get("settings", {})
     if not wanted:
         return _unchecked("it was not asked for")
-    options = {name: settings[name] for name in ("items", "shuffle", "random_state", "nan_policy") if name in settings}
+    options = {name: settings[name] for name in OPENING if name in settings}
     try:
         stream = open_stream(places[0], **options)
         _same(stream.dims, summary["dims"], stream.identity, run)

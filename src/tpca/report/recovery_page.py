@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from tpca.labels import Labels
 from tpca.noise import Check
 from tpca.report.check_pictures import check_figures
 from tpca.report.checks import fitted_checks, outliers
 from tpca.report.component_pictures import component_figure
 from tpca.report.cost import cost_parts
 from tpca.report.document import Document, Figure, Safe, Section, heading, paragraphs, safe, table, tag
-from tpca.report.labels import Labels
 from tpca.report.pictures import axis, error_bars, layout, points
 from tpca.report.race_pictures import error_figure, evidence_figure, mean_figure, paper_figure, strength_figure
 from tpca.report.residuals import Residuals

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from tpca.labels import Labels
 from tpca.noise import Check
 from tpca.report.checks import MIN_CHECKED
 from tpca.report.document import Document, Figure, Safe, Section, Verdict, paragraphs, table
-from tpca.report.labels import Labels
 from tpca.report.pictures import axis, error_bars, layout, points
 from tpca.report.recovery_page import check_table, footer, mode_parts, number_parts
 from tpca.report.verdict import confidence_of

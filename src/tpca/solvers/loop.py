@@ -20,6 +20,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from tpca.checkpoint import Checkpoints
 from tpca.engines import Data, Engine, PushEngine, open_engine
 from tpca.errors import CheckpointError, RunInterrupted, StreamError
+from tpca.labels import Labels
 from tpca.solvers.recovery import Recovery
 from tpca.streams import Stream
 from tpca.tensors import Accumulator, Batch
@@ -77,7 +78,17 @@ def drive(run: Run, engine: Engine, keeper: Keeper | None = None) -> Recovery:
                 run.tell(engine.reduce(ask.blank, ask.n))
                 if keeper is not None:
                     keeper.after_round(run, engine)
-        return dataclasses.replace(run.recovery(), buffer_bytes=engine.buffer_bytes, n_skipped=engine.n_skipped)
+        return _told(run.recovery(), engine)
+
+
+def _told(recovery: Recovery, engine: Engine | PushEngine[Any]) -> Recovery:
+    """The recovery with what only the engine knows."""
+    known: dict[str, Any] = {
+        "buffer_bytes": engine.buffer_bytes,
+        "n_skipped": engine.n_skipped,
+        "labels": engine.labels,
+    }
+    return dataclasses.replace(recovery, **known)
 
 
 def run_on_data(solver: Any, source: Any) -> Recovery:
@@ -187,8 +198,8 @@ def keeper_of(solver: Any) -> Keeper | None:
 class Feed:
     """A run whose samples, of shape ``dims``, are pushed in, batch after batch; ``start`` makes it."""
 
-    def __init__(self, start: Callable[[Data], Run], dims: tuple[int, ...]) -> None:
-        self.engine: PushEngine[Any] = PushEngine(dims)
+    def __init__(self, start: Callable[[Data], Run], dims: tuple[int, ...], labels: Labels | None = None) -> None:
+        self.engine: PushEngine[Any] = PushEngine(dims, labels)
         self._run = start(self.engine)
         # What the pending samples are for: asking anew costs more than adding one sample.
         self._ask: Ask[Any] | None = None
@@ -220,4 +231,4 @@ class Feed:
                 ending.tell(pending)
             ending.close()
             said = ending.recovery()
-        return dataclasses.replace(said, buffer_bytes=self.engine.buffer_bytes, n_skipped=self.engine.n_skipped)
+        return _told(said, self.engine)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tpca.checkpoint import kept
+from tpca.labels import Labels
 from tpca.noise import Check, NoiseModel, doubts
 from tpca.solvers.claim import flaws, withdrawal
 from tpca.tensors.blocks import Array
@@ -113,7 +114,8 @@ class Recovery:
     out (``nan_policy="omit"``), ``state_bytes`` the most that the solver held in its own arrays (S), ``buffer_bytes``
     the most that the engine held for samples in flight.  ``noise_level`` is the standard deviation σ of the noise of
     one entry of one sample; NaN where the method does not tell it.  ``noise`` is what else was learnt of it, where that
-    was looked at, and ``checks`` say whether it is as the test assumes; ``doubts`` are those that say no.
+    was looked at, and ``checks`` say whether it is as the test assumes; ``doubts`` are those that say no.  ``labels``
+    name the modes and their entries, where the data do.
     """
 
     solver: str
@@ -128,6 +130,7 @@ class Recovery:
     noise: NoiseModel | None = field(default=None, repr=False)
     checks: tuple[Check, ...] = ()
     guess: Component | None = None
+    labels: Labels | None = field(default=None, repr=False)
     history: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
     @classmethod
@@ -156,6 +159,12 @@ class Recovery:
         components = tuple(component for one in every for component in one.components)
         read = {"n_samples": max(one.n_samples for one in every), "n_passes": max(one.n_passes for one in every)}
         return dataclasses.replace(self, components=components, **{**read, **run})
+
+    def to_xarray(self, confidence: float = 0.95) -> Any:
+        """An ``xarray.Dataset`` of the vectors, their standard errors and intervals, with names and coordinates."""
+        from tpca.solvers.dataset import dataset_of
+
+        return dataset_of(self, confidence)
 
     @property
     def first(self) -> Component:

@@ -175,3 +175,11 @@ def unwrapped(item: Any, first: int) -> Any:
             "yield only the samples, e.g. (x for x, _ in loader), or one array, e.g. np.stack(item)."
         )
     return item[0]
+
+
+def only_batches(items: Items, what: str) -> None:
+    """Refuse single samples where there are none."""
+    if items == "samples":
+        raise StreamError(
+            f'items="samples" is for iterables and folders; {what} hold batches (n, d_1, ..., d_k): leave it out.'
+        )

@@ -8,7 +8,7 @@ import re
 import zipfile
 from collections.abc import Callable
 from io import FileIO
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ MAP_BYTES = 2**26
 
 _Header = tuple[tuple[int, ...], bool, np.dtype[Any]]
 # Version 3 exists only for structured dtypes with names beyond latin-1: never samples.
-_HEADERS: dict[tuple[int, int], Callable[[BinaryIO], _Header]] = {
+_HEADERS: dict[tuple[int, int], Callable[[Any], _Header]] = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
@@ -93,7 +93,7 @@ def open_npy(path: str) -> NpyFile:
     """The file at ``path``, its header checked against its size."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        shape, fortran, dtype = _read_header(file, path, size)
+        shape, fortran, dtype = read_header(file, path, size)
         offset = file.tell()
     if dtype.hasobject:
         raise SampleError(
@@ -107,7 +107,8 @@ def open_npy(path: str) -> NpyFile:
     return NpyFile(path, shape, dtype, fortran, offset)
 
 
-def _read_header(file: BinaryIO, path: str, size: int) -> _Header:
+def read_header(file: IO[bytes], path: str, size: int) -> _Header:
+    """Shape, whether in Fortran order, and dtype of a ``.npy`` file of ``size`` bytes, read up to its numbers."""
     if size == 0:
         raise StreamError(f"{path!r} is empty (0 bytes); write it with numpy.save.")
     if file.read(6) != np.lib.format.MAGIC_PREFIX:

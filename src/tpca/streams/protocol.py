@@ -9,9 +9,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from tpca.labels import Axis, Labels
 from tpca.tensors import Batch
 
-Kind = Literal["array", "npy", "folder", "zarr", "hdf5", "dask", "iterable", "synthetic"]
+Kind = Literal["array", "npy", "folder", "zarr", "hdf5", "dask", "xarray", "table", "iterable", "synthetic"]
 Items = Literal["auto", "batches", "samples"]
 NanPolicy = Literal["raise", "omit", "zero"]
 
@@ -68,6 +69,8 @@ class Stream:
     """What is done about NaN and Inf."""
     shuffle: int | None = None
     """Seed of the order of the samples, if that is a random one."""
+    labels: Labels | None = None
+    """Names of the modes and of their entries, where the data have them."""
 
     @property
     def identity(self) -> str:
@@ -114,6 +117,12 @@ class Source:
     """Whether other processes can open it."""
     edges: NDArray[np.int64] | None = None
     """Of a Dask array: the first sample of every block, and the end; ``None`` of what is read from a store."""
+    axes: tuple[Axis, ...] = ()
+    """Names and coordinates of all axes; empty where the store gives none."""
+
+    def transposed(self, order: tuple[int, ...]) -> Source | None:  # noqa: ARG002
+        """The same with its axes in another order, where that moves no data; ``None``: batches are to be turned."""
+        return None
 
     parallel: bool = False
     """Whether several threads may read at once, and gain by it; not where a library has one lock for all of them."""

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
-import urllib.parse
-import urllib.request
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 import numpy as np
 
-from tpca.errors import StreamError, reading
+from tpca.errors import StreamError
 from tpca.integers import check_integer
 from tpca.model import Samples
-from tpca.streams.checks import are_samples, as_array, shape_of
+from tpca.streams.arrays import ArraySource
+from tpca.streams.axes import SampleDim, along
+from tpca.streams.checks import are_samples, as_array, only_batches, shape_of
+from tpca.streams.hdf5 import hdf5_source
 from tpca.streams.iterables import IterableStream, OwnStream, SamplesStream, stacked
-from tpca.streams.npy import NpyFolder, open_npy
+from tpca.streams.labelled import is_labelled, labelled_source
+from tpca.streams.paths import SUPPORTED, stored_at
 from tpca.streams.protocol import Items, NanPolicy, Source, Stream
 from tpca.streams.sparse import SparseStream, is_sparse
-from tpca.streams.stored import ArraySource, StoredStream
-from tpca.streams.stores import HDF5_SIGNATURE, DaskSource, hdf5_source, open_hdf5, open_zarr, zarr_source
-
-_HDF5_SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".h5py")
-_ZARR_FILES = ("zarr.json", ".zarray", ".zgroup")
-_SUPPORTED = "a .npy file, a folder of them, a Zarr store (.zarr) or an HDF5 file (.h5, .hdf5)"
+from tpca.streams.stored import StoredStream
+from tpca.streams.stores import DaskSource, zarr_source
+from tpca.streams.table_columns import Missing, columns_of
+from tpca.streams.table_streams import is_table, open_table
 
 
 def open_stream(
@@ -35,15 +34,21 @@ def open_stream(
     shuffle: bool = False,
     random_state: int = 0,
     nan_policy: NanPolicy = "raise",
+    sample_dim: SampleDim = None,
+    sample: str | None = None,
+    modes: Sequence[str] | Mapping[str, Sequence[Any] | None] | None = None,
+    value: str | None = None,
+    missing: Missing = "raise",
 ) -> Stream:
     """A stream over whatever holds samples.
 
     Parameters
     ----------
     source
-        An array ``(n, d_1, ..., d_k)`` of NumPy, Zarr, HDF5 or Dask; the path of a ``.npy`` file, of a folder of such
-        files (read in the order of their names), of a Zarr store or of an HDF5 file, with ``::/path/of/array`` for an
-        array inside it; the URL of a Zarr store; a list, or an iterable such as a data loader, of samples or of
+        An array ``(n, d_1, ..., d_k)`` of NumPy, xarray, Zarr, HDF5 or Dask; the path of a ``.npy``, ``.npz`` or
+        ``.mat`` file, of a folder of ``.npy`` files (read in the order of their names), of a Zarr store or of an HDF5
+        or NetCDF 4 file, with ``::/path/of/array`` for an array inside it; the URL of a Zarr store; a long table (see
+        ``sample``); a list, or an iterable such as a data loader, of samples or of
         batches, also of sparse samples (``scipy.sparse``, or with ``coords``, ``data`` and ``shape``); synthetic
         samples; or a stream, also your own: anything with ``dims`` and ``batches``.
     items
@@ -60,6 +65,19 @@ def open_stream(
         What to do about NaN and Inf: ``"raise"`` an error, ``"omit"`` the sample, or take the missing entries as
         ``"zero"`` and divide the others by the observed fraction, which keeps the mean unbiased if entries are missing
         at random.
+    sample_dim
+        The axis along which the samples lie, by its name or number; by default the first.
+    sample, modes, value
+        Of a long table, a row for every cell (a data frame, an Arrow table, a ``.csv`` or ``.parquet`` file): the
+        columns that hold the sample, the modes, in their order, and the value.  ``modes`` may be a dict of the levels
+        of every mode; ``None`` finds them: numbers and times are sorted, text comes in the order of its first row.
+        The rows of a sample stand next to each other in a file.
+    missing
+        What a cell of a table without a row is: an error (``"raise"``), ``"zero"``, as of counts, or ``"nan"``, which
+        ``nan_policy`` then deals with.  With ``"zero"`` samples are sparse if less than a twentieth of their cells have
+        a row.
+
+    Names of axes and coordinates that the data have are in ``labels``, and go on to the recovery.
 
     Examples
     --------
@@ -68,7 +86,8 @@ def open_stream(
     >>> stream.dims, stream.length
     ((3, 4), 10)
     """
-    return open_known(source, None, items, shuffle, random_state, nan_policy)
+    table = {"sample": sample, "modes": modes, "value": value, "missing": missing}
+    return open_known(source, None, items, shuffle, random_state, nan_policy, sample_dim, table)
 
 
 def open_known(
@@ -78,26 +97,34 @@ def open_known(
     shuffle: bool = False,
     random_state: int = 0,
     nan_policy: NanPolicy = "raise",
+    sample_dim: SampleDim = None,
+    table: Mapping[str, Any] | None = None,
 ) -> Stream:
     """The same for samples whose shape may be known: with ``dims`` the items are never ambiguous."""
     _check_options(items, shuffle, nan_policy)
-    if hasattr(source, "batches") and hasattr(source, "dims"):
+    columns = columns_of(**table) if table else None
+    if not (is_labelled(source) or is_table(source)) and hasattr(source, "batches") and hasattr(source, "dims"):
         stream: Any = source if isinstance(source, Stream) else OwnStream(source)
-        check_opened(stream, items, shuffle, random_state, nan_policy)
+        check_opened(stream, items, shuffle, random_state, nan_policy, sample_dim)
         opened: Stream = stream
         return opened
+    seed = check_integer("random_state", random_state, 0, StreamError) if shuffle else None
+    if columns is not None or is_table(source):
+        if sample_dim is not None:
+            raise StreamError(f"sample_dim={sample_dim!r} is for arrays; the samples of a table are in sample=.")
+        return open_table(source, columns, seed, nan_policy)
     stored = stored_source(source, items, dims)
     if stored is not None:
-        return StoredStream(
-            stored, check_integer("random_state", random_state, 0, StreamError) if shuffle else None, nan_policy
-        )
+        return StoredStream(along(stored, sample_dim), seed, nan_policy)
+    if sample_dim is not None:
+        raise StreamError(f"sample_dim={sample_dim!r} needs an array or a file, got {type(source).__name__}.")
     if shuffle:
         raise StreamError(
             f"shuffle needs samples that can be sliced, got {type(source).__name__}; shuffle them where they are made, "
             "or store them in an array or file first."
         )
     if isinstance(source, Samples):
-        _only_batches(items, "synthetic samples")
+        only_batches(items, "synthetic samples")
         return SamplesStream(source)
     if isinstance(source, Iterable) and not isinstance(source, bytes | dict):
         head, looked_at = _peeked(source)
@@ -110,7 +137,7 @@ def open_known(
         return IterableStream(looked_at, _yields_samples(source, head, items, dims), nan_policy)
     raise StreamError(
         f"cannot read samples from {type(source).__name__}; give an array (n, d_1, ..., d_k), "
-        f"an iterable of samples or batches, or {_SUPPORTED}."
+        f"an iterable of samples or batches, or {SUPPORTED}."
     )
 
 
@@ -146,12 +173,14 @@ def check_opened(
     shuffle: bool = False,
     random_state: int = 0,  # noqa: ARG001 (that of an open stream has been used)
     nan_policy: NanPolicy = "raise",
+    sample_dim: SampleDim = None,
 ) -> None:
     """Refuse options for what is open already, unless it was opened with the same."""
     kept = {
         "items": (items, "auto", "auto"),
         "shuffle": (bool(shuffle), False, stream.shuffle is not None),
         "nan_policy": (nan_policy, "raise", stream.nan_policy),
+        "sample_dim": (sample_dim, None, stream.labels.sample if stream.labels else None),
     }
     for name, (value, usual, own) in kept.items():
         if value not in (usual, own):
@@ -161,31 +190,27 @@ def check_opened(
             )
 
 
-def _only_batches(items: Items, what: str) -> None:
-    if items == "samples":
-        raise StreamError(
-            f'items="samples" is for iterables and folders; {what} hold batches (n, d_1, ..., d_k): leave it out.'
-        )
-
-
 def stored_source(source: Any, items: Items = "auto", dims: tuple[int, ...] | None = None) -> Source | None:
     """``source`` as something that can be sliced; ``None`` if it cannot."""
     if isinstance(source, str | os.PathLike):
-        return _stored_at(os.fsdecode(source), items, dims)
+        return stored_at(os.fsdecode(source), items, dims)
     if isinstance(source, list | tuple):
         return _listed(source, items, dims)
+    if is_labelled(source):
+        only_batches(items, "DataArrays")
+        return labelled_source(source)
     package = type(source).__module__.partition(".")[0]
     if package == "zarr" and hasattr(source, "store"):
-        _only_batches(items, "Zarr arrays")
+        only_batches(items, "Zarr arrays")
         return zarr_source(source, "the Zarr array" if hasattr(source, "shape") else "what was given")
     if package == "h5py" and hasattr(source, "file"):
-        _only_batches(items, "HDF5 datasets")
+        only_batches(items, "HDF5 datasets")
         return hdf5_source(source)
     if package == "dask" and hasattr(source, "chunksize"):
-        _only_batches(items, "Dask arrays")
+        only_batches(items, "Dask arrays")
         return DaskSource(source)
     if isinstance(source, np.ndarray) or hasattr(source, "__array__"):
-        _only_batches(items, "arrays")
+        only_batches(items, "arrays")
         return ArraySource(as_array(source))
     return None
 
@@ -196,48 +221,3 @@ def _listed(source: Sequence[Any], items: Items, dims: tuple[int, ...] | None) -
         return None
     single = are_samples(map(shape_of, source), items, dims, "items")
     return ArraySource(stacked(source)) if single else None
-
-
-def _stored_at(text: str, items: Items, dims: tuple[int, ...] | None) -> Source:
-    """What lies at a path or URL, with the path of an array inside it after ``::``."""
-    place, inner = _split(text)
-    if re.match(r"file://", place):
-        place = urllib.request.url2pathname(urllib.parse.urlsplit(place).path)
-    if "://" in place:
-        if place.endswith((".npy", *_HDF5_SUFFIXES)):
-            raise StreamError(f"only Zarr stores are read from URLs, got {place!r}; copy the file here first.")
-        _only_batches(items, "Zarr arrays")
-        return open_zarr(place, inner)
-    if not os.path.exists(place):
-        raise StreamError(f"no such file or folder: {place!r}.")
-    with reading(f"cannot read {place!r}", "check its permissions and its disk, or write it again"):
-        return _folder(place, inner, items, dims) if os.path.isdir(place) else _file(place, inner, items)
-
-
-def _split(text: str) -> tuple[str, str | None]:
-    """Place and inner path; the ``::`` of a chained URL (``simplecache::s3://...``) is part of the place."""
-    place, mark, inner = text.rpartition("::")
-    return (text, None) if not mark or "://" in inner else (place, inner)
-
-
-def _folder(place: str, inner: str | None, items: Items, dims: tuple[int, ...] | None) -> Source:
-    zarr = place.rstrip("/").endswith(".zarr") or any(os.path.exists(os.path.join(place, f)) for f in _ZARR_FILES)
-    if zarr or inner is not None:
-        _only_batches(items, "Zarr arrays")
-        return open_zarr(place, inner)
-    return NpyFolder(place, items, dims)
-
-
-def _file(place: str, inner: str | None, items: Items) -> Source:
-    if place.endswith(".npy"):
-        _only_batches(items, ".npy files")
-        if inner is not None:
-            raise StreamError(f"a .npy file holds one array, got {place + '::' + inner!r}; leave out '::{inner}'.")
-        return open_npy(place)
-    with open(place, "rb") as file:
-        signed = file.read(len(HDF5_SIGNATURE)) == HDF5_SIGNATURE
-    if place.endswith(_HDF5_SUFFIXES) or signed:
-        _only_batches(items, "HDF5 datasets")
-        return open_hdf5(place, inner)
-    suffix = os.path.splitext(place)[1] or "no suffix"
-    raise StreamError(f"cannot read samples from {place!r} ({suffix}); give {_SUPPORTED}.")

@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.errors import SampleError, StreamError, reading
+from tpca.labels import labels_of
 from tpca.model.sampling import BATCH_ENTRIES
 from tpca.prefetch import depth, read_ahead
 from tpca.randomness import generator
 from tpca.streams.checks import dense_batch, float_dtype, sample_dims, to_floats, without_empty
 from tpca.streams.identity import read_cost, spread
-from tpca.streams.protocol import Kind, Layout, NanPolicy, NumberedStream, Source
+from tpca.streams.protocol import Layout, NanPolicy, NumberedStream, Source
 from tpca.streams.slabs import SlabReader, cut
 from tpca.streams.stores import without_array
 from tpca.tensors import Batch, DenseBatch, SlabBatch
@@ -29,24 +30,10 @@ SLAB_ENTRIES = 2**22
 SLAB_SAMPLES = 64
 # Samples of a batch at least, if they are no larger together than a slab: one by one, reading and adding up cost more.
 FILE_SAMPLES = 4
+# Entries of a batch at most, where whole chunks would be more: chunks that hold a part of many samples are read again.
+MOST_ENTRIES = 2**24
 # Samples of a batch that is a view of an array in memory: so many are added up in one read of each.
 ARRAY_SAMPLES = 16
-
-
-class ArraySource(Source):
-    """An array in memory."""
-
-    kind: Kind = "array"
-    name = "the array"
-    shared = False
-
-    def __init__(self, array: NDArray[Any]) -> None:
-        self.shape, self.dtype = array.shape, array.dtype
-        self._array = array
-
-    def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
-        """A view of the entries."""
-        return self._array[key]
 
 
 class StoredStream(NumberedStream):
@@ -67,6 +54,7 @@ class StoredStream(NumberedStream):
         if self.length == 0:
             raise StreamError(f"{source.name} holds no samples, its shape is {source.shape}; give at least one.")
         self._source, self.shuffle, self.nan_policy = source, shuffle, nan_policy
+        self.labels = labels_of(source.axes, source.name) if source.axes else None
         self._slabs = source.kind != "array" and math.prod(self.dims) > SLAB_ENTRIES
         # A block of a Dask array stays where it is: no batch has a part of one.
         edges = None if self._slabs else source.edges
@@ -239,4 +227,6 @@ def _batch_length(dims: tuple[int, ...], chunks: tuple[int, ...] | None) -> int:
     """Samples per batch: about ``BATCH_ENTRIES`` entries, in whole chunks, since no less than a chunk can be read."""
     length = max(1, BATCH_ENTRIES // math.prod(dims), min(FILE_SAMPLES, SLAB_ENTRIES // math.prod(dims)))
     unit = 1 if chunks is None else chunks[0]
-    return -(-length // unit) * unit
+    whole = -(-length // unit) * unit
+    parted = chunks is not None and math.prod(chunks[1:]) < math.prod(dims)
+    return max(length, MOST_ENTRIES // math.prod(dims)) if parted and whole * math.prod(dims) > MOST_ENTRIES else whole

@@ -1,25 +1,24 @@
-"""Chunked stores: Zarr, HDF5 and Dask arrays.  Their packages are optional and imported where they are used."""
+"""Chunked stores: Zarr and Dask arrays.  Their packages are optional and imported where they are used."""
 
 from __future__ import annotations
 
 import copy
 import importlib
-import math
 import operator
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.errors import StreamError, one_line, reading
+from tpca.errors import StreamError, reading
+from tpca.labels import Axis
+from tpca.streams.conventions import named_axes, unpacked
 from tpca.streams.protocol import Kind, Source
 from tpca.streams.store_looks import (
     check_extent,
     guard_blosc,
-    hdf5_datasets,
     listed,
     settled,
     zarr_arrays,
@@ -27,18 +26,17 @@ from tpca.streams.store_looks import (
 )
 
 LONGEST = 2**53  # entries along an axis; far beyond them places do not fit into 64 bits
-MAX_COMPRESSED = 2000  # times: the deflate of HDF5 can do 1032, and noise hardly 2
-HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
-def _package(name: str, extra: str, what: str) -> Any:
+def package(name: str, extra: str, what: str) -> Any:
+    """An optional package, or an error that says how to get it."""
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise StreamError(f"reading {what} needs the {name} package; install tpca[{extra}].") from None
+        raise StreamError(f"{what} needs the {name} package; install tpca[{extra}].") from None
 
 
-def _lengths(lengths: Any, least: int) -> tuple[int, ...]:
+def stored_lengths(lengths: Any, least: int) -> tuple[int, ...]:
     """Lengths of axes or chunks as the metadata give them, which may be damaged."""
     found = tuple(operator.index(length) for length in lengths)
     if not all(least <= length <= LONGEST for length in found):
@@ -54,10 +52,12 @@ class ZarrSource(Source):
 
     def __init__(self, array: Any, name: str, location: tuple[str, str] | None = None) -> None:
         self.name = name
-        self.shape = _lengths(array.shape, 0)
+        self.shape = stored_lengths(array.shape, 0)
         self.dtype = np.dtype(array.dtype)
-        self.chunks = _lengths(array.chunks, 1)
+        self.chunks = stored_lengths(array.chunks, 1)
         self.shared = location is not None or "Memory" not in type(array.store).__name__
+        self.axes = named_axes(_dimension_names(array), self.shape, lambda name: _beside(array, name))
+        self.attributes = dict(array.attrs)
         self._array = array
         self._location = location
 
@@ -65,7 +65,7 @@ class ZarrSource(Source):
         if self._location is None:  # Zarr knows how to open its own stores again
             return (ZarrSource, (self._array, self.name))
         store, inner = self._location
-        return (open_zarr, (_absolute(store), inner or None))
+        return (_zarr_at, (absolute(store), inner or None))
 
     def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
         """The entries in these ranges of the leading axes."""
@@ -78,8 +78,30 @@ class ZarrSource(Source):
         return block
 
 
-def open_zarr(store: str, inner: str | None) -> ZarrSource:
-    """The Zarr array at a path or fsspec URL, or at ``inner`` in the group there."""
+def _dimension_names(array: Any) -> Any:
+    """Names of the axes: of Zarr 3 itself, or as xarray writes them into Zarr 2; ``None`` where there are none."""
+    metadata = getattr(array, "metadata", None)  # zarr-python 2 has none, and knows no Zarr 3
+    told: Mapping[str, Any] = {} if metadata is None else metadata.to_dict()
+    return told.get("dimension_names") or array.attrs.get("_ARRAY_DIMENSIONS")
+
+
+def _beside(array: Any, name: str) -> tuple[Any, Mapping[str, Any]] | None:
+    """The array of that name in the same group, and its attributes; ``None`` if there is none that can be read."""
+    group = array.path.strip("/").rpartition("/")[0]
+    try:
+        node = package("zarr", "zarr", "reading Zarr").open(array.store, mode="r", path=f"{group}/{name}".strip("/"))
+        return None if tuple(node.shape) == array.shape else (node, dict(node.attrs))
+    except Exception:  # none of that name, a group, damaged metadata: entries go by their numbers
+        return None
+
+
+def open_zarr(store: str, inner: str | None) -> Source:
+    """The Zarr array at a path or fsspec URL, or at ``inner`` in the group there, as its attributes say it is meant."""
+    source = _zarr_at(store, inner)
+    return unpacked(source, source.attributes)
+
+
+def _zarr_at(store: str, inner: str | None) -> ZarrSource:
     name = repr(store if inner is None else f"{store}::{inner}")
     location = (store, (inner or "").strip("/"))
     with reading(f"cannot open {name} as a Zarr array", "check the path, or write it again"):
@@ -89,14 +111,20 @@ def open_zarr(store: str, inner: str | None) -> ZarrSource:
             if type(cause).__name__ not in ("GroupNotFoundError", "NodeNotFoundError", "PathNotFoundError"):
                 raise
             raise StreamError(f"there is no Zarr array at {name}; check the path{_inside(store, inner)}.") from cause
-        source = zarr_source(node, name, location)
+        source = _zarr_array(node, name, location)
         if os.path.isdir(store):
             check_extent(node, os.path.join(*location))
         guard_blosc(node)
         return source
 
 
-def zarr_source(node: Any, name: str, location: tuple[str, str] | None = None) -> ZarrSource:
+def zarr_source(node: Any, name: str) -> Source:
+    """An open Zarr array as a source."""
+    source = _zarr_array(node, name)
+    return unpacked(source, source.attributes)
+
+
+def _zarr_array(node: Any, name: str, location: tuple[str, str] | None = None) -> ZarrSource:
     """``node`` as a source if it is an array; a group is refused, with the names of its arrays."""
     with reading(f"cannot use {name}", "write it again"):
         if hasattr(node, "shape"):
@@ -106,14 +134,14 @@ def zarr_source(node: Any, name: str, location: tuple[str, str] | None = None) -
     raise StreamError(f"{name} is a Zarr group; name one of its arrays, in a path after '::', such as {arrays}.")
 
 
-def _absolute(place: str) -> str:
+def absolute(place: str) -> str:
     """A path that means the same in a process that was started elsewhere; URLs do anyway."""
     return place if "://" in place else os.path.abspath(place)
 
 
 def _open_node(store: str, inner: str) -> Any:
     with settled():
-        return _package("zarr", "zarr", "Zarr").open(store, mode="r", path=inner or None)
+        return package("zarr", "zarr", "reading Zarr").open(store, mode="r", path=inner or None)
 
 
 def _inside(store: str, inner: str | None) -> str:
@@ -127,95 +155,13 @@ def _inside(store: str, inner: str | None) -> str:
     return f"; the store holds {listed(arrays)}"
 
 
-class Hdf5Source(Source):
-    """An HDF5 dataset: of a file that is opened for every read, or one that the caller holds open."""
-
-    kind: Kind = "hdf5"
-
-    def __init__(self, dataset: Any, name: str, location: tuple[str, str] | None = None) -> None:
-        self.name = name
-        self.shape = _lengths(dataset.shape or (), 0)
-        self.dtype = np.dtype(dataset.dtype)
-        self.chunks = None if dataset.chunks is None else _lengths(dataset.chunks, 1)
-        self._dataset: Any = None if location else dataset
-        self._location = location
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        path, inner = self._location or (self._dataset.file.filename, self._dataset.name)
-        return (open_hdf5, (_absolute(path), inner))
-
-    def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
-        """The entries in these ranges of the leading axes."""
-        if self._location is None:
-            return np.asarray(self._dataset[key])
-        path, inner = self._location
-        with _open_file(path) as file:
-            return np.asarray(file[inner][key])
-
-
-def open_hdf5(path: str, inner: str | None) -> Hdf5Source:
-    """The dataset ``inner`` of an HDF5 file; without it the only one with enough axes."""
-    with reading(f"cannot open {path!r}", "write or copy it again"), _open_file(path) as file:
-        if inner is not None and inner not in file:
-            raise StreamError(f"{path!r} has no dataset '{inner}'; it holds {listed(hdf5_datasets(file, 0))}.")
-        dataset = _the_dataset(file if inner is None else file[inner], path)
-        _check_extent(dataset, os.path.getsize(path))
-        return Hdf5Source(dataset, repr(f"{path}::{dataset.name}"), (path, dataset.name))
-
-
-def _check_extent(dataset: Any, size: int) -> None:
-    """Refuse a dataset that claims far more than its file holds: what was never written is read without an end."""
-    claimed = math.prod(dataset.shape or ()) * dataset.dtype.itemsize
-    if claimed > MAX_COMPRESSED * size and not (dataset.is_virtual or dataset.external):
-        raise ValueError(f"its shape {dataset.shape} has {claimed:.4g} bytes, and the file {size}")
-
-
-def hdf5_source(node: Any) -> Hdf5Source:
-    """An open h5py dataset, file or group as a source."""
-    path = node.file.filename
-    with reading(f"cannot use {path!r}", "write or copy it again"):
-        dataset = _the_dataset(node, path)
-        return Hdf5Source(dataset, repr(f"{path}::{dataset.name}"))
-
-
-def _the_dataset(node: Any, path: str) -> Any:
-    """``node`` if it is a dataset; in a group, the only one with enough axes."""
-    if hasattr(node, "shape"):
-        return node
-    fit = hdf5_datasets(node, 3)
-    if len(fit) == 1:
-        return node[fit[0]]
-    if fit:
-        raise StreamError(f"{path!r} holds several datasets; name one after '::', such as {listed(fit)}.")
-    others = listed(hdf5_datasets(node, 0))
-    raise StreamError(f"{path!r} holds no dataset of at least 3 axes (n, d_1, ..., d_k); its datasets are {others}.")
-
-
-@contextmanager
-def _open_file(path: str) -> Iterator[Any]:
-    h5py = _package("h5py", "hdf5", "HDF5")
-    if not os.path.exists(path):
-        raise StreamError(f"no such file or folder: {path!r}.")
-    try:
-        file = h5py.File(path, "r")
-    except OSError as cause:
-        with open(path, "rb") as raw:
-            start = raw.read(len(HDF5_SIGNATURE))
-        if start == HDF5_SIGNATURE:
-            raise StreamError(f"cannot open {path!r}: {one_line(cause)}; write or copy it again.") from cause
-        what = "is empty (0 bytes)" if not start else "is not an HDF5 file: it starts with other bytes"
-        raise StreamError(f"{path!r} {what}; write it with h5py.") from cause
-    with file:
-        yield file
-
-
 class DaskSource(Source):
     """A Dask array; whatever scheduler is active computes its chunks."""
 
     kind: Kind = "dask"
     name = "the Dask array"
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: Any, axes: tuple[Axis, ...] = ()) -> None:
         if any(np.isnan(length) for length in array.shape):
             raise StreamError(
                 f"the Dask array has unknown lengths {array.shape}; call its compute_chunk_sizes() first."
@@ -224,7 +170,13 @@ class DaskSource(Source):
         self.dtype = np.dtype(array.dtype)
         self.chunks = tuple(array.chunksize)
         self.edges = np.concatenate([[0], np.cumsum(array.chunks[0])])
+        self.axes = axes
         self._array = array
+
+    def transposed(self, order: tuple[int, ...]) -> DaskSource:
+        """The same blocks, turned where they are."""
+        axes = tuple(self.axes[i] for i in order) if self.axes else ()
+        return DaskSource(self._array.transpose(order), axes)
 
     def part(self, start: int, stop: int) -> Any:
         """Some samples, as one block."""

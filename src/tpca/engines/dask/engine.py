@@ -63,7 +63,7 @@ class DaskEngine:
     def __init__(self, client: Any, source: Any, patience: float = 60.0, hold: float = 0.0) -> None:
         self.stream: NumberedStream = readable_stream(source)
         self.dims, self.length, self.whole = self.stream.dims, self.stream.length, self.stream.whole
-        self.endless, self.rereadable = False, True
+        self.endless, self.rereadable, self.labels = False, True, self.stream.labels
         self.cluster = Cluster(client, patience)
         self.buffer_bytes = 0
         self._token = uuid.uuid4().hex[:12]

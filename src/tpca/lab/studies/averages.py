@@ -17,6 +17,7 @@ from tpca.engines import LocalEngine
 from tpca.engines.protocol import A
 from tpca.errors import StreamError
 from tpca.lab.baselines import BASELINES
+from tpca.labels import Labels
 from tpca.model import SpikedTensor
 from tpca.randomness import generator
 from tpca.solvers.recovery import Recovery
@@ -47,6 +48,8 @@ def run_on_mean(name: str, average: AverageEngine, seed: int) -> Recovery:
 
 class AverageEngine:
     """Gives all N samples at once, in any number of passes; anything less than a pass is refused."""
+
+    labels: Labels | None = None
 
     def __init__(self, mean: Array, n: int, identity: str = "mean") -> None:
         self._mean = mean

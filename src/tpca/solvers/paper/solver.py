@@ -118,6 +118,7 @@ class PaperSolver(CommonOptions):
             buffer_bytes=engine.buffer_bytes,
             stop_reason=reason,
             n_skipped=engine.n_skipped,
+            labels=engine.labels,
             history=run.history,
         )
 

@@ -1,0 +1,43 @@
+"""Options that say how data are read: along which axis samples lie, and what the columns of a table are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from tpca.labels import Labels
+
+DATA = (
+    "A .npy, .npz or .mat file, a folder of .npy files, a Zarr store or URL, an HDF5 or NetCDF file (::/path picks an "
+    "array inside), or a long table (.csv, .parquet)."
+)
+SampleDim = Annotated[
+    str | None, typer.Option(help="Axis of the samples, its name or number; by default the first.", show_default=False)
+]
+Sample = Annotated[str | None, typer.Option(help="Of a table: the column of the sample.", show_default=False)]
+Modes = Annotated[
+    str | None, typer.Option(help="Of a table: the columns of the modes, such as gene,cell,time.", show_default=False)
+]
+Value = Annotated[str | None, typer.Option(help="Of a table: the column of the value.", show_default=False)]
+Missing = Annotated[str, typer.Option(help="Of a table: cells without a row are an error (raise), zero, or nan.")]
+
+LAYOUT = ("sample_dim", "sample", "modes", "value", "missing")  # settings of a fit, by which its data are read again
+
+
+def layout(params: Mapping[str, Any]) -> dict[str, Any]:
+    """How data are laid out, from the options of a command."""
+    given = {name: params[name] for name in LAYOUT}
+    return given | {"modes": None if given["modes"] is None else [one.strip() for one in given["modes"].split(",")]}
+
+
+def layout_as_fitted(params: Mapping[str, Any], settings: Mapping[str, Any], labels: Labels | None) -> dict[str, Any]:
+    """The same for data to be compared with a fit: what was not given is as it was there, with the levels it found."""
+    given = layout(params)
+    usual = {"missing": "raise"}
+    asked = {name: settings.get(name, one) if one == usual.get(name) else one for name, one in given.items()}
+    if isinstance(asked["modes"], list) and labels is not None and len(asked["modes"]) == len(labels.axes):
+        asked["modes"] = {axis.name: axis.coords for axis in labels.axes}
+    return asked

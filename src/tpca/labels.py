@@ -1,0 +1,210 @@
+"""Names of the axes of samples: what every mode is called, and the coordinates of its entries.
+
+A stream that knows them carries them, the recovery keeps them, and results, tables, reports and ``to_xarray`` show
+them.  In a file they are JSON, by mode, counted from 0: ``{"0": ["Fz", "Cz", "Pz"], "2": {"name": "frequency",
+"entries": [4.0, 8.0]}}``; ``"sample"`` may name the axis of the samples, ``"dtype"`` say what the entries are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.errors import StreamError, reading
+
+Coords = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """One axis: its name (empty: it has none), and the coordinates of its entries, where there are any."""
+
+    name: str = ""
+    coords: Coords | None = None
+
+    def entry(self, place: int) -> str:
+        """What an entry is called: its coordinate, or its number."""
+        return str(place) if self.coords is None else as_text(self.coords[place])
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the coordinates are numbers or times that grow or fall: places along the axis."""
+        if self.coords is None or self.coords.dtype.kind not in "fiuM":
+            return False
+        if not np.isfinite(self.coords).all():
+            return False
+        steps = np.diff(self.coords.astype(np.int64 if self.coords.dtype.kind in "iuM" else np.float64))
+        return bool(np.all(steps > 0) or np.all(steps < 0))
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """What the modes of samples are called, and their entries; ``sample`` names the axis of the samples."""
+
+    axes: tuple[Axis, ...]
+    sample: str = ""
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """A name for every mode: its own, or its number."""
+        return tuple(axis.name or f"mode {i}" for i, axis in enumerate(self.axes))
+
+    def entry(self, mode: int, place: int) -> str:
+        """The name of an entry, or its number."""
+        return self.axes[mode].entry(place)
+
+    def with_others(self, others: Labels) -> Labels:
+        """These, and where they do not say, those of ``others``."""
+        pairs = zip(self.axes, others.axes, strict=True)
+        axes = (Axis(a.name or b.name, b.coords if a.coords is None else a.coords) for a, b in pairs)
+        return Labels(tuple(axes), self.sample or others.sample)
+
+    def difference(self, other: Labels) -> str:
+        """How other data are labelled in another way, in words; empty where nothing contradicts."""
+        for own, theirs in zip(self.axes, other.axes, strict=True):
+            if own.name and theirs.name and own.name != theirs.name:
+                return f"their modes are {_listed(other.modes)}, expected {_listed(self.modes)}"
+            if own.coords is not None and theirs.coords is not None and (place := _unlike(own, theirs)) is not None:
+                name = own.name or theirs.name
+                return f"entry {place} of {name!r} is {theirs.entry(place)!r}, expected {own.entry(place)!r}"
+        return ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as a file holds it."""
+        told = {str(i): _axis_json(axis) for i, axis in enumerate(self.axes) if axis.name or axis.coords is not None}
+        return {"sample": self.sample, **told} if self.sample else told
+
+
+def plain_labels(dims: Sequence[int], word: str = "mode") -> Labels:
+    """Modes by their number."""
+    return Labels(tuple(Axis(f"{word} {i}") for i in range(len(dims))))
+
+
+def labels_of(axes: Sequence[Axis], what: str) -> Labels | None:
+    """The labels of samples that lie along the first of some axes; ``None`` if nothing has a name.
+
+    Two entries of one name are refused.  Two modes of one name, as of a matrix of channels by channels, are told apart
+    by a number.
+    """
+    sample, *modes = axes
+    if not any(axis.name or axis.coords is not None for axis in axes):
+        return None
+    for axis in modes:
+        _refuse_twice(axis, what)
+    return Labels(
+        tuple(Axis(n, a.coords) for n, a in zip(_apart(a.name for a in modes), modes, strict=True)), sample.name
+    )
+
+
+def _apart(names: Iterable[str]) -> list[str]:
+    seen: Counter[str] = Counter()
+    told = []
+    for name in names:
+        seen[name] += 1
+        told.append(name if not name or seen[name] == 1 else f"{name}_{seen[name]}")
+    return told
+
+
+def _refuse_twice(axis: Axis, what: str) -> None:
+    if axis.coords is None:
+        return
+    values, first, counts = np.unique(axis.coords, return_index=True, return_counts=True)
+    if (counts > 1).any():
+        twice = int(np.argmax(counts > 1))
+        places = np.flatnonzero(axis.coords == values[twice])[:2].tolist() or [int(first[twice])]
+        raise StreamError(
+            f"coordinates of a mode must differ, got {as_text(values[twice])!r} {counts[twice]} times along "
+            f"{axis.name!r} of {what} (entries {', '.join(map(str, places))}); rename one, or leave the coordinate out "
+            f"(DataArray.drop_vars({axis.name!r}))."
+        )
+
+
+def as_coords(values: Any) -> Coords:
+    """Coordinates as an array of numbers, times or text; whatever else they are becomes text."""
+    array = np.asarray(values)
+    if array.dtype.kind in "fiubmMU":
+        return array
+    return np.array([one.decode(errors="replace") if isinstance(one, bytes) else str(one) for one in array.tolist()])
+
+
+def as_text(value: Any) -> str:
+    """A coordinate as people write it."""
+    if isinstance(value, np.datetime64):
+        return str(np.datetime_as_string(value, unit="auto"))
+    return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)
+
+
+def read_labels(path: Path, dims: Sequence[int]) -> Labels:
+    """The labels in a file; refuses what does not fit the dims."""
+    with reading(f"cannot read labels from {str(path)!r}", "give a JSON file"):
+        found = json.loads(path.read_text(encoding="utf-8"))
+    return parse_labels(found, dims, str(path))
+
+
+def parse_labels(found: Any, dims: Sequence[int], where: str = "labels") -> Labels:
+    """Labels from the contents of a file."""
+    if not isinstance(found, dict):
+        raise StreamError(f'{where!r} must hold an object such as {{"0": ["a", "b"]}}, got {type(found).__name__}.')
+    axes = [Axis() for _ in dims]
+    for key, value in found.items():
+        if key == "sample":
+            continue
+        if key not in map(str, range(len(dims))):
+            raise StreamError(f"{where!r} names mode {key!r}; modes go from 0 to {len(dims) - 1}.")
+        axes[int(key)] = _parse_axis(value if isinstance(value, dict) else {"entries": value}, int(key), dims, where)
+    return Labels(tuple(axes), str(found.get("sample", "")))
+
+
+def _parse_axis(told: dict[str, Any], mode: int, dims: Sequence[int], where: str) -> Axis:
+    name, entries, dtype = told.get("name"), told.get("entries"), told.get("dtype")
+    coords = None
+    if entries is not None:
+        if not isinstance(entries, list) or len(entries) != dims[mode]:
+            count = len(entries) if isinstance(entries, list) else type(entries).__name__
+            raise StreamError(f"{where!r} must give mode {mode} a list of {dims[mode]} names, got {count}.")
+        with reading(f"{where!r} gives mode {mode} entries that cannot be used", "give names or numbers"):
+            coords = _parse_coords(entries, dtype)
+    return Axis("" if name is None else str(name), coords)
+
+
+def _parse_coords(entries: list[Any], dtype: Any) -> Coords:
+    if dtype is None:
+        numbers = all(type(entry) in (int, float) for entry in entries)
+        return np.array(entries, dtype=np.float64) if numbers else np.array([str(entry) for entry in entries])
+    kind = np.dtype(str(dtype))
+    if kind.kind not in "fiubmM":
+        raise ValueError(f"dtype must be one of numbers or times, got {dtype!r}")
+    return np.array([np.nan if entry is None else entry for entry in entries]).astype(kind)
+
+
+def _axis_json(axis: Axis) -> dict[str, Any]:
+    told: dict[str, Any] = {"name": axis.name} if axis.name else {}
+    if axis.coords is None:
+        return told
+    kind = axis.coords.dtype.kind
+    plain = axis.coords.astype("i8") if kind == "m" else axis.coords.astype("U") if kind == "M" else axis.coords
+    dtype = {} if kind == "U" else {"dtype": axis.coords.dtype.newbyteorder("=").name}
+    return {**told, "entries": plain.tolist(), **dtype}
+
+
+def _unlike(own: Axis, theirs: Axis) -> int | None:
+    """The first entry whose coordinates differ."""
+    a, b = own.coords, theirs.coords
+    assert a is not None
+    assert b is not None
+    if a.dtype.kind in "fiu" and b.dtype.kind in "fiu":
+        same = np.isclose(a, b, rtol=1e-6, atol=0, equal_nan=True)
+    else:
+        same = np.array([as_text(x) == as_text(y) for x, y in zip(a, b, strict=True)], dtype=bool)
+    return None if same.all() else int(np.argmin(same))
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))
