@@ -32,7 +32,7 @@ def grams_of(samples, whitening=None, before=0):
 
 def close(found, expected):
     for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=2e-6, atol=2e-6)  # a few dozen numbers of size one in single precision
+        np.testing.assert_allclose(one, other, rtol=2e-6, atol=2e-6)  # dozens of numbers of size one, in float32
 
 
 def added(edges, batch_of=DenseBatch, whitening=None, before=0):

@@ -129,7 +129,7 @@ class Sketch:
     def nbytes(self) -> int:
         """Bytes held."""
         held = [gram for half in self.grams for gram in half]
-        own = sum(array.nbytes for array in (*held, *self.directions)) + self.contrasts.nbytes
+        own = sum(gram.nbytes for gram in held) + sum(v.nbytes for v in self.directions) + self.contrasts.nbytes
         return own if self.whitening is None else own + self.whitening.nbytes
 
     def _whitened(self, rows: Array) -> Array:
