@@ -35,7 +35,7 @@ MIN_PAIRS = 8  # of samples, to go by
 LARGE, COLUMNS, MIN_LARGE, PROBED = 2**16, 2**13, 2, 2**14
 # Entries of a pair that a first look takes, and rows' worth of them: 3.5 standard deviations of w_i are a hundredth.
 FIRST_ENTRIES, FIRST_ROWS = 2**11, 64
-LEAST_CLIPPED = 64  # samples, where a bound on entries was given: half of them only tell the scales
+LEAST_CLIPPED = 64, 8  # samples, or large ones, where a bound was given: half of them only tell the scales
 IN_FULL = 3 * 8  # bytes per entry, of two samples and their difference
 
 
@@ -141,9 +141,10 @@ class MeanNoise:
                 f"clip={clip:g} needs {noise_bytes(data.dims) - room} bytes more than memory_limit leaves for samples "
                 f"of shape {data.dims}, to learn the scales of entries; give more, or use clip=None."
             )
-        if self._samples < LEAST_CLIPPED:
+        least = LEAST_CLIPPED[math.prod(data.dims) > LARGE]
+        if self._samples < least:
             raise SolverError(
-                f"clip={clip:g} needs at least {LEAST_CLIPPED} samples, some to learn the scales of entries from and "
+                f"clip={clip:g} needs at least {least} samples, some to learn the scales of entries from and "
                 f"some to clip, got {self._samples}; give more, or use clip=None."
             )
 
