@@ -24,7 +24,7 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array
 
-SQUARINGS = 5
+SQUARINGS = 4
 DENSE_ROWS = 64  # a matrix of more rows is left to Lanczos iteration, in a few dozen vectors of memory
 LANCZOS = 40
 ROUGH = 1e-4  # tolerance of vectors that are only to climb from
@@ -36,7 +36,7 @@ Groups = Sequence[Sequence[int]]
 
 def lengths(rows: Array) -> Array:
     """The norm of every row."""
-    return np.asarray(np.sqrt(np.einsum("...i,...i->...", rows, rows)))
+    return np.asarray(np.sqrt(np.matmul(rows[..., None, :], rows[..., None])[..., 0, 0]))
 
 
 def units(rows: Array) -> Array:
@@ -49,6 +49,8 @@ def toward(gradients: Array, before: Array) -> tuple[Array, Array]:
     """Gradients as unit rows, those of ``before`` where a gradient is zero, and their norms."""
     norms = lengths(gradients)
     scale = norms[..., None]
+    if norms.all():
+        return gradients / scale, norms
     return np.divide(gradients, scale, out=before.copy(), where=scale > 0), norms
 
 

@@ -147,3 +147,22 @@ def widen(half: NDArray[Any], wide: NDArray[Any]) -> None:
     bits <<= 13
     bits &= np.int32(-0x70000001)  # sign bits were copied into the three places between sign and exponent
     wide *= np.float32(2.0**112)
+
+
+def narrowed(wide: NDArray[Any], half: NDArray[Any]) -> None:
+    """Copy float32, which is used up, to float16, rounded to the nearest, by shifting bits; infinite where too large.
+
+    The inverse of :func:`widen`, and two or three times as fast as a cast that hardware does not do.
+    """
+    if half.dtype != np.float16 or wide.dtype != np.float32:
+        half[...] = wide
+        return
+    bits, target = wide.view(np.int32), half.view(np.int16)
+    np.multiply(wide, np.float32(2.0**-112), out=wide)
+    target[...] = bits >> 16
+    target &= np.int16(-0x8000)  # the signs
+    bits &= np.int32(0x7FFFFFFF)
+    bits += np.int32(0x1000)
+    bits >>= 13
+    np.minimum(bits, np.int32(0x7C00), out=bits)
+    target |= bits.astype(np.int16)

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.tensors.blocks import Array, widened
+from tpca.tensors.blocks import Array, narrowed, widened
 from tpca.tensors.query import Answer, Query, rewards, subtract
 from tpca.tensors.traces import Traces
 
@@ -86,10 +86,10 @@ def _empty_answer(query: Query) -> Answer:
 
 
 def narrow(parts: dict[int, Array], gradients: dict[int, NDArray[Any]], some: slice) -> None:
-    """Store gradients in the dtype of their replicas; infinite where they do not fit."""
+    """Store gradients, used up if in single precision, in the dtype of their replicas; infinite where they do not fit."""
     with np.errstate(over="ignore"):
         for m, gradient in parts.items():
-            gradients[m][some] = gradient.reshape(gradients[m][some].shape)
+            narrowed(gradient.reshape(gradients[m][some].shape), gradients[m][some])
 
 
 def add_gradients_of(
@@ -231,7 +231,7 @@ def _middle(sizes: tuple[int, ...]) -> int:
 def _split_own(tensors: NDArray[Any], vectors: list[Array], wanted: Sequence[int]) -> dict[int, Array]:
     """Gradients when replica r sees its own small tensor ``tensors[r]`` (flattened)."""
     if len(vectors) == 1:
-        return {0: tensors.astype(np.float64, copy=False)}
+        return {0: tensors.astype(np.result_type(tensors, vectors[0]), copy=False)}
     sizes = tuple(v.shape[1] for v in vectors)
     cut = _middle(sizes)
     tensors = tensors.reshape(len(tensors), math.prod(sizes[:cut]), -1)

@@ -69,9 +69,9 @@ class Climbs:
     def settled(self, before: Stored, tolerance: float) -> bool:
         """Whether every climb is on top, or too far below the highest to come up to it in two more such sweeps."""
         now = self.signals
-        gains = now / np.where(before > 0, before, np.inf)
-        far = now * np.maximum(gains, 1.0) ** 2 < now.max()
-        return bool(np.all((now < (1 + tolerance) * before) | (far & (before > 0))))
+        highest = float(now.max())
+        pairs = zip(now.tolist(), before.tolist(), strict=True)
+        return all(s < (1 + tolerance) * b or 0 < s**3 < b**2 * highest for s, b in pairs)
 
     def knows(self, m: int) -> bool:
         """Whether there are vectors of block m."""

@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from tpca.checkpoint import kept
-from tpca.tensors.blocks import Partition, unit, widen, widened
+from tpca.tensors.blocks import Partition, narrowed, unit, widen, widened
 
 STORE = np.float16
+SMALL = 24  # rows of a matrix all of whose eigenvectors are found as soon as a few
 
 Stored = NDArray[Any]  # float16 or float32
 
@@ -30,6 +31,8 @@ Stored = NDArray[Any]  # float16 or float32
 def top_eigenvectors(matrix: Stored, count: int) -> Stored:
     """The leading eigenvectors of a symmetric matrix, as rows, the first one first; ``matrix`` is used up."""
     size = len(matrix)
+    if size <= SMALL:
+        return np.linalg.eigh(matrix)[1].T[: -count - 1 : -1]
     chosen = (size - min(count, size), size - 1)
     rows: Stored = eigh(matrix, subset_by_index=chosen, overwrite_a=True, check_finite=False)[1].T[::-1]
     return rows
@@ -101,8 +104,8 @@ class Columns:
                 widen(self.flat[:, some], kept)
                 kept *= old / new
                 fresh += kept
-            self.flat[:, some] = fresh
             gram += fresh @ fresh.T
+            narrowed(fresh, self.flat[:, some])
         self.unit, self.gram = new, gram
         return squares
 
@@ -147,10 +150,10 @@ class Columns:
 
     @property
     def _step(self) -> int:
-        """Entries of all columns that are widened at a time, twice: see :func:`working_bytes`."""
+        """Entries of all columns that are widened at a time, to be held three times: see :func:`working_bytes`."""
         rows, entries = self.flat.shape
         room = 12 * rows**2 + 16 * (_piece(self.store.size) + entries)
-        return int(min(entries, max(1, room // (8 * rows))))
+        return int(min(entries, max(1, room // (12 * rows))))
 
     def _pieces(self) -> Iterator[slice]:
         for first in range(0, self.flat.shape[1], self._step):

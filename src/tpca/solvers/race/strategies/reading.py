@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from tpca.solvers.race.strategies.flow import BlockFlow
 
 EIGENVECTORS = 3  # of U^T U + V^T V, as starts of proposals
-FINALISTS = 2  # proposals that are carried on after two sweeps, and so many more
-SWEEPS = (2, 6)
+FINALISTS = 2  # climbs that are carried on after the first sweeps; the best of them goes on at the next look
+SWEEPS = (2, 3)
 GAIN_TOL = 4e-3  # a climb that gains no more than this share in a sweep is on top
 FIRST_FIT, LATER_FITS = (
     20,
