@@ -11,7 +11,7 @@ from tpca import open_stream
 from tpca.engines import LocalEngine
 from tpca.errors import StreamError
 from tpca.prefetch import MOST_AHEAD, depth, read_ahead
-from tpca.streams import store_looks, stored
+from tpca.streams import npy, store_looks, stored
 from tpca.streams.leases import Leases
 from tpca.streams.npy import NpyFile
 from tpca.tensors import TensorSum
@@ -196,3 +196,24 @@ def test_two_chunks_are_decompressed_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(store_looks, "_checked_blosc", lambda *given: (meet.wait(PATIENCE), usual(*given))[1])
     batches = list(open_stream(path).batches())
     assert np.array_equal(np.concatenate([batch.samples for batch in batches]), SAMPLES)
+
+
+def test_a_store_that_is_not_compressed_is_read(tmp_path):
+    zarr = pytest.importorskip("zarr", minversion="3")
+    path = str(tmp_path / "x.zarr")
+    array = zarr.create_array(path, shape=SAMPLES.shape, chunks=(BATCH, *DIMS), dtype="f4", compressors=None)
+    array[:] = SAMPLES
+    assert np.allclose(LocalEngine(path).reduce(TensorSum()).total, SAMPLES.sum(axis=0), atol=1e-4)
+
+
+def test_headers_of_a_folder_are_read_once_a_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(stored, "BATCH_ENTRIES", BATCH * 20)
+    monkeypatch.setattr(stored, "FILE_SAMPLES", BATCH)
+    monkeypatch.setattr(stored, "cores", lambda: 1)
+    for number in range(3):
+        np.save(tmp_path / f"{number}.npy", SAMPLES[20 * number : 20 * (number + 1)])
+    stream = open_stream(tmp_path, items="batches")
+    opened, usual = [], npy.open_npy
+    monkeypatch.setattr(npy, "open_npy", lambda path: (opened.append(path), usual(path))[1])
+    assert len(list(stream.batches())) == COUNT
+    assert len(opened) == len(set(opened)) == 3  # thirty batches, by one reader, in their order

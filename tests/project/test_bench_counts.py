@@ -216,4 +216,6 @@ def test_the_stored_run_is_complete_and_honest():
         assert row["reference"]
         assert row["job"]
     families = {row["family"] for row in stored["rows"]}
-    assert families == {"race", "files", "peers", "online", "views", "simulate", "startup", "growth"}
+    assert families == {
+        *("small", "peers", "race", "files", "dask", "online", "views", "simulate", "startup", "growth")
+    }

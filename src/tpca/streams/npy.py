@@ -146,6 +146,7 @@ class NpyFolder(Source):
 
     def __init__(self, path: str, items: Items, dims: tuple[int, ...] | None = None) -> None:
         self.name, self._leases = repr(path), Leases()
+        self._last: tuple[int, NpyFile] | None = None
         found = sorted(f for f in os.listdir(path) if f.endswith(".npy") and not f.startswith("."))
         if not found:
             raise StreamError(f"folder {path!r} holds no .npy files and no Zarr array; give one that does.")
@@ -181,7 +182,7 @@ class NpyFolder(Source):
         return block
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_paths": [os.path.abspath(path) for path in self._paths]}
+        return {**self.__dict__, "_last": None, "_paths": [os.path.abspath(path) for path in self._paths]}
 
     def _check_first(self, file: NpyFile) -> NpyFile:
         least = 2 if self._single else 3
@@ -194,6 +195,13 @@ class NpyFolder(Source):
         return file
 
     def _open(self, number: int) -> NpyFile:
+        """File ``number``; the last one is known already, and most batches are of the same file as the one before."""
+        known = self._last
+        if known is None or known[0] != number:
+            self._last = known = number, self._opened(number)
+        return known[1]
+
+    def _opened(self, number: int) -> NpyFile:
         """File ``number``, which must have the shape and float dtype of the first."""
         file = open_npy(self._paths[number])
         dims = file.shape if self._single else file.shape[1:]

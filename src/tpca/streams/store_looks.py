@@ -89,7 +89,8 @@ def guard_blosc(array: Any) -> None:
     numcodecs hands them over as they are, and Blosc believes their header: if it says more bytes than there are, the
     process may crash.
     """
-    for codec in getattr(array, "compressors", None) or (getattr(array, "compressor", None),):
+    several = getattr(array, "compressors", None)  # none, of an array that is not compressed
+    for codec in (getattr(array, "compressor", None),) if several is None else several:
         blosc: Any = getattr(codec, "_blosc_codec", codec)
         if getattr(blosc, "codec_id", None) == "blosc":
             blosc.decode = functools.partial(_checked_blosc, blosc.decode)
