@@ -123,3 +123,28 @@ def best_rank_one(tensor, starts, seed):
     begins = [[np.linalg.svd(matrix, full_matrices=False)[0][:, 0] for matrix in unfolded]]
     begins += [[rng.standard_normal(d) for d in tensor.shape] for _ in range(starts)]
     return max((als(tensor, begin) for begin in begins), key=lambda v: rank_one_objective(tensor, v))
+
+
+def block_regression(X, y, blocks, nuisance=None):
+    """Coefficient of y for every entry: least squares with an intercept, and nuisances, for every block.
+
+    Samples that are in no block are left out.
+    """
+    columns = [y[:, None]]
+    for block in blocks:
+        inside = np.zeros((len(X), 1))
+        inside[block] = 1
+        columns += [inside] if nuisance is None else [inside, inside * nuisance]
+    used = np.concatenate(blocks)
+    found = np.linalg.lstsq(np.hstack(columns)[used], X.reshape(len(X), -1)[used], rcond=None)[0]
+    return found[0].reshape(X.shape[1:])
+
+
+def rank_one(tensor, sweeps=1000):
+    """Best rank-one fit of a tensor of order 3 with one dominant component: length and vectors, by plain ALS."""
+    vectors = [np.linalg.svd(np.moveaxis(tensor, m, 0).reshape(tensor.shape[m], -1))[0][:, 0] for m in range(3)]
+    for _ in range(sweeps):
+        for m, subscripts in enumerate(("abc,b,c->a", "abc,a,c->b", "abc,a,b->c")):
+            pulled = np.einsum(subscripts, tensor, *(v for i, v in enumerate(vectors) if i != m))
+            vectors[m] = pulled / np.linalg.norm(pulled)
+    return float(np.einsum("abc,a,b,c->", tensor, *vectors)), vectors

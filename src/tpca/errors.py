@@ -32,6 +32,10 @@ class StreamError(TpcaError, ValueError):
     """A source cannot be read as a stream of samples."""
 
 
+class ConditionsWarning(UserWarning):
+    """What is told of the samples can be used, but costs something that one should know of."""
+
+
 class ScheduleError(TpcaError, ValueError):
     """A schedule cannot be built: an order outside the theorem, or a missing or impossible number."""
 

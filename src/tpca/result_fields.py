@@ -68,6 +68,7 @@ STREAM: dict[str, Any] = {
             "error": maybe([maybe(POSITIVE)]),
             "p_value": maybe(POSITIVE),
             "evidence": maybe(_EVIDENCE),
+            "effect?": TEXT,
         }
     ],
     "history?": [_RECORD],

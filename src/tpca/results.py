@@ -125,6 +125,7 @@ def summarise(recovery: Recovery) -> dict[str, Any]:
                 "error": None if c.standard_errors is None else [_norm(e) for e in c.standard_errors],
                 "p_value": c.p_value,
                 "evidence": None if c.evidence is None else dataclasses.asdict(c.evidence),
+                **({"effect": c.effect} if c.effect else {}),
             }
             for c in recovery.components or (recovery.first,)
         ],

@@ -40,6 +40,11 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "fit": (
         *map(_of_fit, APPLIES),
         Rule(("checks",), lambda p: p["report"] is None, "is for the report; give --report FILE, or leave it out"),
+        Rule(
+            ("y", "nuisance", "block_size"),
+            lambda p: p["target"] == "mean",
+            "is for --target effect; give that, or leave it out",
+        ),
         Rule(("live", "as_json"), lambda p: p["quiet"], "prints, and --quiet prints nothing; leave one of them out"),
         Rule(("resume",), lambda p: p["restart"], "needs what --restart throws away; leave one of them out"),
     ),

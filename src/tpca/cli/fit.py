@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,13 +14,14 @@ import typer
 from tpca.cli.applies import refuse_idle
 from tpca.cli.cluster import Scheduler, Workers, on_cluster
 from tpca.cli.data import DATA, Missing, Modes, Sample, SampleDim, Value, layout
+from tpca.cli.effects import COLUMNS, read_told, run_effects
 from tpca.cli.live import screen_for
 from tpca.cli.outputs import EXIT_CODES, check_place, check_result, put_json, recovery_table
 from tpca.cli.progress import ProgressCallback
 from tpca.cli.report import OutputOptions, solver_line
 from tpca.cli.views import fit_views
 from tpca.errors import SolverError
-from tpca.solvers.options import CLIP, SOLVERS
+from tpca.solvers.options import CLIP, SOLVERS, TARGETS
 from tpca.wording import amount
 
 if TYPE_CHECKING:
@@ -30,7 +33,8 @@ if TYPE_CHECKING:
 
 # What the result depends on besides the data: the same values give the same result.
 SETTINGS: tuple[str, ...] = ("random_state", "memory_limit", "max_samples", "max_passes", "tol", "confidence")
-SETTINGS += ("n_components", "whiten", "groups", "clip", "strength", "items", "shuffle", "nan_policy")  # and LAYOUT
+SETTINGS += ("target", "y", "nuisance", "group_by", "block_size", "n_components", "whiten", "groups")
+SETTINGS += ("clip", "strength", "items", "shuffle", "nan_policy")  # and LAYOUT
 LARGE_CHUNK = 2**28  # bytes of a chunk of stored data that are worth a word
 
 
@@ -72,6 +76,15 @@ def fit(
     groups: Annotated[  # noqa: ARG001
         int | None, typer.Option(help="Samples in a row that belong together; found out by default.", min=1)
     ] = None,
+    target: Annotated[str, typer.Option(help="mean: what all samples share; effect: what follows --y.")] = "mean",
+    y: Annotated[str | None, typer.Option(help=f"A number or label for every sample: {COLUMNS}.")] = None,  # noqa: ARG001
+    nuisance: Annotated[str | None, typer.Option(help="Columns whose effect is taken out.")] = None,  # noqa: ARG001
+    group_by: Annotated[  # noqa: ARG001
+        str | None, typer.Option(help="The group (subject, session) of every sample: a signal must hold across them.")
+    ] = None,
+    block_size: Annotated[  # noqa: ARG001
+        int | None, typer.Option(help="Samples of a block, in which a background cancels.", min=2)
+    ] = None,
     shuffle: Annotated[
         bool, typer.Option("--shuffle", help="Read in random order: data that are sorted or drift.")
     ] = False,
@@ -105,7 +118,7 @@ def fit(
     OUT may hold the result of the same fit, or none; --overwrite replaces that of another one.
 
     Where the mean of all samples fits into memory it is fitted; where not, the race runs. It is said which, and why.
-
+    With --target effect the signal is what follows --y, a condition or a dose, whatever it is that the samples share.
     With --scheduler or --workers the same is done by the workers of a Dask cluster, which read the data themselves.
 
     With --views the samples are outer products of the rows of several files: tensor canonical correlation.
@@ -135,6 +148,9 @@ def fit(
     reading: dict[str, Any] = {"items": items, "shuffle": shuffle, "nan_policy": nan_policy, **layout(ctx.params)}
     stream = open_stream(path, random_state=random_state, **reading)
     stream.labels = output.check(stream.dims, stream.labels)
+    if target not in TARGETS:
+        raise SolverError(f"--target must be mean or effect, got {target!r}.")
+    told = read_told(ctx.params, stream.length)
     kept = Checkpoints(checkpoint or out / "checkpoint", checkpoint_every)
     console = Console(stderr=True)
     if not quiet:
@@ -155,7 +171,8 @@ def fit(
         kept.clear()
     try:
         with on_cluster(scheduler, workers, stream) as data:
-            recovery = _run(chosen, data, callback, max_samples)
+            fit_told = None if told is None else partial(run_effects, data, told, solver, options)
+            recovery = _run(chosen, data, callback, max_samples, fit_told)
     except RunInterrupted as stop:
         again = shlex.join(["tpca", *(a for a in sys.argv[1:] if a not in ("--resume", "--restart")), "--resume"])
         console.print(f"[bold]interrupted[/]: {stop} Go on with:", soft_wrap=True)
@@ -216,11 +233,14 @@ def _keep(
         output.say(out)
 
 
-def _run(solver: Solver, stream: Stream, callback: ProgressCallback, max_samples: int | None) -> Recovery:
+def _run(
+    solver: Solver, stream: Stream, callback: ProgressCallback, limit: int | None, other: Callable[[], Recovery] | None
+) -> Recovery:
+    """Run the solver, or another fit."""
     from tpca.engines import open_engine
     from tpca.solvers.loop import run_on_data
 
-    limits = [limit for limit in (stream.length, max_samples) if limit is not None]
+    limits = [one for one in (stream.length, limit) if one is not None]
     callback.engine = open_engine(stream)
-    with callback.watching(min(limits, default=None)):
-        return run_on_data(solver, callback.engine)
+    with callback.watching(min(limits, default=None) if other is None else None):
+        return run_on_data(solver, callback.engine) if other is None else other()

@@ -46,6 +46,8 @@ def recovery_table(console: Console, summary: dict[str, Any]) -> None:
     table.add_column("")
     for i in range(len(components)):
         table.add_column("component" if len(components) == 1 else f"component {i}", justify="right")
+    if any("effect" in c for c in components):
+        table.add_row("effect of", *(c.get("effect", "") for c in components))
     intervals = [c["strength_interval"] or (None, None) for c in components]
     if verdict == "no signal":
         table.add_row("strength at most", *(number(high, 4) for _, high in intervals))

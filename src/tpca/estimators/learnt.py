@@ -14,7 +14,9 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from tpca.engines import Engine, is_engine
+from tpca.estimators.handed import EffectFit, HandedEffects
 from tpca.estimators.opening import HandedIn, reader
+from tpca.estimators.units import merged
 from tpca.estimators.views_fit import PassingViews, ViewsRecovery
 from tpca.noise import Check
 from tpca.solvers.rank_one import oriented
@@ -61,7 +63,8 @@ class LearntComponents(Learnt):
     """Attributes of a fitted estimator, from its recovery."""
 
     _recovery: Recovery | None = None
-    _handed: HandedIn | None = None
+    _handed: HandedIn | HandedEffects | None = None
+    _effects: Sequence[EffectFit] = ()
     _sample_dim: str | int | None = None
     shape_in_: tuple[int, ...]
     nan_policy: str
@@ -72,7 +75,11 @@ class LearntComponents(Learnt):
         if self._recovery is None:
             if self._handed is None:
                 raise not_fitted(self)
-            self._recovery = self._handed.recovery()
+            if isinstance(self._handed, HandedEffects):
+                self._effects = self._handed.fits()
+                self._recovery = merged([one.recovery for one in self._effects])
+            else:
+                self._recovery = self._handed.recovery()
         return self._recovery
 
     def _reader(self, X: Any, sample_dim: str | int | None) -> Engine:
@@ -80,6 +87,23 @@ class LearntComponents(Learnt):
         if sample_dim is None and not (isinstance(X, Stream) or is_engine(X)):
             sample_dim = self._sample_dim
         return reader(X, self.shape_in_, self.nan_policy, sample_dim, self.recovery_.labels)
+
+    @property
+    def effects_(self) -> list[str]:
+        """What every component is the effect of: a covariate, one label less another, or labels; empty for the mean."""
+        return [c.effect for c in self._found]
+
+    @property
+    def recoveries_(self) -> list[Recovery]:
+        """What was found for every covariate by itself, each with its own test."""
+        recovery = self.recovery_
+        return [one.recovery for one in self._effects] or [recovery]
+
+    @property
+    def label_amplitudes_(self) -> Array | None:
+        """Amplitude ``(n_components_, K)`` of every label, in sorted order, of more than two; they sum to zero."""
+        self.recovery_  # noqa: B018 (works out what was handed in)
+        return self._effects[0].amplitudes if self._effects else None
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._recovery is not None or self._handed is not None

@@ -2,48 +2,42 @@
 
 from __future__ import annotations
 
-import functools
 import os
-import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.exceptions import ConvergenceWarning
 
 from tpca.engines import Engine
-from tpca.errors import SampleError
-from tpca.estimators.learnt import LearntComponents
+from tpca.estimators.amplitudes import Amplitudes
+from tpca.estimators.conditions import conditions, effect_options, hand_in
+from tpca.estimators.effects import fit_effects
+from tpca.estimators.handed import EffectFit, HandedEffects
 from tpca.estimators.lines import Lines, say
 from tpca.estimators.opening import HandedIn, handed, opened
-from tpca.estimators.score import Score, reward_score
 from tpca.estimators.seeds import seed_from
 from tpca.estimators.solver import solver_for
+from tpca.estimators.units import merged
 from tpca.solvers.base import Callback, Solver
 from tpca.solvers.loop import run_on_data
 from tpca.solvers.options import refuse_idle
-from tpca.solvers.recovery import StopReason
 from tpca.streams import Stream
-from tpca.tensors import Rewards
-from tpca.tensors.blocks import Array
 
 
-class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class TensorPCA(Amplitudes, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Principal components of noisy tensors: the rank-one part that all samples share.
 
-    Every sample ``X[i]`` is taken as ``strength * v_1 ⊗ ... ⊗ v_k + noise``.
+    Every sample ``X[i]`` is taken as ``strength * v_1 ⊗ ... ⊗ v_k + noise``; with ``target="effect"`` as
+    ``B + y[i] * strength * v_1 ⊗ ... ⊗ v_k + noise``, with any background ``B``, which cancels.
 
-    An option that means nothing to the solver, to ``partial_fit`` (``shuffle`` and checkpoints) or to a stream that is
-    open already (``shuffle``, ``nan_policy``) is refused.
+    An option that means nothing to the solver, to ``partial_fit`` or to a stream that is open already is refused.
 
     Parameters
     ----------
     solver : {"auto", "mean", "race", "paper"} or a solver
-        ``"auto"`` fits the mean of all samples where it can be held (:class:`~tpca.MeanSolver`, the most accurate), and
-        is the race where it cannot (:class:`~tpca.RaceSolver`); ``"paper"`` is the published algorithm at strength 1
-        (give a :class:`~tpca.PaperSolver` for another); anything with ``run(stream) -> Recovery`` will do.
+        ``"auto"`` fits the mean of all samples where it can be held (:class:`~tpca.MeanSolver`), and is the race where
+        it cannot (:class:`~tpca.RaceSolver`); ``"paper"`` is the published algorithm at strength 1 (give a
+        :class:`~tpca.PaperSolver` for another); anything with ``run(stream) -> Recovery`` will do.
     max_samples : int, optional
         Most samples to use.
     max_passes : int or "auto"
@@ -69,14 +63,16 @@ class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMi
         Bound on entries in standard deviations of their middle part; where tails are heavy, always, or never.
     groups : int, optional
         So many samples in a row belong together and count as one observation; by default that is found out.
+    target : {"mean", "effect"}
+        What is looked for: what all samples share, whatever ``y`` is, or what follows ``y``.
+    block_size : int, optional
+        Samples of a block, within which the background of an effect cancels; by default what leaves enough blocks.
     nan_policy : {"raise", "omit", "zero"}
         What to do about NaN and Inf, see :func:`tpca.open_stream`.
     shuffle : bool
-        Read stored data in random order: for data that are sorted.  Refused where neighbouring samples are alike, which
-        it would hide.
+        Read stored data in random order: for sorted data.  Refused where neighbours are alike, which it would hide.
     items : {"auto", "batches", "samples"}
-        What the items of a list or iterable, the files of a folder, and what ``partial_fit`` takes first are; needed
-        only where shapes do not tell, see :func:`tpca.open_stream`.
+        What items of an iterable or files of a folder are, where shapes do not tell, see :func:`tpca.open_stream`.
     checkpoint, checkpoint_every, resume
         Folder for checkpoints of ``fit``, seconds between them, and whether to go on from the last one.
 
@@ -98,8 +94,7 @@ class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMi
     noise_covariances_ : list of arrays ``(d_m, d_m)``
         Covariance of the noise along every mode, of mean variance 1.
     verdict_ : Verdict
-        ``"signal"``, ``"no signal"`` or ``"not tested"``: proven, looked for and not proven, or fitted by a method that
-        has no test (the paper's algorithm, baselines).
+        ``"signal"``, ``"no signal"`` or ``"not tested"``: proven, not proven, or fitted by a method without a test.
     n_components_, n_samples_seen_, n_skipped_ : int
         Components (proven; without a test the one there is; 0 after ``"no signal"``); samples used; left out.
     shape_in_ : tuple of int
@@ -107,6 +102,9 @@ class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMi
     solver_, solver_reason_ : str
         The solver that was used, and why.
     stop_reason_, history_ : StopReason, list of dict
+    effects_ : list of str
+        What every component is the effect of; ``recoveries_`` has what was found for every covariate.
+    label_amplitudes_ : array ``(n_components_, K)``, of more than two labels
     recovery_ : Recovery
         All of this and more; after ``"no signal"`` also a guess, and how strong a signal may be hidden
         (``recovery_.strength_interval``).
@@ -137,6 +135,8 @@ class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMi
         whiten: str | None = "auto",
         groups: int | None = None,
         clip: float | str | None = "auto",
+        target: str = "mean",
+        block_size: int | None = None,
         nan_policy: str = "raise",
         shuffle: bool = False,
         items: str = "auto",
@@ -157,6 +157,8 @@ class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMi
         self.whiten = whiten
         self.groups = groups
         self.clip = clip
+        self.target = target
+        self.block_size = block_size
         self.nan_policy = nan_policy
         self.shuffle = shuffle
         self.items = items
@@ -164,66 +166,90 @@ class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMi
         self.checkpoint_every = checkpoint_every
         self.resume = resume
 
-    def fit(self, X: Any, y: Any = None, *, sample_dim: str | int | None = None) -> Self:  # noqa: ARG002
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sample_dim: str | int | None = None,
+        nuisance: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+    ) -> Self:
         """Fit all of ``X``: an array ``(n, d_1, ..., d_k)``, a path, an iterable, a stream, or an engine.
 
         ``sample_dim`` names the axis of the samples, or gives its number; by default it is the first.
         A Dask array is worked on where it is, by the workers of the active Dask client, if there is one; give
         ``DaskEngine(client, path)`` to have workers read files.
+
+        Parameters
+        ----------
+        X
+            The samples.
+        y
+            For ``target="effect"``: a number for every sample (dose, time), two labels (the effect is the second in
+            sorted order less the first), more labels (the pattern that separates them most), or columns ``(n, q)``,
+            each a covariate with components and a test of its own, the others being nuisances.
+        nuisance
+            Columns ``(n, p)`` of numbers that the samples may follow, too; their effects are taken out.
+        sample_weight
+            How much every sample counts.
+        groups
+            A label for every sample (subject, session): groups, not samples, are then what the evidence is made of.
         """
         seed = self._seed()
         options = {"items": self.items, "shuffle": self.shuffle, "nan_policy": self.nan_policy}
         data = opened(X, None, random_state=seed, sample_dim=sample_dim, **options)
-        solver = self._solver(data, seed)
-        self._recovery = self._handed = None
-        self._recovery, self.shape_in_, self._sample_dim = run_on_data(solver, data), data.dims, sample_dim
+        asked = effect_options(self)
+        told = conditions(self.target, data.length, y, nuisance, sample_weight, groups)
+        effects: list[EffectFit] = []
+        if told is None:
+            recovery = run_on_data(self._solver(data, seed), data)
+        else:
+            effects = fit_effects(data, told, asked, lambda derived, known: self._solver(derived, seed, known))
+            recovery = merged([one.recovery for one in effects])
+        self._handed, self._effects = None, effects
+        self._recovery, self.shape_in_, self._sample_dim = recovery, data.dims, sample_dim
         self._warn()
         return self
 
-    def partial_fit(self, X: Any, y: Any = None, *, sample_dim: str | int | None = None) -> Self:  # noqa: ARG002
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sample_dim: str | int | None = None,
+        nuisance: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+    ) -> Self:
         """Take one more batch ``(n, d_1, ..., d_k)`` of any size, or one sample; one pass, no sample is kept.
 
         The same as ``fit`` on an iterable of the same batches.  The attributes say what is known so far, worked out
         when they are looked at.  The first ``X`` needs ``items`` if it has three dimensions or more and could be
-        either; later ones show by their shape which they are.
+        either; later ones show by their shape which they are.  With ``y``, ``sample_weight`` or ``groups`` as in
+        :meth:`fit`, sums of the block at hand are held; the first ``y`` shows which two labels there are.
         """
-        if sample_dim is None and self._handed is not None and self._handed.take_plain(X, self.nan_policy):
+        plain = sample_dim is None and isinstance(self._handed, HandedIn) and sample_weight is None and groups is None
+        if plain and self._handed.take_plain(X, self.nan_policy):  # type: ignore[union-attr]
             self._recovery = None
             return self
         known = None if self._handed is None else self._handed.dims
         items: Any = self.items if known is None else "auto"
         batches = handed(X, known, items, self.nan_policy, sample_dim)
+        asked, labels = effect_options(self), self._handed.labels if isinstance(self._handed, HandedEffects) else None
+        told = conditions(self.target, None, y, nuisance, sample_weight, groups, labels, part=True)
         if self._handed is None:
             refuse_idle(self, "fed", "means nothing to partial_fit; leave it out, or use fit")
-            self._handed, self.shape_in_ = HandedIn(self._solver(batches, self._seed()), batches), batches.dims
-        self._handed.take(batches, X)
+            seed = self._seed()
+            if told is None:
+                self._handed = HandedIn(self._solver(batches, seed), batches)
+            else:
+                self._handed = HandedEffects(batches.dims, told, asked, lambda d, more: self._solver(d, seed, more))
+            self.shape_in_, self._effects = batches.dims, ()
+        hand_in(self._handed, batches, X, told)
         self._recovery = None
         return self
-
-    def transform(self, X: Any, *, sample_dim: str | int | None = None) -> Array:
-        """Scores ``(n, n_components_)``: the contraction of every sample with the components found, maybe none.
-
-        ``X`` is whatever :meth:`fit` takes, and read by whom it would be there: also by the workers of a Dask client.
-        ``sample_dim`` is that of :meth:`fit` if it is not given.  Names that differ from those fitted are refused.
-        """
-        components = self.components_
-        return self._reader(X, sample_dim).reduce(Rewards(components)).rewards
-
-    def inverse_transform(self, X: Any) -> NDArray[Any]:
-        """Tensors ``(n, d_1, ..., d_k)`` from scores ``(n, n_components_)``: ``sum_c X[:, c] v_1c ⊗ ... ⊗ v_kc``."""
-        scores = np.asarray(X, dtype=np.float64)
-        if scores.ndim != 2 or scores.shape[1] != self.n_components_:
-            raise SampleError(f"scores must have shape (n, {self.n_components_}), got {scores.shape}.")
-        rays = [functools.reduce(np.multiply.outer, vectors) for vectors in zip(*self.components_, strict=True)]
-        return np.tensordot(scores, np.reshape(rays, (len(rays), *self.shape_in_)), axes=1)
-
-    def score(self, X: Any, y: Any = None, *, sample_dim: str | int | None = None) -> Score:  # noqa: ARG002
-        """Mean reward of samples that were not fitted, with its standard error: the strength that they show.
-
-        With several components, the sum over them; exactly 0 if no component was found.
-        """
-        components = self.components_
-        return reward_score(self._reader(X, sample_dim), components)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -232,10 +258,10 @@ class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMi
         tags.input_tags.allow_nan = self.nan_policy != "raise"
         return tags
 
-    def _solver(self, data: Stream | Engine, seed: int) -> Solver:
+    def _solver(self, data: Stream | Engine, seed: int, known: Mapping[str, Any] | None = None) -> Solver:
         """The solver for these samples; says which, and why."""
         callbacks = (*(self.callbacks or ()), *([Lines(self.verbose)] if self.verbose else []))
-        solver, choice = solver_for(self, data, {"random_state": seed, "callbacks": callbacks})
+        solver, choice = solver_for(self, data, {"random_state": seed, "callbacks": callbacks, **(known or {})})
         self.solver_, self.solver_reason_ = choice.solver, choice.reason
         if self.verbose:
             say(f"solver {choice.solver}: {choice.reason}")
@@ -243,8 +269,3 @@ class TensorPCA(LearntComponents, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
     def _seed(self) -> int:
         return seed_from(self.random_state, self.checkpoint if self.resume else None)
-
-    def _warn(self) -> None:
-        recovery = self.recovery_
-        if recovery.stop_reason in (StopReason.NO_SIGNAL, StopReason.NOT_ACCURATE, StopReason.STREAM_ENDED_EARLY):
-            warnings.warn(recovery.advice, ConvergenceWarning, stacklevel=3)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Self
+
+import numpy as np
 
 from tpca.engines import Engine, mean_and_error, reward_pieces
 from tpca.tensors.blocks import Array
@@ -32,3 +35,24 @@ def reward_score(engine: Engine, components: Sequence[Array]) -> Score:
     pieces = reward_pieces(engine, components)
     mean, error, _ = mean_and_error((piece.sum(axis=1, keepdims=True) for piece in pieces), 1)
     return Score(float(mean[0]), float(error[0]))
+
+
+def slope_score(amplitudes: Array, regressors: Sequence[tuple[Array, Array]], nuisance: Array) -> Score:
+    r"""Sum over components of the slope of their amplitudes on what they follow, beside a constant and all else.
+
+    With w what is left of y, and e the residuals of the amplitudes, the slope is :math:`w^\top a/w^\top y`; its error,
+    with errors of unequal size (White, 1980), is that of :math:`\sum_i w_ie_i/w^\top y`.
+    """
+    n, total, influence = len(amplitudes), 0.0, np.zeros(len(amplitudes))
+    lost = 0
+    for own, (y, others) in zip(amplitudes.T, regressors, strict=True):
+        design = np.column_stack([np.ones(n), others, nuisance])
+        w = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
+        energy = float(w @ y)
+        rest = own - design @ np.linalg.lstsq(design, own, rcond=None)[0]
+        slope = float(w @ own) / energy
+        total += slope
+        influence += w * (rest - slope * w) / energy
+        lost = max(lost, design.shape[1] + 1)
+    error = math.sqrt(float(influence @ influence) * n / (n - lost)) if n > lost and regressors else math.nan
+    return Score(total, error)

@@ -222,8 +222,13 @@ class Feed:
         for batch in stream.batches():
             self.pour(batch)
 
-    def recovery(self) -> Recovery:
-        """What the run would say if the samples ended here; the run itself goes on."""
+    def recovery(self, last: Batch | None = None) -> Recovery:
+        """What the run would say if the samples ended here, or after ``last``; the run itself goes on."""
+        if last is not None:
+            twin = copy.copy(self)
+            twin.engine, twin._run, twin._ask = copy.deepcopy(self.engine), self._run.silent_copy(), None
+            twin.pour(last)
+            return twin.recovery()
         ending, pending = self._run.silent_copy(), copy.deepcopy(self.engine.pending)
         with calm_blas(math.prod(self.engine.dims)):
             if pending is not None and ending.ask() is not None:

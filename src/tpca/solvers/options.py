@@ -8,6 +8,7 @@ from typing import Any
 from tpca.errors import SolverError
 
 SOLVERS = ("mean", "race", "paper")
+TARGETS = ("mean", "effect")
 # Kinds of fit to which an option means something, by its name in Python; an option that is not listed always does.
 # Besides the solvers: "given", an object with options of its own; "fed", a race or mean that is fed by partial_fit;
 # "views", stored ones; "passing", views that pass by once.
@@ -20,6 +21,11 @@ APPLIES: dict[str, tuple[str, ...]] = {
     "max_passes": ("race", "fed"),  # fed with samples that pass by once, the race refuses more than one itself
     "whiten": ("mean", "race", "fed"),
     "groups": ("mean", "race", "fed"),
+    "target": (*SOLVERS, "given", "fed"),
+    "y": SOLVERS,
+    "nuisance": SOLVERS,
+    "group_by": SOLVERS,
+    "block_size": (*SOLVERS, "given", "fed"),
     "tol": ("race", "fed"),
     "confidence": ("mean", "race", "fed", "views", "passing"),
     "random_state": (*SOLVERS, "fed", "views", "passing"),

@@ -85,6 +85,8 @@ class Component:
 
     ``strength_sequence`` is an interval of the strength that holds at all times at once, so that a stream may be
     stopped whenever one likes what one sees; wider than ``strength_interval``, which holds at a time fixed in advance.
+
+    ``effect`` says what it is the effect of, a covariate, or one label less another; empty for the mean of all samples.
     """
 
     vectors: tuple[Array, ...]
@@ -94,6 +96,7 @@ class Component:
     p_value: float = math.nan
     evidence: Evidence | None = None
     strength_sequence: tuple[float, float] | None = None
+    effect: str = ""
 
 
 @dataclass(frozen=True)

@@ -149,6 +149,14 @@ class StoredStream(NumberedStream):
         part = self._source.part(*self._range(number))
         return None if part is None else [part]
 
+    def rows(self, start: int, stop: int, *inside: slice) -> NDArray[Any]:
+        """Samples ``start`` to ``stop`` as they are stored, in their own order; of each, the ranges ``inside``."""
+        return self._read((slice(start, stop), *inside))
+
+    def lazy_range(self, start: int, stop: int) -> Any:
+        """The same as a Dask array, if they are in one."""
+        return self._source.part(start, stop)
+
     def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> Batch:
         """Batch ``number`` in the order of the stream; it may be empty."""
         a, b = self._range(number)

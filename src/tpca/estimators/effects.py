@@ -1,0 +1,117 @@
+"""Fits of effects, of weighted samples and of groups: the mean of a derived stream, question after question."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from tpca.engines import DaskEngine, Engine, LocalEngine, is_engine
+from tpca.errors import ConditionsWarning, SampleError, StreamError
+from tpca.estimators.handed import EffectFit, EffectOptions, HandedEffects, MakeSolver, labels_of
+from tpca.estimators.units import in_units
+from tpca.solvers.loop import run_on_data
+from tpca.solvers.rank_one import oriented
+from tpca.solvers.recovery import Recovery
+from tpca.streams import Stream
+from tpca.streams.conditions import Conditions
+from tpca.streams.contrasts import plans
+from tpca.streams.effects import DerivedStream
+from tpca.streams.plan import Plan
+from tpca.streams.protocol import NumberedStream
+from tpca.streams.running import DerivedPassing
+from tpca.streams.stored import StoredStream
+
+
+def fit_effects(
+    data: Stream | Engine, told: Conditions, asked: EffectOptions, make_solver: MakeSolver
+) -> list[EffectFit]:
+    """Every question that the conditions put to the data."""
+    stream = _stream_of(data)
+    stored = isinstance(stream, StoredStream)
+    if told.covariates is not None and told.covariates.stacked and not stored:
+        raise SampleError(
+            f"y has {len(told.covariates.labels)} labels, and samples that pass by once can be asked for two, or for "
+            "numbers; give an array or stored data, or columns of 0 and 1, each a question of its own."
+        )
+    found = plans(told, asked.fixed(told), any_order=stored)
+    names = ("",) if told.covariates is None else told.covariates.questions
+    _warn(told, found, names)
+    if not stored and not stream.rereadable and len(found) > 1:
+        poured = HandedEffects(stream.dims, told, asked, make_solver, found)
+        poured.take(stream, told)
+        return poured.fits()
+    fits = []
+    for j, (name, plan) in enumerate(zip(names, found, strict=True)):
+        derived = _derived(data, stream, told, plan, j, asked)
+        per_block = plan.samples_of(len(plan)) / len(plan)
+        place = f"effect {j}" if len(found) > 1 else ""
+        recovery = run_on_data(make_solver(derived, asked.for_solver(told, per_block, place)), derived)
+        fits.append(_in_samples(recovery, name, plan, derived, labels_of(told)))
+    return fits
+
+
+def _stream_of(data: Stream | Engine) -> Stream:
+    if isinstance(data, LocalEngine | DaskEngine):
+        return data.stream
+    if is_engine(data):
+        raise StreamError(
+            f"y, groups and sample_weight need samples, which {type(data).__name__} does not have; give a stream."
+        )
+    assert isinstance(data, Stream)
+    return data
+
+
+def _derived(
+    data: Stream | Engine, stream: Stream, told: Conditions, plan: Plan, question: int, asked: EffectOptions
+) -> Stream | Engine:
+    """The derived samples of one question, read by whoever read the samples."""
+    if not isinstance(stream, StoredStream):
+        return DerivedPassing(stream, told, plan, question, asked.rule(told, len(told)))
+    if told.groups is not None and stream.kind != "array" and (np.diff(told.groups) < 0).any():
+        back = int(np.argmax(np.diff(told.groups) < 0)) + 1
+        raise SampleError(
+            f"group {told.group_names[told.groups[back]]!r} comes back at sample {back}, after others: stored samples "
+            "are read group by group; bring those of a group together, or load them into an array."
+        )
+    derived: NumberedStream = DerivedStream(stream, plan)
+    return DaskEngine(data.cluster.client, derived) if isinstance(data, DaskEngine) else derived
+
+
+def _in_samples(
+    recovery: Recovery, name: str, plan: Plan, derived: Stream | Engine, labels: tuple[str, ...]
+) -> EffectFit:
+    """In the units of the samples; of a run that ended early, for the blocks that it read."""
+    passes, rest = divmod(recovery.n_samples, len(plan))
+    samples = passes * plan.samples_of(len(plan)) + plan.samples_of(rest)
+    source = derived.stream if isinstance(derived, LocalEngine | DaskEngine) else derived
+    if isinstance(source, DerivedPassing):
+        factor = float(source.blocks.factors[0])
+    else:
+        factor = 1.0 if passes else rest / max(float(plan.shares[:rest].sum()), 1e-300)
+    lead = 0 if plan.basis is None else 1
+    own = in_units(recovery, name, factor, plan.scale, samples, lead)
+    amplitudes = None
+    if plan.basis is not None:
+        vectors = [oriented(c.vectors)[0] for c in recovery.components]
+        each = [plan.basis @ u * c.strength for u, c in zip(vectors, own.components, strict=True)]
+        amplitudes = np.reshape(np.array(each), (len(each), len(plan.basis)))
+    return EffectFit(name, own, amplitudes, plan.efficiency, labels)
+
+
+def _warn(told: Conditions, found: list[Plan], names: tuple[str, ...]) -> None:
+    for name, plan in zip(names, found, strict=True):
+        if plan.window >= len(told):
+            warnings.warn(
+                f"{name} hardly varies among neighbouring samples, so that samples from all over the data were put "
+                "into one block: what drifts as slowly as that cannot be told from an effect.",
+                ConditionsWarning,
+                stacklevel=4,
+            )
+        elif told.groups is None and plan.efficiency < 0.5:
+            warnings.warn(
+                f"only {plan.efficiency:.0%} of the variation of {name} lies within blocks, and no more of the samples "
+                "is used; mix the conditions, or set a larger block_size.",
+                ConditionsWarning,
+                stacklevel=4,
+            )

@@ -1,0 +1,80 @@
+"""What a solver found in derived samples, in the units of the samples they were made of."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from tpca.noise import NoiseModel
+from tpca.solvers.rank_one import oriented
+from tpca.solvers.recovery import Component, Evidence, Recovery, Verdict
+
+Ends = tuple[float, float] | None
+
+
+def in_units(recovery: Recovery, effect: str, factor: float, scale: float, n_samples: int, lead: int) -> Recovery:
+    """Strengths times ``factor``; σ of one sample; the first ``lead`` modes, those of contrasts, left out.
+
+    The noise of a derived sample has the variance σ²/(c·factor), with c = ``scale``.
+    """
+    components = tuple(_component(c, effect, factor, lead) for c in recovery.components)
+    guess = None if recovery.guess is None else _component(recovery.guess, effect, factor, lead)
+    return dataclasses.replace(
+        recovery,
+        components=components,
+        guess=guess,
+        n_samples=n_samples,
+        noise_level=recovery.noise_level * math.sqrt(scale * factor),
+        noise=None if recovery.noise is None else _noise(recovery.noise, lead),
+    )
+
+
+def merged(recoveries: Sequence[Recovery]) -> Recovery:
+    """Several questions as one recovery: all components, question after question; a signal if there is one in any."""
+    best = next((one for one in recoveries if one.verdict is Verdict.SIGNAL), recoveries[0])
+    components = tuple(component for one in recoveries for component in one.components)
+    return dataclasses.replace(
+        best,
+        components=components,
+        guess=None if components else best.guess,
+        n_samples=max(one.n_samples for one in recoveries),
+        n_passes=sum(one.n_passes for one in recoveries),
+        state_bytes=max(one.state_bytes for one in recoveries),
+        buffer_bytes=max(one.buffer_bytes for one in recoveries),
+    )
+
+
+def _component(found: Component, effect: str, factor: float, lead: int) -> Component:
+    errors = found.standard_errors
+    return dataclasses.replace(
+        found,
+        vectors=oriented(found.vectors)[lead:],
+        strength=found.strength * factor,
+        strength_interval=_ends(found.strength_interval, factor),
+        strength_sequence=_ends(found.strength_sequence, factor),
+        standard_errors=None if errors is None else errors[lead:],
+        evidence=None if found.evidence is None else _evidence(found.evidence, factor),
+        effect=effect,
+    )
+
+
+def _ends(ends: Ends, factor: float) -> Ends:
+    return None if ends is None else (ends[0] * factor, ends[1] * factor)
+
+
+def _evidence(evidence: Evidence, factor: float) -> Evidence:
+    """Lengths are in the units of the data; what a bet has won has none."""
+    if evidence.kind != "length":
+        return evidence
+    noise = tuple(value * factor for value in evidence.noise)
+    return dataclasses.replace(evidence, value=evidence.value * factor, needed=evidence.needed * factor, noise=noise)
+
+
+def _noise(noise: NoiseModel, lead: int) -> NoiseModel:
+    if not lead:
+        return noise
+    white = noise.whitening
+    if white is not None:
+        white = dataclasses.replace(white, matrices=white.matrices[lead:], inverses=white.inverses[lead:])
+    return dataclasses.replace(noise, whitening=white, whiteness=noise.whiteness[lead:], limits=noise.limits[lead:])

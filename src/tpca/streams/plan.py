@@ -1,0 +1,82 @@
+"""A plan: which samples make a derived one, and with which weights; see :mod:`tpca.streams.contrasts`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.tensors.blocks import Array
+
+NOTHING = 1e-12  # share of its sum of squares that a block's contrast must have: less is rounding
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Which samples make a derived one, and with which weights.
+
+    Place p of the plan is sample ``order[p]`` (``None``: p itself); block b is at places ``starts[b]`` to ``stops[b]``.
+    ``weights`` (n, r) by place.  ``shares`` are S_b/c, one on average.
+    """
+
+    order: NDArray[np.intp] | None
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+    weights: Array
+    shares: Array
+    scale: float
+    """c: the noise of a derived sample has the variance σ²/c."""
+    efficiency: float
+    idle: int = 0
+    """Blocks in which y does not vary: they say nothing and are left out."""
+    window: int = 0
+    """Samples among which blocks were dealt; 0 where neighbours stay together."""
+    basis: Array | None = None
+    """Of more than two labels: amplitudes (K,) from the vector (K - 1,) of the first mode."""
+    design: tuple[Array, Array, Array] | None = None
+    """y (n, r), what is taken out of it, and weights of samples, by place: for blocks of which samples are missing."""
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def without(self, block: int, kept: NDArray[np.bool_]) -> Array | None:
+        """Weights of a block of which only some samples are ``kept``; ``None`` if they have no contrast.
+
+        As much of the signal is expected in it as before, so that what is lost at random does no harm on average.
+        """
+        places = np.arange(self.starts[block], self.stops[block])[kept]
+        if self.design is None:  # the mean
+            left = float(self.weights[places].sum())
+            own: Array = self.weights[places]
+            return own * (self.shares[block] / left) if left > 0 else None
+        if not len(places):
+            return None
+        y, extra, s = (column[places][None] for column in self.design)
+        w = residual_weights(y, extra, s)[0]
+        energy = float(np.sum(w * y[0]))
+        if energy <= NOTHING * self.scale:
+            return None
+        if self.basis is not None:
+            weights: Array = w @ self.basis / self.scale
+            return weights
+        rescaled: Array = w * (self.shares[block] / energy)
+        return rescaled
+
+    def samples_of(self, blocks: int) -> int:
+        """Samples in the first so many blocks."""
+        return int((self.stops - self.starts)[:blocks].sum())
+
+
+def residual_weights(y: Array, extra: Array, s: Array) -> Array:
+    """Weights (blocks, m, r): s (y - what a constant and ``extra`` explain of y), block by block; s (blocks, m)."""
+    root = np.sqrt(s)[..., None]
+    centred, others = (
+        x - np.sum(s[..., None] * x, axis=1, keepdims=True) / s.sum(axis=1)[:, None, None] for x in (y, extra)
+    )
+    if others.shape[2]:
+        others = root * others
+        centred = centred - (others @ (np.linalg.pinv(others, rcond=1e-10) @ (root * centred))) / root
+    weights: Array = s[..., None] * centred
+    exact: Array = weights - s[..., None] * (weights.sum(axis=1, keepdims=True) / s.sum(axis=1)[:, None, None])
+    return exact  # their sum is zero but for rounding of its own
