@@ -1,4 +1,4 @@
-"""What a fit of the mean does, by counts: fits, contractions, flips; and a clip that could have no effect is refused."""
+"""What a fit of the mean does, by counts of fits, contractions and flips; a clip without effect is refused."""
 
 import numpy as np
 import pytest
@@ -81,10 +81,10 @@ def test_symmetric_starts_are_made_for_all_tensors_at_once(monkeypatch):
 
 
 def test_a_clip_without_effect_is_refused():
-    with pytest.raises(SolverError, match="clip=2 needs at least 64 samples.*got 20"):
+    with pytest.raises(SolverError, match=r"clip=2 needs at least 64 samples.*got 20"):
         MeanSolver(clip=2.0).run(samples(1.0, 20))
     needed = judge_bytes()
-    with pytest.raises(MemoryBudgetError, match="clip=2 needs .* bytes more than memory_limit leaves"):
+    with pytest.raises(MemoryBudgetError, match=r"clip=2 needs .* bytes more than memory_limit leaves"):
         MeanSolver(clip=2.0, memory_limit=needed).run(samples(1.0))
     assert MeanSolver(clip="auto", memory_limit=needed).run(samples(3.0)).found
 
