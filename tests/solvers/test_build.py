@@ -54,7 +54,9 @@ def test_the_table_of_options_says_what_the_solvers_take():
     """The table, which the command reads before anything slow is imported, and the options of the classes agree."""
     for name in SOLVERS:
         listed = {option for option, kinds in APPLIES.items() if name in kinds}
-        of_fits = {"solver", "items", "shuffle", "restart"}  # of the command and the estimator, whatever the solver
+        # Of the command and the estimator, whatever the solver: how samples are read, and what is looked for in them.
+        of_fits = {"solver", "items", "shuffle", "restart", "sample_dim", "sample", "modes", "value", "missing"}
+        of_fits |= {"target", "y", "nuisance", "group_by", "block_size"}
         own = {"partition", "schedule", "preset", "truth", "estimator"}  # in Python only, for those who make one
         assert listed - of_fits == set(options_of(CLASSES[name])) - own
     assert applicable({"tol": 1, "strength": 2, "shuffle": True}, "auto") == {"tol": 1}

@@ -74,6 +74,11 @@ FIT = {
     "--confidence": ("0.9", ("views", "auto", "mean", "race")),
     "--whiten": ("modes", ("auto", "mean", "race")),
     "--groups": ("2", ("auto", "mean", "race")),
+    "--target": ("effect", SAMPLES),
+    "--y": ("y.npy", SAMPLES),
+    "--nuisance": ("n.npy", SAMPLES),
+    "--group-by": ("g.npy", SAMPLES),
+    "--block-size": ("4", SAMPLES),
     "--random-state": ("1", ANY),
     "--shuffle": (None, SAMPLES),
     "--nan-policy": ("omit", ANY),
@@ -96,6 +101,7 @@ FIT = {
     "--quiet": (None, ANY),
     "--json": (None, ANY),
 }
+OF_EFFECTS = ("--y", "--nuisance", "--block-size")  # these mean something beside --target effect only
 KIND = {"views": ["--views"], "auto": [], **{name: ["--solver", name] for name in ("mean", "race", "paper")}}
 
 
@@ -105,6 +111,7 @@ def test_an_option_of_fit_is_refused_where_it_means_nothing(option, kind, tmp_pa
     """Refused by name, before anything is read; where it does mean something it is the missing file that is."""
     value, kinds = FIT[option]
     mine = ["--solver", "race"] if option == "--solver" else [option] if value is None else [option, value]
+    mine += ["--target", "effect"] if option in OF_EFFECTS and kind != "views" else []
     said = refusal("fit", "missing.npy", "missing.npy", "--out", tmp_path / "r", *KIND[kind], *mine)
     if kind in kinds:
         assert "no such file" in said or "one PATH holds the samples" in said
@@ -112,6 +119,12 @@ def test_an_option_of_fit_is_refused_where_it_means_nothing(option, kind, tmp_pa
         assert said.startswith(f"{option} is for ")
         assert said.endswith("; leave it out.")
     assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("option", OF_EFFECTS)
+def test_an_option_for_effects_is_refused_without_them(option, tmp_path):
+    said = refusal("fit", "missing.npy", "--out", tmp_path / "r", option, FIT[option][0])
+    assert said == f"{option} is for --target effect; give that, or leave it out."
 
 
 def test_no_option_of_fit_is_left_out_above():
