@@ -176,7 +176,7 @@ def test_the_bound_on_false_alarms_is_villes(race):
     assert read_result(folder).summary["components"][0]["p_value"] == recovery.p_value
 
 
-@pytest.mark.parametrize(("strength", "components"), [(2.0, 1), (0.5, 2)])
+@pytest.mark.parametrize(("strength", "components"), [(2.0, 1), (0.35, 2)])
 def test_the_mean_is_told_with_what_it_had_to_exceed(strength, components, tmp_path):
     """A signal plain to see is proven without fits to noise, any other one with them."""
     recovery = stored(tmp_path / "m", samples((6, 5, 4), strength, 400), MeanSolver(n_components=components))

@@ -52,7 +52,10 @@ class Looks:
         if not isinstance(batch, DenseBatch):
             self.varied = True
             return
-        (samples,) = batch.content()  # whoever uses them looks for NaN and Inf; all of them would be read for that here
+        # Whoever uses samples looks for NaN and Inf; all of them would be read for that here.  Where a batch of somebody
+        # else's does not say what it holds, they are.
+        held = batch.content()
+        samples = batch.samples if held is None else held[0]
         self.varied = not all(np.array_equal(sample, samples[0]) for sample in samples[:0:-1])
         if not self.varied and (found := _digest(samples[0])) not in self.digests:
             self.digests.append(found)

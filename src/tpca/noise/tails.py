@@ -118,7 +118,7 @@ class EntrySizes(Accumulator):
 
     def _glance(self, sample: NDArray[Any]) -> None:
         """Look at entries of one large sample at equal distances, which have no divisor in common with its shape."""
-        distance = sample.size // LOOKED
+        distance = math.ceil(sample.size / LOOKED)
         while math.gcd(distance, sample.size) > 1:
             distance += 1
         values = sample.reshape(-1)[::distance].astype(np.float64)
