@@ -24,7 +24,7 @@ from tpca.threads import cores
 FIT, NOISE, RACE = 1.0, 3.0, 5.0
 FLOATS = 30  # times d²: the memory of the race
 SECONDS = 2.0  # that the repeats of a job and of its reference may take; of milliseconds there are many
-LEAST, MOST = 5, 101
+LEAST, MOST = 3, 101
 
 
 @dataclass(frozen=True)
