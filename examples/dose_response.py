@@ -1,8 +1,9 @@
 """What follows the dose: which metabolites, in which tissues, how long after?
 
-Animals of 24 litters were given a compound, every animal of a litter another dose, and their metabolites were measured
-in six tissues over a day.  Litters differ from each other by more than any dose does, and heavy animals from light ones;
-heavy animals were given more.  A few metabolites rise with the logarithm of the dose.  The data are made here.
+Animals of 20 cohorts were given a compound, two of each cohort the same dose, and their metabolites were measured in
+six tissues over a day.  Cohorts differ from each other by more than any dose makes, and heavy animals from light ones;
+those with more of the compound are a little heavier.  Six metabolites rise with the logarithm of the dose.  The data are
+made here.
 
     python examples/dose_response.py [--out dose.png] [--quick]
 """
@@ -25,6 +26,7 @@ METABOLITES = ["carnitine", "acetylcarnitine", "palmitate", "oleate", "butyrate"
 TISSUES = ["blood", "brain", "heart", "kidney", "liver", "muscle"]
 HOURS = np.array([0.5, 1, 2, 4, 6, 8, 12, 24])
 DOSES = np.array([0, 1, 3, 10, 30, 100, 300, 1000])  # mg/kg
+EACH = 2  # animals of a cohort with the same dose
 MODES = ["metabolite", "tissue", "hours"]
 RISING = 6  # the first metabolites do, the others do not
 
@@ -36,38 +38,38 @@ def units(*parts):
 def truth():
     """Per decade of the dose: six metabolites, most in the liver, largest after six hours."""
     rising = np.r_[np.linspace(1.0, 0.5, RISING), np.zeros(len(METABOLITES) - RISING)]
-    return tpca.SpikedTensor(units(rising, [0.4, 0.0, 0.5, 0.3, 1.0, 0.2], HOURS * np.exp(-HOURS / 6)), 1.5)
+    return tpca.SpikedTensor(units(rising, [0.4, 0.0, 0.5, 0.3, 1.0, 0.2], HOURS * np.exp(-HOURS / 6)), 1.0)
 
 
-def study(litters):
-    """Concentrations as a DataArray; dose, weight and litter of every animal."""
+def study(cohorts):
+    """Concentrations as a DataArray; dose, weight and cohort of every animal."""
     rng, shape = np.random.default_rng(1), truth().dims
-    litter = np.repeat([f"litter {i}" for i in range(litters)], len(DOSES))
-    dose = np.concatenate([rng.permutation(DOSES) for _ in range(litters)])
+    cohort = np.repeat([f"cohort {i}" for i in range(cohorts)], EACH * len(DOSES))
+    dose = np.concatenate([rng.permutation(np.repeat(DOSES, EACH)) for _ in range(cohorts)])
     decades = np.log10(1 + dose)
-    weight = 250 + 15 * decades + 25 * rng.standard_normal(len(dose))  # grams
+    weight = 250 + 8 * decades + 25 * rng.standard_normal(len(dose))  # grams
     of_weight = np.einsum("i,j,k->ijk", *units(*(rng.standard_normal(d) for d in shape)))
-    of_litter = np.repeat(3 * rng.standard_normal((litters, *shape)), len(DOSES), axis=0)
+    of_cohort = np.repeat(3 * rng.standard_normal((cohorts, *shape)), EACH * len(DOSES), axis=0)
     noise = rng.standard_normal((len(dose), *shape))
-    follows = np.multiply.outer(decades, truth().signal()) + np.multiply.outer((weight - 280) / 15, of_weight)
+    follows = np.multiply.outer(decades, truth().signal()) + np.multiply.outer((weight - 250) / 5, of_weight)
     coords = dict(zip(MODES, (METABOLITES, TISSUES, HOURS), strict=True))
-    return xarray.DataArray(follows + of_litter + noise, coords, ("animal", *MODES)), decades, weight, litter
+    return xarray.DataArray(follows + of_cohort + noise, coords, ("animal", *MODES)), decades, weight, cohort
 
 
-def from_data_to_figure(samples, decades, weight, litter, plt, out):
+def from_data_to_figure(samples, decades, weight, cohort, plt, out):
     """All that is needed: six lines from the data to the labelled figure."""
-    pca = tpca.TensorPCA(target="effect", random_state=0).fit(samples, decades, nuisance=weight, groups=litter)
+    pca = tpca.TensorPCA(target="effect", random_state=0).fit(samples, decades, nuisance=weight, groups=cohort)
     found = pca.recovery_.to_xarray()
     figure, axes = plt.subplots(2, 2, figsize=(11, 7.5), layout="constrained", width_ratios=(1.5, 1))
     for axis, mode in zip(axes.flat, MODES, strict=False):
         axis.errorbar(found[mode], found[f"vector_{mode}"][0], 2 * found[f"standard_error_{mode}"][0], fmt="o")
-    finish(figure, axes, found, decades, within(pca.transform(samples), litter), out)
+    finish(figure, axes, found, decades, within(pca.transform(samples), cohort), out)
     return pca, found
 
 
-def within(amplitudes, litter):
-    """Amplitudes of the one component less the mean of the litter."""
-    columns = (litter[:, None] == np.unique(litter)).astype(float)
+def within(amplitudes, cohort):
+    """Amplitudes of the one component less the mean of the cohort."""
+    columns = (cohort[:, None] == np.unique(cohort)).astype(float)
     return amplitudes[:, 0] - columns @ (columns.T @ amplitudes[:, 0] / columns.sum(axis=0))
 
 
@@ -79,14 +81,16 @@ def finish(figure, axes, found, decades, amplitudes, out):
     axes[0, 0].set(title="which metabolites", ylabel="weight ± 2 errors")
     axes[0, 0].tick_params(axis="x", labelrotation=90)
     axes[0, 0].legend()
-    axes[0, 1].set(title="in which tissues")
-    axes[1, 0].set(title="when", xlabel="hours after the dose", ylabel="weight ± 2 errors", xticks=[1, 2, 4, 6, 8, 12, 24])
+    axes[0, 1].set(title="in which tissues", xmargin=0.08)
+    axes[1, 0].set(
+        title="when", xlabel="hours after the dose", ylabel="weight ± 2 errors", xticks=[1, 2, 4, 6, 8, 12, 24]
+    )
     low, high = decades.min(), decades.max()
     slope, centre = found.attrs["strength"][0], decades.mean()
     jitter = np.random.default_rng(0).uniform(-0.06, 0.06, len(decades))
     axes[1, 1].plot(decades + jitter, amplitudes, "o", ms=3, alpha=0.5)
     axes[1, 1].plot([low, high], [slope * (low - centre), slope * (high - centre)], color=COLOURS[1], label="strength")
-    axes[1, 1].set(title="every animal", xlabel="dose (mg/kg)", ylabel="amplitude less that of its litter")
+    axes[1, 1].set(title="every animal", xlabel="dose (mg/kg)", ylabel="amplitude less that of its cohort")
     axes[1, 1].set(xticks=np.log10(1 + DOSES), xticklabels=DOSES)
     axes[1, 1].legend()
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -108,12 +112,12 @@ def overlap(pca):
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("dose_response.png"))
-    parser.add_argument("--quick", action="store_true", help="fewer litters")
+    parser.add_argument("--quick", action="store_true", help="fewer cohorts")
     options = parser.parse_args(arguments)
-    samples, decades, weight, litter = study(18 if options.quick else 24)
+    samples, decades, weight, cohort = study(14 if options.quick else 20)
     with drawing() as plt:
-        pca, found = from_data_to_figure(samples, decades, weight, litter, plt, options.out)
-    print(f"{len(samples)} animals of {len(np.unique(litter))} litters: {pca.recovery_.headline}")
+        pca, found = from_data_to_figure(samples, decades, weight, cohort, plt, options.out)
+    print(f"{len(samples)} animals of {len(np.unique(cohort))} cohorts: {pca.recovery_.headline}")
     (strength,), ((low, high),) = pca.strengths_, pca.strength_intervals_
     print(f"  strength per decade {strength:.2f}, interval {low:.2f} to {high:.2f}; planted {truth().strength}")
     for mode, planted in zip(MODES, truth().vectors, strict=True):
@@ -121,12 +125,12 @@ def main(arguments=None):
         best, sure = np.argmax(np.abs(vector)), np.abs(vector) > norm.isf(0.025 / len(vector)) * error
         largest = f"largest {found[mode].values[best]}: {vector[best]:.2f} ± {error[best]:.2f}"
         print(f"  {mode}: {largest}; {sure.sum()} of {len(vector)} are not zero; overlap {abs(vector @ planted):.3f}")
-    ways = {"litters and weight told": pca, "without weight": quiet_fit(samples, decades, groups=litter)}
-    shuffled = np.random.default_rng(2).permutation(len(litter))
-    ways["without litters, any order"] = quiet_fit(samples[shuffled], decades[shuffled], nuisance=weight[shuffled])
+    ways = {"cohorts and weight told": pca, "without weight": quiet_fit(samples, decades, groups=cohort)}
+    shuffled = np.random.default_rng(2).permutation(len(cohort))
+    ways["without cohorts, any order"] = quiet_fit(samples[shuffled], decades[shuffled], nuisance=weight[shuffled])
     for name, way in ways.items():
-        print(f"{name}: {way.verdict_}, strength {way.recovery_.strength:.2f}, worst overlap {overlap(way):.2f}")
-    return {"pca": pca, "found": found, "overlaps": {name: overlap(way) for name, way in ways.items()}}
+        print(f"{name}: {way.verdict_}, worst overlap {overlap(way):.2f}")
+    return {"pca": pca, "ways": ways, "overlaps": {name: overlap(way) for name, way in ways.items()}}
 
 
 if __name__ == "__main__":

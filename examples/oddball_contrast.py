@@ -133,7 +133,7 @@ def main(arguments=None):
     mean = tpca.TensorPCA(random_state=0).fit(power)
     overlap = min(abs(c[0] @ v) for c, v in zip(mean.components_, truth().vectors, strict=True))
     print(f'target="mean" finds what both share: strength {mean.strengths_[0]:.1f}, overlap {overlap:.2f}')
-    return {"pca": pca, "found": found, "mean": mean, "cells": int(np.sum(np.abs(t) > limit))}
+    return {"pca": pca, "mean": mean, "cells": int(np.sum(np.abs(t) > limit))}
 
 
 if __name__ == "__main__":
