@@ -2,8 +2,8 @@
 
 Animals of 20 cohorts were given a compound, two of each cohort the same dose, and their metabolites were measured in
 six tissues over a day.  Cohorts differ from each other by more than any dose makes, and heavy animals from light ones;
-those with more of the compound are a little heavier.  Six metabolites rise with the logarithm of the dose.  The data are
-made here.
+those with a high dose are a little heavier.  Six metabolites rise with the logarithm of the dose.  The data are made
+here.
 
     python examples/dose_response.py [--out dose.png] [--quick]
 """
