@@ -61,6 +61,22 @@ def test_long_table(quick):
     assert "one row lost: 'response.csv' has no row for gene 'PPBP', cell 'B', hours '0.5' of donor" in printed
 
 
+def test_oddball_contrast(quick):
+    found, printed = quick("oddball_contrast")
+    assert found["pca"].effects_ == ["target - standard"]
+    assert "largest Pz" in printed
+    assert found["mean"].strengths_[0] > 20  # what both conditions share is far stronger
+    assert found["cells"] < 50  # of 4480, of which hundreds have an effect
+
+
+def test_dose_response(quick):
+    found, printed = quick("dose_response")
+    assert found["pca"].effects_ == ["y"]
+    assert found["overlaps"]["cohorts and weight told"] > 0.9
+    assert found["overlaps"]["without weight"] < 0.5  # the pattern of heavy animals is the stronger one
+    assert "largest liver" in printed
+
+
 @pytest.mark.slow
 def test_eeg(quick):
     found, _ = quick("eeg_evoked")

@@ -9,22 +9,21 @@ from typing import Any, Self
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from tpca.engines import Engine
-from tpca.estimators.amplitudes import Amplitudes
-from tpca.estimators.conditions import conditions, effect_options, hand_in
+from tpca.estimators.conditions import conditions, effect_options
 from tpca.estimators.effects import fit_effects
-from tpca.estimators.handed import EffectFit, HandedEffects
+from tpca.estimators.handed import EffectFit
 from tpca.estimators.lines import Lines, say
-from tpca.estimators.opening import HandedIn, handed, opened
+from tpca.estimators.opening import opened
+from tpca.estimators.parts import TakesParts
 from tpca.estimators.seeds import seed_from
 from tpca.estimators.solver import solver_for
 from tpca.estimators.units import merged
 from tpca.solvers.base import Callback, Solver
 from tpca.solvers.loop import run_on_data
-from tpca.solvers.options import refuse_idle
 from tpca.streams import Stream
 
 
-class TensorPCA(Amplitudes, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class TensorPCA(TakesParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Principal components of noisy tensors: the rank-one part that all samples share.
 
     Every sample ``X[i]`` is taken as ``strength * v_1 ⊗ ... ⊗ v_k + noise``; with ``target="effect"`` as
@@ -211,44 +210,6 @@ class TensorPCA(Amplitudes, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         self._handed, self._effects = None, effects
         self._recovery, self.shape_in_, self._sample_dim = recovery, data.dims, sample_dim
         self._warn()
-        return self
-
-    def partial_fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        sample_dim: str | int | None = None,
-        nuisance: Any = None,
-        sample_weight: Any = None,
-        groups: Any = None,
-    ) -> Self:
-        """Take one more batch ``(n, d_1, ..., d_k)`` of any size, or one sample; one pass, no sample is kept.
-
-        The same as ``fit`` on an iterable of the same batches.  The attributes say what is known so far, worked out
-        when they are looked at.  The first ``X`` needs ``items`` if it has three dimensions or more and could be
-        either; later ones show by their shape which they are.  With ``y``, ``sample_weight`` or ``groups`` as in
-        :meth:`fit`, sums of the block at hand are held; the first ``y`` shows which two labels there are.
-        """
-        plain = sample_dim is None and isinstance(self._handed, HandedIn) and sample_weight is None and groups is None
-        if plain and self._handed.take_plain(X, self.nan_policy):  # type: ignore[union-attr]
-            self._recovery = None
-            return self
-        known = None if self._handed is None else self._handed.dims
-        items: Any = self.items if known is None else "auto"
-        batches = handed(X, known, items, self.nan_policy, sample_dim)
-        asked, labels = effect_options(self), self._handed.labels if isinstance(self._handed, HandedEffects) else None
-        told = conditions(self.target, None, y, nuisance, sample_weight, groups, labels, part=True)
-        if self._handed is None:
-            refuse_idle(self, "fed", "means nothing to partial_fit; leave it out, or use fit")
-            seed = self._seed()
-            if told is None:
-                self._handed = HandedIn(self._solver(batches, seed), batches)
-            else:
-                self._handed = HandedEffects(batches.dims, told, asked, lambda d, more: self._solver(d, seed, more))
-            self.shape_in_, self._effects = batches.dims, ()
-        hand_in(self._handed, batches, X, told)
-        self._recovery = None
         return self
 
     def __sklearn_tags__(self) -> Any:
