@@ -86,7 +86,7 @@ def _empty_answer(query: Query) -> Answer:
 
 
 def narrow(parts: dict[int, Array], gradients: dict[int, NDArray[Any]], some: slice) -> None:
-    """Store gradients, used up if in single precision, in the dtype of their replicas; infinite where they do not fit."""
+    """Store gradients in the dtype of their replicas, infinite where they do not fit; those in float32 are used up."""
     with np.errstate(over="ignore"):
         for m, gradient in parts.items():
             narrowed(gradient.reshape(gradients[m][some].shape), gradients[m][some])
@@ -120,10 +120,7 @@ def gradients_of(tensor: NDArray[Any], asked: Sequence[Asked]) -> Iterator[Part]
 
 
 class OneReplica:
-    """Gradients of a query of one replica, of the blocks asked for, on many tensors of one shape and dtype.
-
-    A product a side, without packing; what depends on the replica only is worked out once.
-    """
+    """Gradients of one replica on many tensors of one shape and dtype; what depends on the replica is made once."""
 
     def __init__(self, query: Query, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self._modes, self._rows = _unfolding(shape, query.partition.groups)
@@ -131,15 +128,14 @@ class OneReplica:
         cut = _middle(tuple(v.shape[1] for v in vectors))
         self._sides: list[tuple[bool, NDArray[Any] | None, range, list[Array], list[int]]] = []
         for left, own, others in ((True, range(cut), vectors[cut:]), (False, range(cut, len(vectors)), vectors[:cut])):
-            wanted = [m - own.start for m in query.blocks if m in own]
-            if wanted:
+            if wanted := [m - own.start for m in query.blocks if m in own]:
                 weights = outer(others)[0].astype(dtype, copy=False) if others else None
                 self._sides.append((left, weights, own, [vectors[m] for m in own], wanted))
 
     @property
     def nbytes(self) -> int:
         """Bytes of what was worked out."""
-        return sum(0 if weights is None else weights.nbytes for _, weights, *_ in self._sides)
+        return sum(weights.nbytes for _, weights, *_ in self._sides if weights is not None)
 
     def gradients(self, tensor: NDArray[Any]) -> dict[int, Array]:
         """Gradients ``(1, D_m)`` by block."""
@@ -147,8 +143,7 @@ class OneReplica:
         found: dict[int, Array] = {}
         for left, weights, own, vectors, wanted in self._sides:
             partial = matrix.reshape(-1) if weights is None else (matrix if left else matrix.T) @ weights
-            split = _split_own(partial[None], vectors, wanted)
-            found.update({m + own.start: gradient for m, gradient in split.items()})
+            found.update({m + own.start: g for m, g in _split_own(partial[None], vectors, wanted).items()})
         return found
 
 

@@ -1,0 +1,83 @@
+"""What a look costs, by counts: starts, factorizations, sweeps, widenings, looks of a fit."""
+
+import numpy as np
+import pytest
+
+from tpca.engines import LawEngine
+from tpca.model import SpikedTensor
+from tpca.solvers.race.candidate import Candidate
+from tpca.solvers.race.rounds import next_look, round_sizes
+from tpca.solvers.race.solver import RaceSolver
+from tpca.solvers.race.strategies import columns, reading
+from tpca.solvers.race.strategies.climb import Climbs
+from tpca.solvers.race.strategies.flow import BlockFlow
+from tpca.solvers.race.strategies.whole import WholeSum
+from tpca.tensors import Gradients
+from tpca.tensors.blocks import Partition
+
+
+class Counter:
+    """Counts calls of a function, and passes them on."""
+
+    def __init__(self, monkeypatch, owner, name):
+        self.calls, original = 0, getattr(owner, name)
+
+        def counted(*args, **kwargs):
+            self.calls += 1
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, counted)
+
+
+def flow_after(dims, kind, samples=30):
+    """A flow, or the whole sum, that has seen some samples of noise, and looked once."""
+    partition, rng = Partition.halves(dims), np.random.default_rng(0)
+    strategy = WholeSum(partition, rng) if kind == "whole" else BlockFlow(partition, 6, rng)
+    engine = LawEngine(SpikedTensor.random(dims, 0.1, random_state=1), random_state=2)
+    for n in (2, samples - 2):
+        strategy.absorb(engine.reduce(Gradients(strategy.queries()), n).answers, n)
+        strategy.read().propose()
+    return strategy
+
+
+@pytest.mark.parametrize(
+    ("dims", "kind"), [((12,) * 3, "flow"), ((6,) * 4, "flow"), ((8,) * 3, "whole"), ((4,) * 6, "flow")]
+)
+def test_a_look_factorises_once_and_climbs_from_few_starts(dims, kind, monkeypatch):
+    strategy = flow_after(dims, kind)
+    look = strategy.read()
+    past = Counter(monkeypatch, reading.np.linalg, "eigh")
+    fits = Counter(monkeypatch, Climbs, "fit")
+    monkeypatch.setattr(columns, "SMALL", 0)  # so that top eigenvectors are not counted with the rest
+    starts = look._starts()
+    assert len(starts) <= reading.EIGENVECTORS + 2  # an unfolding, and the last proposal
+    proposal = look.propose()
+    for _ in range(8):  # as many as a candidate refines its vectors with
+        look.evidence(proposal.vectors)
+    assert past.calls == (1 if strategy.past is not None else 0)
+    groups = -(-len(starts) // max(1, look._together))
+    assert fits.calls <= 2 * (reading.SWEEPS[0] * max(groups, len(starts)) + reading.SWEEPS[1] * reading.FINALISTS)
+
+
+def test_columns_that_there_is_room_for_are_widened_once_a_look(monkeypatch):
+    strategy = flow_after((8,) * 3, "whole")
+    monkeypatch.setattr(type(strategy), "room", property(lambda self: 10**6))
+    widened = Counter(monkeypatch, columns, "widen")
+    look = strategy.read()
+    for _ in range(8):
+        look.evidence(strategy.last)
+    assert widened.calls == 1
+
+
+def test_small_samples_have_half_the_rounds_and_half_the_looks(monkeypatch):
+    looks = Counter(monkeypatch, Candidate, "consider")
+    RaceSolver(random_state=1, memory_limit=15_360).run(np.random.default_rng(0).standard_normal((300, 8, 8, 8)))
+    assert looks.calls <= 14  # of 22 rounds of the search
+    assert len(round_sizes(300, 8**3)) == 25
+    assert len(round_sizes(300)) == 47
+
+
+def test_large_samples_are_looked_at_as_often_as_before():
+    assert next_look(1000, 2**20) == 1080
+    assert next_look(1000, 512) == 1200
+    assert next_look(3) == 4
