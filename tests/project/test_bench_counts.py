@@ -73,7 +73,9 @@ def test_a_pushed_sample_asks_no_question_of_its_own(monkeypatch):
 @pytest.mark.parametrize("single", [True, False])
 def test_a_pushed_array_is_looked_at_as_something_else_only_once(single, monkeypatch):
     opened, original = [], opening.open_known
-    monkeypatch.setattr(opening, "open_known", lambda *given, **options: (opened.append(1), original(*given, **options))[1])
+    monkeypatch.setattr(
+        opening, "open_known", lambda *given, **options: (opened.append(1), original(*given, **options))[1]
+    )
     samples = noise(50)
     plain, longer = (TensorPCA(solver="race", random_state=0, items="batches") for _ in range(2))
     for i in range(len(samples)):
