@@ -42,6 +42,8 @@ def open_stream(
 ) -> Stream:
     """A stream over whatever holds samples.
 
+    Names of axes and coordinates that the data have are in ``labels``, and go on to the recovery.
+
     Parameters
     ----------
     source
@@ -76,8 +78,6 @@ def open_stream(
         What a cell of a table without a row is: an error (``"raise"``), ``"zero"``, as of counts, or ``"nan"``, which
         ``nan_policy`` then deals with.  With ``"zero"`` samples are sparse if less than a twentieth of their cells have
         a row.
-
-    Names of axes and coordinates that the data have are in ``labels``, and go on to the recovery.
 
     Examples
     --------
