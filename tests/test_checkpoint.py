@@ -34,6 +34,7 @@ from tpca.engines import LawEngine, open_engine
 from tpca.errors import CheckpointError, SolverError, StreamError
 from tpca.solvers.loop import Keeper, run_on_data
 from tpca.solvers.race.components import ComponentsRun
+from tpca.solvers.race.strategies.flow import BlockFlow
 from tpca.solvers.recovery import StopReason
 
 SCRIPT = Path(__file__).with_name("killed_fit.py")
@@ -446,7 +447,7 @@ class Case:
     dims: tuple
     strategies: list
     phases: set
-    n: int = 55
+    n: int = 80  # 13 rounds: beside what a signal of strength 3 needs until it is found, several more to refine it
     truth: dict = dataclasses.field(default_factory=lambda: STRONG)
     solver: dict = dataclasses.field(default_factory=dict)
     components: int = 1
@@ -482,7 +483,7 @@ CASES = {
     "found in a later pass": Case(
         (7,) * 4, ["flow"], PASSES, 150, {"strength": 1.2}, {"memory_limit": 8_000, "max_passes": 8}, passes=5
     ),
-    "singles": Case((4,) * 5, ["singles"], ONE_PASS, solver={"memory_limit": 9_000}),
+    "singles": Case((4,) * 5, ["singles"], ONE_PASS, 150, solver={"memory_limit": 9_000}),
     "singles, several passes": Case((4,) * 5, ["singles"], PASSES, 60, WEAK, {"memory_limit": 9_000, "max_passes": 4}),
     "pairs": Case((5,) * 4, ["pairs"], ONE_PASS, solver=PAIRS),
     "pairs, several passes": Case((5,) * 4, ["pairs"], PASSES, 60, WEAK, {**PAIRS, "max_passes": 3}),
@@ -588,7 +589,8 @@ def test_a_run_stopped_after_every_round_ends_with_the_same_bits(name, tmp_path,
     options = {"random_state": 3} | case.solver
     first = ComponentsRun(RaceSolver(**options), open_engine(samples)).runs[0]
     assert [search.name for search in first.searches] == case.strategies
-    assert (getattr(first.searches[0].strategy, "_past", None) is not None) == case.past
+    strategy = first.searches[0].strategy
+    assert (isinstance(strategy, BlockFlow) and strategy.past is not None) == case.past
     whole = RaceSolver(**options).run(samples)
     stopped, phases = stopping(1), {"done"}
 
@@ -613,7 +615,7 @@ def test_all_phases_and_strategies_are_in_the_cases():
     assert strategies == {"whole", "flow", "singles", "pairs", "symmetric", "symmetric pairs"}
 
 
-@pytest.mark.parametrize("rounds", [3, 20])
+@pytest.mark.parametrize("rounds", [3, 11])
 def test_a_callback_that_raises_stops_a_run_that_can_be_resumed(rounds, tmp_path):
     case = CASES["three components"]
     samples, seen, failed = case.samples(), itertools.count(1), 0
@@ -647,7 +649,7 @@ def test_data_that_are_drawn_are_drawn_again(kind, tmp_path, stopping):
     }
     options = {"random_state": 2, "tol": 0.25}
     whole = RaceSolver(**options).run(sources[kind]())
-    stopped = stopping(4)
+    stopped = stopping(2)
     kept = {"checkpoint": tmp_path, "checkpoint_every": 0, "resume": True}
     same(whole, in_pieces(lambda: RaceSolver(**options, **kept), sources[kind]))
     assert len(stopped) > 3
@@ -722,7 +724,7 @@ def test_stored_data_are_taken_up_where_they_were_left(kind, chunk, options, pas
     whole = RaceSolver(**solver).run(open_stream(path, **options))
     assert (whole.n_skipped > 0) == (options.get("nan_policy") == "omit")
     assert (whole.n_passes > 1) == (passes > 1)
-    stopped = stopping(3)
+    stopped = stopping(2)
 
     def make():
         return RaceSolver(**solver, checkpoint=folder, checkpoint_every=0, resume=True)
@@ -731,7 +733,7 @@ def test_stored_data_are_taken_up_where_they_were_left(kind, chunk, options, pas
         check_restored(*stopped[-1], make(), open_stream(path, **options), folder)
 
     same(whole, in_pieces(make, lambda: open_stream(path, **options), look))
-    assert len(stopped) > 10
+    assert len(stopped) >= 6  # 100 samples have 15 rounds
 
 
 @pytest.mark.parametrize("options", [{}, {"memory_limit": 11_000}, {"partition": [(0, 1), (2,), (3,)]}])
@@ -746,7 +748,7 @@ def test_zeros_can_be_kept_as_well(options, tmp_path, stopping):
 def test_samples_that_are_all_the_same_are_still_noticed_after_resuming(tmp_path, stopping, monkeypatch):
     for name in ("BATCH_ENTRIES", "ARRAY_SAMPLES"):
         monkeypatch.setattr(f"tpca.streams.stored.{name}", 1)  # one sample a batch
-    samples = np.repeat(SpikedTensor.random((3, 4, 5), 1.0).signal()[None], 12, axis=0)
+    samples = np.repeat(SpikedTensor.random((3, 4, 5), 1.0).signal()[None], 80, axis=0)  # 13 rounds
     with pytest.raises(StreamError, match="all samples are the same"):
         run_on_data(RaceSolver(), samples)
     kept = {"checkpoint": tmp_path, "checkpoint_every": 0, "resume": True}
@@ -823,13 +825,13 @@ def unfinished(folder, source, rounds, stopping, **options):
 def test_the_checkpoint_before_a_damaged_one_is_used(damage, tmp_path, stopping):
     samples, folder = CASES["whole"].samples(), tmp_path / "run"
     whole = RaceSolver(random_state=3).run(samples)
-    unfinished(folder, samples, 15, stopping, random_state=3)
+    unfinished(folder, samples, 9, stopping, random_state=3)  # of 12 rounds
     inflict, says = DAMAGES[damage]
     inflict(newest(folder))
     with pytest.warns(CheckpointWarning, match=says) as caught:
         recovery = RaceSolver(random_state=3, checkpoint=folder, resume=True).run(samples)
-    assert [str(w.message).startswith("checkpoint 15 in") for w in caught] == [True]
-    assert "going on from checkpoint 14" in str(caught[0].message)
+    assert [str(w.message).startswith("checkpoint 9 in") for w in caught] == [True]
+    assert "going on from checkpoint 8" in str(caught[0].message)
     same(whole, recovery)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -28,7 +28,7 @@ from tpca.tensors.digest import MAX_ENTRIES, digest
 
 DIMS = (4, 5, 6)
 N = 400
-ROUNDS = 25
+ROUNDS = 21  # of 27: about half of the samples are read by then
 SHORT = 16 * math.prod(DIMS)  # entries of a batch: 16 samples, so that one of them is little of the whole
 
 
@@ -115,7 +115,7 @@ FIT = ["fit", "d.npy", "--solver", "race", "--checkpoint-every", "0", "--quiet"]
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory):
-    """A folder with data, and with what a fit has left that was killed at checkpoint 25."""
+    """A folder with data, and with what a fit has left that was killed at checkpoint ``ROUNDS``."""
     folder = tmp_path_factory.mktemp("killed")
     np.save(folder / "d.npy", samples_of())
     command = [sys.executable, "-c", KILLED, str(ROUNDS), str(SHORT), *FIT, "--out", "r"]
@@ -272,7 +272,7 @@ def test_an_iterable_with_other_batches_fewer_or_more_samples_is_refused(tmp_pat
     def parts(n, size):
         return open_stream((samples[i : min(n, i + size)] for i in range(0, n, size)), items="batches")
 
-    begun(parts(56, 7), tmp_path / "run", stop_after)
+    begun(parts(56, 7), tmp_path / "run", stop_after, rounds=9)  # of 10: more than 28 samples are read by then
     for n, size, says in ((56, 6, "no batch begins at"), (14, 7, "no batch begins at"), (56, 28, "differ|no batch")):
         with pytest.raises(CheckpointError, match=says):
             resumed(parts(n, size), tmp_path / "run")
