@@ -52,8 +52,8 @@ class Looks:
         if not isinstance(batch, DenseBatch):
             self.varied = True
             return
-        # Whoever uses samples looks for NaN and Inf; all of them would be read for that here.  Where a batch of somebody
-        # else's does not say what it holds, they are.
+        # Whoever uses samples looks for NaN and Inf; all of them would be read for that here.  They are where
+        # a batch of somebody else's does not say what it holds.
         held = batch.content()
         samples = batch.samples if held is None else held[0]
         self.varied = not all(np.array_equal(sample, samples[0]) for sample in samples[:0:-1])

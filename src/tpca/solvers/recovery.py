@@ -117,8 +117,7 @@ class Recovery:
     out (``nan_policy="omit"``), ``state_bytes`` the most that the solver held in its own arrays (S), ``buffer_bytes``
     the most that the engine held for samples in flight.  ``noise_level`` is the standard deviation σ of the noise of
     one entry of one sample; NaN where the method does not tell it.  ``noise`` is what else was learnt of it, where that
-    was looked at, and ``checks`` say whether it is as the test assumes; ``doubts`` are those that say no.  ``labels``
-    name the modes and their entries, where the data do.
+    was looked at, ``checks`` whether it is as the test assumes; ``labels`` name modes and entries, where the data do.
     """
 
     solver: str

@@ -10,9 +10,10 @@ Three things must hold of the fit from the leading vectors of the modes, of leng
   at most one of eight cases by itself: the mean and its flips are equally likely.
 
 Together they claimed a signal in noise alone in 3 of 4350 runs with an edge at 2σ and in 1 with one at 3σ (8³, 200
-samples, 29 laws, 150 runs each); 2.5σ is between these, and adds little to the errors of the test.  Where Z is beyond :math:`E\max Z \le \sigma\sum\sqrt{d_i}`
-(Sudakov-Fernique) and 4σ, which it is once in 30 000 times in white noise (Borell 1975), by a factor ``PLAIN``, not
-even these flips are looked at.
+samples, 29 laws, 150 runs each); 2.5σ is between these, and adds little to the errors of the test.
+
+Where Z is beyond :math:`E\max Z \le \sigma\sum\sqrt{d_i}` (Sudakov-Fernique) and 4σ, which it is once in 30 000 times
+in white noise (Borell 1975), by a factor ``PLAIN``, not even these flips are looked at.
 """
 
 from __future__ import annotations
