@@ -452,7 +452,7 @@ class Case:
     solver: dict = dataclasses.field(default_factory=dict)
     components: int = 1
     past: bool = False
-    passes: int | None = None
+    later: bool = False  # found, but not in the first pass
     noise: Callable | None = None
 
     def samples(self):
@@ -480,8 +480,9 @@ CASES = {
     "flow with a narrow block": Case((6,) * 3, ["flow"], ONE_PASS, solver=NARROW, past=True),
     "flow, several passes": Case((7,) * 4, ["flow"], PASSES, 60, WEAK, {"memory_limit": 11_000, "max_passes": 3}),
     "narrow flow, several passes": Case((6,) * 3, ["flow"], PASSES, 60, WEAK, {**NARROW, "max_passes": 3}, past=True),
+    # Few columns for large blocks: more than one pass is needed from most starts (5 of 6 truths and seeds; all found).
     "found in a later pass": Case(
-        (7,) * 4, ["flow"], PASSES, 150, {"strength": 1.2}, {"memory_limit": 8_000, "max_passes": 8}, passes=5
+        (10,) * 4, ["flow"], PASSES, 150, {"strength": 1.5}, {"memory_limit": 8_000, "max_passes": 16}, later=True
     ),
     "singles": Case((4,) * 5, ["singles"], ONE_PASS, 150, solver={"memory_limit": 9_000}),
     "singles, several passes": Case((4,) * 5, ["singles"], PASSES, 60, WEAK, {"memory_limit": 9_000, "max_passes": 4}),
@@ -605,7 +606,7 @@ def test_a_run_stopped_after_every_round_ends_with_the_same_bits(name, tmp_path,
     same(whole, in_pieces(make, lambda: samples, look))
     assert phases == case.phases
     assert case.truth is not STRONG or len(whole.components) == case.components
-    assert case.passes is None or (whole.found and whole.n_passes == case.passes)
+    assert not case.later or (whole.found and whole.n_passes > 1)
     assert len(stopped) >= len(whole.history)  # as many stops as rounds
 
 
