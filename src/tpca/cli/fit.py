@@ -77,8 +77,7 @@ def fit(
         int | None, typer.Option(help="Samples in a row that belong together; found out by default.", min=1)
     ] = None,
     center_modes: Annotated[
-        str | None,
-        typer.Option(help="Modes, as time,channel or 0,2, along which vectors sum to zero: an offset is left out."),
+        str | None, typer.Option(help="Modes, as time,channel or 0,2, along which vectors sum to zero.")
     ] = None,
     target: Annotated[str, typer.Option(help="mean: what all samples share; effect: what follows --y.")] = "mean",
     y: Annotated[str | None, typer.Option(help=f"A number or label for every sample: {COLUMNS}.")] = None,  # noqa: ARG001
