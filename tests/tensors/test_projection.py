@@ -59,7 +59,7 @@ def test_variances_are_those_of_the_entries_of_the_data(name):
     np.testing.assert_allclose(basis.variances(b, u), expected, atol=1e-14)
 
 
-@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("sparse", [False, pytest.param(True, marks=pytest.mark.slow)])  # compiled first
 def test_sums_and_gradients_are_those_of_projected_samples(sparse):
     samples = RNG.standard_normal((6, *DIMS))
     small = PROJECTION.projected_dims
