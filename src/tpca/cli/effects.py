@@ -59,10 +59,13 @@ def run_effects(data: Stream | Engine, told: Conditions, solver: str, options: M
     from tpca.estimators.handed import EffectOptions
     from tpca.estimators.units import merged
     from tpca.solvers.build import applicable, build_solver
+    from tpca.solvers.projecting import numbered
 
     asked = EffectOptions(**{name: options[name] for name in EffectOptions.__annotations__})
 
     def make_solver(derived: Any, known: dict[str, Any]) -> Any:
-        return build_solver(solver, derived, applicable({**options, **known}, solver))[0]
+        lead = len(derived.dims) - len(data.dims)
+        modes = numbered(options["center_modes"], None, data.dims, data.labels, lead)
+        return build_solver(solver, derived, applicable({**options, **known, **modes}, solver))[0]
 
     return merged([one.recovery for one in fit_effects(data, told, asked, make_solver)])

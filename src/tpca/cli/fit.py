@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # What the result depends on besides the data: the same values give the same result.
 SETTINGS: tuple[str, ...] = ("random_state", "memory_limit", "max_samples", "max_passes", "tol", "confidence")
-SETTINGS += ("target", "y", "nuisance", "group_by", "block_size", "n_components", "whiten", "groups")
+SETTINGS += ("target", "y", "nuisance", "group_by", "block_size", "n_components", "whiten", "groups", "center_modes")
 SETTINGS += ("clip", "strength", "items", "shuffle", "nan_policy")  # and LAYOUT
 LARGE_CHUNK = 2**28  # bytes of a chunk of stored data that are worth a word
 
@@ -75,6 +75,9 @@ def fit(
     ] = "auto",
     groups: Annotated[  # noqa: ARG001
         int | None, typer.Option(help="Samples in a row that belong together; found out by default.", min=1)
+    ] = None,
+    center_modes: Annotated[
+        str | None, typer.Option(help="Modes, as time,channel or 0,2, along which vectors sum to zero.")
     ] = None,
     target: Annotated[str, typer.Option(help="mean: what all samples share; effect: what follows --y.")] = "mean",
     y: Annotated[str | None, typer.Option(help=f"A number or label for every sample: {COLUMNS}.")] = None,  # noqa: ARG001
@@ -161,6 +164,7 @@ def fit(
     passes = int(max_passes) if max_passes.isdecimal() else max_passes
     options = {**ctx.params, "max_passes": passes, "whiten": None if whiten == "none" else whiten}
     options |= {"checkpoint": kept.folder, "callbacks": [callback], "clip": "auto" if clip is None else bound(clip)}
+    options |= {"center_modes": () if center_modes is None else tuple(m.strip() for m in center_modes.split(","))}
     chosen, choice = build_solver(solver, stream, applicable(options, solver))
     settings = {"solver": choice.solver, "solver_reason": choice.reason}
     settings |= {name: ctx.params[name] for name in SETTINGS} | layout(ctx.params)

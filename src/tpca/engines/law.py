@@ -18,7 +18,7 @@ from tpca.errors import StreamError
 from tpca.labels import Labels
 from tpca.model import SpikedTensor
 from tpca.randomness import generator
-from tpca.tensors import Accumulator, DenseBatch, Gradients, TensorSum, Together
+from tpca.tensors import Accumulator, DenseBatch, Gradients, Projected, TensorSum, Together
 from tpca.tensors.blocks import Array
 
 PIECE = 2**22  # entries of samples that are drawn at a time
@@ -96,8 +96,9 @@ class LawEngine:
     def _fill(self, part: Accumulator, mean: Array, n: int) -> None:
         """Fill what is made of sums with the mean of ``n`` samples, and finish it."""
         if isinstance(part, Together):
+            own = part.projection.tensor(mean) if isinstance(part, Projected) else mean
             for one in part.parts:
-                self._fill(one, mean, n)
+                self._fill(one, own, n)
             part.n = n
         elif isinstance(part, TensorSum | Gradients):
             part.add_mean(mean.copy(), n)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from tpca.engines import Engine
 from tpca.estimators.amplitudes import Amplitudes
 from tpca.estimators.conditions import conditions, effect_options, hand_in
-from tpca.estimators.handed import HandedEffects
+from tpca.estimators.handed import HandedEffects, MakeSolver
 from tpca.estimators.opening import HandedIn, handed
 from tpca.solvers.base import Solver
 from tpca.solvers.options import refuse_idle
+from tpca.solvers.projecting import numbered
 from tpca.streams import Stream
 
 
@@ -19,6 +20,8 @@ class TakesParts(Amplitudes):
     """``partial_fit``, with the solver and the seed of the estimator."""
 
     items: str
+    center_modes: Sequence[str | int]
+    project: Mapping[str | int, Any] | None
 
     def partial_fit(
         self,
@@ -52,11 +55,21 @@ class TakesParts(Amplitudes):
             if told is None:
                 self._handed = HandedIn(self._solver(batches, seed), batches)
             else:
-                self._handed = HandedEffects(batches.dims, told, asked, lambda d, more: self._solver(d, seed, more))
+                self._handed = HandedEffects(batches.dims, told, asked, self._solver_of_effects(batches, seed))
             self.shape_in_, self._effects = batches.dims, ()
         hand_in(self._handed, batches, X, told)
         self._recovery = None
         return self
+
+    def _solver_of_effects(self, data: Stream | Engine, seed: int) -> MakeSolver:
+        """Makes the solver for samples derived from ``data``, whose modes come last and may have lost their names."""
+
+        def make(derived: Stream | Engine, known: dict[str, Any]) -> Solver:
+            lead = len(derived.dims) - len(data.dims)
+            modes = numbered(self.center_modes, self.project, data.dims, data.labels, lead)
+            return self._solver(derived, seed, {**known, **modes})
+
+        return make
 
     def _solver(self, data: Stream | Engine, seed: int, known: Mapping[str, Any] | None = None) -> Solver:
         """The solver for these samples, as :meth:`fit` would have it."""

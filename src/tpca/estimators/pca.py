@@ -62,6 +62,11 @@ class TensorPCA(TakesParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         Bound on entries in standard deviations of their middle part; where tails are heavy, always, or never.
     groups : int, optional
         So many samples in a row belong together and count as one observation; by default that is found out.
+    center_modes : sequence of str or int
+        Modes, by name or number, along which all vectors sum to zero: what is constant along them, an offset or a
+        reference, is left out of samples, noise and degrees of freedom alike.
+    project : dict, optional
+        For modes, by name or number, vectors as rows which all vectors of that mode are orthogonal to.
     target : {"mean", "effect"}
         What is looked for: what all samples share, whatever ``y`` is, or what follows ``y``.
     block_size : int, optional
@@ -134,6 +139,8 @@ class TensorPCA(TakesParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         whiten: str | None = "auto",
         groups: int | None = None,
         clip: float | str | None = "auto",
+        center_modes: Sequence[str | int] = (),
+        project: Mapping[str | int, Any] | None = None,
         target: str = "mean",
         block_size: int | None = None,
         nan_policy: str = "raise",
@@ -156,6 +163,8 @@ class TensorPCA(TakesParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         self.whiten = whiten
         self.groups = groups
         self.clip = clip
+        self.center_modes = center_modes
+        self.project = project
         self.target = target
         self.block_size = block_size
         self.nan_policy = nan_policy
@@ -205,7 +214,7 @@ class TensorPCA(TakesParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         if told is None:
             recovery = run_on_data(self._solver(data, seed), data)
         else:
-            effects = fit_effects(data, told, asked, lambda derived, known: self._solver(derived, seed, known))
+            effects = fit_effects(data, told, asked, self._solver_of_effects(data, seed))
             recovery = merged([one.recovery for one in effects])
         self._handed, self._effects = None, effects
         self._recovery, self.shape_in_, self._sample_dim = recovery, data.dims, sample_dim

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -19,7 +19,9 @@ from tpca.integers import check_integer
 from tpca.solvers.loop import Run, drive, keeper_of
 from tpca.solvers.memory import default_memory, parse_memory
 from tpca.solvers.order import refuse_torn
+from tpca.solvers.projecting import ProjectedData, ProjectedRun, calling, check_center, check_project, projection_for
 from tpca.solvers.recovery import Recovery
+from tpca.tensors import Projection
 
 Callback = Callable[[dict[str, Any]], None]
 Check = Callable[[str, Any], Any]
@@ -133,9 +135,26 @@ class StreamSolver(CommonOptions):
     whiten: str | None = option("auto", check_whiten)
     groups: int | None = option(None, check_integer)
     clip: str | float | None = option("auto", check_clip)
+    center_modes: Sequence[str | int] = option((), check_center)
+    project: Mapping[str | int, Any] | None = option(None, check_project)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.projection: Projection | None = None  # of the samples that a run is made for, where they are projected
 
     def start(self, data: Data) -> Run:
-        """A run that asks for its first samples."""
+        """A run that asks for its first samples; they are projected where so asked for."""
+        projection = projection_for(tuple(self.center_modes), self.project, data)
+        if projection is None:
+            return self.begin(data)
+        callbacks = tuple(calling(callback, projection) for callback in self.callbacks)
+        limit = None if self.memory_limit is None else parse_memory(self.memory_limit) - projection.nbytes
+        inner = dataclasses.replace(self, center_modes=(), project=None, callbacks=callbacks, memory_limit=limit)
+        inner.projection = projection
+        return ProjectedRun(inner.begin(ProjectedData.of(data, projection)), projection)
+
+    def begin(self, data: Data) -> Run:
+        """A run on samples as they are."""
         raise NotImplementedError
 
     def run(self, source: Any) -> Recovery:

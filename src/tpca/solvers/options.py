@@ -21,6 +21,8 @@ APPLIES: dict[str, tuple[str, ...]] = {
     "max_passes": ("race", "fed"),  # fed with samples that pass by once, the race refuses more than one itself
     "whiten": ("mean", "race", "fed"),
     "groups": ("mean", "race", "fed"),
+    "center_modes": ("mean", "race", "fed"),
+    "project": ("mean", "race", "fed"),
     "target": (*SOLVERS, "given", "fed"),
     "y": SOLVERS,
     "nuisance": SOLVERS,

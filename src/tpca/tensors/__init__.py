@@ -5,6 +5,8 @@ from tpca.tensors.clipped import Clipped
 from tpca.tensors.contraction import contract, contract_all
 from tpca.tensors.dense import DenseBatch
 from tpca.tensors.gradients import Gradients
+from tpca.tensors.projected import Projected
+from tpca.tensors.projection import Basis, Projection
 from tpca.tensors.protocol import Batch
 from tpca.tensors.query import Answer, Query, RankOne, SubBatches
 from tpca.tensors.slabs import SlabBatch
@@ -15,10 +17,13 @@ from tpca.tensors.views import ViewsBatch
 __all__ = [
     "Accumulator",
     "Answer",
+    "Basis",
     "Batch",
     "Clipped",
     "DenseBatch",
     "Gradients",
+    "Projected",
+    "Projection",
     "Query",
     "RankOne",
     "Rewards",

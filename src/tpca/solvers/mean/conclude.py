@@ -27,7 +27,7 @@ from tpca.noise import Whitening
 from tpca.solvers.claim import Claim
 from tpca.solvers.mean.errors import Scatter, entry_errors, projected
 from tpca.solvers.rank_one import oriented
-from tpca.tensors import RankOne
+from tpca.tensors import Projection, RankOne
 from tpca.tensors.blocks import Array
 
 
@@ -43,11 +43,15 @@ class Told:
 
 @dataclass(frozen=True)
 class Units:
-    """The way from groups to data: a strength is ``scale/unit`` of what it is there, and data may be ``whitened``."""
+    """The way from groups to data: a strength is ``scale/unit`` of what it is there, and data may be ``whitened``.
+
+    Of projected samples vectors are told as they are there, but their errors as those of entries of the data.
+    """
 
     scale: float
     unit: float
     whitening: Whitening | None
+    projection: Projection | None = None
 
     def to_data(self, value: float) -> float:
         """A strength in the units of the data, as one of whitened data."""
@@ -65,21 +69,40 @@ class Units:
         """What is said of a fit, in units of the groups but for the factor of whitening."""
         reading, spreads = scatter.reading, scatter.spreads()
         if self.whitening is None:
-            pairs = zip(spreads, scatter.fit.vectors, strict=True)
-            errors = tuple(entry_errors(projected(b, v), v) for b, v in pairs)
+            each = enumerate(zip(spreads, scatter.fit.vectors, strict=True))
+            errors = tuple(self._entry_errors(mode, b, v) for mode, (b, v) in each)
             claim = Claim(reading.strength, scatter.interval(confidence), errors)
             return Told(self.vectors(scatter.fit.vectors), claim, scatter.along, reading.error)
         covariances = _covariances(scatter, spreads)
         factor = self.whitening.factor(scatter.fit.vectors, covariances)
         error = _strength_error(scatter, self.whitening, covariances)
         low, high = scatter.interval(confidence, error)
-        errors = tuple(
-            _carried(inverse, u, b)
-            for inverse, u, b in zip(self.whitening.inverses, scatter.fit.vectors, spreads, strict=True)
-        )
+        triples = enumerate(zip(self.whitening.inverses, scatter.fit.vectors, spreads, strict=True))
+        errors = tuple(self._carried_errors(mode, *triple) for mode, triple in triples)
         claim = Claim(factor * reading.strength, (factor * low, factor * high), errors)
         worst = max(float(np.linalg.norm(e)) for e in errors)
         return Told(self.vectors(scatter.fit.vectors), claim, factor * error, worst)
+
+    def _entry_errors(self, mode: int, variances: Array, v: Array) -> Array:
+        """Errors of the entries of v, with the variances P diag(b) P."""
+        if self.projection is None:
+            return entry_errors(projected(variances, v), v)
+        own = self.projection.back_variances(mode, v, variances)
+        return entry_errors(own, self.projection.back_rows(mode, v))
+
+    def _carried_errors(self, mode: int, inverse: Array, u: Array, variances: Array) -> Array:
+        """Errors of v = unit(W^-1 u), none longer than 1.
+
+        With J = (I − vvᵀ)W^-1/|W^-1 u| their squares are the diagonal of J diag(b) Jᵀ.
+        """
+        carried = inverse @ u
+        length = float(np.linalg.norm(carried))
+        v = carried / length
+        jacobian = (inverse - np.outer(v, v @ inverse)) / length
+        if self.projection is not None:
+            jacobian, v = self.projection.back_rows(mode, jacobian), self.projection.back_rows(mode, v)
+        squares = jacobian**2 @ variances
+        return entry_errors(squares / max(1.0, float(np.sum(squares))), v)
 
 
 def _strength_error(scatter: Scatter, whitening: Whitening, covariances: list[Array]) -> float:
@@ -101,12 +124,3 @@ def _covariances(scatter: Scatter, spreads: list[Array]) -> list[Array]:
         across = np.eye(len(u)) - np.outer(u, u)
         each.append((across * b) @ across)
     return each
-
-
-def _carried(inverse: Array, u: Array, variances: Array) -> Array:
-    """Errors of v = unit(W^-1 u), with J = (I − vvᵀ)W^-1/|W^-1 u|: the diagonal of J diag(b) Jᵀ; none longer than 1."""
-    carried = inverse @ u
-    length = float(np.linalg.norm(carried))
-    v = carried / length
-    squares = ((inverse - np.outer(v, v @ inverse)) / length) ** 2 @ variances
-    return entry_errors(squares / max(1.0, float(np.sum(squares))), v)

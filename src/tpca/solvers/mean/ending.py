@@ -48,10 +48,11 @@ class Ending:
         size = math.ldexp(1.0, math.frexp(largest((grouping.sums,)))[1])
         grouping.multiply(1 / size)
         groups = Groups.of(grouping)
-        units = Units(size / groups.length / noise.tails.share, self.run.unit or 1.0, whitening)
+        scale, projection = size / groups.length / noise.tails.share, solver.projection
+        units = Units(scale, self.run.unit or 1.0, whitening, projection)
         level = groups.level(np.ones((1, len(groups))))
         self._sigma = level * size / units.unit
-        alike = whitening is None or whitening.shared
+        alike = (whitening is None or whitening.shared) and (projection is None or projection.shared)
         judge = Judge.of(groups, solver.confidence, solver.n_components, solver.random_state, alike)
         found, guess = judge.look()
         each = [self._conclude(one, number, units, level) for number, one in enumerate(found)]

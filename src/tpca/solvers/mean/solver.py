@@ -61,6 +61,9 @@ class MeanSolver(StreamSolver):
         Bound on entries, in standard deviations of their middle part: entries beyond it count as the bound, so that
         heavy tails cost little.  ``"auto"``: 1.5, where that makes the mean more accurate by a quarter or more and the
         tails are even; ``None``: never.
+    center_modes, project
+        Modes along which vectors sum to zero, and vectors, by mode, that they are orthogonal to
+        (:mod:`tpca.tensors.projection`); modes by name or number.
     callbacks
         Called after every round with its record, and after the fit with the ``"vectors"`` of each component.
     checkpoint, checkpoint_every, resume
@@ -70,7 +73,7 @@ class MeanSolver(StreamSolver):
 
     name: ClassVar[str] = "mean"
 
-    def start(self, data: Data) -> Run:
+    def begin(self, data: Data) -> Run:
         """The sums of the samples, to be fitted at their end."""
         return MeanRun(self, data)
 

@@ -59,7 +59,10 @@ def conclusion(run: RaceState) -> Recovery:
     refined = run.refinement
     own, sequence = refined.claim(run.solver.confidence), refined.sequence(run.solver.confidence)
     if run.noise.whitening is not None:
-        own, sequence = _of_data(own, sequence, refined, run.noise.whitening, run.solver.confidence)
+        own, sequence = _of_data(own, sequence, refined, run.noise.whitening, run)
+    elif (projection := run.solver.projection) is not None and own.errors is not None:
+        pairs = enumerate(zip(refined.vectors, own.errors, strict=True))
+        own = dataclasses.replace(own, errors=tuple(projection.back_errors(i, u, e) for i, (u, e) in pairs))
     claim = own.converted(lambda value: value * run.unit)
     if own.flaw:
         return _withdrawn(run, refined, claim.flaw or own.flaw)
@@ -68,14 +71,17 @@ def conclusion(run: RaceState) -> Recovery:
 
 
 def _of_data(
-    claim: Claim, sequence: tuple[float, float], refined: Refinement, whitening: Whitening, confidence: float
+    claim: Claim, sequence: tuple[float, float], refined: Refinement, whitening: Whitening, run: RaceState
 ) -> tuple[Claim, tuple[float, float]]:
     """What is said of whitened data, as it is of the data themselves; and the interval that holds at all times."""
     covariances = [refined.widened(i) ** 2 * refined.covariance(i) for i in range(len(refined.vectors))]
     each = enumerate(zip(refined.vectors, covariances, strict=True))
-    errors = tuple(_possible(np.sqrt(np.diag(whitening.back_covariance(i, u, c)))) for i, (u, c) in each)
+    carried = [whitening.back_covariance(i, u, c) for i, (u, c) in each]
+    if (projection := run.solver.projection) is not None:
+        carried = [projection.back_rows(i, projection.back_rows(i, c).T) for i, c in enumerate(carried)]
+    errors = tuple(_possible(np.sqrt(np.maximum(np.diag(c), 0.0))) for c in carried)
     factor = whitening.factor(refined.vectors, covariances)
-    relative = float(ndtri(0.5 + confidence / 2)) * whitening.factor_error(refined.vectors, covariances)
+    relative = float(ndtri(0.5 + run.solver.confidence / 2)) * whitening.factor_error(refined.vectors, covariances)
     interval, sequence = (_scaled(claim.strength, ends, factor, relative) for ends in (claim.interval, sequence))
     return Claim(claim.strength * factor, interval, errors, claim.contradiction), sequence
 

@@ -67,6 +67,9 @@ class RaceSolver(StreamSolver):
         Bound on entries, in standard deviations of their middle part: entries beyond it count as the bound, so that
         heavy tails cost little.  ``"auto"``: 1.5, where that makes the mean more accurate by a quarter or more and the
         tails are even; ``None``: never.
+    center_modes, project
+        Modes along which vectors sum to zero, and vectors, by mode, that they are orthogonal to
+        (:mod:`tpca.tensors.projection`); modes by name or number.
     callbacks
         Called after every round with its record and, under ``"vectors"``, the current estimate.
     checkpoint, checkpoint_every, resume
@@ -80,7 +83,7 @@ class RaceSolver(StreamSolver):
     tol: float | None = option(None, check_positive)
     partition: Sequence[Sequence[int]] | None = option(None)
 
-    def start(self, data: Data) -> Run:
+    def begin(self, data: Data) -> Run:
         """A race for every component, one after the other."""
         return ComponentsRun(self, data)
 

@@ -111,7 +111,9 @@ class RaceState:
         delta = 1 - self.solver.confidence
         if self.max_passes > 1:  # half of the chance of a false alarm is kept for the passes after the first
             delta /= 2
-        return strategies_within(dims, left, partition, delta, rng, self.noise.symmetric)
+        projection = self.solver.projection
+        alike = self.noise.symmetric and (projection is None or projection.shared)
+        return strategies_within(dims, left, partition, delta, rng, alike)
 
     @property
     def position(self) -> int:
