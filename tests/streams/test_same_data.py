@@ -273,7 +273,7 @@ def test_an_iterable_with_other_batches_fewer_or_more_samples_is_refused(tmp_pat
         return open_stream((samples[i : min(n, i + size)] for i in range(0, n, size)), items="batches")
 
     begun(parts(56, 7), tmp_path / "run", stop_after, rounds=9)  # of 10: more than 28 samples are read by then
-    for n, size, says in ((56, 6, "no batch begins at"), (14, 7, "no batch begins at"), (56, 28, "differ|no batch")):
+    for n, size, says in ((56, 5, "no batch begins at"), (14, 7, "no batch begins at"), (56, 28, "differ|no batch")):
         with pytest.raises(CheckpointError, match=says):
             resumed(parts(n, size), tmp_path / "run")
     whole = told(resumed(parts(56, 7), tmp_path / "run"))
