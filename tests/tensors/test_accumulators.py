@@ -31,6 +31,8 @@ from tpca.tensors import (
     Clipped,
     DenseBatch,
     Gradients,
+    Projected,
+    Projection,
     Query,
     RankOne,
     Rewards,
@@ -42,6 +44,7 @@ from tpca.tensors import (
     gradients,
 )
 from tpca.tensors.blocks import Partition
+from tpca.tensors.projection import Basis
 
 DIMS, N = (3, 4, 5), 37
 ROWS, BATCH = 61, 10  # of views, and of a batch of them
@@ -49,11 +52,13 @@ RNG = np.random.default_rng(0)
 SAMPLES = RNG.standard_normal((N, *DIMS)) + 0.5
 VIEWS = [RNG.standard_normal((ROWS, d)) + 0.5 for d in DIMS]
 VECTORS = [RNG.standard_normal((2, d)) for d in DIMS]
+SHORT_VECTORS = [VECTORS[0], VECTORS[1][:, 1:], VECTORS[2]]  # of projected samples
 BASIS = RNG.standard_normal((sum(DIMS), 4))
 MEANS = [view.mean(axis=0) for view in VIEWS]
 KNOWN = RankOne(0.7, tuple(RNG.standard_normal(d) for d in DIMS))
 WHITENING = Whitening.of([np.diag(np.arange(1.0, d + 1)) + 0.5 for d in DIMS])
 CLIP, SPLIT = 0.8, Split(0.3, 5)
+PROJECTION = Projection(DIMS, (None, Basis.beside(np.ones((1, DIMS[1]))), None))
 SCALES = tuple(np.linspace(0.5, 1.0, d) for d in DIMS)  # of the bound on entries
 SINGLES, PAIR = Partition.singles(DIMS), Partition(DIMS, ((2, 0), (1,)))
 
@@ -116,6 +121,15 @@ def sub_batches_of(samples):
 
 def rewards_of(samples):
     return [np.einsum("nabc,ra,rb,rc->nr", samples, *VECTORS)]
+
+
+def projected_of(samples):
+    """Twice the sum of samples in the basis of what is orthogonal to a constant, and rewards of their own there."""
+    basis = PROJECTION.bases[1].down(np.eye(DIMS[1]), 0)
+    np.testing.assert_allclose(basis @ np.ones(DIMS[1]), 0, atol=1e-15)
+    np.testing.assert_allclose(basis @ basis.T, np.eye(DIMS[1] - 1), atol=1e-15)
+    projected = np.einsum("ib,nabc->naic", basis, samples)
+    return [2 * projected.sum(axis=0), np.einsum("nabc,ra,rb,rc->nr", projected, *SHORT_VECTORS)]
 
 
 def sample_gradients_of(samples):
@@ -235,6 +249,11 @@ CASES = {
         lambda: Clipped([TensorSum(2.0), Gradients(ONE, SCALE), Rewards(VECTORS)], SCALES),
         lambda p: [p.parts[0].total, *answered(p.parts[1]), p.parts[2].rewards],
         lambda x: [2 * clipped_of(x).sum(axis=0), *gradients_of(clipped_of(x), ONE), *rewards_of(clipped_of(x))],
+    ),
+    "projected": Case(
+        lambda: Projected([TensorSum(2.0), Rewards(SHORT_VECTORS)], PROJECTION),
+        lambda p: [p.parts[0].total, p.parts[1].rewards],
+        projected_of,
     ),
     "entry sizes": Case(
         EntrySizes,
