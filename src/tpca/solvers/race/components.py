@@ -26,7 +26,7 @@ from tpca.solvers.race.run import RaceRun
 from tpca.solvers.race.strategies.choice import check_partition, least_bytes, refinement_floats
 from tpca.solvers.rank_one import is_ghost, overlaps
 from tpca.solvers.recovery import Recovery
-from tpca.tensors import Accumulator, Gradients, Together
+from tpca.tensors import Accumulator, Gradients, RankOne, Together
 
 if TYPE_CHECKING:
     from tpca.solvers.race.solver import RaceSolver
@@ -181,11 +181,23 @@ class ComponentsRun:
                     if run is one or (run is other and not first):
                         _start_over_if_bent(one, other)
         for run in self.runs:
-            run.others = tuple(r.component for r in self.runs if r is not run and r.component is not None)
+            run.others = self._beside(run)
 
     def _begins(self, last: RaceRun) -> int | None:
         """Where the race after ``last`` begins: here, or with a pass of its own."""
         return None if last.phase == "done" and self._stored else last.position
+
+    def _beside(self, run: RaceRun) -> tuple[RankOne, ...]:
+        """Components that are subtracted from what a race sees.
+
+        A matrix is a sum of parts in many ways, so that any two that were mixed would stay so: there it is the stronger
+        ones only, and the strongest comes to the leading singular vectors.
+        """
+        own = run.component
+        others = [r.component for r in self.runs if r is not run and r.component is not None]
+        if own is not None and len(self.data.dims) == 2:
+            others = [other for other in others if other.strength > own.strength]
+        return tuple(others)
 
     def _is_ghost(self, run: RaceRun) -> bool:
         """Whether a component is only what an inaccurate estimate of another, stronger one leaves."""
