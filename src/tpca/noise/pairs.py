@@ -26,8 +26,38 @@ AT_ONCE = 2**17  # entries of differences that are worked on at a time; one pair
 FEW = 4  # matrices that are multiplied one by one: for more of them a copy in another order is cheaper
 
 
-class ModeCovariances(Accumulator):
-    """Gram matrices of all modes over differences of neighbours: ``grams[half][i]``, sums over ``counts[half]`` pairs.
+class PairSums:
+    """Gram matrices of all modes over pairs, in two halves: ``grams[half][i]``, sums over ``counts[half]`` pairs."""
+
+    counts: list[int]
+    grams: list[list[Gram]]
+    fourth: float
+    """The sum of the mean fourth powers of the pairs' entries."""
+
+    def begin_pairs(self) -> None:
+        """There is none yet."""
+        self.counts, self.grams, self.fourth = [0, 0], [[], []], 0.0
+
+    def add_pairs(self, other: PairSums) -> None:
+        """Add those of other pairs."""
+        for half in (0, 1):
+            _add_matrices(self.grams[half], other.grams[half])
+            self.counts[half] += other.counts[half]
+        self.fourth += other.fourth
+
+    @property
+    def pairs(self) -> int:
+        """Pairs that differ: those of equal samples say nothing."""
+        return sum(self.counts)
+
+    @property
+    def gram_bytes(self) -> int:
+        """Bytes of the matrices."""
+        return sum(gram.nbytes for half in self.grams for gram in half)
+
+
+class ModeCovariances(PairSums, Accumulator):
+    """Gram matrices of all modes over differences of neighbours.
 
     Samples 2j and 2j + 1 of a reading are a pair, however it is cut into batches and groups; a sample whose neighbour
     has not come yet is held until it does.  ``pairs_before`` is the number of pairs of readings before this one: it
@@ -38,9 +68,7 @@ class ModeCovariances(Accumulator):
 
     def __init__(self, whitening: Whitening | None = None, pairs_before: int = 0, step: int = 1) -> None:
         super().__init__(whitening, pairs_before, step)
-        self.counts = [0, 0]
-        self.grams: list[list[Gram]] = [[], []]
-        self.fourth = 0.0  # sum of the mean fourth powers of the pairs' entries
+        self.begin_pairs()
         self._whitening, self._before, self._step = whitening, pairs_before, step  # merging needs them later
         self._first: NDArray[Any] | None = None  # an odd sample whose neighbour is in the part before
         self._last: NDArray[Any] | None = None  # an even one whose neighbour has not come yet
@@ -66,10 +94,7 @@ class ModeCovariances(Accumulator):
 
     def merge(self, other: ModeCovariances) -> None:
         """Take the pairs of the samples that come next, and the one that lies across."""
-        for half in (0, 1):
-            add_matrices(self.grams[half], other.grams[half])
-            self.counts[half] += other.counts[half]
-        self.fourth += other.fourth
+        self.add_pairs(other)
         if self._last is not None and other._first is not None:
             self._pairs(self._last[None], other._first[None], self._place // 2)
         self._last, self._place = other._last, other._place
@@ -80,15 +105,9 @@ class ModeCovariances(Accumulator):
         self._first = self._last = None
 
     @property
-    def pairs(self) -> int:
-        """Pairs that differ: those of equal samples say nothing."""
-        return sum(self.counts)
-
-    @property
     def nbytes(self) -> int:
         """The matrices, and the samples that wait for their neighbours."""
-        held = [gram for half in self.grams for gram in half]
-        return sum(a.nbytes for a in (*held, self._first, self._last) if a is not None)
+        return self.gram_bytes + sum(a.nbytes for a in (self._first, self._last) if a is not None)
 
     def _take(self, sample: NDArray[Any], place: int) -> None:
         if place % 2 == 0:
@@ -113,7 +132,7 @@ class ModeCovariances(Accumulator):
             if not len(parts[0]):
                 continue
             grams = [_gram(parts[mode == 0], mode) for mode in range(even.ndim - 1)]
-            add_matrices(self.grams[half], grams)
+            _add_matrices(self.grams[half], grams)
             self.counts[half] += len(parts[0])
             squares = np.square(parts[0])
             self.fourth += float(np.vdot(squares, squares)) / squares[0].size
@@ -125,7 +144,7 @@ class ModeCovariances(Accumulator):
         return np.asarray(differences / _rms(differences))
 
 
-def add_matrices(own: list[Gram], others: Sequence[Gram]) -> None:
+def _add_matrices(own: list[Gram], others: Sequence[Gram]) -> None:
     """Add matrices to sums that may not have begun."""
     if not own:
         own += [matrix.copy() for matrix in others]

@@ -17,13 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.checkpoint import kept
-from tpca.noise.pairs import AT_ONCE, Gram, ModeCovariances, add_matrices
+from tpca.noise.pairs import AT_ONCE, ModeCovariances, PairSums
 from tpca.noise.serial import Contrasts
 from tpca.noise.whitening import Whitening
 from tpca.tensors import Accumulator, Batch, DenseBatch, Query
 from tpca.tensors.blocks import Array, Partition, unit
+from tpca.tensors.contraction import outer
 
 QUERIES = 8  # random rank-one queries
+ONE = np.ones((1, 1))  # the outer product of no vectors
 
 
 class QueryGradients(Accumulator):
@@ -69,7 +71,7 @@ class QueryGradients(Accumulator):
 
 
 @kept
-class Sketch:
+class Sketch(PairSums):
     """What is known of the noise after some readings of samples, one after the other.
 
     With a ``whitening`` it is the noise of whitened data that is looked at.  ``queries`` is how many random rank-one
@@ -93,9 +95,8 @@ class Sketch:
         if whitening is not None:
             for mode, own in enumerate(self.directions):
                 own[0] = whitening.loudest(mode)  # together, what should be as quiet as everything else by now
-        self.n, self.counts = 0, [0, 0]
-        self.grams: list[list[Gram]] = [[], []]
-        self.fourth = 0.0
+        self.n = 0
+        self.begin_pairs()
         self.contrasts = Contrasts(None if whitening is None else self.directions[0][0].copy())
 
     def blanks(self) -> tuple[Accumulator, ...]:
@@ -108,12 +109,8 @@ class Sketch:
         """Take what was asked for."""
         self.contrasts.add_all(self._whitened(gradients.rows)[:, : self.numbers])
         self.n += gradients.n
-        if covariances is None:
-            return
-        for half in (0, 1):
-            add_matrices(self.grams[half], covariances.grams[half])
-            self.counts[half] += covariances.counts[half]
-        self.fourth += covariances.fourth
+        if covariances is not None:
+            self.add_pairs(covariances)
 
     @property
     def entries(self) -> int:
@@ -121,15 +118,9 @@ class Sketch:
         return max(1, math.prod(self.dims) // self.step)
 
     @property
-    def pairs(self) -> int:
-        """Pairs of neighbours that differ."""
-        return sum(self.counts)
-
-    @property
     def nbytes(self) -> int:
         """Bytes held."""
-        held = [gram for half in self.grams for gram in half]
-        own = sum(gram.nbytes for gram in held) + sum(v.nbytes for v in self.directions) + self.contrasts.nbytes
+        own = self.gram_bytes + sum(v.nbytes for v in self.directions) + self.contrasts.nbytes
         return own if self.whitening is None else own + self.whitening.nbytes
 
     def _whitened(self, rows: Array) -> Array:
@@ -147,24 +138,14 @@ def _gradients(samples: NDArray[Any], vectors: Sequence[Array]) -> Array:
     count, queries = len(samples), len(vectors[0])
     *others, last = (v.astype(samples.dtype, copy=False) for v in vectors)
     flat = samples.reshape(count, -1, last.shape[1])
-    found = [np.matmul(_outer(others), flat)]
+    found = [np.matmul(outer(others), flat)]
     rest = (flat.reshape(-1, last.shape[1]) @ last.T).reshape(count, -1, queries).transpose(0, 2, 1)
     while others:
         *others, last = others
         blocks = rest.reshape(count, queries, -1, last.shape[1])
-        found.append(np.matmul(_outer(others)[:, None, :], blocks)[:, :, 0])
+        found.append(np.matmul((outer(others) if others else ONE)[:, None, :], blocks)[:, :, 0])
         rest = np.matmul(blocks, last[:, :, None])[..., 0]
     return np.concatenate([g.reshape(count, -1) for g in reversed(found)], axis=1).astype(np.float64, copy=False)
-
-
-def _outer(vectors: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Outer products of the rows of vectors ``(r, d_i)``, ``(r, D)``; the number one of none."""
-    if not vectors:
-        return np.ones((1, 1))
-    product, *others = vectors
-    for v in others:
-        product = (product[:, :, None] * v[:, None, :]).reshape(len(v), -1)
-    return product
 
 
 def matrix_bytes(dims: Sequence[int]) -> int:

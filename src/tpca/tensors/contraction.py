@@ -125,7 +125,7 @@ class OneReplica:
     def __init__(self, query: Query, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self._modes, self._rows = _unfolding(shape, query.partition.groups)
         vectors = _rows(query.replicas, slice(0, 1), dtype)
-        cut = _middle(tuple(v.shape[1] for v in vectors))
+        cut = middle(tuple(v.shape[1] for v in vectors))
         self._sides: list[tuple[bool, NDArray[Any] | None, range, list[Array], list[int]]] = []
         for left, own, others in ((True, range(cut), vectors[cut:]), (False, range(cut, len(vectors)), vectors[:cut])):
             if wanted := [m - own.start for m in query.blocks if m in own]:
@@ -151,7 +151,7 @@ class OneReplica:
 def _unfolding(dims: tuple[int, ...], groups: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], int]:
     """Modes in the order of their blocks, and the rows of the matrix that is left of the middle."""
     sizes = tuple(math.prod(dims[n] for n in group) for group in groups)
-    return tuple(n for group in groups for n in group), math.prod(sizes[: _middle(sizes)])
+    return tuple(n for group in groups for n in group), math.prod(sizes[: middle(sizes)])
 
 
 def _packs(matrix: NDArray[Any], asked: Sequence[Asked], members: Sequence[int]) -> Iterator[list[Part]]:
@@ -182,7 +182,7 @@ def _rows(replicas: Sequence[NDArray[Any]], some: slice, dtype: np.dtype[Any]) -
 
 def _contract_pack(matrix: NDArray[Any], pack: Sequence[Part], asked: Sequence[Asked]) -> None:
     """Two matrix products, one for the blocks on either side of the middle."""
-    cuts = [_middle(tuple(v.shape[1] for v in part.vectors)) for part in pack]
+    cuts = [middle(tuple(v.shape[1] for v in part.vectors)) for part in pack]
     if cuts[0] == len(pack[0].vectors):  # a single block: its gradient is the tensor itself
         for part in pack:
             part.gradients[0] = np.broadcast_to(matrix.reshape(-1).astype(np.float64), part.vectors[0].shape)
@@ -216,7 +216,7 @@ def _contract_side(
 
 
 @functools.cache
-def _middle(sizes: tuple[int, ...]) -> int:
+def middle(sizes: tuple[int, ...]) -> int:
     """Where to cut a list of block sizes so that the two halves are as even as possible."""
     if len(sizes) < 2:
         return len(sizes)
@@ -228,7 +228,7 @@ def _split_own(tensors: NDArray[Any], vectors: list[Array], wanted: Sequence[int
     if len(vectors) == 1:
         return {0: tensors.astype(np.result_type(tensors, vectors[0]), copy=False)}
     sizes = tuple(v.shape[1] for v in vectors)
-    cut = _middle(sizes)
+    cut = middle(sizes)
     tensors = tensors.reshape(len(tensors), math.prod(sizes[:cut]), -1)
     gradients: dict[int, Array] = {}
     if any(m < cut for m in wanted):
@@ -242,8 +242,8 @@ def _split_own(tensors: NDArray[Any], vectors: list[Array], wanted: Sequence[int
 
 
 def outer(vectors: Sequence[Array]) -> Array:
-    """Row-wise outer products: ``(R, D_1), (R, D_2), ... -> (R, D_1 D_2 ...)``."""
-    product = vectors[0]
-    for v in vectors[1:]:
-        product = (product[:, :, None] * v[:, None, :]).reshape(len(v), -1)
+    """Outer products of vectors along their last axis: ``(..., D_1), (..., D_2), ... -> (..., D_1 D_2 ...)``."""
+    product, *others = vectors
+    for v in others:
+        product = (product[..., :, None] * v[..., None, :]).reshape(*v.shape[:-1], -1)
     return product

@@ -18,6 +18,7 @@ import numpy as np
 
 from tpca.solvers.rank_one import along, alternate, toward
 from tpca.tensors.blocks import Array
+from tpca.tensors.contraction import middle, outer
 
 MOVE_TOL = 1e-18  # squared movement of all vectors in a sweep: far below any statistical error
 WORK = 2**15  # floats that a climb may form at a time, or a tensor's worth if that is more
@@ -62,11 +63,6 @@ def climb_one(
         if tolerance and sum(float((v - w) @ (v - w)) for v, w in zip(own, before, strict=True)) < tolerance:
             break
     return own, value
-
-
-def middle(dims: Sequence[int]) -> int:
-    """How many of the modes make the left half: for two sides as equal as can be."""
-    return min(range(1, len(dims)), key=lambda cut: max(math.prod(dims[:cut]), math.prod(dims[cut:])))
 
 
 def at_once(tensors: Array, cut: int) -> int:
@@ -182,11 +178,3 @@ def _gradients(tensors: Array, vectors: Sequence[Array], mode: int) -> Array:
 def times(matrices: Array, rows: Array) -> Array:
     """``rows @ matrix.T`` of every pair; the small operand is the one transposed, for it is the one that is copied."""
     return np.asarray((matrices @ rows.transpose(0, 2, 1)).transpose(0, 2, 1))
-
-
-def outer(vectors: Sequence[Array]) -> Array:
-    """Outer products ``(T, R, D)`` of vectors ``(T, R, d_i)``."""
-    product, *others = vectors
-    for v in others:
-        product = (product[..., :, None] * v[..., None, :]).reshape(*v.shape[:2], -1)
-    return product

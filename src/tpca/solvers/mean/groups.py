@@ -26,9 +26,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tpca.solvers.mean.climb import gradients, outer
+from tpca.solvers.mean.climb import gradients
 from tpca.solvers.mean.grouping import Array32, Grouping, inner_products
 from tpca.tensors.blocks import Array
+from tpca.tensors.contraction import outer
 
 SLIGHT = 0.004  # a correlation of neighbouring groups below this changes nothing
 ERRORS = 2.0  # standard errors that it must be away from 0

@@ -18,11 +18,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tpca.solvers.mean.climb import MOVE_TOL, at_once, gradients, halves, middle, select
+from tpca.solvers.mean.climb import MOVE_TOL, at_once, gradients, halves, select
 from tpca.solvers.mean.fit import BEST, MAX_SWEEPS, MORE_SWEEPS, SWEEPS, most_starts
 from tpca.solvers.rank_one import DENSE_ROWS, ROUGH, along, leading, toward, units
 from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array, unit
+from tpca.tensors.contraction import middle
 
 RANDOM = 8  # random starts
 LEADING = 2  # eigenvectors of a trace

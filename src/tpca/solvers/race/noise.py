@@ -157,9 +157,7 @@ class RaceNoise:
             self.sketch = None
 
     def _begin(self, dims: Sequence[int]) -> None:
-        self.sketch = Sketch(
-            dims, self._rng, self.whitening, self._queries, self._modes, 1, None if self._modes else self._numbers
-        )
+        self.sketch = Sketch(dims, self._rng, self.whitening, self._queries, modes=self._modes, numbers=self._numbers)
 
     def _ask(self, dims: Sequence[int], room: float) -> None:
         """How many queries there are for gradients, and how many of their entries are looked at."""

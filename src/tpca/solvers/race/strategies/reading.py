@@ -36,10 +36,8 @@ EIGENVECTORS = 3  # of U^T U + V^T V, as starts of proposals
 FINALISTS = 2  # climbs that are carried on after the first sweeps; the best of them goes on at the next look
 SWEEPS = (2, 3)
 GAIN_TOL = 4e-3  # a climb that gains no more than this share in a sweep is on top
-FIRST_FIT, LATER_FITS = (
-    20,
-    8,
-)  # bytes per entry of a block in a climb: what is known of it, its fit; at first, Gram matrices
+# Bytes per entry of a block in a climb: what is known of it, its fit; at first, Gram matrices.
+FIRST_FIT, LATER_FITS = 20, 8
 SQUARE = 14  # bytes per entry of a symmetric matrix in single precision and what its top eigenvector takes to find
 
 
