@@ -24,7 +24,7 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array
 
-SQUARINGS = 4
+SQUARINGS = 5
 DENSE_ROWS = 64  # a matrix of more rows is left to Lanczos iteration, in a few dozen vectors of memory
 LANCZOS = 40
 ROUGH = 1e-4  # tolerance of vectors that are only to climb from

@@ -6,7 +6,7 @@ import pytest
 from tpca.engines import LawEngine
 from tpca.model import SpikedTensor
 from tpca.solvers.race.candidate import Candidate
-from tpca.solvers.race.rounds import next_look, round_sizes
+from tpca.solvers.race.rounds import round_sizes
 from tpca.solvers.race.solver import RaceSolver
 from tpca.solvers.race.strategies import columns, reading
 from tpca.solvers.race.strategies.climb import Climbs
@@ -69,15 +69,10 @@ def test_columns_that_there_is_room_for_are_widened_once_a_look(monkeypatch):
     assert widened.calls == 1
 
 
-def test_small_samples_have_half_the_rounds_and_half_the_looks(monkeypatch):
+def test_small_samples_have_half_the_rounds_and_one_look_each(monkeypatch):
     looks = Counter(monkeypatch, Candidate, "consider")
     RaceSolver(random_state=1, memory_limit=15_360).run(np.random.default_rng(0).standard_normal((300, 8, 8, 8)))
-    assert looks.calls <= 14  # of 22 rounds of the search
-    assert len(round_sizes(300, 8**3)) == 25
-    assert len(round_sizes(300)) == 47
-
-
-def test_large_samples_are_looked_at_as_often_as_before():
-    assert next_look(1000, 2**20) == 1080
-    assert next_look(1000, 512) == 1200
-    assert next_look(3) == 4
+    rounds = len(round_sizes(300, 8**3))
+    assert rounds == 29
+    assert len(round_sizes(300)) == 48
+    assert looks.calls <= rounds - 3  # the first three are the scale estimate's

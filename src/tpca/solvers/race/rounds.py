@@ -4,17 +4,14 @@ from __future__ import annotations
 
 GROWTH = 0.06  # of all samples so far
 # A round costs the same however few samples it has: about as much as reading this many entries.  Rounds of fewer are
-# larger, up to an eighth of all samples so far: what is found then is found an eighth later at most.  The first rounds
-# double, for nothing can be claimed yet.
+# larger, up to an eighth of all samples so far; and up to a quarter or a half while these are so few that hardly
+# anything can be claimed.  What is found then is found an eighth, or a quarter, later at most.
 ROUND_ENTRIES = 2**20
-FIRST = 8  # samples up to which they do
-EARLY = 4  # and this many however large they are
+FEW = 8  # samples of a round that may be a quarter
+EARLY = 4  # that may be a half, however large they are
 LARGE = ROUND_ENTRIES  # entries of samples for which nothing else is done
 
 
-# Candidates look at proposals when the samples have grown by this factor since the last look: making one costs more
-# than a round; where rounds are an eighth, for what they cost, after every other one.
-LOOK, RARE_LOOK = 1.08, 1.2
 # Sub-batches of a round; each costs a look at the sum of the samples.  Samples until proven over those of evidence that
 # knows the noise to be Gaussian (90 runs at orders 3 to 5, the same rewards): 16 1.02, 8 1.05, 4 1.15.
 SUB_BATCHES = 16
@@ -24,14 +21,8 @@ GRADIENT_SUB_BATCHES = 8  # of which the refinement keeps gradients, for errors:
 def round_size(done: int, block: int = 1, entries: int = LARGE) -> int:
     """Samples of the round after ``done`` samples of so many ``entries``: whole blocks of ``block`` samples."""
     cheap = max(EARLY, ROUND_ENTRIES // entries)
-    size = max(1, int(GROWTH * done), min(cheap, max(done // 8, min(FIRST, done))))
+    size = max(1, int(GROWTH * done), min(cheap, max(done // 8, min(FEW, done // 4), min(EARLY, done // 2))))
     return max(block, size // block * block)
-
-
-def next_look(done: int, entries: int = LARGE) -> int:
-    """The sample after which candidates look at proposals again, when they have after ``done`` samples."""
-    rare = done // 8 <= ROUND_ENTRIES // entries
-    return max(done + 1, int((RARE_LOOK if rare else LOOK) * done))
 
 
 def sub_batch_edges(n: int, block: int = 1, most: int = SUB_BATCHES) -> tuple[int, ...]:

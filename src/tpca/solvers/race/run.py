@@ -27,7 +27,7 @@ from tpca.solvers.overflow import WILD, largest, refuse_beyond
 from tpca.solvers.race.conclusion import conclusion, record_of
 from tpca.solvers.race.handover import handover
 from tpca.solvers.race.refine import Refinement
-from tpca.solvers.race.rounds import next_look, round_size
+from tpca.solvers.race.rounds import round_size
 from tpca.solvers.race.state import RaceState
 from tpca.solvers.race.stopping import is_accurate, why_ended
 from tpca.solvers.race.strategies.choice import Search, again
@@ -36,6 +36,9 @@ from tpca.solvers.race.strategies.whole import WholeSum
 from tpca.solvers.recovery import Recovery, StopReason
 from tpca.tensors import Answer, Gradients, RankOne
 
+# Candidates look at proposals when the samples have grown by this factor since the last look: making one costs more
+# than the round itself.
+LOOK = 1.08
 # A candidate hands over to the refinement when found and (signal² · samples)/d is at least this: overlap² about 0.9.
 ACCURATE = 8.0
 # A proposal has come to rest when every vector overlaps this much with that of the pass before.
@@ -120,7 +123,7 @@ class RaceRun(RaceState):
     def search_afresh(self) -> None:
         """Forget all: from now on the data are seen otherwise."""
         self.searches = self.strategies(generator(self.solver.random_state, f"race {self.number} at {self.samples}"))
-        self._look = 0
+        self._look = 0.0
 
     def end(self) -> None:
         """The samples of this phase have ended."""
@@ -191,7 +194,7 @@ class RaceRun(RaceState):
         if found and best.candidate.accuracy >= ACCURATE:
             self._enter_refinement(best)
         elif self.samples >= self._look:
-            self._look = next_look(self.samples, math.prod(self.data.dims))
+            self._look = max(self.samples + 1, LOOK * self.samples)
             for search in self.searches:
                 search.candidate.consider(search.strategy)
 

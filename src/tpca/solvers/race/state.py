@@ -83,7 +83,7 @@ class RaceState:
         self.scale = 1.0 if scale is None else scale  # everybody sees the samples times this
         self.history: list[dict[str, Any]] = []
         self.begins = begins or 0
-        self._limit, self._look, self._rewind = self.racing, 0, begins is None
+        self._limit, self._look, self._rewind = self.racing, 0.0, begins is None
         self._proposal: tuple[Array, ...] | None = None
         self._rested = False
         self._before = 0  # samples of the passes before this one

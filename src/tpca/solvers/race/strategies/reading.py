@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 EIGENVECTORS = 3  # of U^T U + V^T V, as starts of proposals
 FINALISTS = 2  # climbs that are carried on after the first sweeps; the best of them goes on at the next look
-SWEEPS = (2, 3)
+SWEEPS = (2, 6)
 GAIN_TOL = 4e-3  # a climb that gains no more than this share in a sweep is on top
 # Bytes per entry of a block in a climb: what is known of it, its fit; at first, Gram matrices.
 FIRST_FIT, LATER_FITS = 20, 8
