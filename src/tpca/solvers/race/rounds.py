@@ -4,11 +4,9 @@ from __future__ import annotations
 
 GROWTH = 0.06  # of all samples so far
 # A round costs the same however few samples it has: about as much as reading this many entries.  Rounds of fewer are
-# larger, up to an eighth of all samples so far; and up to a quarter or a half while these are so few that hardly
-# anything can be claimed.  What is found then is found an eighth, or a quarter, later at most.
+# larger, up to an eighth of all samples so far: what is found then is found an eighth later at most.
 ROUND_ENTRIES = 2**20
-FEW = 8  # samples of a round that may be a quarter
-EARLY = 4  # that may be a half, however large they are
+EARLY = 4  # samples of a round that may be a quarter, however large they are
 LARGE = ROUND_ENTRIES  # entries of samples for which nothing else is done
 
 
@@ -21,7 +19,7 @@ GRADIENT_SUB_BATCHES = 8  # of which the refinement keeps gradients, for errors:
 def round_size(done: int, block: int = 1, entries: int = LARGE) -> int:
     """Samples of the round after ``done`` samples of so many ``entries``: whole blocks of ``block`` samples."""
     cheap = max(EARLY, ROUND_ENTRIES // entries)
-    size = max(1, int(GROWTH * done), min(cheap, max(done // 8, min(FEW, done // 4), min(EARLY, done // 2))))
+    size = max(1, int(GROWTH * done), min(cheap, max(done // 8, min(EARLY, done // 4))))
     return max(block, size // block * block)
 
 

@@ -1,6 +1,6 @@
 r"""The race: strategies propose, candidates are tried, the refinement finishes.  Nothing needs to be known or tuned.
 
-Every round takes B = max(1, ⌊0.06 n⌋, min(max(4, ⌊2²⁰/D⌋), max(⌊n/8⌋, min(8, ⌊n/4⌋), min(4, ⌊n/2⌋)))) fresh samples
+Every round takes B = max(1, ⌊0.06 n⌋, min(max(4, ⌊2²⁰/D⌋), max(⌊n/8⌋, min(4, ⌊n/4⌋)))) fresh samples
 of D entries, the same ones for everybody (:mod:`tpca.solvers.race.rounds`):
 
 1. each strategy names the replicas it wants gradients of, each candidate its vectors: all fixed before the samples;

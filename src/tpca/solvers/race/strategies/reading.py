@@ -33,11 +33,12 @@ if TYPE_CHECKING:
     from tpca.solvers.race.strategies.flow import BlockFlow
 
 EIGENVECTORS = 3  # of U^T U + V^T V, as starts of proposals
-FINALISTS = 2  # climbs that are carried on after the first sweeps; the best of them goes on at the next look
-SWEEPS = (2, 6)
-GAIN_TOL = 4e-3  # a climb that gains no more than this share in a sweep is on top
+FINALISTS = 3  # climbs that are carried on after the first sweeps; the best of them goes on at the next look
+SWEEPS = (2, 4)
+GAIN_TOL = 2e-3  # a climb that gains no more than this share in a sweep is on top
 # Bytes per entry of a block in a climb: what is known of it, its fit; at first, Gram matrices.
 FIRST_FIT, LATER_FITS = 20, 8
+IN_TURN = 2**15  # entries of samples of which one unfolding a look is tried, in turn: of larger ones samples cost more
 SQUARE = 14  # bytes per entry of a symmetric matrix in single precision and what its top eigenvector takes to find
 
 
@@ -156,13 +157,14 @@ class Reading:
         return Climbs.together(parts)
 
     def _starts(self) -> Stored:
-        """Weights to start from: top eigenvectors of U^T U + V^T V, an unfolding, in turn, and the last proposal."""
+        """Weights to start from: top eigenvectors of U^T U + V^T V, of unfoldings, and the last proposal."""
         sums = self.flow.sums
         joint = functools.reduce(np.add, [np.float32((c.unit / self._largest) ** 2) * c.gram for c in sums])
         starts = list(top_eigenvectors(joint, EIGENVECTORS))
-        if unfoldings := list(self._unfoldings()):
-            columns, modes = unfoldings[self.flow.looks % len(unfoldings)]
-            starts.append(columns.top_weights(modes))
+        unfoldings = list(self._unfoldings())
+        if unfoldings and math.prod(self.partition.dims) <= IN_TURN:
+            unfoldings = [unfoldings[self.flow.looks % len(unfoldings)]]
+        starts += [columns.top_weights(modes) for columns, modes in unfoldings]
         self.flow.looks += 1
         if self.flow.last is not None:
             self._prepare(len(starts) + 1, FIRST_FIT)
