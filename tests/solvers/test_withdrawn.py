@@ -105,10 +105,8 @@ def test_claims_that_are_withdrawn_are_said_in_every_unit_and_place(tmp_path):
     (plain,) = RaceSolver(**UNWARNED).run(samples).withdrawn
     found = RaceSolver(**UNWARNED).run(1024 * samples)
     (flaw,) = found.withdrawn
-    # What turned round has a strength below zero, in the units of the data; three digits are said.
-    below, scaled = (float(said.removeprefix("a strength of ")) for said in (plain, flaw))
-    assert below < 0
-    assert scaled == pytest.approx(1024 * below, rel=0.01)
+    assert plain == flaw  # a share of what was claimed, whatever the units
+    assert "times the one at the claim" in flaw
     with pytest.warns(ConvergenceWarning, match="A claim was withdrawn"):
         TensorPCA(solver="race", random_state=0, **UNWARNED).fit(samples)
     write_result(tmp_path / "out", found, "samples", {"solver": "race"})
