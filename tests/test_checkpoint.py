@@ -480,9 +480,9 @@ CASES = {
     "flow with a narrow block": Case((6,) * 3, ["flow"], ONE_PASS, solver=NARROW, past=True),
     "flow, several passes": Case((7,) * 4, ["flow"], PASSES, 60, WEAK, {"memory_limit": 11_000, "max_passes": 3}),
     "narrow flow, several passes": Case((6,) * 3, ["flow"], PASSES, 60, WEAK, {**NARROW, "max_passes": 3}, past=True),
-    # Few columns for large blocks: more than one pass is needed from most starts (5 of 6 truths and seeds; all found).
+    # Few columns for large blocks: more than one pass is needed (3 of 6 truths and seeds found, in passes 9 and 14).
     "found in a later pass": Case(
-        (10,) * 4, ["flow"], PASSES, 150, {"strength": 1.5}, {"memory_limit": 8_000, "max_passes": 16}, later=True
+        (10,) * 4, ["flow"], PASSES, 300, {"strength": 0.8}, {"memory_limit": 8_000, "max_passes": 16}, later=True
     ),
     "singles": Case((4,) * 5, ["singles"], ONE_PASS, 150, solver={"memory_limit": 9_000}),
     "singles, several passes": Case((4,) * 5, ["singles"], PASSES, 60, WEAK, {"memory_limit": 9_000, "max_passes": 4}),

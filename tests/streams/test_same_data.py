@@ -28,7 +28,7 @@ from tpca.tensors.digest import MAX_ENTRIES, digest
 
 DIMS = (4, 5, 6)
 N = 400
-ROUNDS = 27  # of 38: about a third of the samples are read by then
+READ = 150  # samples, or a few more, that are read when a run is stopped
 SHORT = 16 * math.prod(DIMS)  # entries of a batch: 16 samples, so that one of them is little of the whole
 
 
@@ -48,15 +48,14 @@ class StoppedError(Exception):
 
 @pytest.fixture
 def stop_after(monkeypatch):
-    """``stop_after(k)`` stops runs after k rounds, ``stop_after(None)`` lets them end."""
+    """``stop_after(n)`` stops runs inside a batch, n samples or more read; ``stop_after(None)`` lets them end."""
     usual = Keeper.after_round
 
-    def stop(k):
-        rounds = itertools.count(1)
-
+    def stop(n):
         def after_round(keeper, run, engine):
             usual(keeper, run, engine)
-            if next(rounds) == k:
+            position = engine.position()
+            if n is not None and position["offset"] > 1 and position["first"] + position["offset"] >= n:
                 raise StoppedError
 
         monkeypatch.setattr(Keeper, "after_round", after_round)
@@ -77,9 +76,9 @@ def told(recovery):
     return vectors, repr(recovery.strength), recovery.n_samples, recovery.n_skipped, recovery.stop_reason
 
 
-def begun(source, folder, stop_after, rounds=ROUNDS, **options):
+def begun(source, folder, stop_after, read=READ, **options):
     """Begin a run and stop it; where the next sample is."""
-    stop_after(rounds)
+    stop_after(read)
     with pytest.raises(StoppedError):
         RaceSolver(random_state=1, checkpoint=folder, checkpoint_every=0, **options).run(source)
     stop_after(None)
@@ -98,12 +97,11 @@ import os, signal, sys
 import tpca.streams.stored
 from tpca.checkpoint import Checkpoints
 from tpca.cli import main
-save, left = Checkpoints.save, int(sys.argv.pop(1))
+save, read = Checkpoints.save, int(sys.argv.pop(1))
 def save_and_die(self, state):
-    global left
     save(self, state)
-    left -= 1
-    if left == 0:
+    position = state["engine"]
+    if position["offset"] > 1 and position["first"] + position["offset"] >= read:
         os.kill(os.getpid(), signal.SIGKILL)
 Checkpoints.save = save_and_die
 tpca.streams.stored.BATCH_ENTRIES = int(sys.argv.pop(1))
@@ -115,10 +113,10 @@ FIT = ["fit", "d.npy", "--solver", "race", "--checkpoint-every", "0", "--quiet"]
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory):
-    """A folder with data, and with what a fit has left that was killed at checkpoint ``ROUNDS``."""
+    """A folder with data, and with what a fit has left that was killed inside a batch, ``READ`` samples or more read."""
     folder = tmp_path_factory.mktemp("killed")
     np.save(folder / "d.npy", samples_of())
-    command = [sys.executable, "-c", KILLED, str(ROUNDS), str(SHORT), *FIT, "--out", "r"]
+    command = [sys.executable, "-c", KILLED, str(READ), str(SHORT), *FIT, "--out", "r"]
     done = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL, done.stderr
     return folder
@@ -272,8 +270,8 @@ def test_an_iterable_with_other_batches_fewer_or_more_samples_is_refused(tmp_pat
     def parts(n, size):
         return open_stream((samples[i : min(n, i + size)] for i in range(0, n, size)), items="batches")
 
-    begun(parts(56, 7), tmp_path / "run", stop_after, rounds=17)  # of 21: 40 samples are read by then
-    for n, size, says in ((56, 6, "no batch begins at"), (14, 7, "no batch begins at"), (56, 28, "differ|no batch")):
+    begun(parts(56, 7), tmp_path / "run", stop_after, read=29)
+    for n, size, says in ((56, 5, "no batch begins at"), (14, 7, "no batch begins at"), (56, 28, "differ|no batch")):
         with pytest.raises(CheckpointError, match=says):
             resumed(parts(n, size), tmp_path / "run")
     whole = told(resumed(parts(56, 7), tmp_path / "run"))
@@ -300,7 +298,7 @@ def test_slabs_of_huge_samples_are_compared(tmp_path, stop_after, monkeypatch):
     samples = samples_of()
     path = saved_npy(samples, tmp_path)
     whole = told(RaceSolver(random_state=1).run(path))
-    position = begun(path, tmp_path / "run", stop_after, rounds=26)  # within a batch of 6
+    position = begun(path, tmp_path / "run", stop_after, read=READ)
     place = position["first"]
     assert place not in LOOKED_AT
     changed = samples.copy()
