@@ -30,8 +30,10 @@ from kills import kills
 from noises import coloured, serial, smooth
 from tpca import PaperSolver, RaceSolver, SpikedTensor, open_stream
 from tpca.checkpoint import Checkpoints, CheckpointWarning
+from tpca.drafts import drafts
 from tpca.engines import LawEngine, open_engine
 from tpca.errors import CheckpointError, SolverError, StreamError
+from tpca.locks import alone_in
 from tpca.solvers.loop import Keeper, run_on_data
 from tpca.solvers.race.components import ComponentsRun
 from tpca.solvers.race.strategies.flow import BlockFlow
@@ -390,7 +392,10 @@ def test_what_a_killed_run_was_writing_is_ignored_and_cleared(tmp_path):
     whole = RaceSolver(**solver | {"checkpoint": None}).run(LawEngine(**engine))
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    for name in (f".writing-{gone.pid}-00000007", f".writing-{gone.pid}", f".writing-{os.getpid()}-00000003"):
+    with drafts(tmp_path / "mine") as (draft,):
+        host = draft.name.split("-")[2]
+        draft.touch()
+    for name in (f".writing-{gone.pid}-{host}-00000007", f".writing-{os.getpid()}-{host}-00000003"):
         (folder / name).mkdir(parents=True)
         (folder / name / "arrays.npz").write_bytes(b"half of an arr")
     assert Checkpoints(folder).load() is None
@@ -1090,21 +1095,46 @@ def test_a_fit_killed_again_and_again_ends_with_the_same_bytes(name, kills, tmp_
     assert hit >= kills
 
 
-def test_an_interrupt_waits_for_the_round_and_its_checkpoint(tmp_path, server):
+@pytest.mark.parametrize("asking", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_waits_for_the_round_and_its_checkpoint(asking, tmp_path, server):
     fits = Fits("components", tmp_path, server)
     fits.finish("whole")
     process = fits.start("run", pause=0.2)
     fits.wait_for("round 5")
-    os.kill(process, signal.SIGINT)
+    os.kill(process, asking)
     said, code = fits.end()
     assert code == 0
     assert said.pop() == f"RunInterrupted: stopped; everything so far is in {str(tmp_path / 'run')!r}."
+    assert not (tmp_path / "run" / ".lock").exists()
     assert len(said) <= 2  # of the same round: every component speaks for itself
     stored = Checkpoints(tmp_path / "run").load()
     assert not stored["finished"]
     assert sum(len(state["history"]) for _, state in stored["run"]["runs"]) == 5 + len(said)
     fits.finish("run")
     assert fits.result("run") == fits.result("whole")
+
+
+def test_a_folder_is_of_one_run_at_a_time_and_a_dead_one_holds_nothing(tmp_path, server):
+    fits = Fits("components", tmp_path, server)
+    process = fits.start("run", pause=MINUTE)
+    fits.wait_for("round 1")
+    with pytest.raises(CheckpointError, match=rf"is in use by process {process} on '.+'; wait until it has ended"):
+        RaceSolver(checkpoint=tmp_path / "run").run(tmp_path / "data.npy")
+    os.kill(process, signal.SIGKILL)
+    assert fits.end()[1] == -signal.SIGKILL
+    assert (tmp_path / "run" / ".lock").exists()
+    fits.finish("run")
+    fits.finish("whole")
+    assert fits.result("run") == fits.result("whole")
+    assert not (tmp_path / "run" / ".lock").exists()
+
+
+def test_threads_do_not_share_a_folder_either(tmp_path):
+    with alone_in(tmp_path / "run"):
+        with pytest.raises(CheckpointError, match="is in use by process"), alone_in(tmp_path / "run"):
+            pass
+        assert (tmp_path / "run" / ".lock").exists()
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_second_interrupt_does_not_wait(tmp_path, server):

@@ -18,6 +18,7 @@ import os
 import shutil
 import time
 import warnings
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -118,7 +119,8 @@ def _fill(folder: Path, state: dict[str, Any]) -> None:
     body = json.dumps(writer.encode(state), separators=(",", ":"))
     packed = folder / "arrays.npz"
     np.savez(packed, **{f"a{i}": array for i, array in enumerate(writer.arrays)})  # type: ignore[arg-type]
-    head = {"format": "tpca checkpoint", "version": VERSION, "arrays": checksum(packed), "body": _digest(body)}
+    head = {"format": "tpca checkpoint", "version": VERSION, "tpca": version("tpca")}
+    head |= {"arrays": checksum(packed), "body": _digest(body)}
     (folder / "state.json").write_text(f"{json.dumps(head)}\n{body}\n")
 
 
@@ -128,7 +130,8 @@ def _read(folder: Path) -> dict[str, Any]:
     if not isinstance(head, dict) or head.get("format") != "tpca checkpoint":
         raise ValueError("state.json is not one of tpca's")
     if head["version"] != VERSION:
-        raise CheckpointError(f"is another tpca's: it has version {head['version']}, this tpca reads version {VERSION}")
+        writer = f"tpca {head['tpca']}" if isinstance(head.get("tpca"), str) else "another tpca"
+        raise CheckpointError(f"is of {writer}: it has version {head['version']}, this tpca reads version {VERSION}")
     if _digest(body) != head["body"]:
         raise ValueError("the checksum of state.json does not match")
     if checksum(folder / "arrays.npz") != head["arrays"]:

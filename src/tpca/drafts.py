@@ -1,20 +1,25 @@
 """Files that appear whole or not at all: written under another name, flushed to the disk, and renamed.
 
-The draft of ``d.npy`` is ``.writing-<process>-d.npy``, beside it.  A process that is killed leaves its drafts behind;
-who writes there next removes them, but not those of a process that is still at work.
+The draft of ``d.npy`` is ``.writing-<process>-<host>-d.npy``, beside it.  A process that is killed leaves its drafts
+behind; who writes there next removes them, but not those of a process that is still at work.  Processes of another
+host that shares the folder cannot be asked: their drafts stay for a day after the last change.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import shutil
+import socket
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tpca.errors import OutputError
 
+DAY = 86400.0  # seconds
 _at_work: set[Path] = set()  # the drafts of this process
 
 
@@ -73,14 +78,22 @@ def clear_drafts(folder: Path) -> None:
 
 
 def _beside(path: Path, prefix: str = "") -> Path:
-    return path.absolute().with_name(f".writing-{os.getpid()}-{prefix}{path.name}")
+    return path.absolute().with_name(f".writing-{os.getpid()}-{_host()}-{prefix}{path.name}")
+
+
+@functools.cache
+def _host() -> str:
+    """The name of the host as a word without a hyphen."""
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
 
 
 def _alive(draft: Path) -> bool:
     """Whether somebody may still be writing it."""
-    process = draft.name.split("-")[1]
+    _, process, *rest = draft.name.split("-")
     if not process.isdigit():
         return True  # none of ours
+    if rest[:1] != [_host()]:
+        return time.time() - _last_change(draft) < DAY
     if int(process) == os.getpid():  # or of one before, with the same number: in containers it is the same every time
         return draft.absolute() in _at_work
     if os.name != "posix":
@@ -92,6 +105,14 @@ def _alive(draft: Path) -> bool:
     except PermissionError:  # somebody else's
         return True
     return True
+
+
+def _last_change(draft: Path) -> float:
+    """Of a file, or of anything in a folder."""
+    places = [draft, *draft.rglob("*")] if draft.is_dir() else [draft]
+    with contextlib.suppress(OSError):
+        return max(place.stat().st_mtime for place in places)
+    return time.time()  # it went away this moment: its writer is at work
 
 
 def _rename(draft: Path, path: Path) -> None:

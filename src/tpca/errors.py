@@ -69,7 +69,14 @@ class OutputError(TpcaError, OSError):
 
 
 class RunInterrupted(KeyboardInterrupt):
-    """A run was stopped by the user after its round was finished and its checkpoint written."""
+    """A run was stopped by the user after its round was finished and its checkpoint written.
+
+    ``signal`` is the number of the signal that asked for it, SIGINT or SIGTERM.
+    """
+
+    def __init__(self, message: str, signal: int) -> None:
+        super().__init__(message)
+        self.signal = signal
 
 
 @contextmanager

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Sequence
+
+
+def printable(text: str) -> str:
+    """Text from outside for a terminal: control characters, which may redraw the screen, are written out."""
+    return "".join(repr(c)[1:-1] if unicodedata.category(c)[0] == "C" else c for c in text)
 
 
 def amount(nbytes: float) -> str:

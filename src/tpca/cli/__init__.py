@@ -104,11 +104,12 @@ def _root(
 def main() -> None:
     """Entry point: errors that tpca raises on purpose become one line and exit code 2, as do the machine's limits."""
     from tpca.errors import TpcaError, one_line
+    from tpca.wording import printable
 
     try:
         app()
     except TpcaError as error:
-        sys.stderr.write(f"tpca: {error}\n")
+        sys.stderr.write(f"tpca: {printable(str(error))}\n")
         raise SystemExit(2) from None
     except (MemoryError, RecursionError) as error:
         sys.stderr.write(f"tpca: {one_line(error)}; give smaller or less nested data, or a machine with more memory.\n")

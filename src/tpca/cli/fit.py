@@ -22,7 +22,7 @@ from tpca.cli.report import OutputOptions, solver_line
 from tpca.cli.views import fit_views
 from tpca.errors import SolverError
 from tpca.solvers.options import CLIP, SOLVERS, TARGETS
-from tpca.wording import amount
+from tpca.wording import amount, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -116,7 +116,7 @@ def fit(
 ) -> None:
     """Recover the signal in a file of noisy tensors, or say that there is none.
 
-    Nothing needs to be known of strength or noise. Interrupt with Ctrl-C and go on with --resume.
+    Nothing needs to be known of strength or noise. Interrupt with Ctrl-C or SIGTERM and go on with --resume.
 
     OUT may hold the result of the same fit, or none; --overwrite replaces that of another one.
 
@@ -127,12 +127,14 @@ def fit(
     With --views the samples are outer products of the rows of several files: tensor canonical correlation.
 
     Exit code 0: signal; 3: no signal; 4: not tested (--solver paper has no test of whether there is a signal); 2: bad
-    usage or data; 130: interrupted.
+    usage or data; 130 or 143: interrupted by Ctrl-C or SIGTERM.
     """
     from rich.console import Console
+    from rich.markup import escape
 
     from tpca.checkpoint import Checkpoints
     from tpca.errors import RunInterrupted, StreamError
+    from tpca.locks import alone_in
     from tpca.solvers.build import applicable, build_solver
     from tpca.streams import open_stream
 
@@ -172,16 +174,17 @@ def fit(
     check_result(out, paths, stream.identity, settings, overwrite or (resume and kept.any()))
     check_place(kept.folder)
     if restart:
-        kept.clear()
+        with alone_in(kept.folder):
+            kept.clear()
     try:
         with on_cluster(scheduler, workers, stream) as data:
             fit_told = None if told is None else partial(run_effects, data, told, solver, options)
             recovery = _run(chosen, data, callback, max_samples, fit_told)
     except RunInterrupted as stop:
         again = shlex.join(["tpca", *(a for a in sys.argv[1:] if a not in ("--resume", "--restart")), "--resume"])
-        console.print(f"[bold]interrupted[/]: {stop} Go on with:", soft_wrap=True)
+        console.print(f"[bold]interrupted[/]: {escape(printable(str(stop)))} Go on with:", soft_wrap=True)
         console.print(f"  {again}", soft_wrap=True, highlight=False, markup=False)
-        raise typer.Exit(130) from None
+        raise typer.Exit(128 + stop.signal) from None
     _keep(out, recovery, path, settings, stream, callback, output, resume)
     kept.clear()
     raise typer.Exit(EXIT_CODES[recovery.verdict])
@@ -204,9 +207,9 @@ def _mention_chunks(console: Console, path: str, stream: Stream) -> None:
     chunk = stream.chunk_bytes if isinstance(stream, StoredStream) else None
     if isinstance(stream, StoredStream) and chunk is not None and chunk > LARGE_CHUNK:
         needed = stream.reading_bytes
-        note = f"note: {path} is stored in chunks of {amount(chunk)}: reading takes up to {amount(needed)}, whatever"
+        note = f"note: {printable(path)} is stored in chunks of {amount(chunk)}: reading takes up to {amount(needed)},"
         console.print(
-            f"{note} --memory-limit is. Store it in smaller chunks to need less.", soft_wrap=True, markup=False
+            f"{note} whatever --memory-limit is. Store it in smaller chunks to need less.", soft_wrap=True, markup=False
         )
 
 

@@ -13,7 +13,7 @@ from tpca.cli.data import Missing, Modes, Sample, SampleDim, Value, layout
 from tpca.cli.outputs import put_json, recovery_table
 from tpca.cli.report import solver_line
 from tpca.cli.views import views_table
-from tpca.wording import amount, shape
+from tpca.wording import amount, printable, shape
 
 if TYPE_CHECKING:
     from tpca.streams import Stream
@@ -43,7 +43,7 @@ def info(
             from rich.console import Console
 
             console = Console()
-            console.print(f"Result of fitting {summary['source']}", highlight=False, markup=False)
+            console.print(printable(f"Result of fitting {summary['source']}"), highlight=False, markup=False)
             if summary.get("kind") == "views":
                 views_table(summary)
             else:
@@ -97,14 +97,14 @@ def _named(found: dict[str, Any]) -> str:
 
 def _print(found: dict[str, Any]) -> None:
     total = found["sample_bytes"] * found["samples"]
-    print(f"{found['path']}: {found['kind']}, {found['dtype']}")
+    print(f"{printable(found['path'])}: {found['kind']}, {found['dtype']}")
     each = amount(found["sample_bytes"])
     print(f"  {found['samples']:,} samples of {shape(found['dims'])}, {each} each, {amount(total)} in all")
     if found["labels"]:
-        print(f"  {_named(found)}")
+        print(f"  {printable(_named(found))}")
     if found["chunks"]:
         each, needed = amount(found["chunk_bytes"]), amount(found["reading_bytes"])
         print(f"  chunks of {shape(found['chunks'])}, {each} each; reading them takes up to {needed}")
     if found["truth"]:
-        print(f"  planted truth in {found['truth']}")
+        print(f"  planted truth in {printable(found['truth'])}")
     print(f"  tpca fit would use a state of up to {amount(found['default_memory'])}; --memory-limit sets another bound")

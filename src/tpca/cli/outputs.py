@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpca.errors import OutputError
-from tpca.wording import amount, number, shape
+from tpca.wording import amount, number, printable, shape
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,7 +47,7 @@ def recovery_table(console: Console, summary: dict[str, Any]) -> None:
     for i in range(len(components)):
         table.add_column("component" if len(components) == 1 else f"component {i}", justify="right")
     if any("effect" in c for c in components):
-        table.add_row("effect of", *(c.get("effect", "") for c in components))
+        table.add_row("effect of", *(escape(printable(c.get("effect", ""))) for c in components))
     intervals = [c["strength_interval"] or (None, None) for c in components]
     if verdict == "no signal":
         table.add_row("strength at most", *(number(high, 4) for _, high in intervals))
@@ -57,7 +57,7 @@ def recovery_table(console: Console, summary: dict[str, Any]) -> None:
         table.add_row("its interval", *(f"{number(low, 4)} to {number(high, 4)}" for low, high in intervals))
         for mode, (name, length) in enumerate(zip(names_of(summary), summary["dims"], strict=True)):
             errors = [c["error"][mode] if c["error"] else None for c in components]
-            table.add_row(escape(f"error of {name} ({length} entries)"), *(number(e, 2) for e in errors))
+            table.add_row(escape(printable(f"error of {name} ({length} entries)")), *(number(e, 2) for e in errors))
     console.print(table)
     passes = f" in {summary['n_passes']} passes" if summary["n_passes"] > 1 else ""
     skipped = f", {summary['n_skipped']:,} skipped" if summary["n_skipped"] else ""

@@ -136,7 +136,7 @@ def write_document(path: Path, document: Document) -> None:
     text = render(document)
     try:
         with replacing(path) as (draft,):
-            draft.write_text(text, encoding="utf-8")
+            draft.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OutputError as error:
         raise OutputError(f"cannot write the report {str(path)!r}: {error}") from error
 

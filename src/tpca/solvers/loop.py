@@ -21,6 +21,7 @@ from tpca.checkpoint import Checkpoints
 from tpca.engines import Data, Engine, PushEngine, open_engine
 from tpca.errors import CheckpointError, RunInterrupted, StreamError
 from tpca.labels import Labels
+from tpca.locks import alone_in
 from tpca.solvers.recovery import Recovery
 from tpca.streams import Stream
 from tpca.tensors import Accumulator, Batch
@@ -105,13 +106,15 @@ def run_on_data(solver: Any, source: Any) -> Recovery:
 class Keeper:
     """Keeps a run from being lost: checkpoints, and an interrupt that waits for the end of the round.
 
+    One run at a time may use the folder (:mod:`tpca.locks`).
+
     ``settings`` say what the run was asked to do; a checkpoint of other settings or other data is refused.
     """
 
     def __init__(self, folder: Any, every: float, resume: bool, settings: dict[str, Any]) -> None:
         self.checkpoints = Checkpoints(folder, every)
         self._resume, self._settings = resume, settings
-        self._interrupted = False
+        self._interrupted: int | None = None  # the signal that did
         self._data = ""
 
     def _go_on(self, run: Kept, engine: Engine) -> None:
@@ -133,18 +136,19 @@ class Keeper:
 
     def after_round(self, run: Kept, engine: Engine) -> None:
         """Leave a checkpoint when it is time or the user wants to stop."""
-        if self._interrupted or self.checkpoints.due():
+        if self._interrupted is not None or self.checkpoints.due():
             self._save(run, engine, finished=False)
-        if self._interrupted:
-            raise RunInterrupted(f"stopped; everything so far is in {str(self.checkpoints.folder)!r}.")
+        if self._interrupted is not None:
+            where = str(self.checkpoints.folder)
+            raise RunInterrupted(f"stopped; everything so far is in {where!r}.", self._interrupted)
 
     @contextlib.contextmanager
     def watch(self, run: Kept, engine: Engine) -> Iterator[None]:
         """Go on from the last checkpoint, if so wanted, and leave one at the end, for the result at once.
 
-        Meanwhile the first Ctrl-C only asks to stop after the round; the second is one as usual.
+        Meanwhile the first Ctrl-C, or SIGTERM, only asks to stop after the round; the second is one as usual.
         """
-        with self._patient():
+        with alone_in(self.checkpoints.folder), self._patient():
             self._data = engine.identity  # now: what cannot be read is better known before a long run
             self._go_on(run, engine)
             yield
@@ -156,17 +160,22 @@ class Keeper:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        usual = signal.getsignal(signal.SIGINT)
+        usual = {asking: signal.getsignal(asking) for asking in (signal.SIGINT, signal.SIGTERM)}
 
-        def note(*_: object) -> None:
-            self._interrupted = True
-            signal.signal(signal.SIGINT, usual)
+        def restore() -> None:
+            for asking, handler in usual.items():
+                signal.signal(asking, handler)
 
-        signal.signal(signal.SIGINT, note)
+        def note(asked: int, _: object) -> None:
+            self._interrupted = asked
+            restore()
+
+        for asking in usual:
+            signal.signal(asking, note)
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, usual)
+            restore()
 
     def _save(self, run: Kept, engine: Engine, finished: bool) -> None:
         known = {"settings": self._settings, "data": self._data, "finished": finished}
