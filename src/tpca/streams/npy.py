@@ -1,4 +1,4 @@
-"""NumPy's own files: one, or a folder of them, mapped batch by batch and never loaded whole."""
+"""NumPy's own files: one, or a folder of them, read batch by batch and never loaded whole."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import os
 import re
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import FileIO
 from typing import IO, Any
 
@@ -18,8 +18,7 @@ from tpca.streams.checks import are_samples, float_dtype, to_floats
 from tpca.streams.leases import Leases
 from tpca.streams.protocol import Items, Kind, Source
 
-# Pages of a mapping count as resident memory until it is undone: no mapping that is read in full is larger than this.
-MAP_BYTES = 2**26
+PIECE_BYTES = 2**22  # of which parts are wanted and that are read whole, at most
 
 _Header = tuple[tuple[int, ...], bool, np.dtype[Any]]
 # Version 3 exists only for structured dtypes with names beyond latin-1: never samples.
@@ -49,36 +48,45 @@ class NpyFile(Source):
         """A copy of the entries in these ranges of the leading axes."""
         key = (*key, *[slice(None)] * (len(self.shape) - len(key)))
         if self.fortran:  # the same bytes are an array in C order with its axes reversed
-            return self._copy(self.shape[::-1], key[::-1]).T
-        if all(part == slice(None) for part in key[1:]):
-            return self._rows(key[0])
-        return self._copy(self.shape, key)
+            return self._read(self.shape[::-1], key[::-1]).T
+        return self._read(self.shape, key)
 
-    def _rows(self, some: slice) -> NDArray[Any]:
-        """Neighbouring rows of the first axis: the bytes of the file go straight to where they are wanted."""
-        start, stop, _ = some.indices(self.shape[0])
-        each, count = math.prod(self.shape[1:]) * self.dtype.itemsize, max(0, stop - start)
-        rows = self.leases.array((count, *self.shape[1:]), self.dtype)
+    def _read(self, shape: tuple[int, ...], key: tuple[slice, ...]) -> NDArray[Any]:
+        """These ranges of all axes of an array in C order; a file that was cut meanwhile is an error, no signal."""
+        ranges = [range(*part.indices(length)) for part, length in zip(key, shape, strict=True)]
+        block = self.leases.array(tuple(map(len, ranges)), self.dtype)
         with open(self.path, "rb", buffering=0) as file:
-            file.seek(self.offset + start * each)
-            missing = _fill(file, rows)
+            missing = _read_into(block, file, self.offset, shape, ranges)
         if missing:
             raise StreamError(f"{self.path!r} ends {missing} bytes too early; write or copy it again.")
-        return rows
+        return block
 
-    def _copy(self, shape: tuple[int, ...], key: tuple[slice, ...]) -> NDArray[Any]:
-        """Map, copy out, unmap, some rows of the first axis at a time."""
-        start, stop, _ = key[0].indices(shape[0])
-        row = math.prod(shape[1:]) * self.dtype.itemsize
-        lengths = [len(range(*part.indices(length))) for part, length in zip(key, shape, strict=True)]
-        copy = np.empty(lengths, dtype=self.dtype)
-        step = max(1, MAP_BYTES // row)
-        for a in range(start, stop, step):
-            b = min(a + step, stop)
-            rows = np.memmap(self.path, self.dtype, "r", self.offset + a * row, (b - a, *shape[1:]))
-            copy[a - start : b - start] = rows[(slice(None), *key[1:])]
-            del rows
-        return copy
+
+def _read_into(block: NDArray[Any], file: FileIO, offset: int, shape: tuple[int, ...], ranges: Sequence[range]) -> int:
+    """Fill ``block`` with these ranges of the array that begins at ``offset``; how many bytes the file has too few.
+
+    Neighbouring rows that are wanted whole go straight to their place; of small ones, some at a time are read whole and
+    cut; large ones are entered one by one.
+    """
+    if 0 in block.shape:
+        return 0
+    first, row = ranges[0].start, math.prod(shape[1:]) * block.itemsize
+    if all(len(some) == length for some, length in zip(ranges[1:], shape[1:], strict=True)):
+        file.seek(offset + first * row)
+        return _fill(file, block)
+    if row > PIECE_BYTES:
+        places = (offset + (first + i) * row for i in range(len(block)))
+        return sum(_read_into(inner, file, at, shape[1:], ranges[1:]) for inner, at in zip(block, places, strict=True))
+    step = max(1, PIECE_BYTES // row)
+    rows = np.empty((min(step, len(block)), *shape[1:]), block.dtype)
+    cut = (slice(None), *(slice(some.start, some.stop) for some in ranges[1:]))
+    file.seek(offset + first * row)
+    for a in range(0, len(block), step):
+        piece = rows[: len(block) - a]
+        if missing := _fill(file, piece):
+            return missing
+        block[a : a + step] = piece[cut]
+    return 0
 
 
 def _fill(file: FileIO, array: NDArray[Any]) -> int:
