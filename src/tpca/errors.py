@@ -32,6 +32,10 @@ class StreamError(TpcaError, ValueError):
     """A source cannot be read as a stream of samples."""
 
 
+class StreamWarning(UserWarning):
+    """Data can be read, but hardly as they were meant."""
+
+
 class ConditionsWarning(UserWarning):
     """What is told of the samples can be used, but costs something that one should know of."""
 

@@ -101,11 +101,29 @@ def _root(
     """Tensor PCA on streams: recover a rank-one signal from noisy tensors in one pass."""
 
 
+def _warn_in_one_line() -> None:
+    """Warnings of tpca are for users, who need no line of its source."""
+    import warnings
+
+    from tpca.wording import printable
+
+    usual = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if category.__module__.startswith("tpca."):
+            sys.stderr.write(f"tpca: {printable(str(message))}\n")
+        else:
+            usual(message, category, *where, **more)
+
+    warnings.showwarning = show
+
+
 def main() -> None:
     """Entry point: errors that tpca raises on purpose become one line and exit code 2, as do the machine's limits."""
     from tpca.errors import TpcaError, one_line
     from tpca.wording import printable
 
+    _warn_in_one_line()
     try:
         app()
     except TpcaError as error:

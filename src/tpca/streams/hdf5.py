@@ -16,6 +16,7 @@ from tpca.streams.conventions import PACKING, scaled_axes, unpacked
 from tpca.streams.protocol import Kind, Source
 from tpca.streams.store_looks import hdf5_datasets, listed
 from tpca.streams.stores import absolute, package, stored_lengths
+from tpca.streams.trust import check_sources
 
 MAX_COMPRESSED = 2000  # times: the deflate of HDF5 can do 1032, and noise hardly 2
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -65,6 +66,7 @@ def _hdf5_at(path: str, inner: str | None) -> Hdf5Source:
         if inner is not None and inner not in file:
             raise StreamError(f"{path!r} has no dataset '{inner}'; it holds {listed(hdf5_datasets(file, 0))}.")
         dataset = _the_dataset(file if inner is None else file[inner], path)
+        check_sources(dataset, path)
         _check_extent(dataset, os.path.getsize(path))
         return Hdf5Source(dataset, repr(f"{path}::{dataset.name}"), (path, dataset.name))
 
@@ -72,7 +74,7 @@ def _hdf5_at(path: str, inner: str | None) -> Hdf5Source:
 def _check_extent(dataset: Any, size: int) -> None:
     """Refuse a dataset that claims far more than its file holds: what was never written is read without an end."""
     claimed = math.prod(dataset.shape or ()) * dataset.dtype.itemsize
-    if claimed > MAX_COMPRESSED * size and not (dataset.is_virtual or dataset.external):
+    if claimed > MAX_COMPRESSED * size and not dataset.is_virtual:
         raise ValueError(f"its shape {dataset.shape} has {claimed:.4g} bytes, and the file {size}")
 
 

@@ -17,6 +17,7 @@ from tpca.errors import SampleError, StreamError, reading
 from tpca.streams.checks import are_samples, float_dtype, to_floats
 from tpca.streams.leases import Leases
 from tpca.streams.protocol import Items, Kind, Source
+from tpca.streams.trust import check_regular
 
 PIECE_BYTES = 2**22  # of which parts are wanted and that are read whole, at most
 
@@ -99,6 +100,7 @@ def _fill(file: FileIO, array: NDArray[Any]) -> int:
 
 def open_npy(path: str) -> NpyFile:
     """The file at ``path``, its header checked against its size."""
+    check_regular(path)
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         shape, fortran, dtype = read_header(file, path, size)
@@ -139,6 +141,9 @@ def read_header(file: IO[bytes], path: str, size: int) -> _Header:
 def read_npz(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
     """All arrays of a ``.npz`` file; what is damaged is told from the checksums, before any of it is interpreted."""
     with zipfile.ZipFile(path) as whole:
+        declared = sum(entry.file_size for entry in whole.infolist())
+        if declared > os.path.getsize(path):  # those of tpca are not compressed
+            raise ValueError(f"it unpacks to {declared} bytes, more than it has")
         damaged = whole.testzip()
     if damaged is not None:
         raise ValueError(f"the checksum of {damaged} does not match")

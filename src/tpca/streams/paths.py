@@ -15,6 +15,7 @@ from tpca.streams.npy import NpyFolder, open_npy
 from tpca.streams.npz import open_npz
 from tpca.streams.protocol import Items, Source
 from tpca.streams.stores import open_zarr
+from tpca.streams.trust import check_regular
 
 _HDF5_SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".h5py", ".nc", ".nc4")
 _FILES = (".npy", ".npz", ".mat", *_HDF5_SUFFIXES)
@@ -57,6 +58,7 @@ def _folder(place: str, inner: str | None, items: Items, dims: tuple[int, ...] |
 
 
 def _file(place: str, inner: str | None, items: Items) -> Source:
+    check_regular(place)
     with open(place, "rb") as file:
         head = file.read(len(HDF5_SIGNATURE))
     suffix = os.path.splitext(place)[1].lower()

@@ -1,6 +1,6 @@
 """Looks into stores, damaged ones among them: the arrays that there are, and what zarr-python leaves open.
 
-That is tasks that go on when a chunk cannot be read, absurd shapes, chunks that crash a codec.
+That is tasks that go on when a chunk cannot be read.
 """
 
 from __future__ import annotations
@@ -8,23 +8,14 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import functools
-import itertools
 import json
-import math
 import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
-
-import numpy as np
 
 # A remote store that hangs must not hang whoever is to be told of the error, too.
 WAIT_SECONDS = 10.0
 _NAME = "tpca-settle"
-# Chunks that were never written are read as their fill value; an array of hardly any others has damaged metadata.
-MIN_WRITTEN = 1000
-_BLOSC_HEAD = 16
 _LISTED = 12
 
 
@@ -61,48 +52,6 @@ async def _others() -> None:
     me.set_name(_NAME)  # two that wait for each other would do so for ever
     while tasks := [task for task in asyncio.all_tasks() if task is not me and task.get_name() != _NAME]:
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def check_extent(array: Any, folder: str) -> None:
-    """Refuse an array that claims to have a thousand times the chunks that there are files: reading it never ends."""
-    lengths = getattr(array, "shards", None) or array.chunks
-    claimed = math.prod(-(-length // chunk) for length, chunk in zip(array.shape, lengths, strict=True))
-    least = claimed // MIN_WRITTEN
-    there = sum(1 for _ in itertools.islice(_files(folder), min(least, sys.maxsize)))
-    if there < least:
-        raise ValueError(f"its shape {array.shape} has {claimed:.4g} chunks, and there are {there} files")
-
-
-def _files(folder: str) -> Iterator[str]:
-    """All files below, as they are found: there may be millions."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir():
-                yield from _files(entry.path)
-            else:
-                yield entry.path
-
-
-def guard_blosc(array: Any) -> None:
-    """Let an array that was opened here check its chunks before Blosc sees them.
-
-    numcodecs hands them over as they are, and Blosc believes their header: if it says more bytes than there are, the
-    process may crash.
-    """
-    several = getattr(array, "compressors", None)  # none, of an array that is not compressed
-    for codec in (getattr(array, "compressor", None),) if several is None else several:
-        blosc: Any = getattr(codec, "_blosc_codec", codec)
-        if getattr(blosc, "codec_id", None) == "blosc":
-            blosc.decode = functools.partial(_checked_blosc, blosc.decode)
-
-
-def _checked_blosc(decode: Callable[..., Any], chunk: Any, out: Any = None) -> Any:
-    size = memoryview(chunk).nbytes
-    head = bytes(memoryview(chunk).cast("B")[:_BLOSC_HEAD])
-    says = int(np.frombuffer(head, "<u4")[3]) if len(head) == _BLOSC_HEAD else _BLOSC_HEAD
-    if says != size:
-        raise ValueError(f"a chunk has {size} bytes, and its header says {says}")
-    return decode(chunk, out)
 
 
 def listed(paths: list[str]) -> str:

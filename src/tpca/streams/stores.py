@@ -16,14 +16,8 @@ from tpca.errors import StreamError, reading
 from tpca.labels import Axis
 from tpca.streams.conventions import named_axes, unpacked
 from tpca.streams.protocol import Kind, Source
-from tpca.streams.store_looks import (
-    check_extent,
-    guard_blosc,
-    listed,
-    settled,
-    zarr_arrays,
-    zarr_arrays_in,
-)
+from tpca.streams.store_looks import listed, settled, zarr_arrays, zarr_arrays_in
+from tpca.streams.trust import check_chunks, guard_codecs
 
 LONGEST = 2**53  # entries along an axis; far beyond them places do not fit into 64 bits
 
@@ -67,6 +61,11 @@ class ZarrSource(Source):
         store, inner = self._location
         return (_zarr_at, (absolute(store), inner or None))
 
+    def check_chunks(self) -> None:
+        """Look at the files of a store in a folder, before any is read: once, where it is opened."""
+        assert self._location is not None
+        check_chunks(self._array, *self._location, self.name)
+
     def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
         """The entries in these ranges of the leading axes."""
         with settled():
@@ -98,6 +97,9 @@ def _beside(array: Any, name: str) -> tuple[Any, Mapping[str, Any]] | None:
 def open_zarr(store: str, inner: str | None) -> Source:
     """The Zarr array at a path or fsspec URL, or at ``inner`` in the group there, as its attributes say it is meant."""
     source = _zarr_at(store, inner)
+    if os.path.isdir(store):
+        with reading(f"cannot open {source.name} as a Zarr array", "check the path, or write it again"):
+            source.check_chunks()
     return unpacked(source, source.attributes)
 
 
@@ -112,9 +114,7 @@ def _zarr_at(store: str, inner: str | None) -> ZarrSource:
                 raise
             raise StreamError(f"there is no Zarr array at {name}; check the path{_inside(store, inner)}.") from cause
         source = _zarr_array(node, name, location)
-        if os.path.isdir(store):
-            check_extent(node, os.path.join(*location))
-        guard_blosc(node)
+        guard_codecs(node)
         return source
 
 
