@@ -17,7 +17,7 @@ import damage
 import damage_kinds as kinds
 from tpca import SpikedTensor, TpcaError
 from tpca.cli import main
-from tpca.errors import StreamError, StudyError, reading
+from tpca.errors import StreamError, StreamWarning, StudyError, reading
 from tpca.lab.studies.catalogue import STUDIES
 from tpca.lab.studies.store import Store
 from tpca.results import read_result, read_run
@@ -181,13 +181,15 @@ def test_a_chunk_length_of_zero(tmp_path):
 
 @pytest.mark.parametrize("shape", [[10**12, 5, 4, 3], [60, 10**15, 10**15, 3], [60, 10**18, 10**30, 3]])
 def test_a_shape_that_would_be_read_for_ever(shape, tmp_path):
-    with pytest.raises(StreamError, match=r"chunks, and there are 9 files|they go from 0"):
+    with pytest.raises(StreamError, match=r"chunks, and there are 8 files|they go from 0"):
         open_stream(zarr_store(tmp_path, shape=shape))
 
 
 def test_chunks_that_were_not_written_are_still_read_as_their_fill_value(tmp_path):
     place = zarr_store(tmp_path, shape=[5 * kinds.SAMPLES, *kinds.DIMS])
-    assert sum(len(batch) for batch in open_stream(place).batches()) == 5 * kinds.SAMPLES
+    with pytest.warns(StreamWarning, match="30 of the 38 chunks of"):
+        stream = open_stream(place)
+    assert sum(len(batch) for batch in stream.batches()) == 5 * kinds.SAMPLES
 
 
 def test_an_hdf5_shape_that_would_be_read_for_ever(tmp_path):

@@ -6,13 +6,14 @@ import copy
 import importlib
 import operator
 import os
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.errors import StreamError, reading
+from tpca.errors import StreamError, StreamWarning, reading
 from tpca.labels import Axis
 from tpca.streams.conventions import named_axes, unpacked
 from tpca.streams.protocol import Kind, Source
@@ -61,10 +62,10 @@ class ZarrSource(Source):
         store, inner = self._location
         return (_zarr_at, (absolute(store), inner or None))
 
-    def check_chunks(self) -> None:
+    def check_chunks(self) -> str:
         """Look at the files of a store in a folder, before any is read: once, where it is opened."""
         assert self._location is not None
-        check_chunks(self._array, *self._location, self.name)
+        return check_chunks(self._array, *self._location, self.name)
 
     def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
         """The entries in these ranges of the leading axes."""
@@ -99,7 +100,9 @@ def open_zarr(store: str, inner: str | None) -> Source:
     source = _zarr_at(store, inner)
     if os.path.isdir(store):
         with reading(f"cannot open {source.name} as a Zarr array", "check the path, or write it again"):
-            source.check_chunks()
+            missing = source.check_chunks()
+        if missing:
+            warnings.warn(missing, StreamWarning, stacklevel=2)
     return unpacked(source, source.attributes)
 
 

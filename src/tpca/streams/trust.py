@@ -12,14 +12,13 @@ import io
 import math
 import os
 import stat
-import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from tpca.errors import StreamError, StreamWarning
+from tpca.errors import StreamError
 
 LARGEST_CHUNK = 2**40  # bytes: no machine can read a larger one, for a chunk is read whole
 SPARE = 2**16  # bytes that a codec may add to a chunk: checksums, lengths
@@ -81,8 +80,8 @@ def _holds(path: str, name: str) -> bool:
 # Zarr.
 
 
-def check_chunks(array: Any, store: str, inner: str, name: str) -> None:
-    """Refuse absurd chunks and links out of the store; say so where chunks are missing, which read as fill values."""
+def check_chunks(array: Any, store: str, inner: str, name: str) -> str:
+    """Refuse absurd chunks and links out of the store; what to say where chunks are missing, read as fill values."""
     lengths = getattr(array, "shards", None) or array.chunks
     nbytes = math.prod(lengths) * np.dtype(array.dtype).itemsize
     if nbytes > LARGEST_CHUNK:
@@ -92,14 +91,11 @@ def check_chunks(array: Any, store: str, inner: str, name: str) -> None:
     there = sum(entry.name not in _ZARR_FILES for entry in found)
     if there < claimed // MIN_WRITTEN:  # reading it never ends
         raise ValueError(f"its shape {array.shape} has {claimed:.4g} chunks, and there are {there} files")
-    if there < claimed:
-        value = array.fill_value if array.fill_value is not None else "anything"
-        warnings.warn(
-            f"{claimed - there:,} of the {claimed:,} chunks of {name} are missing, and are read as {value}; if "
-            "they were written once, bring them back.",
-            StreamWarning,
-            stacklevel=2,
-        )
+    if there >= claimed:
+        return ""
+    value = array.fill_value if array.fill_value is not None else "anything"
+    missing = f"{claimed - there:,} of the {claimed:,} chunks of {name} are missing, and are read as {value}"
+    return f"{missing}; if they were written once, bring them back."
 
 
 def _files(folder: str, store: str) -> Iterator[os.DirEntry[str]]:
