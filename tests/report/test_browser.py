@@ -96,6 +96,13 @@ def test_names_from_the_data_are_text(browser, page):
     assert "<script>d.npy" in browser.run("document.querySelector('h1').textContent")
 
 
+def test_the_page_may_load_nothing_from_elsewhere(browser, page):
+    browser.open(page)
+    browser.run("document.addEventListener('securitypolicyviolation', e => { window.refused = e.effectiveDirective })")
+    browser.run("document.body.append(Object.assign(new Image(), {src: 'http://127.0.0.1:9/x.png'})), 0")
+    browser.until("window.refused === 'img-src'")
+
+
 def test_tabs_follow_the_keyboard(browser, page):
     browser.open(page)
     browser.run("document.getElementById('tab-finding').focus()")
