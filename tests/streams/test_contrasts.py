@@ -29,7 +29,7 @@ EXTRA = RNG.standard_normal((N, 2))
 
 def mean_of(stream):
     read = LocalEngine(stream).reduce(TensorSum())
-    return read.total / read.n
+    return read.total / (read.n if read.observed is None else read.observed)
 
 
 def blocks_of(plan):

@@ -50,7 +50,7 @@ class LawEngine:
         planted = "noise" if self._signal is None else f"{zlib.crc32(self._signal.tobytes()):08x}"
         self.identity = f"law of {planted} {self.dims} seed {random_state} scale {scale} of {max_samples} samples"
         self.length = None if math.isinf(max_samples) else int(max_samples)
-        self.rereadable, self.whole = False, True
+        self.rereadable, self.whole, self.partial = False, True, False
 
     @property
     def endless(self) -> bool:

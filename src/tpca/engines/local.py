@@ -22,6 +22,7 @@ class LocalEngine:
         self.stream: Stream = open_stream(source)
         self.dims, self.length, self.endless = self.stream.dims, self.stream.length, self.stream.endless
         self.rereadable, self.whole, self.labels = self.stream.rereadable, self.stream.whole, self.stream.labels
+        self.partial = self.stream.partial
         self.buffer_bytes = 0
         self._skipped, self._skipped_before = 0, 0  # in this pass, and at most in one before
         self._layout: Layout | None = self.stream.layout

@@ -38,6 +38,11 @@ class Data(Protocol):
         """Whether samples come as arrays that are held in full: neither sparse, nor products of views, nor in slabs."""
 
     @property
+    def partial(self) -> bool:
+        """Whether entries of samples may be missing, those that are there being used."""
+        return False
+
+    @property
     def labels(self) -> Labels | None:
         """Names of the modes and of their entries, where the data have them."""
         return None

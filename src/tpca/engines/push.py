@@ -17,8 +17,8 @@ class PushEngine(Generic[A]):
 
     length, endless, rereadable, whole = None, False, False, True
 
-    def __init__(self, dims: tuple[int, ...], labels: Labels | None = None) -> None:
-        self.dims, self.labels = dims, labels
+    def __init__(self, dims: tuple[int, ...], labels: Labels | None = None, partial: bool = False) -> None:
+        self.dims, self.labels, self.partial = dims, labels, partial
         self.buffer_bytes = self.n_skipped = 0
         self.pending: A | None = None
 

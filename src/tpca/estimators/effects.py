@@ -38,7 +38,7 @@ def fit_effects(
     names = ("",) if told.covariates is None else told.covariates.questions
     _warn(told, found, names)
     if not stored and not stream.rereadable and len(found) > 1:
-        poured = HandedEffects(stream.dims, told, asked, make_solver, found)
+        poured = HandedEffects(stream.dims, told, asked, make_solver, found, stream.partial)
         poured.take(stream, told)
         return poured.fits()
     fits = []
@@ -85,7 +85,9 @@ def _in_samples(
     passes, rest = divmod(recovery.n_samples, len(plan))
     samples = passes * plan.samples_of(len(plan)) + plan.samples_of(rest)
     source = derived.stream if isinstance(derived, LocalEngine | DaskEngine) else derived
-    if isinstance(source, DerivedPassing):
+    if isinstance(source, Stream) and source.partial:  # derived samples say how much they count
+        factor = 1.0
+    elif isinstance(source, DerivedPassing):
         factor = float(source.blocks.factors[0])
     else:
         factor = 1.0 if passes else rest / max(float(plan.shares[:rest].sum()), 1e-300)

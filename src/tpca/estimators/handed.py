@@ -23,7 +23,6 @@ from tpca.streams.conditions import Conditions
 from tpca.streams.plan import Plan
 from tpca.streams.rows import Rows, origin_of, raw_batches
 from tpca.streams.running import RunningBlocks
-from tpca.tensors import DenseBatch
 from tpca.tensors.blocks import Array
 
 MakeSolver = Callable[[Any, dict[str, Any]], Solver]
@@ -109,6 +108,7 @@ class HandedEffects:
         asked: EffectOptions,
         make_solver: MakeSolver,
         known: list[Plan] | None = None,
+        partial: bool = False,
     ) -> None:
         self.dims = dims
         self.labels = labels_of(told)
@@ -122,14 +122,14 @@ class HandedEffects:
         per_block = block_length(None, told.freedom) if rule is None or rule.length is None else rule.length
         self._origin = origin_of(told)
         scales = [plan.scale for plan in known] if known else _first_scales(told, per_block)
-        self._running = RunningBlocks(dims, rule, scales, told.covariates is None)
+        self._running = RunningBlocks(dims, rule, scales, told.covariates is None, partial)
         self.n_samples = self._peak = 0
         self._feeds = []
         for _ in self._names:
-            solver = make_solver(_Unread(dims), asked.for_solver(told, per_block, ""))
+            solver = make_solver(_Unread(dims, partial), asked.for_solver(told, per_block, ""))
             if not isinstance(solver, StreamSolver):
                 raise SolverError(f"partial_fit needs solver='race', 'mean' or 'auto', got {solver!r}; use fit.")
-            self._feeds.append(Feed(solver.start, dims))
+            self._feeds.append(Feed(solver.start, dims, partial=partial))
 
     def take(self, stream: Stream, told: Conditions) -> None:
         """The next samples and what is known of them."""
@@ -140,7 +140,7 @@ class HandedEffects:
             for found in self._running.take(batch, own if kept is None else own[kept]):
                 for feed, one in zip(self._feeds, found, strict=True):
                     if one is not None:
-                        feed.pour(DenseBatch(one[None]))
+                        feed.pour(one)
             self._peak = max(self._peak, batch.nbytes + self._running.nbytes)
         if seen != len(rows):
             raise SampleError(f"y has {len(rows)} rows for {seen} samples; give a row for every sample, and no more.")
@@ -159,7 +159,7 @@ class HandedEffects:
                 f"{name or 'the weight'} was the same within all {ending.idle} blocks so far: nothing can follow it; "
                 "mix the conditions where samples are made, set a larger block_size, or use fit with an array."
             )
-        recovery = feed.recovery(None if last is None else DenseBatch(last[None]))
+        recovery = feed.recovery(last)
         own = in_units(recovery, name, float(ending.factors[j]), ending.scales[j], self.n_samples, 0)
         return EffectFit(name, own, labels=self.labels)
 
@@ -175,5 +175,6 @@ def _first_scales(told: Conditions, per_block: int) -> list[float]:
 class _Unread(Stream):
     """Derived samples that will be handed in, of which only the shape is known."""
 
-    def __init__(self, dims: tuple[int, ...]) -> None:
+    def __init__(self, dims: tuple[int, ...], partial: bool) -> None:
         self.dims, self.dtype, self.kind = dims, np.dtype(np.float64), "handed in"
+        self.nan_policy = "zero" if partial else "raise"

@@ -78,7 +78,7 @@ class HandedIn:
             raise SolverError(f"partial_fit needs solver='race', 'mean' or 'auto', got {solver!r}; use fit.")
         self.dims, self._form = first.dims, _form(first)
         self.labels = first.labels
-        self._feed = Feed(solver.start, first.dims, first.labels)
+        self._feed = Feed(solver.start, first.dims, first.labels, first.partial)
 
     def take_plain(self, X: Any, nan_policy: str) -> bool:
         """Take an array like those before, if that is what ``X`` is; what else it may be takes longer to find out."""

@@ -55,7 +55,8 @@ class TakesParts(Amplitudes):
             if told is None:
                 self._handed = HandedIn(self._solver(batches, seed), batches)
             else:
-                self._handed = HandedEffects(batches.dims, told, asked, self._solver_of_effects(batches, seed))
+                make = self._solver_of_effects(batches, seed)
+                self._handed = HandedEffects(batches.dims, told, asked, make, partial=batches.partial)
             self.shape_in_, self._effects = batches.dims, ()
         hand_in(self._handed, batches, X, told)
         self._recovery = None

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from tpca.noise import NoiseModel
+from tpca.solvers.observing import NAME, observed_check
 from tpca.solvers.rank_one import oriented
 from tpca.solvers.recovery import Component, Evidence, Recovery, Verdict
 
@@ -27,6 +29,7 @@ def in_units(recovery: Recovery, effect: str, factor: float, scale: float, n_sam
         n_samples=n_samples,
         noise_level=recovery.noise_level * math.sqrt(scale * factor),
         noise=None if recovery.noise is None else _noise(recovery.noise, lead),
+        **_observed(recovery, lead),
     )
 
 
@@ -43,6 +46,15 @@ def merged(recoveries: Sequence[Recovery]) -> Recovery:
         state_bytes=max(one.state_bytes for one in recoveries),
         buffer_bytes=max(one.buffer_bytes for one in recoveries),
     )
+
+
+def _observed(recovery: Recovery, lead: int) -> dict[str, Any]:
+    """Which share of slices was observed, by the modes of the samples."""
+    if recovery.observed is None or not lead:
+        return {}
+    rates = recovery.observed[lead:]
+    others = tuple(check for check in recovery.checks if check.name != NAME)
+    return {"observed": rates, "checks": (*others, observed_check(rates))}
 
 
 def _component(found: Component, effect: str, factor: float, lead: int) -> Component:

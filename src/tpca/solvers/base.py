@@ -18,10 +18,11 @@ from tpca.errors import SolverError
 from tpca.integers import check_integer
 from tpca.solvers.loop import Run, drive, keeper_of
 from tpca.solvers.memory import default_memory, parse_memory
+from tpca.solvers.observing import ObservedRun
 from tpca.solvers.order import refuse_torn
 from tpca.solvers.projecting import ProjectedData, ProjectedRun, calling, check_center, check_project, projection_for
 from tpca.solvers.recovery import Recovery
-from tpca.tensors import Projection
+from tpca.tensors import Projection, SliceCounts
 
 Callback = Callable[[dict[str, Any]], None]
 Check = Callable[[str, Any], Any]
@@ -142,11 +143,19 @@ class StreamSolver(CommonOptions):
         super().__post_init__()
         self.projection: Projection | None = None  # of the samples that a run is made for, where they are projected
 
+    counts_entries: ClassVar[bool] = False
+    """Whether a run sees to missing entries itself, entry by entry."""
+
     def start(self, data: Data) -> Run:
-        """A run that asks for its first samples; they are projected where so asked for."""
+        """A run that asks for its first samples; they are projected where so asked for, and may miss entries."""
         projection = projection_for(tuple(self.center_modes), self.project, data)
-        if projection is None:
-            return self.begin(data)
+        run = self.begin(data) if projection is None else self._projected(data, projection)
+        if not data.partial:
+            return run
+        scaled = projection is not None or not self.counts_entries
+        return ObservedRun(run, SliceCounts(data.dims), scaled, data.labels)
+
+    def _projected(self, data: Data, projection: Projection) -> Run:
         callbacks = tuple(calling(callback, projection) for callback in self.callbacks)
         limit = None if self.memory_limit is None else parse_memory(self.memory_limit) - projection.nbytes
         inner = dataclasses.replace(self, center_modes=(), project=None, callbacks=callbacks, memory_limit=limit)
@@ -163,6 +172,6 @@ class StreamSolver(CommonOptions):
         refuse_torn(engine, self.groups)
         return drive(self.start(engine), engine, keeper_of(self))
 
-    def budget(self, dims: tuple[int, ...]) -> int:
-        """Bytes that the state may take for samples of shape ``dims``."""
+    def budget(self, dims: tuple[int, ...], partial: bool = False) -> int:  # noqa: ARG002
+        """Bytes that the state may take for samples of shape ``dims``, of which some entries may be missing."""
         return default_memory(dims) if self.memory_limit is None else parse_memory(self.memory_limit)

@@ -36,6 +36,7 @@ def choose_solver(
     tol: float | None = None,
     endless: bool = False,
     whole: bool = True,
+    partial: bool = False,
     confidence: float = 0.95,
 ) -> Choice:
     """The solver for samples of shape ``dims``.
@@ -54,6 +55,8 @@ def choose_solver(
     whole
         Whether samples come in full, as arrays.  If not (sparse samples, samples read in slabs) they are meant never to
         be held, and the mean is only used where it is small or memory was given for it.
+    partial
+        Whether entries may be missing: the mean then counts every entry, which takes about as much memory again.
     confidence
         That of the test: the mean needs memory for more groups of samples where it is higher.
     """
@@ -61,16 +64,17 @@ def choose_solver(
         return Choice("race", "the samples never end, and only the race knows when to stop")
     if tol is not None:
         return Choice("race", "it can stop as soon as the tolerance is reached")
-    usual = default_mean_memory(dims, confidence) if whole else MIN_BYTES
+    usual = default_mean_memory(dims, confidence, partial) if whole else MIN_BYTES
     given = usual if memory_limit is None else parse_memory(memory_limit)
     try:
-        needed = mean_bytes(dims, groups_within(dims, given, confidence))
+        needed = mean_bytes(dims, groups_within(dims, given, confidence, partial=partial), partial)
     except MemoryBudgetError:
-        needed = mean_bytes(dims, groups_needed(confidence))
+        needed = mean_bytes(dims, groups_needed(confidence), partial)
         return Choice("race", f"the mean of all samples needs {amount(needed)} of state, the memory is {amount(given)}")
     return Choice("mean", f"the mean of all samples fits into memory: {amount(needed)} of {amount(given)}")
 
 
 def choose_for(data: Data, memory_limit: str | float | None = None, **asked: Any) -> Choice:
     """The solver for a stream or an engine; ``asked`` are ``max_samples``, ``tol`` and ``confidence``."""
-    return choose_solver(data.dims, memory_limit, endless=data.endless, whole=data.whole, **asked)
+    known = {"endless": data.endless, "whole": data.whole, "partial": data.partial}
+    return choose_solver(data.dims, memory_limit, **known, **asked)

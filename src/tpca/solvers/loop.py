@@ -207,8 +207,14 @@ def keeper_of(solver: Any) -> Keeper | None:
 class Feed:
     """A run whose samples, of shape ``dims``, are pushed in, batch after batch; ``start`` makes it."""
 
-    def __init__(self, start: Callable[[Data], Run], dims: tuple[int, ...], labels: Labels | None = None) -> None:
-        self.engine: PushEngine[Any] = PushEngine(dims, labels)
+    def __init__(
+        self,
+        start: Callable[[Data], Run],
+        dims: tuple[int, ...],
+        labels: Labels | None = None,
+        partial: bool = False,
+    ) -> None:
+        self.engine: PushEngine[Any] = PushEngine(dims, labels, partial)
         self._run = start(self.engine)
         # What the pending samples are for: asking anew costs more than adding one sample.
         self._ask: Ask[Any] | None = None

@@ -102,6 +102,7 @@ class ProjectedData:
     endless: bool
     rereadable: bool
     whole: bool
+    partial: bool = False
     labels: Labels | None = None
 
     @classmethod

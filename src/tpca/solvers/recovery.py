@@ -118,6 +118,8 @@ class Recovery:
     the most that the engine held for samples in flight.  ``noise_level`` is the standard deviation σ of the noise of
     one entry of one sample; NaN where the method does not tell it.  ``noise`` is what else was learnt of it, where that
     was looked at, ``checks`` whether it is as the test assumes; ``labels`` name modes and entries, where the data do.
+    ``observed`` has, where entries were missing, the share that was observed of every slice, by mode: where that is 0
+    vectors are 0, with infinite standard errors.
     """
 
     solver: str
@@ -133,6 +135,7 @@ class Recovery:
     checks: tuple[Check, ...] = ()
     guess: Component | None = None
     labels: Labels | None = field(default=None, repr=False)
+    observed: tuple[Array, ...] | None = field(default=None, repr=False)
     history: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
     @classmethod

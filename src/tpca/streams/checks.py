@@ -82,23 +82,24 @@ def all_finite(block: NDArray[Any]) -> bool:
         return bool(np.isfinite(block.sum())) or bool(np.isfinite(block).all())
 
 
-def fill_missing(block: NDArray[Any], observed: NDArray[Any] | float) -> None:
-    """Replace, in place, what is not finite by 0 and divide by the observed fraction: the mean stays unbiased."""
-    block[~np.isfinite(block)] = 0
-    block /= observed
+def usable(
+    samples: NDArray[Any], policy: NanPolicy
+) -> tuple[NDArray[Any], NDArray[np.bool_] | None, NDArray[np.bool_] | None]:
+    """The samples that can be used, which of their entries were observed, and which samples these are; ``None``: all.
 
-
-def clean(samples: NDArray[Any], policy: NanPolicy) -> tuple[NDArray[Any], int]:
-    """The samples without missing entries, those skipped or filled in, and how many were left out."""
+    Those with missing entries are skipped, or kept with zeros for these, as long as something of them is there.
+    """
     if all_finite(samples):
-        return samples, 0
-    finite = np.isfinite(samples).reshape(len(samples), -1)
-    observed = np.count_nonzero(finite, axis=1) / finite.shape[1]
-    keep = observed == 1 if policy == "omit" else observed > 0
+        return samples, None, None
+    finite = np.isfinite(samples)
+    flat = finite.reshape(len(samples), -1)
+    keep = flat.all(axis=1) if policy == "omit" else flat.any(axis=1)
     kept = samples[keep]  # a copy: what is filled in below is not the caller's
-    if policy == "zero":
-        fill_missing(kept, observed[keep].reshape(-1, *[1] * (samples.ndim - 1)))
-    return kept, len(samples) - len(kept)
+    if policy == "omit":
+        return kept, None, keep
+    exposure = finite[keep]
+    kept[~exposure] = 0
+    return kept, exposure, keep
 
 
 def dense_batch(samples: NDArray[Any], first: int, number: int, policy: NanPolicy) -> DenseBatch:
@@ -108,8 +109,8 @@ def dense_batch(samples: NDArray[Any], first: int, number: int, policy: NanPolic
     """
     if policy == "raise":
         return DenseBatch(samples, first, unchecked=number)
-    kept, dropped = clean(samples, policy)
-    return DenseBatch(kept, first, dropped)
+    kept, exposure, _ = usable(samples, policy)
+    return DenseBatch(kept, first, len(samples) - len(kept), exposure=exposure)
 
 
 def without_empty(batches: Iterable[AnyBatch]) -> Iterator[AnyBatch]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tpca.errors import StreamError
 from tpca.prefetch import prefetch
-from tpca.streams.checks import all_finite, fill_missing, to_floats, without_empty
+from tpca.streams.checks import all_finite, to_floats, usable, without_empty
 from tpca.streams.plan import Plan
 from tpca.streams.protocol import Layout, NumberedStream
 from tpca.streams.slabs import cut
@@ -34,12 +34,14 @@ Run = tuple[int, int]
 class DerivedBatch(DenseBatch):
     """Derived samples; the ones that they were made of count as held, too, where they had to be read for it."""
 
-    def __init__(self, samples: NDArray[Any], first: int, dropped: int, read_bytes: int) -> None:
-        super().__init__(samples, first, dropped)
+    def __init__(
+        self, samples: NDArray[Any], first: int, dropped: int, read_bytes: int, exposure: Array | None = None
+    ) -> None:
+        super().__init__(samples, first, dropped, exposure=exposure)
         self._read_bytes = read_bytes
 
     def __getitem__(self, some: slice) -> DerivedBatch:
-        return DerivedBatch(self._samples[some], 0, 0, self._read_bytes)
+        return DerivedBatch(self._samples[some], 0, 0, self._read_bytes, self.exposure_of(some))
 
     @property
     def nbytes(self) -> int:
@@ -96,9 +98,9 @@ class DerivedStream(NumberedStream):
         rows = self._rows(places, parts)
         derived = [self._derived(block, rows, places.start) for block in range(first, stop)]
         found = [one for one in derived if one is not None]
-        samples = np.stack(found) if found else np.empty((0, *self.dims), self.dtype)
+        samples, exposure = self._stacked(found)
         held = 0 if self.kind == "array" and self._plan.order is None else rows.nbytes
-        return DerivedBatch(samples.reshape(-1, *self.dims), first, len(derived) - len(found), held)
+        return DerivedBatch(samples, first, len(derived) - len(found), held, exposure)
 
     def lazy_parts(self, number: int) -> list[Any] | None:
         """The samples of a batch as Dask arrays, one for every run of neighbours, if they are in one."""
@@ -145,13 +147,31 @@ class DerivedStream(NumberedStream):
         rows = to_floats(read[0] if len(read) == 1 else np.concatenate(read))
         return rows if np.array_equal(turned, numbers) else rows[np.searchsorted(turned, numbers)]
 
-    def _derived(self, block: int, rows: NDArray[Any], start: int) -> NDArray[Any] | None:
-        """One derived sample; ``None`` where too little of its samples is there."""
+    def _stacked(self, found: list[tuple[NDArray[Any], Array | None]]) -> tuple[NDArray[Any], Array | None]:
+        """Derived samples as one array, and their exposures, which all contrasts of labels share."""
+        none = np.empty((0, *self.dims), self.dtype)
+        samples = np.stack([one for one, _ in found]).reshape(-1, *self.dims) if found else none
+        if not self.partial:
+            return samples, None
+        if not found:
+            return none, np.empty(none.shape)
+        each = [np.broadcast_to(counted, one.shape) for one, counted in found if counted is not None]
+        return samples, np.stack(each).reshape(samples.shape)
+
+    def _derived(self, block: int, rows: NDArray[Any], start: int) -> tuple[NDArray[Any], Array | None] | None:
+        """One derived sample, and how much its entries count where some may be missing.
+
+        ``None`` where too little of its samples is there.
+        """
         places = slice(int(self._plan.starts[block]), int(self._plan.stops[block]))
         own = rows[places.start - start : places.stop - start]
         weights: Array | None = self._plan.weights[places]
         if self.nan_policy != "raise" and not all_finite(own):
-            own, weights = self._cleaned(block, own)
+            if self.partial:
+                return self._partly(block, own.reshape(len(own), -1))
+            own, _, kept = usable(own, "omit")
+            assert kept is not None
+            weights = self._plan.without(block, kept)
         if weights is None:
             return None
         derived = weights.T.astype(own.dtype) @ own.reshape(len(own), -1)
@@ -159,16 +179,13 @@ class DerivedStream(NumberedStream):
             finite = np.isfinite(own).reshape(len(own), -1).all(axis=1)
             if not finite.all():
                 raise missing(int(self._samples(places)[np.argmin(finite)]))
-        return np.asarray(derived)
+        return np.asarray(derived), np.array([self._plan.shares[block]]) if self.partial else None
 
-    def _cleaned(self, block: int, own: NDArray[Any]) -> tuple[NDArray[Any], Array | None]:
-        """The samples of a block that can be used, and their weights."""
-        observed = np.isfinite(own).reshape(len(own), -1).mean(axis=1)
-        kept = observed == 1 if self.nan_policy == "omit" else observed > 0
-        own = own[kept]
-        if self.nan_policy == "zero":
-            fill_missing(own, observed[kept].reshape(-1, *[1] * (own.ndim - 1)))
-        return own, self._plan.without(block, kept)
+    def _partly(self, block: int, own: NDArray[Any]) -> tuple[NDArray[Any], Array] | None:
+        """A derived sample of flat ones with missing entries."""
+        observed = np.isfinite(own)
+        derived, exposure = self._plan.partly(block, np.where(observed, own, 0.0).astype(np.float64), observed)
+        return (derived.astype(self.dtype), exposure) if exposure.any() else None
 
     def _slab_batch(self, blocks: NDArray[np.int64], first: int) -> SlabBatch:
         """Samples too large to be held: a slab of a derived one is made of the slabs of its samples."""

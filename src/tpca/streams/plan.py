@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tpca.streams.partial import entry_contrast, entry_grams
 from tpca.tensors.blocks import Array
 
 NOTHING = 1e-12  # share of its sum of squares that a block's contrast must have: less is rounding
@@ -62,6 +63,24 @@ class Plan:
             return weights
         rescaled: Array = w * (self.shares[block] / energy)
         return rescaled
+
+    def partly(self, block: int, samples: Array, observed: NDArray[np.bool_]) -> tuple[Array, Array]:
+        """A derived sample ``(r, entries)`` of samples with missing entries, which are 0, and its exposure.
+
+        That is S_b/c of every entry by itself (:mod:`tpca.streams.partial`).
+        """
+        places = slice(int(self.starts[block]), int(self.stops[block]))
+        if self.design is None:  # the mean
+            weights = self.weights[places]
+            return weights.T @ samples, (weights.T @ observed)[0]
+        y, extra, s = (column[places] for column in self.design)
+        asked = y if self.basis is None else y @ self.basis
+        columns = np.column_stack([np.ones(len(y)), extra, asked])
+        sums, grams = (s[:, None] * columns).T @ samples, entry_grams(columns, s, observed)
+        taken = range(1 + extra.shape[1])
+        found = [entry_contrast(sums, grams, own, taken) for own in range(len(taken), columns.shape[1])]
+        derived, energies = (np.stack(each) / self.scale for each in zip(*found, strict=True))
+        return derived, np.mean(energies, axis=0)
 
     def samples_of(self, blocks: int) -> int:
         """Samples in the first so many blocks."""

@@ -73,6 +73,11 @@ class Stream:
     """Names of the modes and of their entries, where the data have them."""
 
     @property
+    def partial(self) -> bool:
+        """Whether entries of samples may be missing, those that are there being used."""
+        return self.nan_policy == "zero"
+
+    @property
     def identity(self) -> str:
         """Says which data these are, the same in every process; a checkpoint compares it."""
         raise NotImplementedError

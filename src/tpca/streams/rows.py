@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.errors import SampleError, StreamError
-from tpca.streams.checks import all_finite, fill_missing, to_floats
+from tpca.streams.checks import all_finite, to_floats, usable
 from tpca.streams.conditions import Conditions
 from tpca.streams.iterables import IterableStream
-from tpca.streams.protocol import NanPolicy, Stream
+from tpca.streams.protocol import Stream
 from tpca.tensors import Batch, DenseBatch
 from tpca.tensors.blocks import Array
 from tpca.tensors.dense import missing
@@ -71,20 +71,9 @@ def raw_batches(stream: Stream) -> Iterator[tuple[Batch, NDArray[np.bool_] | Non
         return
     seen = 0
     for block in stream.blocks:
-        samples, kept = usable(to_floats(block), stream.nan_policy, seen)
+        floats = to_floats(block)
+        if stream.nan_policy == "raise" and not all_finite(floats):
+            raise missing(seen + int(np.argmin(np.isfinite(floats).reshape(len(floats), -1).all(axis=1))))
+        samples, exposure, kept = usable(floats, stream.nan_policy)
         seen += len(block)
-        yield DenseBatch(samples, dropped=len(block) - len(samples)), kept, len(block)
-
-
-def usable(samples: NDArray[Any], policy: NanPolicy, first: int) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
-    """The samples without missing entries, and which they are; ``None``: all of them."""
-    if all_finite(samples):
-        return samples, None
-    observed = np.isfinite(samples).reshape(len(samples), -1).mean(axis=1)
-    if policy == "raise":
-        raise missing(first + int(np.argmin(observed)))
-    kept = observed == 1 if policy == "omit" else observed > 0
-    samples = samples[kept]
-    if policy == "zero":
-        fill_missing(samples, observed[kept].reshape(-1, *[1] * (samples.ndim - 1)))
-    return samples, kept
+        yield DenseBatch(samples, dropped=len(block) - len(samples), exposure=exposure), kept, len(block)

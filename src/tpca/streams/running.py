@@ -5,19 +5,21 @@ With the columns Z = (1, nuisances, covariates) of a block's samples and their w
 all that is needed: with A the columns that are taken out of covariate y,
 
 .. math:: \sum_i w_iT_i = M_y - G_{yA}G_{AA}^{+}M_A, \qquad S_b = G_{yy} - G_{yA}G_{AA}^{+}G_{Ay} .
+
+Where entries are missing there is a G for every entry (:mod:`tpca.streams.partial`), as long as the block lasts.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
 from tpca.errors import SampleError, StreamError
 from tpca.streams.blocking import Contrast
 from tpca.streams.conditions import Conditions
+from tpca.streams.partial import entry_contrast, entry_grams
 from tpca.streams.plan import NOTHING, Plan
 from tpca.streams.protocol import Stream
 from tpca.streams.rows import Rows, origin_of, with_rows
@@ -33,26 +35,40 @@ class RunningBlocks:
 
     A block ends by ``rule``, or is a group where there is none.  ``scales`` are c of every question, whose covariates
     are the last columns.  The mean is a question whose only column is the constant one, which is then not taken out.
+    Where samples may be ``partial``, derived ones say how much every entry counts.
     """
 
-    def __init__(self, dims: tuple[int, ...], rule: Contrast | None, scales: Sequence[float], mean: bool) -> None:
-        self.dims, self._rule, self.scales, self._mean = dims, rule, tuple(scales), mean
+    def __init__(
+        self,
+        dims: tuple[int, ...],
+        rule: Contrast | None,
+        scales: Sequence[float],
+        mean: bool,
+        partial: bool = False,
+    ) -> None:
+        self.dims, self._rule, self.scales, self._mean, self._partial = dims, rule, tuple(scales), mean, partial
         self.energies, self.blocks, self.idle = np.zeros(len(scales)), np.zeros(len(scales), dtype=int), 0
         self._sums: Array | None = None
         self._gram: Array | None = None
+        self._grams: Array | None = None  # of every entry, of the samples of which some are missing
         self._count, self._group, self._over = 0, -1, set[int]()
 
     @property
     def nbytes(self) -> int:
         """Bytes of the sums held."""
-        return 0 if self._sums is None else self._sums.nbytes
+        return sum(0 if held is None else held.nbytes for held in (self._sums, self._grams))
 
     @property
     def factors(self) -> Array:
-        """By what strengths of derived samples are multiplied: c over the mean of S_b, one where c was known ahead."""
+        """By what strengths of derived samples are multiplied: c over the mean of S_b, one where c was known ahead.
+
+        Also where derived samples say how much they count.
+        """
+        if self._partial:
+            return np.ones(len(self.scales))
         return np.asarray(self.scales) * np.maximum(self.blocks, 1) / np.where(self.energies > 0, self.energies, 1.0)
 
-    def take(self, batch: Batch, rows: Rows) -> Iterator[list[Array | None]]:
+    def take(self, batch: Batch, rows: Rows) -> Iterator[list[DenseBatch | None]]:
         """Add samples; of every complete block a derived sample for each question, or none without contrast."""
         start = 0
         for stop, ends in self._cut(rows):
@@ -69,7 +85,7 @@ class RunningBlocks:
         twin.energies, twin.blocks = self.energies.copy(), self.blocks.copy()
         return twin
 
-    def end(self) -> list[Array | None] | None:
+    def end(self) -> list[DenseBatch | None] | None:
         """What is left at the end: a last, shorter block, or a group."""
         return self._close() if self._count else None
 
@@ -118,30 +134,43 @@ class RunningBlocks:
             for i, row in enumerate(weighted):
                 for total, w in zip(self._sums, row, strict=True):
                     batch[i : i + 1].add_to(total.reshape(self.dims), float(w))
-        self._gram += weighted.T @ rows.columns
+        if isinstance(batch, DenseBatch) and batch.exposure is not None:
+            grams = entry_grams(rows.columns, rows.weight, batch.exposure.reshape(len(batch), -1))
+            self._grams = grams if self._grams is None else self._grams + grams
+        else:
+            self._gram += weighted.T @ rows.columns
         self._count += len(batch)
 
-    def _close(self) -> list[Array | None]:
+    def _close(self) -> list[DenseBatch | None]:
         """Derived samples of the block at hand, which begins anew."""
         sums, gram = self._sums, self._gram
         assert sums is not None
         assert gram is not None
-        self._count, self._sums, self._gram = 0, None, None
+        gram = gram if self._grams is None else self._grams + gram[:, :, None]
+        self._count, self._sums, self._gram, self._grams = 0, None, None, None
         first = len(gram) - len(self.scales)
         found = [self._question(sums, gram, 0 if self._mean else first + j, j) for j in range(len(self.scales))]
         self.idle += all(one is None for one in found)
         return found
 
-    def _question(self, sums: Array, gram: Array, own: int, j: int) -> Array | None:
+    def _question(self, sums: Array, gram: Array, own: int, j: int) -> DenseBatch | None:
         others = [] if self._mean else [i for i in range(len(gram)) if i != own]
+        if gram.ndim == 3:
+            contrast, exposure = entry_contrast(sums, gram, own, others)
+            return self._counted(contrast, exposure, j) if exposure.any() else None
         taken = gram[own, others] @ np.linalg.pinv(gram[np.ix_(others, others)], rcond=1e-12, hermitian=True)
         energy = float(gram[own, own] - taken @ gram[others, own])
         if energy <= NOTHING * max(self.scales[j], float(gram[own, own])):
             return None
-        self.energies[j] += energy
+        return self._counted(sums[own] - taken @ sums[others], np.array([energy]), j)
+
+    def _counted(self, contrast: Array, energy: Array, j: int) -> DenseBatch:
+        """A derived sample of question ``j``, in units of c."""
+        self.energies[j] += float(energy.mean())
         self.blocks[j] += 1
-        derived: Array = ((sums[own] - taken @ sums[others]) / self.scales[j]).reshape(self.dims)
-        return derived
+        derived = (contrast / self.scales[j]).reshape(1, *self.dims)
+        each = np.broadcast_to(energy / self.scales[j], contrast.shape).reshape(derived.shape)
+        return DenseBatch(derived, exposure=each if self._partial else None)
 
 
 class DerivedPassing(Stream):
@@ -181,12 +210,15 @@ class DerivedPassing(Stream):
         if last is not None and last[0] is not None:
             yield from self._batch([last[0]], first, start, dropped)
 
-    def _batch(self, found: list[Any], first: int, start: int, dropped: int) -> Iterator[Batch]:
+    def _batch(self, found: list[DenseBatch], first: int, start: int, dropped: int) -> Iterator[Batch]:
         if first >= start:
-            yield DenseBatch(np.stack(found), first, dropped)
+            each = [one.exposure for one in found if one.exposure is not None]
+            samples = np.concatenate([one.samples for one in found])
+            yield DenseBatch(samples, first, dropped, exposure=np.concatenate(each) if each else None)
 
     def _fresh(self) -> RunningBlocks:
-        return RunningBlocks(self.dims, copy.deepcopy(self._rule), [self._scale], self._told.covariates is None)
+        rule = copy.deepcopy(self._rule)
+        return RunningBlocks(self.dims, rule, [self._scale], self._told.covariates is None, self.partial)
 
     def _rows(self) -> Rows:
         """Columns with the covariate that is asked for last: all others are taken out of it."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.streams.checks import all_finite, fill_missing, to_floats
+from tpca.streams.checks import all_finite, to_floats
 from tpca.streams.protocol import NanPolicy
 from tpca.tensors.dense import missing
 
@@ -33,29 +33,31 @@ def cut(dims: tuple[int, ...], chunks: tuple[int, ...] | None, entries: int) -> 
 
 
 class SlabReader:
-    """Reads ranges of one mode of single samples, cleaned; ``observed`` is the share of finite entries of a sample."""
+    """Reads ranges of one mode of single samples, cleaned: missing entries are refused, or read as 0."""
 
     def __init__(self, read: Callable[[tuple[slice, ...]], NDArray[Any]], mode: int, policy: NanPolicy) -> None:
-        self.observed: dict[int, float] = {}
         self._read, self._mode, self._policy = read, mode, policy
 
     def __call__(self, index: int, part: slice) -> NDArray[Any]:
         """The range ``part`` of the mode, of sample ``index``."""
         slab = self._slab(index, part)
-        observed = self.observed.get(index, 1.0)
-        if self._policy == "zero" and observed < 1:
-            slab = slab.copy()
-            fill_missing(slab, observed)
-        elif not all_finite(slab):
+        if all_finite(slab):
+            return slab
+        if self._policy != "zero":
             raise missing(index)
-        return slab
+        filled: NDArray[Any] = np.where(np.isfinite(slab), slab, 0).astype(slab.dtype)
+        return filled
+
+    def observed(self, index: int, part: slice) -> NDArray[Any]:
+        """Ones where there are entries in that range, and zeros where they are missing."""
+        return np.isfinite(self._slab(index, part)).astype(np.float64)
 
     def scan(self, index: int, parts: list[slice]) -> bool:
-        """Whether the sample is to be kept; notes what share of it is finite.  Reads all of it, slab by slab."""
+        """Whether the sample is to be kept.  Reads all of it, slab by slab."""
         slabs = (self._slab(index, part) for part in parts)
-        counts = [(slab.size, slab.size if all_finite(slab) else np.count_nonzero(np.isfinite(slab))) for slab in slabs]
-        self.observed[index] = sum(finite for _, finite in counts) / sum(size for size, _ in counts)
-        return self.observed[index] == 1 if self._policy == "omit" else self.observed[index] > 0
+        if self._policy == "omit":
+            return all(all_finite(slab) for slab in slabs)
+        return any(bool(np.isfinite(slab).any()) for slab in slabs)
 
     def _slab(self, index: int, part: slice) -> NDArray[Any]:
         key = (slice(index, index + 1), *[slice(None)] * self._mode, part)

@@ -184,7 +184,8 @@ class StoredStream(NumberedStream):
         batch = dense_batch(to_floats(block), first, start, self.nan_policy)
         if self.shuffle is None:
             return batch
-        return DenseBatch(batch.samples[self._permutation(start, len(batch))], first, batch.dropped)
+        turn = self._permutation(start, len(batch))
+        return DenseBatch(batch.samples[turn], first, batch.dropped, exposure=batch.exposure_of(turn))
 
     def _slab_batch(self, indices: NDArray[np.int64], first: int) -> SlabBatch:
         mode, parts = self._cut
@@ -194,7 +195,8 @@ class StoredStream(NumberedStream):
             kept = indices[[reader.scan(int(index), parts) for index in indices]]
         if self.shuffle is not None:
             kept = kept[self._permutation(int(indices[0]), len(kept))]
-        return SlabBatch(self.dims, mode, parts, kept, reader, first, len(indices) - len(kept))
+        observed = reader.observed if self.nan_policy == "zero" else None
+        return SlabBatch(self.dims, mode, parts, kept, reader, first, len(indices) - len(kept), observed)
 
     @cached_property
     def _cut(self) -> tuple[int, list[slice]]:

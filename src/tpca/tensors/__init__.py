@@ -5,6 +5,7 @@ from tpca.tensors.clipped import Clipped
 from tpca.tensors.contraction import contract, contract_all
 from tpca.tensors.dense import DenseBatch
 from tpca.tensors.gradients import Gradients
+from tpca.tensors.observed import Observed, SliceCounts
 from tpca.tensors.projected import Projected
 from tpca.tensors.projection import Basis, Projection
 from tpca.tensors.protocol import Batch
@@ -22,6 +23,7 @@ __all__ = [
     "Clipped",
     "DenseBatch",
     "Gradients",
+    "Observed",
     "Projected",
     "Projection",
     "Query",
@@ -30,6 +32,7 @@ __all__ = [
     "SampleGradients",
     "Scores",
     "SlabBatch",
+    "SliceCounts",
     "SparseBatch",
     "SubBatches",
     "TensorSum",

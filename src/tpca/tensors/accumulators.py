@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.tensors.blocks import Array
+from tpca.tensors.exposure import exposure_sum
 from tpca.tensors.protocol import Batch
 from tpca.tensors.query import Query
 from tpca.tensors.views import ViewsBatch
@@ -84,16 +85,21 @@ class Accumulator:
 
 
 class TensorSum(Accumulator):
-    """The sum of all samples, each times ``weight``: ``total``, ``None`` before the first."""
+    """The sum of all samples, each times ``weight``: ``total``, ``None`` before the first.
+
+    ``observed`` has how many samples there are of every entry; ``None``: all of them.
+    """
 
     def __init__(self, weight: float = 1.0) -> None:
         super().__init__(weight)
         self.weight = weight
         self.total: NDArray[Any] | None = None
+        self.observed: Array | None = None
 
     def add(self, batch: Batch, at: int = 0) -> None:  # noqa: ARG002
         """Add the samples up."""
         self.total = batch.add_to(self.total, self.weight)
+        self._count(exposure_sum(batch), len(batch))
         self.n += len(batch)
 
     def add_mean(self, mean: Array, n: int) -> None:
@@ -104,12 +110,21 @@ class TensorSum(Accumulator):
     def merge(self, other: TensorSum) -> None:
         """Add the sums."""
         self.total = added(self.total, other.total)
+        self._count(other.observed, other.n)
         self.n += other.n
+
+    def _count(self, observed: Array | None, n: int) -> None:
+        """Count the entries of ``n`` more samples."""
+        if self.observed is None and observed is not None:
+            self.observed = np.full(observed.shape, float(self.n))
+        if self.observed is not None:
+            self.observed += n if observed is None else observed
 
     @property
     def nbytes(self) -> int:
-        """The sum."""
-        return 0 if self.total is None else self.total.nbytes
+        """The sum, and the counts."""
+        counts = 0 if self.observed is None else self.observed.nbytes
+        return counts + (0 if self.total is None else self.total.nbytes)
 
 
 class Rewards(Accumulator):

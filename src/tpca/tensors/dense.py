@@ -32,14 +32,25 @@ class DenseBatch:
     ``first`` is the place of the batch in its stream, ``dropped`` how many of its samples the stream left out.  A
     stream that has not looked for NaN and Inf says so: ``unchecked`` is then the number of the first sample, for the
     message.  They are looked for when the samples are used; in a sum of samples, where they show, that is almost free.
+
+    Where entries are missing they are 0, and ``exposure``, an array like the samples, says how much every entry counts:
+    whether it was observed; of a derived sample, what it has of the covariate.  ``None``: all count as one.
     """
 
     summable = True
 
-    def __init__(self, samples: NDArray[Any], first: int = 0, dropped: int = 0, unchecked: int | None = None) -> None:
+    def __init__(
+        self,
+        samples: NDArray[Any],
+        first: int = 0,
+        dropped: int = 0,
+        unchecked: int | None = None,
+        exposure: NDArray[Any] | None = None,
+    ) -> None:
         self._samples = samples
         self.first, self.dropped = first, dropped
         self._unchecked = unchecked
+        self.exposure = exposure
 
     @property
     def samples(self) -> NDArray[Any]:
@@ -59,12 +70,16 @@ class DenseBatch:
     def __getitem__(self, some: slice) -> DenseBatch:
         start, _, _ = some.indices(len(self))
         unchecked = None if self._unchecked is None else self._unchecked + start
-        return DenseBatch(self._samples[some], unchecked=unchecked)
+        return DenseBatch(self._samples[some], unchecked=unchecked, exposure=self.exposure_of(some))
+
+    def exposure_of(self, some: slice | NDArray[Any]) -> NDArray[Any] | None:
+        """How much the entries of some samples count."""
+        return None if self.exposure is None else self.exposure[some]
 
     @property
     def nbytes(self) -> int:
         """Bytes of the samples held."""
-        return int(self._samples.nbytes)
+        return int(self._samples.nbytes) + (0 if self.exposure is None else int(self.exposure.nbytes))
 
     def content(self) -> list[NDArray[Any]]:
         """The samples, also those that nobody has looked at yet."""
@@ -89,12 +104,14 @@ class DenseBatch:
         return total
 
     def scores(self, vectors: Sequence[Array]) -> Array:
-        """Reward ``(n, c)`` of every sample with every rank-one component; ``vectors[i]`` is ``(c, d_i)``."""
-        *others, last = vectors
-        part: NDArray[Any] = self.samples @ last.T.astype(self.samples.dtype)
-        for v in reversed(others):
-            part = np.einsum("...ic,ci->...c", part, v)
-        return part.astype(np.float64, copy=False)
+        """Reward ``(n, c)`` of every sample with every rank-one component; ``vectors[i]`` is ``(c, d_i)``.
+
+        Of a sample with missing entries, that of least squares over the others; NaN where these say nothing.
+        """
+        rewards = _contracted(self.samples, vectors)
+        if self.exposure is None:
+            return rewards
+        return rewards / observed_share(_contracted(self.exposure, [v**2 for v in vectors]), vectors)
 
     def add_gradients(self, queries: Sequence[Query], sums: Sequence[dict[int, Array]]) -> None:
         """The gradients of the sum of the samples."""
@@ -117,6 +134,20 @@ class DenseBatch:
         if query.deflate:
             gradient += subtract({block: np.zeros((count, partition.sizes[block]))}, rows, query)[block][turns]
         return np.asarray(gradient.reshape(len(self), *partition.shapes[block]))
+
+
+def observed_share(energies: Array, vectors: Sequence[Array]) -> Array:
+    """Share of the squares of rank-one components in the entries observed, ``energies``; NaN for none."""
+    whole = np.prod([np.sum(v**2, axis=1) for v in vectors], axis=0)
+    return np.where(energies > 0, energies / whole, np.nan)
+
+
+def _contracted(samples: NDArray[Any], vectors: Sequence[Array]) -> Array:
+    *others, last = vectors
+    part: NDArray[Any] = samples @ last.T.astype(samples.dtype if samples.dtype.kind == "f" else last.dtype)
+    for v in reversed(others):
+        part = np.einsum("...ic,ci->...c", part, v)
+    return part.astype(np.float64, copy=False)
 
 
 @functools.cache

@@ -19,14 +19,17 @@ from numpy.typing import NDArray
 
 from tpca.tensors.blocks import Array, Partition
 from tpca.tensors.contraction import Asked, gradients_of
-from tpca.tensors.dense import DenseBatch
+from tpca.tensors.dense import DenseBatch, observed_share
 from tpca.tensors.query import Query
 
 Read = Callable[[int, slice], NDArray[Any]]
 
 
 class SlabBatch:
-    """The stored samples ``indices``, of shape ``dims``; ``read(index, part)`` reads a range of ``mode`` of one."""
+    """The stored samples ``indices``, of shape ``dims``; ``read(index, part)`` reads a range of ``mode`` of one.
+
+    Where entries may be missing they are read as 0, and ``observed`` reads which are there, as ones and zeros.
+    """
 
     summable = False
 
@@ -39,16 +42,25 @@ class SlabBatch:
         read: Read,
         first: int = 0,
         dropped: int = 0,
+        observed: Read | None = None,
     ) -> None:
         self.dims, self.mode, self.parts, self.indices = dims, mode, list(parts), indices
         self.first, self.dropped = first, dropped
-        self._read = read
+        self._read, self._observed = read, observed
+
+    @property
+    def exposure(self) -> SlabBatch | None:
+        """Which entries are there, as samples of ones and zeros; ``None``: all of them."""
+        if self._observed is None:
+            return None
+        return SlabBatch(self.dims, self.mode, self.parts, self.indices, self._observed)
 
     def __len__(self) -> int:
         return len(self.indices)
 
     def __getitem__(self, some: slice) -> SlabBatch:
-        return SlabBatch(self.dims, self.mode, self.parts, self.indices[some], self._read, self.first)
+        some_of = self.indices[some]
+        return SlabBatch(self.dims, self.mode, self.parts, some_of, self._read, self.first, observed=self._observed)
 
     @property
     def nbytes(self) -> int:
@@ -82,7 +94,16 @@ class SlabBatch:
         return np.concatenate([DenseBatch(one).sample_gradients(query, at + j) for j, one in enumerate(each)])
 
     def scores(self, vectors: Sequence[Array]) -> Array:
-        """Reward ``(n, c)`` of every sample with every rank-one component; ``vectors[i]`` is ``(c, d_i)``."""
+        """Reward ``(n, c)`` of every sample with every rank-one component; ``vectors[i]`` is ``(c, d_i)``.
+
+        Of a sample with missing entries, that of least squares over the others, as of dense ones.
+        """
+        rewards, exposure = self._contracted(vectors), self.exposure
+        if exposure is None:
+            return rewards
+        return rewards / observed_share(exposure._contracted([v**2 for v in vectors]), vectors)
+
+    def _contracted(self, vectors: Sequence[Array]) -> Array:
         query = Query(Partition.singles(self.dims), tuple(vectors), gradients_of=(0,))
         total = np.zeros((len(self), len(vectors[0])))
         for place in range(len(self)):

@@ -64,6 +64,7 @@ class DaskEngine:
         self.stream: NumberedStream = readable_stream(source)
         self.dims, self.length, self.whole = self.stream.dims, self.stream.length, self.stream.whole
         self.endless, self.rereadable, self.labels = False, True, self.stream.labels
+        self.partial = self.stream.partial
         self.cluster = Cluster(client, patience)
         self.buffer_bytes = 0
         self._token = uuid.uuid4().hex[:12]

@@ -59,6 +59,7 @@ class AverageEngine:
         self.length = n
         self.buffer_bytes = self.n_skipped = 0
         self.rereadable, self.whole, self.endless, self.constant = True, True, False, False
+        self.partial = False
 
     @property
     def dims(self) -> tuple[int, ...]:

@@ -18,6 +18,7 @@ from tpca.solvers.mean.conclude import Units
 from tpca.solvers.mean.groups import Groups
 from tpca.solvers.mean.judge import Found, Judge
 from tpca.solvers.mean.limit import strength_limit
+from tpca.solvers.mean.observed import balance
 from tpca.solvers.mean.test import Proof
 from tpca.solvers.overflow import largest
 from tpca.solvers.race.stopping import POOR
@@ -43,15 +44,20 @@ class Ending:
             vectors = tuple(np.eye(1, d)[0] for d in self.run.data.dims)
             return self._recovery_of(vectors, StopReason.NO_SIGNAL, Claim.nothing(math.inf))
         whitening, self._centred = noise.whitening, grouping.centred
+        observed = self.run.observed
+        louder = 1.0 if observed is None else balance(grouping, observed)
+        every = [grouping] if observed is None else [grouping, observed]
         if whitening is not None:
-            grouping.transform(whitening.tensor)
+            for one in every:
+                one.transform(whitening.tensor)
         size = math.ldexp(1.0, math.frexp(largest((grouping.sums,)))[1])
-        grouping.multiply(1 / size)
-        groups = Groups.of(grouping)
+        for one in every:
+            one.multiply(1 / size)
+        groups = Groups.of(grouping, None if observed is None else observed.sums)
         scale, projection = size / groups.length / noise.tails.share, solver.projection
         units = Units(scale, self.run.unit or 1.0, whitening, projection)
         level = groups.level(np.ones((1, len(groups))))
-        self._sigma = level * size / units.unit
+        self._sigma = groups.pulled_level() * size / units.unit / math.sqrt(louder)
         alike = (whitening is None or whitening.shared) and (projection is None or projection.shared)
         judge = Judge.of(groups, solver.confidence, solver.n_components, solver.random_state, alike)
         found, guess = judge.look()

@@ -42,7 +42,8 @@ class Groups:
     """Sums of groups ``(G, *dims)`` and what is made of them, in units of ``scale``.
 
     ``mean`` is X, ``turn`` makes x' of the sums, ``weights`` are w, ``shares`` π, ``length`` is N/‖u‖, ``products`` has
-    the inner products of the x', ``dependence`` is r, 0 where nothing was decorrelated.
+    the inner products of the x', ``dependence`` is r, 0 where nothing was decorrelated.  ``pulls`` are sums whose
+    scatter is that of the mean, where entries are missing (:mod:`tpca.solvers.mean.observed`); ``None``: the sums.
     """
 
     sums: Array32
@@ -53,9 +54,10 @@ class Groups:
     length: float
     products: Array
     dependence: float
+    pulls: Array32 | None = None
 
     @classmethod
-    def of(cls, grouping: Grouping) -> Groups:
+    def of(cls, grouping: Grouping, pulls: Array32 | None = None) -> Groups:
         """From the sums of about unit size, which are used up."""
         sizes = np.array(grouping.counts, dtype=float)
         turn, ray = np.diag(1 / np.sqrt(sizes)), np.sqrt(sizes)
@@ -75,6 +77,7 @@ class Groups:
             length=length,
             products=away @ products @ away,
             dependence=dependence,
+            pulls=pulls,
         )
 
     def __len__(self) -> int:
@@ -107,14 +110,23 @@ class Groups:
         return self.mixed(signs * self.weights)
 
     def gradients(self, vectors: Sequence[Array], mode: int) -> Array:
-        """Every x' contracted with all vectors but one: ``(G, d_mode)``."""
+        """Every x', as it pulls the mean, contracted with all vectors but one: ``(G, d_mode)``."""
+        sums = self.sums if self.pulls is None else self.pulls
         each: list[Array32] = [np.broadcast_to(v.astype(np.float32), (len(self), 1, len(v))) for v in vectors]
-        return np.asarray(self.turn @ gradients(self.sums, each, mode)[:, 0].astype(np.float64))
+        return np.asarray(self.turn @ gradients(sums, each, mode)[:, 0].astype(np.float64))
 
     def along(self, vectors: Sequence[Array]) -> Array:
         """Every x' contracted with some rank-one components: ``(R, G)`` for vectors ``(R, d_i)``."""
         rewards = self.sums.reshape(len(self), -1) @ outer([v[None] for v in vectors])[0].T
         return np.asarray((self.turn @ rewards.astype(np.float64)).T)
+
+    def pulled_level(self) -> float:
+        """σ of what the mean leaves of the groups as they pull it."""
+        signs = np.ones((1, len(self)))
+        if self.pulls is None:
+            return self.level(signs)
+        products = self.turn @ inner_products(self.pulls) @ self.turn.T
+        return dataclasses.replace(self, products=products).level(signs)
 
     def level(self, signs: Array) -> float:
         """σ, the level of the noise: what a mean, or one of its flips, the largest of them, leaves in the groups.

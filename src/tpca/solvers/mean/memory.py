@@ -34,9 +34,13 @@ def groups_needed(confidence: float) -> int:
     return 1 + math.ceil(math.log2(flips_allowed(confidence)[1] + 1))
 
 
-def mean_bytes(dims: Sequence[int], groups: int) -> int:
-    """Peak state: groups in float32, the mean in float64 and, beside them, samples in flight or the work of a fit."""
-    return _mean_bytes(tuple(dims), groups)
+def mean_bytes(dims: Sequence[int], groups: int, partial: bool = False) -> int:
+    """Peak state: groups in float32, the mean in float64 and, beside them, samples in flight or the work of a fit.
+
+    Of ``partial`` samples, as much again for how often entries were observed, in every group and in all.
+    """
+    counts = (4 * groups + 3 * 8) * math.prod(dims) if partial else 0
+    return _mean_bytes(tuple(dims), groups) + counts
 
 
 @functools.lru_cache(256)  # a fit asks for a few of these several times
@@ -77,24 +81,26 @@ def _spectral(dims: Sequence[int]) -> int:
     return copy + 8 * columns + (3 * rows if rows <= DENSE_ROWS else LANCZOS + 3) * rows
 
 
-def default_mean_memory(dims: Sequence[int], confidence: float = 0.95) -> int:
+def default_mean_memory(dims: Sequence[int], confidence: float = 0.95, partial: bool = False) -> int:
     """What the mean takes, about seven samples in float64, but no more than a tenth of this machine's memory.
 
     And what learning the noise takes, unless that is far more.
     """
     noise = noise_bytes(dims)
     usual = noise if noise <= max(LEAST, WORTH * 8 * math.prod(dims)) else 0
-    wanted = max(MIN_BYTES, mean_bytes(dims, 1 + groups_wanted(confidence)) + usual)
+    wanted = max(MIN_BYTES, mean_bytes(dims, 1 + groups_wanted(confidence), partial) + usual)
     return int(min(wanted, SHARE_OF_MACHINE * machine_memory()))
 
 
-def groups_within(dims: Sequence[int], nbytes: int, confidence: float = 0.95, spare: int = 0) -> int:
+def groups_within(
+    dims: Sequence[int], nbytes: int, confidence: float = 0.95, spare: int = 0, partial: bool = False
+) -> int:
     """The most groups that fit into ``nbytes``, no more than are wanted and ``spare`` ones."""
     least = groups_needed(confidence)
     for groups in range(groups_wanted(confidence) + spare, least - 1, -1):
-        if mean_bytes(dims, groups) <= nbytes:
+        if mean_bytes(dims, groups, partial) <= nbytes:
             return groups
     raise MemoryBudgetError(
         f"memory of {nbytes} bytes is too small for the mean of samples of shape {tuple(dims)} and a test at "
-        f"confidence {confidence:g}; give at least {mean_bytes(dims, least)} bytes, or use RaceSolver."
+        f"confidence {confidence:g}; give at least {mean_bytes(dims, least, partial)} bytes, or use RaceSolver."
     )

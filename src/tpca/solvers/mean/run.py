@@ -11,6 +11,8 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tpca.engines import Data
 from tpca.errors import SolverError
 from tpca.solvers.loop import Ask
@@ -18,6 +20,7 @@ from tpca.solvers.mean.ending import Ending
 from tpca.solvers.mean.grouping import Grouping, equal_groups
 from tpca.solvers.mean.memory import groups_within, mean_bytes
 from tpca.solvers.mean.noise import MeanNoise
+from tpca.solvers.mean.observed import all_observed
 from tpca.solvers.overflow import largest, refuse_beyond
 from tpca.solvers.recovery import Recovery
 from tpca.tensors import TensorSum, Together
@@ -35,7 +38,7 @@ FAR, SMALL = 40, 2.0**-120
 class MeanRun:
     """The sums of the samples, in groups."""
 
-    STATE = ("grouping", "noise", "unit", "left_out", "ended", "history")
+    STATE = ("grouping", "observed", "noise", "unit", "left_out", "ended", "history")
 
     def __init__(self, solver: MeanSolver, data: Data) -> None:
         if data.endless and solver.max_samples is None:
@@ -45,8 +48,9 @@ class MeanRun:
         self.solver, self.data = solver, data
         self.left_out = 0  # samples that were only looked at
         self.grouping = self._grouping()
-        groups = mean_bytes(data.dims, len(self.grouping.sums))
-        self.noise = MeanNoise(solver, data, solver.budget(data.dims) - groups)
+        self.observed: Grouping | None = None  # how often entries were, from the first that was not
+        groups = mean_bytes(data.dims, len(self.grouping.sums), data.partial)
+        self.noise = MeanNoise(solver, data, solver.budget(data.dims, data.partial) - groups)
         self.unit: float | None = None  # what samples are multiplied by, so that no sum leaves the range of floats
         self._asked = 1.0  # what those asked for are
         self.ended = False
@@ -55,12 +59,13 @@ class MeanRun:
 
     def _grouping(self) -> Grouping:
         solver, dims = self.solver, self.data.dims
-        budget = solver.budget(dims)
+        partial = self.data.partial
+        budget = solver.budget(dims, partial)
         limits = [limit for limit in (self.data.length, solver.max_samples) if limit is not None]
         if self.data.length is None or not min(limits):
             block = solver.groups or (1 if solver.whiten is None else 2)  # two neighbours tell of the noise
-            return Grouping(dims, groups_within(dims, budget, solver.confidence, spare=1), block)
-        groups = groups_within(dims, budget, solver.confidence)
+            return Grouping(dims, groups_within(dims, budget, solver.confidence, spare=1, partial=partial), block)
+        groups = groups_within(dims, budget, solver.confidence, partial=partial)
         return Grouping(dims, groups, plan=equal_groups(min(limits) - self.left_out, groups, solver.groups or 1))
 
     @property
@@ -93,9 +98,13 @@ class MeanRun:
             return
         if self.noise.take(learnt):
             self.left_out = self.samples + part.n
-            self.grouping, self.unit = self._grouping(), None
+            self.grouping, self.observed, self.unit = self._grouping(), None, None
             return
         self._choose_unit(largest((part.total,)), part.n)
+        if self.observed is None and part.observed is not None:
+            self.observed = all_observed(self.grouping)
+        if self.observed is not None:
+            self.observed.add(np.full(self.data.dims, part.n) if part.observed is None else part.observed, part.n)
         factor = (self.unit or 1.0) / self._asked
         self.grouping.add(part.total if factor == 1 else part.total.astype(float) * factor, part.n)
         self.record({"phase": "average", "component": 0, "found": False}, None)
@@ -116,6 +125,8 @@ class MeanRun:
         """There will be no more samples."""
         if not self.ended:
             self.grouping.close()
+            if self.observed is not None:
+                self.observed.close()
             self.noise.conclude()
         self.ended = True
 
@@ -147,7 +158,7 @@ class MeanRun:
     @property
     def state_bytes(self) -> int:
         """The sums, and what the fit needs besides."""
-        return mean_bytes(self.data.dims, len(self.grouping.sums)) + self.noise.taken
+        return mean_bytes(self.data.dims, len(self.grouping.sums), self.data.partial) + self.noise.taken
 
     def record(self, known: dict[str, Any], vectors: tuple[Array, ...] | None) -> None:
         """Keep a record, and call whoever wants to know."""

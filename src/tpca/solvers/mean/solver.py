@@ -72,11 +72,14 @@ class MeanSolver(StreamSolver):
     """
 
     name: ClassVar[str] = "mean"
+    counts_entries: ClassVar[bool] = True
 
     def begin(self, data: Data) -> Run:
         """The sums of the samples, to be fitted at their end."""
         return MeanRun(self, data)
 
-    def budget(self, dims: tuple[int, ...]) -> int:
-        """Bytes that the state may take for samples of shape ``dims``."""
-        return default_mean_memory(dims, self.confidence) if self.memory_limit is None else super().budget(dims)
+    def budget(self, dims: tuple[int, ...], partial: bool = False) -> int:
+        """Bytes that the state may take for samples of shape ``dims``, of which some entries may be missing."""
+        if self.memory_limit is None:
+            return default_mean_memory(dims, self.confidence, partial)
+        return super().budget(dims, partial)

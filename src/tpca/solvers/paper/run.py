@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,8 +17,10 @@ from tpca.solvers.loop import Keeper
 from tpca.solvers.paper.schedules import Constants, Leg, Schedule, decay_length, search_steps
 from tpca.solvers.paper.starts import identity, sign_starts
 from tpca.solvers.paper.step import ascent_step, normalise, step_rewards
-from tpca.tensors import Gradients, Query, SampleGradients
+from tpca.tensors import Accumulator, Gradients, Observed, Query, SampleGradients, SliceCounts
 from tpca.tensors.blocks import Array, Partition, Replicas
+
+A = TypeVar("A", bound=Accumulator)
 
 
 class StreamEndedError(Exception):
@@ -41,6 +43,7 @@ class PaperRun:
         "history",
         "state_bytes",
         "_begin",
+        "counts",
     )
 
     def __init__(self, engine: Engine, rng: np.random.Generator, callbacks: Sequence[Callback] = ()) -> None:
@@ -56,6 +59,7 @@ class PaperRun:
         # Mean rewards of the replicas over the second half of the latest turn that came so far, or over the selection.
         self.rewards = np.full(len(self.replicas[0]), math.nan)
         self.history: list[dict[str, Any]] = []
+        self.counts = SliceCounts(engine.dims)  # of slices, where entries may be missing
         self.state_bytes = self._held()
 
     @property
@@ -100,6 +104,16 @@ class PaperRun:
         for name in self.STATE:
             setattr(self, name, state[name])
 
+    def _reduce(self, blank: A, n: int) -> A:
+        """The next ``n`` samples; those of which entries may be missing scaled by the rates of slices."""
+        if not self.engine.partial:
+            return self.engine.reduce(blank, n)
+        part = self.engine.reduce(Observed([blank], self.counts), n)
+        self.counts = self.counts.plus(part.counts)
+        (own,) = part.parts
+        assert isinstance(own, type(blank))
+        return own
+
     def search_reference(self, strength: float, constants: Constants) -> float | None:
         """Reference parameter search (Algorithm search-c_3-even / -odd): the first κ^τ that passes, or ``None``."""
         blocks = [
@@ -108,7 +122,7 @@ class PaperRun:
         square = tuple(m for m, shape in enumerate(self.partition.shapes) if len(shape) == 2 and shape[0] == shape[1])
         query = Query(self.partition, tuple(block[None] for block in blocks), gradients_of=(0,), traced=square)
         for test in search_steps(self.partition, strength, constants):
-            part = self.engine.reduce(Gradients([query]), test.samples)
+            part = self._reduce(Gradients([query]), test.samples)
             self.samples += part.n
             if part.n < test.samples:
                 raise StreamEndedError
@@ -200,7 +214,7 @@ class PaperRun:
             query = Query(self.partition, self.replicas, gradients_of=(block,))
             count = len(self.replicas[0])
             fit = max(1, min(steps - served, BATCH_ENTRIES // (count * math.prod(self.partition.dims))))
-            gradients = self.engine.reduce(SampleGradients(query), fit * count).gradients
+            gradients = self._reduce(SampleGradients(query), fit * count).gradients
             if not len(gradients):
                 raise StreamEndedError
             self.samples += gradients.shape[0] * count

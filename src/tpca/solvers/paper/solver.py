@@ -39,6 +39,7 @@ from tpca.model.spiked import check_strength
 from tpca.randomness import generator
 from tpca.solvers.base import CommonOptions, option
 from tpca.solvers.loop import keeper_of
+from tpca.solvers.observing import with_observed
 from tpca.solvers.paper.run import PaperRun, StreamEndedError
 from tpca.solvers.paper.schedules import (
     Constants,
@@ -109,7 +110,7 @@ class PaperSolver(CommonOptions):
                 reason = StopReason.STREAM_ENDED_EARLY
         blocks = tuple(block[run.best] for block in run.replicas)
         vectors, strength = positive(block_vectors(run.partition, blocks, self.estimator, run.rng), run.mean_reward)
-        return Recovery.of_one(
+        found = Recovery.of_one(
             solver="paper",
             vectors=vectors,
             strength=strength,
@@ -121,6 +122,7 @@ class PaperSolver(CommonOptions):
             labels=engine.labels,
             history=run.history,
         )
+        return with_observed(found, run.counts, engine.labels)
 
     def settings(self) -> dict[str, Any]:
         """What a run depends on besides its data, as text."""
