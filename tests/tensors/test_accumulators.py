@@ -31,6 +31,7 @@ from tpca.tensors import (
     Clipped,
     DenseBatch,
     Gradients,
+    Observed,
     Projected,
     Projection,
     Query,
@@ -38,6 +39,7 @@ from tpca.tensors import (
     Rewards,
     SampleGradients,
     Scores,
+    SliceCounts,
     TensorSum,
     Together,
     ViewsBatch,
@@ -60,6 +62,8 @@ WHITENING = Whitening.of([np.diag(np.arange(1.0, d + 1)) + 0.5 for d in DIMS])
 CLIP, SPLIT = 0.8, Split(0.3, 5)
 PROJECTION = Projection(DIMS, (None, Basis.beside(np.ones((1, DIMS[1]))), None))
 SCALES = tuple(np.linspace(0.5, 1.0, d) for d in DIMS)  # of the bound on entries
+# So many samples before that those of the test change no rate.
+UNEVEN = SliceCounts(DIMS, 10**15, [10**15 * np.prod(DIMS) / d * np.linspace(0.5, 1.0, d) / 0.75 for d in DIMS])
 SINGLES, PAIR = Partition.singles(DIMS), Partition(DIMS, ((2, 0), (1,)))
 
 
@@ -80,6 +84,10 @@ PARTED = (  # a candidate's question, one of all blocks, and others that do not 
 EDGES = (0, 4, 9, 20, 24, 33)
 FRESH = query_of(SINGLES, 3, gradients_of=(2,))
 SCALE = 0.3
+
+
+def evened(samples):
+    return samples * np.einsum("a,b,c->abc", *UNEVEN.factors())
 
 
 def answered(part):
@@ -254,6 +262,11 @@ CASES = {
         lambda: Projected([TensorSum(2.0), Rewards(SHORT_VECTORS)], PROJECTION),
         lambda p: [p.parts[0].total, p.parts[1].rewards],
         projected_of,
+    ),
+    "observed": Case(
+        lambda: Observed([TensorSum(2.0), Gradients(ONE, SCALE), Rewards(VECTORS)], UNEVEN),
+        lambda p: [p.parts[0].total, *answered(p.parts[1]), p.parts[2].rewards],
+        lambda x: [2 * evened(x).sum(axis=0), *gradients_of(evened(x), ONE), *rewards_of(evened(x))],
     ),
     "entry sizes": Case(
         EntrySizes,

@@ -149,6 +149,15 @@ class LearntComponents(Learnt):
         return [np.eye(d) for d in self.shape_in_] if noise.whitening is None else list(noise.whitening.covariances)
 
     @property
+    def observed_rates_(self) -> list[Array]:
+        """Share of the entries of every slice that was observed, ``(d_m,)`` for every mode m; 1 if nothing was missing.
+
+        Where it is 0, vectors are 0 and their standard errors infinite: nothing is known there.
+        """
+        rates = self.recovery_.observed
+        return [np.ones(d) for d in self.shape_in_] if rates is None else list(rates)
+
+    @property
     def checks_(self) -> tuple[Check, ...]:
         """Whether the noise is as the test assumes; what is not is in the warning of the fit, too."""
         return self.recovery_.checks

@@ -95,6 +95,8 @@ class TensorPCA(TakesParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         At most this share of fits to pure noise come as far; NaN where that is not known.
     noise_variance_ : float
         σ² of one entry of one sample.
+    observed_rates_ : list of arrays ``(d_m,)``
+        Share of the entries of every slice that was observed; 0 where nothing is known.
     noise_covariances_ : list of arrays ``(d_m, d_m)``
         Covariance of the noise along every mode, of mean variance 1.
     verdict_ : Verdict
