@@ -45,12 +45,12 @@ class SlabReader:
             return slab
         if self._policy != "zero":
             raise missing(index)
-        filled: NDArray[Any] = np.where(np.isfinite(slab), slab, 0).astype(slab.dtype)
-        return filled
+        return np.where(np.isfinite(slab), slab, slab.dtype.type(0))
 
     def observed(self, index: int, part: slice) -> NDArray[Any]:
         """Ones where there are entries in that range, and zeros where they are missing."""
-        return np.isfinite(self._slab(index, part)).astype(np.float64)
+        there: NDArray[Any] = np.isfinite(self._slab(index, part)).astype(np.float64)
+        return there
 
     def scan(self, index: int, parts: list[slice]) -> bool:
         """Whether the sample is to be kept.  Reads all of it, slab by slab."""

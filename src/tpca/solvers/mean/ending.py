@@ -6,24 +6,26 @@ be that was not (:mod:`tpca.solvers.mean.limit`).
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tpca.noise import CENTRED
+from tpca.noise import CENTRED, NoiseModel
 from tpca.randomness import generator
 from tpca.solvers.claim import Claim
 from tpca.solvers.mean.conclude import Units
 from tpca.solvers.mean.groups import Groups
 from tpca.solvers.mean.judge import Found, Judge
 from tpca.solvers.mean.limit import strength_limit
-from tpca.solvers.mean.observed import balance
+from tpca.solvers.mean.observed import balance, evened
 from tpca.solvers.mean.test import Proof
 from tpca.solvers.overflow import largest
 from tpca.solvers.race.stopping import POOR
 from tpca.solvers.recovery import Evidence, Recovery, StopReason
-from tpca.tensors import RankOne
+from tpca.tensors import RankOne, SliceCounts
 from tpca.tensors.blocks import Array
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ class Ending:
     def __init__(self, run: MeanRun) -> None:
         self.run = run
         self._sigma, self._centred = math.nan, False
+        self._factors: Sequence[Array] | None = None  # of slices, where entries are missing
 
     def recovery(self) -> Recovery:
         """The fit of the mean, if its flips do not reach as far."""
@@ -44,9 +47,12 @@ class Ending:
             vectors = tuple(np.eye(1, d)[0] for d in self.run.data.dims)
             return self._recovery_of(vectors, StopReason.NO_SIGNAL, Claim.nothing(math.inf))
         whitening, self._centred = noise.whitening, grouping.centred
-        observed = self.run.observed
-        louder = 1.0 if observed is None else balance(grouping, observed)
-        every = [grouping] if observed is None else [grouping, observed]
+        observed, louder, every = self.run.observed, 1.0, [grouping]
+        if observed is not None:
+            factors = SliceCounts.of_entries(observed.total, grouping.samples, grouping.total.shape).factors()
+            if whitening is not None:
+                whitening = evened(whitening, factors)
+            self._factors, louder, every = factors, balance(grouping, observed), [grouping, observed]
         if whitening is not None:
             for one in every:
                 one.transform(whitening.tensor)
@@ -108,7 +114,7 @@ class Ending:
             p_value=record.get("p_value", math.nan),
             solver="mean",
             noise_level=self._sigma,
-            noise=self.run.noise.model,
+            noise=self._noise(),
             checks=(*self.run.noise.checks(self.run.samples, loudness), *([CENTRED] if self._centred else [])),
             vectors=vectors,
             strength=claim.strength,
@@ -119,6 +125,13 @@ class Ending:
             strength_interval=claim.interval,
             history=self.run.history,
         )
+
+    def _noise(self) -> NoiseModel | None:
+        """What is known of the noise of entries that were observed."""
+        model = self.run.noise.model
+        if model is None or model.whitening is None or self._factors is None:
+            return model
+        return dataclasses.replace(model, whitening=evened(model.whitening, self._factors, of_noise=True))
 
     def _why_ended(self, error: float) -> StopReason:
         if error > POOR:

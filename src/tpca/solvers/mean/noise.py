@@ -23,7 +23,7 @@ from tpca.noise import Check, NoiseModel, Sketch, Tails, Whitening, learn, noise
 from tpca.noise.sketch import QUERIES
 from tpca.randomness import generator
 from tpca.solvers.mean.memory import noise_bytes
-from tpca.tensors import Accumulator, Observed, SliceCounts
+from tpca.tensors import Accumulator
 
 if TYPE_CHECKING:
     from tpca.solvers.mean.solver import MeanSolver
@@ -54,7 +54,6 @@ class MeanNoise:
         self.taken = 0
         self.tails = Tails(None)
         self._modes = solver.whiten is not None
-        self._counts = SliceCounts(data.dims) if data.partial else None  # of the samples that were looked at
         limits = [limit for limit in (data.length, solver.max_samples) if limit is not None]
         self._samples = min(limits, default=math.inf)
         if isinstance(solver.clip, float):
@@ -74,10 +73,7 @@ class MeanNoise:
 
     def blanks(self) -> tuple[Accumulator, ...]:
         """What is to be kept of the next samples."""
-        if self.sketch is None:
-            return ()
-        looked = self.sketch.blanks()
-        return (*(looked if self._counts is None else (Observed(looked, self._counts),)), *self.tails.blanks())
+        return () if self.sketch is None else (*self.sketch.blanks(), *self.tails.blanks())
 
     def take(self, parts: Sequence[Any]) -> bool:
         """Take what was kept of samples; learn from it once that is enough.
@@ -87,12 +83,7 @@ class MeanNoise:
         if self.sketch is None:
             return False
         before = self.tails.clip
-        looked = self.tails.take(parts)
-        if self._counts is not None:
-            (own,) = looked
-            assert isinstance(own, Observed)
-            self._counts, looked = self._counts.plus(own.counts), own.parts
-        self.sketch.take(*looked)
+        self.sketch.take(*self.tails.take(parts))
         seen = self.sketch.n
         if seen >= self._needed(self.sketch):
             if before is None and self.tails.decide(1 - seen / self._samples, learn(self.sketch).kurtosis):

@@ -12,8 +12,9 @@ so that a group and its flip are equally likely under symmetric noise, as of com
 
 whose sum is :math:`NM_e` as well: that a group happened to have more or less of an entry is no scatter of its values.
 An entry has noise of the variance :math:`\sigma^2/C_e` in the mean, :math:`\sigma^2/\rho_e` with :math:`\rho_e = C_e/N`
-in units of a sample; whitening by modes, which sees samples scaled by their rates (:mod:`tpca.tensors.observed`), evens
-that out as far as it is of product form.
+in units of a sample.  Whitening by modes evens that out as far as it is of product form: covariances are learnt of
+samples with zeros for what is missing, and with the factors f of :mod:`tpca.tensors.observed` and F = diag f those of
+the sums are :math:`FCF`.
 
 An entry that never was observed, in slices that were, is 0 and the others are scaled by the rates of slices of what
 ever was, as where there are no counts of entries.
@@ -23,9 +24,11 @@ from __future__ import annotations
 
 import copy
 import functools
+from collections.abc import Sequence
 
 import numpy as np
 
+from tpca.noise import Whitening
 from tpca.solvers.mean.grouping import Grouping
 from tpca.tensors import SliceCounts
 from tpca.tensors.blocks import Array
@@ -56,6 +59,24 @@ def balance(grouping: Grouping, observed: Grouping) -> float:
         counts[...] = sums - (counts * inverse - n) * mean
     observed.total[...] = grouping.total
     return float(inverse.mean()) or 1.0
+
+
+def evened(whitening: Whitening, factors: Sequence[Array], of_noise: bool = False) -> Whitening:
+    """Whitening of scaled sums, from that of samples with zeros for what is missing.
+
+    ``of_noise``: that of the noise of entries as they are measured, where none are missing: a variance, unlike a
+    covariance of two entries, is not seen in every sample.
+    """
+    return Whitening.of([_evened(c, f, of_noise) for c, f in zip(whitening.covariances, factors, strict=True)])
+
+
+def _evened(covariance: Array, factor: Array, of_noise: bool) -> Array:
+    own = covariance * np.outer(factor, factor)
+    known, place = factor > 0, np.arange(len(factor))
+    if of_noise:
+        own[place[known], place[known]] /= factor[known]
+    own[place[~known], place[~known]] = float(np.mean(np.diag(own)[known])) if known.any() else 1.0
+    return own
 
 
 def _inverse_rates(counts: Array, samples: int) -> Array:
