@@ -69,6 +69,7 @@ STREAM: dict[str, Any] = {
             "p_value": maybe(POSITIVE),
             "evidence": maybe(_EVIDENCE),
             "effect?": TEXT,
+            "label_amplitudes?": named(maybe(NUMBER)),
         }
     ],
     "history?": [_RECORD],

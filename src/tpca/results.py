@@ -126,6 +126,7 @@ def summarise(recovery: Recovery) -> dict[str, Any]:
                 "p_value": c.p_value,
                 "evidence": None if c.evidence is None else dataclasses.asdict(c.evidence),
                 **({"effect": c.effect} if c.effect else {}),
+                **({} if c.label_amplitudes is None else {"label_amplitudes": c.label_amplitudes}),
             }
             for c in recovery.components or (recovery.first,)
         ],
@@ -209,8 +210,9 @@ def _write(folder: Path, summary: dict[str, Any], arrays: dict[str, Array]) -> d
 
 
 def _norm(errors: Array) -> float:
-    """Root mean squared error of a whole vector."""
-    return float(np.linalg.norm(errors))
+    """Root mean squared error of a vector, as far as it was observed: of the rest nothing is known."""
+    known = errors[np.isfinite(errors)]
+    return float(np.linalg.norm(known)) if known.size else math.nan
 
 
 def finite(value: Any) -> Any:

@@ -75,6 +75,7 @@ FIT = {
     "--whiten": ("modes", ("auto", "mean", "race")),
     "--groups": ("2", ("auto", "mean", "race")),
     "--center-modes": ("0", ("auto", "mean", "race")),
+    "--project": ("p.npz", ("auto", "mean", "race")),
     "--target": ("effect", SAMPLES),
     "--y": ("y.npy", SAMPLES),
     "--nuisance": ("n.npy", SAMPLES),

@@ -65,7 +65,7 @@ def run_effects(data: Stream | Engine, told: Conditions, solver: str, options: M
 
     def make_solver(derived: Any, known: dict[str, Any]) -> Any:
         lead = len(derived.dims) - len(data.dims)
-        modes = numbered(options["center_modes"], None, data.dims, data.labels, lead)
+        modes = numbered(options["center_modes"], options["project"], data.dims, data.labels, lead)
         return build_solver(solver, derived, applicable({**options, **known, **modes}, solver))[0]
 
     return merged([one.recovery for one in fit_effects(data, told, asked, make_solver)])

@@ -13,7 +13,7 @@ import typer
 
 from tpca.cli.applies import refuse_idle
 from tpca.cli.cluster import Scheduler, Workers, on_cluster
-from tpca.cli.data import DATA, Missing, Modes, Sample, SampleDim, Value, layout
+from tpca.cli.data import DATA, PROJECT, Missing, Modes, Sample, SampleDim, Value, bound, centred, layout, projected
 from tpca.cli.effects import COLUMNS, read_told, run_effects
 from tpca.cli.live import screen_for
 from tpca.cli.outputs import EXIT_CODES, check_place, check_result, put_json, recovery_table
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # What the result depends on besides the data: the same values give the same result.
 SETTINGS: tuple[str, ...] = ("random_state", "memory_limit", "max_samples", "max_passes", "tol", "confidence")
 SETTINGS += ("target", "y", "nuisance", "group_by", "block_size", "n_components", "whiten", "groups", "center_modes")
-SETTINGS += ("clip", "strength", "items", "shuffle", "nan_policy")  # and LAYOUT
+SETTINGS += ("project", "clip", "strength", "items", "shuffle", "nan_policy")  # and LAYOUT
 LARGE_CHUNK = 2**28  # bytes of a chunk of stored data that are worth a word
 
 
@@ -79,6 +79,7 @@ def fit(
     center_modes: Annotated[
         str | None, typer.Option(help="Modes, as time,channel or 0,2, along which vectors sum to zero.")
     ] = None,
+    project: Annotated[str | None, typer.Option(help=f"Vectors that those found are orthogonal to: {PROJECT}.")] = None,
     target: Annotated[str, typer.Option(help="mean: what all samples share; effect: what follows --y.")] = "mean",
     y: Annotated[str | None, typer.Option(help=f"A number or label for every sample: {COLUMNS}.")] = None,  # noqa: ARG001
     nuisance: Annotated[str | None, typer.Option(help="Columns whose effect is taken out.")] = None,  # noqa: ARG001
@@ -166,7 +167,7 @@ def fit(
     passes = int(max_passes) if max_passes.isdecimal() else max_passes
     options = {**ctx.params, "max_passes": passes, "whiten": None if whiten == "none" else whiten}
     options |= {"checkpoint": kept.folder, "callbacks": [callback], "clip": "auto" if clip is None else bound(clip)}
-    options |= {"center_modes": () if center_modes is None else tuple(m.strip() for m in center_modes.split(","))}
+    options |= {"center_modes": centred(center_modes), "project": projected(project)}
     chosen, choice = build_solver(solver, stream, applicable(options, solver))
     settings = {"solver": choice.solver, "solver_reason": choice.reason}
     settings |= {name: ctx.params[name] for name in SETTINGS} | layout(ctx.params)
@@ -188,16 +189,6 @@ def fit(
     _keep(out, recovery, path, settings, stream, callback, output, resume)
     kept.clear()
     raise typer.Exit(EXIT_CODES[recovery.verdict])
-
-
-def bound(clip: str | None) -> float | str | None:
-    """The number of ``--clip``; ``"auto"`` and what is no number stay as they are, for the solver to judge."""
-    if clip in (None, "none"):
-        return None
-    try:
-        return float(clip)
-    except ValueError:
-        return clip
 
 
 def _mention_chunks(console: Console, path: str, stream: Stream) -> None:

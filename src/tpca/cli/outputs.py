@@ -48,6 +48,9 @@ def recovery_table(console: Console, summary: dict[str, Any]) -> None:
         table.add_column("component" if len(components) == 1 else f"component {i}", justify="right")
     if any("effect" in c for c in components):
         table.add_row("effect of", *(escape(printable(c.get("effect", ""))) for c in components))
+    for label in components[0].get("label_amplitudes", {}):
+        each = (c.get("label_amplitudes", {}).get(label) for c in components)
+        table.add_row(escape(printable(f"amplitude of {label}")), *(number(one, 3) for one in each))
     intervals = [c["strength_interval"] or (None, None) for c in components]
     if verdict == "no signal":
         table.add_row("strength at most", *(number(high, 4) for _, high in intervals))

@@ -9,7 +9,7 @@ import numpy as np
 from tpca.engines import DaskEngine, Engine, LocalEngine, is_engine
 from tpca.errors import ConditionsWarning, SampleError, StreamError
 from tpca.estimators.handed import EffectFit, EffectOptions, HandedEffects, MakeSolver, labels_of
-from tpca.estimators.units import in_units
+from tpca.estimators.units import in_units, with_amplitudes
 from tpca.solvers.loop import run_on_data
 from tpca.solvers.rank_one import oriented
 from tpca.solvers.recovery import Recovery
@@ -38,7 +38,7 @@ def fit_effects(
     names = ("",) if told.covariates is None else told.covariates.questions
     _warn(told, found, names)
     if not stored and not stream.rereadable and len(found) > 1:
-        poured = HandedEffects(stream.dims, told, asked, make_solver, found, stream.partial)
+        poured = HandedEffects(stream, told, asked, make_solver, found)
         poured.take(stream, told)
         return poured.fits()
     fits = []
@@ -47,7 +47,7 @@ def fit_effects(
         per_block = plan.samples_of(len(plan)) / len(plan)
         place = f"effect {j}" if len(found) > 1 else ""
         recovery = run_on_data(make_solver(derived, asked.for_solver(told, per_block, place)), derived)
-        fits.append(_in_samples(recovery, name, plan, derived, labels_of(told)))
+        fits.append(_in_samples(recovery, name, plan, derived, stream, labels_of(told)))
     return fits
 
 
@@ -79,9 +79,9 @@ def _derived(
 
 
 def _in_samples(
-    recovery: Recovery, name: str, plan: Plan, derived: Stream | Engine, labels: tuple[str, ...]
+    recovery: Recovery, name: str, plan: Plan, derived: Stream | Engine, stream: Stream, labels: tuple[str, ...]
 ) -> EffectFit:
-    """In the units of the samples; of a run that ended early, for the blocks that it read."""
+    """In the units of the samples, with their names; of a run that ended early, for the blocks that it read."""
     passes, rest = divmod(recovery.n_samples, len(plan))
     samples = passes * plan.samples_of(len(plan)) + plan.samples_of(rest)
     source = derived.stream if isinstance(derived, LocalEngine | DaskEngine) else derived
@@ -92,13 +92,13 @@ def _in_samples(
     else:
         factor = 1.0 if passes else rest / max(float(plan.shares[:rest].sum()), 1e-300)
     lead = 0 if plan.basis is None else 1
-    own = in_units(recovery, name, factor, plan.scale, samples, lead)
-    amplitudes = None
-    if plan.basis is not None:
-        vectors = [oriented(c.vectors)[0] for c in recovery.components]
-        each = [plan.basis @ u * c.strength for u, c in zip(vectors, own.components, strict=True)]
-        amplitudes = np.reshape(np.array(each), (len(each), len(plan.basis)))
-    return EffectFit(name, own, amplitudes, plan.efficiency, labels)
+    own = in_units(recovery, name, factor, plan.scale, samples, lead, stream.labels)
+    if plan.basis is None:
+        return EffectFit(name, own, None, plan.efficiency, labels)
+    vectors = [oriented(c.vectors)[0] for c in recovery.components]
+    each = [plan.basis @ u * c.strength for u, c in zip(vectors, own.components, strict=True)]
+    amplitudes = np.reshape(np.array(each), (len(each), len(plan.basis)))
+    return EffectFit(name, with_amplitudes(own, amplitudes, labels), amplitudes, plan.efficiency, labels)
 
 
 def _warn(told: Conditions, found: list[Plan], names: tuple[str, ...]) -> None:

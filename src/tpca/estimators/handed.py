@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tpca.errors import SampleError, SolverError
+from tpca.estimators.opening import check_labels
 from tpca.estimators.units import in_units
 from tpca.integers import check_integer
 from tpca.solvers.base import Solver, StreamSolver
@@ -103,14 +104,13 @@ class HandedEffects:
 
     def __init__(
         self,
-        dims: tuple[int, ...],
+        first: Stream,
         told: Conditions,
         asked: EffectOptions,
         make_solver: MakeSolver,
         known: list[Plan] | None = None,
-        partial: bool = False,
     ) -> None:
-        self.dims = dims
+        self.dims, self.axes, dims = first.dims, first.labels, first.dims
         self.labels = labels_of(told)
         self._names = ("",) if told.covariates is None else told.covariates.questions
         if told.covariates is not None and told.covariates.stacked:
@@ -122,17 +122,23 @@ class HandedEffects:
         per_block = block_length(None, told.freedom) if rule is None or rule.length is None else rule.length
         self._origin = origin_of(told)
         scales = [plan.scale for plan in known] if known else _first_scales(told, per_block)
-        self._running = RunningBlocks(dims, rule, scales, told.covariates is None, partial)
+        self._running = RunningBlocks(dims, rule, scales, told.covariates is None, first.partial)
         self.n_samples = self._peak = 0
         self._feeds = []
         for _ in self._names:
-            solver = make_solver(_Unread(dims, partial), asked.for_solver(told, per_block, ""))
+            solver = make_solver(_Unread(first), asked.for_solver(told, per_block, ""))
             if not isinstance(solver, StreamSolver):
                 raise SolverError(f"partial_fit needs solver='race', 'mean' or 'auto', got {solver!r}; use fit.")
-            self._feeds.append(Feed(solver.start, dims, partial=partial))
+            self._feeds.append(Feed(solver.start, dims, self.axes, first.partial))
 
     def take(self, stream: Stream, told: Conditions) -> None:
         """The next samples and what is known of them."""
+        if stream.dims != self.dims:
+            raise SampleError(
+                f"samples must have shape {self.dims} as in the first batch, got {stream.dims}; call fit to start "
+                "afresh."
+            )
+        check_labels(self.axes, stream.labels, "as in the first batch")
         rows, seen = Rows.of(told, self._origin), 0
         for batch, kept, read in raw_batches(stream):
             own = rows[seen : seen + read]
@@ -160,7 +166,7 @@ class HandedEffects:
                 "mix the conditions where samples are made, set a larger block_size, or use fit with an array."
             )
         recovery = feed.recovery(last)
-        own = in_units(recovery, name, float(ending.factors[j]), ending.scales[j], self.n_samples, 0)
+        own = in_units(recovery, name, float(ending.factors[j]), ending.scales[j], self.n_samples, 0, self.axes)
         return EffectFit(name, own, labels=self.labels)
 
 
@@ -175,6 +181,6 @@ def _first_scales(told: Conditions, per_block: int) -> list[float]:
 class _Unread(Stream):
     """Derived samples that will be handed in, of which only the shape is known."""
 
-    def __init__(self, dims: tuple[int, ...], partial: bool) -> None:
-        self.dims, self.dtype, self.kind = dims, np.dtype(np.float64), "handed in"
-        self.nan_policy = "zero" if partial else "raise"
+    def __init__(self, first: Stream) -> None:
+        self.dims, self.dtype, self.kind = first.dims, np.dtype(np.float64), "handed in"
+        self.labels, self.nan_policy = first.labels, first.nan_policy

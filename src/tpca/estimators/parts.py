@@ -56,7 +56,7 @@ class TakesParts(Amplitudes):
                 self._handed = HandedIn(self._solver(batches, seed), batches)
             else:
                 make = self._solver_of_effects(batches, seed)
-                self._handed = HandedEffects(batches.dims, told, asked, make, partial=batches.partial)
+                self._handed = HandedEffects(batches, told, asked, make)
             self.shape_in_, self._effects = batches.dims, ()
         hand_in(self._handed, batches, X, told)
         self._recovery = None

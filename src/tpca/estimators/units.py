@@ -7,18 +7,28 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tpca.labels import Labels
 from tpca.noise import NoiseModel
 from tpca.solvers.observing import NAME, observed_check
 from tpca.solvers.rank_one import oriented
 from tpca.solvers.recovery import Component, Evidence, Recovery, Verdict
+from tpca.tensors.blocks import Array
 
 Ends = tuple[float, float] | None
 
 
-def in_units(recovery: Recovery, effect: str, factor: float, scale: float, n_samples: int, lead: int) -> Recovery:
+def in_units(
+    recovery: Recovery,
+    effect: str,
+    factor: float,
+    scale: float,
+    n_samples: int,
+    lead: int,
+    labels: Labels | None = None,
+) -> Recovery:
     """Strengths times ``factor``; σ of one sample; the first ``lead`` modes, those of contrasts, left out.
 
-    The noise of a derived sample has the variance σ²/(c·factor), with c = ``scale``.
+    The noise of a derived sample has the variance σ²/(c·factor), with c = ``scale``; ``labels`` are those of samples.
     """
     components = tuple(_component(c, effect, factor, lead) for c in recovery.components)
     guess = None if recovery.guess is None else _component(recovery.guess, effect, factor, lead)
@@ -29,8 +39,18 @@ def in_units(recovery: Recovery, effect: str, factor: float, scale: float, n_sam
         n_samples=n_samples,
         noise_level=recovery.noise_level * math.sqrt(scale * factor),
         noise=None if recovery.noise is None else _noise(recovery.noise, lead),
-        **_observed(recovery, lead),
+        labels=labels,
+        **_observed(recovery, lead, labels),
     )
+
+
+def with_amplitudes(recovery: Recovery, amplitudes: Array, labels: Sequence[str]) -> Recovery:
+    """A recovery that knows the amplitude ``(C, K)`` of every label."""
+    pairs = zip(recovery.components, amplitudes, strict=True)
+    components = (
+        dataclasses.replace(c, label_amplitudes=dict(zip(labels, map(float, own), strict=True))) for c, own in pairs
+    )
+    return dataclasses.replace(recovery, components=tuple(components))
 
 
 def merged(recoveries: Sequence[Recovery]) -> Recovery:
@@ -48,13 +68,13 @@ def merged(recoveries: Sequence[Recovery]) -> Recovery:
     )
 
 
-def _observed(recovery: Recovery, lead: int) -> dict[str, Any]:
+def _observed(recovery: Recovery, lead: int, labels: Labels | None) -> dict[str, Any]:
     """Which share of slices was observed, by the modes of the samples."""
     if recovery.observed is None or not lead:
         return {}
     rates = recovery.observed[lead:]
     others = tuple(check for check in recovery.checks if check.name != NAME)
-    return {"observed": rates, "checks": (*others, observed_check(rates))}
+    return {"observed": rates, "checks": (*others, observed_check(rates, labels))}
 
 
 def _component(found: Component, effect: str, factor: float, lead: int) -> Component:

@@ -70,7 +70,7 @@ def _checked(stored: StoredResult, places: Sequence[str], run: dict[str, Any], w
         return _unchecked("it was not asked for")
     if settings.get("target", "mean") != "mean" or settings.get("group_by") is not None:
         return _unchecked("the fit is of contrasts of samples, not of samples; its own checks are in its result")
-    if settings.get("center_modes") is not None:
+    if settings.get("center_modes") is not None or settings.get("project") is not None:
         return _unchecked("the fit is of projected samples; its own checks are in its result")
     options = {name: settings[name] for name in OPENING if name in settings}
     try:

@@ -85,4 +85,10 @@ def _attributes(recovery: Recovery, labels: Labels) -> dict[str, Any]:
         "n_skipped": recovery.n_skipped,
         "tpca_version": importlib.import_module("tpca").__version__,  # the package, which imports all rooms
     }
+    by_label = known[0].label_amplitudes
+    if by_label is not None:
+        told["label"] = list(by_label)
+        told["label_amplitude"] = list(by_label.values())
+    if any(c.effect for c in known):
+        told["effect"] = [c.effect for c in known]
     return told | ({"sample_dim": labels.sample} if labels.sample else {})

@@ -87,6 +87,7 @@ class Component:
     stopped whenever one likes what one sees; wider than ``strength_interval``, which holds at a time fixed in advance.
 
     ``effect`` says what it is the effect of, a covariate, or one label less another; empty for the mean of all samples.
+    Of more than two labels ``label_amplitudes`` has how strong the pattern is with each, beside what all share.
     """
 
     vectors: tuple[Array, ...]
@@ -97,6 +98,7 @@ class Component:
     evidence: Evidence | None = None
     strength_sequence: tuple[float, float] | None = None
     effect: str = ""
+    label_amplitudes: dict[str, float] | None = None
 
 
 @dataclass(frozen=True)

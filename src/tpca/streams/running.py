@@ -186,7 +186,7 @@ class DerivedPassing(Stream):
         self._scale, self._rule = plan.scale, rule
         self.dims, self.dtype, self.kind = stream.dims, np.dtype(np.float64), stream.kind
         self.length = None if stream.length is None else len(plan)
-        self.rereadable, self.nan_policy = stream.rereadable, stream.nan_policy
+        self.rereadable, self.nan_policy, self.labels = stream.rereadable, stream.nan_policy, stream.labels
         self.blocks = self._fresh()
 
     @property
