@@ -290,6 +290,9 @@ def test_what_means_nothing_is_refused():
         effect().fit(X, Y).score(X)
     with pytest.raises(SampleError, match="4 labels, and partial_fit takes two"):
         effect(items="batches").partial_fit(X, np.arange(N).astype(str).astype("U1")[np.arange(N) % 4])
+    three = np.array(["a", "b", "c"])[np.arange(N) % 3]
+    with pytest.raises(SampleError, match="3 labels, and samples that pass by once can be asked for two"):
+        effect(items="batches").fit(iter([X]), three)
     fed = effect(items="batches").partial_fit(X, np.where(Y > 0, "b", "a"))
     with pytest.raises(SampleError, match="y has the label 'c', the first samples had 'a' and 'b'"):
         fed.partial_fit(X, np.where(Y > 0, "c", "a"))

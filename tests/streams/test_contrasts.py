@@ -153,6 +153,13 @@ def test_what_cannot_be_answered_is_refused_with_the_way_out():
             read_conditions("effect", N, y)
     with pytest.raises(SampleError, match=r"not all 0, got -1 among them"):
         read_conditions("mean", N, None, sample_weight=-np.ones(N))
+    for groups, says in [
+        (np.arange(N - 1), "groups must have a row for every sample, 150 of them, got 149"),
+        (np.zeros((N, 2)), r"groups come one label for every sample, got shape \(150, 2\)"),
+        (np.where(np.arange(N) == 7, np.nan, 1.0), "groups is NaN for sample 7"),
+    ]:
+        with pytest.raises(SampleError, match=says):
+            read_conditions("effect", N, Y, groups=groups)
     with pytest.raises(SampleError, match="is explained by the nuisances"):
         plans(read_conditions("effect", N, Y, 2 * Y + 1))
     with pytest.raises(SampleError, match="does not vary within groups"):

@@ -11,8 +11,9 @@ import scipy.io
 import xarray
 import zarr
 
-from tpca import TpcaError, open_stream
+from tpca import TensorPCA, TpcaError, open_stream
 from tpca.labels import Axis, Labels, labels_of, parse_labels, read_labels
+from tpca.results import read_result, write_result
 from tpca.streams import stored
 from tpca.streams.stored import StoredStream
 
@@ -115,6 +116,21 @@ def test_names_and_coordinates_arrive_wherever_the_samples_lie(name, tmp_path):
         stream = arrives(source, sample_dim=order.index(0))
         if stream.readable_elsewhere and stream.kind != "dask":
             np.testing.assert_array_equal(values(pickle.loads(pickle.dumps(stream))), X)
+
+
+@pytest.mark.filterwarnings("ignore:.*Zarr V3 specification", "ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", FILES)
+def test_names_and_coordinates_go_through_a_fit_to_its_result_and_back(name, tmp_path):
+    recovery = TensorPCA(random_state=0).fit(FILES[name](tmp_path, (0, 1, 2))).recovery_
+    write_result(tmp_path / "r", recovery, "x")
+    labels = read_result(tmp_path / "r").labels
+    assert (labels.sample, labels.modes) == ("trial", ("channel", "time"))
+    np.testing.assert_array_equal(labels.axes[0].coords, CHANNELS)
+    np.testing.assert_allclose(labels.axes[1].coords, SECONDS)
+    recovery.to_xarray().to_netcdf(tmp_path / "found.nc", engine="h5netcdf")
+    with xarray.open_dataset(tmp_path / "found.nc", engine="h5netcdf") as found:
+        assert list(found["channel"].values) == list(CHANNELS)
+        np.testing.assert_allclose(found["time"].values, SECONDS)
 
 
 @pytest.mark.parametrize("make", [netcdf, lambda f, o, t: zarr_of_xarray(f, o, 2, t)], ids=["netcdf", "zarr"])
