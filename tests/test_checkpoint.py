@@ -35,6 +35,7 @@ from tpca.engines import LawEngine, open_engine
 from tpca.errors import CheckpointError, SolverError, StreamError
 from tpca.locks import alone_in
 from tpca.solvers.loop import Keeper, run_on_data
+from tpca.solvers.observing import ObservedRun
 from tpca.solvers.race.components import ComponentsRun
 from tpca.solvers.race.strategies.flow import BlockFlow
 from tpca.solvers.recovery import StopReason
@@ -570,11 +571,15 @@ def in_pieces(make_solver, make_source, look=lambda: None):
 def check_restored(run, engine, solver, source, folder):
     """What the checkpoint gives is what was in memory: every attribute, recursively, and the same next question."""
     other = open_engine(source)
-    restored = ComponentsRun(solver, other)
+    restored = solver.start(other)
     stored = Checkpoints(folder).load()
     restored.restore(stored["run"])
     other.seek(stored["engine"])
     same(run.ask(), restored.ask())
+    if isinstance(run, ObservedRun):
+        same(run._counts, restored._counts)
+        run, restored = run._run, restored._run
+    assert isinstance(run, ComponentsRun)
     for race in run.runs:  # who will not be told any more has no question
         race._asked = [] if race.phase == "done" else race._asked
     run._asked = [] if run.ask() is None else run._asked

@@ -9,8 +9,10 @@ from scipy.stats import binom
 
 import naive
 from amounts import few_or_many
+from command import run
 from tpca import PaperSolver, SpikedTensor, TensorPCA, open_stream
 from tpca.engines import LocalEngine
+from tpca.results import read_result
 from tpca.solvers.base import StreamSolver
 from tpca.streams.conditions import read_conditions
 from tpca.streams.contrasts import plans
@@ -142,6 +144,9 @@ def test_workers_count_as_one_process_does(tmp_path):
         for solver in ("mean", "race"):
             there = fitted(DaskEngine(client, open_stream(tmp_path / "d.npy", nan_policy="zero")), solver=solver)
             same_fits(there, fitted(tmp_path / "d.npy", solver=solver))
+        np.save(tmp_path / "f.npy", FOLLOWING)
+        there = fitted(DaskEngine(client, open_stream(tmp_path / "f.npy", nan_policy="zero")), Y)
+        same_fits(there, fitted(tmp_path / "f.npy", Y))
 
 
 @pytest.mark.parametrize("solver", ["mean", "race"])
@@ -149,7 +154,7 @@ def test_a_slice_that_was_never_observed_is_named(solver):
     holed = X.copy()
     holed[:, 2] = np.nan
     pca = fitted(holed, solver=solver)
-    assert pca.recovery_.headline == "signal, but nothing is known of what was never observed: 2 of mode 0"
+    assert pca.recovery_.headline == "signal, but nothing is known of what was never observed: entry 2 of mode 0"
     assert pca.components_[0][0, 2] == 0
     assert math.isinf(pca.standard_errors_[0][0, 2])
     assert np.isfinite(np.delete(pca.standard_errors_[0][0], 2)).all()
@@ -160,6 +165,21 @@ def test_a_slice_that_was_never_observed_is_named(solver):
     assert min(abs(float(a @ b)) for a, b in zip(found, without, strict=True)) > 0.97
     # What is left of the strength, the error of which is about (1/(0.6 N))^(1/2) = 0.075: six of them.
     assert abs(pca.strengths_[0] - 3 * math.sqrt(1 - VECTORS[0][2] ** 2)) < 0.45
+
+
+def test_the_command_its_result_and_its_report_name_it_too(tmp_path):
+    holed = X.copy()
+    holed[:, 2] = np.nan
+    np.savez(tmp_path / "d.npz", eeg=holed, dims=["trial", "channel", "time", "band"], channel=list("abcdef"))
+    asked = ["--nan-policy", "zero", "--out", "r", "--report", "r.html", "--no-checks"]
+    done = run("fit", "d.npz", *asked, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "never observed: c of channel" in " ".join(done.stdout.split())
+    assert "never observed: c of channel" in (tmp_path / "r.html").read_text()
+    stored = read_result(tmp_path / "r")
+    assert stored.vectors[0][0, 2] == 0
+    assert math.isinf(stored.errors[0][0, 2])
+    assert all(0 < error < 1 for error in stored.summary["components"][0]["error"])  # of what was observed
 
 
 def test_nothing_missing_changes_nothing():

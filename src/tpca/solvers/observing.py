@@ -88,7 +88,8 @@ def observed_check(rates: Sequence[Array], labels: Labels | None = None) -> Chec
     share = float(np.mean(rates[0]))
     known_as = labels or plain_labels([len(own) for own in rates])
     places = [(m, int(j)) for m, own in enumerate(rates) for j in np.flatnonzero(own == 0)]
-    never = [f"{known_as.entry(m, j)} of {known_as.modes[m]}" for m, j in places]
+    words = ["entry " if axis.coords is None else "" for axis in known_as.axes]
+    never = [f"{words[m]}{known_as.entry(m, j)} of {known_as.modes[m]}" for m, j in places]
     known = np.concatenate([own[own > 0] for own in rates])
     spread = f", of slices {known.min():.0%} to {known.max():.0%}" if known.size and np.ptp(known) > 0.005 else ""
     measured = f"{share:.1%} of entries observed{spread}"

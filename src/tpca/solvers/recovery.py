@@ -78,7 +78,6 @@ class Component:
     """``strength`` times the outer product of unit ``vectors``, in the user's mode order, and how far that is known.
 
     One vector alone is known up to sign; together they have the sign for which the strength is positive.
-
     ``standard_errors`` has one for every entry of every vector, ``strength_interval`` is a confidence interval at the
     solver's ``confidence``; ``None`` where a method gives none.  At most ``p_value`` of all runs on pure noise come as
     far as this one; NaN where that is not known.
@@ -110,18 +109,15 @@ class Recovery:
     it is ``NOT_TESTED`` the method has no test: there is one component with vectors and a strength, but neither errors
     nor an interval, and nothing says that there is a signal at all.
 
-    ``vectors``, ``strength``, ``strength_interval``, ``standard_errors``, ``p_value`` and ``evidence`` are those of the
-    first component, or of the guess.
-
-    A claim that later samples contradict is withdrawn, which is ``NO_SIGNAL``, too; ``withdrawn`` says why.
+    ``vectors``, ``strength`` and the like are those of the first component, or of the guess.  A claim that later
+    samples contradict is withdrawn, which is ``NO_SIGNAL``, too; ``withdrawn`` says why.
 
     ``n_samples`` counts every sample consumed (N), ``n_passes`` the passes (K), ``n_skipped`` samples that were left
     out (``nan_policy="omit"``), ``state_bytes`` the most that the solver held in its own arrays (S), ``buffer_bytes``
     the most that the engine held for samples in flight.  ``noise_level`` is the standard deviation σ of the noise of
     one entry of one sample; NaN where the method does not tell it.  ``noise`` is what else was learnt of it, where that
     was looked at, ``checks`` whether it is as the test assumes; ``labels`` name modes and entries, where the data do.
-    ``observed`` has, where entries were missing, the share that was observed of every slice, by mode: where that is 0
-    vectors are 0, with infinite standard errors.
+    ``observed`` has, where entries were missing, the share observed of every slice, by mode: see ``observing``.
     """
 
     solver: str
