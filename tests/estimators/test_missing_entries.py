@@ -250,23 +250,28 @@ LAWS = {"of product form": lambda rng: RATES, "of any form": lambda rng: rng.uni
 
 @few_or_many(8, 60)
 @pytest.mark.parametrize("law", LAWS)
-def test_missing_entries_make_no_claims(runs, law):
+@pytest.mark.parametrize("target", ["mean", "effect"])
+def test_missing_entries_make_no_claims(runs, law, target):
     claims = 0
     for seed in range(runs):
-        samples, _ = made(1000 + seed, 0.0, n=40, rates=LAWS[law](np.random.default_rng(seed)))
+        rng = np.random.default_rng(seed)
+        n, y = (40, None) if target == "mean" else (100, rng.standard_normal(100))
+        samples, _ = made(1000 + seed, 0.0, n=n, rates=LAWS[law](rng), background=0 if y is None else 50)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            claims += fitted(samples).n_components_
+            claims += fitted(samples, y).n_components_
     assert claims <= binom.isf(1e-4, runs, 0.05)  # at most 5 % of fits claim: more than this have a chance below 1e-4
 
 
 @few_or_many(8, 60)
 @pytest.mark.parametrize("strength", [2.0, 8.0])
-def test_intervals_cover_where_entries_are_missing(runs, strength):
+@pytest.mark.parametrize("target", ["mean", "effect"])
+def test_intervals_cover_where_entries_are_missing(runs, strength, target):
     covered = 0
     for seed in range(runs):
-        samples, _ = made(2000 + seed, strength, n=100)
-        low, high = fitted(samples).strength_intervals_[0]
+        y = None if target == "mean" else np.random.default_rng(seed).standard_normal(200)
+        samples, _ = made(2000 + seed, strength, n=100 if y is None else 200, background=0 if y is None else 50, y=y)
+        low, high = fitted(samples, y).strength_intervals_[0]
         covered += low <= strength <= high
     assert covered >= binom.ppf(1e-4, runs, 0.95)  # every interval holds the truth with probability 0.95
 

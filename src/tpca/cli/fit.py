@@ -92,7 +92,9 @@ def fit(
     shuffle: Annotated[
         bool, typer.Option("--shuffle", help="Read in random order: data that are sorted or drift.")
     ] = False,
-    nan_policy: Annotated[str, typer.Option(help="NaN and Inf: raise, omit the sample, or zero.")] = "raise",
+    nan_policy: Annotated[
+        str, typer.Option(help="NaN and Inf: raise, omit the sample, or zero: use the rest of it.")
+    ] = "raise",
     items: Annotated[str, typer.Option(help="What each file of a folder is: batches, samples, or auto.")] = "auto",
     sample_dim: SampleDim = None,  # noqa: ARG001
     sample: Sample = None,  # noqa: ARG001

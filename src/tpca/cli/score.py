@@ -22,7 +22,9 @@ def score(
     paths: Annotated[list[str], typer.Argument(help=DATA, show_default=False, metavar="PATH...")],
     result: Annotated[Path, typer.Argument(help="Folder that tpca fit wrote.", show_default=False)],
     truth: Annotated[bool, typer.Option("--truth", help="Compare with the truth beside the data.")] = False,
-    nan_policy: Annotated[str, typer.Option(help="NaN and Inf: raise, omit the sample, or zero.")] = "raise",
+    nan_policy: Annotated[
+        str, typer.Option(help="NaN and Inf: raise, omit the sample, or zero: use the rest of it.")
+    ] = "raise",
     items: Annotated[str, typer.Option(help="What each file of a folder is: batches, samples, or auto.")] = "auto",
     sample_dim: SampleDim = None,  # noqa: ARG001
     sample: Sample = None,  # noqa: ARG001

@@ -55,7 +55,7 @@ class TensorPCA(TakesParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         0 is silent, 1 says which solver and why, and writes a line whenever the samples have doubled, 2 every round.
     confidence : float
         At most ``1 - confidence`` of all fits on pure noise claim a signal.  After ``partial_fit`` that holds for one
-        look with the mean, for any number of looks with the race.
+        look with the mean, for any number of looks with the race.  Of several covariates it holds for each by itself.
     whiten : {"auto", "modes", None}
         Whether the noise is whitened, mode by mode: where it is not white, always, or never.
     clip : float, "auto" or None

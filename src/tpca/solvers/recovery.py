@@ -84,7 +84,6 @@ class Component:
 
     ``strength_sequence`` is an interval of the strength that holds at all times at once, so that a stream may be
     stopped whenever one likes what one sees; wider than ``strength_interval``, which holds at a time fixed in advance.
-
     ``effect`` says what it is the effect of, a covariate, or one label less another; empty for the mean of all samples.
     Of more than two labels ``label_amplitudes`` has how strong the pattern is with each, beside what all share.
     """

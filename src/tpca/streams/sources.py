@@ -64,9 +64,9 @@ def open_stream(
         is the same on every pass.  For stored data that are sorted or drift; it does not make samples independent that
         are not.
     nan_policy
-        What to do about NaN and Inf: ``"raise"`` an error, ``"omit"`` the sample, or take the missing entries as
-        ``"zero"`` and divide the others by the observed fraction, which keeps the mean unbiased if entries are missing
-        at random.
+        What to do about NaN and Inf: ``"raise"`` an error, ``"omit"`` the sample, or ``"zero"``: missing entries count
+        for nothing, and what was observed by how often it was, entry by entry (the mean) or slice by slice (other
+        solvers); right where what is missing does not depend on the values.
     sample_dim
         The axis along which the samples lie, by its name or number; by default the first.
     sample, modes, value
