@@ -17,7 +17,7 @@ from tpca.solvers.base import StreamSolver
 from tpca.streams.conditions import read_conditions
 from tpca.streams.contrasts import plans
 from tpca.streams.effects import DerivedStream
-from tpca.tensors import Observed, SliceCounts, TensorSum
+from tpca.tensors import DenseBatch, Observed, SliceCounts, TensorSum
 
 DIMS, N = (6, 5, 4), 300
 RATES = np.einsum("i,j,k->ijk", np.linspace(0.25, 1, 6), np.linspace(0.5, 1, 5), np.ones(4))
@@ -243,6 +243,24 @@ def test_labels_of_more_than_two_conditions_are_compared_entry_by_entry():
     np.testing.assert_allclose(
         back, np.broadcast_to(np.array([-3.0, 0, 3.0])[:, None, None, None], back.shape), atol=1.5
     )
+
+
+def test_heavy_tails_are_clipped_where_entries_are_missing_too():
+    rng = np.random.default_rng(9)
+    vectors = units(rng)
+    samples = 2 * np.einsum("i,j,k->ijk", *vectors) + rng.standard_t(2, size=(400, *DIMS))
+    samples[rng.random(samples.shape) < 0.3] = np.nan
+    pca = fitted(samples)
+    assert next(one for one in pca.checks_ if one.name == "tails of entries").meaning.startswith("Heavy tails")
+    # Clipped at 1.5 standard deviations, squared errors are about (d-1)·2/(0.7·λ²N) = 1 %: this is ten times as much.
+    assert min(overlaps(pca, vectors)) > 0.95
+
+
+def test_sizes_of_missing_entries_are_taken_from_the_one_before():
+    samples = np.arange(12.0).reshape(2, 2, 3)
+    there = np.array([[[0, 0, 1], [1, 0, 0]], [[1, 0, 1], [0, 1, 1]]], dtype=bool)
+    batch = DenseBatch(np.where(there, samples, 0), exposure=there)
+    np.testing.assert_array_equal(batch.filled(2), [[[2, 2, 2], [3, 3, 3]], [[6, 6, 8], [8, 10, 11]]])
 
 
 LAWS = {"of product form": lambda rng: RATES, "of any form": lambda rng: rng.uniform(0.2, 1.0, DIMS)}

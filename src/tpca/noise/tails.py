@@ -73,9 +73,9 @@ class EntrySizes(Accumulator):
         if isinstance(batch, DenseBatch) and len(batch):
             most = LOOKED // batch.samples[0].size
             if at < most:
-                self._look(np.asarray(batch.samples[: most - at], np.float64))
+                self._look(np.asarray(batch.filled(most - at), np.float64))
             elif most == 0 and at == 0:
-                self._glance(batch.samples[0])
+                self._glance(batch.filled(1)[0])
 
     def merge(self, other: EntrySizes) -> None:
         """Add up all that is kept."""

@@ -149,6 +149,11 @@ class ScaledDense(DenseBatch):
     def __getitem__(self, some: slice) -> ScaledDense:
         return ScaledDense(self._batch[some], self._factors)
 
+    def filled(self, count: int) -> NDArray[Any]:
+        """The first samples, the places of missing entries taken by observed ones."""
+        own = self._batch.filled(count)
+        return _scaled(own, self._factors, own.copy())
+
     def add_to(self, total: NDArray[Any] | None, weight: float = 1.0) -> NDArray[Any]:
         """Add the samples up, and scale the sum."""
         own = self._batch.add_to(None, weight)
