@@ -12,6 +12,7 @@ from amounts import few_or_many
 from command import run
 from tpca import PaperSolver, SpikedTensor, TensorPCA, open_stream
 from tpca.engines import LocalEngine
+from tpca.errors import SampleError
 from tpca.results import read_result
 from tpca.solvers.base import StreamSolver
 from tpca.streams.conditions import read_conditions
@@ -197,6 +198,10 @@ def test_amplitudes_are_those_of_least_squares_over_what_was_observed():
     expected = np.einsum("nijk,ijk->n", np.where(there, X, 0), pattern) / np.einsum("nijk,ijk->n", there, pattern**2)
     np.testing.assert_allclose(pca.transform(X)[:, 0], expected, rtol=1e-9)
     assert abs(pca.score(X) - 3) < 0.5
+    nothing = X.copy()
+    nothing[7] = np.nan
+    with pytest.raises(SampleError, match="1 samples have no observed entry at all"):
+        pca.transform(nothing)
 
 
 def test_rates_of_slices_undo_rates_of_product_form():

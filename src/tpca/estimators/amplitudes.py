@@ -30,8 +30,14 @@ class Amplitudes(LearntComponents):
         ``X`` is whatever :meth:`fit` takes, and read by whom it would be there: also by the workers of a Dask client.
         ``sample_dim`` is that of :meth:`fit` if it is not given.  Names that differ from those fitted are refused.
         """
-        components = self.components_
-        return self._reader(X, sample_dim).reduce(Rewards(components)).rewards
+        reader = self._reader(X, sample_dim)
+        rewards = reader.reduce(Rewards(self.components_)).rewards
+        if reader.n_skipped:
+            raise SampleError(
+                f"{reader.n_skipped} samples have no observed entry at all, and so no amplitude; leave them out, so that "
+                "rows of amplitudes are those of samples."
+            )
+        return rewards
 
     def inverse_transform(self, X: Any) -> NDArray[Any]:
         """Tensors ``(n, d_1, ..., d_k)`` from scores ``(n, n_components_)``: ``sum_c X[:, c] v_1c ⊗ ... ⊗ v_kc``."""
