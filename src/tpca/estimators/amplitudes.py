@@ -34,8 +34,8 @@ class Amplitudes(LearntComponents):
         rewards = reader.reduce(Rewards(self.components_)).rewards
         if reader.n_skipped:
             raise SampleError(
-                f"{reader.n_skipped} samples have no observed entry at all, and so no amplitude; leave them out, so that "
-                "rows of amplitudes are those of samples."
+                f"{reader.n_skipped} samples have no observed entry at all, and so no amplitude; leave them out: "
+                "rows of amplitudes must be those of samples."
             )
         return rewards
 
