@@ -42,7 +42,7 @@ def recovery_table(console: Console, summary: dict[str, Any]) -> None:
     verdict, components = verdict_of(summary), summary["components"]
     against = [check["meaning"] for check in summary["checks"] if check["state"] == "bad"]
     title, style = headline(verdict, against), STYLES["no signal" if against else verdict]
-    table = Table(title=f"{title[0].upper()}{title[1:]}", title_style=style)
+    table = Table(title=escape(printable(f"{title[0].upper()}{title[1:]}")), title_style=style)  # it may name entries
     table.add_column("")
     for i in range(len(components)):
         table.add_column("component" if len(components) == 1 else f"component {i}", justify="right")
@@ -70,8 +70,8 @@ def recovery_table(console: Console, summary: dict[str, Any]) -> None:
     )
     for check in summary["checks"]:
         if check["state"] == "handled":
-            console.print(check["meaning"], markup=False)
-    console.print(summary["advice"], markup=False)
+            console.print(printable(check["meaning"]), markup=False)
+    console.print(printable(summary["advice"]), markup=False)
 
 
 def check_place(path: Path) -> None:
