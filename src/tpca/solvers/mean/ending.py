@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tpca.noise import CENTRED
+from tpca.noise import CENTRED, Check, too_alike
 from tpca.randomness import generator
 from tpca.solvers.claim import Claim
 from tpca.solvers.mean.conclude import Units
@@ -34,7 +34,7 @@ class Ending:
 
     def __init__(self, run: MeanRun) -> None:
         self.run = run
-        self._sigma, self._centred = math.nan, False
+        self._sigma, self._more = math.nan, list[Check]()
 
     def recovery(self) -> Recovery:
         """The fit of the mean, if its flips do not reach as far."""
@@ -42,12 +42,14 @@ class Ending:
         if not grouping.samples:
             vectors = tuple(np.eye(1, d)[0] for d in self.run.data.dims)
             return self._recovery_of(vectors, StopReason.NO_SIGNAL, Claim.nothing(math.inf))
-        whitening, self._centred = noise.whitening, grouping.centred
+        whitening, self._more = noise.whitening, [CENTRED] if grouping.centred else []
         if whitening is not None:
             grouping.transform(whitening.tensor)
         size = math.ldexp(1.0, math.frexp(largest((grouping.sums,)))[1])
         grouping.multiply(1 / size)
-        groups = Groups.of(grouping)
+        groups = Groups.of(grouping, noise.correlation_time)
+        if not groups.coupling.enough:
+            self._more.append(too_alike(len(groups), groups.coupling.worth))
         scale, projection = size / groups.length / noise.tails.share, solver.projection
         units = Units(scale, self.run.unit or 1.0, whitening, projection)
         level = groups.level(np.ones((1, len(groups))))
@@ -83,7 +85,9 @@ class Ending:
     def _nothing(self, groups: Groups, best: RankOne, proof: Proof, units: Units) -> Recovery:
         if units.whitening is not None:  # of signals along the loudest directions, which whitened data say least of
             groups = groups.transformed(units.whitening.undone.tensor)
-        limit = strength_limit(groups, generator(self.run.solver.random_state, "mean limit"))
+        limit = math.inf  # what changes slowly may hide anything
+        if groups.coupling.enough:
+            limit = strength_limit(groups, generator(self.run.solver.random_state, "mean limit"))
         vectors = units.vectors(best.vectors)
         self.run.record({"phase": "fit", "component": 0, "found": False, **_told_of(proof, units, best)}, vectors)
         claim = Claim.nothing(units.to_data(limit))
@@ -103,7 +107,7 @@ class Ending:
             solver="mean",
             noise_level=self._sigma,
             noise=self.run.noise.model,
-            checks=(*self.run.noise.checks(self.run.samples, loudness), *([CENTRED] if self._centred else [])),
+            checks=(*self.run.noise.checks(self.run.samples, loudness), *self._more),
             vectors=vectors,
             strength=claim.strength,
             n_samples=self.run.samples,
