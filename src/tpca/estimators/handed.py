@@ -23,7 +23,6 @@ from tpca.streams.conditions import Conditions
 from tpca.streams.plan import Plan
 from tpca.streams.rows import Rows, origin_of, raw_batches
 from tpca.streams.running import RunningBlocks
-from tpca.tensors import DenseBatch
 from tpca.tensors.blocks import Array
 
 MakeSolver = Callable[[Any, dict[str, Any]], Solver]
@@ -140,7 +139,7 @@ class HandedEffects:
             for found in self._running.take(batch, own if kept is None else own[kept]):
                 for feed, one in zip(self._feeds, found, strict=True):
                     if one is not None:
-                        feed.pour(DenseBatch(one[None]))
+                        feed.pour(one)
             self._peak = max(self._peak, batch.nbytes + self._running.nbytes)
         if seen != len(rows):
             raise SampleError(f"y has {len(rows)} rows for {seen} samples; give a row for every sample, and no more.")
@@ -159,7 +158,7 @@ class HandedEffects:
                 f"{name or 'the weight'} was the same within all {ending.idle} blocks so far: nothing can follow it; "
                 "mix the conditions where samples are made, set a larger block_size, or use fit with an array."
             )
-        recovery = feed.recovery(None if last is None else DenseBatch(last[None]))
+        recovery = feed.recovery(last)
         own = in_units(recovery, name, float(ending.factors[j]), ending.scales[j], self.n_samples, 0)
         return EffectFit(name, own, labels=self.labels)
 

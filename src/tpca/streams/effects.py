@@ -34,12 +34,12 @@ Run = tuple[int, int]
 class DerivedBatch(DenseBatch):
     """Derived samples; the ones that they were made of count as held, too, where they had to be read for it."""
 
-    def __init__(self, samples: NDArray[Any], first: int, dropped: int, read_bytes: int) -> None:
-        super().__init__(samples, first, dropped)
+    def __init__(self, samples: NDArray[Any], first: int, dropped: int, read_bytes: int, shares: Array | None) -> None:
+        super().__init__(samples, first, dropped, shares=shares)
         self._read_bytes = read_bytes
 
     def __getitem__(self, some: slice) -> DerivedBatch:
-        return DerivedBatch(self._samples[some], 0, 0, self._read_bytes)
+        return DerivedBatch(self._samples[some], 0, 0, self._read_bytes, self.shares_of(some))
 
     @property
     def nbytes(self) -> int:
@@ -96,9 +96,10 @@ class DerivedStream(NumberedStream):
         rows = self._rows(places, parts)
         derived = [self._derived(block, rows, places.start) for block in range(first, stop)]
         found = [one for one in derived if one is not None]
+        shares = self._plan.shares[first:stop][[one is not None for one in derived]]
         samples = np.stack(found) if found else np.empty((0, *self.dims), self.dtype)
         held = 0 if self.kind == "array" and self._plan.order is None else rows.nbytes
-        return DerivedBatch(samples.reshape(-1, *self.dims), first, len(derived) - len(found), held)
+        return DerivedBatch(samples.reshape(-1, *self.dims), first, len(derived) - len(found), held, shares)
 
     def lazy_parts(self, number: int) -> list[Any] | None:
         """The samples of a batch as Dask arrays, one for every run of neighbours, if they are in one."""
@@ -188,7 +189,7 @@ class DerivedStream(NumberedStream):
             assert total is not None
             return total if more else total[0]
 
-        return SlabBatch(self.dims, mode + more, parts, blocks, read, first)
+        return SlabBatch(self.dims, mode + more, parts, blocks, read, first, shares=self._plan.shares[blocks])
 
 
 def _runs(numbers: NDArray[np.intp]) -> list[Run]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -52,7 +51,7 @@ class RunningBlocks:
         """By what strengths of derived samples are multiplied: c over the mean of S_b, one where c was known ahead."""
         return np.asarray(self.scales) * np.maximum(self.blocks, 1) / np.where(self.energies > 0, self.energies, 1.0)
 
-    def take(self, batch: Batch, rows: Rows) -> Iterator[list[Array | None]]:
+    def take(self, batch: Batch, rows: Rows) -> Iterator[list[DenseBatch | None]]:
         """Add samples; of every complete block a derived sample for each question, or none without contrast."""
         start = 0
         for stop, ends in self._cut(rows):
@@ -69,7 +68,7 @@ class RunningBlocks:
         twin.energies, twin.blocks = self.energies.copy(), self.blocks.copy()
         return twin
 
-    def end(self) -> list[Array | None] | None:
+    def end(self) -> list[DenseBatch | None] | None:
         """What is left at the end: a last, shorter block, or a group."""
         return self._close() if self._count else None
 
@@ -121,7 +120,7 @@ class RunningBlocks:
         self._gram += weighted.T @ rows.columns
         self._count += len(batch)
 
-    def _close(self) -> list[Array | None]:
+    def _close(self) -> list[DenseBatch | None]:
         """Derived samples of the block at hand, which begins anew."""
         sums, gram = self._sums, self._gram
         assert sums is not None
@@ -132,7 +131,7 @@ class RunningBlocks:
         self.idle += all(one is None for one in found)
         return found
 
-    def _question(self, sums: Array, gram: Array, own: int, j: int) -> Array | None:
+    def _question(self, sums: Array, gram: Array, own: int, j: int) -> DenseBatch | None:
         others = [] if self._mean else [i for i in range(len(gram)) if i != own]
         taken = gram[own, others] @ np.linalg.pinv(gram[np.ix_(others, others)], rcond=1e-12, hermitian=True)
         energy = float(gram[own, own] - taken @ gram[others, own])
@@ -140,8 +139,8 @@ class RunningBlocks:
             return None
         self.energies[j] += energy
         self.blocks[j] += 1
-        derived: Array = ((sums[own] - taken @ sums[others]) / self.scales[j]).reshape(self.dims)
-        return derived
+        derived: Array = (sums[own] - taken @ sums[others]) / self.scales[j]
+        return DenseBatch(derived.reshape(1, *self.dims), shares=np.array([energy / self.scales[j]]))
 
 
 class DerivedPassing(Stream):
@@ -181,9 +180,10 @@ class DerivedPassing(Stream):
         if last is not None and last[0] is not None:
             yield from self._batch([last[0]], first, start, dropped)
 
-    def _batch(self, found: list[Any], first: int, start: int, dropped: int) -> Iterator[Batch]:
+    def _batch(self, found: list[DenseBatch], first: int, start: int, dropped: int) -> Iterator[Batch]:
         if first >= start:
-            yield DenseBatch(np.stack(found), first, dropped)
+            shares = np.concatenate([one.shares for one in found if one.shares is not None])
+            yield DenseBatch(np.concatenate([one.samples for one in found]), first, dropped, shares=shares)
 
     def _fresh(self) -> RunningBlocks:
         return RunningBlocks(self.dims, copy.deepcopy(self._rule), [self._scale], self._told.covariates is None)

@@ -84,27 +84,33 @@ class Accumulator:
 
 
 class TensorSum(Accumulator):
-    """The sum of all samples, each times ``weight``: ``total``, ``None`` before the first."""
+    """The sum of all samples, each times ``weight``: ``total``, ``None`` before the first.
+
+    ``worth`` is the sum of their shares of the signal: their number, where all hold as much.
+    """
 
     def __init__(self, weight: float = 1.0) -> None:
         super().__init__(weight)
         self.weight = weight
         self.total: NDArray[Any] | None = None
+        self.worth = 0.0
 
     def add(self, batch: Batch, at: int = 0) -> None:  # noqa: ARG002
         """Add the samples up."""
         self.total = batch.add_to(self.total, self.weight)
         self.n += len(batch)
+        self.worth += len(batch) if batch.shares is None else float(batch.shares.sum())
 
     def add_mean(self, mean: Array, n: int) -> None:
         """Take ``n`` samples, all there are, that are known by their mean only, which may be changed."""
         mean *= n * self.weight
-        self.total, self.n = mean, n
+        self.total, self.n, self.worth = mean, n, float(n)
 
     def merge(self, other: TensorSum) -> None:
         """Add the sums."""
         self.total = added(self.total, other.total)
         self.n += other.n
+        self.worth += other.worth
 
     @property
     def nbytes(self) -> int:

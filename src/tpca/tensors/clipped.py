@@ -29,7 +29,8 @@ class ClippedBatch(DenseBatch):
     """Dense samples that count clipped at ``bound``, an array of the shape of one sample."""
 
     def __init__(self, batch: DenseBatch, bound: NDArray[Any]) -> None:
-        super().__init__(batch.samples, batch.first, batch.dropped)  # looked at: an infinite entry must not be clipped
+        # looked at: an infinite entry must not be clipped
+        super().__init__(batch.samples, batch.first, batch.dropped, shares=batch.shares)
         self.bound = bound
         self.beyond = np.zeros(2, np.int64)  # entries above and below the bound, of those added up
         self._clipped: NDArray[Any] | None = None
@@ -42,7 +43,7 @@ class ClippedBatch(DenseBatch):
         return self._clipped
 
     def __getitem__(self, some: slice) -> ClippedBatch:
-        part = ClippedBatch(DenseBatch(self._samples[some]), self.bound)
+        part = ClippedBatch(DenseBatch(self._samples[some], shares=self.shares_of(some)), self.bound)
         part.beyond = self.beyond  # what is added up of a part is, of the whole
         return part
 

@@ -32,12 +32,20 @@ class DenseBatch:
     ``first`` is the place of the batch in its stream, ``dropped`` how many of its samples the stream left out.  A
     stream that has not looked for NaN and Inf says so: ``unchecked`` is then the number of the first sample, for the
     message.  They are looked for when the samples are used; in a sum of samples, where they show, that is almost free.
+    ``shares`` is how much of the signal every sample holds, where that differs.
     """
 
     summable = True
 
-    def __init__(self, samples: NDArray[Any], first: int = 0, dropped: int = 0, unchecked: int | None = None) -> None:
-        self._samples = samples
+    def __init__(
+        self,
+        samples: NDArray[Any],
+        first: int = 0,
+        dropped: int = 0,
+        unchecked: int | None = None,
+        shares: Array | None = None,
+    ) -> None:
+        self._samples, self.shares = samples, shares
         self.first, self.dropped = first, dropped
         self._unchecked = unchecked
 
@@ -59,7 +67,11 @@ class DenseBatch:
     def __getitem__(self, some: slice) -> DenseBatch:
         start, _, _ = some.indices(len(self))
         unchecked = None if self._unchecked is None else self._unchecked + start
-        return DenseBatch(self._samples[some], unchecked=unchecked)
+        return DenseBatch(self._samples[some], unchecked=unchecked, shares=self.shares_of(some))
+
+    def shares_of(self, some: slice) -> Array | None:
+        """The shares of some of the samples."""
+        return None if self.shares is None else self.shares[some]
 
     @property
     def nbytes(self) -> int:

@@ -39,16 +39,18 @@ class SlabBatch:
         read: Read,
         first: int = 0,
         dropped: int = 0,
+        shares: Array | None = None,
     ) -> None:
         self.dims, self.mode, self.parts, self.indices = dims, mode, list(parts), indices
-        self.first, self.dropped = first, dropped
+        self.first, self.dropped, self.shares = first, dropped, shares
         self._read = read
 
     def __len__(self) -> int:
         return len(self.indices)
 
     def __getitem__(self, some: slice) -> SlabBatch:
-        return SlabBatch(self.dims, self.mode, self.parts, self.indices[some], self._read, self.first)
+        shares = None if self.shares is None else self.shares[some]
+        return SlabBatch(self.dims, self.mode, self.parts, self.indices[some], self._read, self.first, shares=shares)
 
     @property
     def nbytes(self) -> int:

@@ -49,7 +49,7 @@ class Groups:
     @classmethod
     def of(cls, grouping: Grouping, time: float = 1.0) -> Groups:
         """From the sums of about unit size, which are used up; ``time`` is the correlation time that samples show."""
-        sizes = np.array(grouping.counts, dtype=float)
+        sizes = grouping.sizes
         turn, ray = np.diag(1 / np.sqrt(sizes)), np.sqrt(sizes)
         products = turn @ inner_products(grouping.sums) @ turn
         coupling = Coupling.of(products, sizes, time)

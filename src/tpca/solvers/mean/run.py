@@ -97,7 +97,7 @@ class MeanRun:
             return
         self._choose_unit(largest((part.total,)), part.n)
         factor = (self.unit or 1.0) / self._asked
-        self.grouping.add(part.total if factor == 1 else part.total.astype(float) * factor, part.n)
+        self.grouping.add(part.total if factor == 1 else part.total.astype(float) * factor, part.n, part.worth)
         self.record({"phase": "average", "component": 0, "found": False}, None)
 
     def _choose_unit(self, size: float, n: int) -> None:
