@@ -55,6 +55,8 @@ def test_a_time_that_was_seen_limits_what_groups_cannot_tell():
     assert contradicted.time > 20
     few = Coupling.of(*alike(1, 0.97, (100,) * 4), seen=60.0)  # too few groups to tell anything
     assert few.time == 0
+    silent = Coupling.of(np.outer(np.sqrt(sizes), np.sqrt(sizes)), sizes, seen=60.0)  # a signal, and no noise
+    assert silent.time == 0
 
 
 def test_independent_groups_are_left_as_they_are():

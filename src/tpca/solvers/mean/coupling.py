@@ -45,6 +45,7 @@ MIN_GROUPS = 5  # fewer have too few pairs that do not touch to tell a correlati
 TIMES, SHARES, SHORTEST, LONGEST = 40, 51, 0.1, 2.0
 AS_LIKELY, CONTRADICTED = 0.5, 2.0  # of ℓ: one standard error, and two
 LEAST_WORTH = 2.0
+ROUNDING = 1e-6  # share of the energy of groups that is not to be told from rounding in float32
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,9 @@ class Coupling:
         """
         if len(sizes) < MIN_GROUPS or not (seen > 1 or correlation(products, sizes)):
             return cls.none(sizes)
-        return _likely(products, sizes, seen)
+        across = np.linalg.qr(np.column_stack([np.sqrt(sizes), np.eye(len(sizes))[:, 1:]]))[0][:, 1:]
+        noise = float(np.trace(across.T @ products @ across))
+        return _likely(products, sizes, across, seen) if noise > ROUNDING * np.trace(products) else cls.none(sizes)
 
     @property
     def worth(self) -> float:
@@ -101,7 +104,7 @@ def correlation(products: Array, sizes: Array) -> float:
     noise = products - plateau * shares
     own, next_, far = (noise[np.triu(apart == 0)], noise[np.triu(apart == 1)], noise[np.triu(apart >= 2)])
     level = float(np.mean(own))
-    if not level > 1e-6 * float(np.mean(np.diag(products))):
+    if not level > ROUNDING * float(np.mean(np.diag(products))):
         return 0.0
     r, error = float(np.mean(next_)) / level, float(np.std(far, ddof=1)) / math.sqrt(groups - 1) / level
     return r if r > max(ERRORS * error, SLIGHT) else 0.0
@@ -120,9 +123,8 @@ def serial_covariance(sizes: Array, time: float) -> Array:
     return np.asarray(whole / np.mean(np.diag(whole)))
 
 
-def _likely(products: Array, sizes: Array, seen: float) -> Coupling:
+def _likely(products: Array, sizes: Array, across: Array, seen: float) -> Coupling:
     """The R of the longest θ that is about as likely as the likeliest, and goes with the τ that was ``seen``."""
-    across = np.linalg.qr(np.column_stack([np.sqrt(sizes), np.eye(len(sizes))[:, 1:]]))[0][:, 1:]
     times = np.geomspace(SHORTEST * float(np.mean(sizes)), LONGEST * float(np.sum(sizes)), TIMES)
     limit = 1 / math.log((seen + 1) / (seen - 1)) if 1 < seen < times[-1] else math.inf
     times = np.unique([*times, min(limit, times[-1])])
