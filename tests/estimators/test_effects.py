@@ -124,6 +124,24 @@ def test_planted_effects_are_found_and_intervals_cover(runs, draw):
     assert covered >= binom.ppf(1e-4, runs, 0.95)
 
 
+@pytest.mark.parametrize("handed", [False, True])
+def test_blocks_that_hold_more_of_the_effect_than_others_make_no_errors(handed):
+    """Blocks differ in Σ (y − mean)² by an order of magnitude: their sums differ by that much signal, not by noise."""
+    rng = np.random.default_rng(4)
+    subjects = np.repeat(np.arange(40), rng.integers(4, 40, 40))
+    y = rng.standard_normal(len(subjects)) * np.exp(0.3 * rng.standard_normal(40))[subjects]
+    samples, _ = made(rng, y, 2.0, background=5.0)
+    pca = effect(solver="mean", whiten=None, clip=None, items="batches" if handed else "auto")
+    (pca.partial_fit if handed else pca.fit)(samples, y, groups=subjects)
+    low, high = pca.strength_intervals_[0]
+    within = y - np.array([y[subjects == s].mean() for s in range(40)])[subjects]
+    error = 1 / np.linalg.norm(within)
+    # The half width is Student's t of 7 degrees of freedom, 2.36, times an error that is known to 1/√14 = 27 %; where
+    # the amount of signal counted as noise it was more than ten times as wide.  A false alarm at 3.2 such errors: 1e-3.
+    assert 0.3 * 2.36 * error < (high - low) / 2 < 1.9 * 2.36 * error
+    assert low - 4 * error < 2.0 < high + 4 * error
+
+
 def test_two_labels_are_the_second_less_the_first_also_where_they_are_sorted():
     labels = np.repeat(["rest", "task"], N // 2)
     samples, vectors = made(np.random.default_rng(6), (labels == "task").astype(float), 3.0)

@@ -17,7 +17,8 @@ from tpca.streams.conditions import read_conditions
 from tpca.streams.contrasts import plans
 from tpca.streams.effects import DerivedStream
 from tpca.streams.running import DerivedPassing
-from tpca.tensors import TensorSum
+from tpca.tensors import Clipped, Projection, TensorSum
+from tpca.tensors.projected import Projected
 
 DIMS = (4, 3, 2)
 RNG = np.random.default_rng(0)
@@ -72,9 +73,29 @@ def test_stored_and_passing_samples_make_the_same_derived_ones(block, size):
     at_once = np.concatenate([batch.samples for batch in DerivedStream(open_stream(X), plan).batches()])
     items = [X[a : a + size] for a in range(0, N, size)]
     passing = DerivedPassing(open_stream(iter(items), items="batches"), told, plan, 0, Contrast(None, block))
-    np.testing.assert_allclose(
-        np.concatenate([batch.samples for batch in passing.batches()]), at_once, rtol=1e-7, atol=1e-7
-    )
+    batches = list(passing.batches())
+    np.testing.assert_allclose(np.concatenate([batch.samples for batch in batches]), at_once, rtol=1e-7, atol=1e-7)
+    np.testing.assert_allclose(np.concatenate([batch.shares for batch in batches]), plan.shares, rtol=1e-7)
+
+
+def test_every_reader_knows_how_much_of_the_signal_is_in_what_it_read(tmp_path, monkeypatch):
+    (plan,) = plans(read_conditions("effect", N, Y), 7)
+    zarr.create_array(str(tmp_path / "d.zarr"), data=X, chunks=(16, 4, 3, 2))
+    sums = [TensorSum(), Clipped([TensorSum()], [np.ones(d) for d in DIMS])]
+    sums.append(Projected([TensorSum()], Projection(DIMS, (None,) * len(DIMS))))
+    for blank in sums:
+        read = LocalEngine(DerivedStream(open_stream(X), plan)).reduce(blank, 5)
+        inner = read if isinstance(read, TensorSum) else read.parts[0]
+        assert inner.worth == pytest.approx(plan.shares[:5].sum())
+    monkeypatch.setattr(stored, "SLAB_ENTRIES", 12)
+    slabs = LocalEngine(DerivedStream(open_stream(tmp_path / "d.zarr"), plan))
+    assert slabs.reduce(TensorSum(), 5).worth == pytest.approx(plan.shares[:5].sum())
+    with_gap = X.copy()
+    with_gap[plan.starts[1] : plan.stops[1], 0] = np.nan  # block 1 is lost
+    left = LocalEngine(DerivedStream(open_stream(with_gap, nan_policy="omit"), plan)).reduce(TensorSum(), 2)
+    assert left.worth == pytest.approx(plan.shares[[0, 2]].sum())
+    plain = LocalEngine(open_stream(X)).reduce(TensorSum(), 5)
+    assert plain.worth == 5
 
 
 def test_files_slabs_and_sparse_samples_give_what_arrays_give(tmp_path, monkeypatch):

@@ -1,6 +1,6 @@
 """What is known of the noise: covariances of the modes, whitening of queries, how long neighbours are alike."""
 
-from tpca.noise.checks import CENTRED, Check, doubts, noise_checks, steadiness
+from tpca.noise.checks import CENTRED, Check, doubts, noise_checks, steadiness, too_alike
 from tpca.noise.model import NoiseModel, learn, samples_wanted
 from tpca.noise.pairs import ModeCovariances
 from tpca.noise.serial import Contrasts, Dependence
@@ -28,4 +28,5 @@ __all__ = [
     "noise_checks",
     "samples_wanted",
     "steadiness",
+    "too_alike",
 ]

@@ -154,6 +154,17 @@ def level(along: float) -> Check:
     return Check("noise along the signal", "good", measured, "The noise is as strong along the signal as elsewhere.")
 
 
+def too_alike(groups: int, worth: float) -> Check:
+    """Samples that are alike for about as long as there are any: ``groups`` of them are ``worth`` so many."""
+    return Check(
+        "enough independent samples",
+        "bad",
+        f"{groups} groups of samples are worth {worth:.2g} independent ones",
+        "samples are alike for about as long as all of them last, so that a slow change cannot be told from a mean: "
+        "nothing can be proven; give samples over a longer time",
+    )
+
+
 def steadiness(excess: float) -> Check:
     """Whether neighbouring samples are alike along the signal, by so many standard errors of an autocorrelation."""
     measured = f"autocorrelation {excess:.2g} standard errors above independence"

@@ -126,11 +126,15 @@ class Whitening:
         With the ``covariances`` of the vectors' errors, without what these add to the lengths: errors along the loud
         directions of the noise are long in the data.
         """
+        return math.prod(math.sqrt(length) for length in self.squared_lengths(vectors, covariances))
+
+    def squared_lengths(self, vectors: Sequence[Array], covariances: Sequence[Array] | None = None) -> list[float]:
+        """|W_i^-1 u_i|² of all modes; with ``covariances`` of the vectors' errors without what these add."""
         lengths = [float(v @ v) for v in self._inverted(vectors)]
-        if covariances is not None:
-            triples = zip(lengths, self.inverses, covariances, strict=True)
-            lengths = [_without_errors(length, inverse, c) for length, inverse, c in triples]
-        return math.sqrt(math.prod(lengths))
+        if covariances is None:
+            return lengths
+        triples = zip(lengths, self.inverses, covariances, strict=True)
+        return [_without_errors(length, inverse, c) for length, inverse, c in triples]
 
     def back_strength(self, strength: float, vectors: Sequence[Array]) -> float:
         """λ, from λ' and the unit vectors u."""

@@ -13,7 +13,10 @@ into blocks b, and within each
 .. math:: \frac1{N'}\sum_b T'_b = \frac{\sum_iw_iT_i}{\sum_iw_iy_i} = \lambda v_1\otimes\dots\otimes v_k + \text{noise},
 
 the least-squares coefficient of y with an intercept, and nuisances, for every block.  One c for all keeps that exact;
-derived samples then have noise of unequal levels, S_b σ²/c², σ²/c on average, which the tests allow for.
+derived samples then hold unequal *shares* S_b/c of the signal, one on average, and noise of unequal levels, S_bσ²/c²,
+σ²/c on average.  A batch says which shares its samples have: a sum of them is S_b/c samples' worth, of signal and of
+noise alike, and so it is counted where groups of them are compared (:mod:`tpca.solvers.mean.grouping`); the tests allow
+for unequal levels anyway.
 
 *The price* is a degree of freedom for every block and every nuisance: of the sum of squares of y the share
 ``efficiency`` :math:`= \sum_b S_b/S_{all}` lies within blocks, 1 - 1/m on average for y in random order and blocks of

@@ -35,13 +35,20 @@ class DerivedBatch(DenseBatch):
     """Derived samples; the ones that they were made of count as held, too, where they had to be read for it."""
 
     def __init__(
-        self, samples: NDArray[Any], first: int, dropped: int, read_bytes: int, exposure: Array | None = None
+        self,
+        samples: NDArray[Any],
+        first: int,
+        dropped: int,
+        read_bytes: int,
+        shares: Array | None = None,
+        exposure: Array | None = None,
     ) -> None:
-        super().__init__(samples, first, dropped, exposure=exposure)
+        super().__init__(samples, first, dropped, shares=shares, exposure=exposure)
         self._read_bytes = read_bytes
 
     def __getitem__(self, some: slice) -> DerivedBatch:
-        return DerivedBatch(self._samples[some], 0, 0, self._read_bytes, self.exposure_of(some))
+        shares, exposure = self.shares_of(some), self.exposure_of(some)
+        return DerivedBatch(self._samples[some], 0, 0, self._read_bytes, shares, exposure)
 
     @property
     def nbytes(self) -> int:
@@ -99,8 +106,9 @@ class DerivedStream(NumberedStream):
         derived = [self._derived(block, rows, places.start) for block in range(first, stop)]
         found = [one for one in derived if one is not None]
         samples, exposure = self._stacked(found)
+        shares = self._plan.shares[first:stop][[one is not None for one in derived]] if exposure is None else None
         held = 0 if self.kind == "array" and self._plan.order is None else rows.nbytes
-        return DerivedBatch(samples, first, len(derived) - len(found), held, exposure)
+        return DerivedBatch(samples, first, len(derived) - len(found), held, shares, exposure)
 
     def lazy_parts(self, number: int) -> list[Any] | None:
         """The samples of a batch as Dask arrays, one for every run of neighbours, if they are in one."""
@@ -205,7 +213,7 @@ class DerivedStream(NumberedStream):
             assert total is not None
             return total if more else total[0]
 
-        return SlabBatch(self.dims, mode + more, parts, blocks, read, first)
+        return SlabBatch(self.dims, mode + more, parts, blocks, read, first, shares=self._plan.shares[blocks])
 
 
 def _runs(numbers: NDArray[np.intp]) -> list[Run]:

@@ -169,8 +169,10 @@ class RunningBlocks:
         self.energies[j] += float(energy.mean())
         self.blocks[j] += 1
         derived = (contrast / self.scales[j]).reshape(1, *self.dims)
+        if not self._partial:
+            return DenseBatch(derived, shares=energy / self.scales[j])
         each = np.broadcast_to(energy / self.scales[j], contrast.shape).reshape(derived.shape)
-        return DenseBatch(derived, exposure=each if self._partial else None)
+        return DenseBatch(derived, exposure=each)
 
 
 class DerivedPassing(Stream):
@@ -212,9 +214,15 @@ class DerivedPassing(Stream):
 
     def _batch(self, found: list[DenseBatch], first: int, start: int, dropped: int) -> Iterator[Batch]:
         if first >= start:
+            shares = [one.shares for one in found if one.shares is not None]
             each = [one.exposure for one in found if one.exposure is not None]
-            samples = np.concatenate([one.samples for one in found])
-            yield DenseBatch(samples, first, dropped, exposure=np.concatenate(each) if each else None)
+            yield DenseBatch(
+                np.concatenate([one.samples for one in found]),
+                first,
+                dropped,
+                shares=np.concatenate(shares) if shares else None,
+                exposure=np.concatenate(each) if each else None,
+            )
 
     def _fresh(self) -> RunningBlocks:
         rule = copy.deepcopy(self._rule)

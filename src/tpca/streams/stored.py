@@ -196,7 +196,7 @@ class StoredStream(NumberedStream):
         if self.shuffle is not None:
             kept = kept[self._permutation(int(indices[0]), len(kept))]
         observed = reader.observed if self.nan_policy == "zero" else None
-        return SlabBatch(self.dims, mode, parts, kept, reader, first, len(indices) - len(kept), observed)
+        return SlabBatch(self.dims, mode, parts, kept, reader, first, len(indices) - len(kept), observed=observed)
 
     @cached_property
     def _cut(self) -> tuple[int, list[slice]]:

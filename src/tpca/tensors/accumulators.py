@@ -87,7 +87,8 @@ class Accumulator:
 class TensorSum(Accumulator):
     """The sum of all samples, each times ``weight``: ``total``, ``None`` before the first.
 
-    ``observed`` has how many samples there are of every entry; ``None``: all of them.
+    ``observed`` has how many samples there are of every entry; ``None``: all of them.  ``worth`` is the sum of their
+    shares of the signal: their number, where all hold as much.
     """
 
     def __init__(self, weight: float = 1.0) -> None:
@@ -95,23 +96,26 @@ class TensorSum(Accumulator):
         self.weight = weight
         self.total: NDArray[Any] | None = None
         self.observed: Array | None = None
+        self.worth = 0.0
 
     def add(self, batch: Batch, at: int = 0) -> None:  # noqa: ARG002
         """Add the samples up."""
         self.total = batch.add_to(self.total, self.weight)
         self._count(exposure_sum(batch), len(batch))
         self.n += len(batch)
+        self.worth += len(batch) if batch.shares is None else float(batch.shares.sum())
 
     def add_mean(self, mean: Array, n: int) -> None:
         """Take ``n`` samples, all there are, that are known by their mean only, which may be changed."""
         mean *= n * self.weight
-        self.total, self.n = mean, n
+        self.total, self.n, self.worth = mean, n, float(n)
 
     def merge(self, other: TensorSum) -> None:
         """Add the sums."""
         self.total = added(self.total, other.total)
         self._count(other.observed, other.n)
         self.n += other.n
+        self.worth += other.worth
 
     def _count(self, observed: Array | None, n: int) -> None:
         """Count the entries of ``n`` more samples."""

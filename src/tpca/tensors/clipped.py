@@ -30,7 +30,7 @@ class ClippedBatch(DenseBatch):
 
     def __init__(self, batch: DenseBatch, bound: NDArray[Any]) -> None:
         # Looked at: an infinite entry must not be clipped.
-        super().__init__(batch.samples, batch.first, batch.dropped, exposure=batch.exposure)
+        super().__init__(batch.samples, batch.first, batch.dropped, shares=batch.shares, exposure=batch.exposure)
         self.bound = bound
         self.beyond = np.zeros(2, np.int64)  # entries above and below the bound, of those added up
         self._clipped: NDArray[Any] | None = None
@@ -43,7 +43,8 @@ class ClippedBatch(DenseBatch):
         return self._clipped
 
     def __getitem__(self, some: slice) -> ClippedBatch:
-        part = ClippedBatch(DenseBatch(self._samples[some], exposure=self.exposure_of(some)), self.bound)
+        inner = DenseBatch(self._samples[some], shares=self.shares_of(some), exposure=self.exposure_of(some))
+        part = ClippedBatch(inner, self.bound)
         part.beyond = self.beyond  # what is added up of a part is, of the whole
         return part
 

@@ -35,6 +35,7 @@ class DenseBatch:
 
     Where entries are missing they are 0, and ``exposure``, an array like the samples, says how much every entry counts:
     whether it was observed; of a derived sample, what it has of the covariate.  ``None``: all count as one.
+    ``shares`` is how much of the signal every sample holds, where that differs and no entry is missing.
     """
 
     summable = True
@@ -45,9 +46,10 @@ class DenseBatch:
         first: int = 0,
         dropped: int = 0,
         unchecked: int | None = None,
+        shares: Array | None = None,
         exposure: NDArray[Any] | None = None,
     ) -> None:
-        self._samples = samples
+        self._samples, self.shares = samples, shares
         self.first, self.dropped = first, dropped
         self._unchecked = unchecked
         self.exposure = exposure
@@ -70,7 +72,12 @@ class DenseBatch:
     def __getitem__(self, some: slice) -> DenseBatch:
         start, _, _ = some.indices(len(self))
         unchecked = None if self._unchecked is None else self._unchecked + start
-        return DenseBatch(self._samples[some], unchecked=unchecked, exposure=self.exposure_of(some))
+        shares, exposure = self.shares_of(some), self.exposure_of(some)
+        return DenseBatch(self._samples[some], unchecked=unchecked, shares=shares, exposure=exposure)
+
+    def shares_of(self, some: slice) -> Array | None:
+        """The shares of some of the samples."""
+        return None if self.shares is None else self.shares[some]
 
     def exposure_of(self, some: slice | NDArray[Any]) -> NDArray[Any] | None:
         """How much the entries of some samples count."""

@@ -28,6 +28,7 @@ class ProjectedBatch:
     def __init__(self, batch: Batch, projection: Projection) -> None:
         self._batch, self._projection = batch, projection
         self.first, self.dropped, self.summable = batch.first, batch.dropped, batch.summable
+        self.shares = batch.shares
 
     def __len__(self) -> int:
         return len(self._batch)
@@ -72,7 +73,7 @@ class ProjectedDense(DenseBatch):
     """Dense samples."""
 
     def __init__(self, batch: DenseBatch, projection: Projection) -> None:
-        super().__init__(batch.content()[0], batch.first, batch.dropped)
+        super().__init__(batch.content()[0], batch.first, batch.dropped, shares=batch.shares)
         self._batch, self._projection = batch, projection
         self._projected: NDArray[Any] | None = None
 

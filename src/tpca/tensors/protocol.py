@@ -21,6 +21,8 @@ class Batch(Protocol):
     """Samples that the stream left out of it."""
     summable: bool
     """Whether samples come whole, so that adding them up costs less than contracting each."""
+    shares: Array | None
+    """How much of the signal every sample holds, one on average over the stream; ``None``: one each."""
 
     def __len__(self) -> int: ...
 

@@ -42,10 +42,11 @@ class SlabBatch:
         read: Read,
         first: int = 0,
         dropped: int = 0,
+        shares: Array | None = None,
         observed: Read | None = None,
     ) -> None:
         self.dims, self.mode, self.parts, self.indices = dims, mode, list(parts), indices
-        self.first, self.dropped = first, dropped
+        self.first, self.dropped, self.shares = first, dropped, shares
         self._read, self._observed = read, observed
 
     @property
@@ -59,8 +60,10 @@ class SlabBatch:
         return len(self.indices)
 
     def __getitem__(self, some: slice) -> SlabBatch:
-        some_of = self.indices[some]
-        return SlabBatch(self.dims, self.mode, self.parts, some_of, self._read, self.first, observed=self._observed)
+        some_of, shares = self.indices[some], None if self.shares is None else self.shares[some]
+        return SlabBatch(
+            self.dims, self.mode, self.parts, some_of, self._read, self.first, shares=shares, observed=self._observed
+        )
 
     @property
     def nbytes(self) -> int:

@@ -48,6 +48,7 @@ class SparseBatch:
     """
 
     summable = False
+    shares: Array | None = None
 
     def __init__(
         self,

@@ -56,6 +56,7 @@ class ViewsBatch:
     """
 
     summable = False
+    shares: Array | None = None
 
     def __init__(
         self, views: Sequence[NDArray[Any]], weights: NDArray[Any] | None = None, first: int = 0, dropped: int = 0

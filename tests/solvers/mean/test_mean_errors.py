@@ -5,8 +5,11 @@ import pytest
 from mean_noises import LAWS, direction, grouped, outer, rank_one, scales, serial, smooth, unit
 from scipy.stats import binom
 
+from amounts import few_or_many
 from tpca import MeanSolver
 from tpca.errors import MemoryBudgetError
+from tpca.noise import Whitening
+from tpca.solvers.mean.conclude import Units
 from tpca.solvers.mean.errors import Scatter, dimensions, moderated
 from tpca.solvers.mean.fit import best_fit
 from tpca.solvers.mean.memory import groups_wanted, mean_bytes
@@ -100,6 +103,36 @@ def test_whitened_fits_are_those_of_whitened_data():
     assert found.p_value == white.p_value
     # But for what errors add to the lengths, about 1 % here.
     assert found.strength == pytest.approx(white.strength * whitening.factor(white.vectors), rel=0.03)
+
+
+def test_what_is_whitened_by_nothing_is_told_as_it_is():
+    rng = np.random.default_rng(0)
+    groups = grouped(rng.standard_normal((160, *DIMS)) + outer(rank_one(rng, DIMS)))
+    scatter = Scatter.around(groups, best_fit(groups.mean, rng))
+    white = Whitening.of([np.eye(d) for d in DIMS])
+    plain, carried = (Units(1.0, 1.0, whitening).told(scatter, 0.95) for whitening in (None, white))
+    assert carried.claim.strength == pytest.approx(plain.claim.strength)
+    # But for the term of second order: a few per cent of the variance, at λ√N = 13 with some twenty free entries.
+    np.testing.assert_allclose(carried.claim.interval, plain.claim.interval, rtol=0.02)
+    for a, b in zip(carried.claim.errors, plain.claim.errors, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0.02)
+
+
+@few_or_many(10, 60)
+def test_intervals_of_whitened_signals_hold_and_do_not_begin_at_nothing(runs):
+    held = positive = 0
+    for seed in range(runs):
+        rng = np.random.default_rng([seed, 11])
+        vectors = rank_one(rng, (8, 8, 8))
+        noise = smooth(rng, 300, (8, 8, 8))
+        roots = np.linalg.cholesky(0.9 ** np.abs(np.subtract.outer(np.arange(8), np.arange(8))))
+        strength = 1.2 / np.prod([np.linalg.norm(np.linalg.solve(roots, v)) for v in vectors])  # λ' = 1.2
+        low, high = MeanSolver(random_state=seed).run(noise + strength * outer(vectors)).strength_interval
+        held += low <= strength <= high
+        positive += low > 0
+    assert held >= binom.ppf(1e-4, runs, 0.95)
+    # λ'√N = 21 is far from what noise reaches, about 8: no interval begins at 0.  Two in three did.
+    assert positive == runs
 
 
 def test_the_noise_is_part_of_the_memory():

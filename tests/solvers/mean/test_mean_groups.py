@@ -7,8 +7,8 @@ import pytest
 from mean_noises import grouped, serial
 
 from tpca import MeanSolver, SpikedTensor
+from tpca.solvers.mean.coupling import correlation
 from tpca.solvers.mean.grouping import Grouping, equal_groups, inner_products
-from tpca.solvers.mean.groups import correlation
 
 
 @pytest.mark.parametrize(("samples", "block"), [(300, 1), (301, 1), (16, 1), (15, 1), (5, 1), (1, 1), (300, 7), (9, 7)])
@@ -48,7 +48,8 @@ def test_the_mean_is_that_of_all_samples_and_flips_are_its():
     groups = grouped(samples)
     np.testing.assert_allclose(groups.mean, np.sqrt(85) * samples.mean(axis=0))
     np.testing.assert_allclose(groups.flipped(np.ones((1, 8)))[0], groups.mean, atol=1e-5)
-    assert groups.dependence == 0.0
+    assert groups.coupling.time == 0.0
+    assert groups.coupling.worth == pytest.approx(8.0)
     assert groups.length == pytest.approx(np.sqrt(85))
 
 
@@ -58,12 +59,13 @@ def test_neighbours_that_are_alike_are_seen_and_decorrelated():
     groups = grouped(samples)
     sizes = np.array(equal_groups(240, 8, 1), dtype=float)
     # τ = 19 of 30 samples a group: neighbouring sums have a correlation of about φ/(1 − φ²)/30 = 0.16.
-    assert 0.05 < groups.dependence < 0.3
+    assert 0.05 < groups.coupling.matrix[0, 1] < 0.3
+    assert 5 < groups.coupling.worth < 8
     np.testing.assert_allclose(groups.mean, groups.length * samples.mean(axis=0))
     np.testing.assert_allclose(groups.weights @ groups.shares, 1.0)
     noise = serial(rng, 240, (6, 7, 8), 0.9)
     plain = grouped(noise)
-    assert correlation(plain.products, sizes) < plain.dependence / 2
+    assert correlation(plain.products, sizes) < plain.coupling.matrix[0, 1] / 2
 
 
 def test_inner_products_are_those_of_float64():

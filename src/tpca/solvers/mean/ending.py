@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tpca.noise import CENTRED, NoiseModel
+from tpca.noise import CENTRED, Check, NoiseModel, too_alike
 from tpca.randomness import generator
 from tpca.solvers.claim import Claim
 from tpca.solvers.mean.conclude import Units
@@ -37,7 +37,7 @@ class Ending:
 
     def __init__(self, run: MeanRun) -> None:
         self.run = run
-        self._sigma, self._centred = math.nan, False
+        self._sigma, self._more = math.nan, list[Check]()
         self._factors: Sequence[Array] | None = None  # of slices, where entries are missing
 
     def recovery(self) -> Recovery:
@@ -46,7 +46,7 @@ class Ending:
         if not grouping.samples:
             vectors = tuple(np.eye(1, d)[0] for d in self.run.data.dims)
             return self._recovery_of(vectors, StopReason.NO_SIGNAL, Claim.nothing(math.inf))
-        whitening, self._centred = noise.whitening, grouping.centred
+        whitening, self._more = noise.whitening, [CENTRED] if grouping.centred else []
         observed, louder, every = self.run.observed, 1.0, [grouping]
         if observed is not None:
             factors = SliceCounts.of_entries(observed.total, grouping.samples, grouping.total.shape).factors()
@@ -59,7 +59,9 @@ class Ending:
         size = math.ldexp(1.0, math.frexp(largest((grouping.sums,)))[1])
         for one in every:
             one.multiply(1 / size)
-        groups = Groups.of(grouping, None if observed is None else observed.sums)
+        groups = Groups.of(grouping, noise.correlation_time, None if observed is None else observed.sums)
+        if not groups.coupling.enough:
+            self._more.append(too_alike(len(groups), groups.coupling.worth))
         scale, projection = size / groups.length / noise.tails.share, solver.projection
         units = Units(scale, self.run.unit or 1.0, whitening, projection)
         level = groups.level(np.ones((1, len(groups))))
@@ -95,7 +97,9 @@ class Ending:
     def _nothing(self, groups: Groups, best: RankOne, proof: Proof, units: Units) -> Recovery:
         if units.whitening is not None:  # of signals along the loudest directions, which whitened data say least of
             groups = groups.transformed(units.whitening.undone.tensor)
-        limit = strength_limit(groups, generator(self.run.solver.random_state, "mean limit"))
+        limit = math.inf  # what changes slowly may hide anything
+        if groups.coupling.enough:
+            limit = strength_limit(groups, generator(self.run.solver.random_state, "mean limit"))
         vectors = units.vectors(best.vectors)
         self.run.record({"phase": "fit", "component": 0, "found": False, **_told_of(proof, units, best)}, vectors)
         claim = Claim.nothing(units.to_data(limit))
@@ -115,7 +119,7 @@ class Ending:
             solver="mean",
             noise_level=self._sigma,
             noise=self._noise(),
-            checks=(*self.run.noise.checks(self.run.samples, loudness), *([CENTRED] if self._centred else [])),
+            checks=(*self.run.noise.checks(self.run.samples, loudness), *self._more),
             vectors=vectors,
             strength=claim.strength,
             n_samples=self.run.samples,

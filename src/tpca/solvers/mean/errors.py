@@ -103,8 +103,8 @@ class Scatter:
         """The strength, as √N λ, and the overlaps."""
         return self.law(self.energies, self.fit.strength)
 
-    def spreads(self) -> list[Array]:
-        """Variances b of every vector, for limits at 1.96 errors: Cov v̂ = P diag(b) P, P the projection across v.
+    def spreads(self, wide: bool = True) -> list[Array]:
+        """Variances b of every vector: Cov v̂ = P diag(b) P, P the projection across v; ``wide``: for 1.96 errors.
 
         Their size is that of the reading, beyond first order: v̂ = q v + √(1 − q²) u, u across v.
         """
@@ -112,16 +112,13 @@ class Scatter:
         for vector, pull, q in zip(self.fit.vectors, self.pulls, self.reading.overlaps, strict=True):
             variances, freedom = moderated(pull / math.sqrt(self.share), vector)
             size = float(np.sum(projected(variances, vector)))
-            wider = (student(USUAL, freedom) / student(USUAL, math.inf)) ** 2
+            wider = (student(USUAL, freedom) / student(USUAL, math.inf)) ** 2 if wide else 1.0
             each.append(variances * (min(1.0, (1 - q**2) * wider) / size if size > 0 else 0.0))
         return each
 
-    def interval(self, confidence: float, error: float | None = None) -> tuple[float, float]:
-        """Confidence interval of √N λ, from 0 where noise reaches as far as its lower end.
-
-        ``error`` is that of Z, by default its own.
-        """
-        half = (self.along if error is None else error) * student(0.5 + confidence / 2, self.freedom)
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """Confidence interval of √N λ, from 0 where noise reaches as far as its lower end."""
+        half = self.along * student(0.5 + confidence / 2, self.freedom)
         low, high = (self.law(self.energies, self.fit.strength + side * half) for side in (-1, 1))
         return (0.0 if low.edge else low.strength, high.strength)
 

@@ -4,7 +4,9 @@ Groups are contiguous because samples that follow each other may be alike: two g
 the number of samples is known, all get the same number of them, a multiple of ``block`` (and of two, so that pairs of
 neighbours, which the noise model is learnt from, are in one group).  Where it is not, whenever all groups are taken the
 first two neighbours that hold the fewest samples become one: the largest group is never more than about twice the
-smallest.  Groups are sums in float32, which is far more than their noise needs; the sum of all is one in float64.
+smallest.  Where samples hold unequal shares of the signal (derived ones, :mod:`tpca.streams.contrasts`) a group counts
+as many as its shares add up to, N in all.  Groups are sums in float32, which is far more than their noise needs; the
+sum of all is one in float64.
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ class Grouping:
         self.sums: Array32 = np.zeros((most if plan is None else len(plan), *dims), dtype=np.float32)
         self.total = np.zeros(tuple(dims))
         self.counts: list[int] = []
+        self.worths: list[float] = []  # their shares of the signal
         self.size = block if plan is None else plan[0]  # of the open group, when it will be full
 
     @property
@@ -54,19 +57,26 @@ class Grouping:
         return sum(self.counts)
 
     @property
+    def sizes(self) -> Array:
+        """How much of the signal every group holds, in samples: as many as it has, where all hold as much."""
+        worths = np.array(self.worths)
+        return worths * (self.samples / max(float(worths.sum()), 1e-300))
+
+    @property
     def filling(self) -> tuple[int, int]:
         """Samples that the open group, or the next if that is full, has room for, and those it will have then."""
         if self.counts and self.counts[-1] < self.size:
             return self.size - self.counts[-1], self.size
         return self._next_size(), self._next_size()
 
-    def add(self, part: NDArray[np.floating], n: int) -> None:
-        """Add ``n`` samples, which sum to ``part``, to the open group."""
+    def add(self, part: NDArray[np.floating], n: int, worth: float | None = None) -> None:
+        """Add ``n`` samples, which sum to ``part`` and are ``worth`` so many, to the open group."""
         if not self.counts or self.counts[-1] >= self.size:
             self._open()
         self.sums[len(self.counts) - 1] += part
         self.total += part
         self.counts[-1] += n
+        self.worths[-1] += n if worth is None else worth
 
     def multiply(self, factor: float) -> None:
         """Have all sums in another unit."""
@@ -114,6 +124,7 @@ class Grouping:
                 return
             self._merge(self._fewest())
         self.counts.append(0)
+        self.worths.append(0.0)
 
     def _merge(self, first: int) -> None:
         """Have a group and the next in one; those after it move up, one by one so that nothing is copied twice."""
@@ -122,6 +133,7 @@ class Grouping:
             self.sums[group] = self.sums[group + 1]
         self.sums[len(self.counts) - 1] = 0.0
         self.counts[first : first + 2] = [self.counts[first] + self.counts[first + 1]]
+        self.worths[first : first + 2] = [self.worths[first] + self.worths[first + 1]]
 
 
 def inner_products(sums: Array32) -> Array:

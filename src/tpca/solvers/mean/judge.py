@@ -5,6 +5,8 @@ from all starts which (:mod:`tpca.solvers.mean.test`, :mod:`tpca.solvers.mean.fi
 length the vectors may be the same; they are taken to be, unless the data say that they differ
 (:mod:`tpca.solvers.mean.reading`).
 
+Groups that are worth too few independent ones prove nothing (:mod:`tpca.solvers.mean.coupling`).
+
 Of several components each is tested in what those before it leave (:mod:`tpca.solvers.mean.components`).
 """
 
@@ -63,6 +65,9 @@ class Judge:
     def look(self) -> tuple[list[Found], RankOne]:
         """All components that are proven, the strongest first, and the best guess of one where none is."""
         first = hosvd_fit(self.groups.mean, QUICK)
+        if not self.groups.coupling.enough:
+            self.proofs.append(Proof(first.strength, (), math.inf, 1.0, 1.0, False))
+            return [], first
         plain = self._plain_to_see(first)
         self.proofs.append(plain or self._test(()))
         guess = self.proofs[0].guess

@@ -71,6 +71,17 @@ class MeanNoise:
         missing = max(2, self._needed(self.sketch) - self.sketch.n)
         return missing + missing % 2
 
+    @property
+    def correlation_time(self) -> float:
+        """As far as it was seen, and two standard errors more; infinite where it is too long for the samples seen.
+
+        1 where samples are not alike, or where it was said which belong together.
+        """
+        if not self.serial or self.model is None or not self.model.dependence.present:
+            return 1.0
+        seen = self.model.dependence
+        return seen.time * (1 + 2 * seen.error) if seen.settled else math.inf
+
     def blanks(self) -> tuple[Accumulator, ...]:
         """What is to be kept of the next samples."""
         return () if self.sketch is None else (*self.sketch.blanks(), *self.tails.blanks())

@@ -39,7 +39,7 @@ def all_observed(grouping: Grouping) -> Grouping:
     twin = copy.copy(grouping)
     sizes = np.zeros(len(grouping.sums), dtype=np.float32)
     sizes[: len(grouping.counts)] = grouping.counts
-    twin.counts = list(grouping.counts)
+    twin.counts, twin.worths = list(grouping.counts), list(grouping.worths)
     twin.plan = None if grouping.plan is None else list(grouping.plan)
     twin.sums = np.zeros_like(grouping.sums) + sizes.reshape(-1, *[1] * grouping.total.ndim)
     twin.total = np.full(grouping.total.shape, float(grouping.samples))
