@@ -4,16 +4,10 @@ In whitened data (:mod:`tpca.noise.whitening`) the vectors are u and the strengt
 
 .. math:: v_i = W_i^{-1}u_i/\ell_i, \qquad \ell_i = \|W_i^{-1}u_i\|, \qquad \lambda = \lambda'\prod\ell_i .
 
-Group g pulls the logarithm of λ by that of λ' and by what it pulls the vectors along the slopes
-:math:`s_i = \partial\ln\ell_i/\partial u_i`, so that with the pulls of :mod:`tpca.solvers.mean.errors`
-
-.. math:: \mathrm{Var}\ln\lambda = \frac{1}{c\,Z^2}\sum_g w_g^2
-    \Bigl(z_g - \pi_gZ + \sum_i\langle s_i, r_{gi}\rangle\Bigr)^2
-    + \sum_i\frac{\|W_i^{-1}\Sigma_iW_i^{-1}\|_F^2}{2\ell_i^4} ;
-
-the last term, with the covariances Σ of the errors of u, is of second order: where noise is far louder in some
-directions than in others, it is errors along these that make most of a length.  The interval of λ is that of Z with
-this error in place of its own, times the lengths.
+What the errors of u make of those of v and of the lengths is in :mod:`tpca.noise.carrying`.  The interval of λ is that
+of λ' times the lengths, on a scale of logarithms, where the errors of both add up: squared, for what pulls the vectors
+across and what pulls the strength along them is independent in whitened noise.  Those of lengths add up squared, too,
+but as they are where all vectors are the same.
 """
 
 from __future__ import annotations
@@ -24,8 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tpca.noise import Whitening
+from tpca.noise.carrying import carried_interval, errors_of_entries
 from tpca.solvers.claim import Claim
-from tpca.solvers.mean.errors import Scatter, entry_errors, projected
+from tpca.solvers.mean.errors import Scatter, entry_errors, projected, student
 from tpca.solvers.rank_one import oriented
 from tpca.tensors import Projection, RankOne
 from tpca.tensors.blocks import Array
@@ -69,19 +64,21 @@ class Units:
         """What is said of a fit, in units of the groups but for the factor of whitening."""
         reading, spreads = scatter.reading, scatter.spreads()
         if self.whitening is None:
-            each = enumerate(zip(spreads, scatter.fit.vectors, strict=True))
-            errors = tuple(self._entry_errors(mode, b, v) for mode, (b, v) in each)
+            pairs = enumerate(zip(spreads, scatter.fit.vectors, strict=True))
+            errors = tuple(self._entry_errors(mode, b, v) for mode, (b, v) in pairs)
             claim = Claim(reading.strength, scatter.interval(confidence), errors)
             return Told(self.vectors(scatter.fit.vectors), claim, scatter.along, reading.error)
-        covariances = _covariances(scatter, spreads)
-        factor = self.whitening.factor(scatter.fit.vectors, covariances)
-        error = _strength_error(scatter, self.whitening, covariances)
-        low, high = scatter.interval(confidence, error)
-        triples = enumerate(zip(self.whitening.inverses, scatter.fit.vectors, spreads, strict=True))
-        errors = tuple(self._carried_errors(mode, *triple) for mode, triple in triples)
-        claim = Claim(factor * reading.strength, (factor * low, factor * high), errors)
-        worst = max(float(np.linalg.norm(e)) for e in errors)
-        return Told(self.vectors(scatter.fit.vectors), claim, factor * error, worst)
+        each = self.whitening.carried(scatter.fit.vectors, _covariances(scatter, spreads))
+        factor, lengths = math.prod(c.length for c in each), [c.relative for c in each]
+        relative = sum(lengths) if scatter.symmetric else math.hypot(*lengths)
+        reach = student(0.5 + confidence / 2, math.inf) * relative
+        interval = carried_interval(reading.strength, scatter.interval(confidence), factor, reach)
+        squares = [c.errors for c in each]
+        if self.projection is not None:
+            squares = [self.projection.back_rows(i, self.projection.back_rows(i, c).T) for i, c in enumerate(squares)]
+        claim = Claim(factor * reading.strength, interval, errors_of_entries(squares))
+        error = factor * math.hypot(scatter.along, relative * reading.strength)
+        return Told(self.vectors(scatter.fit.vectors), claim, error, max(c.error for c in each))
 
     def _entry_errors(self, mode: int, variances: Array, v: Array) -> Array:
         """Errors of the entries of v, with the variances P diag(b) P."""
@@ -89,32 +86,6 @@ class Units:
             return entry_errors(projected(variances, v), v)
         own = self.projection.back_variances(mode, v, variances)
         return entry_errors(own, self.projection.back_rows(mode, v))
-
-    def _carried_errors(self, mode: int, inverse: Array, u: Array, variances: Array) -> Array:
-        """Errors of v = unit(W^-1 u), none longer than 1.
-
-        With J = (I − vvᵀ)W^-1/|W^-1 u| their squares are the diagonal of J diag(b) Jᵀ.
-        """
-        carried = inverse @ u
-        length = float(np.linalg.norm(carried))
-        v = carried / length
-        jacobian = (inverse - np.outer(v, v @ inverse)) / length
-        if self.projection is not None:
-            jacobian, v = self.projection.back_rows(mode, jacobian), self.projection.back_rows(mode, v)
-        squares = jacobian**2 @ variances
-        return entry_errors(squares / max(1.0, float(np.sum(squares))), v)
-
-
-def _strength_error(scatter: Scatter, whitening: Whitening, covariances: list[Array]) -> float:
-    """Standard error of Z and of what its vectors do to the strength."""
-    total, second = scatter.strengths.copy(), 0.0
-    each = zip(whitening.inverses, scatter.fit.vectors, scatter.pulls, covariances, strict=True)
-    for inverse, u, pull, covariance in each:
-        carried = inverse @ u
-        squared = float(carried @ carried)
-        total += pull @ (inverse @ carried) / squared
-        second += float(np.sum((inverse @ covariance @ inverse) ** 2)) / (2 * squared**2)
-    return math.sqrt(float(total @ total) / scatter.share + second * scatter.fit.strength**2)
 
 
 def _covariances(scatter: Scatter, spreads: list[Array]) -> list[Array]:

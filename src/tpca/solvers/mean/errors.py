@@ -116,12 +116,9 @@ class Scatter:
             each.append(variances * (min(1.0, (1 - q**2) * wider) / size if size > 0 else 0.0))
         return each
 
-    def interval(self, confidence: float, error: float | None = None) -> tuple[float, float]:
-        """Confidence interval of √N λ, from 0 where noise reaches as far as its lower end.
-
-        ``error`` is that of Z, by default its own.
-        """
-        half = (self.along if error is None else error) * student(0.5 + confidence / 2, self.freedom)
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """Confidence interval of √N λ, from 0 where noise reaches as far as its lower end."""
+        half = self.along * student(0.5 + confidence / 2, self.freedom)
         low, high = (self.law(self.energies, self.fit.strength + side * half) for side in (-1, 1))
         return (0.0 if low.edge else low.strength, high.strength)
 
