@@ -108,7 +108,7 @@ def errors_of_entries(each: Sequence[Array]) -> tuple[Array, ...]:
 
 
 def _belief(v: Array, y: Array, covariance: Array, root: Array | None) -> Belief:
-    """What ``y``, R^-1 y, says, whose errors have the ``covariance`` R^-1 K R^-1; ``root`` is R, ``None`` where R = I."""
+    """What ``y`` = R^-1 y, with errors of the ``covariance`` R^-1 K R^-1, says; ``root`` is R, ``None`` where R = I."""
     values, axes = np.linalg.eigh(covariance)
     kappa, seen = np.maximum(values, 0.0), axes.T @ y
     prior = _prior(seen**2, kappa)
