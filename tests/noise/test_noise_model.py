@@ -148,7 +148,7 @@ def test_nothing_to_learn_from():
 
 
 @pytest.mark.parametrize("dims", [(10,) * 4, (12,) * 3, (5, 6, 7)], ids=str)
-def test_what_is_plain_is_seen_after_eight_samples(dims):
+def test_what_is_plain_is_seen_after_four_pairs(dims):
     """Smooth noise and unequal scales; never white noise, which would have to be 17 standard deviations off, nor tails.
 
     Heavy tails widen what passes for white by their kurtosis.  Of small samples eight may be too few.

@@ -7,7 +7,7 @@ r"""The noise model: what a sketch of some samples says of the noise, and what i
 estimates how far a mode is from white without counting the chance in either half.  Its own chance has the standard
 deviation :math:`s_i = (d_i/n_h D)\sqrt{2 + ((\kappa - 1)^2 - 4)/d_i}`, κ the kurtosis of the entries of differences:
 heavy tails blur variances, and are no reason to whiten.  White is what has :math:`w_i < \max(0.02, 3.5 s_i)` for all i.
-Five times as much is plain after some eight samples already.
+Five times as much is plain after four pairs already.
 
 *Covariances.*  In noise that is not white the columns of an unfolding are not independent, and the plain Gram matrix
 is a poor estimate.  One step of the flip-flop (Dutilleul, 1999) is enough: whitened with what a first sketch said, a
@@ -41,7 +41,7 @@ AGREE = 3.0  # squared distance of two covariances over what their own scatter m
 LOUD = 4.0
 FIRST = 32  # samples of a sketch, at least
 MAX_FIRST, MAX_SECOND = 128, 256  # the most, for a first look and for covariances; dependence may want more
-EARLY, PLAIN = 8, 5.0  # samples, and times what passes for white, from which on what is not white is seen before that
+EARLY, PLAIN = 4, 5.0  # pairs, and times what passes for white, from which on what is not white is seen before that
 PRECISE = 0.2  # relative error of the correlation time that needs no more samples
 
 
@@ -118,7 +118,7 @@ def is_plain(sketch: Sketch) -> bool:
     What is learnt from them is rough, but better than to go on with samples as they are until more have gone by: a
     second sketch, of data whitened by it, makes up for that.
     """
-    if sketch.whitening is not None or sketch.n < EARLY or min(sketch.counts) == 0:
+    if sketch.whitening is not None or sketch.pairs < EARLY or min(sketch.counts) == 0:
         return False
     model = described(sketch)
     rows = all(sketch.pairs * sketch.entries >= COLUMNS * d * d for d in sketch.dims)

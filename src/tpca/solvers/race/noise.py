@@ -9,8 +9,8 @@ first   the data                                           white and independent
 second  data whitened by what the first one said           the race begins anew, whitened by what this one says
 ======  =================================================  =======================================================
 
-What is plain, that noise is not white or that tails are heavy, is seen after some eight samples; else a sketch has 32
-or more.
+What is plain, that noise is not white or that tails are heavy, is seen after four pairs of samples, or some thousand
+entries; else a sketch has 32 samples or more.
 
 Where entries have heavy tails and are clipped from then on (:mod:`tpca.noise.clipping`), all of this begins anew.
 
