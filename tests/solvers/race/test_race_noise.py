@@ -200,7 +200,7 @@ def test_what_whiten_may_be():
 def test_what_is_plainly_not_white_is_whitened_early():
     """And sums of a flow that were whitened by the first look are carried over to what the second one says.
 
-    Every sample counts, but for those before the first look, four pairs: 10^4 entries, memory for a part of the columns only.
+    Every sample counts, but for those before the first look, four pairs: 10^4 entries, memory for some columns only.
     """
     dims = (10, 10, 10, 10)
     rng = np.random.default_rng(6)
