@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from noises import coloured, fed, scales, serial, smooth
-from tpca.noise import Sketch, learn, samples_wanted
+from tpca.noise import Sketch, is_plain, learn, samples_wanted
 from tpca.noise.checks import whiteness
 
 SHAPES = [(2, 2), (10,) * 4, (12,) * 3, (5, 6, 7), (40, 40), (3, 200)]
@@ -145,3 +145,22 @@ def test_nothing_to_learn_from():
     model = learn(Sketch((3, 4), np.random.default_rng(0)))
     assert model.whitening is None
     assert (model.block, model.correlation_time, model.directions) == (1, 1.0, False)
+
+
+@pytest.mark.parametrize("dims", [(10,) * 4, (12,) * 3, (5, 6, 7)], ids=str)
+def test_what_is_plain_is_seen_after_four_pairs(dims):
+    """Smooth noise and unequal scales; never white noise, which would have to be 17 standard deviations off, nor tails.
+
+    Heavy tails widen what passes for white by their kurtosis.  Of small samples eight may be too few.
+    """
+    rng = np.random.default_rng(5)
+    for _ in range(5):
+        for draw, plain in {
+            lambda: rng.standard_normal((8, *dims)): False,
+            lambda: rng.standard_t(2.5, (8, *dims)): False,
+            lambda: coloured(8, smooth(dims, 0.9), rng): True,
+            lambda: coloured(8, scales(dims, rng), rng): True,
+        }.items():
+            sketch = Sketch(dims, rng)
+            fed(sketch, draw())
+            assert is_plain(sketch) == plain or (plain and dims == (5, 6, 7))

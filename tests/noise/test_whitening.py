@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tpca.noise import Whitening
+from tpca.noise.carrying import carried
 from tpca.tensors import DenseBatch, Gradients, Query, RankOne, SlabBatch, SparseBatch, ViewsBatch
 from tpca.tensors.blocks import Partition, unit
 
@@ -150,9 +151,9 @@ def test_a_direction_without_noise_is_not_taken_for_infinitely_quiet():
 
 def test_a_signal_there_and_back():
     vectors = tuple(unit(RNG.standard_normal(d)) for d in DIMS)
-    carried = WHITENING.vectors(vectors)
-    strength = 2.0 * math.prod(float(np.linalg.norm(v)) for v in carried)
-    whitened = tuple(unit(v) for v in carried)
+    moved = WHITENING.vectors(vectors)
+    strength = 2.0 * math.prod(float(np.linalg.norm(v)) for v in moved)
+    whitened = tuple(unit(v) for v in moved)
     for v, w in zip(WHITENING.back(whitened), vectors, strict=True):
         np.testing.assert_allclose(v, w, atol=1e-12)
     assert WHITENING.back_strength(strength, whitened) == pytest.approx(2.0, rel=1e-12)
@@ -177,9 +178,12 @@ def test_errors_carried_back_are_those_of_vectors_carried_back():
         lengths = np.linalg.norm(raw, axis=1)
         logs += np.log(lengths)
         expected = np.cov((raw / lengths[:, None]).T)
-        found = WHITENING.back_covariance(mode, u, covariances[-1])
-        np.testing.assert_allclose(found, expected, atol=0.07 * np.abs(expected).max())
-    assert WHITENING.factor_error(whitened, covariances) == pytest.approx(logs.std(), rel=0.04)
+        total = float(np.trace(expected))
+        assert WHITENING.slope_error(mode, u, covariances[-1]) ** 2 == pytest.approx(total, rel=0.07)
+        found = carried(WHITENING.inverses[mode], u, covariances[-1])
+        np.testing.assert_allclose(found.errors, expected, atol=0.07 * np.abs(expected).max())
+    lengths = [each.relative for each in WHITENING.carried(whitened, covariances)]
+    assert math.hypot(*lengths) == pytest.approx(logs.std(), rel=0.04)
 
 
 def test_bytes_and_sharing():

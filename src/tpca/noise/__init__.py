@@ -1,11 +1,12 @@
 """What is known of the noise: covariances of the modes, whitening of queries, how long neighbours are alike."""
 
 from tpca.noise.checks import CENTRED, Check, doubts, noise_checks, steadiness, too_alike
-from tpca.noise.model import NoiseModel, learn, samples_wanted
+from tpca.noise.clipping import Tails
+from tpca.noise.model import NoiseModel, described, is_plain, learn, samples_wanted
 from tpca.noise.pairs import ModeCovariances
 from tpca.noise.serial import Contrasts, Dependence
 from tpca.noise.sketch import QueryGradients, Sketch
-from tpca.noise.tails import Clip, EntrySizes, Tails, clip_for, lopsided
+from tpca.noise.tails import Clip, EntrySizes, clip_for, lopsided
 from tpca.noise.whitening import Whitening
 
 __all__ = [
@@ -22,7 +23,9 @@ __all__ = [
     "Tails",
     "Whitening",
     "clip_for",
+    "described",
     "doubts",
+    "is_plain",
     "learn",
     "lopsided",
     "noise_checks",

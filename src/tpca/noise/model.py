@@ -7,6 +7,7 @@ r"""The noise model: what a sketch of some samples says of the noise, and what i
 estimates how far a mode is from white without counting the chance in either half.  Its own chance has the standard
 deviation :math:`s_i = (d_i/n_h D)\sqrt{2 + ((\kappa - 1)^2 - 4)/d_i}`, κ the kurtosis of the entries of differences:
 heavy tails blur variances, and are no reason to whiten.  White is what has :math:`w_i < \max(0.02, 3.5 s_i)` for all i.
+Five times as much is plain after four pairs already.
 
 *Covariances.*  In noise that is not white the columns of an unfolding are not independent, and the plain Gram matrix
 is a poor estimate.  One step of the flip-flop (Dutilleul, 1999) is enough: whitened with what a first sketch said, a
@@ -40,6 +41,7 @@ AGREE = 3.0  # squared distance of two covariances over what their own scatter m
 LOUD = 4.0
 FIRST = 32  # samples of a sketch, at least
 MAX_FIRST, MAX_SECOND = 128, 256  # the most, for a first look and for covariances; dependence may want more
+EARLY, PLAIN = 4, 5.0  # pairs, and times what passes for white, from which on what is not white is seen before that
 PRECISE = 0.2  # relative error of the correlation time that needs no more samples
 
 
@@ -98,7 +100,7 @@ def samples_wanted(sketch: Sketch, serial: bool = True) -> int:
     entries, longest = math.prod(sketch.dims), max(sketch.dims)
     columns = FIRST if sketch.whitening is None else math.ceil(2 * COLUMNS * longest**2 / entries)
     least = min(max(FIRST, columns), MAX_SECOND)
-    if sketch.n < least or (sketch.whitening is None and not learn(sketch).white):
+    if sketch.n < least or (sketch.whitening is None and not described(sketch).white):
         return least  # what is not white is looked at again once it is whitened
     dependence = sketch.contrasts.dependence()
     if not serial:  # somebody knows already
@@ -110,28 +112,50 @@ def samples_wanted(sketch: Sketch, serial: bool = True) -> int:
     return least if precise else min(max(least, 2 * sketch.n), max(least, MAX_FIRST))
 
 
+def is_plain(sketch: Sketch) -> bool:
+    """Whether few samples show already that the noise is not white.
+
+    What is learnt from them is rough, but better than to go on with samples as they are until more have gone by: a
+    second sketch, of data whitened by it, makes up for that.
+    """
+    if sketch.whitening is not None or sketch.pairs < EARLY or min(sketch.counts) == 0:
+        return False
+    model = described(sketch)
+    rows = all(sketch.pairs * sketch.entries >= COLUMNS * d * d for d in sketch.dims)
+    return rows and any(w > PLAIN * limit for w, limit in zip(model.whiteness, model.limits, strict=True))
+
+
 def learn(sketch: Sketch, always: bool = False) -> NoiseModel:
     """What a sketch says; with ``always`` noise is whitened even if it passes for white."""
+    model = described(sketch)
+    if min(sketch.counts) == 0 or (model.white and not always and sketch.whitening is None):
+        return model
+    # A direction that none of m columns has shown may still have a variance of about 1/m.
+    least = [d / (sketch.pairs * sketch.entries) for d in sketch.dims]
+    return dataclasses.replace(model, whitening=Whitening.of(_covariances(sketch, _halves(sketch)), least))
+
+
+def described(sketch: Sketch) -> NoiseModel:
+    """What a sketch says, without a whitening made of it."""
     dependence = sketch.contrasts.dependence()
     if min(sketch.counts) == 0:
         return NoiseModel(dependence, samples=sketch.n)
-    halves = [[gram.astype(np.float64) / sketch.counts[half] for gram in sketch.grams[half]] for half in (0, 1)]
     entries = sketch.entries
     kurtosis = sketch.fourth / sketch.pairs * (entries + 2) / entries  # each of unit size: Gaussian ones have 3D/(D+2)
-    model = NoiseModel(
+    return NoiseModel(
         dependence,
         None,
-        tuple(_from_white(a, b) for a, b in zip(*halves, strict=True)),
+        tuple(_from_white(a, b) for a, b in zip(*_halves(sketch), strict=True)),
         _limits(sketch, kurtosis),
         sketch.contrasts.loudness,
         2 * (kurtosis - 3) + 3,  # of entries that are independent in the two samples of a difference
         sketch.n,
     )
-    if model.white and not always and sketch.whitening is None:
-        return model
-    # A direction that none of m columns has shown may still have a variance of about 1/m.
-    least = [d / (sketch.pairs * entries) for d in sketch.dims]
-    return dataclasses.replace(model, whitening=Whitening.of(_covariances(sketch, halves), least))
+
+
+def _halves(sketch: Sketch) -> list[list[Array]]:
+    """The covariances of all modes in each half of the differences."""
+    return [[gram.astype(np.float64) / sketch.counts[half] for gram in sketch.grams[half]] for half in (0, 1)]
 
 
 def _from_white(first: Array, second: Array) -> float:

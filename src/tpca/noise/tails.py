@@ -12,8 +12,9 @@ times
 
 .. math:: \frac1g = \frac{E\min(y, b)^2}{P(y \le b)^2\,E y^2} .
 
-Entries are clipped where the gain g exceeds 1.25 (Gaussian: 0.97, t with 3 degrees of freedom about 1.5), and only if
-the tails beyond b are as heavy on both sides: clipping what is skewed would make a mean of noise alone.
+Of a few bounds c the one with the largest gain is taken.  Entries are clipped where g exceeds 1.25 (Gaussian: 0.99, t
+with 3 degrees of freedom about 1.9), and only if the tails beyond b are as heavy on both sides: clipping what is skewed
+would make a mean of noise alone.
 """
 
 from __future__ import annotations
@@ -21,28 +22,26 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpca.checkpoint import kept
-from tpca.tensors import Accumulator, Batch, Clipped, DenseBatch, Together
+from tpca.tensors import Accumulator, Batch, DenseBatch
 from tpca.tensors.blocks import Array
 
-BOUND = 1.5  # c, in standard deviations: efficiency 0.96 for Gaussian entries, 0.93 for t with 2.5 degrees of freedom
+# c, in standard deviations.  Variances of means for t with 2.5 degrees of freedom, over the least that any estimate can
+# have: 1.04, 1.08, 1.13, 1.23; where some entries are far off and the others Gaussian more is lost than won below 1.5.
+BOUNDS = (1.0, 1.25, 1.5, 2.0)
 GAIN = 1.25  # of the variance of a mean, below which clipping is not worth it
 DENSE = 0.9  # share of entries that are not zero, below which samples are sparse, and nothing is known of tails
 LOOKED = 2**15  # entries that are looked at, for one question: they tell a gain to a few per cent
-ENOUGH, SEVERAL = 2**20, 4  # entries and samples after which no more are looked at
-HEAVY = 4.0  # kurtosis (Gaussian: 3) of differences of samples, below which tails are not heavy
 LOPSIDED = 4.0  # standard deviations by which the tails of the two sides may differ in number
 OCTAVES, BINS = 10, 8  # of the histogram on each side of the mean size, and bins an octave
 NEAR = 8.0  # octaves from the median size of a sample that entries count for at most: zeros, and entries without bounds
 ROUGHLY = 2**11  # entries that tell the median size of a sample well enough for this
 GAUSSIAN = 0.6745  # median of |x| for standard Gaussian x
-
-A = TypeVar("A", bound=Accumulator)
 
 
 @kept
@@ -151,77 +150,6 @@ class EntrySizes(Accumulator):
         self.n += count
 
 
-@kept
-class Tails:
-    """What a run knows of the tails: sizes of entries, until it is decided where to clip, if anywhere.
-
-    ``asked`` is ``"auto"``, a bound in standard deviations, or ``None``: never.  ``beyond`` counts entries that were
-    clipped above and below.
-    """
-
-    def __init__(self, asked: str | float | None) -> None:
-        self.asked = asked
-        self.clip: Clip | None = None
-        self.beyond = (0, 0)
-        self._sizes = None if asked is None else EntrySizes()
-
-    @property
-    def share(self) -> float:
-        """What a signal is seen times."""
-        return 1.0 if self.clip is None else self.clip.share
-
-    @property
-    def _looking(self) -> bool:
-        sizes = self._sizes
-        return sizes is not None and (sizes.entries < ENOUGH or sizes.n < SEVERAL)
-
-    def blanks(self) -> tuple[Accumulator, ...]:
-        """What is to be kept of the next samples, while nothing is decided and too little is known."""
-        return (EntrySizes(),) if self._looking else ()
-
-    def take(self, parts: Sequence[Any]) -> Sequence[Any]:
-        """Take what was kept, as long as there is something the last of ``parts``; returns the others."""
-        if self._sizes is None or not self._looking:
-            return parts
-        *others, own = parts
-        assert isinstance(own, EntrySizes)
-        self._sizes.merge(own)
-        return others
-
-    def decide(self, left: float, kurtosis: float) -> bool:
-        """Whether to clip from now on, when the samples so far are thrown away and a share of ``left`` remains.
-
-        ``kurtosis`` is that of entries of differences of neighbouring samples: a strong signal has large entries, too,
-        but they cancel there.
-        """
-        if self._sizes is not None:
-            bound = None if isinstance(self.asked, str) else self.asked
-            clip = clip_for(self._sizes, bound)
-            if clip is not None and (bound is not None or (clip.gain * left > 1 and kurtosis > HEAVY)):
-                self.clip = clip
-            self._sizes = None
-        return self.clip is not None
-
-    def together(self, first: A, *others: Accumulator) -> A | Together:
-        """What is to be kept of the next samples as one accumulator: of clipped samples, if they are."""
-        if self.clip is not None:
-            return Clipped([first, *others], self.clip.scales)
-        return Together([first, *others]) if others else first
-
-    def parts(self, filled: Accumulator) -> tuple[Accumulator, ...]:
-        """The parts of such an accumulator once it is filled."""
-        if isinstance(filled, Clipped):
-            above, below = self.beyond
-            self.beyond = above + int(filled.beyond[0]), below + int(filled.beyond[1])
-        return filled.parts if isinstance(filled, Together) else (filled,)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        own = 0 if self._sizes is None else self._sizes.nbytes
-        return own + (0 if self.clip is None else sum(scale.nbytes for scale in self.clip.scales))
-
-
 def tail_bytes(dims: Sequence[int]) -> int:
     """Bytes of the sizes of entries that are kept, and of those of a round in flight."""
     return 2 * (4 * 2 * (2 * OCTAVES * BINS + 1) + 8 * sum(dims))
@@ -238,14 +166,20 @@ def clip_for(sizes: EntrySizes, bound: float | None = None) -> Clip | None:
     y = 2.0 ** ((np.arange(sizes.counts.shape[1]) - OCTAVES * BINS) / BINS)
     both = sizes.counts.sum(axis=0) / total
     sigma = float(y[np.searchsorted(np.cumsum(both), 0.5)]) / GAUSSIAN
-    edge = (BOUND if bound is None else bound) * sigma
-    inside = float(both[y <= edge].sum())
-    gain = float(both @ y**2) * inside**2 / float(both @ np.minimum(y, edge) ** 2)
+    edge, inside, gain = max(
+        (_gain(y, both, c * sigma) for c in ([bound] if bound else BOUNDS)), key=lambda one: one[2]
+    )
     beyond = sizes.counts[:, y > edge].sum(axis=1)
     if bound is None and (gain < GAIN or lopsided(beyond)):
         return None
     scales = [np.exp2(row / sizes.n) for row in sizes.rows]
     return Clip((edge * 2.0 ** (sizes.level / sizes.n) * scales[0], *scales[1:]), inside, gain)
+
+
+def _gain(y: Array, shares: Array, edge: float) -> tuple[float, float, float]:
+    """A bound b, P(y ≤ b), and g."""
+    inside = float(shares[y <= edge].sum())
+    return edge, inside, float(shares @ y**2) * inside**2 / float(shares @ np.minimum(y, edge) ** 2)
 
 
 def lopsided(beyond: Sequence[Any] | Array) -> bool:

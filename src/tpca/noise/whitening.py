@@ -9,12 +9,11 @@ a block of modes (i, j, ...) contracted as :math:`Q' = Q\times_i W_i\times_j W_j
     \nabla_m R(T'; Q) = \nabla_m R(T; Q') \times_i W_i\times_j W_j\dots .
 
 A signal :math:`\lambda v_1\otimes\dots` of the data is :math:`\lambda' u_1\otimes\dots` of the whitened data with
-:math:`u_i \propto W_i v_i`; the way back, and what errors become on it, is
+:math:`u_i \propto W_i v_i`; the way back is
 
-.. math::
-    v = \frac{W^{-1}u}{\|W^{-1}u\|}, \qquad \lambda = \lambda'\prod_i\|W_i^{-1}u_i\|, \qquad
-    J = \frac{\partial v}{\partial u} = \frac{(I - vv^\top)W^{-1}}{\|W^{-1}u\|}, \qquad
-    \frac{\partial\ln\|W^{-1}u\|}{\partial u} = \frac{W^{-1}v}{\|W^{-1}u\|} .
+.. math:: v = \frac{W^{-1}u}{\|W^{-1}u\|}, \qquad \lambda = \lambda'\prod_i\|W_i^{-1}u_i\| ;
+
+what errors become on it is in :mod:`tpca.noise.carrying`.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.checkpoint import kept
+from tpca.noise.carrying import Carried, carried
 from tpca.tensors import Answer, Query, RankOne
 from tpca.tensors.blocks import Array, unit
 
@@ -120,44 +120,29 @@ class Whitening:
         """Unit vectors of the data, v = unit(W^-1 u)."""
         return tuple(unit(v) for v in self._inverted(vectors))
 
-    def factor(self, vectors: Sequence[Array], covariances: Sequence[Array] | None = None) -> float:
-        """Strength in the data over that in whitened data: the product of all |W_i^-1 u_i|, u_i of unit length.
-
-        With the ``covariances`` of the vectors' errors, without what these add to the lengths: errors along the loud
-        directions of the noise are long in the data.
-        """
-        return math.prod(math.sqrt(length) for length in self.squared_lengths(vectors, covariances))
-
-    def squared_lengths(self, vectors: Sequence[Array], covariances: Sequence[Array] | None = None) -> list[float]:
-        """|W_i^-1 u_i|² of all modes; with ``covariances`` of the vectors' errors without what these add."""
-        lengths = [float(v @ v) for v in self._inverted(vectors)]
-        if covariances is None:
-            return lengths
-        triples = zip(lengths, self.inverses, covariances, strict=True)
-        return [_without_errors(length, inverse, c) for length, inverse, c in triples]
+    def factor(self, vectors: Sequence[Array]) -> float:
+        """Strength in the data over that in whitened data: the product of all |W_i^-1 u_i|, u_i of unit length."""
+        return math.prod(float(np.linalg.norm(v)) for v in self._inverted(vectors))
 
     def back_strength(self, strength: float, vectors: Sequence[Array]) -> float:
         """λ, from λ' and the unit vectors u."""
         return strength * self.factor(vectors)
 
-    def back_covariance(self, mode: int, vector: Array, covariance: Array) -> Array:
-        """Cov(v) = J Cov(u) J^T of one mode."""
-        carried = self.inverses[mode] @ vector
-        length = float(np.linalg.norm(carried))
-        v = carried / length
-        jacobian = (self.inverses[mode] - np.outer(v, v @ self.inverses[mode])) / length
-        back: Array = jacobian @ covariance @ jacobian.T
-        return back
+    def carried(self, vectors: Sequence[Array], covariances: Sequence[Array]) -> list[Carried]:
+        """Vectors of whitened data, with the covariances of their errors, as vectors of the data."""
+        return [carried(*each) for each in zip(self.inverses, vectors, covariances, strict=True)]
 
-    def factor_error(self, vectors: Sequence[Array], covariances: Sequence[Array]) -> float:
-        """Relative standard error of :meth:`factor` by the delta method; errors of different modes are independent."""
-        variance = 0.0
-        for inverse, u, covariance in zip(self.inverses, vectors, covariances, strict=True):
-            carried = inverse @ u
-            slope = inverse @ carried / float(carried @ carried)
-            slope = slope - (slope @ u) * u  # u stays of unit length
-            variance += max(0.0, float(slope @ covariance @ slope))
-        return math.sqrt(variance)
+    def slope_error(self, mode: int, vector: Array, covariance: Array) -> float:
+        """Root mean squared error of v as the slopes at it say: √tr JΣJ^T, J = (I − vv^T)W^-1/|W^-1 u|.
+
+        That is cheap, but too small where v is far off by chance (:meth:`carried`).
+        """
+        inverse = self.inverses[mode]
+        raw = inverse @ vector
+        squared = float(raw @ raw)
+        slope = inverse @ raw
+        total = float(np.vdot(inverse @ covariance, inverse)) - float(slope @ covariance @ slope) / squared
+        return math.sqrt(max(0.0, total) / squared)
 
     def _whitened(self, query: Query, gradients: dict[int, Array]) -> dict[int, Array]:
         groups = query.partition.groups
@@ -172,15 +157,6 @@ def _roots(covariance: Array, least: float) -> tuple[Array, Array]:
     values, axes = np.linalg.eigh(covariance * (len(covariance) / np.trace(covariance)))
     roots = np.sqrt(np.maximum(values, max(least, FLOOR * values[-1])))
     return _symmetric(axes, 1 / roots), _symmetric(axes, roots)
-
-
-def _without_errors(length: float, inverse: Array, covariance: Array) -> float:
-    """|W^-1 u|² of the true u: of an estimate it is (1 - tr Σ)|W^-1 u|² + tr(W^-1 Σ W^-1) on average.
-
-    To first order in the errors; never below half of what is seen, which is not to be told from errors alone.
-    """
-    added = float(np.einsum("ab,bc,ac->", inverse, covariance, inverse, optimize=True))
-    return length / (1 + added / length) * (1 + min(1.0, float(np.trace(covariance))))
 
 
 def _symmetric(axes: Array, values: Array) -> Array:

@@ -7,6 +7,7 @@ import pytest
 from tpca import SpikedTensor
 from tpca.engines import LawEngine
 from tpca.errors import PartitionError
+from tpca.noise import Whitening
 from tpca.solvers.memory import held_bytes
 from tpca.solvers.race.strategies.columns import Columns, Wide
 from tpca.solvers.race.strategies.flow import BlockFlow, columns_within, state_floats
@@ -20,7 +21,7 @@ from tpca.solvers.race.strategies.symmetric import (
 )
 from tpca.solvers.race.strategies.whole import WholeSum, whole_floats
 from tpca.solvers.rank_one import along, rank_one
-from tpca.tensors import Gradients
+from tpca.tensors import DenseBatch, Gradients
 from tpca.tensors.blocks import Partition
 
 # name: (dims, how to make it, its size in floats, the kind of signal it is made for)
@@ -194,3 +195,25 @@ def test_wrong_partitions_and_columns_are_refused():
         BlockFlow(Partition.halves((4,) * 4), 17, rng)
     with pytest.raises(PartitionError, match="equal dims"):
         Symmetric((4, 5, 4), rng)
+
+
+def test_sums_of_a_flow_are_those_of_data_whitened_otherwise():
+    """After one round with the sample T, V = T^T Û; whitened anew it is that of the other T, with Û where it then is.
+
+    Half precision: 2^-11 of every entry, of sums of two.
+    """
+    rng = np.random.default_rng(8)
+    partition = Partition((2, 3, 4), ((0,), (1, 2)))
+    first, second = (Whitening.of([np.cov(rng.standard_normal((d, 4 * d))) for d in partition.dims]) for _ in range(2))
+    sample = rng.standard_normal((1, 2, 3, 4))
+    flow = BlockFlow(partition, 2, rng)
+    (query,) = flow.queries()
+    part = Gradients((first.query(query),))
+    part.add(DenseBatch(sample))
+    part.finish()
+    flow.absorb((first.answer(query, part.answers[0]),), 1)
+    flow.rewhiten(first, second)
+    expected = flow.past @ second.tensor(sample)[0].reshape(2, 12)
+    columns = flow.sums[1]
+    np.testing.assert_allclose(columns.unit * columns.flat, expected, atol=5e-3 * np.abs(expected).max())
+    np.testing.assert_allclose(columns.gram, columns.flat.astype(float) @ columns.flat.T.astype(float), rtol=1e-3)

@@ -6,14 +6,14 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from scipy.special import ndtri
 
 from tpca.noise import Whitening
+from tpca.noise.carrying import carried_interval, errors_of_entries
 from tpca.solvers.claim import Claim
 from tpca.solvers.race.candidate import Candidate
 from tpca.solvers.race.refine import Refinement
-from tpca.solvers.race.stopping import vector_error
+from tpca.solvers.race.stopping import slope_error
 from tpca.solvers.race.strategies.choice import Search
 from tpca.solvers.rank_one import oriented
 from tpca.solvers.recovery import Evidence, Recovery, StopReason
@@ -21,8 +21,6 @@ from tpca.tensors.blocks import Array
 
 if TYPE_CHECKING:
     from tpca.solvers.race.state import RaceState
-
-TINY = 1e-300  # for the logarithm of an interval that begins at 0
 
 
 def record_of(run: RaceState, best: Search | Refinement) -> tuple[dict[str, Any], tuple[Array, ...]]:
@@ -40,7 +38,7 @@ def record_of(run: RaceState, best: Search | Refinement) -> tuple[dict[str, Any]
         record |= {"evidence": {c.name: c.candidate.log_evidence for c in run.searches}}
     else:
         known = best
-        record |= {"candidate": "refinement", "found": True, "error": vector_error(best, run.noise.whitening)}
+        record |= {"candidate": "refinement", "found": True, "error": slope_error(best, run.noise.whitening)}
     unit, vectors = run.unit, known.vectors
     if (whitening := run.noise.whitening) is not None:
         unit, vectors = unit * whitening.factor(vectors), whitening.back(vectors)
@@ -75,29 +73,15 @@ def _of_data(
 ) -> tuple[Claim, tuple[float, float]]:
     """What is said of whitened data, as it is of the data themselves; and the interval that holds at all times."""
     covariances = [refined.widened(i) ** 2 * refined.covariance(i) for i in range(len(refined.vectors))]
-    each = enumerate(zip(refined.vectors, covariances, strict=True))
-    carried = [whitening.back_covariance(i, u, c) for i, (u, c) in each]
+    each = whitening.carried(refined.vectors, covariances)
+    squares = [c.errors for c in each]
     if (projection := run.solver.projection) is not None:
-        carried = [projection.back_rows(i, projection.back_rows(i, c).T) for i, c in enumerate(carried)]
-    errors = tuple(_possible(np.sqrt(np.maximum(np.diag(c), 0.0))) for c in carried)
-    factor = whitening.factor(refined.vectors, covariances)
-    relative = float(ndtri(0.5 + run.solver.confidence / 2)) * whitening.factor_error(refined.vectors, covariances)
-    interval, sequence = (_scaled(claim.strength, ends, factor, relative) for ends in (claim.interval, sequence))
-    return Claim(claim.strength * factor, interval, errors, claim.contradiction), sequence
-
-
-def _scaled(strength: float, ends: tuple[float, float], factor: float, relative: float) -> tuple[float, float]:
-    """An interval times a factor that is known up to e^±``relative``: on a scale of logarithms, where errors add up."""
-    if not 0 < strength < math.inf:  # nothing that could be said of the data
-        return ends
-    low, high = (math.hypot(math.log(max(end, TINY) / strength), relative) for end in ends)
-    return strength * factor * math.exp(-low), strength * factor * math.exp(high)
-
-
-def _possible(errors: Array) -> Array:
-    """Errors of a unit vector: linearised they may be longer than any can be where a loud direction is hardly known."""
-    length = float(np.linalg.norm(errors))
-    return errors if length <= math.sqrt(2) else errors * (math.sqrt(2) / length)
+        squares = [projection.back_rows(i, projection.back_rows(i, c).T) for i, c in enumerate(squares)]
+    factor = math.prod(c.length for c in each)
+    relative = float(ndtri(0.5 + run.solver.confidence / 2)) * math.hypot(*(c.relative for c in each))
+    ends = (carried_interval(claim.strength, own, factor, relative) for own in (claim.interval, sequence))
+    interval, sequence = ends
+    return Claim(claim.strength * factor, interval, errors_of_entries(squares), claim.contradiction), sequence
 
 
 def _most(run: RaceState) -> float:

@@ -9,11 +9,14 @@ first   the data                                           white and independent
 second  data whitened by what the first one said           the race begins anew, whitened by what this one says
 ======  =================================================  =======================================================
 
-Where entries have heavy tails and are clipped from then on (:mod:`tpca.noise.tails`), all of this begins anew.
+What is plain, that noise is not white or that tails are heavy, is seen after four pairs of samples, or some thousand
+entries; else a sketch has 32 samples or more.
+
+Where entries have heavy tails and are clipped from then on (:mod:`tpca.noise.clipping`), all of this begins anew.
 
 Until then nothing is claimed.  Where the samples end before that, what was raced on stands, unless neighbours are
-alike.  The sum of all samples, where a strategy keeps it, is whitened and stays when the race begins anew
-(:meth:`tpca.solvers.race.run.RaceRun.whiten`).
+alike.  The sum of all samples, where a strategy keeps it, is whitened and stays when the race begins anew; so do sums
+of a flow the second time (:meth:`tpca.solvers.race.run.RaceRun.whiten`).
 
 What is learnt takes memory, and is part of the limit: what does not fit is left out, and :attr:`RaceNoise.without` says
 so.
@@ -29,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 from tpca.checkpoint import kept
 from tpca.engines import Data
 from tpca.errors import MemoryBudgetError, SolverError
-from tpca.noise import NoiseModel, Sketch, Tails, Whitening, learn, samples_wanted
+from tpca.noise import NoiseModel, Sketch, Tails, Whitening, described, is_plain, learn, samples_wanted
 from tpca.noise.sketch import QUERIES, gradient_bytes, learning_bytes, matrix_bytes
 from tpca.noise.tails import tail_bytes
 from tpca.randomness import generator
@@ -138,13 +141,12 @@ class RaceNoise:
         """Take what was kept of samples; learn from it once that is enough."""
         assert self.sketch is not None
         self.sketch.take(*self.tails.take(parts))
-        if self.sketch.n >= min(samples_wanted(self.sketch, self.groups is None), self.most):
-            first, dims = self.sketch.whitening is None, self.sketch.dims
-            if self.tails.clip is None and self.tails.decide(
-                1 - self.sketch.n / self._per_pass, learn(self.sketch).kurtosis
-            ):
-                self._begin(dims)  # heavy tails hide what else there is to see: look again, at clipped samples
-                return
+        first, dims, left = self.sketch.whitening is None, self.sketch.dims, 1 - self.sketch.n / self._per_pass
+        enough = self.sketch.n >= min(samples_wanted(self.sketch, self.groups is None), self.most)
+        decide = self.tails.decide if enough else self.tails.decide_early
+        if self.tails.clip is None and decide(left, described(self.sketch).kurtosis):
+            self._begin(dims)  # heavy tails hide what else there is to see: look again, at clipped samples
+        elif enough or is_plain(self.sketch):
             self.model = learn(self.sketch, self.always)
             self.whitening, self.sketch = self.model.whitening, None
             if first and self.whitening is not None:

@@ -31,6 +31,7 @@ from tpca.solvers.race.rounds import round_size
 from tpca.solvers.race.state import RaceState
 from tpca.solvers.race.stopping import is_accurate, why_ended
 from tpca.solvers.race.strategies.choice import Search, again
+from tpca.solvers.race.strategies.flow import BlockFlow
 from tpca.solvers.race.strategies.protocol import Part
 from tpca.solvers.race.strategies.whole import WholeSum
 from tpca.solvers.recovery import Recovery, StopReason
@@ -106,16 +107,22 @@ class RaceRun(RaceState):
     def whiten(self, before: Whitening | None) -> None:
         """Search afresh, in data whitened otherwise than ``before``.
 
-        The sum of all samples, where the main strategy keeps it, is whitened and stays, as far as memory allows.
+        The sum of all samples, where the main strategy keeps it, is whitened and stays, as far as memory allows; so do
+        the sums of a flow, unless they are of data that were not whitened at all: loud noise is all that they hold.
         """
         old = self.searches[0].strategy
         self.search_afresh()
         new, after = self.searches[0].strategy, self.noise.whitening
-        fits = CARRIED * math.prod(self.data.dims) <= self.noise.left()
-        if fits and after is not None and isinstance(old, WholeSum) and isinstance(new, WholeSum) and old.count:
-            modes = [mode for group in old.partition.groups for mode in group]
-            mean = old.mean() if before is None else before.undone.tensor(old.mean(), modes)
-            new.take_mean(after.tensor(mean, modes), old.count)
+        if after is None or not isinstance(old, BlockFlow) or not old.count:
+            pass
+        elif isinstance(old, WholeSum):
+            if isinstance(new, WholeSum) and CARRIED * math.prod(self.data.dims) <= self.noise.left():
+                modes = [mode for group in old.partition.groups for mode in group]
+                mean = old.mean() if before is None else before.undone.tensor(old.mean(), modes)
+                new.take_mean(after.tensor(mean, modes), old.count)
+        elif before is not None and isinstance(new, BlockFlow) and new.columns == old.columns:
+            old.rewhiten(before, after)
+            self.searches[0].strategy = old
         if self.phase == "trial":  # what is tried from now on
             for search in self.searches:
                 search.candidate.adopt(search.strategy)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tpca.engines import Data
 from tpca.errors import SolverError
 from tpca.noise import Whitening
@@ -14,6 +12,7 @@ from tpca.solvers.race.refine import Refinement
 from tpca.solvers.race.strategies.protocol import Strategy
 from tpca.solvers.race.strategies.whole import WholeSum
 from tpca.solvers.recovery import StopReason
+from tpca.tensors.blocks import Array
 
 if TYPE_CHECKING:
     from tpca.solvers.race.solver import RaceSolver
@@ -57,8 +56,19 @@ def vector_error(refinement: Refinement, whitening: Whitening | None) -> float:
     """Root mean squared error of the least certain vector, as one of the data."""
     if whitening is None:
         return refinement.error()
-    each = [whitening.back_covariance(i, u, refinement.covariance(i)) for i, u in enumerate(refinement.vectors)]
-    return max(math.sqrt(max(0.0, float(np.trace(covariance)))) for covariance in each)
+    return max(carried.error for carried in whitening.carried(refinement.vectors, _covariances(refinement)))
+
+
+def slope_error(refinement: Refinement, whitening: Whitening | None) -> float:
+    """The same, cheaper, and too small where a vector is far off."""
+    if whitening is None:
+        return refinement.error()
+    each = enumerate(zip(refinement.vectors, _covariances(refinement), strict=True))
+    return max(whitening.slope_error(mode, u, c) for mode, (u, c) in each)
+
+
+def _covariances(refinement: Refinement) -> list[Array]:
+    return [refinement.covariance(mode) for mode in range(len(refinement.vectors))]
 
 
 def tolerance(solver: RaceSolver, data: Data) -> float | None:
@@ -70,7 +80,9 @@ def tolerance(solver: RaceSolver, data: Data) -> float | None:
 
 def is_accurate(refinement: Refinement, tol: float | None, whitening: Whitening | None) -> bool:
     """Whether the vectors are as accurate as asked for and the strength has settled."""
-    return tol is not None and refinement.settled and vector_error(refinement, whitening) <= tol
+    if tol is None or not refinement.settled or slope_error(refinement, whitening) > tol:
+        return False
+    return whitening is None or vector_error(refinement, whitening) <= tol
 
 
 def why_ended(refinement: Refinement, tol: float | None, limited: bool, whitening: Whitening | None) -> StopReason:

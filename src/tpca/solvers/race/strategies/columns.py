@@ -12,7 +12,7 @@ answers, as large as the store, are gone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,11 @@ class Columns:
         axes *= np.maximum(values, max(1e-6 * values[-1], np.finfo(np.float32).tiny)) ** -0.25
         root: Stored = axes @ axes.T
         return root
+
+    def turn(self, turned: Callable[[Stored], Stored]) -> None:
+        """Every column seen in other coordinates; ``turned`` takes and returns arrays like the store."""
+        self.store = turned(self.store)
+        self.gram = self._gram()
 
     def add(self, mix: Stored | float, gradient: Stored, n: int, anew: bool) -> float:
         """``U += n * mix @ gradient`` in place (``anew``: instead of what is stored, which was only a direction).

@@ -29,12 +29,14 @@ n, sigma         ``count``, ``sigma``
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
 
 from tpca.checkpoint import kept
 from tpca.errors import PartitionError
+from tpca.noise import Whitening
 from tpca.solvers.race.strategies.columns import STORE, Columns, Stored, working_bytes
 from tpca.solvers.race.strategies.protocol import Look
 from tpca.solvers.race.strategies.reading import Blank, Reading
@@ -118,6 +120,20 @@ class BlockFlow:
         """Keep the columns as the next query, forget the sums: the next round starts them afresh."""
         self.count = 0
 
+    def rewhiten(self, before: Whitening, after: Whitening) -> None:
+        r"""Go on with data whitened by ``after``, no more by ``before``.
+
+        The sums are carried over: :math:`W'W^{-1}U`, its noise whitened by W' like all that comes.  What they were
+        asked about, Û, goes the other way, :math:`W'^{-1}W\hat U`.  Of the noise level nothing is known any more.
+        """
+        for columns, group in zip(self.sums, self.partition.groups, strict=True):
+            columns.turn(functools.partial(_turned, first=before.undone, second=after, modes=group))
+        if self.past is not None:
+            shaped = self.past.reshape(self.columns, *self.partition.shapes[0])
+            asked = _turned(shaped, before, after.undone, self.partition.groups[0])
+            self.past = np.ascontiguousarray(asked.reshape(self.past.shape))
+        self._squares, self._entries, self.last = 0.0, 0, None
+
     def read(self) -> Look:
         """A look at what the samples so far say."""
         if self.count == 0 or any(columns.unit == 0 for columns in self.sums):
@@ -144,3 +160,8 @@ class BlockFlow:
         share = n / (self.count + n)
         past *= 1 - share
         past += share * (mix @ self.sums[0].flat.astype(np.float32))
+
+
+def _turned(array: Stored, first: Whitening, second: Whitening, modes: tuple[int, ...]) -> Stored:
+    """One whitening after the other, of blocks of these modes."""
+    return second.tensor(first.tensor(array, modes), modes)
