@@ -230,7 +230,7 @@ def views_scores(stored: StoredResult, stream: Any, step: int = 1) -> list[Array
     With a ``step`` only of rows 0, step, 2·step, ...: what is returned is all that is held.
     """
     from tpca.engines import open_engine
-    from tpca.solvers.moments.solver import standardised
+    from tpca.solvers.moments.judge import standardised
 
     clip = stored.summary.get("settings", {}).get("clip")
     whole = open_engine(stream).reduce(Scores([stored.vectors], stored.means, step)).joined()

@@ -17,7 +17,7 @@ from tpca.estimators.learnt import LearntViews
 from tpca.estimators.score import Score
 from tpca.estimators.seeds import seed_from
 from tpca.estimators.views_fit import PassingViews, ViewsOptions, fit_stored, views_memory
-from tpca.solvers.moments.solver import standardised
+from tpca.solvers.moments.judge import standardised
 from tpca.solvers.options import refuse_idle
 from tpca.streams.views import ViewsStream, open_views
 from tpca.tensors import Scores

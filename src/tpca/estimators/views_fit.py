@@ -22,7 +22,6 @@ from tpca.solvers.race.strategies.flow import state_floats
 from tpca.solvers.recovery import Component, StopReason, Verdict
 from tpca.streams.views import ViewsStream
 from tpca.streams.whitening import Clipper, FirstRows, RunningMoments, ViewCovariances, WhitenedViews, Whitener, clipped
-from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array, Partition
 from tpca.tensors.views import ViewsBatch
 
@@ -185,8 +184,7 @@ class _Race:
         """What the race found, or its guess, and how many of them are proven."""
         recovery = self._feed.recovery()
         if not recovery.components:
-            nothing = RankOne(0.0, recovery.vectors)
-            return [Moment(recovery.vectors, math.nan, math.nan, math.nan, 1.0, nothing)], 0
+            return [Moment(recovery.vectors, math.nan, math.nan, math.nan, 1.0)], 0
         found = [_as_moment(c, confidence, self._spread(c.vectors)) for c in recovery.components]
         return found, len(found)
 
@@ -215,5 +213,4 @@ def _as_moment(found: Component, confidence: float, spread: float) -> Moment:
     _, high = found.strength_interval
     error = (high - found.strength) / float(ndtri(0.5 + confidence / 2))
     p_value = float(ndtr(-found.strength / error)) if error > 0 else 0.0
-    known = RankOne(found.strength, found.vectors)
-    return Moment(found.vectors, found.strength, found.strength / spread, error / spread, p_value, known)
+    return Moment(found.vectors, found.strength, found.strength / spread, error / spread, p_value)
