@@ -87,7 +87,7 @@ def write_views_result(
         "verdict": cca.verdict_,
         "found": found,
         "stop_reason": cca.stop_reason_.name,
-        "advice": "Proven on rows that were held out." if found else "No direction shared by all views was proven.",
+        "advice": cca.recovery_.advice,
         "dims": list(cca.shape_in_),
         "labels": None if labels is None else labels.as_json(),
         "n_samples": cca.n_samples_seen_,

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from tpca.errors import SampleError
-from tpca.streams.places import PlacedBatch, places
+from tpca.streams.places import PlacedBatch
 from tpca.streams.views import ViewsStream
 from tpca.tensors import Accumulator
 from tpca.tensors.blocks import Array
@@ -223,8 +223,7 @@ class WhitenedViews(ViewsStream):
     def whiten(self, batch: ViewsBatch) -> ViewsBatch:
         """One batch, clipped, centred and whitened."""
         rows = zip(self._whiteners, clipped(batch.views, self._clippers), strict=True)
-        white = ViewsBatch([w(view) for w, view in rows], batch.weights, batch.first, batch.dropped)
-        return PlacedBatch(white, places(batch))
+        return PlacedBatch([w(view) for w, view in rows], batch)
 
 
 class KeptViews(ViewsStream):

@@ -39,7 +39,7 @@ SHARED, EXTRA = 6, 4  # shared starts, and columns beside them for the subspace 
 PASSES = 6  # of that iteration
 FEW_SWEEPS, FIRST_SWEEPS, NEXT_SWEEPS = 5, 2, 3
 SAME_TOP = 0.99  # overlap of all vectors at which two climbs count as one
-LAST = (500, 1e-13)  # sweeps, and squared change of the vectors at which it is at rest, of the climb that is reported
+LAST = (200, 1e-12)  # sweeps, and squared change of the vectors at which it is at rest, of the climb that is reported
 
 
 @dataclass(frozen=True)

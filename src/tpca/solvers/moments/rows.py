@@ -57,7 +57,11 @@ class Split:
         """Rows of a batch: those to learn from (``train``) or to judge by (``held``) in a fold, or all there are."""
         rows = self(batch)
         first, stop = (int(edge) for edge in rows.edges[fold : fold + 2])
-        kinds = {"train": [rows[:first], rows[stop:]], "held": [rows[first:stop]], "all": [rows]}
+        kinds: dict[str, list[ViewsBatch]] = {
+            "train": [rows[:first], rows[stop:]],
+            "held": [rows[first:stop]],
+            "all": [rows],
+        }
         return [piece for piece in kinds[part] if len(piece)]
 
 

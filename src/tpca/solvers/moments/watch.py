@@ -29,4 +29,4 @@ class Watch:
 
     def _tell(self) -> None:
         for callback in self._callbacks:
-            callback({"phase": self.phase, "component": self.component, "samples": self._rows, **self._known})
+            callback({"phase": f"component {self.component}, {self.phase}", "samples": self._rows, **self._known})
