@@ -25,6 +25,7 @@ from tpca.solvers.moments.accumulators import BasisImage, Products, RowCount
 from tpca.solvers.moments.rows import OnPart, Split
 from tpca.streams import open_views, stored
 from tpca.streams import views as views_module
+from tpca.streams.places import places_of
 from tpca.streams.whitening import Clipper, FirstRows, ViewCovariances
 from tpca.tensors import (
     Accumulator,
@@ -57,7 +58,7 @@ BASIS = RNG.standard_normal((sum(DIMS), 4))
 MEANS = [view.mean(axis=0) for view in VIEWS]
 KNOWN = RankOne(0.7, tuple(RNG.standard_normal(d) for d in DIMS))
 WHITENING = Whitening.of([np.diag(np.arange(1.0, d + 1)) + 0.5 for d in DIMS])
-CLIP, SPLIT = 0.8, Split(0.3, 5)
+CLIP, SPLIT = 0.8, Split.into(0.3)
 PROJECTION = Projection(DIMS, (None, Basis.beside(np.ones((1, DIMS[1]))), None))
 SCALES = tuple(np.linspace(0.5, 1.0, d) for d in DIMS)  # of the bound on entries
 SINGLES, PAIR = Partition.singles(DIMS), Partition(DIMS, ((2, 0), (1,)))
@@ -146,10 +147,10 @@ def products_of(views, mode=1):
 
 
 def kept_of(views):
-    """The rows of the part to learn from: chosen batch by batch."""
-    firsts = range(0, ROWS, BATCH)
-    kept = [generator(5, f"held out {f}").random(min(BATCH, ROWS - f)) >= 0.3 for f in firsts]
-    return [view[np.concatenate(kept)] for view in views]
+    """The rows to learn from while the second fold is held out; of every batch those of earlier folds come first."""
+    found = places_of(views)
+    held = (found >= 0.3) & (found < 0.6)
+    return [view[~held] for view in views]
 
 
 def clippers_of(clippers):
@@ -287,7 +288,7 @@ CASES = {
         views=True,
     ),
     "part": Case(
-        lambda: OnPart(Products(VECTORS, 1, CLIP), SPLIT, "train"),
+        lambda: OnPart(Products(VECTORS, 1, CLIP), SPLIT, "train", 1),
         lambda p: [p.inner.total, np.array(p.inner.n)],
         lambda x: [*products_of(kept_of(x)), np.array(len(kept_of(x)[0]))],
         views=True,

@@ -29,11 +29,14 @@ COLUMNS = 256  # so many at a time: what is formed for them stays small
 
 
 class PlacedBatch(ViewsBatch):
-    """What became of the rows of another batch, with the ``places`` that they had there."""
+    """Rows with the ``places`` of what they were before they were clipped and whitened."""
 
-    def __init__(self, views: Sequence[NDArray[Any]], before: ViewsBatch) -> None:
-        super().__init__(views, before.weights, before.first, before.dropped)
-        self.places = places(before)
+    def __init__(self, batch: ViewsBatch, places: Array) -> None:
+        super().__init__(batch.views, batch.weights, batch.first, batch.dropped)
+        self.places = places
+
+    def __getitem__(self, some: slice) -> PlacedBatch:
+        return PlacedBatch(super().__getitem__(some), self.places[some])
 
 
 def places(batch: ViewsBatch) -> Array:
