@@ -82,7 +82,7 @@ def fit_stored(
     solver = MomentSolver(random_state=seed, memory_limit=views_memory(asked), callbacks=callbacks, **options)
     found = solver.run(reader(WhitenedViews(stream, whiteners, clippers)))
     proven = sum(m.p_value <= 1 - asked.confidence for m in found)
-    recovery = ViewsRecovery.of(whiteners, found, proven, n, n_skipped, asked.confidence)
+    recovery = ViewsRecovery.of(whiteners, found, proven, n, n_skipped)
     relations = Relations(recovery.weights, [whitener.mean for whitener in whiteners], clippers)
     if proven:
         engine.rewind()
@@ -122,7 +122,7 @@ class PassingViews:
         """What is known now; more may follow."""
         race = self._race if self._race is not None else self._start(copy.copy(self._waiting))
         found, proven = race.moments(self._asked.confidence)
-        return ViewsRecovery.of(race.whiteners, found, proven, self.n, self.n_skipped, self._asked.confidence)
+        return ViewsRecovery.of(race.whiteners, found, proven, self.n, self.n_skipped)
 
     def _start(self, waiting: Sequence[ViewsBatch]) -> _Race:
         """Learn the whitening from the rows that waited, and race on them and all that follow."""

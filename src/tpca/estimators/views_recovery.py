@@ -13,6 +13,8 @@ from tpca.solvers.recovery import StopReason, Verdict
 from tpca.streams.whitening import Whitener
 from tpca.tensors.blocks import Array
 
+PAIRED = 0.05  # p at which views that share nothing in an odd moment are said to be related in pairs
+
 
 @dataclass(frozen=True)
 class ViewsRecovery:
@@ -23,22 +25,15 @@ class ViewsRecovery:
     guess: Moment | None
     n_samples: int
     n_skipped: int
-    confidence: float
     relations: Relations | None = None
     """Of scores and columns, to predict a missing view; not known of views that passed by once."""
 
     @classmethod
     def of(
-        cls,
-        whiteners: list[Whitener],
-        tested: Sequence[Moment],
-        proven: int,
-        n: int,
-        n_skipped: int,
-        confidence: float,
+        cls, whiteners: list[Whitener], tested: Sequence[Moment], proven: int, n: int, n_skipped: int
     ) -> ViewsRecovery:
         """The first ``proven`` of the components that were tested, or the first of them as a guess."""
-        return cls(whiteners, tuple(tested[:proven]), None if proven else tested[0], n, n_skipped, confidence)
+        return cls(whiteners, tuple(tested[:proven]), None if proven else tested[0], n, n_skipped)
 
     @property
     def weights(self) -> list[Array]:
@@ -57,7 +52,7 @@ class ViewsRecovery:
         if views % 2 == 0:
             return f"{nothing}: give more rows, or other views."
         why = f"the moment of an odd number of views ({views}) is zero for a factor of a symmetric law"
-        if self.guess.pairs_p_value <= 1 - self.confidence:
+        if self.guess.pairs_p_value <= PAIRED:
             return (
                 f"{nothing}, though they are related in pairs (p = {self.guess.pairs_p_value:.2g}): {why}, and more "
                 "rows do not help. Give an even number of views, as two of them (canonical correlation of a pair)."

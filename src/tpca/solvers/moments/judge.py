@@ -28,9 +28,10 @@ from tpca.tensors.blocks import Array
 
 PERMUTATIONS, MAX_PERMUTATIONS = 199, 29_999
 EXACT_ROWS = 4000  # above this many rows the permutation law is normal enough
-AT_A_TIME = 2**19  # numbers shuffled at a time
-# Standard errors by which a shorter climb must be better.  Products have heavy tails; a single row, however far out, is
-# at most one standard error of the mean away from zero, m such rows the root of m: less than five decide nothing.
+AT_A_TIME = 2**18  # numbers shuffled at a time
+ENOUGH = 100  # shufflings as related as what was found, after which p is known to a tenth, and more are not needed
+# Standard errors by which a shorter climb must be better.  Products have heavy tails, and the mean of m rows that are
+# far out, all others being nothing beside them, is about the root of m of its standard errors: three decide nothing.
 CLEARLY = 2.0
 
 
@@ -129,13 +130,13 @@ def aside(vectors: Sequence[Array], known: Sequence[RankOne]) -> list[Array]:
 def _chance(mean: float, scores: Array, rng: np.random.Generator, shufflings: int) -> float:
     """Share of shufflings of ``scores`` (steps, views, rows) in which the best step has at least this mean product."""
     steps, views, rows = scores.shape
-    left, higher = shufflings, 1
-    while left:
-        count = min(left, max(1, AT_A_TIME // (steps * rows)))
+    done, higher = 0, 1
+    while done < shufflings and higher <= ENOUGH:
+        count = min(shufflings - done, max(PERMUTATIONS, AT_A_TIME // (steps * rows)))
         product = np.repeat(scores[:, :1], count, axis=1)
         for view in range(1, views):
             order = rng.permuted(np.broadcast_to(np.arange(rows), (count, rows)), axis=1)
             product *= scores[:, view][:, order]
         higher += int(np.count_nonzero(product.mean(axis=2).max(axis=0) >= mean))
-        left -= count
-    return higher / (shufflings + 1)
+        done += count
+    return higher / (done + 1)

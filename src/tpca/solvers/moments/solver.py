@@ -154,7 +154,7 @@ class MomentSolver:
             whole = [RankOne(earlier.moment, earlier.vectors) for earlier in found]
             best = steps_to_the_top(rows.all, rows.dims, self.clip, whole, self.random_state, REPORTED).steps[chosen]
         elif len(rows.dims) % 2 and not found and not self._proven(p):
-            pairs = combined([pairs_p_value(each.pairs, rng, shufflings) for each in folds])
+            pairs = combined([pairs_p_value(each.pairs, rng, PERMUTATIONS) for each in folds])
         watch.judged(mean, error, self._proven(p))
         trained = tuple(each.reached.steps[chosen] for each in folds)
         return Moment(oriented(best.vectors), best.strength, mean, error, p, trained, pairs)
