@@ -26,7 +26,7 @@ from tpca.solvers.rank_one import units
 from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array
 
-PERMUTATIONS, MAX_PERMUTATIONS = 199, 29_999
+PERMUTATIONS, MAX_PERMUTATIONS = 399, 29_999
 EXACT_ROWS = 4000  # above this many rows the permutation law is normal enough
 AT_A_TIME = 2**18  # numbers shuffled at a time
 ENOUGH = 100  # shufflings as related as what was found, after which p is known to a tenth, and more are not needed
