@@ -35,7 +35,7 @@ from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array
 
 TOP, FEW, STILL = range(3)
-SHARED, EXTRA = 6, 4  # shared starts, and columns beside them for the subspace iteration
+SHARED, EXTRA = 6, 4  # shared starts, and columns beside them in every block of the iteration that finds them
 PASSES = 6  # of that iteration
 FEW_SWEEPS, FIRST_SWEEPS, NEXT_SWEEPS = 5, 2, 3
 SAME_TOP = 0.99  # overlap of all vectors at which two climbs count as one
@@ -124,15 +124,24 @@ def mode_gradient(
 
 
 def shared_starts(rows: Any, dims: tuple[int, ...], rng: np.random.Generator) -> list[Array]:
-    """Leading directions of all views side by side, by subspace iteration, cut into one vector per view."""
-    count = min(SHARED + EXTRA, *dims)
-    cuts = np.cumsum(dims)[:-1]
-    basis = np.linalg.qr(rng.standard_normal((sum(dims), count)))[0]
+    """Leading directions of all views side by side, cut into one vector per view.
+
+    By block Lanczos iteration: the best within all images so far, which a pass more brings nearer than any number of
+    columns more would where noise stands out nearly as much.
+    """
+    width, count = sum(dims), min(SHARED + EXTRA, *dims)
+    known, images = np.empty((width, 0)), np.empty((width, 0))
+    block = np.linalg.qr(rng.standard_normal((width, count)))[0]
     for _ in range(PASSES):
-        image = total(rows, BasisImage(basis, dims)).image
-        values, axes = np.linalg.eigh(basis.T @ image)
-        basis = np.linalg.qr(image @ axes[:, np.argsort(-values)])[0]
-    return [units(part[:, :SHARED].T) for part in np.split(basis, cuts)]
+        image = total(rows, BasisImage(block, dims)).image
+        known, images = np.hstack([known, block]), np.hstack([images, image])
+        block = _beside(known, image)[:, : width - known.shape[1]]
+        if not block.shape[1]:
+            break
+    product = known.T @ images
+    values, axes = np.linalg.eigh((product + product.T) / 2)
+    best = known @ axes[:, np.argsort(-values)[: min(SHARED, count)]]
+    return [units(part.T) for part in np.split(best, np.cumsum(dims)[:-1])]
 
 
 def distinct(vectors: Sequence[Array], moments: Array, most: int) -> list[int]:
@@ -143,6 +152,13 @@ def distinct(vectors: Sequence[Array], moments: Array, most: int) -> list[int]:
         if len(chosen) < most and not alike[r, chosen].any():
             chosen.append(int(r))
     return chosen
+
+
+def _beside(known: Array, image: Array) -> Array:
+    """An orthonormal basis of what an image has beside the known columns; twice, for the sake of rounding."""
+    for _ in range(2):
+        image = np.linalg.qr(image - known @ (known.T @ image))[0]
+    return image
 
 
 def _still(rows: Any, shared: Sequence[Array], clip: float | None, deflate: Sequence[RankOne]) -> RankOne:
