@@ -659,7 +659,10 @@ def test_the_same_seed_gives_the_same_bits(way):
     same_fit(fit(7), fit(7))
     same_fit(fit(np.random.default_rng(7)), fit(np.random.default_rng(7)))
     same_fit(fit(np.random.RandomState(7)), fit(np.random.RandomState(7)))
-    assert not np.array_equal(fit(7).correlations_, fit(8).correlations_)  # other rows were held out
+    if way == "once":
+        assert not np.array_equal(fit(7).correlations_, fit(8).correlations_)
+    else:  # the same rows are held out whatever the seed, and starts of other seeds reach the same top
+        assert fit(7).correlations_ == pytest.approx(fit(8).correlations_, rel=1e-2)
 
 
 # -- where views come from --------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from tpca import SpikedTensor, open_stream
 from tpca.engines import DaskEngine, LawEngine, LocalEngine, PushEngine, groups
 from tpca.engines.groups import cut_samples
 from tpca.errors import StreamError
+from tpca.estimators.relations import Relations
 from tpca.noise import EntrySizes, ModeCovariances, QueryGradients, Whitening
 from tpca.randomness import generator
 from tpca.solvers.moments.accumulators import BasisImage, Products, RowCount
@@ -53,6 +54,7 @@ RNG = np.random.default_rng(0)
 SAMPLES = RNG.standard_normal((N, *DIMS)) + 0.5
 VIEWS = [RNG.standard_normal((ROWS, d)) + 0.5 for d in DIMS]
 VECTORS = [RNG.standard_normal((2, d)) for d in DIMS]
+VIEW_MEANS = [np.linspace(-1.0, 1.0, d) for d in DIMS]
 SHORT_VECTORS = [VECTORS[0], VECTORS[1][:, 1:], VECTORS[2]]  # of projected samples
 BASIS = RNG.standard_normal((sum(DIMS), 4))
 MEANS = [view.mean(axis=0) for view in VIEWS]
@@ -160,6 +162,12 @@ def clippers_of(clippers):
 def moments_of(views):
     drawn = [Clipper(view[:BATCH], 2.0)(view) for view in views]
     return [x for view in drawn for x in (view.mean(axis=0), np.cov(view.T))]
+
+
+def relations_of(views):
+    rows = [Clipper(view[:BATCH], 2.0)(view) - mean for view, mean in zip(views, VIEW_MEANS, strict=True)]
+    scores = np.concatenate([view @ v.T for view, v in zip(rows, VECTORS, strict=True)], axis=1)
+    return [scores.T @ scores, *(scores.T @ view for view in rows)]
 
 
 def pair_grams_of(samples):
@@ -297,6 +305,12 @@ CASES = {
         lambda: ViewCovariances(DIMS, view_clippers()),
         lambda p: [x for m in p.moments for x in (m.mean, m.covariance())],
         moments_of,
+        views=True,
+    ),
+    "relations": Case(
+        lambda: Relations(VECTORS, VIEW_MEANS, view_clippers()),
+        lambda p: [p.with_scores, *p.with_columns],
+        relations_of,
         views=True,
     ),
     "first rows": Case(
