@@ -72,7 +72,8 @@ def test_the_same_components_whatever_the_seed(data, clip, runs):
     fits = [TensorCCA(2, SHRINKAGE, clip=clip, random_state=seed).fit(rows) for seed in range(runs)]
     for one, other in itertools.combinations(fits, 2):
         assert min(cosines(one, other)) > 0.999
-        np.testing.assert_allclose(one.correlations_, other.correlations_, rtol=0.05)
+        np.testing.assert_array_equal(one.correlations_, other.correlations_)  # what is judged knows no seed
+        np.testing.assert_array_equal(one.p_values_, other.p_values_)
         np.testing.assert_allclose(one.moments_, other.moments_, rtol=1e-6)
     assert fits[0].n_components_ == 2
 

@@ -16,8 +16,8 @@ a few sweeps, or not at all), and a permutation test by fold whether it could be
 (:mod:`tpca.solvers.moments.judge`).  If it could not, the same is done on all rows: what was judged is the procedure on
 a part of the rows, an honest and cautious figure.
 
-The same data give the same components: folds depend on what is in the rows, starts are so many that all seeds reach the
-same top, and what is decided is decided on all rows.
+The same data give the same components: folds depend on what is in the rows, what is decided is decided on all rows and
+without the seed, and the starts of the last climb are so many that all seeds reach the same top.
 
 With ``clip`` a score counts at most ``clip`` standard deviations, so that a row's influence on the moment is bounded by
 clip^k̄ (rows were drawn back to ``clip`` typical distances before, :mod:`tpca.streams.whitening`).
@@ -164,8 +164,9 @@ class MomentSolver:
 
         What the same rows say of the earlier components is subtracted: nothing of the held-out rows gets in.
         """
-        effort = JUDGED if self.refit else REPORTED
-        reached = steps_to_the_top(rows.train(fold), rows.dims, self.clip, known, self.random_state, effort)
+        # What is only judged has the same random starts whatever the seed: so are the verdict, and how far to climb.
+        effort, seed = (JUDGED, 0) if self.refit else (REPORTED, self.random_state)
+        reached = steps_to_the_top(rows.train(fold), rows.dims, self.clip, known, seed, effort)
         vectors = [step.vectors for step in reached.steps]
         asked = [*vectors, *(aside(each, known) for each in vectors), reached.pairs]
         scores = total(rows.held(fold), Scores([[v[None] for v in each] for each in asked]))
