@@ -87,7 +87,7 @@ def write_views_result(
         "verdict": cca.verdict_,
         "found": found,
         "stop_reason": cca.stop_reason_.name,
-        "advice": "Proven on rows that were held out." if found else "No direction shared by all views was proven.",
+        "advice": cca.recovery_.advice,
         "dims": list(cca.shape_in_),
         "labels": None if labels is None else labels.as_json(),
         "n_samples": cca.n_samples_seen_,
@@ -232,7 +232,7 @@ def views_scores(stored: StoredResult, stream: Any, step: int = 1) -> list[Array
     With a ``step`` only of rows 0, step, 2·step, ...: what is returned is all that is held.
     """
     from tpca.engines import open_engine
-    from tpca.solvers.moments.solver import standardised
+    from tpca.solvers.moments.judge import standardised
 
     clip = stored.summary.get("settings", {}).get("clip")
     whole = open_engine(stream).reduce(Scores([stored.vectors], stored.means, step)).joined()

@@ -3,10 +3,11 @@
 import io
 import math
 
+import numpy as np
 import pytest
 from rich.console import Console
 
-from tpca import RaceSolver, SpikedTensor
+from tpca import RaceSolver, SpikedTensor, TensorCCA
 from tpca.cli.live import ASCII_BLOCKS, BLOCKS, Bar, Lines, Panel, screen_for, sparkline
 from tpca.cli.progress import Nothing, Pace, Progress, ProgressCallback, line, thinned
 
@@ -61,6 +62,20 @@ def test_the_live_view_shows_all_that_is_known():
         assert all(len(row) <= width for row in _plain(console, watch.progress).splitlines())
         assert found.found
         assert f"{found.strength:.3g}" in text
+
+
+def test_a_fit_of_views_is_shown_pass_after_pass():
+    rng = np.random.default_rng(0)
+    shared = rng.standard_normal(400)
+    views = [np.outer(shared, np.ones(3)) + rng.standard_normal((400, 3)) for _ in range(2)]
+    console, _ = terminal(100)
+    watch = ProgressCallback(Panel(console), "tpca fit --views", Clock())
+    with watch.watching(None):
+        cca = TensorCCA(random_state=0, callbacks=[watch]).fit(views)
+    text = _plain(console, watch.progress)
+    assert "component 1, judged" in text
+    assert f"correlation {cca.correlations_[0]:.3g}" in text
+    assert "(found)" in text
 
 
 def _plain(console, progress):

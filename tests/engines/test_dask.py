@@ -31,6 +31,7 @@ from tpca.lab.studies.runner import run_studies
 from tpca.lab.studies.store import Store
 from tpca.solvers.mean.memory import mean_bytes
 from tpca.solvers.mean.solver import MeanSolver
+from tpca.solvers.moments.climb import Effort
 from tpca.solvers.paper.schedules import Leg, Schedule
 from tpca.solvers.paper.solver import PaperSolver
 from tpca.solvers.race.solver import RaceSolver
@@ -457,8 +458,11 @@ def cca_told(cca):
 class TestViews:
     @pytest.fixture(autouse=True)
     def _few_passes(self, monkeypatch):
-        for name in ("PASSES", "FLOW_PASSES", "SWEEPS", "FIRST_SWEEPS"):
-            monkeypatch.setattr(f"tpca.solvers.moments.solver.{name}", 2)
+        few = Effort(random=8, second=4, finalists=2, sweeps=2, tolerance=0.0)
+        for name in ("PASSES", "FEW_SWEEPS", "NEXT_SWEEPS"):
+            monkeypatch.setattr(f"tpca.solvers.moments.climb.{name}", 2)
+        for name in ("JUDGED", "REPORTED"):
+            monkeypatch.setattr(f"tpca.solvers.moments.solver.{name}", few)
 
     @pytest.mark.parametrize("memory", ["1KB", "1MB"])
     def test_whitening_starts_and_climb_on_workers(self, memory, client, work, monkeypatch):

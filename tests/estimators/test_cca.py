@@ -15,6 +15,7 @@ from stream_suite import Workspace, dask_array, hdf5, npy, zarr_array
 from tpca import TensorCCA, TpcaError, open_views
 from tpca.errors import SampleError, SolverError, StreamError
 from tpca.estimators import Score
+from tpca.solvers.moments.climb import Effort
 from tpca.solvers.recovery import StopReason
 from tpca.tensors.blocks import unit
 
@@ -129,7 +130,7 @@ def test_without_a_signal_it_says_so(once):
     rng = np.random.default_rng(3)
     views = [rng.standard_normal((300, 4)) for _ in range(3)]
     cca = TensorCCA(random_state=0, confidence=0.99999)
-    with pytest.warns(ConvergenceWarning, match=r"no direction shared by the views could be proven \(p = "):
+    with pytest.warns(ConvergenceWarning, match=r"No direction shared by all views was proven: .* \(p = "):
         cca.fit(iter(pieces(views, 100)) if once else views)
     assert cca.stop_reason_ is StopReason.NO_SIGNAL
     assert cca.n_components_ == 0
@@ -163,15 +164,32 @@ def test_two_factors_of_different_strength_are_both_found(order):
     assert planted.overlap(cca, 1, 1) >= 0.95
 
 
-@few_or_many(12, 40)
-@pytest.mark.parametrize("order", [2, 3])
+@few_or_many(5, 70)
+@pytest.mark.parametrize("order", [2, 3, 4])
 def test_there_is_no_second_component_where_there_is_one_factor(order, runs):
-    # As above: 5 % of all fits, and 1e-6 of all runs.
+    # As above: 5 % of all fits, and 1e-6 of all runs.  Of four views every fourth fit claimed one while a second
+    # component was judged by scores that have a part in the first: 18 of 70, where 13 are allowed.
     claims = 0
     for seed in range(runs):
-        planted = Planted([seed, order], (3,) * order, skewed=order == 3)
+        planted = Planted([seed, order], (6,) * order, [2.0], skewed=order == 3)
         claims += TensorCCA(2, random_state=seed).fit(planted.draw(500)).n_components_ == 2
     assert claims <= binom.isf(1e-6, runs, 0.05)
+
+
+def test_why_an_odd_number_of_views_sees_nothing():
+    # The third moment of a symmetric factor is zero however many rows there are.  confidence = 0.99 stands for a seed
+    # that proves something by chance, and pairs of such scores are never related less.
+    views = Planted(2, (4,) * 3).draw(1000)
+    with pytest.warns(ConvergenceWarning, match=r"related in pairs \(p = 0.00\d+\): .* \(3\) is zero .* even number"):
+        cca = TensorCCA(random_state=0, confidence=0.99).fit(views)
+    assert cca.n_components_ == 0
+    assert TensorCCA(random_state=0).fit(views[:2]).n_components_ == 1
+    rng = np.random.default_rng(0)
+    for order, said in ((2, "give more rows, or other views."), (3, "symmetric law, so try an even number, too.")):
+        unrelated = [rng.standard_normal((300, 4)) for _ in range(order)]
+        advice = quietly(TensorCCA(random_state=0, confidence=0.9999).fit, unrelated).recovery_.advice
+        assert advice.endswith(said)
+        assert "pairs" not in advice
 
 
 # -- what it says of what it finds ------------------------------------------------------------------------------------
@@ -289,8 +307,9 @@ def test_refit_uses_all_rows():
     planted = Planted(5, (6, 6))
     views = planted.draw(500)
     part, whole = (TensorCCA(refit=refit, random_state=0).fit(views) for refit in (False, True))
-    np.testing.assert_array_equal(part.correlations_, whole.correlations_)
     assert not np.array_equal(part.weights_[0], whole.weights_[0])
+    # Without a refit one fold judges the very weights that are reported; with it all of them judge fits without them.
+    assert part.correlation_errors_[0] > whole.correlation_errors_[0]
     assert min(planted.overlap(part), planted.overlap(whole)) > 0.9
 
 
@@ -387,6 +406,56 @@ def test_the_score_is_the_mean_product_of_standardised_scores(fitted):
     clipped.__dict__.update({name: value for name, value in vars(cca).items() if name != "clip"})
     assert clipped.score(views) == pytest.approx(np.prod(np.clip(standard, -1, 1), axis=0).sum(axis=1).mean())
     assert math.isnan(cca.score([view[:1] for view in views]).standard_error)
+
+
+@pytest.mark.parametrize("missing", [(0,), (2,), (1, 3)])
+def test_a_missing_view_is_the_least_squares_prediction_from_the_scores_of_the_others(missing):
+    planted = Planted(31, (4, 5, 3, 6), (2.5, 1.6))
+    views, fresh = planted.draw(2000), planted.draw(500)
+    cca = TensorCCA(2, random_state=0).fit(views)
+    assert cca.n_components_ == 2
+    there = [i for i in range(4) if i not in missing]
+    scores, new = (np.concatenate([cca.transform(v)[i] for i in there], axis=1) for v in (views, fresh))
+    given = [None if i in missing else view for i, view in enumerate(fresh)]
+    filled = cca.predict(given)
+    for i, view in enumerate(fresh):
+        if i not in missing:
+            np.testing.assert_array_equal(filled[i], view)
+            continue
+        slopes = np.linalg.lstsq(scores, views[i] - cca.means_[i], rcond=None)[0]
+        np.testing.assert_allclose(filled[i], new @ slopes + cca.means_[i], atol=1e-8)
+        # The two factors are at least a third of what varies in a view, and two other views know at least half of them.
+        left = np.sum((filled[i] - view) ** 2) / np.sum((view - cca.means_[i]) ** 2)
+        assert left < 0.85
+
+
+def test_what_cannot_be_predicted(fitted):
+    cca, views = fitted
+    with pytest.raises(SampleError, match="there must be 3 views, None for each that is missing, got 2"):
+        cca.predict(views[:2])
+    with pytest.raises(SampleError, match="at least one view must be given"):
+        cca.predict([None] * 3)
+    with pytest.raises(SampleError, match="view 0 must have shape"):
+        cca.predict([views[0][:, 1:], views[1], None])
+    with pytest.raises(SampleError, match="the same number of rows, got 9, 10"):
+        cca.predict([views[0][:9], views[1][:10], None])
+    with pytest.raises(SampleError, match="view 1 contains NaN or Inf"):
+        cca.predict([None, np.full((5, views[1].shape[1]), np.nan), None])
+    once = TensorCCA(random_state=0).partial_fit(Planted(1, (3, 3)).draw(600))
+    with pytest.raises(SolverError, match="predict needs a fit of stored views"):
+        once.predict([np.zeros((2, 3)), None])
+    rng = np.random.default_rng(1)
+    nothing = quietly(TensorCCA(random_state=0, confidence=0.9999).fit, [rng.standard_normal((99, 3)) for _ in "ab"])
+    np.testing.assert_allclose(nothing.predict([None, np.zeros((2, 3))])[0], np.tile(nothing.means_[0], (2, 1)))
+
+
+@pytest.mark.parametrize("way", ["stored", "once"])
+def test_callbacks_are_told_what_goes_on(way):
+    views, told = Planted(3, (3, 3)).draw(700), []
+    cca = TensorCCA(random_state=0, callbacks=[told.append])
+    cca.fit(views if way == "stored" else iter(pieces(views, 100)))
+    assert {"phase", "samples"} <= told[-1].keys()
+    assert told[-1]["samples"] > 500  # rows of all passes, or those that raced
 
 
 def test_other_views_are_refused(fitted):
@@ -515,9 +584,8 @@ def test_rows_with_holes_are_refused_or_counted(way):
     cca = fit(TensorCCA(nan_policy="omit", random_state=0), views, [100])
     assert (cca.n_samples_seen_, cca.n_skipped_) == (698, 2)
     expected = fit(TensorCCA(random_state=0), clean, [99, 100, 100, 100, 100, 100, 99])
-    if way != "stored":  # held-out rows are drawn by their place, which has moved
-        for a, b in zip(cca.weights_, expected.weights_, strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+    for a, b in zip(cca.weights_, expected.weights_, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
 def test_nothing_but_holes():
@@ -559,6 +627,7 @@ def test_parameters():
         "refit": False,
         "memory_limit": "1MB",
         "nan_policy": "omit",
+        "callbacks": [print],
     }
     cca = TensorCCA(**given)
     assert cca.get_params() == given
@@ -590,7 +659,10 @@ def test_the_same_seed_gives_the_same_bits(way):
     same_fit(fit(7), fit(7))
     same_fit(fit(np.random.default_rng(7)), fit(np.random.default_rng(7)))
     same_fit(fit(np.random.RandomState(7)), fit(np.random.RandomState(7)))
-    assert not np.array_equal(fit(7).correlations_, fit(8).correlations_)  # other rows were held out
+    if way == "once":
+        assert not np.array_equal(fit(7).correlations_, fit(8).correlations_)
+    else:  # the same rows are held out whatever the seed, and starts of other seeds reach the same top
+        np.testing.assert_array_equal(fit(7).correlations_, fit(8).correlations_)
 
 
 # -- where views come from --------------------------------------------------------------------------------------------
@@ -649,15 +721,9 @@ def test_single_precision_gives_the_same_fit(way):
 def test_data_that_do_not_fit_the_memory_give_the_same_fit(monkeypatch):
     monkeypatch.setattr("tpca.streams.views.BATCH_ENTRIES", 800)
     views = Planted(15, (4, 4), [2.0]).draw(400)
-    # 400 rows of 8 float64 columns are 26 kB; all that the starts need, 1.5 kB, does fit.
+    # 400 rows of 8 float64 columns are 26 kB.
     same_fit(TensorCCA(random_state=0, memory_limit=1e4).fit(views), TensorCCA(random_state=0).fit(views))
     same_fit(TensorCCA(random_state=0, memory_limit="10KB").fit(views), TensorCCA(random_state=0).fit(views))
-    # Too little for one kind of start: the others lead to the same place.
-    planted = Planted(16, (5, 5, 5, 5), [2.0])
-    views = planted.draw(1000)
-    less, more = (TensorCCA(random_state=0, memory_limit=memory).fit(views) for memory in (1e4, None))
-    for a, b in zip(less.weights_, more.weights_, strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-2 * np.abs(b).max())
 
 
 @pytest.mark.parametrize("memory", [None, 1e6])
@@ -665,14 +731,13 @@ def test_memory_is_that_of_the_data_and_of_the_covariances(monkeypatch, memory):
     # 4 views of 200 columns: a moment tensor of 1.6e9 entries, 13 GB; 2000 rows of float64 are 12.8 MB.
     # Held: the whitened rows if they may be kept (1 × the data), batches on their way (raw, centred, whitened, and in
     # two parts: 4 × BATCH_ENTRIES floats, no more than 4 × the data), three d² matrices per view and their copies
-    # (8 × 4 · d² floats, 10 MB).  With the flow, its columns and their images (6 × 6 columns of 2 d² floats, 23 MB)
-    # and the temporaries of a contraction (4 × CHUNK floats, 34 MB; see test_views_batch.py).
-    monkeypatch.setattr("tpca.solvers.moments.solver.SWEEPS", 2)  # more of them take time, not memory
+    # (8 × 4 · d² floats, 10 MB).
+    few = Effort(random=48, second=8, finalists=3, sweeps=2, tolerance=0.0)  # more sweeps take time, not memory
+    monkeypatch.setattr("tpca.solvers.moments.solver.REPORTED", few)
     dims, n = (200,) * 4, 2000
     views = Planted(17, dims, [4.0]).draw(n)
     size = sum(view.nbytes for view in views)
-    flow = 8 * 6 * 6 * 2 * 200**2 + 4 * 8 * 2**20
-    bound = 5 * size + 8 * 8 * 4 * 200**2 + (flow if memory is None else 0)
+    bound = 5 * size + 8 * 8 * 4 * 200**2
     tracemalloc.start()
     try:
         quietly(TensorCCA(random_state=0, memory_limit=memory, refit=False).fit, views)

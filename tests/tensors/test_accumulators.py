@@ -19,12 +19,14 @@ from tpca import SpikedTensor, open_stream
 from tpca.engines import DaskEngine, LawEngine, LocalEngine, PushEngine, groups
 from tpca.engines.groups import cut_samples
 from tpca.errors import StreamError
+from tpca.estimators.relations import Relations
 from tpca.noise import EntrySizes, ModeCovariances, QueryGradients, Whitening
 from tpca.randomness import generator
 from tpca.solvers.moments.accumulators import BasisImage, Products, RowCount
 from tpca.solvers.moments.rows import OnPart, Split
 from tpca.streams import open_views, stored
 from tpca.streams import views as views_module
+from tpca.streams.places import places_of
 from tpca.streams.whitening import Clipper, FirstRows, ViewCovariances
 from tpca.tensors import (
     Accumulator,
@@ -54,12 +56,13 @@ RNG = np.random.default_rng(0)
 SAMPLES = RNG.standard_normal((N, *DIMS)) + 0.5
 VIEWS = [RNG.standard_normal((ROWS, d)) + 0.5 for d in DIMS]
 VECTORS = [RNG.standard_normal((2, d)) for d in DIMS]
+VIEW_MEANS = [np.linspace(-1.0, 1.0, d) for d in DIMS]
 SHORT_VECTORS = [VECTORS[0], VECTORS[1][:, 1:], VECTORS[2]]  # of projected samples
 BASIS = RNG.standard_normal((sum(DIMS), 4))
 MEANS = [view.mean(axis=0) for view in VIEWS]
 KNOWN = RankOne(0.7, tuple(RNG.standard_normal(d) for d in DIMS))
 WHITENING = Whitening.of([np.diag(np.arange(1.0, d + 1)) + 0.5 for d in DIMS])
-CLIP, SPLIT = 0.8, Split(0.3, 5)
+CLIP, SPLIT = 0.8, Split.into(0.3)
 PROJECTION = Projection(DIMS, (None, Basis.beside(np.ones((1, DIMS[1]))), None))
 SCALES = tuple(np.linspace(0.5, 1.0, d) for d in DIMS)  # of the bound on entries
 # So many samples before that those of the test change no rate.
@@ -154,10 +157,10 @@ def products_of(views, mode=1):
 
 
 def kept_of(views):
-    """The rows of the part to learn from: chosen batch by batch."""
-    firsts = range(0, ROWS, BATCH)
-    kept = [generator(5, f"held out {f}").random(min(BATCH, ROWS - f)) >= 0.3 for f in firsts]
-    return [view[np.concatenate(kept)] for view in views]
+    """The rows to learn from while the second fold is held out; of every batch those of earlier folds come first."""
+    found = places_of(views)
+    held = (found >= 0.3) & (found < 0.6)
+    return [view[~held] for view in views]
 
 
 def clippers_of(clippers):
@@ -167,6 +170,12 @@ def clippers_of(clippers):
 def moments_of(views):
     drawn = [Clipper(view[:BATCH], 2.0)(view) for view in views]
     return [x for view in drawn for x in (view.mean(axis=0), np.cov(view.T))]
+
+
+def relations_of(views):
+    rows = [Clipper(view[:BATCH], 2.0)(view) - mean for view, mean in zip(views, VIEW_MEANS, strict=True)]
+    scores = np.concatenate([view @ v.T for view, v in zip(rows, VECTORS, strict=True)], axis=1)
+    return [scores.T @ scores, *(scores.T @ view for view in rows)]
 
 
 def pair_grams_of(samples):
@@ -300,7 +309,7 @@ CASES = {
         views=True,
     ),
     "part": Case(
-        lambda: OnPart(Products(VECTORS, 1, CLIP), SPLIT, "train"),
+        lambda: OnPart(Products(VECTORS, 1, CLIP), SPLIT, "train", 1),
         lambda p: [p.inner.total, np.array(p.inner.n)],
         lambda x: [*products_of(kept_of(x)), np.array(len(kept_of(x)[0]))],
         views=True,
@@ -309,6 +318,12 @@ CASES = {
         lambda: ViewCovariances(DIMS, view_clippers()),
         lambda p: [x for m in p.moments for x in (m.mean, m.covariance())],
         moments_of,
+        views=True,
+    ),
+    "relations": Case(
+        lambda: Relations(VECTORS, VIEW_MEANS, view_clippers()),
+        lambda p: [p.with_scores, *p.with_columns],
+        relations_of,
         views=True,
     ),
     "first rows": Case(

@@ -30,6 +30,7 @@ class Progress:
     climb: list[float] = field(default_factory=list)
     strength: float | None = None
     strength_error: float | None = None
+    measure: str = "strength"
     found: bool | None = None
     candidate: str = ""
     state_bytes: int | None = None
@@ -94,6 +95,7 @@ class ProgressCallback:
             progress.climb = thinned([*progress.climb, float(record["log_evidence"])])
         if "strength" in record:
             progress.strength, progress.strength_error = record["strength"], record["strength_error"]
+            progress.measure = record.get("measure", "strength")
         elif "reward" in record:
             progress.strength = record["reward"]
         attempt = record.get("attempt")
@@ -125,7 +127,7 @@ def known(progress: Progress) -> str:
     if progress.strength_error is None:
         return f"mean reward {number(progress.strength, 3)}"
     proof = "found" if progress.found else "not yet proven"
-    return f"strength {number(progress.strength, 3)} ± {number(progress.strength_error, 2)} ({proof})"
+    return f"{progress.measure} {number(progress.strength, 3)} ± {number(progress.strength_error, 2)} ({proof})"
 
 
 def line(progress: Progress) -> str:

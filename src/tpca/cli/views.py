@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import time
 import warnings
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpca.cli.cluster import on_cluster
+from tpca.cli.live import screen_for
 from tpca.cli.outputs import STYLES, check_result, put_json
+from tpca.cli.progress import ProgressCallback
 from tpca.wording import number, shape
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from tpca.cli.report import OutputOptions
     from tpca.solvers.recovery import Verdict
 
@@ -44,17 +42,17 @@ def fit_views(
         share: float | str = shrinkage if shrinkage == "auto" else float(shrinkage)
     except ValueError:
         raise SolverError(f"shrinkage must be a number from 0 to 1, or auto, got {shrinkage!r}.") from None
-    cca = TensorCCA(shrinkage=share, **asked)
+    callback = ProgressCallback(screen_for(Console(stderr=True), output.live, output.quiet), "tpca fit --views")
+    cca = TensorCCA(shrinkage=share, callbacks=[callback], **asked)
     stream = open_views(paths, nan_policy=cca.nan_policy)
     labels = output.check(stream.dims)
-    settings = cca.get_params()
+    settings = {name: value for name, value in cca.get_params().items() if name != "callbacks"}
     check_result(out, paths, stream.identity, settings, overwrite)
-    began = time.monotonic()
-    with warnings.catch_warnings(), _status(Console(stderr=True), output):
+    with warnings.catch_warnings(), callback.watching(None):
         warnings.simplefilter("ignore")  # the table says it
         with on_cluster(scheduler, workers, stream) as data:
             cca.fit(data)
-    seconds = time.monotonic() - began
+    seconds = callback.seconds
     summary = write_views_result(out, cca, paths, settings, labels)
     output.write(out, paths, stream.identity, {"seconds": seconds})
     if output.as_json:
@@ -63,16 +61,6 @@ def fit_views(
         views_table(summary)
         output.say(out)
     return cca.verdict_
-
-
-def _status(console: Console, output: OutputOptions) -> AbstractContextManager[object]:
-    """With --live: that it is at work.  There is no race to watch, for views are fitted pass after pass."""
-    if not output.live:
-        return nullcontext()
-    if console.is_terminal:
-        return console.status("fitting the views")
-    console.print("fitting the views")
-    return nullcontext()
 
 
 def views_table(summary: dict[str, Any]) -> None:

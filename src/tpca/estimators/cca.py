@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from tpca.engines import DaskEngine, Engine, LocalEngine, active_client
-from tpca.errors import SampleError
+from tpca.errors import SampleError, SolverError
 from tpca.estimators.learnt import LearntViews
+from tpca.estimators.relations import check_given
 from tpca.estimators.score import Score
 from tpca.estimators.seeds import seed_from
 from tpca.estimators.views_fit import PassingViews, ViewsOptions, fit_stored, views_memory
-from tpca.solvers.moments.solver import standardised
+from tpca.solvers.base import Callback
+from tpca.solvers.moments.judge import standardised
 from tpca.solvers.options import refuse_idle
 from tpca.streams.views import ViewsStream, open_views
 from tpca.tensors import Scores
 from tpca.tensors.blocks import Array
 
-NOT_OF_THE_FIT = ("random_state", "nan_policy")
+NOT_OF_THE_FIT = ("random_state", "nan_policy", "callbacks")
 
 
 class TensorCCA(LearntViews, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[misc, call-arg]
@@ -45,21 +48,27 @@ class TensorCCA(LearntViews, TransformerMixin, BaseEstimator, auto_wrap_output_k
     center : bool
         Whether to subtract the mean of every column.
     random_state : int, Generator, RandomState or None
+        Of random starts.  Stored data give the same components whatever it is, and whatever the order of their rows.
     clip : float, optional
         Bound on the influence of a row: rows farther than ``clip`` typical distances from the centre are drawn back,
         and scores of stored data count at most ``clip`` standard deviations.  By default nothing is clipped.  Moments
         of high order have heavy tails: 2 is a good choice for real data.
     validation_fraction : float
-        Share of the rows of stored data that only judge.
+        Share of the rows of stored data that are held out at a time, to judge by: with 0.2 there are five folds, and
+        every row is judged by a fit that has not seen it.
     confidence : float
         At most ``1 - confidence`` of all fits of unrelated views claim a component.
     refit : bool
-        Whether, once something is proven on held-out rows of stored data, the fit is repeated on all rows.
+        Whether, once something is proven on held-out rows of stored data, the fit is repeated on all rows.  Without,
+        one fold alone is held out, and ``correlations_`` are those of the very weights that are reported.
     memory_limit : int or str, optional
         Whitened rows up to this size are kept between passes (default 256 MB); for one-pass data, the bound on the
         solver's state (default 1 to 64 MB).
     nan_policy : {"raise", "omit"}
         What to do about rows with NaN or Inf.
+    callbacks : sequence of callables, optional
+        Each is called with a dictionary after every pass over stored rows, and after every round of those that pass
+        by once.
 
     Attributes
     ----------
@@ -67,7 +76,8 @@ class TensorCCA(LearntViews, TransformerMixin, BaseEstimator, auto_wrap_output_k
         Components as rows.
     means_ : list of arrays ``(d_i,)``
     correlations_ : array ``(n_components_,)``
-        Mean product of the standardised scores, on held-out rows (one-pass data: on rows not yet used).
+        Mean product of the standardised scores, on held-out rows (one-pass data: on rows not yet used).  After the
+        first, components are proven by what their scores have that those of earlier ones have not.
     correlation_errors_, p_values_ : arrays ``(n_components_,)``
         Standard errors, and chance of as much without any relation.
     moments_ : array ``(n_components_,)``
@@ -108,6 +118,7 @@ class TensorCCA(LearntViews, TransformerMixin, BaseEstimator, auto_wrap_output_k
         refit: bool = True,
         memory_limit: str | float | None = None,
         nan_policy: str = "raise",
+        callbacks: Sequence[Callback] | None = None,
     ) -> None:
         self.n_components = n_components
         self.shrinkage = shrinkage
@@ -119,6 +130,7 @@ class TensorCCA(LearntViews, TransformerMixin, BaseEstimator, auto_wrap_output_k
         self.refit = refit
         self.memory_limit = memory_limit
         self.nan_policy = nan_policy
+        self.callbacks = callbacks
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Fit a list of views ``(n, d_i)`` (arrays or paths), a DataFrame with levels, or an iterable of batches.
@@ -134,9 +146,9 @@ class TensorCCA(LearntViews, TransformerMixin, BaseEstimator, auto_wrap_output_k
         self._recovery = self._passing = None
         self.shape_in_ = stream.dims
         if stream.rereadable:
-            self._recovery = fit_stored(stream, reader, asked, seed)
+            self._recovery = fit_stored(stream, reader, asked, seed, self.callbacks or ())
         else:
-            passing = PassingViews(stream.dims, asked, seed)
+            passing = PassingViews(stream.dims, asked, seed, self.callbacks or ())
             for batch in stream.batches():
                 passing.pour(batch)
             self._recovery = passing.recovery()
@@ -149,7 +161,8 @@ class TensorCCA(LearntViews, TransformerMixin, BaseEstimator, auto_wrap_output_k
         self._refuse_idle()
         stream = open_views([tuple(X)], nan_policy=self.nan_policy)
         if self._passing is None:
-            self._passing, self.shape_in_ = PassingViews(stream.dims, asked, seed_from(self.random_state)), stream.dims
+            seed = seed_from(self.random_state)
+            self._passing, self.shape_in_ = PassingViews(stream.dims, asked, seed, self.callbacks or ()), stream.dims
         if stream.dims != self.shape_in_:
             raise SampleError(f"views must have widths {self.shape_in_} as in the first batch, got {stream.dims}.")
         for batch in stream.batches():
@@ -167,6 +180,19 @@ class TensorCCA(LearntViews, TransformerMixin, BaseEstimator, auto_wrap_output_k
         if stream.dims != self.shape_in_:
             raise SampleError(f"views must have the widths that were fitted, {self.shape_in_}, got {stream.dims}.")
         return reader(stream).reduce(Scores([weights], means)).joined()
+
+    def predict(self, X: Sequence[Any]) -> list[NDArray[Any]]:
+        """The views, arrays ``(n, d_i)``, with every missing one (``None``) predicted from those that are there.
+
+        The best linear prediction from the scores of the others, learnt from all rows of the fit; the mean of the view
+        where nothing shared was proven.  Of stored data only: rows that pass by once are gone when the weights are
+        known.
+        """
+        relations = self.recovery_.relations
+        check_given(X, len(self.shape_in_))
+        if relations is None:
+            raise SolverError("predict needs a fit of stored views, and these passed by once; fit arrays or files.")
+        return relations.fill(X)
 
     def score(self, X: Any, y: Any = None) -> Score:  # noqa: ARG002
         """Correlation of higher order on other views, with its standard error; the sum over components, 0 over none."""
@@ -188,12 +214,8 @@ class TensorCCA(LearntViews, TransformerMixin, BaseEstimator, auto_wrap_output_k
     def _warn(self) -> None:
         guess = self.recovery_.guess
         if guess is not None:
-            warnings.warn(
-                f"no direction shared by the views could be proven (p = {guess.p_value:.3g}): "
-                "give more rows, or other views.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+            told = f"{self.recovery_.advice} (p = {guess.p_value:.3g})"
+            warnings.warn(told, ConvergenceWarning, stacklevel=3)
 
 
 def _opened(X: Any, nan_policy: str, hold: float = 0.0) -> tuple[ViewsStream, Callable[[ViewsStream], Engine]]:

@@ -17,7 +17,8 @@ from tpca.engines import Engine, is_engine
 from tpca.estimators.handed import EffectFit, HandedEffects
 from tpca.estimators.opening import HandedIn, reader
 from tpca.estimators.units import merged
-from tpca.estimators.views_fit import PassingViews, ViewsRecovery
+from tpca.estimators.views_fit import PassingViews
+from tpca.estimators.views_recovery import ViewsRecovery
 from tpca.noise import Check
 from tpca.solvers.rank_one import oriented
 from tpca.solvers.recovery import Component, Recovery, StopReason, Verdict
@@ -199,10 +200,7 @@ class LearntViews(Learnt):
     @property
     def weights_(self) -> list[Array]:
         """Weights ``(n_components_, d_i)`` on the columns of every view."""
-        found, whiteners = self.recovery_.components, self.recovery_.whiteners
-        shapes = [(len(found), d) for d in self.shape_in_]
-        rows = [np.reshape(np.array([m.vectors[i] for m in found]), shape) for i, shape in enumerate(shapes)]
-        return [np.ascontiguousarray(w.weights(own.T).T) for w, own in zip(whiteners, rows, strict=True)]
+        return self.recovery_.weights
 
     @property
     def means_(self) -> list[Array]:

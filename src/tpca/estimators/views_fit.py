@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,16 +14,17 @@ from scipy.special import ndtr, ndtri
 
 from tpca.engines import Engine
 from tpca.errors import SolverError
+from tpca.estimators.relations import Relations
+from tpca.estimators.views_recovery import ViewsRecovery
 from tpca.integers import check_integer
-from tpca.solvers.base import check_memory, check_options, check_positive, check_share, option
+from tpca.solvers.base import Callback, check_memory, check_options, check_positive, check_share, option
 from tpca.solvers.loop import Feed
 from tpca.solvers.moments.solver import Moment, MomentSolver
 from tpca.solvers.race.solver import RaceSolver
 from tpca.solvers.race.strategies.flow import state_floats
-from tpca.solvers.recovery import Component, StopReason, Verdict
+from tpca.solvers.recovery import Component
 from tpca.streams.views import ViewsStream
 from tpca.streams.whitening import Clipper, FirstRows, RunningMoments, ViewCovariances, WhitenedViews, Whitener, clipped
-from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array, Partition
 from tpca.tensors.views import ViewsBatch
 
@@ -60,41 +62,12 @@ class ViewsOptions:
         return [Whitener.learn(m, self.shrinkage, self.center, i) for i, m in enumerate(moments)]
 
 
-@dataclass(frozen=True)
-class ViewsRecovery:
-    """Directions that views share: proven ``components``, or a ``guess`` that proves nothing."""
-
-    whiteners: list[Whitener]
-    components: tuple[Moment, ...]
-    guess: Moment | None
-    n_samples: int
-    n_skipped: int
-
-    @classmethod
-    def of(
-        cls, whiteners: list[Whitener], tested: Sequence[Moment], proven: int, n: int, n_skipped: int
-    ) -> ViewsRecovery:
-        """The first ``proven`` of the components that were tested, or the first of them as a guess."""
-        return cls(whiteners, tuple(tested[:proven]), None if proven else tested[0], n, n_skipped)
-
-    @property
-    def tested(self) -> tuple[Moment, ...]:
-        """What was proven, or the guess."""
-        return self.components if self.guess is None else (self.guess,)
-
-    @property
-    def stop_reason(self) -> StopReason:
-        """How it ended."""
-        return StopReason.STREAM_ENDED if self.components else StopReason.NO_SIGNAL
-
-    @property
-    def verdict(self) -> Verdict:
-        """Whether a shared direction was proven."""
-        return self.stop_reason.verdict
-
-
 def fit_stored(
-    stream: ViewsStream, reader: Callable[[ViewsStream], Engine], asked: ViewsOptions, seed: int
+    stream: ViewsStream,
+    reader: Callable[[ViewsStream], Engine],
+    asked: ViewsOptions,
+    seed: int,
+    callbacks: Sequence[Callback] = (),
 ) -> ViewsRecovery:
     """Learn the whitening in one pass, then the components in some more; ``reader`` makes an engine over views."""
     engine, clippers = reader(stream), None
@@ -105,12 +78,16 @@ def fit_stored(
     seen = engine.reduce(ViewCovariances(stream.dims, clippers))
     n, n_skipped, whiteners = seen.n, engine.n_skipped, asked.whiteners(seen.moments)
     names = ("n_components", "validation_fraction", "clip", "confidence", "refit")
-    solver = MomentSolver(
-        random_state=seed, memory_limit=views_memory(asked), **{name: vars(asked)[name] for name in names}
-    )
+    options = {name: vars(asked)[name] for name in names}
+    solver = MomentSolver(random_state=seed, memory_limit=views_memory(asked), callbacks=callbacks, **options)
     found = solver.run(reader(WhitenedViews(stream, whiteners, clippers)))
     proven = sum(m.p_value <= 1 - asked.confidence for m in found)
-    return ViewsRecovery.of(whiteners, found, proven, n, n_skipped)
+    recovery = ViewsRecovery.of(whiteners, found, proven, n, n_skipped)
+    relations = Relations(recovery.weights, [whitener.mean for whitener in whiteners], clippers)
+    if proven:
+        engine.rewind()
+        relations = engine.reduce(relations)
+    return dataclasses.replace(recovery, relations=relations)
 
 
 def views_memory(asked: ViewsOptions) -> float:
@@ -121,10 +98,12 @@ def views_memory(asked: ViewsOptions) -> float:
 class PassingViews:
     """Views that pass by once: the whitening is learnt from the first rows, then they race, and all that follow."""
 
-    def __init__(self, dims: tuple[int, ...], asked: ViewsOptions, seed: int) -> None:
+    def __init__(
+        self, dims: tuple[int, ...], asked: ViewsOptions, seed: int, callbacks: Sequence[Callback] = ()
+    ) -> None:
         self.dims = dims
         self.n = self.n_skipped = 0
-        self._asked, self._seed = asked, seed
+        self._asked, self._seed, self._callbacks = asked, seed, callbacks
         self._waiting: list[ViewsBatch] = []
         self._race: _Race | None = None
 
@@ -158,6 +137,7 @@ class PassingViews:
             n_components=asked.n_components,
             confidence=asked.confidence,
             whiten=None,  # they are
+            callbacks=self._callbacks,
         )
         race = _Race(solver, self.dims, asked.whiteners(moments), clippers)
         for batch in waiting:
@@ -185,8 +165,7 @@ class _Race:
         """What the race found, or its guess, and how many of them are proven."""
         recovery = self._feed.recovery()
         if not recovery.components:
-            nothing = RankOne(0.0, recovery.vectors)
-            return [Moment(recovery.vectors, math.nan, math.nan, math.nan, 1.0, nothing)], 0
+            return [Moment(recovery.vectors, math.nan, math.nan, math.nan, 1.0)], 0
         found = [_as_moment(c, confidence, self._spread(c.vectors)) for c in recovery.components]
         return found, len(found)
 
@@ -215,5 +194,4 @@ def _as_moment(found: Component, confidence: float, spread: float) -> Moment:
     _, high = found.strength_interval
     error = (high - found.strength) / float(ndtri(0.5 + confidence / 2))
     p_value = float(ndtr(-found.strength / error)) if error > 0 else 0.0
-    known = RankOne(found.strength, found.vectors)
-    return Moment(found.vectors, found.strength, found.strength / spread, error / spread, p_value, known)
+    return Moment(found.vectors, found.strength, found.strength / spread, error / spread, p_value)

@@ -31,7 +31,7 @@ APPLIES: dict[str, tuple[str, ...]] = {
     "tol": ("race", "fed"),
     "confidence": ("mean", "race", "fed", "views", "passing"),
     "random_state": (*SOLVERS, "fed", "views", "passing"),
-    "callbacks": (*SOLVERS, "fed"),
+    "callbacks": (*SOLVERS, "fed", "views", "passing"),
     "items": (*SOLVERS, "given", "fed"),
     "sample_dim": (*SOLVERS, "given", "fed"),
     "sample": SOLVERS,

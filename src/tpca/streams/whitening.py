@@ -5,11 +5,9 @@ With the shrunk covariance :math:`C_s = (1-s)\,C + s\,\frac{\mathrm{tr}\,C}{d}\,
 components, turned; this one is the cheapest.
 
 ``shrinkage="auto"`` is the oracle approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010, Eq. 23), a function of
-the covariance and the number of rows alone, but at least d/n: with fewer rows to a column whitened noise of unrelated
-views looks related.
+the covariance and the number of rows alone, but at least d/n: whitened noise of few rows looks related.
 
-Clipping: a row farther from the mean than ``clip`` times the typical row is drawn back to that distance, and counts for
-mean and covariance as such, so that no single row decides them.
+Clipping: a row farther off than ``clip`` times the typical row is drawn back to that distance.
 """
 
 from __future__ import annotations
@@ -22,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from tpca.errors import SampleError
+from tpca.streams.places import PlacedBatch, places
 from tpca.streams.views import ViewsStream
 from tpca.tensors import Accumulator
 from tpca.tensors.blocks import Array
@@ -223,7 +222,8 @@ class WhitenedViews(ViewsStream):
     def whiten(self, batch: ViewsBatch) -> ViewsBatch:
         """One batch, clipped, centred and whitened."""
         rows = zip(self._whiteners, clipped(batch.views, self._clippers), strict=True)
-        return ViewsBatch([w(view) for w, view in rows], batch.weights, batch.first, batch.dropped)
+        white = ViewsBatch([w(view) for w, view in rows], batch.weights, batch.first, batch.dropped)
+        return PlacedBatch(white, places(batch))
 
 
 class KeptViews(ViewsStream):

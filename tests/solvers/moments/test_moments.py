@@ -11,23 +11,28 @@ from scipy.stats import binom
 from tpca import open_views
 from tpca.engines import LocalEngine
 from tpca.errors import SolverError
-from tpca.solvers.moments import solver as module
+from tpca.solvers.moments import climb as climbing
+from tpca.solvers.moments import judge
 from tpca.solvers.moments.accumulators import total
-from tpca.solvers.moments.rows import Rows
-from tpca.solvers.moments.solver import (
-    MomentSolver,
-    choose,
+from tpca.solvers.moments.climb import (
+    FEW,
+    JUDGED,
+    REPORTED,
+    STILL,
+    TOP,
+    Effort,
     climb,
-    flow_starts,
-    judge,
+    distinct,
     mode_gradient,
     shared_starts,
-    standardised,
+    steps_to_the_top,
 )
-from tpca.solvers.rank_one import rank_one
+from tpca.solvers.moments.judge import aside, choose, combined, correlation, p_value, pairs_p_value, standardised
+from tpca.solvers.moments.rows import Rows, Split
+from tpca.solvers.moments.solver import MomentSolver
 from tpca.streams.whitening import KeptViews, RunningMoments, Whitener
 from tpca.tensors import Accumulator, RankOne, ViewsBatch
-from tpca.tensors.blocks import Partition, unit
+from tpca.tensors.blocks import unit
 
 
 def white(view):
@@ -64,8 +69,8 @@ def batches_of(views, cuts=()):
     return [ViewsBatch([view[i:j] for view in views]) for i, j in itertools.pairwise(ends)]
 
 
-def rows_of(views, held_out, memory, seed):
-    return Rows(LocalEngine(open_views(views)), held_out, memory, seed)
+def rows_of(views, share=0.2, memory=1e9):
+    return Rows(LocalEngine(open_views(views)), Split.into(share), memory)
 
 
 def is_kept(rows):
@@ -171,7 +176,7 @@ def test_without_clipping_every_sweep_climbs(seed, order, subtract):
     starts = [np.stack([unit(rng.standard_normal(d)) for _ in range(5)]) for d in dims]
     rows, heights = batches_of(views, [25]), []
     for sweeps in range(1, 9):
-        vectors, moments = climb(rows, starts, sweeps, None, deflate)
+        vectors, moments = climb(rows, starts, sweeps, 0.0, None, deflate)
         heights.append(moments)
     assert np.min(np.diff(heights, axis=0)) > -1e-12
     tensor = built(views, deflate)
@@ -189,61 +194,25 @@ def test_a_climb_stops_when_it_is_at_rest(rng):
             passes.append(1)
             return iter(batches_of(views))
 
-    vectors, _ = climb(CountedPasses(), [unit(rng.standard_normal(d))[None] for d in (3, 4)], 1000, None, ())
+    tolerance = REPORTED.tolerance
+    starts = [unit(rng.standard_normal(d))[None] for d in (3, 4)]
+    vectors, _ = climb(CountedPasses(), starts, 1000, tolerance, None, ())
     assert 0 < len(passes) < 400
     left, values, right = np.linalg.svd(built(views))
     # At rest the squared change is 1e-9, and what is left to go is that times 1 / (1 - ratio) of the singular values.
     ratio = (values[1] / values[0]) ** 2
     for v, best in zip(vectors, (left[:, 0], right[0]), strict=True):
-        assert 1 - abs(v[0] @ best) < module.MOVE_TOL / (1 - ratio) ** 2
+        assert 1 - abs(v[0] @ best) < tolerance / (1 - ratio) ** 2
 
 
 # -- the starts -------------------------------------------------------------------------------------------------------
-
-
-def leading(tensor, partition):
-    """Vectors of the leading singular pair of the unfolding, in the order of the modes."""
-    order = [mode for group in partition.groups for mode in group]
-    left, values, right = np.linalg.svd(tensor.transpose(order).reshape(partition.sizes))
-    blocks = zip((left[:, 0], right[0]), partition.shapes, strict=True)
-    vectors = [v for block, shape in blocks for v in rank_one(block.reshape(shape))]
-    return [vectors[order.index(mode)] for mode in range(tensor.ndim)], values
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("dims", [(3, 4), (2, 3, 4), (3, 2, 3, 2), (2, 2, 2, 2, 2)])
-def test_the_flow_with_all_columns_is_the_singular_value_decomposition(seed, dims):
-    # As many columns as the smaller side: there is nothing outside of their span, and the second pass is exact.
-    rng = np.random.default_rng([seed, *dims])
-    views = planted(rng, 200, dims, 1.0, skewed=len(dims) % 2 == 1)
-    partition = Partition.halves(dims)
-    starts = flow_starts(batches_of(views, [70]), partition, min(partition.sizes), (), rng)
-    expected, _ = leading(built(views), partition)
-    for found, best in zip(starts, expected, strict=True):
-        np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1)
-        assert abs(found[0] @ best) == pytest.approx(1, abs=1e-6)
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize(("dims", "skewed"), [((9, 8), False), ((5, 6, 5), True), ((4, 5, 4, 5), False)])
-@pytest.mark.parametrize("subtract", [False, True])
-def test_the_flow_finds_the_leading_pair(seed, dims, skewed, subtract):
-    rng = np.random.default_rng([seed, *dims])
-    views = planted(rng, 3000, dims, 2.0, skewed)
-    deflate = (RankOne(0.3, tuple(unit(rng.standard_normal(d)) for d in dims)),) if subtract else ()
-    partition = Partition.halves(dims)
-    starts = flow_starts(batches_of(views, [1000]), partition, module.COLUMNS, deflate, rng)
-    expected, values = leading(built(views, deflate), partition)
-    # A pass multiplies what is outside by at most (σ_7 / σ_1)² < 1/20: after four, nothing of a random start is left.
-    assert values[min(module.COLUMNS, len(values) - 1)] ** 2 < 0.05 * values[0] ** 2
-    assert all(abs(found[0] @ best) > 0.999 for found, best in zip(starts, expected, strict=True))
 
 
 def test_shared_starts_are_the_leading_directions_of_all_views_side_by_side(rng):
     dims = (8, 9, 7)
     views = planted(rng, 2000, dims, 2.0)
     starts = shared_starts(batches_of(views, [900]), dims, rng)
-    assert [start.shape for start in starts] == [(module.SHARED, d) for d in dims]
+    assert [start.shape for start in starts] == [(climbing.SHARED, d) for d in dims]
     beside = np.concatenate(views, axis=1)
     best = np.split(np.linalg.eigh(beside.T @ beside)[1][:, -1], np.cumsum(dims)[:-1])
     for found, v in zip(starts, best, strict=True):
@@ -266,24 +235,48 @@ def test_no_power_iteration_from_fifty_random_starts_climbs_higher(name, seed):
         views = {"wine": wine, "digits": digits}[name]()
     else:
         views = planted(rng, 150, (3, 4, 3), strength=0.0 if name == "noise" else 0.7, skewed=True)
-    rows = rows_of(views, 0.2, 1e9, seed)
-    solver = MomentSolver(random_state=seed)
-    (_, highest), *_ = solver._levels(rows.train, solver._starts(rows, (), rng), ())
-    train = [np.concatenate(view) for view in zip(*(batch.views for batch in seen(rows.train)), strict=True)]
-    tensor = built(train)
-    others = power_iteration(tensor, [rng.standard_normal((50, d)) for d in tensor.shape])
-    assert highest > (1 - 1e-4) * others.max()
+    rows = rows_of(views)
+    for effort in (JUDGED, REPORTED):
+        found = steps_to_the_top(rows.train(1), rows.dims, None, (), seed, effort)
+        train = [np.concatenate(v) for v in zip(*(batch.views for batch in seen(rows.train(1))), strict=True)]
+        tensor = built(train)
+        others = power_iteration(tensor, [rng.standard_normal((50, d)) for d in tensor.shape])
+        assert found.steps[TOP].strength > (1 - 1e-3) * others.max()
+        for step in found.steps:  # each with the moment that it says
+            assert contracted(tensor, step.vectors, 0) @ step.vectors[0] == pytest.approx(step.strength, rel=1e-3)
+        assert found.steps[TOP].strength >= found.steps[FEW].strength >= found.steps[STILL].strength - 1e-12
+
+
+def test_steps_that_are_not_at_the_top_do_not_depend_on_the_seed(rng):
+    views = planted(rng, 200, (5, 4, 6, 3), 0.5)
+    one, other = (steps_to_the_top(batches_of(views), (5, 4, 6, 3), None, (), seed, JUDGED) for seed in (0, 1))
+    for step in (FEW, STILL):
+        for a, b in zip(one.steps[step].vectors, other.steps[step].vectors, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_wide_views_have_fewer_random_starts():
+    effort = Effort(random=100, second=10, finalists=4, sweeps=5, tolerance=0.0)
+    assert [effort.starts((width,) * 4) for width in (10, 2**9, 2**13)] == [100, 16, 10]
+
+
+def test_climbs_that_ended_at_the_same_place_count_once():
+    first = np.array([[1.0, 0.0], [-1.0, 1e-3], [0.0, 1.0], [0.6, 0.8]])
+    second = np.array([[0.0, 1.0], [1e-3, 1.0], [0.0, 1.0], [1.0, 0.0]])
+    moments = np.array([1.0, 3.0, 2.0, 0.5])
+    assert distinct([first, second], moments, 4) == [1, 2, 3]  # 0 is 1 with other signs
+    assert distinct([first, second], moments, 2) == [1, 2]
 
 
 # -- the verdict ------------------------------------------------------------------------------------------------------
 
 
-def scores_of(*views):
-    return [[view[:, None] for view in views]]
-
-
 def draws(law, rng, n):
     return rng.standard_normal(n) if law == "normal" else rng.exponential(size=n)
+
+
+def p_of(steps, rng, clip=None, chosen=0, shufflings=99):
+    return p_value(steps, chosen, clip, rng, shufflings)
 
 
 @pytest.mark.parametrize("law", ["normal", "exponential"])
@@ -293,8 +286,7 @@ def test_p_values_of_unrelated_scores_are_uniform(law, order):
     # of continuous scores have no ties).  Dvoretzky, Kiefer, Wolfowitz: P(sup |F_n - F| > e) <= 2 exp(-2 n e²),
     # 1e-6 for n = 400 and e = 0.135.
     rng, fits = np.random.default_rng([order, law == "normal"]), 400
-    scores = (scores_of(*[draws(law, rng, 40) for _ in range(order)]) for _ in range(fits))
-    found = [judge(each, None, rng, shufflings=99)[2] for each in scores]
+    found = [p_of([[draws(law, rng, 40) for _ in range(order)]], rng) for _ in range(fits)]
     grid = np.arange(1, 101) / 100
     shares = np.mean(np.array(found)[:, None] <= grid + 1e-9, axis=0)
     assert np.abs(shares - grid).max() < math.sqrt(math.log(2e6) / (2 * fits))
@@ -302,43 +294,97 @@ def test_p_values_of_unrelated_scores_are_uniform(law, order):
     assert sum(p <= 0.05 + 1e-9 for p in found) <= binom.isf(1e-6, fits, 0.05)
 
 
+@pytest.mark.parametrize("rows", [40, judge.EXACT_ROWS + 1])
+def test_the_best_of_several_steps_is_no_better_than_chance(rows):
+    # The step with the highest mean is judged: p is at most 0.05 in 5 % of all fits, and more in 1e-6 of all runs.
+    rng, fits, claims = np.random.default_rng(rows), 300, 0
+    for _ in range(fits):
+        common = rng.standard_normal((3, rows))
+        steps = [list(common + 0.5 * rng.standard_normal((3, rows))) for _ in range(3)]
+        best = int(np.argmax([judge.products(views, None).mean() for views in steps]))
+        claims += p_of(steps, rng, chosen=best) <= 0.05
+    assert claims <= binom.isf(1e-6, fits, 0.05)
+
+
 @pytest.mark.parametrize("clip", [None, 2.0])
 def test_p_values_of_many_unrelated_rows_are_uniform(clip):
     # Above EXACT_ROWS the mean of the products is taken as normal.  The same inequality, n = 800, 1e-6: 0.095.
-    rng, rows, fits = np.random.default_rng(1), module.EXACT_ROWS + 1, 800
-    found = np.sort([judge(scores_of(*rng.standard_normal((2, rows))), clip, rng)[2] for _ in range(fits)])
+    rng, rows, fits = np.random.default_rng(1), judge.EXACT_ROWS + 1, 800
+    found = np.sort([p_of([list(rng.standard_normal((2, rows)))], rng, clip) for _ in range(fits)])
     ranks = np.arange(fits + 1) / fits
     furthest = max(np.abs(found - ranks[1:]).max(), np.abs(found - ranks[:-1]).max())
     assert furthest < math.sqrt(math.log(2e6) / (2 * fits))
 
 
-@pytest.mark.parametrize("rows", [60, module.EXACT_ROWS + 1])
+@pytest.mark.parametrize("rows", [60, judge.EXACT_ROWS + 1])
 @pytest.mark.parametrize("order", [2, 3, 4])
 def test_related_scores_are_told_from_chance(rows, order):
-    # A correlation of 0.9 each: shuffled it is never so much in 999 times, and after 4001 rows it is 40 errors away.
+    # A correlation of 0.9 each: shuffled it is never so much in 199 times, and after 4001 rows it is 40 errors away.
     rng = np.random.default_rng([rows, order])
     shared = rng.exponential(size=rows)
     views = [shared + 0.3 * rng.standard_normal(rows) for _ in range(order)]
-    correlation, error, p_value = judge(scores_of(*views), None, rng)
-    assert p_value <= 1 / (module.PERMUTATIONS + 1)
+    assert p_of([views], rng, shufflings=199) <= 1 / 200
     products = np.prod([(view - view.mean()) / view.std() for view in views], axis=0)
-    assert correlation == pytest.approx(products.mean())
+    mean, error = correlation(judge.products(views, None))
+    assert mean == pytest.approx(products.mean())
     assert error == pytest.approx(products.std(ddof=1) / math.sqrt(rows))
+
+
+def test_p_does_not_depend_on_the_order_of_the_rows(rng):
+    shared = rng.standard_normal(80)
+    steps = [[shared + 2 * rng.standard_normal(80) for _ in range(3)] for _ in range(2)]
+    order = rng.permutation(80)
+    one = p_of(steps, np.random.default_rng(0))
+    other = p_of([[view[order] for view in views] for views in steps], np.random.default_rng(0))
+    assert one == other
+    pairs = [pairs_p_value(views, np.random.default_rng(0), 99) for views in (steps[0], [v[order] for v in steps[0]])]
+    assert pairs[0] == pairs[1]
 
 
 def test_scores_against_each_other_are_no_evidence(rng):
     shared = rng.standard_normal(200)
-    assert judge(scores_of(shared, -shared), None, rng)[2] == 1.0
+    assert p_of([[shared, -shared]], rng) == 1.0
 
 
 def test_too_few_or_constant_scores_prove_nothing(rng):
     for rows in (0, 1, 2):
-        correlation, error, p_value = judge(scores_of(*rng.standard_normal((2, rows))), None, rng)
-        assert math.isnan(correlation)
-        assert math.isnan(error)
-        assert p_value == 1.0
-    for rows in (50, module.EXACT_ROWS + 1):
-        assert judge(scores_of(np.ones(rows), rng.standard_normal(rows)), None, rng) == (0.0, 0.0, 1.0)
+        views = list(rng.standard_normal((2, rows)))
+        assert all(math.isnan(x) for x in correlation(np.ones(rows)))
+        assert p_of([views], rng) == pairs_p_value(views, rng, 9) == 1.0
+    for rows in (50, judge.EXACT_ROWS + 1):
+        assert p_of([[np.ones(rows), rng.standard_normal(rows)]], rng) == 1.0
+
+
+def test_pairs_of_views_are_told_from_chance():
+    # p of unrelated scores is uniform, as above; those with a common factor of their own size are never so unrelated.
+    rng, fits, claims = np.random.default_rng(8), 200, 0
+    for _ in range(fits):
+        claims += pairs_p_value(list(rng.standard_normal((3, 30))), rng, 39) <= 0.05
+    assert claims <= binom.isf(1e-6, fits, 0.05)
+    shared = rng.standard_normal(200)
+    assert pairs_p_value([shared + rng.standard_normal(200) for _ in range(3)], rng, 99) == 1 / 100
+
+
+@pytest.mark.parametrize("folds", [1, 2, 3, 4, 5, 10])
+def test_p_values_of_folds_make_one_whatever_their_dependence(folds):
+    # Copies, independent ones, and the worst case: uniform by itself, but small together in half of the folds.
+    assert combined([0.01] * folds) == pytest.approx(0.01 * folds / ((folds + 1) // 2))
+    assert combined([1.0] * folds) == 1.0
+    rng, runs, k = np.random.default_rng(folds), 400, (folds + 1) // 2
+    claims = {"alone": 0, "worst": 0}
+    for _ in range(runs):
+        claims["alone"] += combined(list(rng.random(folds))) <= 0.05
+        level = 0.05 * k / folds
+        together = rng.random() < 0.05  # then k of the folds, by chance, are below the level: k/folds of 0.05 for each
+        worst = np.full(folds, 0.9)
+        worst[rng.permutation(folds)[:k]] = level if together else 0.9
+        claims["worst"] += combined(list(worst)) <= 0.05 + 1e-12
+    assert max(claims.values()) <= binom.isf(1e-6, runs, 0.05)
+
+
+def test_one_fold_does_not_decide():
+    assert combined([1e-6, 0.4, 0.5, 0.6, 0.7]) > 0.5
+    assert combined([0.9, 0.01, 0.01, 0.01, 0.01]) < 0.05
 
 
 def test_scores_are_standardised_and_bounded(rng):
@@ -352,12 +398,30 @@ def test_scores_are_standardised_and_bounded(rng):
 
 def test_the_top_is_chosen_unless_less_is_clearly_better(rng):
     shared, noise = rng.standard_normal(500), rng.standard_normal((3, 500))
-    good, bad = scores_of(shared, shared + 0.1 * noise[0]), scores_of(noise[1], noise[2])
-    assert choose([good, good, good], None) == 0
-    assert choose([good, bad, bad], None) == 0
-    assert choose([bad, good, bad], None) == 1
-    assert choose([bad, bad, good], None) == 2
-    assert choose([scores_of(shared[:1], shared[:1])] * 3, None) == 0
+    good, bad = (judge.products(v, None) for v in ([shared, shared + 0.1 * noise[0]], [noise[1], noise[2]]))
+    assert choose([good, good, good]) == 0
+    assert choose([good, bad, bad]) == 0
+    assert choose([bad, good, bad]) == 1
+    assert choose([bad, bad, good]) == 2
+    assert choose([good[:1]] * 3) == 0
+
+
+@pytest.mark.parametrize(("rows", "decide"), [(1, False), (2, False), (3, False), (9, True)])
+def test_a_few_rows_however_far_out_do_not_choose_the_step(rows, decide):
+    still, few = np.zeros(1000), np.zeros(1000)
+    few[:rows] = 1e9
+    assert choose([still, few]) == int(decide)
+
+
+def test_what_known_components_have_no_part_in(rng):
+    known = [RankOne(1.0, tuple(unit(rng.standard_normal(d)) for d in (4, 5))) for _ in range(2)]
+    vectors = [unit(rng.standard_normal(d)) for d in (4, 5)]
+    for v, left, *others in zip(vectors, aside(vectors, known), *(one.vectors for one in known), strict=True):
+        assert np.linalg.norm(left) == pytest.approx(1)
+        assert all(abs(left @ u) < 1e-12 for u in others)
+        assert left @ v > 0
+    for v, left in zip(vectors, aside(vectors, ()), strict=True):
+        np.testing.assert_allclose(left, v)
 
 
 # -- rows -------------------------------------------------------------------------------------------------------------
@@ -367,37 +431,55 @@ def flat(batches):
     return [np.concatenate([batch.views[i] for batch in batches]) for i in range(2)]
 
 
-@pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
-def test_rows_are_split_once_and_for_all(monkeypatch, share):
+@pytest.mark.parametrize(("share", "folds"), [(0.2, 5), (0.3, 3), (0.5, 2), (0.9, 1), (0.01, 10)])
+def test_rows_are_split_once_and_for_all(monkeypatch, share, folds):
     monkeypatch.setattr("tpca.streams.views.BATCH_ENTRIES", 70)  # 10 rows a batch
     views = [np.arange(2.0 * 1003).reshape(1003, 2), np.arange(5.0 * 1003).reshape(1003, 5)]
-    kept, read = (rows_of(views, share, memory, 3) for memory in (1e9, 1.0))
+    kept, read = (rows_of(views, share, memory) for memory in (1e9, 1.0))
     assert is_kept(kept)
     assert not is_kept(read)
-    train, held, both = (flat(seen(part)) for part in (kept.train, kept.held, kept.all))
-    for part in range(2):  # disjoint and complete, and the same rows of all views
-        together = np.concatenate([train[part], held[part]])
-        np.testing.assert_array_equal(np.sort(together, axis=0), views[part])
-        np.testing.assert_array_equal(np.sort(both[part], axis=0), views[part])
-        np.testing.assert_array_equal(train[part][:, 0] / len(views[part][0]), train[0][:, 0] / 2)
-    # Binomial with 1003 rows: six standard deviations, 2e-9.
-    assert abs(len(held[0]) - 1003 * share) < 6 * math.sqrt(1003 * share * (1 - share))
-    for _ in range(2):  # pass after pass, kept or not
-        for name in ("train", "held", "all"):
-            for one, other in zip(seen(getattr(kept, name)), seen(getattr(read, name)), strict=True):
+    assert kept.split.count == folds
+    both, never = flat(seen(kept.all)), set(range(1003))
+    for fold in range(folds):
+        train, held = (flat(seen(part(fold))) for part in (kept.train, kept.held))
+        for part in range(2):  # disjoint and complete, and the same rows of all views
+            together = np.concatenate([train[part], held[part]])
+            np.testing.assert_array_equal(np.sort(together, axis=0), views[part])
+            np.testing.assert_array_equal(np.sort(both[part], axis=0), views[part])
+            np.testing.assert_array_equal(train[part][:, 0] / len(views[part][0]), train[0][:, 0] / 2)
+        # Binomial with 1003 rows: six standard deviations, 2e-9.
+        assert abs(len(held[0]) - 1003 * share) < 6 * math.sqrt(1003 * share * (1 - share))
+        numbers = set((held[0][:, 0] / 2).astype(int))
+        assert numbers <= never  # in one fold only
+        never -= numbers
+        for _ in range(2):  # pass after pass, kept or not
+            for one, other in zip(seen(kept.train(fold)), seen(read.train(fold)), strict=True):
                 for a, b in zip(one.views, other.views, strict=True):
                     np.testing.assert_array_equal(a, b)
-    again, other = (flat(seen(rows_of(views, share, 1e9, seed).held)) for seed in (3, 4))
-    np.testing.assert_array_equal(again[0], held[0])
-    assert not np.array_equal(other[0], held[0])
+    assert (len(never) == 0) == (folds * share > 0.999)
+
+
+@pytest.mark.parametrize("size", [70, 700, 10**6])
+def test_folds_depend_on_what_is_in_the_rows(monkeypatch, size, rng):
+    monkeypatch.setattr("tpca.streams.views.BATCH_ENTRIES", size)
+    views = [rng.standard_normal((200, 2)), rng.standard_normal((200, 5))]
+    views = [np.concatenate([view, view[:50]]) for view in views]  # copies
+    order = rng.permutation(250)
+    one, other = (flat(seen(rows_of(v).held(1))) for v in (views, [view[order] for view in views]))
+    for a, b in zip(one, other, strict=True):
+        np.testing.assert_array_equal(a[np.lexsort(a.T)], b[np.lexsort(b.T)])
+    copies, held = {tuple(row) for row in views[0][:50]}, [tuple(row) for row in one[0]]
+    assert all(held.count(row) == 2 for row in copies & set(held))
+    single = [view.astype(np.float32) for view in views]
+    np.testing.assert_allclose(flat(seen(rows_of(single).held(1)))[0], one[0], rtol=1e-6)
 
 
 def test_rows_are_kept_if_they_fit():
     views = [np.zeros((100, 2)), np.zeros((100, 3))]
-    assert is_kept(rows_of(views, 0.2, 4000, 0))
-    assert not is_kept(rows_of(views, 0.2, 3999, 0))
+    assert is_kept(rows_of(views, 0.2, 4000))
+    assert not is_kept(rows_of(views, 0.2, 3999))
     single = [view.astype(np.float32) for view in views]
-    assert is_kept(rows_of(single, 0.2, 2000, 0))
+    assert is_kept(rows_of(single, 0.2, 2000))
 
 
 # -- the solver -------------------------------------------------------------------------------------------------------
@@ -423,8 +505,9 @@ def test_the_moment_is_that_of_the_rows_it_was_fitted_to(rng, refit):
     views = planted(rng, 500, (3, 4, 3, 4))
     solver = MomentSolver(random_state=2, refit=refit)
     (found,) = solver.run(open_views(views))
-    rows = rows_of(views, 0.2, 1e9, 2)
-    fitted = [np.concatenate(v) for v in zip(*(b.views for b in seen(rows.all if refit else rows.train)), strict=True)]
+    rows = rows_of(views)
+    part = rows.all if refit else rows.train(0)
+    fitted = [np.concatenate(v) for v in zip(*(b.views for b in seen(part)), strict=True)]
     assert contracted(built(fitted), found.vectors, 0) @ found.vectors[0] == pytest.approx(found.moment, rel=1e-6)
     assert all(np.linalg.norm(v) == pytest.approx(1) for v in found.vectors)
 
@@ -448,3 +531,18 @@ def test_refusals(rng):
         SolverError, match=r"validation_fraction=0.9999999 leaves 0 of 20 rows to learn from; hold out fewer"
     ):
         MomentSolver(validation_fraction=0.9999999).run(open_views(views))
+
+
+def test_every_pass_is_told(rng):
+    views, told = planted(rng, 300, (3, 4)), []
+    (found,) = MomentSolver(callbacks=[told.append]).run(open_views(views))
+    assert all(one["samples"] <= other["samples"] for one, other in itertools.pairwise(told))
+    assert told[0]["samples"] == 300
+    assert told[-2]["samples"] % 300 == 0
+    phases = list(dict.fromkeys(record["phase"] for record in told))
+    folds = [f"component 1, fold {fold} of 5" for fold in range(1, 6)]
+    assert phases == ["component 1, reading", *folds, "component 1, all rows", "component 1, judged"]
+    last = told[-1]
+    assert (last["strength"], last["strength_error"]) == (found.correlation, found.correlation_error)
+    assert last["found"]
+    assert last["measure"] == "correlation"
