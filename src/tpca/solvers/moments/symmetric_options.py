@@ -1,0 +1,142 @@
+"""What a fit of a table is asked for, and what it gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tpca.errors import MemoryBudgetError, SolverError
+from tpca.integers import check_integer
+from tpca.solvers.base import check_memory, check_options, check_share, option
+from tpca.solvers.moments.symmetric_models import Mixture, Model, Sources, Topics
+from tpca.solvers.moments.symmetric_whitening import EXTRA
+from tpca.solvers.recovery import StopReason, Verdict
+from tpca.tensors.blocks import Array
+
+MODELS = ("sources", "mixture", "topics")
+
+
+def check_order(name: str, value: Any) -> int:
+    """3 or 4."""
+    if isinstance(value, bool) or value not in (3, 4):
+        raise SolverError(f"{name} must be 3 or 4, got {value!r}; moments of order 2 are those of PCA.")
+    return int(value)
+
+
+def check_model(name: str, value: Any) -> str:
+    """One of three."""
+    if value not in MODELS:
+        raise SolverError(f"{name} must be one of {', '.join(MODELS)}, got {value!r}.")
+    return str(value)
+
+
+def check_closed_share(name: str, value: float) -> float:
+    """From 0 on, less than 1."""
+    if isinstance(value, str) or not 0 <= value < 1:
+        raise SolverError(f"{name} must be at least 0 and less than 1, got {value!r}.")
+    return float(value)
+
+
+@dataclass(kw_only=True, frozen=True)
+class TableOptions:
+    """What a fit of a table is asked for."""
+
+    order: int = option(3, check_order)
+    n_components: int = option(1, check_integer)
+    model: str = option("sources", check_model)
+    whiten: bool = option(True)
+    whiten_rank: int | None = option(None, check_integer)
+    shrinkage: float = option(0.0, check_closed_share)
+    validation_fraction: float = option(0.2, check_closed_share)
+    confidence: float = option(0.95, check_share)
+    memory_limit: Any = option(None, check_memory)
+    random_state: int = option(0)
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        idle = {"whiten_rank": self.whiten_rank is not None, "shrinkage": self.shrinkage > 0}
+        for name in [name for name, given in idle.items() if given]:
+            if not self.whiten:
+                raise SolverError(f"{name}={vars(self)[name]} means nothing without whitening; leave it out.")
+            if self.model != "sources":
+                raise SolverError(f"{name}={vars(self)[name]} is for model='sources'; leave it out.")
+        if self.model != "sources" and (self.order != 3 or not self.whiten):
+            raise SolverError(f"model={self.model!r} needs order=3 and whiten=True, got {self.order}, {self.whiten}.")
+
+    @property
+    def moment(self) -> Model:
+        """What the moment is."""
+        return {"sources": Sources(self.order), "mixture": Mixture(), "topics": Topics()}[self.model]
+
+    def directions(self, d: int) -> int:
+        """q, the directions that rows of d columns are whitened in; refuses what does not fit."""
+        q = self.n_components if self.model != "sources" else (self.whiten_rank or d)
+        if self.n_components > d or q > d:
+            name = "n_components" if self.n_components > d else "whiten_rank"
+            raise SolverError(f"{name} must be at most the {d} columns of the rows, got {vars(self)[name]}.")
+        if self.n_components > q:
+            raise SolverError(f"n_components must be at most whiten_rank={q}, got {self.n_components}.")
+        return q
+
+    def whole(self) -> bool:
+        """Whether the whole covariance is held, d² numbers."""
+        return self.model == "sources" and self.whiten and self.whiten_rank is None
+
+    def check_memory(self, d: int) -> None:
+        """Refuse what takes more than ``memory_limit``."""
+        limit = self.memory_limit
+        if limit is None:
+            return
+        q = self.directions(d)
+        needed = 8 * (5 * d * d if self.whole() else 4 * d * (q + EXTRA))
+        if needed > limit:
+            less = int(limit / (32 * d)) - EXTRA
+            way = f"give whiten_rank={less} or less, or " if self.whole() and less >= self.n_components else ""
+            raise MemoryBudgetError(
+                f"{d} columns whitened in {q} directions take {needed / 1e6:.3g} MB, memory_limit is "
+                f"{limit / 1e6:.3g} MB; {way}raise it."
+            )
+
+
+@dataclass(frozen=True)
+class TableRecovery:
+    """What a fit of a table gave; ``weights``, ``directions`` and ``errors`` are ``(c, d)``.
+
+    ``proven`` says how many are; if none, what is there is a guess that proves nothing.
+    """
+
+    centre: Array
+    weights: Array
+    directions: Array
+    errors: Array
+    strengths: Array
+    p_values: Array
+    noise_variance: float
+    proven: int
+    tested: bool
+    n_samples: int
+    n_skipped: int
+    state_bytes: int
+
+    @property
+    def stop_reason(self) -> StopReason:
+        """How it ended."""
+        if not self.tested:
+            return StopReason.ITERATED
+        return StopReason.STREAM_ENDED if self.proven else StopReason.NO_SIGNAL
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether a component was proven."""
+        return self.stop_reason.verdict
+
+
+def holm(p_values: Array) -> Array:
+    """Adjusted p-values: the least level at which each is claimed, with any false claim as rare as that (Holm 1979)."""
+    order = np.argsort(p_values, kind="stable")
+    adjusted = np.maximum.accumulate(p_values[order] * np.arange(len(p_values), 0, -1))
+    found = np.empty_like(adjusted)
+    found[order] = np.minimum(adjusted, 1.0)
+    return found
