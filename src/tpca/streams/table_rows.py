@@ -52,7 +52,7 @@ def open_rows(source: Any, nan_policy: str = "raise") -> RowsStream:
 
 
 class RowsStream(NumberedStream):
-    """Rows of a table, batch by batch, as :class:`~tpca.tensors.rows.RowsBatch`."""
+    """Rows of a table, batch by batch, as :class:`~tpca.tensors.rows.RowsBatch`: no samples that contract themselves."""
 
     kind = "rows"
     whole = False
@@ -62,7 +62,7 @@ class RowsStream(NumberedStream):
         """Says which data these are."""
         return f"rows {self.dims}"
 
-    def batches(self, start: int = 0) -> Iterator[RowsBatch]:
+    def batches(self, start: int = 0) -> Iterator[Any]:
         """The batches from the one whose ``first`` is ``start``."""
         numbers = range(int(np.searchsorted(self.layout.bounds, start)), self.layout.count)
         found = without_empty(self.batch(number) for number in numbers)
@@ -72,7 +72,7 @@ class RowsStream(NumberedStream):
         """What a worker needs of it."""
         return self
 
-    def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> RowsBatch:
+    def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> Any:
         """Batch ``number``, where there is a layout; it may be empty."""
         raise NotImplementedError
 
@@ -115,7 +115,7 @@ class StoredRows(RowsStream):
         part = self._source.part(*self._range(number))
         return None if part is None else [part]
 
-    def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> RowsBatch:
+    def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> Any:
         """Batch ``number``; it may be empty."""
         first, stop = self._range(number)
         read = self._read(first, stop) if parts is None else parts[0]
@@ -144,7 +144,7 @@ class SparseRows(RowsStream):
         """Shape and a digest of the entries."""
         return f"sparse rows {self.dims} {self.length} {digest([self._table.data, self._table.indices])}"
 
-    def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> RowsBatch:  # noqa: ARG002
+    def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> Any:  # noqa: ARG002
         """Batch ``number``; it may be empty."""
         first, stop = self._range(number)
         return cleaned(self._table[first:stop], first, self.nan_policy)
@@ -163,13 +163,13 @@ class PassingBatches(RowsStream):
         self._items, self._position = itertools.chain([head], items), 0
         self.layout = None  # type: ignore[assignment]  # batches come in their own order only
 
-    def batches(self, start: int = 0) -> Iterator[RowsBatch]:
+    def batches(self, start: int = 0) -> Iterator[Any]:
         """The iterable's own batches; those before ``start`` are drawn and dropped."""
         if start < self._position:
             raise StreamError(f"cannot go back to row {start}: an iterable is read once; give an array or a file.")
         return without_empty(self._batches(start))
 
-    def _batches(self, start: int) -> Iterator[RowsBatch]:
+    def _batches(self, start: int) -> Iterator[Any]:
         for item in self._items:
             first, rows = self._position, as_rows(item, self._position)
             if rows.ndim != 2 or rows.shape[1:] != self.dims:
@@ -195,10 +195,11 @@ def cleaned(rows: Any, first: int, policy: NanPolicy) -> RowsBatch:
     """Rows from place ``first`` on; those with missing entries are refused or left out."""
     count = rows.shape[0]
     places = np.arange(first, first + count)
-    stored = rows.data if sparse.issparse(rows) else rows
+    is_sparse: bool = sparse.issparse(rows)
+    stored = rows.data if is_sparse else rows
     if all_finite(stored):
         return RowsBatch(rows, places, first)
-    if sparse.issparse(rows):
+    if is_sparse:
         owners = np.repeat(np.arange(count), np.diff(rows.indptr))
         whole = np.bincount(owners, ~np.isfinite(stored), minlength=count) == 0
     else:

@@ -29,7 +29,7 @@ from tpca.engines import Engine, LocalEngine
 from tpca.errors import SampleError
 from tpca.randomness import generator
 from tpca.solvers.moments.symmetric_models import Mixture, Model, Sources, Topics
-from tpca.solvers.moments.symmetric_options import TableOptions, TableRecovery, holm
+from tpca.solvers.moments.symmetric_options import TableOptions, TableRecovery, holm, oriented_parts
 from tpca.solvers.moments.symmetric_projected import KeptRows, ProjectedRows
 from tpca.solvers.moments.symmetric_search import (
     RANDOM_STARTS,
@@ -75,7 +75,7 @@ class TableFit:
         asked.check_memory(self._d)
         self._engine = reader(stream)
         self._rng = generator(asked.random_state, "moments of a table")
-        self._scatters: dict[bool | None, Scatter] = {}
+        self._scatters: dict[Part | None, Scatter] = {}
         self.state_bytes = 0
         share, seed = asked.validation_fraction, asked.random_state
         self._train, self._held = (Part(share, seed, held) if share else None for held in (False, True))
@@ -95,6 +95,7 @@ class TableFit:
                 found = self._climb(whitening, None, whitening.of_white(weights[chosen]))
         order = np.argsort(-np.abs(found.strengths), kind="stable")
         found = Found(found.vectors[order], found.strengths[order])
+        self.whitening = whitening
         return self._told(whitening, found, p_values[order], proven)
 
     def _learn(self, part: Part | None) -> RowWhitening:
@@ -110,7 +111,7 @@ class TableFit:
 
         def image(basis: Array) -> Array:
             sums = self._total(self._engine, RowImage(basis, centre, part))
-            return sums.image / max(sums.count, 1)
+            return np.asarray(sums.image / max(sums.count, 1))
 
         def noise(values: Array) -> float:
             if not isinstance(self._model, Mixture):
@@ -120,7 +121,7 @@ class TableFit:
                     f"a mixture of {self._q} Gaussians needs more than {self._d} columns to tell the variance of the "
                     "noise from; ask for fewer components."
                 )
-            return (means.squares / max(means.count, 1) - values.sum()) / (self._d - self._q)
+            return float((means.squares / max(means.count, 1) - values.sum()) / (self._d - self._q))
 
         return whiten_leading(image, means, centre, self._q, noise, self._rng, self._asked.shrinkage)
 
@@ -136,7 +137,7 @@ class TableFit:
 
         def image(basis: Array) -> Array:
             sums = self._total(self._engine, PairImage(basis, part))
-            return sums.image / sums.count
+            return np.asarray(sums.image / sums.count)
 
         return whiten_leading(image, None, words.mean, self._q, lambda _: 0.0, self._rng, 0.0)
 
@@ -145,12 +146,12 @@ class TableFit:
         if not self._scatters:
             parts = (None,) if self._train is None else (self._train, self._held)
             seen = self._total(self._engine, Covariances(self._d, parts))
-            self._scatters = dict(zip([one and one.held for one in parts], seen.parts, strict=True))
+            self._scatters = dict(zip(parts, seen.parts, strict=True))
         if part is None and None not in self._scatters:
-            whole, rest = self._scatters.pop(False), self._scatters.pop(True)
+            whole, rest = self._scatters.pop(self._train), self._scatters.pop(self._held)
             whole.merge(rest)
             self._scatters[None] = whole
-        return self._scatters[part and part.held]
+        return self._scatters[part]
 
     def _climb(self, whitening: RowWhitening, part: Part | None, starts: Array | None) -> Found:
         """Components of the rows of a part: searched for, or from ``starts`` on."""
@@ -191,31 +192,13 @@ class TableFit:
         """Weights, directions and errors, from a last pass over all rows."""
         weights, model = whitening.of_rows(found.vectors), self._model
         sums = self._total(self._engine, model.sums(weights, whitening.centre, BLOCKS, None))
-        whole = model.gradients(sums, weights, whitening.noise_variance)
-        parts = np.stack([model.gradients(sums, weights, whitening.noise_variance, block) for block in range(BLOCKS)])
-        strengths = np.sum(weights * whole, axis=1)
-        directions, errors = scaled(model, weights, whole, parts)
-        signs = np.sign(strengths) if model.order == 3 else _signs(directions)
-        if not isinstance(model, Sources):  # scores are then about 1 for what belongs to the component, else 0
-            weights = weights / strengths[:, None]
-        if model.order == 3:
-            strengths = np.abs(strengths)
-        if isinstance(model, Sources):
-            weights, directions = weights * signs[:, None], directions * signs[:, None]
-        return TableRecovery(
-            whitening.centre if isinstance(model, Sources) else np.zeros(self._d),
-            weights,
-            directions,
-            errors,
-            strengths,
-            p_values,
-            whitening.noise_variance,
-            proven,
-            self._held is not None,
-            sums.n,
-            self._engine.n_skipped,
-            self.state_bytes,
-        )
+        noise = whitening.noise_variance
+        whole = model.gradients(sums, weights, noise)
+        parts = np.stack([model.gradients(sums, weights, noise, block) for block in range(BLOCKS)])
+        centre = whitening.centre if isinstance(model, Sources) else np.zeros(self._d)
+        told = oriented_parts(model, weights, whole, parts)
+        counts = (proven, self._held is not None, sums.n, self._engine.n_skipped, self.state_bytes)
+        return TableRecovery.of(centre, told, p_values, noise, *counts)
 
     def _total(self, engine: Engine, blank: A) -> A:
         """An accumulator of one pass."""
@@ -252,20 +235,3 @@ class Climb:
         sums, gradient = self.look(vectors)
         strengths = np.sum(vectors * gradient, axis=1)
         return balanced(gradient, vectors, self._model.variances(sums, strengths))  # type: ignore[union-attr, arg-type]
-
-
-def scaled(model: Model, weights: Array, whole: Array, parts: Array) -> tuple[Array, Array]:
-    """Directions and their errors, from gradients ``(c, d)`` of all rows and ``(K, c, d)`` of sub-batches."""
-    across = np.ones_like(weights) if isinstance(model, Topics) else weights
-    lengths = np.sum(across * whole, axis=1)[:, None]
-    unit = whole / lengths
-    scatter = (parts - unit * np.sum(across * parts, axis=2)[..., None]) / lengths
-    errors = np.std(scatter, axis=0, ddof=1) / np.sqrt(len(parts))
-    scale = lengths if isinstance(model, Mixture) else np.ones_like(lengths)
-    return unit * scale, errors * np.abs(scale)
-
-
-def _signs(directions: Array) -> Array:
-    """Signs that make the largest entry of every row positive."""
-    largest = np.argmax(np.abs(directions), axis=1)
-    return np.where(np.take_along_axis(directions, largest[:, None], axis=1)[:, 0] < 0, -1.0, 1.0)

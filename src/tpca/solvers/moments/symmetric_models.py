@@ -20,8 +20,8 @@ Theorem 2), moments about zero, m = E[x]:
 pairs and triples of different words of a document, without a σ².
 
 Whitened, all of them are sums of orthogonal rank-one parts λ_k v_k⊗…⊗v_k.  At w = Wᵀv_k the gradient is κ_k a_k of a
-source with column a_k of A, and μ_k itself of the others: ⟨w, μ_j⟩ = 1/√π_k for j = k and else 0.  To first order it does
-not depend on the error of w but for its length, so that its scatter over sub-batches of rows gives its error.
+source with column a_k of A, and μ_k itself of the others: ⟨w, μ_j⟩ = 1/√π_k for j = k and else 0.  To first order, but
+for its length, it does not depend on the error of w, so that its scatter over sub-batches of rows gives its error.
 
 The tests look at rows that the weights have not seen, one statistic for each:
 
@@ -173,7 +173,9 @@ def kurtosis_score(m4: Array, n: int) -> Array:
     mean = 3.0 * (n - 1) / (n + 1)
     variance = 24.0 * n * (n - 2) * (n - 3) / ((n + 1) ** 2 * (n + 3.0) * (n + 5))
     x = (m4 - mean) / math.sqrt(variance)
-    skew = 6.0 * (n * n - 5 * n + 2) / ((n + 7) * (n + 9)) * math.sqrt(6.0 * (n + 3) * (n + 5) / (n * (n - 2) * (n - 3)))
+    skew = (
+        6.0 * (n * n - 5 * n + 2) / ((n + 7) * (n + 9)) * math.sqrt(6.0 * (n + 3) * (n + 5) / (n * (n - 2) * (n - 3)))
+    )
     a = 6.0 + 8.0 / skew * (2.0 / skew + math.sqrt(1 + 4.0 / skew**2))
     ratio = (1 - 2.0 / a) / np.maximum(1 + x * math.sqrt(2 / (a - 4.0)), 1e-3)  # two values only: below any law
     return np.asarray((1 - 2.0 / (9.0 * a) - np.cbrt(ratio)) / math.sqrt(2 / (9.0 * a)))

@@ -68,7 +68,8 @@ class TableOptions:
     @property
     def moment(self) -> Model:
         """What the moment is."""
-        return {"sources": Sources(self.order), "mixture": Mixture(), "topics": Topics()}[self.model]
+        models: dict[str, Model] = {"sources": Sources(self.order), "mixture": Mixture(), "topics": Topics()}
+        return models[self.model]
 
     def directions(self, d: int) -> int:
         """q, the directions that rows of d columns are whitened in; refuses what does not fit."""
@@ -120,6 +121,13 @@ class TableRecovery:
     n_skipped: int
     state_bytes: int
 
+    @classmethod
+    def of(cls, centre: Array, told: Told, p_values: Array, noise_variance: float, *counts: Any) -> TableRecovery:
+        """From what is told of every component, the strongest first."""
+        order = np.argsort(-np.abs(told[3]), kind="stable")
+        weights, directions, errors, strengths = (array[order] for array in told)
+        return cls(centre, weights, directions, errors, strengths, p_values[order], noise_variance, *counts)
+
     @property
     def stop_reason(self) -> StopReason:
         """How it ended."""
@@ -131,6 +139,38 @@ class TableRecovery:
     def verdict(self) -> Verdict:
         """Whether a component was proven."""
         return self.stop_reason.verdict
+
+
+Told = tuple[Array, Array, Array, Array]
+
+
+def oriented_parts(model: Model, weights: Array, whole: Array, parts: Array) -> Told:
+    """Weights, directions, their errors and strengths, from gradients of all rows and ``(K, c, d)`` of sub-batches."""
+    strengths = np.sum(weights * whole, axis=1)
+    directions, errors = _scaled(model, weights, whole, parts)
+    if not isinstance(model, Sources):  # scores are then about 1 for what belongs to the component, else 0
+        return weights / np.where(strengths == 0, 1.0, strengths)[:, None], directions, errors, np.abs(strengths)
+    signs = np.where(strengths < 0, -1.0, 1.0) if model.order == 3 else _signs(directions)
+    oriented = np.abs(strengths) if model.order == 3 else strengths
+    return weights * signs[:, None], directions * signs[:, None], errors, oriented
+
+
+def _scaled(model: Model, weights: Array, whole: Array, parts: Array) -> tuple[Array, Array]:
+    """Directions and their errors, from gradients ``(c, d)`` of all rows and ``(K, c, d)`` of sub-batches."""
+    across = np.ones_like(weights) if isinstance(model, Topics) else weights
+    lengths = np.sum(across * whole, axis=1)[:, None]
+    lengths = np.where(lengths == 0, 1.0, lengths)
+    unit = whole / lengths
+    scatter = (parts - unit * np.sum(across * parts, axis=2)[..., None]) / lengths
+    errors = np.std(scatter, axis=0, ddof=1) / np.sqrt(len(parts))
+    scale = lengths if isinstance(model, Mixture) else np.ones_like(lengths)
+    return unit * scale, errors * np.abs(scale)
+
+
+def _signs(directions: Array) -> Array:
+    """Signs that make the largest entry of every row positive."""
+    largest = np.argmax(np.abs(directions), axis=1)
+    return np.where(np.take_along_axis(directions, largest[:, None], axis=1)[:, 0] < 0, -1.0, 1.0)
 
 
 def holm(p_values: Array) -> Array:

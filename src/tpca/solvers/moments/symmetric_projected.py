@@ -29,7 +29,7 @@ class ProjectedRows(RowsStream):
         self.readable_elsewhere = stream.readable_elsewhere
         self._stream, self._whitening = stream, whitening
 
-    def batches(self, start: int = 0) -> Iterator[RowsBatch]:
+    def batches(self, start: int = 0) -> Iterator[Any]:
         """Whitened batches."""
         return (projected(batch, self._whitening) for batch in self._stream.batches(start))
 
@@ -41,24 +41,31 @@ class ProjectedRows(RowsStream):
         """The rows of a batch as a Dask array, if they are in one."""
         return self._stream.lazy_parts(number)
 
-    def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> RowsBatch:
+    def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> Any:
         """Batch ``number``, whitened; it may be empty."""
         return projected(self._stream.batch(number, parts), self._whitening)
 
 
 class KeptRows(RowsStream):
-    """Rows that are kept once they were read."""
+    """Rows that are kept once they were read, or batches that are kept already."""
 
     rereadable = True
 
-    def __init__(self, stream: RowsStream) -> None:
+    def __init__(self, stream: RowsStream, kept: list[RowsBatch] | None = None) -> None:
         self.dims, self.length, self.dtype, self.layout = stream.dims, stream.length, stream.dtype, stream.layout
-        self._stream = stream
-        self._kept: list[RowsBatch] | None = None
+        self._stream, self._kept = stream, kept
 
-    def batches(self, start: int = 0) -> Iterator[RowsBatch]:
+    def batches(self, start: int = 0) -> Iterator[Any]:
         """All batches; ``start`` is 0."""
         assert start == 0, "passes over kept rows are whole"
         if self._kept is None:
             self._kept = list(self._stream.batches())
         return iter(self._kept)
+
+
+class HandedRows(RowsStream):
+    """What is known of rows that are handed in."""
+
+    def __init__(self, d: int, dtype: np.dtype[Any], count: int) -> None:
+        self.dims, self.dtype, self.length = (d,), dtype, count
+        self.layout = None  # type: ignore[assignment]  # they come in their own order only

@@ -160,12 +160,13 @@ class TopicSums(OfRows):
         self.count += len(whole)
 
 
-
 def _power_sums(first: Array, second: Array, third: Array) -> Array:
     """Sums of the powers 0 to 6 of scores, from the scores, their squares and their cubes."""
     pairs = ((second, second), (second, third), (third, third))
     higher = [np.einsum("jl,jl->l", one, other) for one, other in pairs]
-    return np.stack([np.full(first.shape[1], float(len(first))), *(p.sum(axis=0) for p in (first, second, third)), *higher])
+    return np.stack(
+        [np.full(first.shape[1], float(len(first))), *(p.sum(axis=0) for p in (first, second, third)), *higher]
+    )
 
 
 def _pairs(s: Array, square: Array, length: Array, offset: Array) -> Array:

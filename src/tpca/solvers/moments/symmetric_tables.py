@@ -42,11 +42,11 @@ class RowMeans(OfRows):
     @property
     def mean(self) -> Array:
         """The mean row."""
-        return self.total / max(self.count, 1)
+        return np.asarray(self.total / max(self.count, 1))
 
 
 class WordMeans(OfRows):
-    """Mean share of every word over documents of two words and more; ``strange`` counts entries what is no count of words."""
+    """Mean share of every word over documents of two words and more; ``strange`` entries are no counts."""
 
     SUMS = ("count", "total", "strange")
 
@@ -66,7 +66,7 @@ class WordMeans(OfRows):
     @property
     def mean(self) -> Array:
         """Mean shares."""
-        return self.total / max(self.count, 1)
+        return np.asarray(self.total / max(self.count, 1))
 
 
 class Covariances(Accumulator):
@@ -168,7 +168,7 @@ class PairImage(OfRows):
 
 
 class Slices(OfRows):
-    """Σ f z zᵀ ``(q, q)`` and Σ |z|² z of whitened rows z, with f = |z|², or ⟨v, z⟩ where a ``direction`` v is given."""
+    """Σ f z zᵀ ``(q, q)`` and Σ |z|² z of whitened rows z, with f = |z|², or ⟨v, z⟩ for a ``direction`` v."""
 
     SUMS = ("count", "matrix", "trace")
 
@@ -185,3 +185,37 @@ class Slices(OfRows):
         self.matrix += (z * factors[:, None]).T @ z
         self.trace += lengths @ z
         self.count += len(rows)
+
+
+class RowScores(Accumulator):
+    """Scores ``(n, c)`` of all rows with ``weights`` ``(c, d)``; of counts, those of the ``shares`` of their words."""
+
+    def __init__(self, weights: Array, centre: Array, shares: bool) -> None:
+        super().__init__(weights, centre, shares)
+        self._parts: list[Array] = []
+
+    def add(self, batch: RowsBatch, at: int = 0) -> None:  # noqa: ARG002
+        """Take the rows of a batch."""
+        assert self.question is not None
+        weights, centre, shares = self.question
+        scores = batch.scores(weights, centre)
+        if shares:
+            scores = scores / np.maximum(np.asarray(batch.rows.sum(axis=1)).reshape(-1, 1), 1)
+        self._parts.append(scores)
+        self.n += len(batch)
+
+    def merge(self, other: RowScores) -> None:
+        """Append those of the rows that come next."""
+        self._parts += other._parts
+        self.n += other.n
+
+    @property
+    def scores(self) -> Array:
+        """Of all rows, in their order."""
+        assert self.question is not None
+        return np.concatenate([np.empty((0, len(self.question[0]))), *self._parts])
+
+    @property
+    def nbytes(self) -> int:
+        """The scores."""
+        return sum(part.nbytes for part in self._parts)

@@ -103,7 +103,9 @@ def whiten_leading(
     return _whitening(centre, values, basis.T, variance)
 
 
-def leading_directions(image: Callable[[Array], Array], d: int, q: int, rng: np.random.Generator) -> tuple[Array, Array]:
+def leading_directions(
+    image: Callable[[Array], Array], d: int, q: int, rng: np.random.Generator
+) -> tuple[Array, Array]:
     """The largest eigenvalues of a symmetric matrix and their vectors ``(q, d)``, by subspace iteration."""
     basis = np.linalg.qr(rng.standard_normal((d, min(d, q + EXTRA))))[0].T
     before = np.inf
@@ -123,7 +125,7 @@ def leading_directions(image: Callable[[Array], Array], d: int, q: int, rng: np.
 def shrunk(covariance: Array, shrinkage: float) -> Array:
     """The covariance, drawn towards a multiple of the identity."""
     d = len(covariance)
-    return (1 - shrinkage) * covariance + shrinkage * np.trace(covariance) / d * np.eye(d)
+    return np.asarray((1 - shrinkage) * covariance + shrinkage * np.trace(covariance) / d * np.eye(d))
 
 
 def _whitening(centre: Array, values: Array, basis: Array, noise: float = 0.0) -> RowWhitening:
