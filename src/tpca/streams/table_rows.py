@@ -52,7 +52,7 @@ def open_rows(source: Any, nan_policy: str = "raise") -> RowsStream:
 
 
 class RowsStream(NumberedStream):
-    """Rows of a table, batch by batch, as :class:`~tpca.tensors.rows.RowsBatch`: no samples that contract themselves."""
+    """Rows of a table, batch by batch, as :class:`~tpca.tensors.rows.RowsBatch`, which does not contract itself."""
 
     kind = "rows"
     whole = False

@@ -73,6 +73,8 @@ class TableFit:
         self._stream, self._reader, self._asked = stream, reader, asked
         self._d, self._q, self._model = stream.dims[0], asked.directions(stream.dims[0]), asked.moment
         asked.check_memory(self._d)
+        if stream.length is not None and stream.length < 2:
+            raise SampleError(f"moments need rows that differ, got n_samples = {stream.length}; give more.")
         self._engine = reader(stream)
         self._rng = generator(asked.random_state, "moments of a table")
         self._scatters: dict[Part | None, Scatter] = {}

@@ -138,7 +138,7 @@ def _refuse_constant(seen: Scatter, shrinkage: float) -> None:
     if len(constant) and not shrinkage:
         raise SampleError(
             f"column {constant[0]} is constant, {seen.low[constant[0]]:g} in all of {seen.count} rows, and cannot be "
-            "whitened (n_samples = 1 row does that to every column); leave it out, or give whiten_rank or shrinkage."
+            "whitened; leave it out, or give whiten_rank or shrinkage."
         )
 
 
