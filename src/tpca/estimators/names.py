@@ -18,6 +18,8 @@ def check_names(estimator: Any, X: Any, width: int, *, reset: bool) -> None:
             f"X has {width} features, but {type(estimator).__name__} is expecting {estimator.n_features_in_} features "
             "as input; give rows with the columns that were fitted."
         )
+    if not hasattr(X, "shape"):  # a path, a list or batches: without names
+        return
     if "validate_data" in vars(validation):
         validation.validate_data(estimator, X, reset=reset, skip_check_array=True)
     else:  # before version 1.6
