@@ -118,7 +118,7 @@ NOTHING = {
 
 
 @pytest.mark.parametrize("name", NOTHING)
-@few_or_many(8, 300)
+@few_or_many(8, 60)
 def test_nothing_is_claimed_of_rows_without_a_moment(name, runs):
     """At most 5 % of the fits: more than so many have a chance of at most 1e-5."""
     make, options = NOTHING[name]

@@ -134,7 +134,7 @@ class MomentPCA(LearntTable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         """Fit a table ``(n, d)``: an array, a path, a ``scipy.sparse`` matrix, a DataFrame, or an iterable of batches.
 
         A Dask array is worked on where it is, by the workers of the active client, if there is one; give
-        ``DaskEngine(client, open_rows(path))`` to have workers read files.
+        ``DaskEngine(client, tpca.streams.open_rows(path))`` to have workers read files.
         """
         asked = self._asked()
         stream, reader = _opened(X, self.nan_policy)

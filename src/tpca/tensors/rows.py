@@ -57,6 +57,12 @@ class RowsBatch:
         """Some of the rows."""
         return RowsBatch(self.rows[mask], self.places[mask], self.first)
 
+    def about(self, centre: Array) -> tuple[RowsBatch, Array]:
+        """The same rows less the centre, and what is still to be subtracted: of sparse rows, all of it."""
+        if self.is_sparse or not centre.any():
+            return self, centre
+        return RowsBatch(self._centred(centre), self.places, self.first), np.zeros_like(centre)
+
     def scores(self, weights: Array, centre: Array) -> Array:
         """``(n, L)``: y of every row with every row of ``weights`` ``(L, d)``."""
         if self.is_sparse:

@@ -46,6 +46,7 @@ from scipy.special import chdtrc, ndtr, stdtr
 from tpca.solvers.moments.symmetric_sums import Part, PowerSums, TopicSums
 from tpca.tensors.blocks import Array
 
+LIGHT = 0.04  # how much scores of light tails are drawn in
 MIN_HELD = 20  # rows below which the laws of the tests are not known well enough: nothing is proven then
 
 
@@ -85,7 +86,7 @@ class Sources:
             _, _, skewness, m4, _, m6 = moments
             error = np.sqrt(np.maximum(m6 - 6 * m4 + 9 - skewness**2, 1e-12) / n)
             return np.asarray(stdtr(n - 1, -signs * skewness / error))
-        return np.asarray(ndtr(-signs * kurtosis_score(moments[3], n)))
+        return np.asarray(ndtr(-signs * cautious(kurtosis_score(moments[3], n))))
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class Mixture:
         n, *moments = standardised(sums)
         if n < MIN_HELD:
             return np.ones(len(signs))
-        both = skewness_score(moments[2], n) ** 2 + kurtosis_score(moments[3], n) ** 2
+        both = skewness_score(moments[2], n) ** 2 + cautious(kurtosis_score(moments[3], n)) ** 2
         return np.asarray(chdtrc(2, both))
 
 
@@ -158,6 +159,15 @@ def standardised(sums: PowerSums) -> tuple[Any, ...]:
     ]
     spread = np.sqrt(np.maximum(central[2], 1e-300))
     return (int(sums.powers[:, 0, 0].sum()), *(central[p] / spread**p for p in range(1, 7)))
+
+
+def cautious(scores: Array) -> Array:
+    """Normal scores of kurtosis, light tails drawn in.
+
+    By simulation (10^6 draws, 20 to 1000 rows) the lower tail of the approximation is up to 1.25 times too often below
+    a level of 1/60, and 1.6 times below 1/200; drawn in it is at most 1.0 times.  The upper tail is right.
+    """
+    return np.asarray(np.where(scores < 0, scores / (1 - LIGHT * scores), scores))
 
 
 def skewness_score(skewness: Array, n: int) -> Array:

@@ -112,6 +112,7 @@ class PowerSums(OfRows):
     def take(self, rows: RowsBatch) -> None:
         """Add some rows."""
         weights, centre, order, blocks, _ = self.asked
+        rows, centre = rows.about(centre)
         for number, some in _by_block(rows, blocks):
             count = len(weights)
             factors = np.ones((len(some), 1 + (order - 1) * count))

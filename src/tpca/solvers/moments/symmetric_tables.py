@@ -143,6 +143,7 @@ class RowImage(OfRows):
     def take(self, rows: RowsBatch) -> None:
         """Add some rows."""
         basis, centre, _ = self.asked
+        rows, centre = rows.about(centre)
         self.image += rows.sums(rows.scores(basis, centre), centre)
         self.count += len(rows)
 
