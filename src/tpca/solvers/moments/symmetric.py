@@ -29,7 +29,7 @@ from tpca.engines import Engine, LocalEngine
 from tpca.errors import SampleError
 from tpca.randomness import generator
 from tpca.solvers.moments.symmetric_models import Mixture, Model, Sources, Topics
-from tpca.solvers.moments.symmetric_options import TableOptions, TableRecovery, holm, oriented_parts
+from tpca.solvers.moments.symmetric_options import BLOCKS, TableOptions, TableRecovery, holm, oriented_parts
 from tpca.solvers.moments.symmetric_projected import KeptRows, ProjectedRows
 from tpca.solvers.moments.symmetric_search import (
     RANDOM_STARTS,
@@ -58,7 +58,6 @@ from tpca.streams.table_rows import RowsStream
 from tpca.tensors import Accumulator
 from tpca.tensors.blocks import Array
 
-BLOCKS = 32  # sub-batches for errors, which are known to 1/sqrt(2 (K - 1)) = 13 %
 KEEP = 256e6  # bytes of projected rows that are kept between passes
 MORE = 4  # eigenvectors of a slice that start beside those wanted
 
@@ -78,6 +77,7 @@ class TableFit:
         self._engine = reader(stream)
         self._rng = generator(asked.random_state, "moments of a table")
         self._scatters: dict[Part | None, Scatter] = {}
+        self.whitening: RowWhitening | None = None  # the last that was learnt
         self.state_bytes = 0
         share, seed = asked.validation_fraction, asked.random_state
         self._train, self._held = (Part(share, seed, held) if share else None for held in (False, True))
@@ -85,6 +85,7 @@ class TableFit:
     def recovery(self) -> TableRecovery:
         """Learn, judge, and fit what is proven to all rows."""
         asked, whitening = self._asked, self._learn(self._train)
+        self.whitening = whitening
         found = self._climb(whitening, self._train, None)
         p_values, proven = np.full(len(found.strengths), np.nan), len(found.strengths)
         if self._held is not None:
@@ -94,10 +95,10 @@ class TableFit:
             chosen = p_values <= 1 - asked.confidence
             if proven := int(np.count_nonzero(chosen)):
                 whitening, p_values = self._learn(None), p_values[chosen]
+                self.whitening = whitening
                 found = self._climb(whitening, None, whitening.of_white(weights[chosen]))
         order = np.argsort(-np.abs(found.strengths), kind="stable")
         found = Found(found.vectors[order], found.strengths[order])
-        self.whitening = whitening
         return self._told(whitening, found, p_values[order], proven)
 
     def _learn(self, part: Part | None) -> RowWhitening:
@@ -206,7 +207,9 @@ class TableFit:
         """An accumulator of one pass."""
         engine.rewind()
         found = engine.reduce(blank)
-        self.state_bytes = max(self.state_bytes, found.nbytes + sum(s.scatter.nbytes for s in self._scatters.values()))
+        kept = sum(own.scatter.nbytes for own in self._scatters.values())
+        kept += 0 if self.whitening is None else self.whitening.nbytes
+        self.state_bytes = max(self.state_bytes, found.nbytes + kept)
         return found
 
 

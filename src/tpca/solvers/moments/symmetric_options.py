@@ -15,6 +15,7 @@ from tpca.solvers.moments.symmetric_whitening import EXTRA
 from tpca.solvers.recovery import StopReason, Verdict
 from tpca.tensors.blocks import Array
 
+BLOCKS = 32  # sub-batches for errors, which are known to 1/sqrt(2 (K - 1)) = 13 %
 MODELS = ("sources", "mixture", "topics")
 
 
@@ -85,20 +86,25 @@ class TableOptions:
         """Whether the whole covariance is held, d² numbers."""
         return self.model == "sources" and self.whiten and self.whiten_rank is None
 
+    def state_floats(self, d: int, q: int | None) -> int:
+        """Numbers held at most: to learn the whitening in q directions (all: ``None``), and for the last sums."""
+        last = BLOCKS * self.order * self.n_components * d
+        if q is None:  # two scatters, one of them shrunk, its eigenvectors, and W twice
+            return max(6 * d * d, 4 * d * d + last)
+        return max(4 * d * (q + EXTRA), 2 * d * q + last)
+
     def check_memory(self, d: int) -> None:
         """Refuse what takes more than ``memory_limit``."""
-        limit = self.memory_limit
-        if limit is None:
+        limit, q = self.memory_limit, self.directions(d)
+        needed = 8 * self.state_floats(d, None if self.whole() else q)
+        if limit is None or needed <= limit:
             return
-        q = self.directions(d)
-        needed = 8 * (5 * d * d if self.whole() else 4 * d * (q + EXTRA))
-        if needed > limit:
-            less = int(limit / (32 * d)) - EXTRA
-            way = f"give whiten_rank={less} or less, or " if self.whole() and less >= self.n_components else ""
-            raise MemoryBudgetError(
-                f"{d} columns whitened in {q} directions take {needed / 1e6:.3g} MB, memory_limit is "
-                f"{limit / 1e6:.3g} MB; {way}raise it."
-            )
+        fitting = [less for less in range(self.n_components, d) if 8 * self.state_floats(d, less) <= limit]
+        way = f"give whiten_rank={fitting[-1]} or less, or " if self.whole() and fitting else ""
+        raise MemoryBudgetError(
+            f"{d} columns whitened in {q} directions take {needed / 1e6:.3g} MB, memory_limit is "
+            f"{limit / 1e6:.3g} MB; {way}raise it."
+        )
 
 
 @dataclass(frozen=True)

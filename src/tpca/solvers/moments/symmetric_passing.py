@@ -24,9 +24,9 @@ from scipy.special import ndtr, ndtri
 
 from tpca.engines import LocalEngine
 from tpca.errors import SolverError
-from tpca.solvers.moments.symmetric import BLOCKS, TableFit
+from tpca.solvers.moments.symmetric import TableFit
 from tpca.solvers.moments.symmetric_models import MIN_HELD, Sources
-from tpca.solvers.moments.symmetric_options import TableOptions, TableRecovery, holm, oriented_parts
+from tpca.solvers.moments.symmetric_options import BLOCKS, TableOptions, TableRecovery, holm, oriented_parts
 from tpca.solvers.moments.symmetric_projected import HandedRows, KeptRows, projected
 from tpca.solvers.moments.symmetric_search import Found, orthonormal, together
 from tpca.solvers.moments.symmetric_sums import PowerSums
@@ -88,11 +88,14 @@ class PassingTable:
         """Fit the rows that waited, all of them, and go on from there."""
         options = {**vars(self._asked), "validation_fraction": 0.0}
         fit, found = self._stored(TableOptions(**options))
-        scatter = Scatter(fit.whitening.q)
+        white = fit.whitening
+        assert white is not None
+        assert white.back is not None
+        scatter = Scatter(white.q)
         for batch in self._waiting:
-            scatter.add(projected(batch, fit.whitening))
-        weights = found.weights @ fit.whitening.back  # type: ignore[operator]
-        return Rounds(self._asked, fit.whitening, np.asarray(weights), np.sign(found.strengths), scatter, self.n)
+            scatter.add(projected(batch, white))
+        weights = np.asarray(found.weights @ white.back)
+        return Rounds(self._asked, white, weights, np.sign(found.strengths), scatter, self.n)
 
 
 class Rounds:

@@ -50,7 +50,7 @@ class Part:
 def _chances(places: NDArray[np.int64], seed: int) -> Array:
     """A number in [0, 1) for every place: the finaliser of SplitMix64 (Steele, Lea and Flood 2014)."""
     with np.errstate(over="ignore"):
-        mixed = places.astype(np.uint64) + np.uint64(seed) * np.uint64(0xD1B54A32D192ED03)
+        mixed = places.astype(np.uint64) + np.uint64(seed % 2**64) * np.uint64(0xD1B54A32D192ED03)
         mixed = (mixed + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
