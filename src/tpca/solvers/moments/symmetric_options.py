@@ -11,6 +11,7 @@ from tpca.errors import MemoryBudgetError, SolverError
 from tpca.integers import check_integer
 from tpca.solvers.base import check_memory, check_options, check_share, option
 from tpca.solvers.moments.symmetric_models import Mixture, Model, Sources, Topics
+from tpca.solvers.moments.symmetric_sums import MAX_POWER
 from tpca.solvers.moments.symmetric_whitening import EXTRA
 from tpca.solvers.recovery import StopReason, Verdict
 from tpca.tensors.blocks import Array
@@ -88,7 +89,7 @@ class TableOptions:
 
     def state_floats(self, d: int, q: int | None) -> int:
         """Numbers held at most: to learn the whitening in q directions (all: ``None``), and for the last sums."""
-        last = BLOCKS * self.order * self.n_components * d
+        last = BLOCKS * self.n_components * (self.order * d + MAX_POWER + 1) + d
         if q is None:  # two scatters, one of them shrunk, its eigenvectors, and W twice
             return max(6 * d * d, 4 * d * d + last)
         return max(4 * d * (q + EXTRA), 2 * d * q + last)
