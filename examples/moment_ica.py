@@ -77,7 +77,7 @@ def fits(rows, seed):
     return ours | {f"FastICA, {fun}": FastICA(fun=fun, **options).fit(rows).components_ for fun in ("cube", "logcosh")}
 
 
-def compared(seeds, n=4000):
+def compared(seeds, n):
     """Amari distances of every method, on tables of eight mixed sources of every kind."""
     found = {}
     for name, kinds in KINDS.items():
@@ -124,8 +124,9 @@ def main(arguments=None):
         nothing = tpca.MomentPCA(4, 3, random_state=0).fit(rng.standard_normal(rows.shape))
     print(f"Gaussian sources instead: {nothing.verdict_}")
 
-    distances = compared(2 if options.quick else 20)
-    print("mean Amari distance, in thousandths (eight sources, 4000 rows):")
+    seeds, n = (2, 2000) if options.quick else (20, 4000)
+    distances = compared(seeds, n)
+    print(f"mean Amari distance of {seeds} tables, in thousandths (eight sources, {n} rows):")
     print(f"  {'':12s}" + "".join(f"{name:>18s}" for name in distances["skewed"]))
     for name, each in distances.items():
         print(f"  {name:12s}" + "".join(f"{1000 * np.mean(values):18.1f}" for values in each.values()))

@@ -46,19 +46,20 @@ def test_skewed_sources_are_unmixed(order):
     assert list(ica.get_feature_names_out()) == [f"momentpca{i}" for i in range(4)]
 
 
+@pytest.mark.slow
 def test_errors_are_those_of_directions():
-    """z-scores of 16 entries times 8 fits, as good as 32 that are not related: Student's with 31 degrees of freedom.
+    """z-scores of 16 entries times 16 fits, as good as 64 that are not related: Student's with 31 degrees of freedom.
 
-    Their mean square is 1.07, with a standard error of at most sqrt(2.3/32) = 0.27; 0.25 to 2.2 is four of them.
+    Their mean square is 1.07, with a standard error of at most sqrt(2.3/64) = 0.19; 0.3 to 1.85 is four of them.
     """
     z = []
-    for seed in range(8):
+    for seed in range(16):
         rows = (np.random.default_rng(seed).uniform(-1, 1, (10_000, 4))) @ MIXING.T
         ica = tpca.MomentPCA(4, 4, random_state=seed).fit(rows)
         for direction, error, weights in zip(ica.directions_, ica.standard_errors_, ica.components_, strict=True):
             true = MIXING[:, np.argmax(np.abs(weights @ MIXING))]
             z.append((direction - true / (weights @ true)) / error)
-    assert 0.25 < np.mean(np.square(z)) < 2.2
+    assert 0.3 < np.mean(np.square(z)) < 1.85
 
 
 def test_means_of_a_mixture():
@@ -118,7 +119,7 @@ NOTHING = {
 
 
 @pytest.mark.parametrize("name", NOTHING)
-@few_or_many(8, 60)
+@few_or_many(4, 40)
 def test_nothing_is_claimed_of_rows_without_a_moment(name, runs):
     """At most 5 % of the fits: more than so many have a chance of at most 1e-5."""
     make, options = NOTHING[name]
@@ -150,15 +151,15 @@ def test_all_ways_to_give_rows_are_one(options, tmp_path, small_batches):
     import dask.array as da
     import zarr
 
-    own = {"n_components": 4, "random_state": 0, **options}
-    whole = tpca.MomentPCA(**own).fit(ROWS)
-    np.save(tmp_path / "rows.npy", ROWS)
-    zarr.save_array(str(tmp_path / "rows.zarr"), ROWS)
-    ways = [sparse.csr_array(ROWS), tmp_path / "rows.npy", tmp_path / "rows.zarr", da.from_array(ROWS, chunks=(450, 4))]
+    own, rows = {"n_components": 4, "random_state": 0, **options}, ROWS[:2000]
+    whole = tpca.MomentPCA(**own).fit(rows)
+    np.save(tmp_path / "rows.npy", rows)
+    zarr.save_array(str(tmp_path / "rows.zarr"), rows)
+    ways = [sparse.csr_array(rows), tmp_path / "rows.npy", tmp_path / "rows.zarr", da.from_array(rows, chunks=(450, 4))]
     for way in ways:
         again = tpca.MomentPCA(**own).fit(way)
         same(whole, again)
-        np.testing.assert_allclose(whole.transform(ROWS), again.transform(way), atol=1e-8)
+        np.testing.assert_allclose(whole.transform(rows), again.transform(way), atol=1e-8)
 
 
 def test_workers_give_the_bits_of_one_process(tmp_path, small_batches):
@@ -176,25 +177,21 @@ def test_workers_give_the_bits_of_one_process(tmp_path, small_batches):
 @pytest.mark.parametrize("order", [3, 4])
 def test_rows_that_pass_by_once(order, monkeypatch):
     monkeypatch.setattr(symmetric_passing, "FIRST_ROWS", 400)
-    parts = [tpca.MomentPCA(order, 4, random_state=0) for _ in range(2)]
+    whole, resumed, counts = (tpca.MomentPCA(order, 4, random_state=0) for _ in range(3))
     for start in range(0, 4000, 90):
-        parts[0].partial_fit(ROWS[start : start + 90])
-        parts[1] = pickle.loads(pickle.dumps(parts[1])).partial_fit(sparse.csr_array(ROWS[start : start + 90]))
-        if start in (0, 90, 990):  # to look changes nothing
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                assert parts[0].n_samples_seen_ == start + 90
-    stream = tpca.MomentPCA(order, 4, random_state=0).fit(iter([ROWS[:1], ROWS[1:2000], ROWS[2000:]]))
-    for one in (*parts, stream):
-        assert one.n_components_ == 4
-        assert mixed(one) < {3: 0.15, 4: 0.3}[order]
-        same(one, stream, 1e-6)
-    resumed, whole = (tpca.MomentPCA(order, 4, random_state=0) for _ in range(2))
-    for start in range(0, 4000, 90):
-        whole.partial_fit(ROWS[start : start + 90])
-        resumed = pickle.loads(pickle.dumps(resumed)).partial_fit(ROWS[start : start + 90])
+        some = ROWS[start : start + 90]
+        whole.partial_fit(some)
+        resumed = pickle.loads(pickle.dumps(resumed)).partial_fit(some)
+        counts.partial_fit(sparse.csr_array(some))
+        if start in (0, 90, 990):
+            assert whole.n_samples_seen_ == start + 90  # to look changes nothing
     assert resumed.components_.tobytes() == whole.components_.tobytes()
     assert resumed.standard_errors_.tobytes() == whole.standard_errors_.tobytes()
+    stream = tpca.MomentPCA(order, 4, random_state=0).fit(iter([ROWS[:1], ROWS[1:2000], ROWS[2000:]]))
+    for one in (whole, counts, stream):
+        assert one.n_components_ == 4
+        assert mixed(one) < {3: 0.15, 4: 0.3}[order]
+        same(one, whole, 1e-6)
 
 
 def test_few_rows_that_pass_by_are_fitted_as_stored_ones():
@@ -225,3 +222,14 @@ def test_rows_without_whitening():
     found = tpca.MomentPCA(3, 3, whiten=False, random_state=0).fit(rows)
     np.testing.assert_allclose(found.components_, np.eye(3), atol=0.2)
     np.testing.assert_allclose(found.strengths_, [54, 16, 2], rtol=0.4)  # 2 scale³; its error is some 10 %
+
+
+def test_rows_with_missing_entries_are_left_out():
+    rows = ROWS[:1500].copy()
+    rows[[3, 700], 1] = np.nan
+    without = tpca.MomentPCA(3, 4, random_state=0, nan_policy="omit", validation_fraction=0).fit(rows)
+    assert (without.n_skipped_, without.n_samples_seen_) == (2, 1498)
+    kept = tpca.MomentPCA(3, 4, random_state=0, validation_fraction=0).fit(np.delete(rows, [3, 700], axis=0))
+    np.testing.assert_allclose(without.components_, kept.components_, rtol=1e-6)
+    passing = tpca.MomentPCA(3, 4, random_state=0, nan_policy="omit").partial_fit(rows[:900]).partial_fit(rows[900:])
+    assert (passing.n_skipped_, passing.n_samples_seen_) == (2, 1498)

@@ -95,7 +95,6 @@ def expected(estimator):
         FoldedPCA("race", random_state=0, items="batches"),
         TwiceCCA(random_state=0),
         MomentPCA(random_state=0),
-        MomentPCA(4, 2, random_state=0, shrinkage=0.1),
     ],
     expected_failed_checks=expected,
 )

@@ -113,7 +113,7 @@ def test_moment_ica(quick):
     assert found["matches"]["third moment"][1:].min() > 0.99  # the two sources that are skewed
     assert found["nothing"].n_components_ == 0
     means = {kind: {name: np.mean(v) for name, v in each.items()} for kind, each in found["distances"].items()}
-    assert all(each["order 4"] < 1.05 * each["FastICA, cube"] for each in means.values())
+    assert all(each["order 4"] < 1.2 * each["FastICA, cube"] for each in means.values())
     assert means["skewed"]["order 3"] < means["skewed"]["FastICA, logcosh"]
 
 

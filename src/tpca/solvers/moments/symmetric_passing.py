@@ -16,6 +16,7 @@ The state is the covariance and r gradients for each of K sub-batches, whatever 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 from typing import Any
 
@@ -37,6 +38,7 @@ from tpca.tensors.rows import RowsBatch
 
 FIRST_ROWS, ROWS_PER_COLUMN = 1000, 10
 GROWTH = 0.5  # rows of a round, as a share of all before
+ENOUGH = BLOCKS * 10  # rows of a round that is not over, from which it is taken into account
 LEAST = 1e-300  # p-values are no smaller: their scores stay finite
 
 
@@ -56,6 +58,7 @@ class PassingTable:
         self._first = max(FIRST_ROWS, ROWS_PER_COLUMN * d)
         self._waiting: list[RowsBatch] = []
         self._rounds: Rounds | None = None
+        self._before: TableRecovery | None = None  # what the rows that waited told
 
     def pour(self, batch: RowsBatch) -> None:
         """Take some more rows, numbered from those before on."""
@@ -77,6 +80,8 @@ class PassingTable:
         """What is known now; more may follow."""
         if self._rounds is None:
             return self._stored(self._asked)[1]
+        if self._before is not None and not self._rounds.judged:
+            return dataclasses.replace(self._before, n_samples=self.n, n_skipped=self.n_skipped)
         return self._rounds.recovery(self.n_skipped)
 
     def _stored(self, asked: TableOptions) -> tuple[TableFit, TableRecovery]:
@@ -85,7 +90,8 @@ class PassingTable:
         return fit, fit.recovery()
 
     def _begin(self) -> Rounds:
-        """Fit the rows that waited, all of them, and go on from there."""
+        """Fit the rows that waited, all of them, and go on from there; what a fifth of them judges holds till then."""
+        self._before = self._stored(self._asked)[1]
         options = {**vars(self._asked), "validation_fraction": 0.0}
         fit, found = self._stored(TableOptions(**options))
         white = fit.whitening
@@ -118,6 +124,11 @@ class Rounds:
     def room(self) -> int:
         """Rows that the round still takes."""
         return self._round - int(self._sums.count)
+
+    @property
+    def judged(self) -> bool:
+        """Whether enough rows came after the first."""
+        return self._rows > 0 or self._sums.count >= ENOUGH
 
     def take(self, batch: RowsBatch) -> None:
         """Take no more rows than there is room for."""
@@ -154,7 +165,7 @@ class Rounds:
     def recovery(self, n_skipped: int) -> TableRecovery:
         """What the rows so far tell, those of the open round among them."""
         ending = copy.deepcopy(self)
-        if ending._sums.count >= BLOCKS * MIN_HELD:
+        if ending._sums.count >= ENOUGH:
             ending._close()
         return ending._told(n_skipped)
 
@@ -162,10 +173,7 @@ class Rounds:
         white, back = self._white, self._white.back
         assert white.weights is not None
         assert back is not None
-        if self._rows:
-            whole, parts = self._gradients.mean(axis=0) @ back.T, self._gradients @ back.T
-        else:  # no round has ended yet
-            whole = parts = np.zeros((len(self._weights), len(back)))
+        whole, parts = self._gradients.mean(axis=0) @ back.T, self._gradients @ back.T
         weights = self._weights @ white.weights
         p_values = holm(ndtr(-self._scores / math.sqrt(self._tested))) if self._tested else np.ones(len(weights))
         proven = p_values <= 1 - self._asked.confidence
