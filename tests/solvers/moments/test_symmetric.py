@@ -15,7 +15,7 @@ from tpca.solvers.moments.symmetric_models import Mixture, Sources, Topics, kurt
 from tpca.solvers.moments.symmetric_options import TableOptions, holm
 from tpca.solvers.moments.symmetric_search import Found, balanced, beside_others, deflated_gradient, sweep, together
 from tpca.solvers.moments.symmetric_sums import Part
-from tpca.solvers.moments.symmetric_whitening import leading_directions
+from tpca.solvers.moments.symmetric_whitening import first_directions, leading_directions
 from tpca.streams.table_rows import open_rows
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -152,7 +152,7 @@ def test_leading_directions_are_those_of_the_matrix():
     rng = np.random.default_rng(2)
     basis = np.linalg.qr(rng.standard_normal((60, 60)))[0]
     matrix = basis @ np.diag(np.r_[9.0, 7.0, 5.0, np.full(57, 0.5)]) @ basis.T
-    values, vectors = leading_directions(lambda b: b @ matrix, 60, 3, rng)
+    values, vectors = leading_directions(lambda b: b @ matrix, first_directions(3, 60, rng), 3)
     np.testing.assert_allclose(values, [9, 7, 5], rtol=1e-6)
     np.testing.assert_allclose(np.abs(np.sum(vectors * basis[:, :3].T, axis=1)), 1, atol=1e-5)
 

@@ -52,7 +52,7 @@ from tpca.solvers.moments.symmetric_tables import (
     Slices,
     WordMeans,
 )
-from tpca.solvers.moments.symmetric_whitening import RowWhitening, whiten_all, whiten_leading
+from tpca.solvers.moments.symmetric_whitening import RowWhitening, first_directions, whiten_all, whiten_leading
 from tpca.solvers.rank_one import leading
 from tpca.streams.table_rows import RowsStream
 from tpca.tensors import Accumulator
@@ -126,7 +126,7 @@ class TableFit:
                 )
             return float((means.squares / max(means.count, 1) - values.sum()) / (self._d - self._q))
 
-        return whiten_leading(image, means, centre, self._q, noise, self._rng, self._asked.shrinkage)
+        return whiten_leading(image, means, centre, self._first(), noise, self._asked.shrinkage)
 
     def _learn_topics(self, part: Part | None) -> RowWhitening:
         words = self._total(self._engine, WordMeans(self._d, part))
@@ -142,7 +142,12 @@ class TableFit:
             sums = self._total(self._engine, PairImage(basis, part))
             return np.asarray(sums.image / sums.count)
 
-        return whiten_leading(image, None, words.mean, self._q, lambda _: 0.0, self._rng, 0.0)
+        return whiten_leading(image, None, words.mean, self._first(), lambda _: 0.0, 0.0)
+
+    def _first(self) -> Array:
+        """Where to look for leading directions: where they were for the rows to learn from."""
+        known = None if self.whitening is None else self.whitening.weights
+        return first_directions(self._q, self._d, self._rng, known)
 
     def _scatter(self, part: Part | None) -> Scatter:
         """Mean and covariance of a part; both parts are seen in one pass."""

@@ -26,7 +26,7 @@ class RowMeans(OfRows):
         """Add some rows."""
         self.total += rows.sums(np.ones((len(rows), 1)), np.zeros(len(self.total)))[0]
         stored = rows.rows.data if rows.is_sparse else rows.rows
-        self.squares += float(np.sum(np.square(stored, dtype=np.float64)))
+        self.squares += float(np.vdot(stored, stored))
         low, high = rows.rows.min(axis=0), rows.rows.max(axis=0)
         self._widen(*((low.toarray().ravel(), high.toarray().ravel()) if rows.is_sparse else (low, high)))
         self.count += len(rows)

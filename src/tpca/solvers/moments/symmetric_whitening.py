@@ -84,14 +84,19 @@ def whiten_all(seen: Scatter, shrinkage: float, dtype: np.dtype[Any]) -> RowWhit
 
 
 def whiten_leading(
-    image: Callable[[Array], Array], means: RowMeans | None, centre: Array, q: int, noise: Any, rng: Any, shrink: float
+    image: Callable[[Array], Array],
+    means: RowMeans | None,
+    centre: Array,
+    first: Array,
+    noise: Callable[[Array], float],
+    shrink: float,
 ) -> RowWhitening:
-    """Whitening in the ``q`` leading directions of a matrix that is known by its products only.
+    """Whitening in the leading directions, as many as ``first`` ones, of a matrix that is known by its products only.
 
     ``image(basis)`` is that of a basis ``(c, d)``; ``noise(values)`` what is subtracted of the leading eigenvalues.
     """
-    d = len(centre)
-    values, basis = leading_directions(image, d, q, rng)
+    q, d = first.shape[0] - EXTRA, len(centre)
+    values, basis = leading_directions(image, first, q)
     variance = float(noise(values))
     values = (1 - shrink) * (values - variance)
     if shrink and means is not None:
@@ -103,11 +108,18 @@ def whiten_leading(
     return _whitening(centre, values, basis.T, variance)
 
 
-def leading_directions(
-    image: Callable[[Array], Array], d: int, q: int, rng: np.random.Generator
-) -> tuple[Array, Array]:
-    """The largest eigenvalues of a symmetric matrix and their vectors ``(q, d)``, by subspace iteration."""
-    basis = np.linalg.qr(rng.standard_normal((d, min(d, q + EXTRA))))[0].T
+def first_directions(q: int, d: int, rng: np.random.Generator, known: Array | None = None) -> Array:
+    """Where subspace iteration begins, ``(q + 10, d)``: what is known of the leading directions, the rest random."""
+    random = rng.standard_normal((q + EXTRA, d))
+    if known is not None:
+        random[: len(known)] = units(known) * np.sqrt(d)
+    return random
+
+
+def leading_directions(image: Callable[[Array], Array], first: Array, q: int) -> tuple[Array, Array]:
+    """The q largest eigenvalues of a symmetric matrix and their vectors ``(q, d)``, by subspace iteration."""
+    d = first.shape[1]
+    basis = np.linalg.qr(first[:d].T)[0].T
     before = np.inf
     for _ in range(MAX_IMAGES):
         found = image(basis)
