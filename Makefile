@@ -39,7 +39,7 @@ docs: $(VENV)/.ready  ## the documentation, in site/; warnings are errors, nothi
 # Every example says what it found on the way; its page in docs/gallery shows that text.
 gallery: $(VENV)/.ready  ## pictures and printed answers of the gallery and of "how it works" (some minutes)
 	@mkdir -p docs/figures/gallery
-	for e in multiview_digits eeg_evoked hyperspectral_leak sensor_array moment_ica order6_stream long_table oddball_contrast dose_response; do \
+	for e in multiview_digits eeg_evoked hyperspectral_leak sensor_array moment_ica gaussian_mixture word_topics order6_stream long_table oddball_contrast dose_response; do \
 	  $(BIN)/python examples/$$e.py --out docs/figures/gallery/$$e.png > docs/figures/gallery/$$e.txt || exit 1; done
 	$(BIN)/python docs/_site/pictures.py --out docs/figures
 	$(BIN)/python docs/_site/fill.py

@@ -19,6 +19,7 @@ import time  # noqa: E402
 import costs  # noqa: E402
 import jobs_dask  # noqa: E402
 import jobs_growth  # noqa: E402
+import jobs_moments  # noqa: E402
 import jobs_online  # noqa: E402
 import jobs_peers  # noqa: E402
 import jobs_race  # noqa: E402
@@ -41,6 +42,7 @@ FAMILIES = {
     "peers": jobs_peers.rows,
     "online": jobs_online.rows,
     "views": jobs_views.rows,
+    "moments": jobs_moments.rows,
     "simulate": jobs_simulate.rows,
     "growth": jobs_growth.rows,
 }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tpca.engines import DaskEngine
     from tpca.errors import TpcaError
-    from tpca.estimators import TensorCCA, TensorPCA
+    from tpca.estimators import MomentPCA, TensorCCA, TensorPCA
     from tpca.model import SpikedTensor
     from tpca.solvers.mean.solver import MeanSolver
     from tpca.solvers.paper.solver import PaperSolver
@@ -22,6 +22,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DaskEngine",
     "MeanSolver",
+    "MomentPCA",
     "PaperSolver",
     "RaceSolver",
     "Recovery",
@@ -38,6 +39,7 @@ __all__ = [
 _HOMES = {
     "DaskEngine": "tpca.engines",
     "MeanSolver": "tpca.solvers.mean.solver",
+    "MomentPCA": "tpca.estimators",
     "PaperSolver": "tpca.solvers.paper.solver",
     "RaceSolver": "tpca.solvers.race.solver",
     "Recovery": "tpca.solvers.recovery",

@@ -4,6 +4,7 @@ import importlib.util
 from pathlib import Path
 
 import matplotlib.image
+import numpy as np
 import pytest
 
 from tpca.solvers.recovery import StopReason
@@ -107,10 +108,30 @@ def test_sensor_array(quick):
 @pytest.mark.slow
 def test_moment_ica(quick):
     found, _ = quick("moment_ica")
-    ours, pca = found["matches"]["third moment"], found["matches"]["PCA"]
-    assert ours[1:].min() > 0.95  # the two sources that are skewed
-    assert ours.min() > pca.min()
-    assert found["nothing"].stop_reason_ is StopReason.NO_SIGNAL
+    assert [found["found"][order].n_components_ for order in (3, 4)] == [3, 3]
+    assert found["matches"]["fourth cumulant"].min() > 0.99
+    assert found["matches"]["third moment"][1:].min() > 0.99  # the two sources that are skewed
+    assert found["nothing"].n_components_ == 0
+    means = {kind: {name: np.mean(v) for name, v in each.items()} for kind, each in found["distances"].items()}
+    assert all(each["order 4"] < 1.2 * each["FastICA, cube"] for each in means.values())
+    assert means["skewed"]["order 3"] < means["skewed"]["FastICA, logcosh"]
+
+
+@pytest.mark.slow
+def test_gaussian_mixture(quick):
+    found, _ = quick("gaussian_mixture")
+    assert found["proven"] == [6, 6]
+    assert np.mean(found["errors"]["third moment"]) < 0.4
+    assert found["first"].noise_variance_ == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.slow
+def test_word_topics(quick):
+    found, printed = quick("word_topics")
+    assert found["moments"].n_components_ == 10
+    assert found["errors"].max() < found["others"].max()
+    assert found["errors"].mean() < 0.3
+    assert "one topic only: no signal" in printed
 
 
 @pytest.mark.slow

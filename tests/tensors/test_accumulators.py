@@ -24,9 +24,20 @@ from tpca.noise import EntrySizes, ModeCovariances, QueryGradients, Whitening
 from tpca.randomness import generator
 from tpca.solvers.moments.accumulators import BasisImage, Products, RowCount
 from tpca.solvers.moments.rows import OnPart, Split
-from tpca.streams import open_views, stored
+from tpca.solvers.moments.symmetric_sums import Part, PowerSums, TopicSums
+from tpca.solvers.moments.symmetric_tables import (
+    Covariances,
+    PairImage,
+    RowImage,
+    RowMeans,
+    RowScores,
+    Slices,
+    WordMeans,
+)
+from tpca.streams import open_views, stored, table_rows
 from tpca.streams import views as views_module
 from tpca.streams.places import places_of
+from tpca.streams.table_rows import open_rows
 from tpca.streams.whitening import Clipper, FirstRows, ViewCovariances
 from tpca.tensors import (
     Accumulator,
@@ -49,6 +60,7 @@ from tpca.tensors import (
 )
 from tpca.tensors.blocks import Partition
 from tpca.tensors.projection import Basis
+from tpca.tensors.rows import RowsBatch
 
 DIMS, N = (3, 4, 5), 37
 ROWS, BATCH = 61, 10  # of views, and of a batch of them
@@ -64,6 +76,9 @@ KNOWN = RankOne(0.7, tuple(RNG.standard_normal(d) for d in DIMS))
 WHITENING = Whitening.of([np.diag(np.arange(1.0, d + 1)) + 0.5 for d in DIMS])
 CLIP, SPLIT = 0.8, Split.into(0.3)
 PROJECTION = Projection(DIMS, (None, Basis.beside(np.ones((1, DIMS[1]))), None))
+TABLE = np.random.default_rng(1).poisson(0.4, (ROWS, sum(DIMS))).astype(float)  # rows, and counts of words
+WEIGHTS = np.random.default_rng(2).standard_normal((2, sum(DIMS)))
+CENTRE, HELD = TABLE.mean(axis=0), Part(0.3, 5, True)
 SCALES = tuple(np.linspace(0.5, 1.0, d) for d in DIMS)  # of the bound on entries
 # So many samples before that those of the test change no rate.
 UNEVEN = SliceCounts(DIMS, 10**15, [10**15 * np.prod(DIMS) / d * np.linspace(0.5, 1.0, d) / 0.75 for d in DIMS])
@@ -178,6 +193,65 @@ def relations_of(views):
     return [scores.T @ scores, *(scores.T @ view for view in rows)]
 
 
+def held_of(rows, held=True):
+    """The rows of a part, row by row."""
+    return rows[[len(HELD(RowsBatch(rows[i : i + 1], np.array([i])))) == held for i in range(len(rows))]]
+
+
+def row_means_of(rows):
+    own = held_of(rows)
+    return [own.mean(axis=0), np.sum(own**2), own.min(axis=0), own.max(axis=0)]
+
+
+def power_sums_of(rows, blocks=4):
+    """Powers of scores, and rows times them, sub-batch by sub-batch of sixteen rows in turn."""
+    powers, products = np.zeros((blocks, 7, 2)), np.zeros((blocks, 3, 2, rows.shape[1]))
+    shift = np.zeros((blocks, rows.shape[1]))
+    for i, x in enumerate(rows - CENTRE):
+        block, y = i // 16 % blocks, WEIGHTS @ x
+        powers[block] += [y**p for p in range(7)]
+        products[block] += [np.outer(y**p, x) for p in (1, 2, 3)]
+        shift[block] += x
+    return [powers, products, shift]
+
+
+def words_of(row):
+    """The words of a document, one after the other."""
+    return [word for word, count in enumerate(row) for _ in range(int(count))]
+
+
+def different_words_of(rows, k):
+    """Mean over all k-tuples of different words of a document, as a tensor of order k, for documents of k and more."""
+    found = []
+    for words in map(words_of, rows):
+        if len(words) >= k:
+            own = np.zeros((rows.shape[1],) * k)
+            tuples = list(itertools.permutations(words, k))
+            for some in tuples:
+                own[some] += 1 / len(tuples)
+            found.append(own)
+    return found
+
+
+def topic_sums_of(rows):
+    triples = [np.einsum("abc,la,lb->lc", own, WEIGHTS, WEIGHTS) for own in different_words_of(rows, 3)]
+    offset = WEIGHTS - (WEIGHTS @ CENTRE)[:, None]
+    long = [row[None] for row in rows if row.sum() >= 3]
+    h = np.array([np.einsum("ab,la,lb->l", *different_words_of(row, 2), offset, offset) for row in long])
+    return [np.sum(triples, axis=0), np.stack([h.sum(axis=0), (h**2).sum(axis=0)]), np.array(len(rows) - len(long))]
+
+
+def covariances_of(rows):
+    parts = [held_of(rows, held) for held in (False, True)]
+    return [x for own in parts for x in (own.mean(axis=0), np.cov(own.T, ddof=0))]
+
+
+def slices_of(rows, direction):
+    z = (rows - CENTRE) @ WEIGHTS.T
+    factors = np.sum(z**2, axis=1) if direction is None else z @ direction
+    return [np.einsum("n,na,nb->ab", factors, z, z), np.einsum("na,na,nb->b", z, z, z)]
+
+
 def pair_grams_of(samples):
     """Of whitened differences of neighbours, even and odd pairs apart; the last of 37 samples has no neighbour."""
     sums = [[np.zeros((d, d)) for d in DIMS] for _ in (0, 1)]
@@ -239,6 +313,7 @@ class Case:
     naive: Callable[[object], list]
     views: bool = False
     rtol: float = 1e-12
+    table: bool = False
 
 
 def view_clippers():
@@ -326,6 +401,62 @@ CASES = {
         relations_of,
         views=True,
     ),
+    "powers": Case(
+        lambda: PowerSums(WEIGHTS, CENTRE, 4, 4), lambda p: [p.powers, p.products, p.shift], power_sums_of, table=True
+    ),
+    "topics": Case(
+        lambda: TopicSums(WEIGHTS, WEIGHTS @ CENTRE),
+        lambda p: [p.products[0], p.pairs, np.array(p.short)],
+        topic_sums_of,
+        table=True,
+    ),
+    "row means": Case(
+        lambda: RowMeans(sum(DIMS), HELD),
+        lambda p: [p.mean, np.array(p.squares), np.minimum(p.low, 99), np.maximum(p.high, -99)],
+        lambda x: [
+            f(held_of(x)) for f in (lambda r: r.mean(0), lambda r: np.sum(r**2), lambda r: r.min(0), lambda r: r.max(0))
+        ],
+        table=True,
+    ),
+    "word means": Case(
+        lambda: WordMeans(sum(DIMS)),
+        lambda p: [p.mean, np.array(p.strange)],
+        lambda x: [np.mean([row / row.sum() for row in x if row.sum() >= 2], axis=0), np.array(0)],
+        table=True,
+    ),
+    "row covariances": Case(
+        lambda: Covariances(sum(DIMS), (replace(HELD, held=False), HELD)),
+        lambda p: [x for own in p.parts for x in (own.mean, own.covariance)],
+        covariances_of,
+        table=True,
+    ),
+    "row image": Case(
+        lambda: RowImage(WEIGHTS, CENTRE),
+        lambda p: [p.image],
+        lambda x: [WEIGHTS @ np.cov(x.T, ddof=0) * len(x)],
+        table=True,
+    ),
+    "pair image": Case(
+        lambda: PairImage(WEIGHTS),
+        lambda p: [p.image],
+        lambda x: [WEIGHTS @ np.sum(different_words_of(x, 2), axis=0)],
+        table=True,
+    ),
+    "slices": Case(
+        lambda: Slices(WEIGHTS, CENTRE, np.array([0.3, -1.0])),
+        lambda p: [p.matrix, p.trace],
+        lambda x: slices_of(x, np.array([0.3, -1.0])),
+        table=True,
+    ),
+    "traces": Case(
+        lambda: Slices(WEIGHTS, CENTRE, None), lambda p: [p.matrix, p.trace], lambda x: slices_of(x, None), table=True
+    ),
+    "row scores": Case(
+        lambda: RowScores(WEIGHTS, np.zeros(sum(DIMS)), True),
+        lambda p: [p.scores],
+        lambda x: [x @ WEIGHTS.T / np.maximum(x.sum(axis=1, keepdims=True), 1)],
+        table=True,
+    ),
     "first rows": Case(
         lambda: FirstRows(2.0), lambda p: clippers_of(p.clippers), lambda x: clippers_of(view_clippers()), views=True
     ),
@@ -341,6 +472,7 @@ def small(monkeypatch):
     monkeypatch.setattr(stored, "BATCH_ENTRIES", 5 * SAMPLES[0].size)
     monkeypatch.setattr(stored, "FILE_SAMPLES", 1)
     monkeypatch.setattr(views_module, "BATCH_ENTRIES", BATCH * sum(DIMS))
+    monkeypatch.setattr(table_rows, "BATCH_ENTRIES", BATCH * sum(DIMS))
     monkeypatch.setattr(groups, "GROUP_ENTRIES", 10 * sum(DIMS))
     monkeypatch.setattr(groups, "GROUP_SAMPLES", 2)
     monkeypatch.setattr(gradients, "REPLICA_SAMPLES", 0.1)
@@ -354,7 +486,8 @@ def places(tmp_path_factory):
         "npy": [npy(view, work) for view in VIEWS],
         "zarr": [zarr_array(view, work, chunks=(BATCH, view.shape[1])) for view in VIEWS],
     }
-    return {"npy": npy(SAMPLES, work), "zarr": zarr_array(SAMPLES, work, chunks=(5, *DIMS))}, views
+    table = {"npy": npy(TABLE, work), "zarr": zarr_array(TABLE, work, chunks=(BATCH, sum(DIMS)))}
+    return {"npy": npy(SAMPLES, work), "zarr": zarr_array(SAMPLES, work, chunks=(5, *DIMS))}, views, table
 
 
 @pytest.fixture(scope="module")
@@ -368,6 +501,9 @@ def client():
 
 def opened(case, store, places):
     """A fresh stream."""
+    if case.table:
+        parts = [TABLE[i : i + BATCH] for i in range(0, ROWS, BATCH)]
+        return open_rows({"array": TABLE, "iterable": iter(parts), **places[2]}[store])
     if case.views:
         parts = [tuple(view[i : i + BATCH] for view in VIEWS) for i in range(0, ROWS, BATCH)]
         return open_views({"array": VIEWS, "iterable": iter(parts), **places[1]}[store])
@@ -376,6 +512,9 @@ def opened(case, store, places):
 
 
 def batches_of(case):
+    if case.table:
+        firsts = range(0, ROWS, BATCH)
+        return [RowsBatch(TABLE[i : i + BATCH], np.arange(i, min(i + BATCH, ROWS)), i) for i in firsts]
     if case.views:
         return [ViewsBatch([v[i : i + BATCH] for v in VIEWS], None, i) for i in range(0, ROWS, BATCH)]
     return [DenseBatch(SAMPLES[i : i + 5], i) for i in range(0, N, 5)]
@@ -394,14 +533,14 @@ def bits(case, part):
 
 
 def references(case):
-    return case.naive(VIEWS if case.views else SAMPLES)
+    return case.naive(TABLE if case.table else VIEWS if case.views else SAMPLES)
 
 
 @EVERY
 @pytest.mark.parametrize("store", STORES)
 def test_the_local_engine(case, store, places):
     part = LocalEngine(opened(case, store, places)).reduce(case.blank())
-    assert part.n == (ROWS if case.views else N)
+    assert part.n == (ROWS if case.views or case.table else N)
     close_to(case.result(part), references(case), case.rtol)
 
 
@@ -418,7 +557,7 @@ def test_a_cluster_gives_the_bits_of_one_process(case, places, client):
 
 @EVERY
 def test_the_push_engine(case):
-    engine, blank, n = PushEngine(DIMS), case.blank(), ROWS if case.views else N
+    engine, blank, n = PushEngine(DIMS), case.blank(), ROWS if case.views or case.table else N
     done = [engine.push(batch, blank, n) for batch in batches_of(case)]
     assert done[:-1] == [None] * (len(done) - 1)
     close_to(case.result(done[-1]), references(case), case.rtol)
@@ -550,4 +689,6 @@ def test_every_accumulator_of_the_package_is_here():
     found = {"Accumulator"}
     for _ in itertools.repeat(None, 5):  # of subclasses, of their subclasses, ...
         found |= {name for name, own in bases.items() if own & found}
-    assert found - {"Accumulator"} == {type(case.blank()).__name__ for case in CASES.values()}
+    assert found - {"Accumulator", "OfRows"} == {  # the latter has no sums of its own
+        type(case.blank()).__name__ for case in CASES.values()
+    }

@@ -1,1 +1,1 @@
-"""Moments of views, never built."""
+"""Moments of views, and of the rows of one table (``symmetric*``), never built."""

@@ -1,0 +1,235 @@
+"""MomentPCA: what it finds, what it claims of nothing, and that all ways to give it rows are one."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse, stats
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+import tpca
+from amounts import few_or_many
+from tpca.errors import SampleError, SolverError
+from tpca.solvers.moments import symmetric_passing
+from tpca.streams import table_rows
+
+RNG = np.random.default_rng(0)
+MIXING = RNG.standard_normal((4, 4))
+ROWS = (RNG.exponential(size=(4000, 4)) - 1) @ MIXING.T + 3
+
+
+def mixed(found, mixing=MIXING):
+    """Largest distance of weights times mixing from a permutation with signs."""
+    table = np.abs(found.components_ @ mixing)
+    assert sorted(np.argmax(table, axis=1)) == list(range(len(table)))
+    return np.abs(table - (table == table.max(axis=1, keepdims=True))).max()
+
+
+def same(one, other, rtol=1e-8):
+    for name in ("components_", "directions_", "standard_errors_", "strengths_", "p_values_", "mean_"):
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=rtol, atol=1e-10, err_msg=name)
+
+
+@pytest.mark.parametrize("order", [3, 4])
+def test_skewed_sources_are_unmixed(order):
+    """Errors are about sqrt(E[y^(2k-2)]/n)/κ: 0.03 at order 3, 0.06 at order 4."""
+    ica = tpca.MomentPCA(order, 4, random_state=0).fit(ROWS)
+    assert mixed(ica) < {3: 0.15, 4: 0.3}[order]
+    assert (ica.verdict_, ica.n_components_, ica.n_samples_seen_) == ("signal", 4, 4000)
+    assert ica.p_values_.max() < 0.05
+    scores = ica.transform(ROWS)
+    np.testing.assert_allclose(np.cov(scores.T, ddof=0), np.eye(4), atol=1e-6)
+    moments = stats.skew(scores) if order == 3 else stats.kurtosis(scores)
+    np.testing.assert_allclose(moments, ica.strengths_, rtol=1e-6)
+    assert list(ica.get_feature_names_out()) == [f"momentpca{i}" for i in range(4)]
+
+
+@pytest.mark.slow
+def test_errors_are_those_of_directions():
+    """z-scores of 16 entries times 16 fits, as good as 64 that are not related: Student's with 31 degrees of freedom.
+
+    Their mean square is 1.07, with a standard error of at most sqrt(2.3/64) = 0.19; 0.3 to 1.85 is four of them.
+    """
+    z = []
+    for seed in range(16):
+        rows = (np.random.default_rng(seed).uniform(-1, 1, (10_000, 4))) @ MIXING.T
+        ica = tpca.MomentPCA(4, 4, random_state=seed).fit(rows)
+        for direction, error, weights in zip(ica.directions_, ica.standard_errors_, ica.components_, strict=True):
+            true = MIXING[:, np.argmax(np.abs(weights @ MIXING))]
+            z.append((direction - true / (weights @ true)) / error)
+    assert 0.3 < np.mean(np.square(z)) < 1.85
+
+
+def test_means_of_a_mixture():
+    rng = np.random.default_rng(3)
+    means, shares = 2 * rng.standard_normal((3, 10)), [0.2, 0.3, 0.5]
+    rows = means[rng.choice(3, 8000, p=shares)] + 1.5 * rng.standard_normal((8000, 10))
+    found = tpca.MomentPCA(n_components=3, model="mixture", random_state=0).fit(rows)
+    np.testing.assert_allclose(found.shares_, shares, atol=0.05)  # the strongest, the rarest, first
+    np.testing.assert_allclose(found.directions_, means, atol=0.5)  # 1.5/sqrt(1600) = 0.04, and what weights add
+    assert found.noise_variance_ == pytest.approx(2.25, rel=0.02)
+    assert found.n_components_ == 3
+
+
+def documents(rng, topics, n=3000, words=40):
+    kinds = rng.integers(len(topics), size=n)
+    return sparse.csr_array(np.stack([rng.multinomial(words, topics[kind]) for kind in kinds])), kinds
+
+
+def test_topics_of_sparse_counts():
+    rng = np.random.default_rng(4)
+    topics = rng.dirichlet(np.full(300, 0.1), 4)
+    counts, kinds = documents(rng, topics)
+    found = tpca.MomentPCA(n_components=4, model="topics", random_state=0).fit(counts)
+    distance = np.abs(found.directions_[:, None] - topics[None]).sum(axis=2) / 2
+    assert distance.min(axis=0).max() < 0.15
+    np.testing.assert_allclose(found.directions_.sum(axis=1), 1)
+    np.testing.assert_allclose(found.shares_.sum(), 1, atol=0.1)
+    own = distance.argmin(axis=1)[np.argmax(found.transform(counts), axis=1)]
+    assert np.mean(own == kinds) > 0.95
+    dense = tpca.MomentPCA(n_components=4, model="topics", random_state=0).fit(counts.toarray())
+    same(found, dense, 1e-6)
+
+
+def claims(make, options, runs):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return sum(
+            tpca.MomentPCA(random_state=seed, **options).fit(make(np.random.default_rng([seed, 77]))).n_components_ > 0
+            for seed in range(runs)
+        )
+
+
+def gaussian(rng):
+    return rng.standard_normal((300, 4)) @ MIXING.T
+
+
+NOTHING = {
+    "order 3": (gaussian, {"order": 3, "n_components": 3}),
+    "order 4": (gaussian, {"order": 4, "n_components": 3}),
+    "heavy tails, order 3": (lambda rng: rng.standard_t(5, (300, 3)), {"order": 3, "n_components": 2}),
+    "not whitened": (gaussian, {"order": 4, "whiten": False}),
+    "rank": (gaussian, {"order": 4, "whiten_rank": 2, "n_components": 2}),
+    "passing": (lambda rng: iter(rng.standard_normal((8, 500, 3))), {"order": 4, "n_components": 2}),
+    "mixture": (lambda rng: 1 + rng.standard_normal((300, 5)), {"model": "mixture", "n_components": 2}),
+    "topics": (lambda rng: documents(rng, np.full((1, 20), 0.05), 300, 20)[0], {"model": "topics", "n_components": 2}),
+}
+
+
+@pytest.mark.parametrize("name", NOTHING)
+@few_or_many(4, 40)
+def test_nothing_is_claimed_of_rows_without_a_moment(name, runs):
+    """At most 5 % of the fits: more than so many have a chance of at most 1e-5."""
+    make, options = NOTHING[name]
+    assert claims(make, options, runs) <= stats.binom.ppf(1 - 1e-5, runs, 0.05)
+
+
+def test_nothing_proven_is_said():
+    with pytest.warns(ConvergenceWarning, match="no component could be proven"):
+        found = tpca.MomentPCA(4, 2, random_state=0).fit(gaussian(np.random.default_rng(1)))
+    assert (found.verdict_, found.n_components_) == ("no signal", 0)
+    assert found.components_.shape == (0, 4)
+    assert found.transform(ROWS).shape == (4000, 0)
+    assert found.recovery_.weights.shape == (2, 4)
+
+
+def test_without_rows_to_judge_there_is_no_test():
+    found = tpca.MomentPCA(3, 4, random_state=0, validation_fraction=0).fit(ROWS)
+    assert (found.verdict_, found.n_components_) == ("not tested", 4)
+    assert np.isnan(found.p_values_).all()
+
+
+@pytest.fixture
+def small_batches(monkeypatch):
+    monkeypatch.setattr(table_rows, "BATCH_ENTRIES", 4 * 700)
+
+
+@pytest.mark.parametrize("options", [{"order": 4}, {"order": 3, "whiten_rank": 3, "n_components": 3}])
+def test_all_ways_to_give_rows_are_one(options, tmp_path, small_batches):
+    import dask.array as da
+    import zarr
+
+    own, rows = {"n_components": 4, "random_state": 0, **options}, ROWS[:2000]
+    whole = tpca.MomentPCA(**own).fit(rows)
+    np.save(tmp_path / "rows.npy", rows)
+    zarr.save_array(str(tmp_path / "rows.zarr"), rows)
+    ways = [sparse.csr_array(rows), tmp_path / "rows.npy", tmp_path / "rows.zarr", da.from_array(rows, chunks=(450, 4))]
+    for way in ways:
+        again = tpca.MomentPCA(**own).fit(way)
+        same(whole, again)
+        np.testing.assert_allclose(whole.transform(rows), again.transform(way), atol=1e-8)
+
+
+def test_workers_give_the_bits_of_one_process(tmp_path, small_batches):
+    import dask.array as da
+    from distributed import Client
+
+    rows = da.from_array(ROWS, chunks=(450, 4))
+    options = {"order": 3, "n_components": 3, "whiten_rank": 3, "random_state": 0}
+    here = tpca.MomentPCA(**options).fit(rows)
+    with Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=":0"):
+        there = tpca.MomentPCA(**options).fit(rows)
+    same(here, there, 1e-12)
+
+
+@pytest.mark.parametrize("order", [3, 4])
+def test_rows_that_pass_by_once(order, monkeypatch):
+    monkeypatch.setattr(symmetric_passing, "FIRST_ROWS", 400)
+    whole, resumed, counts = (tpca.MomentPCA(order, 4, random_state=0) for _ in range(3))
+    for start in range(0, 4000, 90):
+        some = ROWS[start : start + 90]
+        whole.partial_fit(some)
+        resumed = pickle.loads(pickle.dumps(resumed)).partial_fit(some)
+        counts.partial_fit(sparse.csr_array(some))
+        if start in (0, 90, 990):
+            assert whole.n_samples_seen_ == start + 90  # to look changes nothing
+    assert resumed.components_.tobytes() == whole.components_.tobytes()
+    assert resumed.standard_errors_.tobytes() == whole.standard_errors_.tobytes()
+    stream = tpca.MomentPCA(order, 4, random_state=0).fit(iter([ROWS[:1], ROWS[1:2000], ROWS[2000:]]))
+    for one in (whole, counts, stream):
+        assert one.n_components_ == 4
+        assert mixed(one) < {3: 0.15, 4: 0.3}[order]
+        same(one, whole, 1e-6)
+
+
+def test_few_rows_that_pass_by_are_fitted_as_stored_ones():
+    parts = tpca.MomentPCA(3, 4, random_state=0).partial_fit(ROWS[:300]).partial_fit(ROWS[300:900])
+    same(parts, tpca.MomentPCA(3, 4, random_state=0).fit(ROWS[:900]))
+
+
+def test_what_passes_by_must_be_sources():
+    for options in ({"model": "topics"}, {"whiten": False}):
+        with pytest.raises(SolverError, match="rows that pass by once need model='sources' and whiten=True"):
+            tpca.MomentPCA(**options).partial_fit(ROWS)
+
+
+def test_manners():
+    ica = tpca.MomentPCA(4, 2, random_state=0, whiten_rank=3)
+    assert clone(ica).get_params() == ica.get_params()
+    with pytest.raises(NotFittedError, match="call fit or partial_fit first"):
+        ica.transform(ROWS)
+    ica.fit(ROWS)
+    assert ica.n_features_in_ == 4
+    with pytest.raises(SampleError, match="X has 3 features, but MomentPCA is expecting 4"):
+        ica.transform(ROWS[:, :3])
+
+
+def test_rows_without_whitening():
+    """The third cumulant of independent columns: components are the columns themselves, the most skewed first."""
+    rows = (np.random.default_rng(5).exponential(size=(4000, 3))) * [3, 2, 1]
+    found = tpca.MomentPCA(3, 3, whiten=False, random_state=0).fit(rows)
+    np.testing.assert_allclose(found.components_, np.eye(3), atol=0.2)
+    np.testing.assert_allclose(found.strengths_, [54, 16, 2], rtol=0.4)  # 2 scale³; its error is some 10 %
+
+
+def test_rows_with_missing_entries_are_left_out():
+    rows = ROWS[:1500].copy()
+    rows[[3, 700], 1] = np.nan
+    without = tpca.MomentPCA(3, 4, random_state=0, nan_policy="omit", validation_fraction=0).fit(rows)
+    assert (without.n_skipped_, without.n_samples_seen_) == (2, 1498)
+    kept = tpca.MomentPCA(3, 4, random_state=0, validation_fraction=0).fit(np.delete(rows, [3, 700], axis=0))
+    np.testing.assert_allclose(without.components_, kept.components_, rtol=1e-6)
+    passing = tpca.MomentPCA(3, 4, random_state=0, nan_policy="omit").partial_fit(rows[:900]).partial_fit(rows[900:])
+    assert (passing.n_skipped_, passing.n_samples_seen_) == (2, 1498)

@@ -1,0 +1,269 @@
+"""Moments of a table: gradients against the moment built, whitening, tests and weights."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse, stats
+
+from tpca.engines import LocalEngine
+from tpca.errors import MemoryBudgetError, SampleError, SolverError
+from tpca.solvers.moments.symmetric import TableFit
+from tpca.solvers.moments.symmetric_models import Mixture, Sources, Topics, kurtosis_score, skewness_score
+from tpca.solvers.moments.symmetric_options import TableOptions, holm
+from tpca.solvers.moments.symmetric_search import Found, balanced, beside_others, deflated_gradient, sweep, together
+from tpca.solvers.moments.symmetric_sums import Part
+from tpca.solvers.moments.symmetric_whitening import first_directions, leading_directions
+from tpca.streams.table_rows import open_rows
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def fit(rows, **options):
+    return TableFit(open_rows(rows), LocalEngine, TableOptions(**options)).recovery()
+
+
+def reduced(rows, blank):
+    return LocalEngine(open_rows(rows)).reduce(blank)
+
+
+def table(seed):
+    """Some sparse rows of skewed numbers, and weights."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(2, 40)), int(rng.integers(1, 6))
+    return rng.exponential(size=(n, d)) * (rng.random((n, d)) < 0.5), rng.standard_normal((2, d)), rng
+
+
+def cumulant(rows, order):
+    """The cumulant tensor of the rows, built."""
+    x = rows - rows.mean(axis=0)
+    if order == 3:
+        return np.einsum("na,nb,nc->abc", x, x, x) / len(x)
+    c = x.T @ x / len(x)
+    pairs = sum(np.einsum(how, c, c) for how in ("ab,cd->abcd", "ac,bd->abcd", "ad,bc->abcd"))
+    return np.einsum("na,nb,nc,nd->abcd", x, x, x, x) / len(x) - pairs
+
+
+def contracted(tensor, weights):
+    for _ in range(tensor.ndim - 1):
+        tensor = np.tensordot(weights, tensor, axes=(0, 0))
+    return tensor
+
+
+def as_batches(rows, rng):
+    """The same rows in batches of any size, some of them sparse, which pass by once."""
+    cuts = np.sort(rng.integers(0, len(rows) + 1, 3))
+    return [sparse.csr_array(p) if rng.random() < 0.5 else p for p in np.split(rows, cuts) if len(p)]
+
+
+@given(SEEDS, st.sampled_from([3, 4]))
+def test_gradients_of_cumulants_are_those_of_the_tensor(seed, order):
+    """Whatever the centre that sums are taken about, and however rows come."""
+    rows, weights, rng = table(seed)
+    model, centre = Sources(order), rng.standard_normal(rows.shape[1])
+    expected = [contracted(cumulant(rows, order), w) for w in weights]
+    for source in (rows, sparse.csr_array(rows), sparse.coo_matrix(rows), iter(as_batches(rows, rng))):
+        sums = reduced(source, model.sums(weights, centre, 3))
+        # Sums of products of up to four numbers of size ten, in double precision.
+        np.testing.assert_allclose(model.gradients(sums, weights, 0.0), expected, rtol=1e-9, atol=1e-8)
+
+
+@given(SEEDS)
+def test_gradients_of_a_mixture_are_those_of_the_tensor(seed):
+    rows, weights, _ = table(seed)
+    d, m = rows.shape[1], rows.mean(axis=0)
+    eye = np.eye(d)
+    turns = (np.einsum(how, m, eye) for how in ("a,bc->abc", "b,ac->abc", "c,ab->abc"))
+    tensor = np.einsum("na,nb,nc->abc", rows, rows, rows) / len(rows) - 0.7 * sum(turns)
+    for source in (rows, sparse.csr_array(rows)):
+        sums = reduced(source, Mixture().sums(weights, np.zeros(d)))
+        found = Mixture().gradients(sums, weights, 0.7)
+        np.testing.assert_allclose(found, [contracted(tensor, w) for w in weights], rtol=1e-9, atol=1e-9)
+
+
+@given(SEEDS)
+def test_gradients_of_topics_are_those_of_all_triples_of_different_words(seed):
+    rng = np.random.default_rng(seed)
+    counts, weights = rng.poisson(1.0, (5, 4)), rng.standard_normal((2, 4))
+    long = [row for row in counts if row.sum() >= 3]
+    tensor = np.zeros((4, 4, 4))
+    for row in long:
+        words = np.repeat(np.arange(4), row)
+        triples = list(itertools.permutations(words, 3))
+        for some in triples:
+            tensor[some] += 1 / len(triples) / len(long)
+    for source in (counts, sparse.csr_array(counts)):
+        sums = reduced(source, Topics().sums(weights, np.zeros(4), 2))
+        found = Topics().gradients(sums, weights, 0.0)
+        np.testing.assert_allclose(found, [contracted(tensor, w) for w in weights], atol=1e-9)
+        assert sums.short == len(counts) - len(long)
+
+
+@given(SEEDS)
+def test_a_part_is_the_same_however_rows_are_cut(seed):
+    rows, weights, rng = table(seed)
+    held = Part(0.4, seed, True)
+    model = Sources(3)
+    whole = reduced(rows, model.sums(weights, np.zeros(rows.shape[1]), 1, held))
+    cut = reduced(iter(as_batches(rows, rng)), model.sums(weights, np.zeros(rows.shape[1]), 1, held))
+    rest = reduced(rows, model.sums(weights, np.zeros(rows.shape[1]), 1, Part(0.4, seed, False)))
+    assert whole.count == cut.count == len(rows) - rest.count
+    np.testing.assert_allclose(whole.powers, cut.powers, rtol=1e-12, atol=1e-10)
+
+
+def test_the_share_of_a_part_is_that_asked_for():
+    """10^5 places: a share of 0.2 has a standard error of 0.0013; five of them have a chance of 6e-7."""
+    rows = open_rows(np.zeros((100_000, 1)))
+    (held,) = [sum(len(Part(0.2, seed, True)(batch)) for batch in rows.batches()) / 1e5 for seed in (3,)]
+    assert abs(held - 0.2) < 0.0065
+
+
+def test_deflation_takes_known_components_out_of_a_gradient():
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.standard_normal((5, 5)))[0]
+    strengths = np.array([3.0, 2.0])
+    tensor = np.einsum("k,ka,kb,kc->abc", strengths, *[basis[:2]] * 3)
+    u = rng.standard_normal((1, 5))
+    gradient = np.einsum("abc,la,lb->lc", tensor, u, u)
+    rest = deflated_gradient(gradient, u, Found(basis[:1], strengths[:1]), 3)
+    np.testing.assert_allclose(rest, 2 * (u @ basis[1]) ** 2 * basis[1:2], atol=1e-12)
+    stepped = sweep(gradient, u, Found(basis[:1], strengths[:1]), 3)
+    np.testing.assert_allclose(np.abs(stepped.vectors @ basis[1]), 1, atol=1e-12)
+
+
+@pytest.mark.parametrize("order", [3, 4])
+def test_what_is_right_stays_where_it_is(order):
+    """At the components of a moment all ways to climb together are at rest, strengths of either sign."""
+    rng = np.random.default_rng(1)
+    basis, strengths = np.linalg.qr(rng.standard_normal((6, 6)))[0][:3], np.array([2.0, -1.0, 0.5])
+    gradient = strengths[:, None] * basis
+    for found in (
+        together(gradient, basis),
+        balanced(gradient, basis, np.ones(3)),
+        beside_others(gradient, basis, order),
+    ):
+        np.testing.assert_allclose(np.abs(np.sum(found.vectors * basis, axis=1)), 1, atol=1e-12)
+        np.testing.assert_allclose(found.strengths, strengths)
+
+
+def test_leading_directions_are_those_of_the_matrix():
+    rng = np.random.default_rng(2)
+    basis = np.linalg.qr(rng.standard_normal((60, 60)))[0]
+    matrix = basis @ np.diag(np.r_[9.0, 7.0, 5.0, np.full(57, 0.5)]) @ basis.T
+    values, vectors = leading_directions(lambda b: b @ matrix, first_directions(3, 60, rng), 3)
+    np.testing.assert_allclose(values, [9, 7, 5], rtol=1e-6)
+    np.testing.assert_allclose(np.abs(np.sum(vectors * basis[:, :3].T, axis=1)), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("n", [25, 400])
+def test_scores_of_skewness_and_kurtosis_are_those_of_scipy(n):
+    x = np.random.default_rng(n).standard_normal((n, 20))
+    z = stats.zscore(x)
+    np.testing.assert_allclose(skewness_score(np.mean(z**3, axis=0), n), stats.skewtest(x).statistic, rtol=1e-9)
+    np.testing.assert_allclose(kurtosis_score(np.mean(z**4, axis=0), n), stats.kurtosistest(x).statistic, rtol=1e-9)
+
+
+def test_adjusted_p_values_are_those_of_holm():
+    from statsmodels.stats.multitest import multipletests
+
+    p = np.random.default_rng(0).random(7) ** 3
+    np.testing.assert_allclose(holm(p), multipletests(p, method="holm")[1])
+
+
+def unmixed(z, balance):
+    """Vectors that all components of order 4 reach together from the truth on."""
+    model, u = Sources(4), np.eye(z.shape[1])
+    for _ in range(12):
+        sums = reduced(z, model.sums(u, np.zeros(len(u))))
+        g = model.gradients(sums, u, 0.0)
+        u = (balanced(g, u, model.variances(sums, np.sum(u * g, axis=1))) if balance else together(g, u)).vectors
+    return u
+
+
+def test_sources_balanced_against_each_other_are_more_accurate_than_by_size():
+    """A source of two values, whose fourth moment has no error, beside one of heavy tails, whose has a large one.
+
+    V is 1/4 and 25/4.  By the formulas the variance of the turn, n times, is (V₁V₂ - 1/16)/(V₁ + V₂ + 1/2) = 0.21 if
+    weighted, and with weights 2/5 and 3/5, those of |κ|, 2.2.  Over 30 tables the ratio of mean squares is about F
+    with 30 and 30 degrees of freedom, times 10: below 2.5 with a chance of 1e-4.
+    """
+    squares = []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        s = np.stack([rng.choice([-1.0, 1.0], 1000), rng.laplace(size=1000) / np.sqrt(2)], axis=1)
+        values, basis = np.linalg.eigh(np.cov(s.T, ddof=0))
+        z = (s - s.mean(axis=0)) @ (basis / np.sqrt(values)) @ basis.T
+        squares.append([unmixed(z, balance)[0, 1] ** 2 for balance in (False, True)])
+    by_size, weighted = np.mean(squares, axis=0)
+    assert weighted < by_size / 2.5
+
+
+BAD = [
+    ({"order": 5}, SolverError, "order must be 3 or 4, got 5"),
+    ({"order": True}, SolverError, "order must be 3 or 4"),
+    ({"n_components": 6}, SolverError, "n_components must be at most the 5 columns of the rows, got 6"),
+    ({"whiten_rank": 6}, SolverError, "whiten_rank must be at most the 5 columns"),
+    ({"whiten_rank": 2, "n_components": 3}, SolverError, "n_components must be at most whiten_rank=2, got 3"),
+    ({"model": "lda"}, SolverError, "model must be one of sources, mixture, topics, got 'lda'"),
+    ({"model": "topics", "order": 4}, SolverError, "model='topics' needs order=3"),
+    ({"model": "mixture", "whiten_rank": 2}, SolverError, "whiten_rank=2 is for model='sources'"),
+    ({"whiten": False, "shrinkage": 0.2}, SolverError, "means nothing without whitening"),
+    ({"shrinkage": 1.0}, SolverError, "shrinkage must be at least 0 and less than 1"),
+    ({"validation_fraction": -1}, SolverError, "validation_fraction must be at least 0"),
+    ({"memory_limit": 100}, MemoryBudgetError, "memory_limit is 0.0001 MB; raise it"),
+    ({"model": "topics"}, SampleError, "topics need counts of words, whole numbers from 0 on"),
+    ({"model": "mixture", "n_components": 5}, SampleError, "needs more than 5 columns"),
+]
+
+
+@pytest.mark.parametrize(("options", "error", "words"), BAD)
+def test_bad_options_are_refused(options, error, words):
+    with pytest.raises(error, match=words):
+        fit(np.random.default_rng(0).standard_normal((100, 5)), **options)
+
+
+def broken(how):
+    rows = np.random.default_rng(0).standard_normal((100, 5))
+    match how:
+        case "constant":
+            rows[:, 2] = 7
+        case "twice":
+            rows[:, 1] = rows[:, 0]
+        case "few":
+            rows = rows[:5]
+        case "nan":
+            rows[7, 1] = np.nan
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("constant", "column 2 is constant, 7 in all of .* rows"),
+        ("twice", "has rank 4: rows cannot be whitened in so many directions; give whiten_rank=4 or less"),
+        ("few", "the covariance of 5 columns, from . rows, has rank"),
+        ("nan", r'row 7 contains NaN or Inf; clean it, or use nan_policy="omit"'),
+    ],
+)
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+def test_bad_rows_are_refused_and_shrinkage_takes_them(how, words, form):
+    rows = broken(how)
+    with pytest.raises(SampleError, match=words):
+        fit(form(rows))
+    if how == "nan":
+        stream = open_rows(form(rows), "omit")
+        assert [(len(b), b.dropped) for b in stream.batches()] == [(99, 1)]
+        return
+    assert np.isfinite(fit(form(rows), shrinkage=0.2).weights).all()
+    assert np.isfinite(fit(form(rows), whiten_rank=1).weights).all()
+
+
+def test_more_memory_than_allowed_names_the_rank_that_fits():
+    """Of 100 columns: 4 d (q + 10) numbers for the q leading directions, 2 d q and 97 d + 224 for the last sums."""
+    rows = np.random.default_rng(0).standard_normal((300, 100))
+    with pytest.raises(MemoryBudgetError, match=r"give whiten_rank=25 or less, or raise it"):
+        fit(rows, memory_limit=1.2e5)
+    assert 5e4 < fit(rows, memory_limit=1.2e5, whiten_rank=25).state_bytes <= 1.2e5
+    assert 8 * 4e4 < fit(rows, memory_limit=5e5).state_bytes <= 5e5
