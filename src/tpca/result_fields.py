@@ -69,6 +69,8 @@ STREAM: dict[str, Any] = {
             "p_value": maybe(POSITIVE),
             "evidence": maybe(_EVIDENCE),
             "effect?": TEXT,
+            "variance?": POSITIVE,
+            "variance_ratio?": POSITIVE,
         }
     ],
     "history?": [_RECORD],

@@ -126,6 +126,7 @@ def summarise(recovery: Recovery) -> dict[str, Any]:
                 "p_value": c.p_value,
                 "evidence": None if c.evidence is None else dataclasses.asdict(c.evidence),
                 **({"effect": c.effect} if c.effect else {}),
+                **({} if math.isnan(c.variance) else {"variance": c.variance, "variance_ratio": c.variance_ratio}),
             }
             for c in recovery.components or (recovery.first,)
         ],

@@ -78,7 +78,6 @@ class Component:
     """``strength`` times the outer product of unit ``vectors``, in the user's mode order, and how far that is known.
 
     One vector alone is known up to sign; together they have the sign for which the strength is positive.
-
     ``standard_errors`` has one for every entry of every vector, ``strength_interval`` is a confidence interval at the
     solver's ``confidence``; ``None`` where a method gives none.  At most ``p_value`` of all runs on pure noise come as
     far as this one; NaN where that is not known.
@@ -87,6 +86,7 @@ class Component:
     stopped whenever one likes what one sees; wider than ``strength_interval``, which holds at a time fixed in advance.
 
     ``effect`` says what it is the effect of, a covariate, or one label less another; empty for the mean of all samples.
+    ``variance`` is that of the samples along a component of variation, ``variance_ratio`` its share of all there is.
     """
 
     vectors: tuple[Array, ...]
@@ -97,6 +97,8 @@ class Component:
     evidence: Evidence | None = None
     strength_sequence: tuple[float, float] | None = None
     effect: str = ""
+    variance: float = math.nan
+    variance_ratio: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -110,9 +112,7 @@ class Recovery:
 
     ``vectors``, ``strength``, ``strength_interval``, ``standard_errors``, ``p_value`` and ``evidence`` are those of the
     first component, or of the guess.
-
     A claim that later samples contradict is withdrawn, which is ``NO_SIGNAL``, too; ``withdrawn`` says why.
-
     ``n_samples`` counts every sample consumed (N), ``n_passes`` the passes (K), ``n_skipped`` samples that were left
     out (``nan_policy="omit"``), ``state_bytes`` the most that the solver held in its own arrays (S), ``buffer_bytes``
     the most that the engine held for samples in flight.  ``noise_level`` is the standard deviation σ of the noise of
