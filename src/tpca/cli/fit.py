@@ -121,8 +121,7 @@ def fit(
     OUT may hold the result of the same fit, or none; --overwrite replaces that of another one.
 
     Where the mean of all samples fits into memory it is fitted; where not, the race runs. It is said which, and why.
-    With --target effect the signal is what follows --y, a condition or a dose, whatever it is that the samples share;
-    with --target variance what varies from sample to sample, with amplitudes of either sign.
+    With --target effect the signal is what follows --y, a condition or a dose; with --target variance, what varies.
     With --scheduler or --workers the same is done by the workers of a Dask cluster, which read the data themselves.
 
     With --views the samples are outer products of the rows of several files: tensor canonical correlation.

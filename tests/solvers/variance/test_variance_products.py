@@ -5,6 +5,7 @@ import pytest
 
 import naive
 from tpca.solvers.variance.accumulator import Variances
+from tpca.solvers.variance.filters import filters_of, leading_of_slices
 from tpca.solvers.variance.level import excess_gradients, levels_of, noise_level
 from tpca.solvers.variance.products import Contraction
 from tpca.tensors import DenseBatch
@@ -105,3 +106,34 @@ def test_no_noise_at_all_is_no_level_of_zero():
     """A ratio to it must exist."""
     level = noise_level(np.array([4.0]), np.array([4.0]), np.array([[4.0, 4.0]]))
     assert 0 < level[0] < 1e-9
+
+
+def test_slices_are_covariances_of_turned_samples_without_what_is_known():
+    rng = np.random.default_rng(4)
+    shape = (3, 4, 2)
+    samples = rng.standard_normal((9, *shape))
+    turns = [rng.standard_normal((d, d)) for d in shape]
+    known = [units(rng.standard_normal((1, d))) for d in shape]
+    pattern = np.einsum("a,b,c->abc", *(v[0] for v in known))
+    left = samples - np.multiply.outer(np.einsum("nabc,abc->n", samples, pattern), pattern)
+    turned = np.einsum("ia,jb,kc,nabc->nijk", *turns, left)
+    found = Contraction([np.zeros((0, d)) for d in shape], known, rotations=turns).of(samples).slices
+    expected = [np.einsum(how, turned, turned) for how in ("nijk,nljk->jil", "nijk,nilk->kjl", "nijk,nijl->ikl")]
+    for own, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(own, other, atol=1e-10)
+
+
+def test_slices_show_a_component_that_strong_smooth_noise_hides():
+    """Of exact covariances: the leading vector of a mode's own is that of the noise, that of slices the component's."""
+    rng = np.random.default_rng(5)
+    shape = (6, 5)
+    covariances = [0.9 ** np.abs(np.subtract.outer(range(d), range(d))) for d in shape]
+    vectors = [units(rng.standard_normal((1, d))) for d in shape]
+    pattern = np.outer(*(v[0] for v in vectors)).ravel()
+    values, basis = np.linalg.eigh(np.kron(*covariances) + 0.5 * np.outer(pattern, pattern))
+    samples = (basis * np.sqrt(values)).T.reshape(-1, *shape)
+    none = [np.zeros((0, d)) for d in shape]
+    filters = filters_of(Contraction(none, none, grams=True).of(samples).grams, 1e9)
+    slices = Contraction(none, none, rotations=filters.rotations).of(samples).slices
+    for mode, rows in enumerate(leading_of_slices(slices, 1)[0]):
+        assert abs(float(filters.back(mode, rows)[0] @ vectors[mode][0])) > 0.9

@@ -46,19 +46,8 @@ EVERY = 2  # first steps in which all replicas stay
 class VarianceRun:
     """Components found, and the search for the next."""
 
-    STATE: tuple[str, ...] = (
-        "found",
-        "search",
-        "filters",
-        "phase",
-        "place",
-        "read",
-        "steps",
-        "stage",
-        "ended",
-        "history",
-    )
-    STATE += ("rng", "peak")
+    STATE: tuple[str, ...] = ("found", "search", "filters", "phase", "place", "read", "steps", "stage")
+    STATE += ("ended", "history", "rng", "peak")
 
     def __init__(self, solver: VarianceSolver, data: Data) -> None:
         self.solver, self.data = solver, data
