@@ -16,7 +16,7 @@ from tpca.wording import amount, count
 REPLICAS = 24  # starts, where there is memory for them
 SUB_BATCHES, MIN_SIZE = 16, 4  # of a reading, each with moments of the candidate; samples of one, if there are as many
 FEW = 4  # where only sums over all are wanted: the mean of each costs one degree of freedom
-STEPS, HALVES, REFINING = 6, 6, 4  # most readings of the same samples for steps; steps on halves of them; refinements
+STEPS, HALVES, REFINING = 6, 4, 4  # most readings of the same samples for steps; steps on halves of them; refinements
 AUTO_PASSES, MIN_PASSES = 12, 4  # for every component
 BETS = 4000  # bytes that evidence takes
 USUAL = 64 * 10**6  # bytes that starts may take, where nothing is said about memory
@@ -89,7 +89,7 @@ def steps_within(max_passes: int | str) -> Steps:
         return Steps(0, 0, 0)
     refining = min(REFINING, passes // 3)
     whole = max(1, min(STEPS, int((passes - refining) / 0.75) - 3))
-    halves = min(HALVES, 2 * (whole - 1))
+    halves = min(HALVES, 2 * max(0, whole - 3))
     return Steps(halves, halves + whole - halves // 2, refining)
 
 
