@@ -17,7 +17,7 @@ import naive
 from amounts import few_or_many
 from noises import coloured, smooth
 from tpca import TensorPCA
-from tpca.errors import MemoryBudgetError, RunInterrupted, SampleError, SolverError, StreamError
+from tpca.errors import MemoryBudgetError, SampleError, SolverError, StreamError
 from tpca.solvers.variance.solver import VarianceSolver
 
 DIMS, N = (6, 5, 4), 240
@@ -191,12 +191,13 @@ def test_streams_dask_and_memory_give_the_same(tmp_path):
         np.testing.assert_allclose(own, others, atol=1e-9)
 
 
+class Stopped(Exception):
+    """What stops a run here."""
+
+
 @PASSES
 def test_a_run_stopped_after_every_reading_ends_with_the_same_bits(passes, tmp_path):
     samples = made(3, [6.0, 4.0], n=300)[0]
-
-    def stop(_):
-        raise RunInterrupted
 
     kept = {"max_passes": passes, "n_components": 2, "checkpoint": tmp_path / "c", "checkpoint_every": 0}
     whole = VarianceSolver(max_passes=passes, n_components=2).run(samples)
@@ -207,12 +208,12 @@ def test_a_run_stopped_after_every_reading_ends_with_the_same_bits(passes, tmp_p
         def second(record, calls=calls):
             calls.append(record)
             if len(calls) == 4:
-                stop(record)
+                raise Stopped
 
         try:
             resumed = VarianceSolver(**kept, resume=True, callbacks=[second]).run(samples)
             break
-        except RunInterrupted:
+        except Stopped:
             stops += 1
     assert stops >= 3
     assert len(resumed.components) == 2

@@ -4,7 +4,8 @@
 samples and tested on the next quarter, which it has not seen; then one is fitted to the first half and tested on the
 second.  Fitting is a look at the covariances of the modes, and at those within slices, for starts, a few steps of all
 of them, steps on one half of the samples and the other in turn, so that how much a replica varies is told by samples
-that it did not come from, and steps of the best one on all samples.  A component that is proven is refined on all samples, beside those found before.
+that it did not come from, and steps of the best one on all samples.  A component that is proven is refined on all
+samples, beside those found before.
 
 *In one pass*, rounds grow by half: the candidate is tested on the samples of a round, and takes a step with them; until
 one is proven, new starts join from the covariances learnt so far.
