@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow lint docs gallery bench bench-cca reproduce reproduction race-targets race-checks noise-checks detection clean help
+.PHONY: demo test test-slow lint docs gallery bench bench-cca bench-variance reproduce reproduction race-targets race-checks noise-checks detection clean help
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -39,7 +39,7 @@ docs: $(VENV)/.ready  ## the documentation, in site/; warnings are errors, nothi
 # Every example says what it found on the way; its page in docs/gallery shows that text.
 gallery: $(VENV)/.ready  ## pictures and printed answers of the gallery and of "how it works" (some minutes)
 	@mkdir -p docs/figures/gallery
-	for e in multiview_digits eeg_evoked hyperspectral_leak sensor_array moment_ica gaussian_mixture word_topics order6_stream long_table oddball_contrast dose_response; do \
+	for e in multiview_digits eeg_evoked hyperspectral_leak sensor_array moment_ica gaussian_mixture word_topics order6_stream long_table oddball_contrast dose_response induced_rhythm; do \
 	  $(BIN)/python examples/$$e.py --out docs/figures/gallery/$$e.png > docs/figures/gallery/$$e.txt || exit 1; done
 	$(BIN)/python docs/_site/pictures.py --out docs/figures
 	$(BIN)/python docs/_site/fill.py
@@ -49,6 +49,10 @@ bench: $(VENV)/.ready  ## ratios against the machine's limits and against peers,
 
 bench-cca: $(VENV)/.ready  ## TensorCCA against cca-zoo, the table of docs/views.md (a quarter of an hour: the peer is slow)
 	$(BIN)/python benchmarks/tensor_cca.py --out benchmarks/results/tensor_cca.json
+
+bench-variance: $(VENV)/.ready  ## target="variance" against methods that hold everything, docs/guides/variation.md (minutes)
+	$(BIN)/python benchmarks/variance.py --out benchmarks/results/variance.json
+	$(BIN)/python docs/_site/fill.py
 
 reproduce: $(VENV)/.ready  ## every claim of the paper, measured on a small grid (some minutes)
 	$(BIN)/tpca reproduce --quick

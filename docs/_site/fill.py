@@ -94,7 +94,20 @@ def schedule(_: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def variance(name: str) -> str:
+    """A table of benchmarks/variance.py, from its stored result."""
+    place = ROOT / "benchmarks" / "variance.py"
+    spec = importlib.util.spec_from_file_location("variance", place)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    stored = json.loads((place.parent / "results" / "variance.json").read_text())
+    return "\n".join(module.TABLES[name](stored)) + "\n"
+
+
 FILLS = {"printed": printed, "measured": measured, "cluster": cluster, "noise": noise, "schedule": schedule}
+FILLS["variance"] = variance
 
 
 def filled(text: str) -> str:

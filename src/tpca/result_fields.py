@@ -70,6 +70,8 @@ STREAM: dict[str, Any] = {
             "evidence": maybe(_EVIDENCE),
             "effect?": TEXT,
             "label_amplitudes?": named(maybe(NUMBER)),
+            "variance?": POSITIVE,
+            "variance_ratio?": POSITIVE,
         }
     ],
     "history?": [_RECORD],

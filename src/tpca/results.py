@@ -127,6 +127,7 @@ def summarise(recovery: Recovery) -> dict[str, Any]:
                 "evidence": None if c.evidence is None else dataclasses.asdict(c.evidence),
                 **({"effect": c.effect} if c.effect else {}),
                 **({} if c.label_amplitudes is None else {"label_amplitudes": c.label_amplitudes}),
+                **({} if math.isnan(c.variance) else {"variance": c.variance, "variance_ratio": c.variance_ratio}),
             }
             for c in recovery.components or (recovery.first,)
         ],

@@ -298,8 +298,8 @@ def test_pipelines_cross_validation_and_routing():
 
 
 def test_what_means_nothing_is_refused():
-    with pytest.raises(SolverError, match="target must be 'mean' or 'effect'"):
-        TensorPCA(target="variance").fit(X, Y)
+    with pytest.raises(SolverError, match="target must be 'mean', 'effect' or 'variance'"):
+        TensorPCA(target="median").fit(X, Y)
     with pytest.raises(SolverError, match="block_size=8 means nothing to target='mean'"):
         TensorPCA(block_size=8).fit(X)
     with pytest.raises(SampleError, match="needs y"):

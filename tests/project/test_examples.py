@@ -62,6 +62,16 @@ def test_long_table(quick):
     assert "one row lost: 'response.csv' has no row for gene 'PPBP', cell 'B', hours '0.5' of donor" in printed
 
 
+@pytest.mark.slow
+def test_induced_rhythm(quick):
+    found, printed = quick("induced_rhythm")
+    assert found["pca"].n_components_ == 2
+    assert min(found["shares"]) > 0.9  # of both patterns is the planted rhythm
+    assert max(found["flat"]) < 0.1  # of what PCA of flattened trials returns
+    assert found["follows"] < -0.3
+    assert "the mean: signal, 0% the rhythm" in printed
+
+
 def test_oddball_contrast(quick):
     found, printed = quick("oddball_contrast")
     assert found["pca"].effects_ == ["target - standard"]

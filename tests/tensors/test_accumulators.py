@@ -34,6 +34,7 @@ from tpca.solvers.moments.symmetric_tables import (
     Slices,
     WordMeans,
 )
+from tpca.solvers.variance.accumulator import Variances
 from tpca.streams import open_views, stored, table_rows
 from tpca.streams import views as views_module
 from tpca.streams.places import places_of
@@ -304,6 +305,22 @@ def entry_counts_of(samples):
     return counts
 
 
+def variances_in(part):
+    """Those of every query, then of every sub-batch, and degrees of freedom."""
+
+    def told(moments, row):
+        return [moments.squares[row], moments.total, *(a[row] for a in (*moments.gradients, *moments.energies))]
+
+    whole = [] if part.moments is None else [value for row in range(2) for value in told(part.moments, row)]
+    return [*whole, *(value for one in part.by_part for value in told(one, 0)), part.freedoms]
+
+
+def variances_of(samples):
+    known = [v[None] for v in KNOWN.vectors]
+    whole, parts, freedoms = naive.second_moments(samples, VECTORS, known, (*EDGES, N))
+    return [*(value for one in whole for value in one), *(value for one in parts for value in one), freedoms]
+
+
 @dataclass(frozen=True)
 class Case:
     """An accumulator, what is asked of it, and the same worked out in the slowest way."""
@@ -366,6 +383,12 @@ CASES = {
         rtol=2e-6,  # sums in single precision
     ),
     "query gradients": Case(lambda: QueryGradients(VECTORS), lambda p: [p.rows], sample_rows_of),
+    "variances": Case(
+        lambda: Variances(VECTORS, [v[None] for v in KNOWN.vectors], (*EDGES, N)),
+        variances_in,
+        variances_of,
+        rtol=1e-10,  # differences of products of up to 60 numbers
+    ),
     "gradients of views": Case(
         lambda: Gradients(QUERIES, SCALE), answered, lambda x: gradients_of(naive.outer_samples(x), QUERIES), views=True
     ),

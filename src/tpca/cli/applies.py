@@ -42,7 +42,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(("checks",), lambda p: p["report"] is None, "is for the report; give --report FILE, or leave it out"),
         Rule(
             ("y", "nuisance", "block_size"),
-            lambda p: p["target"] == "mean",
+            lambda p: p["target"] != "effect",
             "is for --target effect; give that, or leave it out",
         ),
         Rule(("live", "as_json"), lambda p: p["quiet"], "prints, and --quiet prints nothing; leave one of them out"),
@@ -81,7 +81,7 @@ def refuse_idle(ctx: typer.Context, kind: str = "") -> None:
 def _told(kind: str) -> str:
     if kind in ("auto", *SOLVERS):
         return f"--solver {kind}"
-    return "--views" if kind == "views" else kind
+    return {"views": "--views", "variance": "--target variance"}.get(kind, kind)
 
 
 def _given(ctx: typer.Context) -> dict[str, str]:

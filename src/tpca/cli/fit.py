@@ -80,7 +80,7 @@ def fit(
         str | None, typer.Option(help="Modes, as time,channel or 0,2, along which vectors sum to zero.")
     ] = None,
     project: Annotated[str | None, typer.Option(help=f"Vectors that those found are orthogonal to: {PROJECT}.")] = None,
-    target: Annotated[str, typer.Option(help="mean: what all samples share; effect: what follows --y.")] = "mean",
+    target: Annotated[str, typer.Option(help="mean: shared by all; effect: follows --y; variance: varies.")] = "mean",
     y: Annotated[str | None, typer.Option(help=f"A number or label for every sample: {COLUMNS}.")] = None,  # noqa: ARG001
     nuisance: Annotated[str | None, typer.Option(help="Columns whose effect is taken out.")] = None,  # noqa: ARG001
     group_by: Annotated[  # noqa: ARG001
@@ -124,7 +124,7 @@ def fit(
     OUT may hold the result of the same fit, or none; --overwrite replaces that of another one.
 
     Where the mean of all samples fits into memory it is fitted; where not, the race runs. It is said which, and why.
-    With --target effect the signal is what follows --y, a condition or a dose, whatever it is that the samples share.
+    With --target effect the signal is what follows --y, a condition or a dose; with --target variance, what varies.
     With --scheduler or --workers the same is done by the workers of a Dask cluster, which read the data themselves.
 
     With --views the samples are outer products of the rows of several files: tensor canonical correlation.
@@ -138,12 +138,13 @@ def fit(
     from tpca.checkpoint import Checkpoints
     from tpca.errors import RunInterrupted, StreamError
     from tpca.locks import alone_in
-    from tpca.solvers.build import applicable, build_solver
+    from tpca.solvers.build import build_for
     from tpca.streams import open_stream
 
-    if not views and solver not in ("auto", *SOLVERS):
-        raise SolverError(f"solver must be auto, {', '.join(SOLVERS[:-1])} or {SOLVERS[-1]}, got {solver!r}.")
-    refuse_idle(ctx, "views" if views else solver)
+    for name, known, given in (("solver", ("auto", *SOLVERS), solver), ("--target", TARGETS, target)):
+        if not views and given not in known:
+            raise SolverError(f"{name} must be {', '.join(known[:-1])} or {known[-1]}, got {given!r}.")
+    refuse_idle(ctx, "views" if views else target if target == "variance" else solver)
     output = OutputOptions(report, labels, checks, quiet, as_json, live)
     if views:
         asked = {"n_components": n_components, "memory_limit": memory_limit, "confidence": confidence}
@@ -156,8 +157,6 @@ def fit(
     reading: dict[str, Any] = {"items": items, "shuffle": shuffle, "nan_policy": nan_policy, **layout(ctx.params)}
     stream = open_stream(path, random_state=random_state, **reading)
     stream.labels = output.check(stream.dims, stream.labels)
-    if target not in TARGETS:
-        raise SolverError(f"--target must be mean or effect, got {target!r}.")
     told = read_told(ctx.params, stream.length)
     kept = Checkpoints(checkpoint or out / "checkpoint", checkpoint_every)
     console = Console(stderr=True)
@@ -170,7 +169,7 @@ def fit(
     options = {**ctx.params, "max_passes": passes, "whiten": None if whiten == "none" else whiten}
     options |= {"checkpoint": kept.folder, "callbacks": [callback], "clip": "auto" if clip is None else bound(clip)}
     options |= {"center_modes": centred(center_modes), "project": projected(project)}
-    chosen, choice = build_solver(solver, stream, applicable(options, solver))
+    chosen, choice = build_for(target, solver, stream, options)
     settings = {"solver": choice.solver, "solver_reason": choice.reason}
     settings |= {name: ctx.params[name] for name in SETTINGS} | layout(ctx.params)
     # What a fit that is gone on with left half written is its own.

@@ -58,6 +58,11 @@ def recovery_table(console: Console, summary: dict[str, Any]) -> None:
         table.add_row("strength", *(number(c["strength"], 4) for c in components))
     if verdict == "signal":
         table.add_row("its interval", *(f"{number(low, 4)} to {number(high, 4)}" for low, high in intervals))
+        if any("variance" in c for c in components):
+            table.add_row("variance along it", *(number(c.get("variance"), 4) for c in components))
+            table.add_row(
+                "of all variance", *(f"{number(100 * (c.get('variance_ratio') or 0.0), 3)} %" for c in components)
+            )
         for mode, (name, length) in enumerate(zip(names_of(summary), summary["dims"], strict=True)):
             errors = [c["error"][mode] if c["error"] else None for c in components]
             table.add_row(escape(printable(f"error of {name} ({length} entries)")), *(number(e, 2) for e in errors))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,9 @@ from tpca.wording import number
 
 if TYPE_CHECKING:
     from tpca.results import StoredResult
+
+
+WORDS = ("rewards", "variances")  # of what all samples share, and of what varies
 
 
 def score(
@@ -34,6 +38,8 @@ def score(
     as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
 ) -> None:
     """Mean reward of the recovered components on some data, with its standard error; best on data not fitted.
+
+    Of a fit with --target variance, the variance of the rewards.
 
     With --truth also the overlap of every vector with the planted one (1 is perfect).
 
@@ -65,9 +71,11 @@ def score(
     if stored.labels and stream.labels and (other := stored.labels.difference(stream.labels)):
         raise StreamError(f"the samples are labelled in another way than the result: {other}; put them in that order.")
     known = read_truth(truth_path(path)) if truth else None
-    found = mean_and_error(reward_pieces(open_engine(stream), stored.vectors), len(stored.vectors[0]))
+    pieces, components = reward_pieces(open_engine(stream), stored.vectors), len(stored.vectors[0])
+    varying = stored.summary["solver"] == "variance"
+    found = mean_and_error(_squares(pieces) if varying else pieces, components)
     means, errors, count = found[0].tolist(), found[1].tolist(), found[2]
-    report: dict[str, Any] = {"samples": count, "rewards": means, "standard_errors": errors}
+    report: dict[str, Any] = {"samples": count, WORDS[varying]: means, "standard_errors": errors}
     if known is not None:
         each = [known.overlaps([v[c] for v in stored.vectors]) for c in range(len(means))]
         best = max(range(len(each)), key=lambda c: float(each[c].min()))
@@ -81,6 +89,14 @@ def score(
         put_json(report)
         return
     _print(report)
+
+
+def _squares(pieces: Iterable[Any]) -> list[Any]:
+    """Squares of rewards about their mean, whose mean is the variance; rewards, unlike samples, can be held."""
+    import numpy as np
+
+    rewards = np.concatenate(list(pieces))
+    return [(rewards - rewards.mean(axis=0)) ** 2 * (len(rewards) / max(1, len(rewards) - 1))]
 
 
 def _score_views(paths: list[str], stored: StoredResult, nan_policy: str, as_json: bool) -> None:
@@ -112,8 +128,9 @@ def _print(report: dict[str, Any]) -> None:
     from rich.table import Table
 
     console = Console()
-    for c, (mean, error) in enumerate(zip(report["rewards"], report["standard_errors"], strict=True)):
-        told = f"component {c}: reward {number(mean, 4)} ± {number(error, 2)}"
+    kind = next(name for name in WORDS if name in report)
+    for c, (mean, error) in enumerate(zip(report[kind], report["standard_errors"], strict=True)):
+        told = f"component {c}: {kind.removesuffix('s')} {number(mean, 4)} ± {number(error, 2)}"
         console.print(f"{told} over {report['samples']:,} samples")
     if "overlaps" in report:
         console.print(f"Component {report['component']} against the truth of strength {report['strength']:g}:")

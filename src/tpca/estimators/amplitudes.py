@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tpca.errors import SampleError
 from tpca.estimators.learnt import LearntComponents
-from tpca.estimators.score import Score, reward_score, slope_score
+from tpca.estimators.score import Score, reward_score, slope_score, variance_score
 from tpca.solvers.recovery import StopReason
 from tpca.streams.conditions import read_conditions
 from tpca.tensors import Rewards
@@ -50,13 +50,16 @@ class Amplitudes(LearntComponents):
     def score(self, X: Any, y: Any = None, *, nuisance: Any = None, sample_dim: str | int | None = None) -> Score:
         """The strength that samples show which were not fitted, with its standard error.
 
-        Of the mean, the mean reward; of an effect, the slope of the amplitudes on ``y`` (and ``nuisance``, whose slope
-        is left out), on the amplitudes of labels where there are more than two.  With several components, the sum over
+        Of the mean, the mean reward; of variation, the variance of the amplitudes, noise included, as in scikit-learn's
+        ``explained_variance_``; of an effect, the slope of the amplitudes on ``y`` (and ``nuisance``, whose slope is
+        left out), on the amplitudes of labels where there are more than two.  With several components, the sum over
         them; exactly 0 if no component was found.
         """
         components = self.components_
         if self.target == "mean":
             return reward_score(self._reader(X, sample_dim), components)
+        if self.target == "variance":
+            return variance_score(self.transform(X, sample_dim=sample_dim))
         amplitudes = self.transform(X, sample_dim=sample_dim)
         told = read_conditions(self.target, len(amplitudes), y, nuisance, labels=self._labels())
         return slope_score(amplitudes, self._regressors(told.covariates), told.nuisance)

@@ -29,11 +29,14 @@ def conditions(
     labels: tuple[str, ...] | None = None,
     part: bool = False,
 ) -> Conditions | None:
-    """What is told, or ``None`` where there is nothing: ``y`` means nothing to the mean.
+    """What is told, or ``None`` where there is nothing: ``y`` means nothing to the mean, nor to the variance.
 
     Of a ``part`` of a stream y may be constant; ``labels`` are those of the first part.
     """
-    if target == "mean" and nuisance is None and sample_weight is None and groups is None:
+    told = {"nuisance": nuisance, "sample_weight": sample_weight, "groups": groups}
+    if target == "variance" and (given := [name for name, value in told.items() if value is not None]):
+        raise SampleError(f"{given[0]} means nothing to target='variance'; leave it out, or use target='effect'.")
+    if target != "effect" and nuisance is None and sample_weight is None and groups is None:
         return None
     return read_conditions(target, n, y, nuisance, sample_weight, groups, labels, part)
 

@@ -41,11 +41,11 @@ class EffectOptions:
 
     def __post_init__(self) -> None:
         if self.target not in TARGETS:
-            raise SolverError(f"target must be 'mean' or 'effect', got {self.target!r}.")
+            raise SolverError(f"target must be 'mean', 'effect' or 'variance', got {self.target!r}.")
         if self.block_size is None:
             return
-        if self.target == "mean":
-            raise SolverError(f"block_size={self.block_size!r} means nothing to target='mean'; leave it out.")
+        if self.target != "effect":
+            raise SolverError(f"block_size={self.block_size!r} means nothing to target={self.target!r}; leave it out.")
         check_integer("block_size", self.block_size, 2)
 
     def fixed(self, told: Conditions) -> int | None:

@@ -126,6 +126,16 @@ class LearntComponents(Learnt):
         return np.reshape(np.array(ends), (len(ends), 2))
 
     @property
+    def explained_variance_(self) -> Array:
+        """Variance of the samples along every component, as in scikit-learn's PCA; NaN unless it was looked for."""
+        return np.array([c.variance for c in self._found])
+
+    @property
+    def explained_variance_ratio_(self) -> Array:
+        """Its share of the variance of all entries together."""
+        return np.array([c.variance_ratio for c in self._found])
+
+    @property
     def standard_errors_(self) -> list[Array]:
         """Standard error of every entry of ``components_``; NaN where the method has none."""
         unknown = tuple(np.full(d, math.nan) for d in self.shape_in_)

@@ -12,6 +12,7 @@ from tpca.labels import Labels, labels_of
 from tpca.solvers.base import Solver, StreamSolver
 from tpca.solvers.loop import Feed
 from tpca.solvers.recovery import Recovery
+from tpca.solvers.variance.solver import VarianceSolver
 from tpca.streams import Stream
 from tpca.streams.axes import SampleDim, along
 from tpca.streams.iterables import IterableStream
@@ -74,7 +75,7 @@ class HandedIn:
     """The samples of ``partial_fit``: batches of one shape and one form, for a run that they feed."""
 
     def __init__(self, solver: Solver, first: Stream) -> None:
-        if not isinstance(solver, StreamSolver):
+        if not isinstance(solver, StreamSolver | VarianceSolver):
             raise SolverError(f"partial_fit needs solver='race', 'mean' or 'auto', got {solver!r}; use fit.")
         self.dims, self._form = first.dims, _form(first)
         self.labels = first.labels

@@ -27,7 +27,8 @@ class TensorPCA(TakesParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
     """Principal components of noisy tensors: the rank-one part that all samples share.
 
     Every sample ``X[i]`` is taken as ``strength * v_1 ⊗ ... ⊗ v_k + noise``; with ``target="effect"`` as
-    ``B + y[i] * strength * v_1 ⊗ ... ⊗ v_k + noise``, with any background ``B``, which cancels.
+    ``B + y[i] * strength * v_1 ⊗ ... ⊗ v_k + noise``, with any background ``B``, which cancels; with
+    ``target="variance"`` as ``B + a[i] * v_1 ⊗ ... ⊗ v_k + noise`` with unknown amplitudes ``a`` of any sign.
 
     An option that means nothing to the solver, to ``partial_fit`` or to a stream that is open already is refused.
 
@@ -67,8 +68,9 @@ class TensorPCA(TakesParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         reference, is left out of samples, noise and degrees of freedom alike.
     project : dict, optional
         For modes, by name or number, vectors as rows which all vectors of that mode are orthogonal to.
-    target : {"mean", "effect"}
-        What is looked for: what all samples share, whatever ``y`` is, or what follows ``y``.
+    target : {"mean", "effect", "variance"}
+        What is looked for: what all samples share, whatever ``y`` is; what follows ``y``; or what varies from sample to
+        sample (:class:`~tpca.solvers.variance.solver.VarianceSolver`), of which the mean says nothing.
     block_size : int, optional
         Samples of a block, within which the background of an effect cancels; by default what leaves enough blocks.
     nan_policy : {"raise", "omit", "zero"}
@@ -86,9 +88,11 @@ class TensorPCA(TakesParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         Unit vectors as rows, the strongest component first.  The largest entry of every vector is positive, except in
         the last mode, whose sign makes the strength positive.
     strengths_ : array ``(n_components_,)``
-        λ of every component.
+        λ of every component; of variation, the standard deviation of its amplitudes without that of noise.
     strength_intervals_ : array ``(n_components_, 2)``
         Confidence intervals of the strengths, at ``confidence``.
+    explained_variance_, explained_variance_ratio_ : array ``(n_components_,)``
+        Of ``target="variance"``: variance along every component, noise included, and its share of all there is.
     standard_errors_ : list of arrays like ``components_``
         NaN, as the intervals, of a method that has none.
     p_values_ : array ``(n_components_,)``

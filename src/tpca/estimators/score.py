@@ -37,6 +37,15 @@ def reward_score(engine: Engine, components: Sequence[Array]) -> Score:
     return Score(float(mean[0]), float(error[0]))
 
 
+def variance_score(amplitudes: Array) -> Score:
+    """Sum over components of the variance of their amplitudes, with the error of a mean of squares."""
+    n = len(amplitudes)
+    if n < 2:
+        return Score(math.nan if amplitudes.shape[1] else 0.0, math.nan)
+    squares = ((amplitudes - amplitudes.mean(axis=0)) ** 2).sum(axis=1) * (n / (n - 1))
+    return Score(float(squares.mean()), float(squares.std(ddof=1)) / math.sqrt(n))
+
+
 def slope_score(amplitudes: Array, regressors: Sequence[tuple[Array, Array]], nuisance: Array) -> Score:
     r"""Sum over components of the slope of their amplitudes on what they follow, beside a constant and all else.
 

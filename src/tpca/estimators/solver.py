@@ -6,7 +6,7 @@ from typing import Any
 
 from tpca.engines import Data
 from tpca.solvers.base import Solver
-from tpca.solvers.build import applicable, build_solver, given_solver
+from tpca.solvers.build import applicable, build_for, build_solver, given_solver
 from tpca.solvers.choice import Choice
 from tpca.solvers.options import parameters_of, refuse_idle
 
@@ -17,6 +17,9 @@ def solver_for(estimator: Any, data: Data, known: dict[str, Any]) -> tuple[Solve
     ``known`` are options that take the place of the estimator's own.
     """
     asked = estimator.solver
+    if estimator.target == "variance":
+        refuse_idle(estimator, "variance", "means nothing to target='variance'; leave it out, or use another target")
+        return build_for("variance", asked, data, {**parameters_of(estimator), **known})
     if not isinstance(asked, str):
         solver, choice = given_solver(asked)
         why = f"means nothing beside a solver that is given; give it to that {choice.solver}"

@@ -44,7 +44,7 @@ class QueryGradients(Accumulator):
         if isinstance(batch, DenseBatch):
             step = max(1, AT_ONCE // batch.samples[0].size) if len(batch) else 1
             for j in range(0, len(batch), step):
-                self._parts.append(_gradients(batch.samples[j : j + step], vectors))
+                self._parts.append(sample_gradients(batch.samples[j : j + step], vectors))
         else:
             query = Query(Partition.singles([v.shape[1] for v in vectors]), tuple(vectors))
             for j in range(len(batch)):
@@ -133,7 +133,7 @@ class Sketch(PairSums):
         return np.concatenate([g.reshape(len(rows), -1) for g in own], axis=1)
 
 
-def _gradients(samples: NDArray[Any], vectors: Sequence[Array]) -> Array:
+def sample_gradients(samples: NDArray[Any], vectors: Sequence[Array]) -> Array:
     """All gradients of all samples with rank-one queries, ``(n, r Σd)``: the last mode of all first, then the rest."""
     count, queries = len(samples), len(vectors[0])
     *others, last = (v.astype(samples.dtype, copy=False) for v in vectors)

@@ -68,6 +68,8 @@ def _checked(stored: StoredResult, places: Sequence[str], run: dict[str, Any], w
     summary, settings = stored.summary, stored.summary.get("settings", {})
     if not wanted:
         return _unchecked("it was not asked for")
+    if settings.get("target") == "variance":
+        return _unchecked("amplitudes vary, so scores along the components are no noise")
     if settings.get("target", "mean") != "mean" or settings.get("group_by") is not None:
         return _unchecked("the fit is of contrasts of samples, not of samples; its own checks are in its result")
     if settings.get("center_modes") is not None or settings.get("project") is not None:

@@ -42,7 +42,7 @@ def recovery_document(stored: StoredResult, run: dict[str, Any], labels: Labels,
     sections = [
         Section("finding", TITLES.get(summary["solver"], "Race"), _finding(summary)),
         Section("components", "Components", _components(stored, labels)),
-        Section("noise", "Noise", check_parts(checked, fitted_checks(summary))),
+        Section("noise", "Noise", check_parts(checked, fitted_checks(summary), summary["solver"])),
         Section("cost", "Memory and time", cost_parts(summary, run)),
         Section("numbers", "Numbers", _numbers(stored, labels)),
     ]
@@ -63,7 +63,7 @@ def footer(run: dict[str, Any]) -> str:
     return f"Fitted with {known}. This file needs no network." if known else "This file needs no network."
 
 
-TITLES = {"mean": "Fit", "paper": "Phases", "baseline": "Method"}
+TITLES = {"mean": "Fit", "paper": "Phases", "baseline": "Method", "variance": "Search"}
 INTROS = {
     "baseline": "A method of tpca.lab.baselines ran to its end.",
     "mean": "All samples were averaged, and the best rank-one fit to their mean was searched for.",
@@ -71,6 +71,19 @@ INTROS = {
     "race": "Strategies search on all samples; what each of them proposes becomes its candidate, and only samples that "
     "come later count as evidence for it. When a signal is proven, the refinement uses all further samples to make the "
     "vectors more accurate.",
+    "variance": "Patterns whose amplitudes vary from sample to sample were searched for on some of the samples; only "
+    "samples that a candidate had not seen count as evidence that it varies by more than noise would. What was proven "
+    "was refined on all samples. The strength is the standard deviation of the amplitudes.",
+}
+
+ASSUMED = (
+    "The confidence holds for samples, or blocks of them, that are independent, with a fixed signal and noise that is "
+    "symmetric about zero; it need neither be white nor Gaussian."
+)
+ASSUMED_BY = {
+    "variance": "The confidence holds for noise whose covariance is a product of one for every mode; it need neither "
+    "be white nor Gaussian, and its level may change. Noise that is a sum of several such parts varies by itself along "
+    "the leading pattern of each, which is then found."
 }
 
 
@@ -160,13 +173,10 @@ def check_table(checks: Sequence[Check], caption: str) -> Safe:
     return table(("check", "result", "measured", "meaning"), rows, caption)
 
 
-def check_parts(checked: Checked, fitted: Sequence[Check]) -> list[Safe | Figure]:
+def check_parts(checked: Checked, fitted: Sequence[Check], solver: str) -> list[Safe | Figure]:
     """The checks as tables, those of the fit itself first, and what they looked at."""
     parts: list[Safe | Figure] = [
-        paragraphs(
-            "The confidence holds for samples, or blocks of them, that are independent, with a fixed signal and noise "
-            "that is symmetric about zero; it need neither be white nor Gaussian. " + checked.basis
-        ),
+        paragraphs(f"{ASSUMED_BY.get(solver, ASSUMED)} {checked.basis}"),
         *([check_table(fitted, "What the fit saw of the noise, and what it did about it")] if fitted else []),
         check_table(
             checked.checks,

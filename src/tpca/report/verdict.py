@@ -18,6 +18,7 @@ from tpca.solvers.recovery import headline
 from tpca.wording import amount, count, duration, number, percent, shape, within
 
 ASSUMING = "if samples, or blocks of them, are independent and their noise is symmetric about zero"
+VARYING = "if the covariance of the noise is a product of one for every mode"
 Summary = dict[str, Any]
 
 
@@ -79,7 +80,8 @@ def _overlap(error: float) -> str:
 def _proof(summary: Summary) -> str:
     """What the claim rests on."""
     delta = percent(1 - confidence_of(summary))
-    means = f"On pure noise the method claims a signal in at most {delta} of runs, {ASSUMING}"
+    assuming = VARYING if summary["solver"] == "variance" else ASSUMING
+    means = f"On pure noise the method claims a signal in at most {delta} of runs, {assuming}"
     if len(summary["components"]) > 1:
         means += "; every further component is tested at the same level, in what those before it leave"
     first = summary["components"][0]

@@ -14,6 +14,7 @@ from tpca.solvers.mean.solver import MeanSolver
 from tpca.solvers.options import SOLVERS
 from tpca.solvers.paper.solver import PaperSolver
 from tpca.solvers.race.solver import RaceSolver
+from tpca.solvers.variance.solver import VarianceSolver
 
 DECIDING = ("memory_limit", "max_samples", "tol", "confidence")  # what the choice depends on besides the data
 CLASSES: dict[str, type[CommonOptions]] = {"mean": MeanSolver, "race": RaceSolver, "paper": PaperSolver}
@@ -38,6 +39,15 @@ def build_solver(name: str, data: Data, options: Mapping[str, Any]) -> tuple[Sol
         return built[name], Choice(name, "asked for")
     choice = choose_for(data, **{option: options[option] for option in DECIDING if option in options})
     return built[choice.solver], choice
+
+
+def build_for(target: str, name: str, data: Data, options: Mapping[str, Any]) -> tuple[Solver, Choice]:
+    """The solver for a target, with those of the options that it has; ``name`` is one of several, but of variation."""
+    if target != "variance":
+        return build_solver(name, data, applicable(options, name))
+    own = options_of(VarianceSolver)
+    solver = VarianceSolver(**{option: value for option, value in options.items() if option in own})
+    return solver, Choice("variance", "target='variance' has one solver")
 
 
 def given_solver(solver: Any) -> tuple[Solver, Choice]:

@@ -8,41 +8,42 @@ from typing import Any
 from tpca.errors import SolverError
 
 SOLVERS = ("mean", "race", "paper")
-TARGETS = ("mean", "effect")
+TARGETS = ("mean", "effect", "variance")
 # Kinds of fit to which an option means something, by its name in Python; an option that is not listed always does.
 # Besides the solvers: "given", an object with options of its own; "fed", a race or mean that is fed by partial_fit;
-# "views", stored ones; "passing", views that pass by once.
+# "views", stored ones; "passing", views that pass by once;
+# "variance", a fit with target="variance", which has a solver of its own.
 APPLIES: dict[str, tuple[str, ...]] = {
     "solver": (*SOLVERS, "given", "fed"),
     "strength": ("paper",),
-    "n_components": ("mean", "race", "fed", "views", "passing"),
-    "memory_limit": ("mean", "race", "fed", "views", "passing"),
-    "max_samples": ("mean", "race", "fed"),
-    "max_passes": ("race", "fed"),  # fed with samples that pass by once, the race refuses more than one itself
+    "n_components": ("mean", "race", "fed", "views", "passing", "variance"),
+    "memory_limit": ("mean", "race", "fed", "views", "passing", "variance"),
+    "max_samples": ("mean", "race", "fed", "variance"),
+    "max_passes": ("race", "fed", "variance"),  # fed with samples that pass by once, solvers refuse more than one
     "whiten": ("mean", "race", "fed"),
     "groups": ("mean", "race", "fed"),
     "center_modes": ("mean", "race", "fed"),
     "project": ("mean", "race", "fed"),
-    "target": (*SOLVERS, "given", "fed"),
+    "target": (*SOLVERS, "given", "fed", "variance"),
     "y": SOLVERS,
     "nuisance": SOLVERS,
     "group_by": SOLVERS,
     "block_size": (*SOLVERS, "given", "fed"),
     "tol": ("race", "fed"),
-    "confidence": ("mean", "race", "fed", "views", "passing"),
-    "random_state": (*SOLVERS, "fed", "views", "passing"),
-    "callbacks": (*SOLVERS, "fed", "views", "passing"),
-    "items": (*SOLVERS, "given", "fed"),
-    "sample_dim": (*SOLVERS, "given", "fed"),
-    "sample": SOLVERS,
-    "modes": SOLVERS,
-    "value": SOLVERS,
-    "missing": SOLVERS,
-    "shuffle": (*SOLVERS, "given"),
-    "checkpoint": SOLVERS,
-    "checkpoint_every": SOLVERS,
-    "resume": SOLVERS,
-    "restart": SOLVERS,
+    "confidence": ("mean", "race", "fed", "views", "passing", "variance"),
+    "random_state": (*SOLVERS, "fed", "views", "passing", "variance"),
+    "callbacks": (*SOLVERS, "fed", "views", "passing", "variance"),
+    "items": (*SOLVERS, "given", "fed", "variance"),
+    "sample_dim": (*SOLVERS, "given", "fed", "variance"),
+    "sample": (*SOLVERS, "variance"),
+    "modes": (*SOLVERS, "variance"),
+    "value": (*SOLVERS, "variance"),
+    "missing": (*SOLVERS, "variance"),
+    "shuffle": (*SOLVERS, "given", "variance"),
+    "checkpoint": (*SOLVERS, "variance"),
+    "checkpoint_every": (*SOLVERS, "variance"),
+    "resume": (*SOLVERS, "variance"),
+    "restart": (*SOLVERS, "variance"),
     "shrinkage": ("views", "passing"),
     "clip": ("mean", "race", "fed", "views", "passing"),
     "validation_fraction": ("views",),

@@ -86,6 +86,7 @@ class Component:
     stopped whenever one likes what one sees; wider than ``strength_interval``, which holds at a time fixed in advance.
     ``effect`` says what it is the effect of, a covariate, or one label less another; empty for the mean of all samples.
     Of more than two labels ``label_amplitudes`` has how strong the pattern is with each, beside what all share.
+    ``variance`` is that of the samples along a component of variation, ``variance_ratio`` its share of all there is.
     """
 
     vectors: tuple[Array, ...]
@@ -97,6 +98,8 @@ class Component:
     strength_sequence: tuple[float, float] | None = None
     effect: str = ""
     label_amplitudes: dict[str, float] | None = None
+    variance: float = math.nan
+    variance_ratio: float = math.nan
 
 
 @dataclass(frozen=True)

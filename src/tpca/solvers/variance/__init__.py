@@ -1,0 +1,1 @@
+"""Components of variation: rank-one patterns whose amplitudes differ from sample to sample."""

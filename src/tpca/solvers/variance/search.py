@@ -1,0 +1,210 @@
+r"""The search for one component of variation: starts, steps, and evidence on samples that came after.
+
+*Starts* are combinations of the leading vectors of the modes' covariances :math:`A_i` (Σd² numbers), of covariances
+within slices (:mod:`tpca.solvers.variance.filters`), and random ones; only these where nothing else fits into memory.
+*Steps* contract the samples with :math:`u_i\propto A_i^{-1}w_i`, along which a pattern w stands out from noise the
+most, and set every vector to its gradient :math:`N_i` (:mod:`tpca.solvers.variance.level`), all modes at once.  Where
+samples can be read again a step is one more reading of the same samples; where not, it takes the next, and gradients of
+earlier ones stay:
+
+.. math:: M_i \leftarrow M_i + n\,\frac{\max(x, 0) + n^{-1/2}}{V_0}\,N_i, \qquad w_i = M_i/\lVert M_i\rVert, \qquad
+    x = V/V_0 - 1 .
+
+*Evidence* for the candidate u, fixed before the samples come, is what bets as in :mod:`tpca.solvers.race.evidence` win,
+:math:`E = \frac16\sum_g\prod_b(1 + \tanh\lambda_g x_b)`, on
+
+.. math:: x_b = \nu_b\,\Bigl(\frac{V_b}{(1 + s_0^2)\,V_{0,b}} - 1\Bigr)
+
+of the sub-batches b of ν degrees of freedom, where V and V_0 come from the same samples, so that a level that changes
+from sample to sample cancels.  In noise of separable covariance the mean of x is not positive (s_0², the scatter of
+:math:`\log(V_{0,b}/\tau_b)`, makes up for :math:`\mathbb E[1/V_{0,b}] > 1/\mathbb E V_{0,b}`), and its law, that of a
+mean of squares, leans to the right: :math:`\mathbb E\tanh(\lambda x) \le 0`, and bets on it win nothing on average.
+Bets of earlier rounds, on a candidate that was none yet, are not held against later ones: with the :math:`E_k` of bets
+that begin with round k, one before that, :math:`\sum_k E_k/(k(k + 1))` is as fair.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tpca.checkpoint import kept
+from tpca.solvers.race.evidence import BETS, log_bets
+from tpca.solvers.rank_one import overlaps, units
+from tpca.solvers.variance.accumulator import Variances
+from tpca.solvers.variance.filters import Filters, filters_of, leading_of_slices
+from tpca.solvers.variance.level import excess_gradients, levels_of, noise_level
+from tpca.solvers.variance.refine import Refined
+from tpca.tensors.blocks import Array
+
+SAME = 0.98  # overlap of all vectors above which two replicas are one
+FAMILIES = 4  # of starts: leading vectors of three kinds, and random ones
+STILL = 1e-5  # squared change of all vectors below which a candidate has come to rest
+CHI = math.sqrt(2.0)  # standard deviation of (r² - V)/V for one sample, in Gaussian noise
+
+
+@kept
+class Bets:
+    """Bets for a first test of ``first`` samples, and the logarithms of what they have come to."""
+
+    def __init__(self, first: int) -> None:
+        self.bets: Array = 2.0 ** (2.0 - np.arange(BETS, dtype=np.float64)) / (CHI * math.sqrt(first))
+        self.logs = np.zeros(BETS)
+
+    def add(self, x: Array) -> None:
+        """Bet on every sub-batch."""
+        for one in x.tolist():
+            self.logs += log_bets(self.bets, one)
+
+    @property
+    def log(self) -> float:
+        """Log E: the mean over all bets."""
+        most = float(self.logs.max())
+        return most + math.log(float(np.exp(self.logs - most).mean()))
+
+
+@kept
+class VariationSearch:
+    """Replicas of one component, the best of them first; that is the candidate."""
+
+    def __init__(self, dims: Sequence[int]) -> None:
+        self.replicas: list[Array] = [np.zeros((0, d)) for d in dims]
+        self.sums: list[Array] = [np.zeros((0, d)) for d in dims]  # M_i
+        self.grams: list[Array] = []
+        self.filters = Filters([], [])
+        self.freedom = 0  # of the Gram matrices
+        self.tracked: Refined | None = None  # the candidate, from all rounds in which it was that
+        self.bets: list[Bets] = []  # those that began with every test
+        self.total, self.excess = math.nan, 0.0  # τ, and s² of the candidate in its last test
+        self.moved = math.inf  # of the candidate, in its last step
+
+    @property
+    def candidate(self) -> tuple[Array, ...]:
+        """The vectors on trial."""
+        return tuple(u[0] for u in self.replicas)
+
+    def queries(self, most: int | None = None) -> list[Array]:
+        """What samples are contracted with for the first ``most`` replicas; at the end, the candidate itself."""
+        filtered = self.filters.of([w[:most] for w in self.replicas])
+        return [np.concatenate([u, w[:1]]) for u, w in zip(filtered, self.replicas, strict=True)]
+
+    def learn(self, part: Variances) -> None:
+        """Add the covariances of the modes."""
+        assert part.moments is not None
+        self.total = part.moments.total
+        if not part.moments.grams:
+            return
+        weight = part.freedom / (self.freedom + part.freedom)
+        own = self.grams or [np.zeros_like(gram) for gram in part.moments.grams]
+        self.grams = [(1 - weight) * a + weight * b for a, b in zip(own, part.moments.grams, strict=True)]
+        self.freedom += part.freedom
+        self.filters = filters_of(self.grams, self.freedom)
+
+    def start(self, count: int, slices: Sequence[Array], rng: np.random.Generator) -> None:
+        """Join ``count`` new replicas, those that are there already only once."""
+        modes = range(len(self.replicas))
+        each = math.ceil((count / FAMILIES) ** (1 / len(modes)))
+        tops: list[list[Array]] = []
+        if self.grams:
+            last = [np.eye(len(gram))[::-1][:each] for gram in self.grams]  # eigenvectors, as turned samples have them
+            tops.append([self.filters.back(i, last[i]) for i in modes])
+        for found in leading_of_slices(slices, each) if slices else ():
+            tops.append([self.filters.back(i, rows) for i, rows in enumerate(found)])
+        fresh = [np.zeros((0, w.shape[1])) for w in self.replicas]
+        for top in tops:
+            places = sorted(itertools.product(*(range(len(rows)) for rows in top)), key=sum)[: -(-count // FAMILIES)]
+            fresh = [np.concatenate([fresh[i], top[i][[place[i] for place in places]]])[:count] for i in modes]
+        for i in modes:
+            directions = rng.standard_normal((count - len(fresh[i]), fresh[i].shape[1]))
+            fresh[i] = np.concatenate([fresh[i], self.filters.back(i, directions)])
+        self.replicas = [np.concatenate([u, v]) for u, v in zip(self.replicas, fresh, strict=True)]
+        self.sums = [np.concatenate([m, np.zeros_like(v)]) for m, v in zip(self.sums, fresh, strict=True)]
+        self._choose(np.zeros(len(self.replicas[0])), len(self.replicas[0]))
+
+    def step(self, part: Variances, most: int, gather: bool) -> None:
+        """Every replica takes a step, and the best ``most`` stay; ``gather``: gradients of earlier samples count."""
+        assert part.moments is not None
+        queries, count = self.queries(), len(self.replicas[0])
+        variances, levels = (each[:count] for each in levels_of(part.moments, queries))
+        gradients = [g[:count] for g in excess_gradients(part.moments, queries, levels)]
+        excess = variances - levels
+        weights = part.freedom * (np.maximum(excess / levels, 0.0) + part.freedom**-0.5) / levels
+        before = self.candidate
+        own = [weights[:, None] * g for g in gradients]
+        self.sums = [m + g for m, g in zip(self.sums, own, strict=True)] if gather else own
+        self.replicas = [
+            units(np.where(np.any(m, axis=1, keepdims=True), m, u))
+            for m, u in zip(self.sums, self.replicas, strict=True)
+        ]
+        self.total = part.moments.total
+        if gather:
+            self.tracked = self.tracked or Refined(before, 0.0)
+            self.tracked.take(part, [u[0] for u in queries], gather=True)
+        turned = [u[0] for u in self.replicas]
+        self.moved = float(sum(2 - 2 * abs(o) for o in overlaps(turned, before)))
+        self._choose(excess / levels, most)
+
+    def _choose(self, scores: Array, most: int) -> None:
+        """The best replicas, each once."""
+        chosen: list[int] = []
+        for r in np.argsort(-scores, kind="stable"):
+            inner = [np.abs(u[chosen] @ u[r]) for u in self.replicas]
+            if len(chosen) < most and not (chosen and np.any(np.min(inner, axis=0) > SAME)):
+                chosen.append(int(r))
+        if chosen[0] != 0:
+            self.moved, self.tracked = math.inf, None
+        self.replicas = [np.ascontiguousarray(u[chosen]) for u in self.replicas]
+        self.sums = [np.ascontiguousarray(m[chosen]) for m in self.sums]
+
+    def bet(self, part: Variances) -> None:
+        """Evidence for the candidate, from samples that came after it."""
+        queries = self.queries(1)
+        x = contrasts(part, [u[0] for u in queries])
+        if not len(x) or part.moments is None:
+            return
+        variances, levels = levels_of(part.moments.of_first(), [u[:1] for u in queries])
+        shared = float(np.prod([(u[0] @ u[-1]) ** 2 for u in queries]))
+        self.excess = float(variances[0] - levels[0]) / max(shared, 1e-300)
+        self.bets.append(Bets(part.n))
+        for bets in self.bets:
+            bets.add(x)
+
+    @property
+    def log_evidence(self) -> float:
+        """Natural logarithm of what bets have won."""
+        weighted = [bets.log - math.log(k * (k + 1)) for k, bets in enumerate(self.bets, 1)]
+        return float(np.logaddexp.reduce([*weighted, -math.log(len(weighted) + 1)]))  # those to come are worth one
+
+    @property
+    def limit(self) -> float:
+        """Upper limit of the strength, in noise that is even along the modes: that of A_i's largest eigenvalue."""
+        if not self.grams:
+            return math.sqrt(max(self.total, 0.0))
+        values = [np.linalg.eigvalsh(gram) for gram in self.grams]
+        return math.sqrt(min(float(v[-1] - v[0]) for v in values if len(v) > 1))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        bets = [array for one in self.bets for array in (one.bets, one.logs)]
+        held = sum(a.nbytes for a in (*self.replicas, *self.sums, *self.grams, *self.filters.arrays, *bets))
+        return held + (0 if self.tracked is None else self.tracked.nbytes)
+
+
+def contrasts(part: Variances, vectors: Sequence[Array]) -> Array:
+    """x_b of all sub-batches."""
+    each = part.by_part
+    variances = np.array([one.squares[0] for one in each])
+    totals = np.array([one.total for one in each])
+    along = np.array([[float(h[0] @ u) for h, u in zip(one.energies, vectors, strict=True)] for one in each])
+    varied = totals > 0
+    if not varied.any():
+        return np.zeros(0)
+    variances, totals, along = variances[varied], totals[varied], along[varied]
+    levels = noise_level(variances, totals, along)
+    rest = np.maximum(totals - variances, np.finfo(float).tiny)
+    scatter = float(np.log(levels / rest).var(ddof=1)) if len(levels) > 1 else 0.0
+    return np.asarray(part.freedoms[varied] * (variances / ((1 + scatter) * levels) - 1))

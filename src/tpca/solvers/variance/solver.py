@@ -1,0 +1,80 @@
+r"""What varies: samples :math:`T_i = B + a_i\,v_1\otimes\dots\otimes v_k + \text{noise}`, amplitudes of any sign.
+
+With amplitudes of mean zero the mean says nothing; what is looked for is the rank-one pattern with the largest variance
+less what noise gives along it,
+
+.. math:: \max_v\ \operatorname{Var}\langle T, v_1\otimes\dots\otimes v_k\rangle - V_0(v) ,
+
+V_0 being what noise of a separable covariance has there (:mod:`tpca.solvers.variance.level`).  The second moment is a
+tensor of order 2k; nothing of it is ever built but contractions (:mod:`tpca.solvers.variance.products`): rewards and
+reward-weighted gradients, 2Σd numbers for a pattern, and covariances of the modes, Σd², where they fit.
+Search and evidence: :mod:`tpca.solvers.variance.search`; errors: :mod:`tpca.solvers.variance.refine`; what is read
+when: :mod:`tpca.solvers.variance.run`.
+
+**What is tested.**  The claim is that a pattern varies by more than *any* separable noise would that has the same
+energies off the pattern.  Noise may be white or not, of any tails, its level may change from sample to sample, and
+samples may drift; nothing of this is claimed as a component.  What is not of that kind is: noise that is a *sum* of
+several separable parts (a smooth background beside white noise of the sensors) varies along the leading pattern of
+each, as PCA would say, too.  Differences of neighbouring samples do not cancel an amplitude that varies, and signs of
+samples can be flipped without changing it, so neither tells anything here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tpca.engines import Data, open_engine
+from tpca.integers import check_integer
+from tpca.solvers.base import CommonOptions, check_memory, check_passes, check_share, option
+from tpca.solvers.loop import Run, drive, keeper_of
+from tpca.solvers.memory import parse_memory
+from tpca.solvers.recovery import Recovery
+from tpca.solvers.variance.limits import default_budget
+from tpca.solvers.variance.run import VarianceRun
+
+
+@dataclass(kw_only=True, eq=False)
+class VarianceSolver(CommonOptions):
+    """Recover rank-one patterns whose amplitudes vary from sample to sample: ``TensorPCA(target="variance")``.
+
+    Parameters
+    ----------
+    random_state
+        Seed of random starts, which are used where covariances of the modes do not fit into memory.
+    memory_limit
+        Bound on the solver's state, bytes or text like ``"64MB"``; by default that of the race, or what is needed for
+        the best starts, up to 64 MB.  Covariances of the modes, Σd² numbers, and those of a mode within the slices of
+        the next are learnt where they fit; without them starts are random, and noise that is not white hides more.
+    max_samples
+        Limit on what is read; an endless stream needs one.
+    max_passes
+        Most passes for every component; ``"auto"``: twelve where samples can be read again.  Fewer than four are one.
+    confidence
+        At most ``1 - confidence`` of all runs on noise of separable covariance claim a component, whenever one looks.
+    n_components
+        Components to look for, each in what those before it leave.
+    callbacks, checkpoint, checkpoint_every, resume
+        As for the other solvers.
+    """
+
+    name: ClassVar[str] = "variance"
+
+    memory_limit: str | float | None = option(None, check_memory)
+    max_samples: int | None = option(None, check_integer)
+    max_passes: int | str = option("auto", check_passes)
+    confidence: float = option(0.95, check_share)
+    n_components: int = option(1, check_integer)
+
+    def start(self, data: Data) -> Run:
+        """A run that asks for its first samples."""
+        return VarianceRun(self, data)
+
+    def run(self, source: Any) -> Recovery:
+        """Read a stream (or engine) as far as needed; what was found, or that nothing was."""
+        engine = open_engine(source)
+        return drive(self.start(engine), engine, keeper_of(self))
+
+    def budget(self, dims: tuple[int, ...]) -> int:
+        """Bytes that the state may take for samples of shape ``dims``."""
+        return default_budget(dims, self.n_components) if self.memory_limit is None else parse_memory(self.memory_limit)
