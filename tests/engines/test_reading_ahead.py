@@ -11,7 +11,7 @@ from tpca import open_stream
 from tpca.engines import LocalEngine
 from tpca.errors import StreamError
 from tpca.prefetch import MOST_AHEAD, depth, read_ahead
-from tpca.streams import npy, store_looks, stored
+from tpca.streams import npy, stored, trust
 from tpca.streams.leases import Leases
 from tpca.streams.npy import NpyFile
 from tpca.tensors import TensorSum
@@ -37,11 +37,11 @@ class Watched:
     def __init__(self, monkeypatch):
         self.began, self.arrays, self.most = [], [], 0
         self._lock = threading.Condition()
-        usual = NpyFile._rows
+        usual = NpyFile.read
 
         def rows(file, some):
             with self._lock:
-                self.began.append(some.start)
+                self.began.append(some[0].start)
                 self._lock.notify_all()
             array = usual(file, some)
             with self._lock:
@@ -49,7 +49,7 @@ class Watched:
                 self.most = max(self.most, sum(alive() is not None for alive in self.arrays))
             return array
 
-        monkeypatch.setattr(NpyFile, "_rows", rows)
+        monkeypatch.setattr(NpyFile, "read", rows)
 
     def wait_for(self, count):
         """Whether so many reads begin."""
@@ -99,8 +99,8 @@ def test_what_is_read_ahead_is_not_yet_taken(path):
 
 def test_two_cores_read_at_once_and_the_order_stays(path, monkeypatch):
     meet = threading.Barrier(2)
-    usual = NpyFile._rows
-    monkeypatch.setattr(NpyFile, "_rows", lambda file, some: (meet.wait(PATIENCE), usual(file, some))[1])
+    usual = NpyFile.read
+    monkeypatch.setattr(NpyFile, "read", lambda file, some: (meet.wait(PATIENCE), usual(file, some))[1])
     batches = list(open_stream(path).batches())  # thirty batches, by twos: one reader alone would wait for ever
     assert [batch.first for batch in batches] == list(range(0, len(SAMPLES), BATCH))
     assert np.array_equal(np.concatenate([batch.samples for batch in batches]), SAMPLES)
@@ -108,14 +108,14 @@ def test_two_cores_read_at_once_and_the_order_stays(path, monkeypatch):
 
 def test_a_library_with_one_lock_gets_one_reader(path, monkeypatch):
     at_once, most = [], []
-    usual = NpyFile._rows
+    usual = NpyFile.read
 
     def rows(file, some):
         at_once.append(threading.get_ident())
         most.append(len(set(at_once)))
         return usual(file, some)
 
-    monkeypatch.setattr(NpyFile, "_rows", rows)
+    monkeypatch.setattr(NpyFile, "read", rows)
     monkeypatch.setattr(NpyFile, "parallel", False)
     list(open_stream(path).batches())
     assert max(most) == 1
@@ -177,8 +177,8 @@ def test_memory_is_used_again_when_no_view_of_it_is_left():
 def test_a_batch_is_not_copied(path, monkeypatch):
     """From a file, the memory that was read into; from an array, the array itself."""
     read = []
-    usual = NpyFile._rows
-    monkeypatch.setattr(NpyFile, "_rows", lambda file, some: (read.append(usual(file, some)), read[-1])[1])
+    usual = NpyFile.read
+    monkeypatch.setattr(NpyFile, "read", lambda file, some: (read.append(usual(file, some)), read[-1])[1])
     for batch in open_stream(path).batches():
         assert any(np.shares_memory(batch.samples, array) for array in read)
     for batch in open_stream(SAMPLES).batches():
@@ -192,8 +192,8 @@ def test_two_chunks_are_decompressed_at_once(tmp_path, monkeypatch):
     path, blosc = str(tmp_path / "x.zarr"), zarr.codecs.BloscCodec()
     array = zarr.create_array(path, shape=SAMPLES.shape, chunks=(BATCH, *DIMS), dtype="f4", compressors=blosc)
     array[:] = SAMPLES
-    meet, usual = threading.Barrier(2), store_looks._checked_blosc
-    monkeypatch.setattr(store_looks, "_checked_blosc", lambda *given: (meet.wait(PATIENCE), usual(*given))[1])
+    meet, usual = threading.Barrier(2), trust._UNPACK["blosc"]
+    monkeypatch.setitem(trust._UNPACK, "blosc", lambda *given: (meet.wait(PATIENCE), usual(*given))[1])
     batches = list(open_stream(path).batches())
     assert np.array_equal(np.concatenate([batch.samples for batch in batches]), SAMPLES)
 
