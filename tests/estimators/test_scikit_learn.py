@@ -46,6 +46,10 @@ class TwiceCCA(TensorCCA):
         scores = super().transform(views(X))
         return scores if isinstance(X, Views) else np.hstack(scores)
 
+    def predict(self, X):
+        """The second view from the first."""
+        return super().predict([views(X)[0], None])[1]
+
     def score(self, X, y=None):
         return super().score(views(X))
 

@@ -30,8 +30,9 @@ class Amplitudes(LearntComponents):
         ``X`` is whatever :meth:`fit` takes, and read by whom it would be there: also by the workers of a Dask client.
         ``sample_dim`` is that of :meth:`fit` if it is not given.  Names that differ from those fitted are refused.
         """
+        components = self.components_  # first: what was not fitted says so
         reader = self._reader(X, sample_dim)
-        rewards = reader.reduce(Rewards(self.components_)).rewards
+        rewards = reader.reduce(Rewards(components)).rewards
         if reader.n_skipped:
             raise SampleError(
                 f"{reader.n_skipped} samples have no observed entry at all, and so no amplitude; leave them out: "

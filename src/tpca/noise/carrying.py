@@ -29,8 +29,8 @@ the last for τ² is an estimate, too.  With c = m/L and J the projection across
 .. math::
     E(\hat v - v)(\hat v - v)^\top = \frac{J P J}{L^2} + (\rho_2 + \rho_3)\,cc^\top + (c - \hat v)(c - \hat v)^\top .
 
-As û has the length one with its errors, and u without them, a length is that of y_0 times
-:math:`\sqrt{1 + \mathrm{tr}\,\Sigma}`.  Where K is small both beliefs say what slopes do: :math:`J K J/\|y\|^2`, and
+As û has the length one with its errors, and u without them, a length is that of y_0 over that which the same says of û
+itself (W = I): where there is nothing to carry it is one.  Where K is small both beliefs say what slopes do: :math:`J K J/\|y\|^2`, and
 :math:`\hat v^\top K\hat v/\|y\|^2` for the variance of the logarithm of a length.
 """
 
@@ -89,7 +89,7 @@ def carried(inverse: Array, vector: Array, covariance: Array) -> Carried:
     log_length = one * in_data.log_length + other * in_whitened.log_length
     apart = one * other * (in_data.log_length - in_whitened.log_length) ** 2
     variance = one * in_data.variance + other * in_whitened.variance + apart
-    length = size * math.exp(log_length) * math.sqrt(1 + min(1.0, float(np.trace(covariance))))
+    length = size * math.exp(log_length - _belief(vector, vector, covariance, None).log_length)
     return Carried(v, one * in_data.errors + other * in_whitened.errors, length, math.sqrt(variance))
 
 

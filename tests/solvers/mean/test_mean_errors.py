@@ -114,8 +114,9 @@ def test_what_is_whitened_by_nothing_is_told_as_it_is():
     assert carried.claim.strength == pytest.approx(plain.claim.strength)
     # But for the term of second order: a few per cent of the variance, at λ√N = 13 with some twenty free entries.
     np.testing.assert_allclose(carried.claim.interval, plain.claim.interval, rtol=0.02)
+    # Where the truth may be is nearer to 0 than the estimate by as much as the squared error of a vector, up to 6 %.
     for a, b in zip(carried.claim.errors, plain.claim.errors, strict=True):
-        np.testing.assert_allclose(a, b, rtol=0.02)
+        np.testing.assert_allclose(a, b, rtol=0.07)
 
 
 @few_or_many(10, 60)
