@@ -30,8 +30,8 @@ the last for τ² is an estimate, too.  With c = m/L and J the projection across
     E(\hat v - v)(\hat v - v)^\top = \frac{J P J}{L^2} + (\rho_2 + \rho_3)\,cc^\top + (c - \hat v)(c - \hat v)^\top .
 
 As û has the length one with its errors, and u without them, a length is that of y_0 over that which the same says of û
-itself (W = I): where there is nothing to carry it is one.  Where K is small both beliefs say what slopes do: :math:`J K J/\|y\|^2`, and
-:math:`\hat v^\top K\hat v/\|y\|^2` for the variance of the logarithm of a length.
+itself (W = I): where there is nothing to carry it is one.  Where K is small both beliefs say what slopes do:
+:math:`J K J/\|y\|^2`, and :math:`\hat v^\top K\hat v/\|y\|^2` for the variance of the logarithm of a length.
 """
 
 from __future__ import annotations
