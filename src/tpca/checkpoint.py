@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import hashlib
 import json
 import os
@@ -119,9 +120,15 @@ def _fill(folder: Path, state: dict[str, Any]) -> None:
     body = json.dumps(writer.encode(state), separators=(",", ":"))
     packed = folder / "arrays.npz"
     np.savez(packed, **{f"a{i}": array for i, array in enumerate(writer.arrays)})  # type: ignore[arg-type]
-    head = {"format": "tpca checkpoint", "version": VERSION, "tpca": version("tpca")}
+    head = {"format": "tpca checkpoint", "version": VERSION, "tpca": _writer()}
     head |= {"arrays": checksum(packed), "body": _digest(body)}
     (folder / "state.json").write_text(f"{json.dumps(head)}\n{body}\n")
+
+
+@functools.cache
+def _writer() -> str:
+    """The version of the package, which stands in its metadata: read once, not for every checkpoint."""
+    return version("tpca")
 
 
 def _read(folder: Path) -> dict[str, Any]:

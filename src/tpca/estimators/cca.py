@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from tpca.engines import DaskEngine, Engine, LocalEngine, active_client
+from tpca.engines import Engine
 from tpca.errors import SampleError, SolverError
 from tpca.estimators.learnt import LearntViews
+from tpca.estimators.opening import rows_opened
 from tpca.estimators.relations import check_given
 from tpca.estimators.score import Score
 from tpca.estimators.seeds import seed_from
@@ -219,9 +220,4 @@ class TensorCCA(LearntViews, TransformerMixin, BaseEstimator, auto_wrap_output_k
 
 
 def _opened(X: Any, nan_policy: str, hold: float = 0.0) -> tuple[ViewsStream, Callable[[ViewsStream], Engine]]:
-    """Views as a stream, and what reads it: this process, or the workers of a Dask client, which may ``hold`` rows."""
-    client = X.cluster.client if isinstance(X, DaskEngine) else None
-    stream = open_views(X.stream if isinstance(X, DaskEngine | LocalEngine) else X, nan_policy=nan_policy)
-    if client is None and stream.readable_elsewhere and stream.lazy_parts(0) is not None:
-        client = active_client()
-    return stream, lambda views: LocalEngine(views) if client is None else DaskEngine(client, views, hold=hold)
+    return rows_opened(X, lambda source: open_views(source, nan_policy=nan_policy), hold)

@@ -20,6 +20,7 @@ from tpca.estimators.units import merged
 from tpca.estimators.views_fit import PassingViews
 from tpca.estimators.views_recovery import ViewsRecovery
 from tpca.noise import Check
+from tpca.solvers.moments.symmetric_options import TableRecovery
 from tpca.solvers.rank_one import oriented
 from tpca.solvers.recovery import Component, Recovery, StopReason, Verdict
 from tpca.streams import Stream
@@ -30,18 +31,13 @@ class Learnt:
     """What all fits tell, whatever they were of."""
 
     @property
-    def recovery_(self) -> Recovery | ViewsRecovery:
+    def recovery_(self) -> Recovery | ViewsRecovery | TableRecovery:
         """What the fit gave."""
         raise NotImplementedError
 
     @property
-    def n_components_(self) -> int:
-        """Components that were proven; of a method without a test, those there are."""
-        return len(self.recovery_.components)
-
-    @property
     def n_samples_seen_(self) -> int:
-        """Samples, or rows of views, that were used."""
+        """Samples, or rows of views or of a table, that were used."""
         return self.recovery_.n_samples
 
     @property
@@ -60,7 +56,21 @@ class Learnt:
         return self.recovery_.stop_reason
 
 
-class LearntComponents(Learnt):
+class LearntPatterns(Learnt):
+    """What fits of samples and of views tell."""
+
+    @property
+    def recovery_(self) -> Recovery | ViewsRecovery:
+        """What the fit gave."""
+        raise NotImplementedError
+
+    @property
+    def n_components_(self) -> int:
+        """Components that were proven; of a method without a test, those there are."""
+        return len(self.recovery_.components)
+
+
+class LearntComponents(LearntPatterns):
     """Attributes of a fitted estimator, from its recovery."""
 
     _recovery: Recovery | None = None
@@ -191,7 +201,7 @@ class LearntComponents(Learnt):
         return [np.reshape(np.array([v[m] for v in each]), (len(each), d)) for m, d in enumerate(self.shape_in_)]
 
 
-class LearntViews(Learnt):
+class LearntViews(LearntPatterns):
     """Attributes of a fitted estimator of views, from its recovery."""
 
     _recovery: ViewsRecovery | None = None

@@ -6,14 +6,13 @@ import math
 
 import numpy as np
 
-from tpca.estimators.learnt import not_fitted
+from tpca.estimators.learnt import Learnt, not_fitted
 from tpca.solvers.moments.symmetric_options import TableRecovery
 from tpca.solvers.moments.symmetric_passing import PassingTable
-from tpca.solvers.recovery import StopReason, Verdict
 from tpca.tensors.blocks import Array
 
 
-class LearntTable:
+class LearntTable(Learnt):
     """Attributes of a fitted estimator of tables, from its recovery."""
 
     _recovery: TableRecovery | None = None
@@ -77,29 +76,9 @@ class LearntTable:
         return self.recovery_.proven
 
     @property
-    def n_samples_seen_(self) -> int:
-        """Rows that were used."""
-        return self.recovery_.n_samples
-
-    @property
-    def n_skipped_(self) -> int:
-        """Rows left out."""
-        return self.recovery_.n_skipped
-
-    @property
     def state_bytes_(self) -> int:
         """Bytes of the largest sums held."""
         return self.recovery_.state_bytes
-
-    @property
-    def verdict_(self) -> Verdict:
-        """Whether a component was proven, was not, or was never tested for."""
-        return self.recovery_.verdict
-
-    @property
-    def stop_reason_(self) -> StopReason:
-        """Why the fit ended."""
-        return self.recovery_.stop_reason
 
     @property
     def _n_features_out(self) -> int:

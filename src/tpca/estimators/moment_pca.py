@@ -10,9 +10,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from tpca.engines import DaskEngine, Engine, LocalEngine, active_client
+from tpca.engines import Engine
 from tpca.estimators.learnt_table import LearntTable
 from tpca.estimators.names import check_names
+from tpca.estimators.opening import rows_opened
 from tpca.estimators.seeds import seed_from
 from tpca.solvers.moments.symmetric import KEEP, TableFit
 from tpca.solvers.moments.symmetric_options import TableOptions
@@ -194,9 +195,4 @@ class MomentPCA(LearntTable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
 
 def _opened(X: Any, nan_policy: str) -> tuple[RowsStream, Callable[[RowsStream], Engine]]:
-    """Rows as a stream, and what reads it: this process, or the workers of a Dask client."""
-    client = X.cluster.client if isinstance(X, DaskEngine) else None
-    stream = open_rows(X.stream if isinstance(X, DaskEngine | LocalEngine) else X, nan_policy)
-    if client is None and stream.readable_elsewhere and stream.lazy_parts(0) is not None:
-        client = active_client()
-    return stream, lambda rows: LocalEngine(rows) if client is None else DaskEngine(client, rows, hold=KEEP)
+    return rows_opened(X, lambda source: open_rows(source, nan_policy), KEEP)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
-from tpca.engines import DaskEngine, Engine, LocalEngine, is_engine, on_active_cluster, open_engine
+from tpca.engines import DaskEngine, Engine, LocalEngine, active_client, is_engine, on_active_cluster, open_engine
 from tpca.errors import SampleError, SolverError
 from tpca.labels import Labels, labels_of
 from tpca.solvers.base import Solver, StreamSolver
@@ -17,6 +18,7 @@ from tpca.streams import Stream
 from tpca.streams.axes import SampleDim, along
 from tpca.streams.iterables import IterableStream
 from tpca.streams.labelled import is_labelled
+from tpca.streams.protocol import NumberedStream
 from tpca.streams.sources import check_opened, open_known, stored_source
 from tpca.tensors import DenseBatch
 
@@ -27,6 +29,18 @@ def opened(X: Any, dims: tuple[int, ...] | None, **options: Any) -> Stream | Eng
         return on_active_cluster(open_known(X, dims, **options))
     check_opened(X.stream if isinstance(X, LocalEngine | DaskEngine) else Stream(), **options)
     return X
+
+
+S = TypeVar("S", bound=NumberedStream)
+
+
+def rows_opened(X: Any, stream_of: Callable[[Any], S], hold: float = 0.0) -> tuple[S, Callable[[S], Engine]]:
+    """Rows as a stream, and what reads it: this process, or the workers of a Dask client, which may ``hold`` rows."""
+    client = X.cluster.client if isinstance(X, DaskEngine) else None
+    stream = stream_of(X.stream if isinstance(X, DaskEngine | LocalEngine) else X)
+    if client is None and stream.readable_elsewhere and stream.lazy_parts(0) is not None:
+        client = active_client()
+    return stream, lambda rows: LocalEngine(rows) if client is None else DaskEngine(client, rows, hold=hold)
 
 
 def reader(

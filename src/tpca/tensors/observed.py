@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from tpca.tensors.exposure import exposure_sum
 from tpca.tensors.protocol import Batch
 from tpca.tensors.query import Query
 from tpca.tensors.together import Together
+from tpca.tensors.wrapped import WrappedBatch
 
 SAME = 1e-12  # rates that differ by less are the same but for rounding
 
@@ -164,27 +165,15 @@ class ScaledDense(DenseBatch):
         return total
 
 
-class ScaledBatch:
+class ScaledBatch(WrappedBatch):
     """Samples in whatever form they come: queries and answers are scaled, never the samples."""
 
     def __init__(self, batch: Batch, factors: Sequence[Array]) -> None:
-        self._batch, self._factors = batch, factors
-        self.first, self.dropped, self.summable = batch.first, batch.dropped, batch.summable
-
-    def __len__(self) -> int:
-        return len(self._batch)
+        super().__init__(batch)
+        self._factors = factors
 
     def __getitem__(self, some: slice) -> ScaledBatch:
         return ScaledBatch(self._batch[some], self._factors)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the samples held."""
-        return self._batch.nbytes
-
-    def content(self) -> Iterable[NDArray[Any]] | None:
-        """What the samples hold, as they are."""
-        return self._batch.content()
 
     def add_to(self, total: NDArray[Any] | None, weight: float = 1.0) -> NDArray[Any]:
         """Add the samples up, and scale the sum."""

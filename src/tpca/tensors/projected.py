@@ -7,7 +7,7 @@ them, which tell of the noise, and where entries are clipped, which is not linea
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,30 +20,18 @@ from tpca.tensors.projection import Projection
 from tpca.tensors.protocol import Batch
 from tpca.tensors.query import Query
 from tpca.tensors.together import Together
+from tpca.tensors.wrapped import WrappedBatch
 
 
-class ProjectedBatch:
+class ProjectedBatch(WrappedBatch):
     """Samples in whatever form they come, which are contracted as they are."""
 
     def __init__(self, batch: Batch, projection: Projection) -> None:
-        self._batch, self._projection = batch, projection
-        self.first, self.dropped, self.summable = batch.first, batch.dropped, batch.summable
-        self.shares = batch.shares
-
-    def __len__(self) -> int:
-        return len(self._batch)
+        super().__init__(batch)
+        self._projection = projection
 
     def __getitem__(self, some: slice) -> ProjectedBatch:
         return ProjectedBatch(self._batch[some], self._projection)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the samples held."""
-        return self._batch.nbytes
-
-    def content(self) -> Iterable[NDArray[Any]] | None:
-        """What the samples hold, as they are."""
-        return self._batch.content()
 
     def add_to(self, total: NDArray[Any] | None, weight: float = 1.0) -> NDArray[Any]:
         """Add the samples up, and project the sum."""

@@ -103,8 +103,8 @@ class Scatter:
         """The strength, as √N λ, and the overlaps."""
         return self.law(self.energies, self.fit.strength)
 
-    def spreads(self, wide: bool = True) -> list[Array]:
-        """Variances b of every vector: Cov v̂ = P diag(b) P, P the projection across v; ``wide``: for 1.96 errors.
+    def spreads(self) -> list[Array]:
+        """Variances b of every vector, for limits at 1.96 errors: Cov v̂ = P diag(b) P, P the projection across v.
 
         Their size is that of the reading, beyond first order: v̂ = q v + √(1 − q²) u, u across v.
         """
@@ -112,7 +112,7 @@ class Scatter:
         for vector, pull, q in zip(self.fit.vectors, self.pulls, self.reading.overlaps, strict=True):
             variances, freedom = moderated(pull / math.sqrt(self.share), vector)
             size = float(np.sum(projected(variances, vector)))
-            wider = (student(USUAL, freedom) / student(USUAL, math.inf)) ** 2 if wide else 1.0
+            wider = (student(USUAL, freedom) / student(USUAL, math.inf)) ** 2
             each.append(variances * (min(1.0, (1 - q**2) * wider) / size if size > 0 else 0.0))
         return each
 
