@@ -63,9 +63,11 @@ reproduction: $(VENV)/.ready  ## docs/reproduction.md from the full run (an hour
 race-targets: $(VENV)/.ready  ## the table of docs/race.md from fresh seeds
 	$(BIN)/python -m tpca.lab.studies.race_targets --out docs/race-targets.json
 	$(BIN)/python -m tpca.lab.studies.race_targets --show docs/race-targets.json
+	$(BIN)/python docs/_site/fill.py
 
 race-checks: $(VENV)/.ready  ## false alarms and coverage of docs/race.md
 	$(BIN)/python -m tpca.lab.studies.race_checks --out docs/race-checks.json
+	$(BIN)/python docs/_site/fill.py
 
 noise-checks: $(VENV)/.ready  ## claims, power and coverage where noise is not white, docs/noise.md (under an hour; goes on where it was)
 	$(BIN)/python -m tpca.lab.studies.noise_checks --full --out docs/noise-checks.json --figure docs/figures/noise.png

@@ -10,7 +10,9 @@ import importlib.util
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tpca.solvers.paper.solver import planned_samples
 
@@ -68,14 +70,19 @@ def measured(_: str) -> str:
 
 def cluster(name: str) -> str:
     """A table of benchmarks/dask_scaling.py, from its stored result."""
-    place = ROOT / "benchmarks" / "dask_scaling.py"
-    spec = importlib.util.spec_from_file_location("dask_scaling", place)
+    module, stored = benchmark("dask_scaling")
+    return "\n".join(getattr(module, name)(stored)) + "\n"
+
+
+def benchmark(name: str) -> tuple[Any, Any]:
+    """A program of benchmarks/, and its stored result."""
+    place = ROOT / "benchmarks" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, place)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    stored = json.loads((place.parent / "results" / "dask_scaling.json").read_text())
-    return "\n".join(getattr(module, name)(stored)) + "\n"
+    return module, json.loads((place.parent / "results" / f"{name}.json").read_text())
 
 
 def noise(name: str) -> str:
@@ -83,6 +90,20 @@ def noise(name: str) -> str:
     from tpca.lab.studies.noise_tables import TABLES
 
     return TABLES[name](json.loads((ROOT / "docs" / "noise-checks.json").read_text()))
+
+
+def race(name: str) -> str:
+    """A table of docs/race.md, from what ``make race-targets`` or ``make race-checks`` has written."""
+    from tpca.lab.studies import race_checks, race_targets
+
+    tables: dict[str, tuple[Callable[[dict[str, Any]], str], str]] = {
+        "targets": (race_targets.targets_table, "race-targets"),
+        "refinement": (race_targets.refinement_table, "race-targets"),
+        "claims": (race_checks.claims_table, "race-checks"),
+        "coverage": (race_checks.coverage_table, "race-checks"),
+    }
+    table, stored = tables[name]
+    return table(json.loads((ROOT / "docs" / f"{stored}.json").read_text()))
 
 
 def schedule(_: str) -> str:
@@ -96,18 +117,12 @@ def schedule(_: str) -> str:
 
 def variance(name: str) -> str:
     """A table of benchmarks/variance.py, from its stored result."""
-    place = ROOT / "benchmarks" / "variance.py"
-    spec = importlib.util.spec_from_file_location("variance", place)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    stored = json.loads((place.parent / "results" / "variance.json").read_text())
+    module, stored = benchmark("variance")
     return "\n".join(module.TABLES[name](stored)) + "\n"
 
 
 FILLS = {"printed": printed, "measured": measured, "cluster": cluster, "noise": noise, "schedule": schedule}
-FILLS["variance"] = variance
+FILLS |= {"race": race, "variance": variance}
 
 
 def filled(text: str) -> str:
