@@ -304,5 +304,22 @@ def test_intervals_cover_where_entries_are_missing(runs, strength, target):
     assert covered >= binom.ppf(1e-4, runs, 0.95)  # every interval holds the truth with probability 0.95
 
 
+@few_or_many(8, 60)
+def test_intervals_cover_where_entries_of_smooth_noise_are_missing(runs):
+    """What is left of smooth noise is no product of covariances of the modes, and whitening mode by mode is not all."""
+    roots = [np.linalg.cholesky(0.9 ** np.abs(np.subtract.outer(np.arange(d), np.arange(d)))) for d in DIMS]
+    vectors = [np.sin(math.pi * (np.arange(d) + 0.5) / d) for d in DIMS]
+    strength = 20.0  # twenty of the errors of the mean of 100 whole samples along the loudest direction, 0.8 √(D/N)
+    signal = strength * np.einsum("i,j,k->ijk", *(v / np.linalg.norm(v) for v in vectors))
+    covered = 0
+    for seed in range(runs):
+        rng = np.random.default_rng([seed, 32])
+        samples = signal + np.einsum("ia,jb,kc,nabc->nijk", *roots, rng.standard_normal((100, *DIMS)))
+        samples[rng.random(samples.shape) > RATES] = np.nan
+        low, high = fitted(samples).strength_intervals_[0]
+        covered += low <= strength <= high
+    assert covered >= binom.ppf(1e-4, runs, 0.95)  # every interval holds the truth with probability 0.95
+
+
 def test_solvers_say_who_counts_entries():
     assert [kind.name for kind in StreamSolver.__subclasses__() if kind.counts_entries] == ["mean"]
