@@ -9,6 +9,7 @@ here.
 """
 
 import argparse
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -42,7 +43,7 @@ def truth():
 
 
 def study(cohorts):
-    """Concentrations as a DataArray; dose, weight and cohort of every animal."""
+    """Concentrations as a DataArray, with the decades of the dose, weight and cohort of every animal."""
     rng, shape = np.random.default_rng(1), truth().dims
     cohort = np.repeat([f"cohort {i}" for i in range(cohorts)], EACH * len(DOSES))
     dose = np.concatenate([rng.permutation(np.repeat(DOSES, EACH)) for _ in range(cohorts)])
@@ -53,17 +54,19 @@ def study(cohorts):
     noise = rng.standard_normal((len(dose), *shape))
     follows = np.multiply.outer(decades, truth().signal()) + np.multiply.outer((weight - 250) / 5, of_weight)
     coords = dict(zip(MODES, (METABOLITES, TISSUES, HOURS), strict=True))
-    return xarray.DataArray(follows + of_cohort + noise, coords, ("animal", *MODES)), decades, weight, cohort
+    coords |= {"decades": ("animal", decades), "weight": ("animal", weight), "cohort": ("animal", cohort)}
+    return xarray.DataArray(follows + of_cohort + noise, coords, ("animal", *MODES))
 
 
-def from_data_to_figure(samples, decades, weight, cohort, plt, out):
-    """All that is needed: six lines from the data to the labelled figure."""
-    pca = tpca.TensorPCA(target="effect", random_state=0).fit(samples, decades, nuisance=weight, groups=cohort)
+def from_file_to_figure(path, plt, out):
+    """Six lines from the file to the labelled figure, which is then finished for the gallery."""
+    x = xarray.load_dataarray(path)
+    pca = tpca.TensorPCA(target="effect", random_state=0).fit(x, x.decades, nuisance=x.weight, groups=x.cohort)
     found = pca.recovery_.to_xarray()
     figure, axes = plt.subplots(2, 2, figsize=(11, 7.5), layout="constrained", width_ratios=(1.5, 1))
     for axis, mode in zip(axes.flat, MODES, strict=False):
         axis.errorbar(found[mode], found[f"vector_{mode}"][0], 2 * found[f"standard_error_{mode}"][0], fmt="o")
-    finish(figure, axes, found, decades, within(pca.transform(samples), cohort), out)
+    finish(figure, axes, found, x.decades.values, within(pca.transform(x), x.cohort.values), out)
     return pca, found
 
 
@@ -114,9 +117,11 @@ def main(arguments=None):
     parser.add_argument("--out", type=Path, default=Path("dose_response.png"))
     parser.add_argument("--quick", action="store_true", help="fewer cohorts")
     options = parser.parse_args(arguments)
-    samples, decades, weight, cohort = study(14 if options.quick else 20)
-    with drawing() as plt:
-        pca, found = from_data_to_figure(samples, decades, weight, cohort, plt, options.out)
+    samples = study(14 if options.quick else 20)
+    decades, weight, cohort = (samples[name].values for name in ("decades", "weight", "cohort"))
+    with tempfile.TemporaryDirectory() as folder, drawing() as plt:
+        samples.to_netcdf(Path(folder) / "dose.nc")
+        pca, found = from_file_to_figure(Path(folder) / "dose.nc", plt, options.out)
     print(f"{len(samples)} animals of {len(np.unique(cohort))} cohorts: {pca.recovery_.headline}")
     (strength,), ((low, high),) = pca.strengths_, pca.strength_intervals_
     print(f"  strength per decade {strength:.2f}, interval {low:.2f} to {high:.2f}; planted {truth().strength}")

@@ -9,6 +9,7 @@ electrode measures, its neighbours measure as well: the noise is not white.  The
 """
 
 import argparse
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +47,7 @@ def truth():
 
 
 def experiment(epochs):
-    """Power as a DataArray, and the condition of every epoch."""
+    """Power as a DataArray, with the condition of every epoch."""
     rng = np.random.default_rng(1)
     condition = np.where(rng.random(epochs) < 0.2, "target", "standard")
     shared = 25 * np.einsum("i,j,k->ijk", *bumps((0, 0.1), 10, 0.15)) + 2 * rng.standard_normal(truth().dims)
@@ -55,13 +56,14 @@ def experiment(epochs):
     mixing = np.linalg.cholesky(0.6 * near + 0.4 * np.eye(len(places)))  # every channel has the variance 1
     noise = np.einsum("ij,njkl->nikl", mixing, rng.standard_normal((epochs, *truth().dims)))
     power = shared + (condition == "target")[:, None, None, None] * truth().signal() + noise
-    coords = dict(zip(MODES, (list(PLACES), FREQUENCIES, TIMES), strict=True))
-    return xarray.DataArray(power, coords, ("epoch", *MODES), "power"), condition
+    coords = dict(zip(MODES, (list(PLACES), FREQUENCIES, TIMES), strict=True)) | {"condition": ("epoch", condition)}
+    return xarray.DataArray(power, coords, ("epoch", *MODES), "power")
 
 
-def from_data_to_figure(power, condition, plt, out):
-    """All that is needed: six lines from the data to the labelled figure."""
-    pca = tpca.TensorPCA(target="effect", random_state=0).fit(power, condition)
+def from_file_to_figure(path, plt, out):
+    """Six lines from the file to the labelled figure, which is then finished for the gallery."""
+    power = xarray.load_dataarray(path)
+    pca = tpca.TensorPCA(target="effect", random_state=0).fit(power, power.condition)
     found = pca.recovery_.to_xarray()
     figure, axes = plt.subplots(2, 2, figsize=(11, 7), layout="constrained", width_ratios=(1.5, 1))
     for axis, mode in zip(axes.flat, MODES, strict=False):
@@ -102,9 +104,9 @@ def head(figure, axis, weights):
     figure.colorbar(dots, ax=axis, shrink=0.7, label="weight of a channel")
 
 
-def cell_by_cell(power, condition):
+def cell_by_cell(power):
     """The obvious alternative: a t-test between the conditions for every cell, corrected for their number."""
-    target, standard = power[condition == "target"].values, power[condition == "standard"].values
+    target, standard = (power[power.condition == one].values for one in ("target", "standard"))
     n, m = len(target), len(standard)
     pooled = ((n - 1) * target.var(axis=0, ddof=1) + (m - 1) * standard.var(axis=0, ddof=1)) / (n + m - 2)
     t = (target.mean(axis=0) - standard.mean(axis=0)) / np.sqrt(pooled * (1 / n + 1 / m))
@@ -116,10 +118,11 @@ def main(arguments=None):
     parser.add_argument("--out", type=Path, default=Path("oddball_contrast.png"))
     parser.add_argument("--quick", action="store_true", help="fewer epochs")
     options = parser.parse_args(arguments)
-    power, condition = experiment(300 if options.quick else 500)
-    with drawing() as plt:
-        pca, found = from_data_to_figure(power, condition, plt, options.out)
-    n = int(np.sum(condition == "target"))
+    power = experiment(300 if options.quick else 500)
+    with tempfile.TemporaryDirectory() as folder, drawing() as plt:
+        power.to_netcdf(Path(folder) / "epochs.nc")
+        pca, found = from_file_to_figure(Path(folder) / "epochs.nc", plt, options.out)
+    n = int(np.sum(power.condition == "target"))
     print(f"{len(power)} epochs, {n} of them targets: {pca.recovery_.headline}, effect {pca.effects_[0]}")
     (strength,), ((low, high),) = pca.strengths_, pca.strength_intervals_
     print(f"  strength {strength:.2f}, interval {low:.2f} to {high:.2f}; planted {truth().strength}")
@@ -128,7 +131,7 @@ def main(arguments=None):
         best, sure = np.argmax(np.abs(vector)), np.abs(vector) > norm.isf(0.025 / len(vector)) * error
         largest = f"largest {found[mode].values[best]}: {vector[best]:.2f} ± {error[best]:.2f}"
         print(f"  {mode}: {largest}; {sure.sum()} of {len(vector)} are not zero; overlap {abs(vector @ planted):.3f}")
-    t, limit = cell_by_cell(power, condition)
+    t, limit = cell_by_cell(power)
     print(f"cell by cell: {np.sum(np.abs(t) > limit)} of {t.size} pass a corrected t-test")
     mean = tpca.TensorPCA(random_state=0).fit(power)
     overlap = min(abs(c[0] @ v) for c, v in zip(mean.components_, truth().vectors, strict=True))

@@ -263,6 +263,14 @@ def test_groups_are_what_the_evidence_is_made_of():
         effect(groups=5).fit(X, Y, groups=groups)
 
 
+@pytest.mark.filterwarnings("ignore:No signal was found")
+def test_groups_that_are_too_few_to_prove_anything_are_said():
+    with pytest.warns(ConditionsWarning, match="3 of 3 groups say something, and a claim at confidence 0.95 needs 6"):
+        effect().fit(X, Y, groups=np.arange(N) // 100)
+    with pytest.warns(ConditionsWarning, match="1 of 3 groups say something"):
+        effect().fit(X, Y, groups=np.minimum(np.arange(N), 2))  # two of a single sample
+
+
 def test_groups_that_come_back_are_refused_where_samples_are_read_in_order(tmp_path):
     groups = np.arange(N) % 20
     np.save(tmp_path / "d.npy", X)

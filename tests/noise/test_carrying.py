@@ -101,3 +101,11 @@ def test_intervals_that_begin_at_zero_still_do():
     assert high == pytest.approx(20 * math.exp(math.hypot(math.log(1.5), 0.1)))
     low, high = carried_interval(2.0, (1.0, 3.0), 10.0, 0.0)
     assert (low, high) == pytest.approx((10.0, 30.0))
+
+
+def test_errors_that_go_together_add_up():
+    apart, alike, against = (carried_interval(2.0, (1.0, 4.0), 1.0, 0.3, rho) for rho in (0.0, 1.0, -1.0))
+    assert alike == pytest.approx((2 * math.exp(-math.log(2) - 0.3), 2 * math.exp(math.log(2) + 0.3)))
+    assert against == pytest.approx((2 * math.exp(0.3 - math.log(2)), 2 * math.exp(math.log(2) - 0.3)))
+    assert alike[0] < apart[0] < against[0] < against[1] < apart[1] < alike[1]
+    assert carried_interval(2.0, (0.0, 4.0), 1.0, 0.3, -1.0)[0] == 0.0

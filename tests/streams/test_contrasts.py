@@ -168,6 +168,9 @@ def test_what_cannot_be_answered_is_refused_with_the_way_out():
         (np.full(N, "a"), "y has one label, 'a'"),
         (np.array([None, *["a"] * (N - 1)], dtype=object), "y has no label for sample 0"),
         (np.arange(N).astype(str), "y has 150 labels for 150 samples"),
+        (Y + 1j, "y must be real numbers, got complex128"),
+        (np.arange(N).astype("datetime64[D]"), r"y must be numbers, got times \(datetime64\[D\]\).*numpy.timedelta64"),
+        ([[1.0, 2.0], [3.0]] * 75, "y must have one value, or as many as all others, .*got 2 for sample 0 and 1 for"),
         (None, "needs y"),
     ]:
         with pytest.raises(SampleError, match=says):
@@ -177,12 +180,16 @@ def test_what_cannot_be_answered_is_refused_with_the_way_out():
     for groups, says in [
         (np.arange(N - 1), "groups must have a row for every sample, 150 of them, got 149"),
         (np.zeros((N, 2)), r"groups come one label for every sample, got shape \(150, 2\)"),
-        (np.where(np.arange(N) == 7, np.nan, 1.0), "groups is NaN for sample 7"),
+        (np.where(np.arange(N) == 7, np.nan, 1.0), "groups is nan for sample 7"),
+        (np.array([None, *"ab" * 74, "a"], dtype=object), "groups is None for sample 0"),
+        ([[1, 2], [3]] * 75, "groups must have one value, .*got 2 for sample 0 and 1 for sample 1"),
     ]:
         with pytest.raises(SampleError, match=says):
             read_conditions("effect", N, Y, groups=groups)
     with pytest.raises(SampleError, match="is explained by the nuisances"):
         plans(read_conditions("effect", N, Y, 2 * Y + 1))
+    with pytest.raises(SampleError, match=r"y\[0\] is explained by the other columns of y and nuisances"):
+        plans(read_conditions("effect", N, np.column_stack([Y, 2 * Y])))
     with pytest.raises(SampleError, match="does not vary within groups"):
         plans(read_conditions("effect", N, np.arange(N) // 50, groups=np.arange(N) // 50))
     with pytest.raises(SampleError, match=r"a stream is read once.*give an array"):

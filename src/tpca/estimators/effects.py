@@ -10,7 +10,9 @@ from tpca.engines import DaskEngine, Engine, LocalEngine, is_engine
 from tpca.errors import ConditionsWarning, SampleError, StreamError
 from tpca.estimators.handed import EffectFit, EffectOptions, HandedEffects, MakeSolver, labels_of
 from tpca.estimators.units import in_units, with_amplitudes
+from tpca.solvers.base import StreamSolver
 from tpca.solvers.loop import run_on_data
+from tpca.solvers.mean.memory import groups_needed
 from tpca.solvers.rank_one import oriented
 from tpca.solvers.recovery import Recovery
 from tpca.streams import Stream
@@ -46,7 +48,10 @@ def fit_effects(
         derived = _derived(data, stream, told, plan, j, asked)
         per_block = plan.samples_of(len(plan)) / len(plan)
         place = f"effect {j}" if len(found) > 1 else ""
-        recovery = run_on_data(make_solver(derived, asked.for_solver(told, per_block, place)), derived)
+        solver = make_solver(derived, asked.for_solver(told, per_block, place))
+        if isinstance(solver, StreamSolver):
+            _warn_of_few(told, plan, solver.confidence)
+        recovery = run_on_data(solver, derived)
         fits.append(_in_samples(recovery, name, plan, derived, stream, labels_of(told)))
     return fits
 
@@ -117,3 +122,15 @@ def _warn(told: Conditions, found: list[Plan], names: tuple[str, ...]) -> None:
                 ConditionsWarning,
                 stacklevel=4,
             )
+
+
+def _warn_of_few(told: Conditions, plan: Plan, confidence: float) -> None:
+    """A warning where there are so few groups that nothing could be proven, whatever they show."""
+    needed = groups_needed(confidence)
+    if told.groups is not None and len(plan) < needed:
+        warnings.warn(
+            f"{len(plan)} of {len(told.group_names)} groups say something, and a claim at confidence {confidence:g} "
+            f"needs {needed}: no signal can be proven; give more groups, or a lower confidence.",
+            ConditionsWarning,
+            stacklevel=4,
+        )

@@ -93,12 +93,25 @@ def carried(inverse: Array, vector: Array, covariance: Array) -> Carried:
     return Carried(v, one * in_data.errors + other * in_whitened.errors, length, math.sqrt(variance))
 
 
-def carried_interval(strength: float, ends: tuple[float, float], factor: float, relative: float) -> tuple[float, float]:
-    """An interval times a factor that is known up to e^±``relative``: on a scale of logarithms, where errors add up."""
+def carried_interval(
+    strength: float, ends: tuple[float, float], factor: float, relative: float, correlation: float = 0.0
+) -> tuple[float, float]:
+    """An interval times a factor that is known up to e^±``relative``: on a scale of logarithms, where errors add up.
+
+    ``correlation`` is that of the errors of both.
+    """
     if not 0 < strength < math.inf:  # nothing that could be said of the data
         return ends
-    low, high = (math.hypot(math.log(end / strength), relative) if end > 0 else math.inf for end in ends)
+    own = (abs(math.log(end / strength)) if end > 0 else math.inf for end in ends)
+    low, high = (added(reach, relative, correlation) for reach in own)
     return strength * factor * math.exp(-low), strength * factor * math.exp(high)
+
+
+def added(one: float, other: float, correlation: float) -> float:
+    """Standard error of a sum, from those of its parts."""
+    if math.isinf(one):
+        return one
+    return math.sqrt(max(0.0, one**2 + other**2 + 2 * correlation * one * other))
 
 
 def errors_of_entries(each: Sequence[Array]) -> tuple[Array, ...]:

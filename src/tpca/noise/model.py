@@ -148,7 +148,8 @@ def described(sketch: Sketch) -> NoiseModel:
         tuple(_from_white(a, b) for a, b in zip(*_halves(sketch), strict=True)),
         _limits(sketch, kurtosis),
         sketch.contrasts.loudness,
-        2 * (kurtosis - 3) + 3,  # of entries that are independent in the two samples of a difference
+        # Of entries that are independent in the two samples of a difference; 3 where no entry is in both.
+        2 * (sketch.tails / sketch.seen - 3) + 3 if sketch.seen else 3.0,
         sketch.n,
     )
 

@@ -7,6 +7,15 @@ from them.  Their mode-i Gram matrices are
 
 Of large samples a part of the columns says enough: with ``step`` only every step-th slice of another mode is looked at,
 of the first mode for all but itself, for which it is the second.
+
+*Missing entries* are 0, and a signal does not cancel where one of a pair is missing: what is learnt is the covariance
+of samples with such zeros.  Tails are judged by entries that both samples have.  With c how much an entry counts (one,
+or of a derived sample what it has of the covariate), its mean is cμ and its variance cσ², and
+
+.. math:: \frac{c_2T_1 - c_1T_2}{\sqrt{c_1c_2(c_1 + c_2)}}
+
+has neither μ nor c left in it.  Of n such entries y of a pair :math:`(n + 2)\sum y^4/(\sum y^2)^2` is the kurtosis: 3
+on average of Gaussian ones, however few they are.
 """
 
 from __future__ import annotations
@@ -19,7 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.noise.whitening import Whitening
-from tpca.tensors import Accumulator, Batch, DenseBatch
+from tpca.tensors import Accumulator, Batch, DenseBatch, in_full
+from tpca.tensors.blocks import Array
 
 Gram = NDArray[np.float32]  # single precision: memory is strategies', and 1e-7 is nothing to chance
 AT_ONCE = 2**17  # entries of differences that are worked on at a time; one pair's where that is more
@@ -33,10 +43,15 @@ class PairSums:
     grams: list[list[Gram]]
     fourth: float
     """The sum of the mean fourth powers of the pairs' entries."""
+    tails: float
+    """The sum of the kurtoses of the pairs' entries, each as many times as there are entries in both samples."""
+    seen: int
+    """How many these are."""
 
     def begin_pairs(self) -> None:
         """There is none yet."""
         self.counts, self.grams, self.fourth = [0, 0], [[], []], 0.0
+        self.tails, self.seen = 0.0, 0
 
     def add_pairs(self, other: PairSums) -> None:
         """Add those of other pairs."""
@@ -44,6 +59,8 @@ class PairSums:
             _add_matrices(self.grams[half], other.grams[half])
             self.counts[half] += other.counts[half]
         self.fourth += other.fourth
+        self.tails += other.tails
+        self.seen += other.seen
 
     @property
     def pairs(self) -> int:
@@ -70,33 +87,29 @@ class ModeCovariances(PairSums, Accumulator):
         super().__init__(whitening, pairs_before, step)
         self.begin_pairs()
         self._whitening, self._before, self._step = whitening, pairs_before, step  # merging needs them later
-        self._first: NDArray[Any] | None = None  # an odd sample whose neighbour is in the part before
-        self._last: NDArray[Any] | None = None  # an even one whose neighbour has not come yet
+        self._first: DenseBatch | None = None  # an odd sample whose neighbour is in the part before
+        self._last: DenseBatch | None = None  # an even one whose neighbour has not come yet
         self._place = 0  # of the latter
 
     def add(self, batch: Batch, at: int = 0) -> None:
         """Take the pairs of a batch; of samples that come in full, many at once."""
-        dense, count = isinstance(batch, DenseBatch), len(batch)
-        j = 0
+        count, j = len(batch), 0
         while j < count:
             place, pairs = at + j, (count - j) // 2
             if isinstance(batch, DenseBatch) and place % 2 == 0 and pairs:
                 step = min(pairs, max(1, AT_ONCE // batch.samples[0].size))
-                some = batch.samples[j : j + 2 * step]
-                self._pairs(some[::2], some[1::2], place // 2)
+                self._pairs(batch[j : j + 2 * step : 2], batch[j + 1 : j + 2 * step : 2], place // 2)
                 j += 2 * step
             else:
-                self._take(_sample(batch, j), place)
+                self._take(batch[j : j + 1], place)
                 j += 1
-        if dense and self._last is not None and self._last.base is not None:
-            self._last = self._last.copy()  # of a batch that is not held
         self.n += count
 
     def merge(self, other: ModeCovariances) -> None:
         """Take the pairs of the samples that come next, and the one that lies across."""
         self.add_pairs(other)
         if self._last is not None and other._first is not None:
-            self._pairs(self._last[None], other._first[None], self._place // 2)
+            self._pairs(self._last, other._first, self._place // 2)
         self._last, self._place = other._last, other._place
         self.n += other.n
 
@@ -109,17 +122,23 @@ class ModeCovariances(PairSums, Accumulator):
         """The matrices, and the samples that wait for their neighbours."""
         return self.gram_bytes + sum(a.nbytes for a in (self._first, self._last) if a is not None)
 
-    def _take(self, sample: NDArray[Any], place: int) -> None:
+    def _take(self, sample: Batch, place: int) -> None:
+        """Take one sample; what is held is in memory of its own."""
+        one = sample if isinstance(sample, DenseBatch) else in_full(sample)
         if place % 2 == 0:
-            self._last, self._place = sample, place
+            self._last, self._place = one.copied(), place
         elif self._last is not None:
-            self._pairs(self._last[None], sample[None], place // 2)
+            self._pairs(self._last, one, place // 2)
             self._last = None
         else:
-            self._first = sample.copy()
+            self._first = one.copied()
 
-    def _pairs(self, even: NDArray[Any], odd: NDArray[Any], number: int) -> None:
+    def _pairs(self, evens: DenseBatch, odds: DenseBatch, number: int) -> None:
         """Add the Gram matrices of the differences of some pairs, the first of which is pair ``number``."""
+        partly = evens.measured.exposure is not None or odds.measured.exposure is not None
+        if partly:
+            self._count(*_kurtoses(evens.measured, odds.measured))
+        even, odd = evens.samples, odds.samples
         for first in range(min(2, len(odd))):
             half = (number + first + self._before) % 2
             some, others = even[first::2], odd[first::2]
@@ -135,7 +154,14 @@ class ModeCovariances(PairSums, Accumulator):
             _add_matrices(self.grams[half], grams)
             self.counts[half] += len(parts[0])
             squares = np.square(parts[0])
-            self.fourth += float(np.vdot(squares, squares)) / squares[0].size
+            powers = float(np.vdot(squares, squares)) / squares[0].size
+            self.fourth += powers
+            if not partly:
+                self._count((squares[0].size + 2) * powers, squares.size)
+
+    def _count(self, tails: float, seen: int) -> None:
+        self.tails += tails
+        self.seen += seen
 
     def _whitened(self, differences: NDArray[Any]) -> NDArray[Any]:
         if self._whitening is None or not len(differences):
@@ -153,9 +179,23 @@ def _add_matrices(own: list[Gram], others: Sequence[Gram]) -> None:
         total += matrix
 
 
-def _sample(batch: Batch, j: int) -> NDArray[Any]:
-    """One sample in full."""
-    return np.asarray(batch.samples[j] if isinstance(batch, DenseBatch) else batch[j : j + 1].add_to(None))
+def _kurtoses(evens: DenseBatch, odds: DenseBatch) -> tuple[float, int]:
+    """The kurtoses of what both samples of every pair have, each times how many entries these are, and how many."""
+    first, second = _amounts(evens), _amounts(odds)
+    scale = np.sqrt(first * second * (first + second))
+    there = scale > 0
+    y = np.divide(second * evens.samples - first * odds.samples, scale, out=np.zeros(there.shape), where=there)
+    y, counts = y.reshape(len(y), -1), there.reshape(len(y), -1).sum(axis=1)
+    largest = np.abs(y).max(axis=1, initial=0.0)
+    good = (largest > 0) & np.isfinite(largest)
+    squares = np.square(y[good] / largest[good, None])
+    each = (counts[good] + 2) * np.sum(squares**2, axis=1) / np.sum(squares, axis=1) ** 2
+    return float(each @ counts[good]), int(counts[good].sum())
+
+
+def _amounts(batch: DenseBatch) -> Array:
+    """How much every entry counts."""
+    return np.ones(batch.samples.shape) if batch.exposure is None else batch.exposure.astype(np.float64)
 
 
 def _unit_size(odd: NDArray[Any], even: NDArray[Any]) -> NDArray[Any]:

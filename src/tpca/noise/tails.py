@@ -5,7 +5,8 @@ Entries are compared with scales of product form, read off the logarithms of one
 
 .. math:: \log_2 y = \log_2|x| - \ell - \sum_i(\ell_i(a_i) - \ell) ,
 
-so that rows of unequal scale are no heavy tail.  Of y a histogram is kept, with bins of 1/8 octave, for entries below
+so that rows of unequal scale are no heavy tail.  Where entries are missing means are those of least squares over the
+others, a few sweeps over the modes.  Of y a histogram is kept, with bins of 1/8 octave, for entries below
 and above zero apart.  With :math:`s = \mathrm{median}(y)/0.6745`, the standard deviation of Gaussian entries, and the
 bound :math:`b = cs`, the mean of clipped entries has, for a signal small against b, the variance of a plain mean
 times
@@ -41,6 +42,7 @@ LOPSIDED = 4.0  # standard deviations by which the tails of the two sides may di
 OCTAVES, BINS = 10, 8  # of the histogram on each side of the mean size, and bins an octave
 NEAR = 8.0  # octaves from the median size of a sample that entries count for at most: zeros, and entries without bounds
 ROUGHLY = 2**11  # entries that tell the median size of a sample well enough for this
+SWEEPS = 4  # over the modes, to take out the means of rows of which entries are missing
 GAUSSIAN = 0.6745  # median of |x| for standard Gaussian x
 
 
@@ -72,9 +74,10 @@ class EntrySizes(Accumulator):
         if isinstance(batch, DenseBatch) and len(batch):
             most = LOOKED // batch.samples[0].size
             if at < most:
-                self._look(np.asarray(batch.filled(most - at), np.float64))
+                some = batch[: most - at]
+                self._look(np.asarray(some.samples, np.float64), _observed(some))
             elif most == 0 and at == 0:
-                self._glance(batch.filled(1)[0])
+                self._glance(batch.samples[0], _observed(batch[:1]))
 
     def merge(self, other: EntrySizes) -> None:
         """Add up all that is kept."""
@@ -92,45 +95,43 @@ class EntrySizes(Accumulator):
         """The histogram and the rows."""
         return self.counts.nbytes + sum(row.nbytes for row in self.rows)
 
-    def _look(self, samples: Array) -> None:
+    def _look(self, samples: Array, there: NDArray[np.bool_] | None) -> None:
         """Look at some samples, each by itself, all at once."""
-        self.entries += samples.size
-        count, dims = len(samples), samples.shape[1:]
+        self.entries += samples.size if there is None else int(there.sum())
         logs = np.abs(samples)
         with np.errstate(divide="ignore"):
             np.log2(logs, out=logs)
-        middle = np.median(logs.reshape(count, -1)[:, :: 1 + samples[0].size // ROUGHLY], axis=1)
+        middle = _medians(logs, there)
         if not np.isfinite(middle).all():  # most entries are zero
             good = np.isfinite(middle)
-            samples, logs, middle, count = samples[good], logs[good], middle[good], int(good.sum())
-            if not count:
+            samples, logs, middle = samples[good], logs[good], middle[good]
+            there = None if there is None else there[good]
+            if not len(samples):
                 return
-        middle = middle.reshape(count, *[1] * len(dims))
+        middle = middle.reshape(-1, *[1] * (samples.ndim - 1))
         np.clip(logs, middle - NEAR, middle + NEAR, out=logs)
-        means = logs.reshape(count, -1).mean(axis=1).reshape(middle.shape)
-        logs -= means
-        axes = range(1, samples.ndim)
-        rows = [logs.mean(axis=tuple(j for j in axes if j != i), keepdims=True) for i in axes]
-        for row in rows:
-            logs -= row
-        self._note(samples, logs, [row.sum(axis=0).reshape(-1) for row in rows], float(means.sum()), count)
+        means, rows = _taken_out(logs) if there is None else _taken_out_partly(logs, there)
+        self._note(samples, logs, [row.sum(axis=0).reshape(-1) for row in rows], float(means.sum()), len(samples))
 
-    def _glance(self, sample: NDArray[Any]) -> None:
+    def _glance(self, sample: NDArray[Any], there: NDArray[np.bool_] | None) -> None:
         """Look at entries of one large sample at equal distances, which have no divisor in common with its shape."""
         distance = math.ceil(sample.size / LOOKED)
         while math.gcd(distance, sample.size) > 1:
             distance += 1
-        values = sample.reshape(-1)[::distance].astype(np.float64)
+        chosen = np.arange(0, sample.size, distance)
+        if there is not None:
+            chosen = chosen[there.reshape(-1)[chosen]]
+        values = sample.reshape(-1)[chosen].astype(np.float64)
         self.entries += values.size
         with np.errstate(divide="ignore"):
             logs = np.log2(np.abs(values))
-        middle = float(np.median(logs))
+        middle = float(np.median(logs)) if values.size else -math.inf
         if not math.isfinite(middle):
             return
         np.clip(logs, middle - NEAR, middle + NEAR, out=logs)
         mean = float(logs.mean())
         logs -= mean
-        places = np.unravel_index(np.arange(0, sample.size, distance), sample.shape)
+        places = np.unravel_index(chosen, sample.shape)
         rows = []
         for place, d in zip(places, sample.shape, strict=True):
             rows.append(np.bincount(place, logs, d) / np.maximum(np.bincount(place, minlength=d), 1))
@@ -148,6 +149,50 @@ class EntrySizes(Accumulator):
         for side, these in enumerate((values < 0, values > 0)):
             self.counts[side] += np.bincount(places[these], minlength=self.counts.shape[1])
         self.n += count
+
+
+def _observed(batch: DenseBatch) -> NDArray[np.bool_] | None:
+    """Which entries are there; ``None``: all."""
+    exposure = batch.measured.exposure
+    return None if exposure is None else exposure > 0
+
+
+def _medians(logs: Array, there: NDArray[np.bool_] | None) -> Array:
+    """About the median of every sample."""
+    flat, step = logs.reshape(len(logs), -1), 1 + logs[0].size // ROUGHLY
+    if there is None:
+        return np.asarray(np.median(flat[:, ::step], axis=1))
+    seen = there.reshape(flat.shape)
+    return np.array(
+        [np.median(row[own][::step]) if own.any() else -math.inf for row, own in zip(flat, seen, strict=True)]
+    )
+
+
+def _taken_out(logs: Array) -> tuple[Array, list[Array]]:
+    """Means of samples and, beside them, of rows of all modes, which are taken out of ``logs``."""
+    axes = tuple(range(1, logs.ndim))
+    means = logs.reshape(len(logs), -1).mean(axis=1).reshape(-1, *[1] * len(axes))
+    logs -= means
+    rows = [logs.mean(axis=tuple(j for j in axes if j != i), keepdims=True) for i in axes]
+    for row in rows:
+        logs -= row
+    return means, rows
+
+
+def _taken_out_partly(logs: Array, there: NDArray[np.bool_]) -> tuple[Array, list[Array]]:
+    """The same, of what is there."""
+    logs[~there] = 0.0
+    axes = tuple(range(1, logs.ndim))
+    means = np.sum(logs, axis=axes, keepdims=True) / np.sum(there, axis=axes, keepdims=True)
+    logs -= np.where(there, means, 0.0)
+    rows = [np.zeros([n if j in (0, i) else 1 for j, n in enumerate(logs.shape)]) for i in axes]
+    for _ in range(SWEEPS):
+        for i, row in zip(axes, rows, strict=True):
+            others = tuple(j for j in axes if j != i)
+            more = np.sum(logs, axis=others, keepdims=True) / np.maximum(1, np.sum(there, axis=others, keepdims=True))
+            logs -= np.where(there, more, 0.0)
+            row += more
+    return means, rows
 
 
 def tail_bytes(dims: Sequence[int]) -> int:

@@ -21,7 +21,6 @@ from tpca.tensors import Observed, SliceCounts
 from tpca.tensors.blocks import Array
 
 NAME = "missing entries"
-MOSTLY = 0.9  # share of entries, from which on the rest is too little to matter
 LISTED = 6  # slices that a sentence names
 
 
@@ -79,16 +78,9 @@ def with_observed(found: Recovery, counts: SliceCounts, labels: Labels | None = 
         components=tuple(_component(one, counts.rates) for one in found.components),
         guess=None if found.guess is None else _component(found.guess, counts.rates),
         observed=counts.rates,
-        checks=(*_without_tails(found.checks, counts.share), observed_check(counts.rates, labels)),
+        checks=(*found.checks, observed_check(counts.rates, labels)),
         state_bytes=found.state_bytes + counts.nbytes,
     )
-
-
-def _without_tails(checks: Sequence[Check], share: float) -> tuple[Check, ...]:
-    """Zeros for much of all entries look like heavy tails: nothing is said of these, unless they were clipped."""
-    heavy = Check("tails of entries", "open", "—", "Not checked: entries are missing, which looks like heavy tails.")
-    unclear = share < MOSTLY
-    return tuple(heavy if unclear and one.name == heavy.name and "clip could" in one.meaning else one for one in checks)
 
 
 def observed_check(rates: Sequence[Array], labels: Labels | None = None) -> Check:

@@ -79,7 +79,8 @@ def read_conditions(
     covariates = None if target == "mean" else read_covariates(y, n, labels or (), part)
     rows = n if covariates is None else len(covariates.columns)
     if rows is None:
-        rows = next(len(np.asarray(given)) for given in (sample_weight, groups, nuisance) if given is not None)
+        given = {"sample_weight": sample_weight, "groups": groups, "nuisance": nuisance}
+        rows = next(len(_array(name, one)) for name, one in given.items() if one is not None)
     if nuisance is not None and target == "mean":
         raise SampleError("nuisance is for target='effect': the mean of all samples has none; leave it out.")
     extra = np.zeros((rows, 0)) if nuisance is None else _numbers("nuisance", nuisance, rows)
@@ -89,7 +90,7 @@ def read_conditions(
 
 def read_covariates(y: Any, n: int | None, known: tuple[str, ...] = (), part: bool = False) -> Covariates:
     """Numbers as they are, two labels as the second against the first in sorted order, more as indicators."""
-    values = np.asarray(y)
+    values = _array("y", y)
     _check_length("y", values, n)
     if values.dtype.kind in "OUSb":
         try:
@@ -144,12 +145,13 @@ def _read_labels(values: NDArray[Any], known: tuple[str, ...]) -> Covariates:
 
 def _read_groups(groups: Any, n: int) -> tuple[NDArray[np.intp], tuple[str, ...]]:
     """Codes in the order in which groups first appear, and their names."""
-    values = np.asarray(groups)
+    values = _array("groups", groups)
     _check_length("groups", values, n)
     if values.ndim != 1:
         raise SampleError(f"groups come one label for every sample, got shape {values.shape}; give one column.")
-    if values.dtype.kind == "f" and np.isnan(values).any():
-        raise SampleError(f"groups is NaN for sample {int(np.argmax(np.isnan(values)))}; every sample belongs to one.")
+    missing = [i for i, one in enumerate(values) if one is None or one != one]
+    if missing:
+        raise SampleError(f"groups is {values[missing[0]]} for sample {missing[0]}; every sample belongs to one.")
     found, first, codes = np.unique(values.astype(str), return_index=True, return_inverse=True)
     turn = np.argsort(first)
     place = np.empty(len(found), dtype=np.intp)
@@ -169,14 +171,20 @@ def _read_weight(sample_weight: Any, n: int) -> Array:
 
 def _numbers(name: str, values: Any, n: int | None) -> Array:
     """Columns (n, q) of finite numbers."""
-    given = np.asarray(values)
+    given = _array(name, values)
     _check_length(name, given, n)
+    if given.dtype.kind in "mM":
+        raise SampleError(
+            f"{name} must be numbers, got times ({given.dtype}), of which nobody knows the unit that is meant; give "
+            f"({name} - {name}[0]) / numpy.timedelta64(1, 'D'), or another unit."
+        )
+    wrong = SampleError(f"{name} must be real numbers, got {given.dtype}; give numbers, labels as columns of 0 and 1.")
+    if given.dtype.kind == "c":
+        raise wrong
     try:
         columns = given.astype(np.float64)
     except (TypeError, ValueError):
-        raise SampleError(
-            f"{name} must be numbers, got {given.dtype}; give numbers, labels as columns of 0 and 1."
-        ) from None
+        raise wrong from None
     columns = columns[:, None] if columns.ndim == 1 else columns
     if columns.ndim != 2 or not columns.shape[1]:
         raise SampleError(f"{name} must have shape (n,) or (n, q), got {given.shape}; give columns.")
@@ -186,6 +194,19 @@ def _numbers(name: str, values: Any, n: int | None) -> Array:
             f"{name} is NaN or Inf for sample {int(np.argmin(finite))}; give its value, or leave the sample out."
         )
     return columns
+
+
+def _array(name: str, values: Any) -> NDArray[Any]:
+    """Whatever was given as an array."""
+    try:
+        return np.asarray(values)
+    except ValueError:  # lists of different lengths
+        sizes = [np.size(row) for row in values]
+        odd = next((i for i, size in enumerate(sizes) if size != sizes[0]), 0)
+        raise SampleError(
+            f"{name} must have one value, or as many as all others, for every sample, got {sizes[0]} for sample 0 and "
+            f"{sizes[odd]} for sample {odd}; give an array with a row for every sample."
+        ) from None
 
 
 def _check_length(name: str, values: NDArray[Any], n: int | None) -> None:

@@ -189,7 +189,9 @@ def _no_contrast(name: str, plan: Plan, told: Conditions, any_order: bool) -> Sa
             "with one sample, such as its mean, for every group."
         )
     if plan.efficiency <= 0 and any_order:
-        return SampleError(f"{name} is explained by the nuisances, nothing of it is left; leave some of them out.")
+        several = told.covariates is not None and len(told.covariates.names) > 1 and not told.covariates.stacked
+        others = "other columns of y and nuisances" if several else "nuisances"
+        return SampleError(f"{name} is explained by the {others}, nothing of it is left; leave some of them out.")
     return SampleError(
         f"{name} hardly varies among samples that follow each other, {share}: a stream is read once, in its order, and "
         "the background cancels within blocks; give an array or stored data, which can be read in any order, mix the "

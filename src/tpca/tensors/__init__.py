@@ -5,7 +5,7 @@ from tpca.tensors.clipped import Clipped
 from tpca.tensors.contraction import contract, contract_all
 from tpca.tensors.dense import DenseBatch
 from tpca.tensors.gradients import Gradients
-from tpca.tensors.observed import Observed, SliceCounts
+from tpca.tensors.observed import Observed, SliceCounts, in_full
 from tpca.tensors.projected import Projected
 from tpca.tensors.projection import Basis, Projection
 from tpca.tensors.protocol import Batch
@@ -40,4 +40,5 @@ __all__ = [
     "ViewsBatch",
     "contract",
     "contract_all",
+    "in_full",
 ]

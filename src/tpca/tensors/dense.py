@@ -83,15 +83,15 @@ class DenseBatch:
         """How much the entries of some samples count."""
         return None if self.exposure is None else self.exposure[some]
 
-    def filled(self, count: int) -> NDArray[Any]:
-        """The first ``count`` samples, in the place of every missing entry the observed one before it, or the first.
+    @property
+    def measured(self) -> DenseBatch:
+        """The samples as they were measured, with what is missing of them."""
+        return self
 
-        For those who look at the sizes of entries, which are then about those of entries that are there.
-        """
-        if self.exposure is None:
-            return self.samples[:count]
-        some = self.samples[:count]
-        return nearest_filled(some, self.exposure[:count] > 0)
+    def copied(self) -> DenseBatch:
+        """The same samples, in memory of their own: for those who hold a few longer than the batch they came in."""
+        exposure = None if self.exposure is None else self.exposure.copy()
+        return DenseBatch(self.samples.copy(), exposure=exposure)
 
     @property
     def nbytes(self) -> int:
@@ -151,14 +151,6 @@ class DenseBatch:
         if query.deflate:
             gradient += subtract({block: np.zeros((count, partition.sizes[block]))}, rows, query)[block][turns]
         return np.asarray(gradient.reshape(len(self), *partition.shapes[block]))
-
-
-def nearest_filled(samples: NDArray[Any], observed: NDArray[np.bool_]) -> NDArray[Any]:
-    """Samples with the observed entry before every one that is missing, in the order of memory, or the first."""
-    flat, there = samples.reshape(len(samples), -1), observed.reshape(len(samples), -1)
-    places = np.maximum.accumulate(np.where(there, np.arange(flat.shape[1]), -1), axis=1)
-    places = np.where(places < 0, np.argmax(there, axis=1)[:, None], places)
-    return np.take_along_axis(flat, places, axis=1).reshape(samples.shape)
 
 
 def observed_share(energies: Array, vectors: Sequence[Array]) -> Array:

@@ -150,10 +150,14 @@ class ScaledDense(DenseBatch):
     def __getitem__(self, some: slice) -> ScaledDense:
         return ScaledDense(self._batch[some], self._factors)
 
-    def filled(self, count: int) -> NDArray[Any]:
-        """The first samples, the places of missing entries taken by observed ones."""
-        own = self._batch.filled(count)
-        return _scaled(own, self._factors, own.copy())
+    @property
+    def measured(self) -> DenseBatch:
+        """The samples before they were scaled."""
+        return self._batch
+
+    def copied(self) -> ScaledDense:
+        """The same samples, in memory of their own."""
+        return ScaledDense(self._batch.copied(), self._factors)
 
     def add_to(self, total: NDArray[Any] | None, weight: float = 1.0) -> NDArray[Any]:
         """Add the samples up, and scale the sum."""
@@ -174,6 +178,11 @@ class ScaledBatch(WrappedBatch):
 
     def __getitem__(self, some: slice) -> ScaledBatch:
         return ScaledBatch(self._batch[some], self._factors)
+
+    @property
+    def dense(self) -> ScaledDense:
+        """The same samples, each in full."""
+        return ScaledDense(in_full(self._batch), self._factors)
 
     def add_to(self, total: NDArray[Any] | None, weight: float = 1.0) -> NDArray[Any]:
         """Add the samples up, and scale the sum."""
@@ -207,6 +216,14 @@ class ScaledBatch(WrappedBatch):
         """The factors of the modes of a block, in its shape."""
         own = [self._factors[n] for n in query.partition.groups[block]]
         return np.asarray(functools.reduce(np.multiply.outer, own))
+
+
+def in_full(sample: Any) -> DenseBatch:
+    """One sample in whatever form it comes as an array."""
+    if isinstance(sample, ScaledBatch):
+        return sample.dense
+    exposure = exposure_sum(sample)
+    return DenseBatch(np.asarray(sample.add_to(None))[None], exposure=None if exposure is None else exposure[None])
 
 
 def _scaled(array: NDArray[Any], factors: Sequence[Array], out: NDArray[Any]) -> NDArray[Any]:
