@@ -229,3 +229,16 @@ def test_tails_that_are_plainly_heavy_are_clipped_early():
         ask = run.ask()
         run.tell(engine.reduce(ask.blank, ask.n))
     assert run.runs[0].samples <= 16
+
+
+def test_what_learning_the_noise_took_is_for_strategies_once_it_is_white():
+    """What is held stays within the limit."""
+    limit = 20_000
+    engine = LocalEngine(open_stream(np.random.default_rng(3).standard_normal((90, 6, 6, 6, 6, 6))))
+    run = ComponentsRun(RaceSolver(random_state=0, memory_limit=limit), engine)
+    replicas = []
+    while (ask := run.ask()) is not None:
+        replicas.append(run.runs[0].searches[0].strategy.replicas)
+        run.tell(engine.reduce(ask.blank, ask.n))
+    assert replicas[-1] >= 1.1 * replicas[0]
+    assert 0.8 * limit < run.state_bytes <= limit

@@ -37,6 +37,9 @@ MAX_GHOSTS = 3  # races that end with what another one left, before the search f
 # The next race begins when the last component was refined with so many samples, to such an error: what an inaccurate
 # one leaves behind would be found as another component, and bend all others (docs/race.md).
 MIN_REFINED, WELL = 60, 0.1
+# A race begins anew when memory for so many times larger strategies becomes free: the samples that it has seen by then,
+# about 32, are few beside those that it needs where memory is short.
+GROWS = 1.1
 
 
 class ComponentsRun:
@@ -96,10 +99,11 @@ class ComponentsRun:
 
     def _learn(self, parts: Sequence[Accumulator]) -> None:
         """What is learnt of the noise may make the races begin anew."""
-        before, clip = self.noise.whitening, self.noise.tails.clip
+        before, clip, left = self.noise.whitening, self.noise.tails.clip, self.noise.left()
         self.noise.take(parts)
+        larger = self.noise.left() > GROWS * left
         for run in self.runs:
-            if self.noise.tails.clip is not clip:
+            if self.noise.tails.clip is not clip or (larger and run.grows):
                 run.search_afresh()
             elif self.noise.whitening is not before:
                 run.whiten(before)

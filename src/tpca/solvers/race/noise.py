@@ -65,6 +65,7 @@ class RaceNoise:
         self.model: NoiseModel | None = None
         self.without = ""  # what was left out, and why
         self.limit, usual = solver.budget(data.dims), solver.memory_limit is None
+        self._limited = not usual
         room = _usual(data) if usual else min(SHARE * self.limit, self.limit - refining - least / WHITENED)
         self._matrices = matrix_bytes(data.dims) + solver.n_components * 8 * sum(d * d for d in data.dims)
         self._modes = solver.whiten is not None and self._fits(data, room)
@@ -94,10 +95,18 @@ class RaceNoise:
         """Bytes that are not for strategies.
 
         What says whether data must be whitened is small.  If they must, the race begins anew, in what the matrices then
-        leave; they are worked out between two looks, where the strategies need no room to work in.
+        leave; they are worked out between two looks, where the strategies need no room to work in.  If they must not,
+        all of it is free once that is known (:attr:`freed`).
         """
+        if self.freed:
+            return self._sizes if self.tails.clip is not None else 0
         learning = self._asked + self._covariances
         return self._sizes + learning + (self._matrices - self._covariances if self.whitening is not None else 0)
+
+    @property
+    def freed(self) -> bool:
+        """Whether nothing more is learnt in a memory limit, nor whitened."""
+        return self._limited and not self.learning and self.whitening is None
 
     @property
     def learning(self) -> bool:
