@@ -6,7 +6,7 @@ phase       the next samples go to                                it ends
 scale       the scale estimate                                    after three samples: search
 search      all strategies and candidates                         found and accurate: refinement; no more: trial
 trial       the candidates only (the held-out part, if any)       found: refinement; else: again, or done
-again       the main strategy, a whole pass at once               proposal at rest: trial; else: again
+again       the ascent and the main strategy, a pass at once      ascent at rest: trial; else: again
 refinement  the refinement                                        accurate as asked, or no more: done
 ==========  ====================================================  ===============================================
 """
@@ -24,6 +24,7 @@ from tpca.randomness import generator
 from tpca.solvers.loop import Ask
 from tpca.solvers.memory import round_bytes
 from tpca.solvers.overflow import WILD, largest, refuse_beyond
+from tpca.solvers.race.ascent import Ascent
 from tpca.solvers.race.conclusion import conclusion, record_of
 from tpca.solvers.race.handover import handover
 from tpca.solvers.race.refine import Refinement
@@ -42,8 +43,6 @@ from tpca.tensors import Answer, Gradients, RankOne
 LOOK = 1.08
 # A candidate hands over to the refinement when found and (signal² · samples)/d is at least this: overlap² about 0.9.
 ACCURATE = 8.0
-# A proposal has come to rest when every vector overlaps this much with that of the pass before.
-REST_OVERLAP = 0.99
 # Bytes per entry while a sum of samples is whitened: two sums in half precision, two copies in single.
 CARRIED = 16
 
@@ -141,11 +140,14 @@ class RaceRun(RaceState):
         elif self.phase == "trial":
             best = self.leading()
             if self.is_found(best):
+                if self.passes == 1:  # a last look, at what came since the one before
+                    best.candidate.refine(best.strategy.read(), best.candidate.vectors)
                 self._enter_refinement(best)
             elif self._rested or self.passes >= self.max_passes:
                 self._finish(StopReason.NO_SIGNAL)
             else:
-                if self.passes == 1:
+                if self.ascent is None:
+                    self.ascent = Ascent(best.candidate.vectors, self.searches[0].strategy.read().propose().vectors)
                     self.searches = [again(self.searches[0], (1 - self.solver.confidence) / 2)]
                 self._enter_again()
         elif self.phase == "again":
@@ -174,7 +176,8 @@ class RaceRun(RaceState):
         if self.phase == "trial":
             return [c.candidate for c in self.searches]
         if self.phase == "again":
-            return [self.searches[0].strategy]
+            assert self.ascent is not None
+            return [self.ascent, self.searches[0].strategy]
         assert self.refinement is not None
         return [self.refinement]
 
@@ -192,13 +195,9 @@ class RaceRun(RaceState):
         self.phase, self.scale = "search", self.scale_estimate.scale
 
     def _after_search(self) -> None:
-        found = [c for c in self.searches if self.is_found(c)]
-        if found:  # the others have lost: from here on they would only cost memory
-            self.note_reach()
-            self.searches = [max(found, key=lambda c: c.candidate.strength)]  # the larger reward has the better vectors
         best = self.leading()
         self._record(best)
-        if found and best.candidate.accuracy >= ACCURATE:
+        if self.is_found(best) and best.candidate.accuracy >= ACCURATE:
             self._enter_refinement(best)
         elif self.samples >= self._look:
             self._look = max(self.samples + 1, LOOK * self.samples)
@@ -209,30 +208,25 @@ class RaceRun(RaceState):
         self._record(self.leading())
 
     def _enter_again(self) -> None:
-        """The next pass: one step of subspace iteration on the strategies' part."""
+        """The next pass: one step of the ascent, and one of subspace iteration, on the strategies' part."""
         self.phase, self._limit, self._before = "again", self.racing, max(self._before, self.position)
         self.passes, self.samples, self.begins, self._rewind = self.passes + 1, 0, 0, True
         self.searches[0].strategy.restart()
 
     def _after_again(self) -> None:
-        """A proposal that has come to rest, or the last one, is tried on the held-out part.
+        """What has come to rest, or the last pass left, is tried on the held-out part.
 
         Every trial raises the bar for the next, so there is none of what still moves, nor a second one of the same.
         """
         (search,) = self.searches
-        # Copies: a vector may be a column of some matrix, which would be kept with it.
-        before, self._proposal = self._proposal, tuple(v.copy() for v in search.strategy.read().propose().vectors)
-        rests = (
-            before is not None
-            and min(abs(float(v @ w)) for v, w in zip(before, self._proposal, strict=True)) > REST_OVERLAP
-        )
-        if not (rests or self.passes == self.max_passes):
+        assert self.ascent is not None
+        done = self.ascent.challenge(search.strategy.read().propose().vectors)
+        if not (done or self.passes == self.max_passes):
             self._enter_again()
             return
-        self._rested = True
-        search.candidate.adopt(search.strategy)
+        search.candidate.install(self.ascent.vectors)
         self._record(search)
-        self.phase, self._limit = "trial", self.per_pass
+        self.phase, self._limit, self._rested = "trial", self.per_pass, True
 
     def _enter_refinement(self, winner: Search) -> None:
         self.note_reach()
