@@ -19,7 +19,7 @@ whether the noise is white and neighbouring samples are independent (:mod:`tpca.
 Several passes (``max_passes`` > 1 on stored data): the last fifth of the data is held out from the strategies.  After
 the first pass, which is the one-pass race, whole passes over their part are repeated, in which vectors climb beside the
 main strategy's subspace iteration (:mod:`tpca.solvers.race.ascent`); what has come to rest is tried on the held-out
-part only.
+part only.  So are better vectors of a signal that the first pass has found, but not accurately.
 """
 
 from __future__ import annotations
