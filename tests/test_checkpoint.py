@@ -490,6 +490,9 @@ CASES = {
     "found in a later pass": Case(
         (10,) * 4, ["flow"], PASSES, 300, {"strength": 0.8}, {"memory_limit": 8_000, "max_passes": 16}, later=True
     ),
+    "found in the first pass, better in a later one": Case(
+        (7,) * 4, ["flow"], PASSES, 60, {"strength": 1.8}, {"memory_limit": 11_000, "max_passes": 4}, later=True
+    ),
     "singles": Case((4,) * 5, ["singles"], ONE_PASS, 150, solver={"memory_limit": 9_000}),
     "singles, several passes": Case((4,) * 5, ["singles"], PASSES, 60, WEAK, {"memory_limit": 9_000, "max_passes": 4}),
     "pairs": Case((5,) * 4, ["pairs"], ONE_PASS, solver=PAIRS),

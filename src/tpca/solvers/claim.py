@@ -13,7 +13,7 @@ import numpy as np
 from tpca.errors import StreamError
 from tpca.tensors.blocks import Array
 
-MAX_ERROR = math.sqrt(2) * (1 + 1e-9)  # the distance of unit vectors that have nothing in common
+MAX_ERROR = math.sqrt(2) * (1 + 1e-9)  # the distance of unit vectors that have nothing in common, and rounding
 
 
 @dataclass(frozen=True)

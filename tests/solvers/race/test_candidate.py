@@ -6,12 +6,12 @@ import pytest
 from tpca import SpikedTensor
 from tpca.engines import LawEngine, LocalEngine
 from tpca.solvers.race.candidate import Candidate
-from tpca.solvers.race.handover import handover
+from tpca.solvers.race.handover import Handover, Known, handover
 from tpca.solvers.race.refine import Refinement
 from tpca.solvers.race.rounds import sub_batch_edges
 from tpca.solvers.race.strategies.protocol import Evidence, Proposal
 from tpca.tensors import Gradients
-from tpca.tensors.blocks import Partition
+from tpca.tensors.blocks import Partition, unit
 
 
 class FixedStrategy:
@@ -128,3 +128,12 @@ def test_the_refinement_starts_from_the_candidates_own_information():
         np.testing.assert_allclose(v, w)
     # 120 samples at strength one: error of the longest mode about sqrt(5/120) = 0.2
     assert 0.1 < refinement.error() < 0.4
+
+
+def test_vectors_of_which_nothing_is_known_are_no_impossible_claim():
+    """An error of √2 is the most there is; rounding must not make it more, and the claim one to be withdrawn."""
+    rng = np.random.default_rng(0)
+    for d in range(2, 40):
+        vectors = tuple(unit(rng.standard_normal(d)) for _ in range(3))
+        known = tuple(Known(0.0 * v, 0.0) for v in vectors)
+        assert Refinement(Handover(vectors, known, 1.0, 1.0, 50.0)).claim(0.95).flaw is None

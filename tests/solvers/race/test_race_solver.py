@@ -12,6 +12,7 @@ from tpca.engines import LawEngine
 from tpca.errors import MemoryBudgetError, PartitionError, SolverError
 from tpca.model import Samples
 from tpca.solvers.memory import default_memory, parse_memory
+from tpca.solvers.race.ascent import Ascent
 from tpca.solvers.recovery import StopReason
 from tpca.tensors import Gradients
 
@@ -270,11 +271,21 @@ def test_of_a_drifting_signal_the_average_is_found():
     assert first.overlaps(recovery.vectors)[1:].min() > 0.97
 
 
-@pytest.mark.xfail(strict=False, reason="one of sixteen runs has found a signal whose vectors overlap by less than 0.7")
+def test_a_claim_drops_no_search_before_the_refinement():
+    """A claim may be luck: if its evidence falls again, the others must have gone on meanwhile."""
+    truth = SpikedTensor.random((12,) * 3, 1.0, random_state=0)
+    history = RaceSolver(random_state=0).run(LawEngine(truth, random_state=0)).history
+    searching = [record for record in history if record["phase"] == "search"]
+    assert sum(record["found"] for record in searching) > 1
+    assert all(record["evidence"].keys() == {"whole", "symmetric"} for record in searching)
+
+
+# On fresh seeds one pass found 3 of 40, eight passes 24 of 40: a difference of 15.8 +- 3.1 in 30 runs, less than 3 by
+# chance in 1e-5.  Of 126 signals that were found on the way, none had an overlap below 0.7.
 @pytest.mark.slow
 def test_more_passes_find_what_one_cannot():
     found = {1: 0, 8: 0}
-    for seed in range(8):
+    for seed in range(30):
         truth = SpikedTensor.random((12,) * 4, 1.0, random_state=seed)
         samples = take(truth, 350, random_state=seed)
         for passes in found:
@@ -284,7 +295,28 @@ def test_more_passes_find_what_one_cannot():
             found[passes] += recovery.stop_reason is not StopReason.NO_SIGNAL
             assert recovery.n_passes <= passes
             assert recovery.n_samples <= 350
+            assert recovery.state_bytes <= 12_000
     assert found[8] >= found[1] + 3
+
+
+def test_more_passes_make_vectors_accurate_that_the_first_has_found(monkeypatch):
+    truth = SpikedTensor.random((7,) * 4, 1.8, random_state=0)
+    samples = take(truth, 60, random_state=1)
+    options = {"random_state": 3, "memory_limit": 11_000, "max_passes": 4}
+    better = RaceSolver(**options).run(samples)
+    assert {record["pass"] for record in better.history if record["found"]} == {1, better.n_passes}
+    # Where the vectors that have climbed prove nothing the first claim stands.
+    away = tuple(np.roll(v, 1) - v * (np.roll(v, 1) @ v) for v in truth.vectors)
+    monkeypatch.setattr(Ascent, "vectors", tuple(v / np.linalg.norm(v) for v in away))
+    first = RaceSolver(**options).run(samples)
+    assert first.found
+    assert first.n_passes > 1
+    assert first.evidence.value > first.evidence.needed
+    assert better.state_bytes <= 11_000
+    # A squared error of 0.1 and more at the end of a first pass that hands nothing over, about 6/(1.8² · 48) = 0.04 at
+    # rest; errors of 28 entries are within a factor of two of that but once in 1e3.
+    assert truth.loss(better.vectors).mean() < 0.08
+    assert truth.loss(better.vectors).mean() < truth.loss(first.vectors).mean()
 
 
 @few_or_many(6, 40)

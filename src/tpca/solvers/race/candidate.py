@@ -18,7 +18,7 @@ symbol             code
 l, k               ``vectors``, ``attempt``
 E                  ``wealth``
 sum of B R, V      ``total``, ``seen``: since the attempt began to count
-X_m                ``_sums[m]``: sum of B * gradient of block m, in the blocks of ``partition``
+X_m                ``_sums[m]``: sum of B * gradient of block m, in the blocks of ``partition``; empty before the first
 sigma              ``sigma``, from the candidate's own gradients across l: no strategy needed
 =================  =============================================================================
 """
@@ -66,7 +66,7 @@ class Candidate:
         self._loud = 0.0  # the largest noise along the vectors of an attempt that was surely above sigma
         self._squares = 0.0
         self._sums: list[Array] = []
-        self._install(tuple(unit(rng.standard_normal(d)) for d in partition.dims))
+        self.install(tuple(unit(rng.standard_normal(d)) for d in partition.dims))
 
     @property
     def sigma(self) -> float:
@@ -134,6 +134,7 @@ class Candidate:
         self.wealth = self.wealth or Wealth(before, n)
         assert answer.by_part is not None
         self.wealth.add(answer.by_part.sizes * answer.by_part.rewards, answer.by_part.sizes)
+        self._sums = self._sums or [np.zeros(shape) for shape in self.partition.shapes]
         for m, own in enumerate(self._sums):
             own += n * answer.gradients[m][0]
         self.seen += n
@@ -144,27 +145,27 @@ class Candidate:
         """Begin to count anew, with the same vectors."""
         self.wealth = None
         self.total = self.seen = 0.0
-        self._sums = [np.zeros(shape) for shape in self.partition.shapes]
+        self._sums = []
 
     def consider(self, strategy: Strategy) -> None:
         """Look at the strategy's proposal: take it over, or stay; then refine with all that is known."""
         look = strategy.read()
         proposal = look.propose()
         if self.attempt == 0:  # random vectors go at once, even if they happen to agree: they can prove nothing
-            self._install(proposal.vectors)
+            self.install(proposal.vectors)
             self.refine(look, self.vectors)
         elif self._agrees(proposal):
             self.refine(look, aligned(proposal.vectors, self.vectors))  # signs with which its own sums add up
         elif self.log_evidence > KEEP:
             self.refine(look, self.vectors)
         else:
-            self._install(proposal.vectors)
+            self.install(proposal.vectors)
             self.refine(look, self.vectors)
 
     def adopt(self, strategy: Strategy) -> None:
         """Begin an attempt with the strategy's proposal, whatever the evidence for the vectors so far."""
         look = strategy.read()
-        self._install(look.propose().vectors)
+        self.install(look.propose().vectors)
         self.refine(look, self.vectors)
 
     def refine(self, look: Look, start: tuple[Array, ...]) -> None:
@@ -187,6 +188,8 @@ class Candidate:
 
     def own(self, vectors: tuple[Array, ...], mode: int) -> Array:
         """``h_i``: the own sum of the block of ``mode``, contracted with the partner vectors inside the block."""
+        if not self._sums:
+            return np.zeros(len(vectors[mode]))
         m = next(m for m, group in enumerate(self.partition.groups) if mode in group)
         group = self.partition.groups[m]
         return along(self._sums[m], [vectors[i] for i in group], group.index(mode))
@@ -197,7 +200,7 @@ class Candidate:
         named |= {f"wealth_{i}": a for i, a in enumerate(self.wealth.arrays if self.wealth is not None else ())}
         return named | {f"candidate_sum_{m}": block for m, block in enumerate(self._sums)}
 
-    def _install(self, vectors: tuple[Array, ...]) -> None:
+    def install(self, vectors: tuple[Array, ...]) -> None:
         """Begin an attempt with these vectors; what those before them saw proves nothing about them."""
         self.vectors = vectors
         self.attempt += 1

@@ -1,12 +1,20 @@
-"""What the search knows of a signal when it is found: where the refinement begins."""
+"""What the search knows of a signal when it is found: where the refinement begins.
+
+A signal that is found in the first pass with vectors that are not accurate *stands*, in the place of a strategy, while
+further passes look for better vectors; where these prove nothing it is where the refinement begins.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from tpca.checkpoint import kept
 from tpca.solvers.race.candidate import Candidate
+from tpca.solvers.race.strategies.protocol import Evidence, Proposal
+from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array
 
 
@@ -23,6 +31,7 @@ class Known:
     signal: float
 
 
+@kept
 @dataclass(frozen=True)
 class Handover:
     """Vectors and what is known of each, their mean reward, and a noise level that rests on so many ``entries``."""
@@ -50,3 +59,40 @@ def handover(candidate: Candidate) -> Handover:
     # A strong signal inflates the candidate's noise level: it counts for little once the refinement has its own.
     entries = min(candidate.entries, max(50.0, sum(candidate.partition.dims)))
     return Handover(candidate.vectors, tuple(known), candidate.strength, candidate.sigma, entries)
+
+
+@kept
+@dataclass
+class Standing:
+    """A claim that stands: it asks for nothing, and proposes what was claimed."""
+
+    name: str
+    claim: Handover
+    working_bytes = 0
+
+    def queries(self) -> tuple[Query, ...]:
+        """Nothing."""
+        return ()
+
+    def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
+        """Nothing is learnt."""
+
+    def restart(self) -> None:
+        """There are no sums."""
+
+    def read(self) -> Standing:
+        """Always the same."""
+        return self
+
+    def propose(self) -> Proposal:
+        """What was claimed."""
+        return Proposal(self.claim.vectors, 0.0)
+
+    def evidence(self, vectors: tuple[Array, ...]) -> Evidence:
+        """Nothing but what was claimed."""
+        return Evidence(tuple(np.zeros(len(v)) for v in vectors), 1.0)
+
+    def arrays(self) -> dict[str, Array]:
+        """Every array of the state, by name."""
+        named = {f"standing_{i}": v for i, v in enumerate(self.claim.vectors)}
+        return named | {f"known_{i}": known.direction for i, known in enumerate(self.claim.modes)}

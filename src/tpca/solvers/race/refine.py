@@ -38,7 +38,7 @@ import math
 import numpy as np
 
 from tpca.checkpoint import kept
-from tpca.solvers.claim import MAX_ERROR, Claim
+from tpca.solvers.claim import Claim
 from tpca.solvers.race.handover import Handover, Known
 from tpca.solvers.race.sandwich import Sandwich
 from tpca.solvers.race.strength import RewardsAfter
@@ -191,7 +191,7 @@ class Refinement:
     def claim(self, confidence: float) -> Claim:
         """What can be said of the signal."""
         half = self.rewards.quantile(0.5 + confidence / 2) * self.strength_error
-        errors = tuple(e * min(1.0, MAX_ERROR / _norm(e)) for e in self.standard_errors())  # √2: nothing is known
+        errors = tuple(e * min(1.0, math.sqrt(2) / _norm(e)) for e in self.standard_errors())  # √2: nothing is known
         return Claim(self.strength, self._interval(half), errors, self.contradiction())
 
     def sequence(self, confidence: float) -> tuple[float, float]:

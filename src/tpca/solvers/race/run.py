@@ -5,8 +5,8 @@ phase       the next samples go to                                it ends
 ==========  ====================================================  ===============================================
 scale       the scale estimate                                    after three samples: search
 search      all strategies and candidates                         found and accurate: refinement; no more: trial
-trial       the candidates only (the held-out part, if any)       found: refinement; else: again, or done
-again       the main strategy, a whole pass at once               proposal at rest: trial; else: again
+trial       the candidates only (the held-out part, if any)       found: refinement; else, or not accurate: again
+again       the ascent and the main strategy, a pass at once      ascent at rest: trial; else: again
 refinement  the refinement                                        accurate as asked, or no more: done
 ==========  ====================================================  ===============================================
 """
@@ -24,28 +24,23 @@ from tpca.randomness import generator
 from tpca.solvers.loop import Ask
 from tpca.solvers.memory import round_bytes
 from tpca.solvers.overflow import WILD, largest, refuse_beyond
+from tpca.solvers.race.ascent import Ascent
 from tpca.solvers.race.conclusion import conclusion, record_of
-from tpca.solvers.race.handover import handover
+from tpca.solvers.race.handover import Handover, Standing, handover
 from tpca.solvers.race.refine import Refinement
 from tpca.solvers.race.rounds import round_size
 from tpca.solvers.race.state import RaceState
 from tpca.solvers.race.stopping import is_accurate, why_ended
+from tpca.solvers.race.strategies.carrying import carried
 from tpca.solvers.race.strategies.choice import Search, again
-from tpca.solvers.race.strategies.flow import BlockFlow
 from tpca.solvers.race.strategies.protocol import Part
-from tpca.solvers.race.strategies.whole import WholeSum
 from tpca.solvers.recovery import Recovery, StopReason
 from tpca.tensors import Answer, Gradients, RankOne
 
-# Candidates look at proposals when the samples have grown by this factor since the last look: making one costs more
-# than the round itself.
+# Samples over those at the last look at proposals: making one costs more than a round itself.
 LOOK = 1.08
 # A candidate hands over to the refinement when found and (signal² · samples)/d is at least this: overlap² about 0.9.
 ACCURATE = 8.0
-# A proposal has come to rest when every vector overlaps this much with that of the pass before.
-REST_OVERLAP = 0.99
-# Bytes per entry while a sum of samples is whitened: two sums in half precision, two copies in single.
-CARRIED = 16
 
 
 class RaceRun(RaceState):
@@ -105,24 +100,11 @@ class RaceRun(RaceState):
             refuse_beyond(WILD, largest(each), self.scale, self.position, n)
 
     def whiten(self, before: Whitening | None) -> None:
-        """Search afresh, in data whitened otherwise than ``before``.
-
-        The sum of all samples, where the main strategy keeps it, is whitened and stays, as far as memory allows; so do
-        the sums of a flow, unless they are of data that were not whitened at all: loud noise is all that they hold.
-        """
+        """Search afresh, in data whitened otherwise than ``before``, with what can be carried over."""
         old = self.searches[0].strategy
         self.search_afresh()
-        new, after = self.searches[0].strategy, self.noise.whitening
-        if after is None or not isinstance(old, BlockFlow) or not old.count:
-            pass
-        elif isinstance(old, WholeSum):
-            if isinstance(new, WholeSum) and CARRIED * math.prod(self.data.dims) <= self.noise.left():
-                modes = [mode for group in old.partition.groups for mode in group]
-                mean = old.mean() if before is None else before.undone.tensor(old.mean(), modes)
-                new.take_mean(after.tensor(mean, modes), old.count)
-        elif before is not None and isinstance(new, BlockFlow) and new.columns == old.columns:
-            old.rewhiten(before, after)
-            self.searches[0].strategy = old
+        if (after := self.noise.whitening) is not None:
+            self.searches[0].strategy = carried(old, self.searches[0].strategy, before, after, self.noise.left())
         if self.phase == "trial":  # what is tried from now on
             for search in self.searches:
                 search.candidate.adopt(search.strategy)
@@ -147,21 +129,12 @@ class RaceRun(RaceState):
         elif self.phase == "search":
             self.phase, self._limit = "trial", self.per_pass
         elif self.phase == "trial":
-            best = self.leading()
-            if self.is_found(best):
-                self._enter_refinement(best)
-            elif self._rested or self.passes >= self.max_passes:
-                self._finish(StopReason.NO_SIGNAL)
-            else:
-                if self.passes == 1:
-                    self.searches = [again(self.searches[0], (1 - self.solver.confidence) / 2)]
-                self._enter_again()
+            self._judge(self.leading())
         elif self.phase == "again":
-            self._finish(StopReason.NO_SIGNAL)
+            self._conclude(self.searches[0])
         else:
             assert self.refinement is not None
-            limit = self.solver.max_samples
-            limited = limit is not None and self.position >= limit
+            limited = self.solver.max_samples is not None and self.position >= self.solver.max_samples
             self._finish(why_ended(self.refinement, self.tol, limited, self.noise.whitening))
 
     def close(self) -> None:
@@ -182,7 +155,7 @@ class RaceRun(RaceState):
         if self.phase == "trial":
             return [c.candidate for c in self.searches]
         if self.phase == "again":
-            return [self.searches[0].strategy]
+            return [part for part in (self.ascent, self.searches[0].strategy) if part is not None]
         assert self.refinement is not None
         return [self.refinement]
 
@@ -200,14 +173,11 @@ class RaceRun(RaceState):
         self.phase, self.scale = "search", self.scale_estimate.scale
 
     def _after_search(self) -> None:
-        found = [c for c in self.searches if self.is_found(c)]
-        if found:  # the others have lost: from here on they would only cost memory
-            self.note_reach()
-            self.searches = [max(found, key=lambda c: c.candidate.strength)]  # the larger reward has the better vectors
         best = self.leading()
         self._record(best)
-        if found and best.candidate.accuracy >= ACCURATE:
-            self._enter_refinement(best)
+        if self.is_found(best) and best.candidate.accuracy >= ACCURATE:
+            self._proof = best.evidence
+            self._enter_refinement(handover(best.candidate))
         elif self.samples >= self._look:
             self._look = max(self.samples + 1, LOOK * self.samples)
             for search in self.searches:
@@ -216,37 +186,62 @@ class RaceRun(RaceState):
     def _after_trial(self) -> None:
         self._record(self.leading())
 
+    def _judge(self, best: Search) -> None:
+        """All samples have been tried on: a signal, none, or another pass."""
+        found, last = self.is_found(best), self._rested or self.passes >= self.max_passes
+        if last or (found and best.candidate.accuracy >= ACCURATE):
+            return self._conclude(best)
+        # None of this may depend on samples of the held-out part, on which what comes of it will be tried.
+        self.ascent = Ascent(best.candidate.vectors, self.searches[0].strategy.read().propose().vectors)
+        main = again(self.searches[0], (1 - self.solver.confidence) / 2)
+        if found:
+            self.note_reach()
+            self._proof = best.evidence
+            main.strategy = Standing(best.name, self._known(best))
+        self.searches = [main]
+        return self._enter_again()
+
+    def _conclude(self, best: Search) -> None:
+        """There will be no more trials."""
+        if self.is_found(best):
+            self._proof = best.evidence
+            self._enter_refinement(self._known(best))
+        elif isinstance(best.strategy, Standing):
+            self._enter_refinement(best.strategy.claim)
+        else:
+            self._finish(StopReason.NO_SIGNAL)
+
+    def _known(self, winner: Search) -> Handover:
+        """What is known of a signal at the end of the samples: after the first pass with a last look at all of them."""
+        if self.passes == 1:
+            winner.candidate.refine(winner.strategy.read(), winner.candidate.vectors)
+        return handover(winner.candidate)
+
     def _enter_again(self) -> None:
-        """The next pass: one step of subspace iteration on the strategies' part."""
+        """The next pass: one step of the ascent, and one of subspace iteration, on the strategies' part."""
         self.phase, self._limit, self._before = "again", self.racing, max(self._before, self.position)
         self.passes, self.samples, self.begins, self._rewind = self.passes + 1, 0, 0, True
         self.searches[0].strategy.restart()
 
     def _after_again(self) -> None:
-        """A proposal that has come to rest, or the last one, is tried on the held-out part.
+        """What has come to rest, or the last pass left, is tried on the held-out part.
 
         Every trial raises the bar for the next, so there is none of what still moves, nor a second one of the same.
         """
         (search,) = self.searches
-        # Copies: a vector may be a column of some matrix, which would be kept with it.
-        before, self._proposal = self._proposal, tuple(v.copy() for v in search.strategy.read().propose().vectors)
-        rests = (
-            before is not None
-            and min(abs(float(v @ w)) for v, w in zip(before, self._proposal, strict=True)) > REST_OVERLAP
-        )
-        if not (rests or self.passes == self.max_passes):
+        assert self.ascent is not None
+        done = self.ascent.challenge(search.strategy.read().propose().vectors)
+        if not (done or self.passes == self.max_passes):
             self._enter_again()
             return
-        self._rested = True
-        search.candidate.adopt(search.strategy)
+        search.candidate.install(self.ascent.vectors)
         self._record(search)
-        self.phase, self._limit = "trial", self.per_pass
+        self.phase, self._limit, self._rested = "trial", self.per_pass, True
 
-    def _enter_refinement(self, winner: Search) -> None:
+    def _enter_refinement(self, known: Handover) -> None:
         self.note_reach()
         self.phase, self._limit = "refinement", self.per_pass
-        self._proof = winner.evidence
-        self.refinement = Refinement(handover(winner.candidate), self.noise.whitening is not None, self.noise.block > 1)
+        self.refinement = Refinement(known, self.noise.whitening is not None, self.noise.block > 1)
         self.searches = []
 
     def _after_refinement(self) -> None:

@@ -17,8 +17,9 @@ The first three samples only tell in what units the data come (:mod:`tpca.solver
 whether the noise is white and neighbouring samples are independent (:mod:`tpca.solvers.race.noise`).
 
 Several passes (``max_passes`` > 1 on stored data): the last fifth of the data is held out from the strategies.  After
-the first pass, which is the one-pass race, the main strategy repeats whole passes over its part (subspace iteration),
-and a proposal that has come to rest is tried on the held-out part only.
+the first pass, which is the one-pass race, whole passes over their part are repeated, in which vectors climb beside the
+main strategy's subspace iteration (:mod:`tpca.solvers.race.ascent`); what has come to rest is tried on the held-out
+part only.  So are better vectors of a signal that the first pass has found, but not accurately.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import numpy as np
 from tpca.engines import Data
 from tpca.noise import Check, noise_checks, steadiness
 from tpca.randomness import generator
+from tpca.solvers.race.ascent import Ascent
 from tpca.solvers.race.limits import strength_limit
 from tpca.solvers.race.noise import RaceNoise
 from tpca.solvers.race.refine import Refinement
@@ -29,7 +30,6 @@ from tpca.solvers.race.strategies.choice import (
 from tpca.solvers.race.strategies.protocol import Part
 from tpca.solvers.recovery import Evidence, StopReason
 from tpca.tensors import Query, RankOne
-from tpca.tensors.blocks import Array
 
 if TYPE_CHECKING:
     from tpca.solvers.race.solver import RaceSolver
@@ -51,7 +51,7 @@ class RaceState:
 
     # All that a checkpoint holds; what else there is follows from the solver and the data.
     STATE: tuple[str, ...] = ("phase", "scale_estimate", "searches", "refinement", "reason", "samples", "begins")
-    STATE += ("passes", "state_bytes", "held_now", "scale", "history", "_limit", "_look", "_proposal", "_rested")
+    STATE += ("passes", "state_bytes", "held_now", "scale", "history", "_limit", "_look", "ascent", "_rested")
     STATE += ("_rewind", "_before", "reach", "loudest", "claims_from", "_proof", "max_passes", "racing")
 
     def __init__(
@@ -84,10 +84,10 @@ class RaceState:
         self.history: list[dict[str, Any]] = []
         self.begins = begins or 0
         self._limit, self._look, self._rewind = self.racing, 0.0, begins is None
-        self._proposal: tuple[Array, ...] | None = None
+        self.ascent: Ascent | None = None  # from the second pass on
         self._rested = False
         self._before = 0  # samples of the passes before this one
-        self.reach: float | None = None  # what the search would have found by its first claim, in noise levels
+        self.reach: float | None = None  # what the search would have found until the refinement began, in noise levels
         self.loudest = 0.0  # the noise level along the directions that were tried, where it was largest
         self._proof: Evidence | None = None
         self._asked: list[tuple[Part, tuple[Query, ...]]] = []
@@ -189,5 +189,11 @@ class RaceState:
         return self._proof or self.leading().evidence
 
     def leading(self) -> Search:
-        """The search with the strongest evidence."""
+        """The search with the strongest evidence; of several that have found a signal the one with the largest reward.
+
+        A larger reward is one of better vectors.  The others go on until the refinement begins: a claim may be luck,
+        and if its evidence falls again they must not have been dropped for it.
+        """
+        if found := [c for c in self.searches if self.is_found(c)]:
+            return max(found, key=lambda c: c.candidate.strength)
         return max(self.searches, key=lambda c: c.candidate.log_evidence)
