@@ -114,14 +114,6 @@ class RaceRun(RaceState):
         self.searches = self.strategies(generator(self.solver.random_state, f"race {self.number} at {self.samples}"))
         self._look = 0.0
 
-    @property
-    def grows(self) -> bool:
-        """Whether a search is under way whose main strategy would be larger in more memory."""
-        if self.phase not in ("scale", "search"):
-            return False
-        main = self.searches[0].strategy
-        return not isinstance(main, BlockFlow) or main.columns < main.partition.sizes[0]
-
     def end(self) -> None:
         """The samples of this phase have ended."""
         if self.phase == "scale":

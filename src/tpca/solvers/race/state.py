@@ -27,6 +27,7 @@ from tpca.solvers.race.strategies.choice import (
     strategies_within,
     sub_batches_within,
 )
+from tpca.solvers.race.strategies.flow import BlockFlow
 from tpca.solvers.race.strategies.protocol import Part
 from tpca.solvers.recovery import Evidence, StopReason
 from tpca.tensors import Query, RankOne
@@ -114,6 +115,14 @@ class RaceState:
         projection = self.solver.projection
         alike = self.noise.symmetric and (projection is None or projection.shared)
         return strategies_within(dims, left, partition, delta, rng, alike)
+
+    @property
+    def grows(self) -> bool:
+        """Whether a search is under way whose main strategy would be larger in more memory."""
+        if self.phase not in ("scale", "search"):
+            return False
+        main = self.searches[0].strategy
+        return not isinstance(main, BlockFlow) or main.columns < main.partition.sizes[0]
 
     @property
     def position(self) -> int:
