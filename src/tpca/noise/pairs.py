@@ -144,6 +144,11 @@ class ModeCovariances(PairSums, Accumulator):
         return np.asarray(differences / _rms(differences))
 
 
+def slices_apart(dims: Sequence[int], columns: int) -> int:
+    """One slice in how many is to be looked at, for about so many columns of the longest mode."""
+    return int(min(min(dims), max(1, math.prod(dims) // (columns * max(dims)))))
+
+
 def _add_matrices(own: list[Gram], others: Sequence[Gram]) -> None:
     """Add matrices to sums that may not have begun."""
     if not own:
