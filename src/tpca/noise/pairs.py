@@ -70,8 +70,10 @@ class ModeCovariances(PairSums, Accumulator):
         super().__init__(whitening, pairs_before, step)
         self.begin_pairs()
         self._whitening, self._before, self._step = whitening, pairs_before, step  # merging needs them later
-        self._first: NDArray[Any] | None = None  # an odd sample whose neighbour is in the part before
-        self._last: NDArray[Any] | None = None  # an even one whose neighbour has not come yet
+        # What is looked at of an odd sample whose neighbour is in the part before, and of an even one whose neighbour
+        # has not come yet.
+        self._first: list[NDArray[Any]] | None = None
+        self._last: list[NDArray[Any]] | None = None
         self._place = 0  # of the latter
 
     def add(self, batch: Batch, at: int = 0) -> None:
@@ -83,20 +85,20 @@ class ModeCovariances(PairSums, Accumulator):
             if isinstance(batch, DenseBatch) and place % 2 == 0 and pairs:
                 step = min(pairs, max(1, AT_ONCE // batch.samples[0].size))
                 some = batch.samples[j : j + 2 * step]
-                self._pairs(some[::2], some[1::2], place // 2)
+                self._pairs(self._looked_at(some[::2]), self._looked_at(some[1::2]), place // 2)
                 j += 2 * step
             else:
                 self._take(_sample(batch, j), place)
                 j += 1
-        if dense and self._last is not None and self._last.base is not None:
-            self._last = self._last.copy()  # of a batch that is not held
+        if dense and self._last is not None:
+            self._last = [part.copy() for part in self._last]  # of a batch that is not held
         self.n += count
 
     def merge(self, other: ModeCovariances) -> None:
         """Take the pairs of the samples that come next, and the one that lies across."""
         self.add_pairs(other)
         if self._last is not None and other._first is not None:
-            self._pairs(self._last[None], other._first[None], self._place // 2)
+            self._pairs(self._last, other._first, self._place // 2)
         self._last, self._place = other._last, other._place
         self.n += other.n
 
@@ -107,31 +109,35 @@ class ModeCovariances(PairSums, Accumulator):
     @property
     def nbytes(self) -> int:
         """The matrices, and the samples that wait for their neighbours."""
-        return self.gram_bytes + sum(a.nbytes for a in (self._first, self._last) if a is not None)
+        return self.gram_bytes + sum(int(part.nbytes) for part in (*(self._first or ()), *(self._last or ())))
 
     def _take(self, sample: NDArray[Any], place: int) -> None:
+        looked_at = self._looked_at(sample[None])
         if place % 2 == 0:
-            self._last, self._place = sample, place
+            self._last, self._place = looked_at, place
         elif self._last is not None:
-            self._pairs(self._last[None], sample[None], place // 2)
+            self._pairs(self._last, looked_at, place // 2)
             self._last = None
         else:
-            self._first = sample.copy()
+            self._first = [part.copy() for part in looked_at]
 
-    def _pairs(self, even: NDArray[Any], odd: NDArray[Any], number: int) -> None:
+    def _looked_at(self, samples: NDArray[Any]) -> list[NDArray[Any]]:
+        """Every step-th slice of the first mode, and of the second; all entries, where they are to be whitened."""
+        if self._step == 1 or self._whitening is not None:
+            return [samples]
+        return [samples[:, :: self._step], samples[:, :, :: self._step]]
+
+    def _pairs(self, even: list[NDArray[Any]], odd: list[NDArray[Any]], number: int) -> None:
         """Add the Gram matrices of the differences of some pairs, the first of which is pair ``number``."""
-        for first in range(min(2, len(odd))):
+        for first in range(min(2, len(odd[0]))):
             half = (number + first + self._before) % 2
-            some, others = even[first::2], odd[first::2]
-            if self._step > 1 and self._whitening is None:  # what is not looked at is not even subtracted
-                parts = [_unit_size(others[:, :: self._step], some[:, :: self._step])]
-                parts.append(_unit_size(others[:, :, :: self._step], some[:, :, :: self._step]))
-            else:
-                whole = self._whitened(_unit_size(others, some))
+            parts = [_unit_size(others[first::2], some[first::2]) for some, others in zip(even, odd, strict=True)]
+            if len(parts) == 1:
+                whole = self._whitened(parts[0])
                 parts = [whole[:, :: self._step], whole[:, :, :: self._step]] if self._step > 1 else [whole, whole]
             if not len(parts[0]):
                 continue
-            grams = [_gram(parts[mode == 0], mode) for mode in range(even.ndim - 1)]
+            grams = [_gram(parts[mode == 0], mode) for mode in range(even[0].ndim - 1)]
             _add_matrices(self.grams[half], grams)
             self.counts[half] += len(parts[0])
             squares = np.square(parts[0])
