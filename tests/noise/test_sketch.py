@@ -129,9 +129,19 @@ def test_no_more_than_one_sample_is_held():
     part = added((0, 5, 10, N))
     matrices = 2 * 4 * sum(d * d for d in DIMS)
     assert part.nbytes == matrices + SAMPLES[0].nbytes
-    assert part._last.samples.base is None  # not a view of a batch, which would be held with it
+    assert all(one.samples.base is None for one in part._last)  # no view of a batch, which would be held with it
     part.finish()
     assert part.nbytes == matrices
+
+
+def test_of_a_sample_that_waits_only_the_slices_that_are_looked_at_are_held():
+    samples = RNG.standard_normal((3, 8, 6, 4))
+    part, whole = ModeCovariances(step=2), ModeCovariances(step=2)
+    for number in range(3):
+        part.add(DenseBatch(samples[number : number + 1]), number)
+    whole.add(DenseBatch(samples), 0)
+    assert part.nbytes == whole.nbytes == part.gram_bytes + samples[0, ::2].nbytes + samples[0, :, ::2].nbytes
+    assert all(np.array_equal(a, b) for a, b in zip(part.grams[0], whole.grams[0], strict=True))
 
 
 @pytest.mark.parametrize("batch_of", [DenseBatch, slabs, sparse])

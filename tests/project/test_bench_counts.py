@@ -14,9 +14,11 @@ import pytest
 from threadpoolctl import ThreadpoolController
 
 from tpca import MeanSolver, PaperSolver, RaceSolver, SpikedTensor, TensorPCA
+from tpca.errors import SampleError
 from tpca.estimators import opening
 from tpca.solvers.mean.run import MeanRun
-from tpca.tensors import DenseBatch
+from tpca.tensors import DenseBatch, Gradients, Query, few_replicas
+from tpca.tensors.blocks import Partition
 from tpca.threads import SMALL, calm_blas
 
 DIMS = (5, 4, 6, 3)
@@ -50,6 +52,40 @@ def test_every_sample_is_added_up_exactly_once_in_a_pass(solver, monkeypatch):
     # What the first samples tell of the noise is looked at one by one, and not looked for here.
     recovery = solver(random_state=1, whiten=None, clip=None, groups=1).run(samples)
     assert sum(counted) == recovery.n_samples == 400
+
+
+def test_a_sub_batch_is_looked_at_once_for_all_candidates_and_a_batch_once_for_nan(monkeypatch):
+    products, looks = [], []
+    usual, look_in = few_replicas._few_products, DenseBatch.look_in
+    monkeypatch.setattr(few_replicas, "_few_products", lambda *given: (products.append(1), usual(*given))[1])
+    monkeypatch.setattr(
+        DenseBatch, "look_in", lambda own, total: (looks.append(own._unchecked is not None), look_in(own, total))[1]
+    )
+    rng, edges = np.random.default_rng(1), tuple(range(16))
+    partition = Partition.singles(DIMS)
+    queries = [
+        Query(partition, tuple(rng.standard_normal((1, *shape)) for shape in partition.shapes), by_part=())
+        for _ in range(3)
+    ]
+    samples, asked = noise(16), Gradients(queries, edges=edges)
+    asked.add(DenseBatch(samples, unchecked=0), 0)
+    asked.finish()
+    assert len(products) == len(edges)
+    assert sum(looks) == 1
+    for query, answer in zip(queries, asked.answers, strict=True):
+        each = np.einsum("nabcd,a,b,c,d->n", samples, *(w[0] for w in query.replicas))
+        # Sums of 16 samples of about 19 numbers each in float32, and of two of them the difference.
+        np.testing.assert_allclose(answer.by_part.rewards, each, atol=1e-3)
+
+
+@pytest.mark.parametrize("at", [0, 7, 15])
+def test_a_missing_entry_is_named_although_it_is_looked_for_once_a_batch(at):
+    partition = Partition.singles(DIMS)
+    query = Query(partition, tuple(np.ones((1, *shape)) for shape in partition.shapes), by_part=())
+    samples = noise(16)
+    samples[at, 1, 2, 3, 0] = np.nan
+    with pytest.raises(SampleError, match=f"sample {5 + at} contains NaN"):
+        Gradients([query], edges=(0, 4, 9, 13)).add(DenseBatch(samples, unchecked=5), 0)
 
 
 def test_rounds_and_questions_grow_with_the_logarithm_of_the_samples():

@@ -7,16 +7,15 @@ from typing import Any
 from tpca.errors import SampleError
 from tpca.estimators.handed import EffectOptions, HandedEffects
 from tpca.estimators.opening import HandedIn
+from tpca.solvers.options import parameters_of
 from tpca.streams import Stream
 from tpca.streams.conditions import Conditions, read_conditions
 
 
 def effect_options(estimator: Any) -> EffectOptions:
     """Those of its options that say how samples are put into blocks, checked."""
-    own = {
-        name: value for name, value in estimator.get_params(deep=False).items() if name in EffectOptions.__annotations__
-    }
-    return EffectOptions(**own)
+    known = parameters_of(estimator)
+    return EffectOptions(**{name: known[name] for name in EffectOptions.__annotations__})
 
 
 def conditions(

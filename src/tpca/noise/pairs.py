@@ -87,8 +87,10 @@ class ModeCovariances(PairSums, Accumulator):
         super().__init__(whitening, pairs_before, step)
         self.begin_pairs()
         self._whitening, self._before, self._step = whitening, pairs_before, step  # merging needs them later
-        self._first: DenseBatch | None = None  # an odd sample whose neighbour is in the part before
-        self._last: DenseBatch | None = None  # an even one whose neighbour has not come yet
+        # What is looked at of an odd sample whose neighbour is in the part before, and of an even one whose neighbour
+        # has not come yet.
+        self._first: list[DenseBatch] | None = None
+        self._last: list[DenseBatch] | None = None
         self._place = 0  # of the latter
 
     def add(self, batch: Batch, at: int = 0) -> None:
@@ -98,7 +100,8 @@ class ModeCovariances(PairSums, Accumulator):
             place, pairs = at + j, (count - j) // 2
             if isinstance(batch, DenseBatch) and place % 2 == 0 and pairs:
                 step = min(pairs, max(1, AT_ONCE // batch.samples[0].size))
-                self._pairs(batch[j : j + 2 * step : 2], batch[j + 1 : j + 2 * step : 2], place // 2)
+                even, odd = batch[j : j + 2 * step : 2], batch[j + 1 : j + 2 * step : 2]
+                self._pairs(self._looked_at(even), self._looked_at(odd), place // 2)
                 j += 2 * step
             else:
                 self._take(batch[j : j + 1], place)
@@ -120,37 +123,44 @@ class ModeCovariances(PairSums, Accumulator):
     @property
     def nbytes(self) -> int:
         """The matrices, and the samples that wait for their neighbours."""
-        return self.gram_bytes + sum(a.nbytes for a in (self._first, self._last) if a is not None)
+        return self.gram_bytes + sum(int(part.nbytes) for part in (*(self._first or ()), *(self._last or ())))
 
     def _take(self, sample: Batch, place: int) -> None:
         """Take one sample; what is held is in memory of its own."""
-        one = sample if isinstance(sample, DenseBatch) else in_full(sample)
+        looked_at = self._looked_at(sample if isinstance(sample, DenseBatch) else in_full(sample))
         if place % 2 == 0:
-            self._last, self._place = one.copied(), place
+            self._last, self._place = [part.copied() for part in looked_at], place
         elif self._last is not None:
-            self._pairs(self._last, one, place // 2)
+            self._pairs(self._last, looked_at, place // 2)
             self._last = None
         else:
-            self._first = one.copied()
+            self._first = [part.copied() for part in looked_at]
 
-    def _pairs(self, evens: DenseBatch, odds: DenseBatch, number: int) -> None:
+    def _looked_at(self, batch: DenseBatch) -> list[DenseBatch]:
+        """Every step-th slice of the first mode, and of the second; all, where whitened or where some are missing."""
+        whole = self._step == 1 or self._whitening is not None or batch.measured.exposure is not None
+        return [batch] if whole else self._slices(batch)
+
+    def _slices(self, batch: DenseBatch) -> list[DenseBatch]:
+        return [DenseBatch(batch.samples[:, :: self._step]), DenseBatch(batch.samples[:, :, :: self._step])]
+
+    def _pairs(self, evens: list[DenseBatch], odds: list[DenseBatch], number: int) -> None:
         """Add the Gram matrices of the differences of some pairs, the first of which is pair ``number``."""
-        partly = evens.measured.exposure is not None or odds.measured.exposure is not None
-        if partly:
-            self._count(*_kurtoses(evens.measured, odds.measured))
-        even, odd = evens.samples, odds.samples
-        for first in range(min(2, len(odd))):
+        partly = any(one.measured.exposure is not None for one in (evens[0], odds[0]))
+        if len(evens) != len(odds):  # of the one with missing entries no more than was kept of the other
+            evens, odds = (self._slices(some[0]) if len(some) == 1 else some for some in (evens, odds))
+        elif partly:
+            self._count(*_kurtoses(evens[0].measured, odds[0].measured))
+        even, odd = ([one.samples for one in some] for some in (evens, odds))
+        for first in range(min(2, len(odd[0]))):
             half = (number + first + self._before) % 2
-            some, others = even[first::2], odd[first::2]
-            if self._step > 1 and self._whitening is None:  # what is not looked at is not even subtracted
-                parts = [_unit_size(others[:, :: self._step], some[:, :: self._step])]
-                parts.append(_unit_size(others[:, :, :: self._step], some[:, :, :: self._step]))
-            else:
-                whole = self._whitened(_unit_size(others, some))
+            parts = [_unit_size(others[first::2], some[first::2]) for some, others in zip(even, odd, strict=True)]
+            if len(parts) == 1:
+                whole = self._whitened(parts[0])
                 parts = [whole[:, :: self._step], whole[:, :, :: self._step]] if self._step > 1 else [whole, whole]
             if not len(parts[0]):
                 continue
-            grams = [_gram(parts[mode == 0], mode) for mode in range(even.ndim - 1)]
+            grams = [_gram(parts[mode == 0], mode) for mode in range(even[0].ndim - 1)]
             _add_matrices(self.grams[half], grams)
             self.counts[half] += len(parts[0])
             squares = np.square(parts[0])
@@ -168,6 +178,11 @@ class ModeCovariances(PairSums, Accumulator):
             return differences
         differences = self._whitening.tensor(differences)
         return np.asarray(differences / _rms(differences))
+
+
+def slices_apart(dims: Sequence[int], columns: int) -> int:
+    """One slice in how many is to be looked at, for about so many columns of the longest mode."""
+    return int(min(min(dims), max(1, math.prod(dims) // (columns * max(dims)))))
 
 
 def _add_matrices(own: list[Gram], others: Sequence[Gram]) -> None:

@@ -111,7 +111,7 @@ def gradients_of(tensor: NDArray[Any], asked: Sequence[Asked]) -> Iterator[Part]
             vectors = [np.asarray(block.reshape(1, -1), np.float64) for block in one.replicas]
             yield Part(number, slice(0, 1), vectors, traces.gradients(one.groups, one.gradients_of))
         else:
-            together.setdefault(_unfolding(tensor.shape, one.groups), []).append(number)
+            together.setdefault(unfolding(tensor.shape, one.groups), []).append(number)
     for (modes, rows), members in together.items():
         matrix = tensor.transpose(modes).reshape(rows, -1)
         for pack in _packs(matrix, asked, members):
@@ -119,36 +119,8 @@ def gradients_of(tensor: NDArray[Any], asked: Sequence[Asked]) -> Iterator[Part]
             yield from pack
 
 
-class OneReplica:
-    """Gradients of one replica on many tensors of one shape and dtype; what depends on the replica is made once."""
-
-    def __init__(self, query: Query, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        self._modes, self._rows = _unfolding(shape, query.partition.groups)
-        vectors = _rows(query.replicas, slice(0, 1), dtype)
-        cut = middle(tuple(v.shape[1] for v in vectors))
-        self._sides: list[tuple[bool, NDArray[Any] | None, range, list[Array], list[int]]] = []
-        for left, own, others in ((True, range(cut), vectors[cut:]), (False, range(cut, len(vectors)), vectors[:cut])):
-            if wanted := [m - own.start for m in query.blocks if m in own]:
-                weights = outer(others)[0].astype(dtype, copy=False) if others else None
-                self._sides.append((left, weights, own, [vectors[m] for m in own], wanted))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of what was worked out."""
-        return sum(weights.nbytes for _, weights, *_ in self._sides if weights is not None)
-
-    def gradients(self, tensor: NDArray[Any]) -> dict[int, Array]:
-        """Gradients ``(1, D_m)`` by block."""
-        matrix = tensor.transpose(self._modes).reshape(self._rows, -1)
-        found: dict[int, Array] = {}
-        for left, weights, own, vectors, wanted in self._sides:
-            partial = matrix.reshape(-1) if weights is None else (matrix if left else matrix.T) @ weights
-            found.update({m + own.start: g for m, g in _split_own(partial[None], vectors, wanted).items()})
-        return found
-
-
 @functools.cache
-def _unfolding(dims: tuple[int, ...], groups: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], int]:
+def unfolding(dims: tuple[int, ...], groups: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], int]:
     """Modes in the order of their blocks, and the rows of the matrix that is left of the middle."""
     sizes = tuple(math.prod(dims[n] for n in group) for group in groups)
     return tuple(n for group in groups for n in group), math.prod(sizes[: middle(sizes)])
@@ -163,7 +135,7 @@ def _packs(matrix: NDArray[Any], asked: Sequence[Asked], members: Sequence[int])
         replicas, start = asked[number].replicas, 0
         while start < len(replicas[0]):
             some = slice(start, min(start + room, len(replicas[0])))
-            pack.append(Part(number, some, _rows(replicas, some, matrix.dtype), {}))
+            pack.append(Part(number, some, replica_rows(replicas, some, matrix.dtype), {}))
             room -= some.stop - start
             start = some.stop
             if not room:
@@ -173,7 +145,7 @@ def _packs(matrix: NDArray[Any], asked: Sequence[Asked], members: Sequence[int])
         yield pack
 
 
-def _rows(replicas: Sequence[NDArray[Any]], some: slice, dtype: np.dtype[Any]) -> list[Array]:
+def replica_rows(replicas: Sequence[NDArray[Any]], some: slice, dtype: np.dtype[Any]) -> list[Array]:
     """Some replicas of every block as rows, in the widest of their dtypes and ``dtype``."""
     wide = np.result_type(dtype, *(block.dtype for block in replicas))
     rows = [np.reshape(block[some], (some.stop - some.start, -1)) for block in replicas]
@@ -211,7 +183,7 @@ def _contract_side(
     for part, blocks, _ in sides:
         start, end = end, end + len(part.vectors[0])
         wanted = [m - blocks[0] for m in asked[part.number].gradients_of if m in blocks]
-        found = _split_own(partial[start:end], [part.vectors[m] for m in blocks], wanted)
+        found = split_own(partial[start:end], [part.vectors[m] for m in blocks], wanted)
         part.gradients.update({m + blocks[0]: gradient for m, gradient in found.items()})
 
 
@@ -223,7 +195,7 @@ def middle(sizes: tuple[int, ...]) -> int:
     return min(range(1, len(sizes)), key=lambda i: max(math.prod(sizes[:i]), math.prod(sizes[i:])))
 
 
-def _split_own(tensors: NDArray[Any], vectors: list[Array], wanted: Sequence[int]) -> dict[int, Array]:
+def split_own(tensors: NDArray[Any], vectors: list[Array], wanted: Sequence[int]) -> dict[int, Array]:
     """Gradients when replica r sees its own small tensor ``tensors[r]`` (flattened)."""
     if len(vectors) == 1:
         return {0: tensors.astype(np.result_type(tensors, vectors[0]), copy=False)}
@@ -233,11 +205,11 @@ def _split_own(tensors: NDArray[Any], vectors: list[Array], wanted: Sequence[int
     gradients: dict[int, Array] = {}
     if any(m < cut for m in wanted):
         partial = np.matmul(tensors, outer(vectors[cut:])[:, :, None])[:, :, 0]
-        gradients.update(_split_own(partial, vectors[:cut], [m for m in wanted if m < cut]))
+        gradients.update(split_own(partial, vectors[:cut], [m for m in wanted if m < cut]))
     if any(m >= cut for m in wanted):
         partial = np.matmul(outer(vectors[:cut])[:, None, :], tensors)[:, 0, :]
         mine = [m - cut for m in wanted if m >= cut]
-        gradients.update({m + cut: g for m, g in _split_own(partial, vectors[cut:], mine).items()})
+        gradients.update({m + cut: g for m, g in split_own(partial, vectors[cut:], mine).items()})
     return gradients
 
 

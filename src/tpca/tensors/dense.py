@@ -114,11 +114,18 @@ class DenseBatch:
         flat = self._samples.reshape(len(self), -1)
         weights = np.full(len(flat), weight, flat.dtype)
         sums: NDArray[Any] = total.reshape(-1)
-        gemv, asum = _blas(flat.dtype)
-        gemv(1.0, flat.T, weights, 1.0, sums, overwrite_y=1)
-        if self._unchecked is not None and not math.isfinite(asum(sums)):
-            _refuse_missing(self._samples, self._unchecked)
+        _blas(flat.dtype)[0](1.0, flat.T, weights, 1.0, sums, overwrite_y=1)
+        self.look_in(total)
         return total
+
+    def look_in(self, total: NDArray[Any]) -> None:
+        """Refuse samples with NaN or Inf that show in a sum with all of these, if nobody has looked yet."""
+        if self._unchecked is not None and not math.isfinite(_blas(total.dtype)[1](total.reshape(-1))):
+            _refuse_missing(self._samples, self._unchecked)
+
+    def trusted(self) -> DenseBatch:
+        """The same samples, not looked at: for who adds them up in parts and looks once, :meth:`look_in` the sum."""
+        return DenseBatch(self._samples, shares=self.shares, exposure=self.exposure)
 
     def scores(self, vectors: Sequence[Array]) -> Array:
         """Reward ``(n, c)`` of every sample with every rank-one component; ``vectors[i]`` is ``(c, d_i)``.

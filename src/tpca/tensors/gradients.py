@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tpca.tensors.accumulators import Accumulator, added
 from tpca.tensors.blocks import Array
 from tpca.tensors.contraction import add_gradients_of, contract_all, narrow
+from tpca.tensors.dense import DenseBatch
 from tpca.tensors.protocol import Batch
 from tpca.tensors.query import Answer, Query, rewards, subtract
 from tpca.tensors.sub_batches import SubBatchSums, asked_by_part
@@ -87,7 +88,8 @@ class Gradients(Accumulator):
             batch.add_gradients(self.queries, self._begun())
 
     def _take_parts(self, parts: SubBatchSums, batch: Batch, at: int) -> None:
-        for j, some, ends in parts.pieces(batch, at):
+        whole = batch if type(batch) is DenseBatch else None  # others look for themselves
+        for j, some, ends in parts.pieces(batch if whole is None else whole.trusted(), at):
             if batch.summable:
                 self._total = some.add_to(self._total, self._weight)
                 parts.grow(j)
@@ -95,6 +97,8 @@ class Gradients(Accumulator):
                     parts.look(self._total)
             else:
                 some.add_gradients((*self.queries, *parts.queries), (*self._begun(), *parts.at(j)))
+        if whole is not None and self._total is not None:
+            whole.look_in(self._total)
 
     def _begun(self) -> list[dict[int, Array]]:
         """Sums of the gradients of samples that cannot be added up; these are not multiplied by anything."""

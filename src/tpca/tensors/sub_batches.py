@@ -9,7 +9,7 @@ contracted with the few vectors asked about, and the gradients of a sub-batch ar
 
 .. math:: G_j = \nabla R(T_1 + \dots + T_{e_{j+1}}) - \nabla R(T_1 + \dots + T_{e_j}) .
 
-That costs a look at the sum for every sub-batch, however many samples it has.
+That costs one look at the sum for every sub-batch, however many samples it has, for all queries together.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.tensors.blocks import Array
-from tpca.tensors.contraction import OneReplica
+from tpca.tensors.few_replicas import FewReplicas
 from tpca.tensors.protocol import Batch
 from tpca.tensors.query import Query, SubBatches, subtract
 
@@ -38,7 +38,7 @@ class SubBatchSums:
         shapes = [{m: q.partition.shapes[m] for m in q.blocks} for q in self.queries]
         self._sums = [{m: np.zeros((len(self.edges), *s)) for m, s in own.items()} for own in shapes]
         self._until = [{m: np.zeros(s) for m, s in own.items()} for own in shapes]  # of the sum at the last edge
-        self._ready: list[OneReplica] | None = None  # from the first look on
+        self._ready: FewReplicas | None = None  # from the first look on
         self._open: int | None = None  # the sub-batch that has samples in the running sum since then
 
     def pieces(self, batch: Batch, at: int) -> Iterator[tuple[int, Batch, bool]]:
@@ -65,9 +65,9 @@ class SubBatchSums:
         if self._open is None or running is None:
             return
         if self._ready is None:
-            self._ready = [OneReplica(query, running.shape, running.dtype) for query in self.queries]
-        for ready, sums, until in zip(self._ready, self._sums, self._until, strict=True):
-            for m, gradient in ready.gradients(running).items():
+            self._ready = FewReplicas(self.queries, running.shape, running.dtype)
+        for found, sums, until in zip(self._ready.gradients(running), self._sums, self._until, strict=True):
+            for m, gradient in found.items():
                 now = gradient.reshape(until[m].shape)
                 sums[m][self._open] += now - until[m]
                 until[m][...] = now
@@ -95,7 +95,7 @@ class SubBatchSums:
     def nbytes(self) -> int:
         """The sums, and what looks need."""
         sums = sum(g.nbytes for own in (*self._sums, *self._until) for g in own.values())
-        return sums + sum(ready.nbytes for ready in self._ready or ())
+        return sums + (0 if self._ready is None else self._ready.nbytes)
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels: not what only looks need."""

@@ -84,3 +84,23 @@ def test_known_blocks_bound_the_groups(monkeypatch):
     for counts in seen:
         assert sum(counts) == 230
         assert all(count % 10 == 0 for count in counts[:-1])
+
+
+def test_beside_groups_a_sum_is_kept_of_samples_in_float64_only():
+    rng = np.random.default_rng(0)
+    parts = rng.standard_normal((4, 3, 5))
+    for dtype, kept in ((np.float32, False), (np.float64, True)):
+        grouping = Grouping((3, 5), 2, plan=[2, 2])
+        for part in parts.astype(dtype):
+            grouping.add(part.copy(), 1)
+        assert (grouping.total is not None) == kept
+        grouping.close()
+        exact = parts.astype(dtype).sum(axis=0, dtype=float)
+        # Of sums below 8 each addition rounds off half a unit in the last place, 2^-21 or 2^-50: one in either group.
+        np.testing.assert_allclose(grouping.whole, exact, rtol=0, atol=3 * 2.0**-50 if kept else 2 * 2.0**-21)
+
+
+def test_inner_products_are_those_of_all_pairs_whatever_the_pieces():
+    sums = np.random.default_rng(1).standard_normal((5, 3, 4001), dtype=np.float32)
+    flat = sums.reshape(5, -1).astype(float)
+    np.testing.assert_allclose(inner_products(sums), flat @ flat.T, rtol=1e-12, atol=1e-9)

@@ -49,7 +49,7 @@ class Ending:
         whitening, self._more = noise.whitening, [CENTRED] if grouping.centred else []
         observed, louder, every = self.run.observed, 1.0, [grouping]
         if observed is not None:
-            factors = SliceCounts.of_entries(observed.total, grouping.samples, grouping.total.shape).factors()
+            factors = SliceCounts.of_entries(observed.whole, grouping.samples, grouping.whole.shape).factors()
             if whitening is not None:
                 whitening = evened(whitening, factors)
             self._factors, louder, every = factors, balance(grouping, observed), [grouping, observed]

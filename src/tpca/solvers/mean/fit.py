@@ -80,13 +80,15 @@ def leading_of_mode(tensor: Array, mode: int, count: int = 1) -> Array:
 
 def gram(tensor: Array, mode: int) -> Array:
     """The Gram matrix of the rows of the unfolding ``mode | other modes``, a block at a time."""
-    blocks = tensor.reshape(math.prod(tensor.shape[:mode]), tensor.shape[mode], -1)
-    if blocks.shape[2] == 1:
-        rows = blocks[..., 0]
+    length = tensor.shape[mode]
+    if mode == tensor.ndim - 1:
+        rows = tensor.reshape(-1, length)
         return np.asarray(rows.T @ rows, dtype=np.float64)
-    total = np.zeros((blocks.shape[1],) * 2)
-    for block in blocks:
-        total += block @ block.T
+    total = np.zeros((length, length))
+    # Many small blocks cost more than a copy of them in another order, a slice of the first mode at a time.
+    for block in tensor.reshape(-1, length, math.prod(tensor.shape[mode + 1 :])) if mode < 2 else tensor:
+        rows = block if mode < 2 else np.moveaxis(block, mode - 1, 0).reshape(length, -1)
+        total += rows @ rows.T
     return total
 
 

@@ -5,15 +5,15 @@ the number of samples is known, all get the same number of them, a multiple of `
 neighbours, which the noise model is learnt from, are in one group).  Where it is not, whenever all groups are taken the
 first two neighbours that hold the fewest samples become one: the largest group is never more than about twice the
 smallest.  Where samples hold unequal shares of the signal (derived ones, :mod:`tpca.streams.contrasts`) a group counts
-as many as its shares add up to, N in all.  Groups are sums in float32, which is far more than their noise needs; the
-sum of all is one in float64.
+as many as its shares add up to, N in all.  Groups are sums in float32, which is far more than their noise needs.  Of
+samples in float64 the sum of all is kept as well; of others it is that of the groups, made when they are complete.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from tpca.tensors.blocks import Array
 
 Array32 = NDArray[Any]  # of float32, which the toolbox for float64 works on as well
 
+PIECE = 2**12  # entries of all groups that are widened at a time
 CANCELLED = 1e-8  # of the energy of all groups: rounding in float32 leaves 1e-14 of it, chance about all
 
 
@@ -46,7 +47,7 @@ class Grouping:
     def __init__(self, dims: Sequence[int], most: int, block: int = 1, plan: Sequence[int] | None = None) -> None:
         self.plan = None if plan is None else list(plan)
         self.sums: Array32 = np.zeros((most if plan is None else len(plan), *dims), dtype=np.float32)
-        self.total = np.zeros(tuple(dims))
+        self.total: Array | None = None  # of samples in float32, once the groups are closed
         self.counts: list[int] = []
         self.worths: list[float] = []  # their shares of the signal
         self.size = block if plan is None else plan[0]  # of the open group, when it will be full
@@ -73,21 +74,32 @@ class Grouping:
         """Add ``n`` samples, which sum to ``part`` and are ``worth`` so many, to the open group."""
         if not self.counts or self.counts[-1] >= self.size:
             self._open()
+        if self.total is None and part.dtype.itemsize > self.sums.itemsize:
+            self.total = self._all_groups()
         self.sums[len(self.counts) - 1] += part
-        self.total += part
+        if self.total is not None:
+            self.total += part
         self.counts[-1] += n
         self.worths[-1] += n if worth is None else worth
 
     def multiply(self, factor: float) -> None:
         """Have all sums in another unit."""
         self.sums *= np.float32(factor)
-        self.total *= factor
+        if self.total is not None:
+            self.total *= factor
 
     def transform(self, linear: Callable[[Array32], Array32]) -> None:
         """Have all sums transformed, one after the other."""
         for group in self.sums:
             group[...] = linear(group)
-        self.total[...] = linear(self.total)
+        if self.total is not None:
+            self.total[...] = linear(self.total)
+
+    @property
+    def whole(self) -> Array:
+        """The sum of all groups, which are closed."""
+        assert self.total is not None
+        return self.total
 
     @property
     def centred(self) -> bool:
@@ -95,7 +107,7 @@ class Grouping:
         if len(self.counts) < 2:
             return False
         energy = math.fsum(float(np.vdot(group, group)) for group in self.sums)
-        return float(np.vdot(self.total, self.total)) < CANCELLED * energy
+        return float(np.vdot(self.whole, self.whole)) < CANCELLED * energy
 
     def close(self) -> None:
         """There will be no more samples: a last group that is less than half of the smallest joins the one before."""
@@ -103,6 +115,15 @@ class Grouping:
             self._merge(len(self.counts) - 2)
         if len(self.counts) < len(self.sums):
             self.sums = self.sums[: max(1, len(self.counts))].copy()
+        if self.total is None:
+            self.total = self._all_groups()
+
+    def _all_groups(self) -> Array:
+        """The sum of the groups in float64, some entries at a time."""
+        total, flat = np.empty(self.sums.shape[1:]), self.sums.reshape(len(self.sums), -1)
+        for some in _pieces(flat.shape[1]):
+            flat[:, some].sum(axis=0, dtype=np.float64, out=total.reshape(-1)[some])
+        return total
 
     def _next_size(self) -> int:
         if self.plan is not None:
@@ -138,9 +159,15 @@ class Grouping:
 
 def inner_products(sums: Array32) -> Array:
     """⟨S_g, S_h⟩ of all pairs, in float64, some entries at a time."""
-    flat, step = sums.reshape(len(sums), -1), 2**12
-    products = np.zeros((len(sums), len(sums)))
-    for first in range(0, flat.shape[1], step):
-        some = flat[:, first : first + step].astype(np.float64)
-        products += some @ some.T
-    return products
+    flat, count = sums.reshape(len(sums), -1), len(sums)
+    # A row more: of a matrix and itself NumPy has BLAS make one half only, which of few rows takes seven times as long.
+    wide, products = np.zeros((count + 1, PIECE)), np.zeros((count, count + 1))
+    for some in _pieces(flat.shape[1]):
+        own = wide[:, : some.stop - some.start]
+        own[:count] = flat[:, some]
+        products += own[:count] @ own.T
+    return products[:, :count]
+
+
+def _pieces(entries: int) -> Iterator[slice]:
+    return (slice(first, min(first + PIECE, entries)) for first in range(0, entries, PIECE))

@@ -58,7 +58,7 @@ class Groups:
         away, there = coupling.roots()
         weights = there @ ray
         length = float(sizes.sum() / np.linalg.norm(weights))
-        mean = grouping.total
+        mean = grouping.whole
         mean *= length / sizes.sum()
         return cls(
             sums=grouping.sums,

@@ -20,6 +20,7 @@ from tpca.checkpoint import kept
 from tpca.engines import Data
 from tpca.errors import MemoryBudgetError, SolverError
 from tpca.noise import Check, NoiseModel, Sketch, Tails, Whitening, learn, noise_checks, samples_wanted
+from tpca.noise.pairs import slices_apart
 from tpca.noise.sketch import QUERIES
 from tpca.randomness import generator
 from tpca.solvers.mean.memory import noise_bytes
@@ -137,7 +138,8 @@ class MeanNoise:
         entries, longest = math.prod(dims), max(dims)
         queries = min(QUERIES, max(2, PROBED // entries)) if entries <= LARGE else 1
         enough = entries if self.whitening is not None else max(FIRST_ENTRIES, FIRST_ROWS * longest)
-        step = min(min(dims), max(1, entries // (COLUMNS // MIN_LARGE * longest if entries > LARGE else enough)))
+        large = entries > LARGE
+        step = slices_apart(dims, COLUMNS // MIN_LARGE) if large else min(min(dims), max(1, entries // enough))
         self.sketch = Sketch(dims, self._rng, self.whitening, queries, step=step)
 
     def _refuse_idle_clip(self, clip: float, data: Data, room: int) -> None:

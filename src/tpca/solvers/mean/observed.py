@@ -41,8 +41,8 @@ def all_observed(grouping: Grouping) -> Grouping:
     sizes[: len(grouping.counts)] = grouping.counts
     twin.counts, twin.worths = list(grouping.counts), list(grouping.worths)
     twin.plan = None if grouping.plan is None else list(grouping.plan)
-    twin.sums = np.zeros_like(grouping.sums) + sizes.reshape(-1, *[1] * grouping.total.ndim)
-    twin.total = np.full(grouping.total.shape, float(grouping.samples))
+    twin.sums = np.zeros_like(grouping.sums) + sizes.reshape(-1, *[1] * (grouping.sums.ndim - 1))
+    twin.total = np.full(grouping.sums.shape[1:], float(grouping.samples))
     return twin
 
 
@@ -51,13 +51,14 @@ def balance(grouping: Grouping, observed: Grouping) -> float:
 
     Returns the mean of 1/ρ, 0 where nothing was observed: by so much the noise is louder than that of a sample.
     """
-    whole, inverse = grouping.samples, _inverse_rates(observed.total, grouping.samples)
-    grouping.total *= inverse
-    mean = grouping.total / whole
+    whole, inverse = grouping.samples, _inverse_rates(observed.whole, grouping.samples)
+    total = grouping.whole
+    total *= inverse
+    mean = total / whole
     for n, sums, counts in zip(grouping.counts, grouping.sums, observed.sums, strict=True):
         sums *= inverse
         counts[...] = sums - (counts * inverse - n) * mean
-    observed.total[...] = grouping.total
+    observed.whole[...] = total
     return float(inverse.mean()) or 1.0
 
 

@@ -106,7 +106,11 @@ class MeanRun:
         if self.observed is not None:
             self.observed.add(np.full(self.data.dims, part.n) if part.observed is None else part.observed, part.n)
         factor = (self.unit or 1.0) / self._asked
-        self.grouping.add(part.total if factor == 1 else part.total.astype(float) * factor, part.n, part.worth)
+        if 1 < factor <= 2.0**FAR:
+            part.total *= factor  # a power of two
+        elif factor != 1:
+            part.total = part.total.astype(float) * factor
+        self.grouping.add(part.total, part.n, part.worth)
         self.record({"phase": "average", "component": 0, "found": False}, None)
 
     def _choose_unit(self, size: float, n: int) -> None:

@@ -33,6 +33,7 @@ from tpca.checkpoint import kept
 from tpca.engines import Data
 from tpca.errors import MemoryBudgetError, SolverError
 from tpca.noise import NoiseModel, Sketch, Tails, Whitening, described, is_plain, learn, samples_wanted
+from tpca.noise.pairs import slices_apart
 from tpca.noise.sketch import QUERIES, gradient_bytes, learning_bytes, matrix_bytes
 from tpca.noise.tails import tail_bytes
 from tpca.randomness import generator
@@ -50,6 +51,9 @@ WORTH, LEAST = 16, 16 * 10**6  # samples' worth that it may take by default, and
 WHITENED = 2 / 3  # of the memory for strategies that their queries leave when they are copied to be whitened
 SAMPLES = 1024  # that a sketch may last, for dependence over a few hundred
 IN_FULL = 3 * 8  # bytes per entry, of two samples and their difference
+# Columns of the longest mode that are looked at in a pair of large samples: 16 pairs then tell an entry of a covariance
+# to half a per cent.
+COLUMNS = 2**12
 
 
 @kept
@@ -168,7 +172,8 @@ class RaceNoise:
             self.sketch = None
 
     def _begin(self, dims: Sequence[int]) -> None:
-        self.sketch = Sketch(dims, self._rng, self.whitening, self._queries, modes=self._modes, numbers=self._numbers)
+        step = slices_apart(dims, COLUMNS)
+        self.sketch = Sketch(dims, self._rng, self.whitening, self._queries, self._modes, step, self._numbers)
 
     def _ask(self, dims: Sequence[int], room: float) -> None:
         """How many queries there are for gradients, and how many of their entries are looked at."""

@@ -1,0 +1,85 @@
+"""Gradients of a few single replicas on many tensors, one after the other: what sub-batches are looked at with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.tensors.blocks import Array
+from tpca.tensors.contraction import middle, outer, replica_rows, split_own, unfolding
+from tpca.tensors.query import Query
+
+PIECE = 2**19  # multiplications: OpenBLAS copies the matrices of larger products first, which takes as long again
+
+
+class FewReplicas:
+    """Gradients of queries of one replica each on many tensors of one shape and dtype.
+
+    What depends on the replicas is made once.  Queries that ask alike share their products, so that a tensor is read
+    once for all of them.
+    """
+
+    def __init__(self, queries: Sequence[Query], shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self._count = len(queries)
+        alike: dict[tuple[Any, ...], list[int]] = {}
+        for number, query in enumerate(queries):
+            alike.setdefault((query.partition.groups, query.blocks), []).append(number)
+        self._packs = [(_Pack([queries[i] for i in some], shape, dtype), some) for some in alike.values()]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what was worked out."""
+        return sum(pack.nbytes for pack, _ in self._packs)
+
+    def gradients(self, tensor: NDArray[Any]) -> list[dict[int, Array]]:
+        """Gradients ``(D_m,)`` by block, for every query."""
+        found: list[dict[int, Array]] = [{} for _ in range(self._count)]
+        for pack, some in self._packs:
+            for m, rows in pack.gradients(tensor):
+                for number, row in zip(some, rows, strict=True):
+                    found[number][m] = row
+        return found
+
+
+class _Pack:
+    """Queries of one replica each with the same blocks, which ask for gradients of the same."""
+
+    def __init__(self, queries: Sequence[Query], shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self._modes, self._rows = unfolding(shape, queries[0].partition.groups)
+        each = [replica_rows(query.replicas, slice(0, 1), dtype) for query in queries]
+        vectors = [np.concatenate(blocks) for blocks in zip(*each, strict=True)]
+        cut = middle(tuple(v.shape[1] for v in vectors))
+        self._sides: list[tuple[bool, NDArray[Any] | None, range, list[Array], list[int]]] = []
+        for left, own, others in ((True, range(cut), vectors[cut:]), (False, range(cut, len(vectors)), vectors[:cut])):
+            if wanted := [m - own.start for m in queries[0].blocks if m in own]:
+                weights = outer(others).astype(dtype, copy=False) if others else None
+                self._sides.append((left, weights, own, [vectors[m] for m in own], wanted))
+
+    @property
+    def nbytes(self) -> int:
+        return sum(weights.nbytes for _, weights, *_ in self._sides if weights is not None)
+
+    def gradients(self, tensor: NDArray[Any]) -> Iterator[tuple[int, Array]]:
+        """Block, and its gradients ``(R, D_m)``."""
+        matrix = tensor.transpose(self._modes).reshape(self._rows, -1)
+        for left, weights, own, vectors, wanted in self._sides:
+            if weights is None:
+                partial = np.broadcast_to(matrix.reshape(-1), vectors[0].shape)
+            else:
+                partial = _few_products(matrix, weights) if left else np.stack([w @ matrix for w in weights])
+            for m, gradient in split_own(partial, vectors, wanted).items():
+                yield m + own.start, gradient
+
+
+def _few_products(matrix: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:
+    """A matrix times a few vectors, the rows of ``weights``; it is read once, in pieces that BLAS need not copy."""
+    if len(weights) == 1:
+        return np.asarray(matrix @ weights[0])[None]
+    products = np.empty((len(matrix), len(weights)), matrix.dtype)
+    step = max(1, PIECE // weights.size)
+    for first in range(0, len(matrix), step):
+        np.matmul(matrix[first : first + step], weights.T, out=products[first : first + step])
+    return products.T
