@@ -15,7 +15,7 @@ from stream_suite import Workspace, dask_array, hdf5, npy, zarr_array
 from tpca import TensorCCA, TpcaError, open_views
 from tpca.errors import SampleError, SolverError, StreamError
 from tpca.estimators import Score
-from tpca.solvers.moments.climb import Effort
+from tpca.solvers.moments.starts import Effort
 from tpca.solvers.recovery import StopReason
 from tpca.tensors.blocks import unit
 

@@ -24,6 +24,7 @@ from tpca.noise import EntrySizes, ModeCovariances, QueryGradients, Whitening
 from tpca.randomness import generator
 from tpca.solvers.moments.accumulators import BasisImage, FoldCounts, HeldScores, Products
 from tpca.solvers.moments.rows import InFolds, Split
+from tpca.solvers.moments.symmetric_contrasts import ContrastSums
 from tpca.solvers.moments.symmetric_sums import Part, PowerSums, TopicSums
 from tpca.solvers.moments.symmetric_tables import (
     Covariances,
@@ -226,6 +227,16 @@ def power_sums_of(rows, blocks=4):
         products[block] += [np.outer(y**p, x) for p in (1, 2, 3)]
         shift[block] += x
     return [powers, products, shift]
+
+
+def contrast_sums_of(rows):
+    """Moments of three functions of the scores; rows times the scores, and times the cubes and tanh(2y)."""
+    x = held_of(rows) - CENTRE
+    y = x @ WEIGHTS.T
+    functions = [(y**3, 3 * y**2), (np.tanh(y), np.cosh(y) ** -2.0), (np.tanh(2 * y), 2 * np.cosh(2 * y) ** -2.0)]
+    moments = [[g.sum(axis=0), (g**2).sum(axis=0), (y * g).sum(axis=0), slope.sum(axis=0)] for g, slope in functions]
+    chosen = np.stack([y[:, 0] ** 3, np.tanh(2 * y[:, 1])], axis=1)
+    return [np.array(moments), np.stack([y.T @ x, chosen.T @ x]), x.sum(axis=0)]
 
 
 def words_of(row):
@@ -455,6 +466,12 @@ CASES = {
     ),
     "powers": Case(
         lambda: PowerSums(WEIGHTS, CENTRE, 4, 4), lambda p: [p.powers, p.products, p.shift], power_sums_of, table=True
+    ),
+    "contrasts": Case(
+        lambda: ContrastSums(WEIGHTS, CENTRE, np.array([0, 2]), HELD),
+        lambda p: [p.moments, p.products, p.shift],
+        contrast_sums_of,
+        table=True,
     ),
     "topics": Case(
         lambda: TopicSums(WEIGHTS, WEIGHTS @ CENTRE),

@@ -22,10 +22,7 @@ from tpca.solvers.moments.climb import (
     REPORTED,
     STILL,
     TOP,
-    Effort,
     Objective,
-    Starts,
-    distinct,
     shared_starts,
     step_on_all_rows,
     steps_to_the_top,
@@ -42,6 +39,7 @@ from tpca.solvers.moments.judge import (
 )
 from tpca.solvers.moments.rows import Rows, Split
 from tpca.solvers.moments.solver import MomentSolver
+from tpca.solvers.moments.starts import Effort, Starts, distinct
 from tpca.solvers.rank_one import units
 from tpca.streams.whitening import KeptViews, RunningMoments, Whitener
 from tpca.tensors import Accumulator, RankOne, ViewsBatch

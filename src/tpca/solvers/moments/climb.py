@@ -28,12 +28,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from tpca.randomness import generator
 from tpca.solvers.moments.accumulators import NONE, BasisImage, Folds, Products, total
+from tpca.solvers.moments.starts import Effort, Starts
 from tpca.solvers.rank_one import alternate, deflated, units
 from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array
@@ -42,31 +43,6 @@ TOP, FEW, STILL = range(3)
 SHARED, EXTRA = 6, 4  # shared starts, and columns beside them in every block of the iteration that finds them
 PASSES = 6  # of that iteration
 FEW_SWEEPS, FIRST_SWEEPS, NEXT_SWEEPS = 5, 2, 3
-SAME_TOP = 0.99  # overlap of all vectors at which two climbs count as one
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How much goes into a climb: ``random`` starts, of which ``second`` go on, and ``finalists`` of all starts.
-
-    Finalists make so many ``sweeps``, or rest when their squared change is below ``tolerance``; the best of them makes
-    ``last_sweeps`` more, or rests at ``last_tolerance``.  Wide views have fewer random starts, as many as have
-    ``ENTRIES`` in all, but no fewer than ``second``.
-    """
-
-    random: int
-    second: int
-    finalists: int
-    sweeps: int
-    tolerance: float
-    last_sweeps: int = 0
-    last_tolerance: float = 0.0
-
-    ENTRIES: ClassVar[int] = 2**15
-
-    def starts(self, dims: Sequence[int]) -> int:
-        """Random starts for views of these widths."""
-        return max(self.second, min(self.random, self.ENTRIES // sum(dims)))
 
 
 # In development 64 random starts were enough for all real data tried, 128 for planted factors that do not show in pairs
@@ -75,54 +51,6 @@ ALONE = Effort(random=128, second=16, finalists=4, sweeps=60, tolerance=1e-9, la
 JUDGED = Effort(random=32, second=8, finalists=3, sweeps=15, tolerance=1e-5)
 # On all rows, after the folds.
 REPORTED = Effort(random=16, second=4, finalists=4, sweeps=60, tolerance=1e-9, last_sweeps=200, last_tolerance=1e-12)
-
-
-@dataclass(frozen=True)
-class Starts:
-    """Places to climb from, or that were reached: ``vectors[i]`` is ``(S, d_i)``.
-
-    ``out`` has the fold that each leaves out, ``heights`` the moments.
-    """
-
-    vectors: list[Array]
-    out: Folds
-    heights: Array
-
-    @classmethod
-    def at(cls, vectors: Sequence[Array], out: Folds) -> Starts:
-        """Places whose heights are not known yet."""
-        return cls(list(vectors), out, np.zeros(len(out)))
-
-    def __getitem__(self, some: Any) -> Starts:
-        return Starts([v[some] for v in self.vectors], self.out[some], self.heights[some])
-
-    def joined(self, other: Starts) -> Starts:
-        """Those of both."""
-        pairs = zip(self.vectors, other.vectors, strict=True)
-        return Starts(
-            [np.concatenate(pair) for pair in pairs],
-            np.concatenate([self.out, other.out]),
-            np.concatenate([self.heights, other.heights]),
-        )
-
-    def put(self, places: Folds, others: Starts) -> None:
-        """Others in some of the places."""
-        for own, theirs in zip(self.vectors, others.vectors, strict=True):
-            own[places] = theirs
-        self.heights[places] = others.heights
-
-    def best(self, most: int) -> Starts:
-        """The highest that have not ended at the same place as a higher one, up to ``most`` for every fold."""
-        chosen: list[int] = []
-        for fold in np.unique(self.out):
-            own = np.flatnonzero(self.out == fold)
-            chosen += own[distinct([v[own] for v in self.vectors], self.heights[own], most)].tolist()
-        return self[chosen]
-
-    def top(self, fold: int) -> RankOne:
-        """The highest of a fold."""
-        best = int(np.argmax(np.where(self.out == fold, self.heights, -np.inf)))
-        return RankOne(float(self.heights[best]), tuple(v[best] for v in self.vectors))
 
 
 @dataclass(frozen=True)
@@ -242,16 +170,6 @@ def shared_starts(rows: Any, dims: tuple[int, ...], out: Folds, rng: np.random.G
     axes = np.linalg.eigh((product + product.transpose(0, 2, 1)) / 2)[1][:, :, ::-1]
     best = (known @ axes[:, :, : min(SHARED, count)]).transpose(0, 2, 1)
     return [units(part) for part in np.split(best, np.cumsum(dims)[:-1], axis=2)]
-
-
-def distinct(vectors: Sequence[Array], moments: Array, most: int) -> list[int]:
-    """The best starts that have not ended at the same place as a better one."""
-    alike = np.min([np.abs(v @ v.T) for v in vectors], axis=0) > SAME_TOP
-    chosen: list[int] = []
-    for r in np.argsort(-moments, kind="stable"):
-        if len(chosen) < most and not alike[r, chosen].any():
-            chosen.append(int(r))
-    return chosen
 
 
 def _beside(known: Array, image: Array) -> Array:
