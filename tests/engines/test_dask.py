@@ -31,7 +31,7 @@ from tpca.lab.studies.runner import run_studies
 from tpca.lab.studies.store import Store
 from tpca.solvers.mean.memory import mean_bytes
 from tpca.solvers.mean.solver import MeanSolver
-from tpca.solvers.moments.climb import Effort
+from tpca.solvers.moments.starts import Effort
 from tpca.solvers.paper.schedules import Leg, Schedule
 from tpca.solvers.paper.solver import PaperSolver
 from tpca.solvers.race.solver import RaceSolver

@@ -15,7 +15,7 @@ from stream_suite import Workspace, dask_array, hdf5, npy, zarr_array
 from tpca import TensorCCA, TpcaError, open_views
 from tpca.errors import SampleError, SolverError, StreamError
 from tpca.estimators import Score
-from tpca.solvers.moments.climb import Effort
+from tpca.solvers.moments.starts import Effort
 from tpca.solvers.recovery import StopReason
 from tpca.tensors.blocks import unit
 
@@ -726,21 +726,23 @@ def test_data_that_do_not_fit_the_memory_give_the_same_fit(monkeypatch):
     same_fit(TensorCCA(random_state=0, memory_limit="10KB").fit(views), TensorCCA(random_state=0).fit(views))
 
 
+@pytest.mark.parametrize("refit", [False, True])
 @pytest.mark.parametrize("memory", [None, 1e6])
-def test_memory_is_that_of_the_data_and_of_the_covariances(monkeypatch, memory):
+def test_memory_is_that_of_the_data_and_of_the_covariances(monkeypatch, memory, refit):
     # 4 views of 200 columns: a moment tensor of 1.6e9 entries, 13 GB; 2000 rows of float64 are 12.8 MB.
     # Held: the whitened rows if they may be kept (1 × the data), batches on their way (raw, centred, whitened, and in
     # two parts: 4 × BATCH_ENTRIES floats, no more than 4 × the data), three d² matrices per view and their copies
-    # (8 × 4 · d² floats, 10 MB).
+    # (8 × 4 · d² floats, 10 MB), and scores of kept rows: 2^15/800 random starts for each of five folds, 13 MB.
     few = Effort(random=48, second=8, finalists=3, sweeps=2, tolerance=0.0)  # more sweeps take time, not memory
-    monkeypatch.setattr("tpca.solvers.moments.solver.REPORTED", few)
+    for effort in ("ALONE", "REPORTED"):
+        monkeypatch.setattr(f"tpca.solvers.moments.solver.{effort}", few)
     dims, n = (200,) * 4, 2000
     views = Planted(17, dims, [4.0]).draw(n)
     size = sum(view.nbytes for view in views)
-    bound = 5 * size + 8 * 8 * 4 * 200**2
+    bound = 5 * size + 8 * 8 * 4 * 200**2 + 8 * 4 * 5 * 40 * n
     tracemalloc.start()
     try:
-        quietly(TensorCCA(random_state=0, memory_limit=memory, refit=False).fit, views)
+        quietly(TensorCCA(random_state=0, memory_limit=memory, refit=refit).fit, views)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -22,8 +22,9 @@ from tpca.errors import StreamError
 from tpca.estimators.relations import Relations
 from tpca.noise import EntrySizes, ModeCovariances, QueryGradients, Whitening
 from tpca.randomness import generator
-from tpca.solvers.moments.accumulators import BasisImage, Products, RowCount
-from tpca.solvers.moments.rows import OnPart, Split
+from tpca.solvers.moments.accumulators import BasisImage, FoldCounts, HeldScores, Products
+from tpca.solvers.moments.rows import InFolds, Split
+from tpca.solvers.moments.symmetric_contrasts import ContrastSums
 from tpca.solvers.moments.symmetric_sums import Part, PowerSums, TopicSums
 from tpca.solvers.moments.symmetric_tables import (
     Covariances,
@@ -172,11 +173,23 @@ def products_of(views, mode=1):
     return [np.prod([s for i, s in enumerate(scores) if i != mode], axis=0).T @ views[mode]]
 
 
-def kept_of(views):
-    """The rows to learn from while the second fold is held out; of every batch those of earlier folds come first."""
+def in_fold(views, fold):
+    """Whether a row is in a fold."""
     found = places_of(views)
-    held = (found >= 0.3) & (found < 0.6)
-    return [view[~held] for view in views]
+    return (found >= 0.3 * fold) & (found < 0.3 * (fold + 1))
+
+
+def folded_products_of(views):
+    """Of one start that leaves out the second fold, and one that leaves out nothing."""
+    kept = [view[~in_fold(views, 1)] for view in views]
+    (first,), (second,) = products_of(kept), products_of(views)
+    return [first[0], second[1], np.array([len(kept[0]), len(views[0])])]
+
+
+def folded_image_of(views):
+    beside = np.hstack(views)
+    kept = beside[~in_fold(views, 1)]
+    return [each.T @ (each @ BASIS) for each in (kept, beside)]
 
 
 def clippers_of(clippers):
@@ -214,6 +227,16 @@ def power_sums_of(rows, blocks=4):
         products[block] += [np.outer(y**p, x) for p in (1, 2, 3)]
         shift[block] += x
     return [powers, products, shift]
+
+
+def contrast_sums_of(rows):
+    """Moments of three functions of the scores; rows times the scores, and times the cubes and tanh(2y)."""
+    x = held_of(rows) - CENTRE
+    y = x @ WEIGHTS.T
+    functions = [(y**3, 3 * y**2), (np.tanh(y), np.cosh(y) ** -2.0), (np.tanh(2 * y), 2 * np.cosh(2 * y) ** -2.0)]
+    moments = [[g.sum(axis=0), (g**2).sum(axis=0), (y * g).sum(axis=0), slope.sum(axis=0)] for g, slope in functions]
+    chosen = np.stack([y[:, 0] ** 3, np.tanh(2 * y[:, 1])], axis=1)
+    return [np.array(moments), np.stack([y.T @ x, chosen.T @ x]), x.sum(axis=0)]
 
 
 def words_of(row):
@@ -398,18 +421,35 @@ CASES = {
         lambda x: [(v - m)[::3] @ w[:c].T for c in (2, 1) for v, m, w in zip(x, MEANS, VECTORS, strict=True)],
         views=True,
     ),
-    "count": Case(RowCount, lambda p: [np.array(p.n)], lambda x: [np.array(len(x[0]))], views=True),
+    "count": Case(
+        lambda: InFolds(FoldCounts(3), SPLIT),
+        lambda p: [np.array([p.n, p.inner.n]), p.inner.held],
+        lambda x: [np.array([len(x[0])] * 2), np.array([in_fold(x, fold).sum() for fold in range(3)])],
+        views=True,
+    ),
     "products": Case(lambda: Products(VECTORS, 1, CLIP), lambda p: [p.total], products_of, views=True),
     "image": Case(
-        lambda: BasisImage(BASIS, DIMS),
-        lambda p: [p.image],
+        lambda: BasisImage(BASIS[None], DIMS),
+        lambda p: [p.image[0]],
         lambda x: [np.hstack(x).T @ (np.hstack(x) @ BASIS)],
         views=True,
     ),
-    "part": Case(
-        lambda: OnPart(Products(VECTORS, 1, CLIP), SPLIT, "train", 1),
-        lambda p: [p.inner.total, np.array(p.inner.n)],
-        lambda x: [*products_of(kept_of(x)), np.array(len(kept_of(x)[0]))],
+    "products in folds": Case(
+        lambda: InFolds(Products([v[:2] for v in VECTORS], 1, CLIP, np.array([1, -1])), SPLIT),
+        lambda p: [*p.inner.total, p.inner.seen],
+        folded_products_of,
+        views=True,
+    ),
+    "image in folds": Case(
+        lambda: InFolds(BasisImage(np.stack([BASIS, BASIS]), DIMS, np.array([1, -1])), SPLIT),
+        lambda p: list(p.inner.image),
+        folded_image_of,
+        views=True,
+    ),
+    "scores in folds": Case(
+        lambda: InFolds(HeldScores([VECTORS, [2 * v for v in VECTORS], VECTORS]), SPLIT),
+        lambda p: p.inner.joined(1),
+        lambda x: [2 * view[in_fold(x, 1)] @ v.T for view, v in zip(x, VECTORS, strict=True)],
         views=True,
     ),
     "covariances": Case(
@@ -426,6 +466,12 @@ CASES = {
     ),
     "powers": Case(
         lambda: PowerSums(WEIGHTS, CENTRE, 4, 4), lambda p: [p.powers, p.products, p.shift], power_sums_of, table=True
+    ),
+    "contrasts": Case(
+        lambda: ContrastSums(WEIGHTS, CENTRE, np.array([0, 2]), HELD),
+        lambda p: [p.moments, p.products, p.shift],
+        contrast_sums_of,
+        table=True,
     ),
     "topics": Case(
         lambda: TopicSums(WEIGHTS, WEIGHTS @ CENTRE),
@@ -712,6 +758,7 @@ def test_every_accumulator_of_the_package_is_here():
     found = {"Accumulator"}
     for _ in itertools.repeat(None, 5):  # of subclasses, of their subclasses, ...
         found |= {name for name, own in bases.items() if own & found}
+    blanks = [case.blank() for case in CASES.values()]
     assert found - {"Accumulator", "OfRows"} == {  # the latter has no sums of its own
-        type(case.blank()).__name__ for case in CASES.values()
+        type(part).__name__ for blank in blanks for part in (blank, getattr(blank, "inner", blank))
     }

@@ -12,6 +12,7 @@ Clipping: a row farther off than ``clip`` times the typical row is drawn back to
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -41,12 +42,14 @@ class RunningMoments:
         """Take some more rows."""
         if len(rows) == 0:
             return
-        own = RunningMoments(rows.shape[1])
-        own.count, own.mean = len(rows), rows.mean(axis=0, dtype=np.float64)
-        own.low, own.high = rows.min(axis=0), rows.max(axis=0)
-        centred = rows - own.mean.astype(rows.dtype)
-        own._scatter = centred.T @ centred
-        self.merge(own)
+        mean, both = rows.mean(axis=0, dtype=np.float64), self.count + len(rows)
+        shift = mean - self.mean
+        # The outer product of the shift is added as one more row: no d² numbers of its own.
+        further = math.sqrt(self.count * len(rows) / both) * shift
+        centred = np.vstack([rows - mean.astype(rows.dtype), further.astype(rows.dtype)])
+        self._scatter += centred.T @ centred
+        self.low, self.high = np.minimum(self.low, rows.min(axis=0)), np.maximum(self.high, rows.max(axis=0))
+        self.mean, self.count = self.mean + shift * (len(rows) / both), both
 
     def merge(self, other: RunningMoments) -> None:
         """Take the rows that another has seen."""

@@ -8,6 +8,7 @@ from tpca.solvers.variance.accumulator import Variances
 from tpca.solvers.variance.filters import filters_of, leading_of_slices
 from tpca.solvers.variance.level import excess_gradients, levels_of, noise_level
 from tpca.solvers.variance.products import Contraction
+from tpca.solvers.variance.search import VariationSearch
 from tpca.tensors import DenseBatch
 
 SHAPES = [(3, 4), (4, 2, 3), (2, 3, 2, 3), (5, 1, 4)]
@@ -75,6 +76,44 @@ def test_grams_are_those_of_what_is_left():
     for mode, gram in enumerate(found.grams):
         rows = np.moveaxis(left, mode + 1, 0).reshape(len(gram), -1)
         np.testing.assert_allclose(gram, rows @ rows.T, atol=1e-12)
+
+
+def test_pairs_are_those_of_gradients_of_what_is_left():
+    rng = np.random.default_rng(3)
+    shape = (3, 4, 2)
+    samples = rng.standard_normal((9, *shape))
+    known, queries = ([units(rng.standard_normal((count, d))) for d in shape] for count in (1, 2))
+    pattern = np.einsum("a,b,c->abc", *(v[0] for v in known))
+    left = samples - np.multiply.outer(np.einsum("nabc,abc->n", samples, pattern), pattern)
+    found = Contraction(queries, known, pairs=True).of(samples).pairs
+    for mode, how in enumerate(("nabc,rb,rc->nra", "nabc,ra,rc->nrb", "nabc,ra,rb->nrc")):
+        gradients = np.einsum(how, left, *(u for i, u in enumerate(queries) if i != mode))
+        np.testing.assert_allclose(found[mode], np.einsum("nri,nrj->rij", gradients, gradients), atol=1e-10)
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.9])
+def test_one_vector_is_exchanged_for_that_of_the_component(phi):
+    """Of exact covariances: two vectors are the component's, the third says nothing; in noise that hides it, too."""
+    rng = np.random.default_rng(6)
+    shape = (4, 3, 5)
+    covariances = [phi ** np.abs(np.subtract.outer(range(d), range(d))) for d in shape]
+    vectors = [units(rng.standard_normal((1, d))) for d in shape]
+    pattern = naive.outer_product([v[0] for v in vectors]).ravel()
+    noise = np.kron(np.kron(*covariances[:2]), covariances[2])
+    values, basis = np.linalg.eigh(noise + 4 * np.outer(pattern, pattern))
+    samples = (basis * np.sqrt(np.maximum(values, 0))).T.reshape(-1, *shape)
+    none = [np.zeros((0, d)) for d in shape]
+    for missing in range(3):
+        search = VariationSearch(shape)
+        search.filters = filters_of(Contraction(none, none, grams=True).of(samples).grams, 1e9)
+        strange, v = rng.standard_normal((1, shape[missing])), vectors[missing]
+        filtered = search.filters.of(vectors)[missing]  # samples contracted for it have nothing of the component
+        strange = units(strange - (strange @ filtered.T) / (v @ filtered.T) * v)
+        search.replicas = [strange if mode == missing else v for mode, v in enumerate(vectors)]
+        pairs = Contraction(search.filters.of(search.replicas), none, pairs=True).of(samples).pairs
+        search._exchange(search.replicas, pairs, 1e9)
+        for found, v in zip(search.replicas, vectors, strict=True):
+            assert abs(float(found[0] @ v[0])) > 0.95
 
 
 @pytest.mark.parametrize("shape", [(5, 4), (4, 3, 5)])

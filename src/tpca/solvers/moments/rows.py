@@ -1,13 +1,16 @@
-"""Rows of views in folds: one fold is held out to judge by, all others are to learn from, one fold after the other.
+"""Rows of views in folds: a climb may leave one fold out, whose rows then judge what it came to.
 
-The fold of a row depends on what is in it (:mod:`tpca.streams.places`): neither on its place nor on any seed.
+The fold of a row depends on what is in it (:mod:`tpca.streams.places`): neither on its place nor on any seed.  All
+folds are left out in turn by climbs that go in step, so that one pass over the rows serves all of them.
 
-Passes over them go through an engine: rows that fit the memory are kept between passes, in this process or by the
-workers; others are read, and whitened, again on every pass.
+Passes go through an engine: rows that fit the memory are kept between passes, in this process or by the workers;
+others are read, and whitened, again on every pass.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -20,18 +23,37 @@ from tpca.streams.places import places
 from tpca.streams.views import ViewsStream
 from tpca.streams.whitening import KeptViews
 from tpca.tensors import Accumulator, ViewsBatch
+from tpca.tensors.blocks import Array
 
 A = TypeVar("A", bound=Accumulator)
 MOST_FOLDS = 10
 
 
 class SplitBatch(ViewsBatch):
-    """Rows put in the order of their folds: those of fold f are from ``edges[f]`` to ``edges[f + 1]``."""
+    """Rows put in the order of their folds: those of fold f are from ``edges[f]`` to ``edges[f + 1]``.
 
-    def __init__(self, batch: ViewsBatch, folds: NDArray[Any], count: int) -> None:
+    ``room`` is what scores may take up for every row of a batch that is kept.
+    """
+
+    def __init__(self, batch: ViewsBatch, folds: NDArray[Any], count: int, room: float = 0.0) -> None:
         order = np.argsort(folds, kind="stable")
         super().__init__([view[order] for view in batch.views], None, batch.first, batch.dropped)
         self.edges = np.searchsorted(folds[order], np.arange(count + 1))
+        self._room, self._known = room, dict[int, tuple[Array, NDArray[Any]]]()
+
+    def along(self, view: int, vectors: Array) -> NDArray[Any]:
+        """Scores ``(n, c)`` of a view; those of the last time are kept: of all modes only one has changed since."""
+        known = self._known.get(view)
+        if known is None or known[0] is not vectors:
+            rows = self.views[view]
+            known = vectors, rows @ vectors.T.astype(rows.dtype)
+            if len(vectors) * len(self.views) * rows.itemsize <= self._room:
+                self._known[view] = known
+        return known[1]
+
+    def held(self) -> list[slice]:
+        """The rows of every fold."""
+        return [slice(int(first), int(stop)) for first, stop in itertools.pairwise(self.edges)]
 
 
 @dataclass(frozen=True)
@@ -46,39 +68,27 @@ class Split:
         """As many folds of a share as there can be, or a single one."""
         return cls(share, 1 if single else max(1, min(MOST_FOLDS, int(1 / share + 1e-9))))
 
-    def __call__(self, batch: ViewsBatch) -> SplitBatch:
+    def __call__(self, batch: ViewsBatch, room: float = 0.0) -> SplitBatch:
         """The rows of a batch, put in order."""
         if isinstance(batch, SplitBatch):
             return batch
         folds = np.minimum(places(batch) / self.share, self.count).astype(int)
-        return SplitBatch(batch, folds, self.count)
-
-    def part(self, batch: ViewsBatch, part: str, fold: int = 0) -> list[ViewsBatch]:
-        """Rows of a batch: those to learn from (``train``) or to judge by (``held``) in a fold, or all there are."""
-        rows = self(batch)
-        first, stop = (int(edge) for edge in rows.edges[fold : fold + 2])
-        kinds: dict[str, list[ViewsBatch]] = {
-            "train": [rows[:first], rows[stop:]],
-            "held": [rows[first:stop]],
-            "all": [rows],
-        }
-        return [piece for piece in kinds[part] if len(piece)]
+        return SplitBatch(batch, folds, self.count, room)
 
 
-class OnPart(Accumulator):
-    """Another accumulator, of one part of the rows only."""
+class InFolds(Accumulator):
+    """Another accumulator, of rows put in the order of their folds."""
 
-    def __init__(self, inner: Any, split: Split, part: str, fold: int = 0) -> None:
-        super().__init__(inner, split, part, fold)
-        self.inner, self._split, self._part, self._fold = inner.fresh(), split, part, fold
+    def __init__(self, inner: Any, split: Split) -> None:
+        super().__init__(inner, split)
+        self.inner, self._split = inner.fresh(), split
 
     def add(self, batch: ViewsBatch, at: int = 0) -> None:
-        """Take the rows of a batch that belong to the part."""
-        for piece in self._split.part(batch, self._part, self._fold):
-            self.inner.add(piece, at)
+        """Put the rows of a batch in order."""
+        self.inner.add(self._split(batch), at)
         self.n += len(batch)
 
-    def merge(self, other: OnPart) -> None:
+    def merge(self, other: InFolds) -> None:
         """Take what another has."""
         self.inner.merge(other.inner)
         self.n += other.n
@@ -88,16 +98,15 @@ class OnPart(Accumulator):
         self.inner.close()
 
     def finish(self) -> None:
-        """As the inner one, if there were rows."""
-        if self.inner.n:
-            self.inner.finish()
+        """As the inner one."""
+        self.inner.finish()
 
     def forget(self) -> None:
         """Leave the question behind."""
         super().forget()
         self.inner.forget()
 
-    def recall(self, blank: OnPart) -> None:
+    def recall(self, blank: InFolds) -> None:
         """Take the question up again."""
         super().recall(blank)
         self.inner.recall(blank.inner)
@@ -115,38 +124,18 @@ class Rows:
         self.split, self.dims, self._after_pass = split, engine.dims, after_pass
         if isinstance(engine, LocalEngine) and isinstance(engine.stream, ViewsStream):
             stream = engine.stream
-            item = np.dtype(stream.dtype).itemsize
-            if stream.length is not None and stream.length * sum(stream.dims) * item <= memory_limit:
-                engine = LocalEngine(KeptViews(stream, split))
+            row = sum(stream.dims) * np.dtype(stream.dtype).itemsize
+            if stream.length is not None and stream.length * row <= memory_limit:
+                # Scores take up what rows leave.
+                room = memory_limit / max(stream.length, 1) - row
+                engine = LocalEngine(KeptViews(stream, functools.partial(split, room=room)))
         self._engine = engine
-        self.all = PartOfRows(self, "all", 0)
 
-    def train(self, fold: int) -> PartOfRows:
-        """Rows to learn from while a fold is held out."""
-        return PartOfRows(self, "train", fold)
-
-    def held(self, fold: int) -> PartOfRows:
-        """Rows of a fold, to judge by."""
-        return PartOfRows(self, "held", fold)
-
-    def total(self, part: str, fold: int, blank: A) -> A:
-        """An accumulator of a part of the rows."""
+    def total(self, blank: A) -> A:
+        """An accumulator of all rows."""
         self._engine.rewind()
-        whole = self._engine.reduce(OnPart(blank, self.split, part, fold))
+        whole = self._engine.reduce(InFolds(blank, self.split))
         if self._after_pass is not None:
             self._after_pass(whole.n)
         inner: A = whole.inner
         return inner
-
-
-@dataclass(frozen=True)
-class PartOfRows:
-    """Rows to learn from (``train``) or to judge by (``held``) in a fold, or ``all``."""
-
-    rows: Rows
-    part: str
-    fold: int
-
-    def total(self, blank: A) -> A:
-        """An accumulator of these rows."""
-        return self.rows.total(self.part, self.fold, blank)

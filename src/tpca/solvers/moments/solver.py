@@ -10,14 +10,15 @@ once; :mod:`tpca.solvers.moments.climb`):
 
 the sum being over components (λ_c, u_c) found before.
 
-Rows are in K folds.  Each is held out once: all others are climbed on, and the fold's rows are scored with what was
-reached.  So every row is judged by a fit that has not seen it; all of them together say how far to climb (to the top,
-a few sweeps, or not at all), and a permutation test by fold whether it could be chance
+Rows are in K folds.  Each is held out once: all others are climbed on, for all folds in step, and the fold's rows are
+scored with what was reached.  So every row is judged by a fit that has not seen it; all of them together say how far to
+climb (to the top, a few sweeps, or not at all), and a permutation test by fold whether it could be chance
 (:mod:`tpca.solvers.moments.judge`).  If it could not, the same is done on all rows: what was judged is the procedure on
 a part of the rows, an honest and cautious figure.
 
 The same data give the same components: folds depend on what is in the rows, what is decided is decided on all rows and
-without the seed, and the starts of the last climb are so many that all seeds reach the same top.
+without the seed, and the last climb goes on from the tops of all folds, whose starts were so many that what the seed
+adds reaches none higher.
 
 With ``clip`` a score counts at most ``clip`` standard deviations, so that a row's influence on the moment is bounded by
 clip^k̄ (rows were drawn back to ``clip`` typical distances before, :mod:`tpca.streams.whitening`).
@@ -38,8 +39,8 @@ from tpca.errors import SolverError
 from tpca.integers import check_integer
 from tpca.randomness import generator
 from tpca.solvers.base import Callback, check_options, check_positive, check_seed, check_share, option
-from tpca.solvers.moments.accumulators import RowCount, total
-from tpca.solvers.moments.climb import JUDGED, REPORTED, Steps, steps_to_the_top
+from tpca.solvers.moments.accumulators import NONE, FoldCounts, HeldScores, total
+from tpca.solvers.moments.climb import ALONE, JUDGED, REPORTED, Objective, Steps, step_on_all_rows, steps_to_the_top
 from tpca.solvers.moments.judge import (
     MAX_PERMUTATIONS,
     PERMUTATIONS,
@@ -54,7 +55,7 @@ from tpca.solvers.moments.judge import (
 from tpca.solvers.moments.rows import Rows, Split
 from tpca.solvers.moments.watch import Watch
 from tpca.solvers.rank_one import is_ghost, oriented
-from tpca.tensors import RankOne, Scores
+from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array
 
 MIN_ROWS = 20
@@ -85,9 +86,9 @@ class Judged:
     """
 
     reached: Steps
-    scores: list[list[NDArray[Any]]]
-    aside: list[list[NDArray[Any]]]
-    pairs: list[NDArray[Any]]
+    scores: Sequence[Sequence[NDArray[Any]]]
+    aside: Sequence[Sequence[NDArray[Any]]]
+    pairs: Sequence[NDArray[Any]]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -128,60 +129,64 @@ class MomentSolver:
         return found
 
     def _check_rows(self, rows: Rows) -> None:
-        count, learnt = (total(part, RowCount()).n for part in (rows.all, rows.train(0)))
-        if count < MIN_ROWS:
-            raise SolverError(f"at least {MIN_ROWS} rows are needed to learn from and to judge by, got {count}.")
+        counts = total(rows, FoldCounts(rows.split.count))
+        if counts.n < MIN_ROWS:
+            raise SolverError(f"at least {MIN_ROWS} rows are needed to learn from and to judge by, got {counts.n}.")
+        learnt = counts.n - int(counts.held[0])
         if learnt < 2:
             raise SolverError(
-                f"validation_fraction={self.validation_fraction} leaves {learnt} of {count} rows to learn from; "
+                f"validation_fraction={self.validation_fraction} leaves {learnt} of {counts.n} rows to learn from; "
                 "hold out fewer, or give more."
             )
 
     def _component(self, rows: Rows, found: Sequence[Moment], watch: Watch) -> Moment:
-        folds = []
-        for fold in range(rows.split.count):
-            watch.phase = f"fold {fold + 1} of {rows.split.count}"
-            folds.append(self._judged(rows, fold, [moment.trained[fold] for moment in found]))
+        watch.phase = "folds"
+        # What the rows that a climb sees say of the earlier components is subtracted: nothing of others gets in.
+        known = {fold: [moment.trained[fold] for moment in found] for fold in range(rows.split.count)}
+        known[NONE] = [RankOne(earlier.moment, earlier.vectors) for earlier in found]
+        objective = Objective(rows, rows.dims, self.clip, known)
+        # What is only judged has the same random starts whatever the seed: so are the verdict, and how far to climb.
+        effort, seed = (JUDGED, 0) if self.refit else (ALONE, self.random_state)
+        steps, tops = steps_to_the_top(objective, range(rows.split.count), seed, effort)
+        folds = self._judged(rows, steps, known)
         held = self._products(folds)
         chosen = choose(held)
         mean, error = correlation(held[chosen])
-        shufflings = self._shufflings(len(folds))
+        shufflings = self._shufflings()
         rng = generator(0, "shufflings")  # the same whatever the seed: so is the verdict
         p = combined([p_value(each.aside, chosen, self.clip, rng, shufflings) for each in folds])
         best, pairs = folds[0].reached.steps[chosen], math.nan
         if self.refit and self._proven(p):
             watch.phase = "all rows"
-            whole = [RankOne(earlier.moment, earlier.vectors) for earlier in found]
-            best = steps_to_the_top(rows.all, rows.dims, self.clip, whole, self.random_state, REPORTED).steps[chosen]
+            best = step_on_all_rows(objective, chosen, tops, self.random_state, REPORTED)
         elif len(rows.dims) % 2 and not found and not self._proven(p):
             pairs = combined([pairs_p_value(each.pairs, rng, PERMUTATIONS) for each in folds])
         watch.judged(mean, error, self._proven(p))
         trained = tuple(each.reached.steps[chosen] for each in folds)
         return Moment(oriented(best.vectors), best.strength, mean, error, p, trained, pairs)
 
-    def _judged(self, rows: Rows, fold: int, known: Sequence[RankOne]) -> Judged:
-        """Learn from all rows but those of a fold, and score those.
-
-        What the same rows say of the earlier components is subtracted: nothing of the held-out rows gets in.
-        """
-        # What is only judged has the same random starts whatever the seed: so are the verdict, and how far to climb.
-        effort, seed = (JUDGED, 0) if self.refit else (REPORTED, self.random_state)
-        reached = steps_to_the_top(rows.train(fold), rows.dims, self.clip, known, seed, effort)
-        vectors = [step.vectors for step in reached.steps]
-        asked = [*vectors, *(aside(each, known) for each in vectors), reached.pairs]
-        scores = total(rows.held(fold), Scores([[v[None] for v in each] for each in asked]))
-        each = [[view[:, 0] for view in scores.joined(level)] for level in range(len(asked))]
-        count = len(vectors)
-        return Judged(reached, each[:count], each[count:-1], each[-1])
+    def _judged(self, rows: Rows, steps: dict[int, Steps], known: dict[int, list[RankOne]]) -> list[Judged]:
+        """Score the rows of every fold along what was reached without them."""
+        asked = []
+        for fold, reached in steps.items():
+            vectors = [step.vectors for step in reached.steps]
+            each = [*vectors, *(aside(own, known[fold]) for own in vectors), reached.pairs]
+            asked.append([np.stack(mode) for mode in zip(*each, strict=True)])
+        scores, folds = total(rows, HeldScores(asked)), []
+        for fold, reached in steps.items():
+            joined, count = scores.joined(fold), len(reached.steps)
+            each = [[view[:, level] for view in joined] for level in range(2 * count + 1)]
+            folds.append(Judged(reached, each[:count], each[count:-1], each[-1]))
+        return folds
 
     def _products(self, folds: Sequence[Judged]) -> list[Array]:
         """Products of the scores of all rows that were held out, for every step."""
         steps = range(len(folds[0].scores))
         return [np.concatenate([products(each.scores[step], self.clip) for each in folds]) for step in steps]
 
-    def _shufflings(self, folds: int) -> int:
-        """Enough for the level asked for to be reached, up to a confidence of about 0.9998."""
-        return min(max(PERMUTATIONS, math.ceil(2 * folds / (1 - self.confidence))), MAX_PERMUTATIONS)
+    def _shufflings(self) -> int:
+        """Enough for the level asked for to be reached by one fold, up to a confidence of about 0.9999."""
+        return min(max(PERMUTATIONS, math.ceil(2 / (1 - self.confidence))), MAX_PERMUTATIONS)
 
     def _proven(self, p: float) -> bool:
         return p <= 1 - self.confidence

@@ -6,7 +6,8 @@ to learn from; every component is then judged on the rows held out, which know n
 1 - ``confidence``.  What is proven is fitted once more on all rows, starting from where it was.
 
 Moments, whitening and tests of the three kinds of rows: :mod:`~tpca.solvers.moments.symmetric_models`; the climb:
-:mod:`~tpca.solvers.moments.symmetric_search`.
+:mod:`~tpca.solvers.moments.symmetric_search`, and of sources at order 4 a last one by functions of least variance,
+:mod:`~tpca.solvers.moments.symmetric_contrasts`.
 
 Errors: the gradient c at the final weights is kept for K sub-batches of rows.  With the direction scaled so that
 ⟨ℓ, a⟩ is fixed (ℓ = w; for topics the sum of all entries), a = c/⟨ℓ, c⟩·const and
@@ -28,21 +29,12 @@ import numpy as np
 from tpca.engines import Engine, LocalEngine
 from tpca.errors import SampleError
 from tpca.randomness import generator
-from tpca.solvers.moments.symmetric_models import Mixture, Model, Sources, Topics
+from tpca.solvers.moments.symmetric_climb import Climb
+from tpca.solvers.moments.symmetric_models import Mixture, Sources, Topics
 from tpca.solvers.moments.symmetric_options import BLOCKS, TableOptions, TableRecovery, holm, oriented_parts
 from tpca.solvers.moments.symmetric_projected import KeptRows, ProjectedRows
-from tpca.solvers.moments.symmetric_search import (
-    RANDOM_STARTS,
-    Found,
-    balanced,
-    beside_others,
-    orthonormal,
-    random_starts,
-    refine,
-    search,
-    together,
-)
-from tpca.solvers.moments.symmetric_sums import OfRows, Part
+from tpca.solvers.moments.symmetric_search import RANDOM_STARTS, Found, random_starts, search
+from tpca.solvers.moments.symmetric_sums import Part
 from tpca.solvers.moments.symmetric_tables import (
     Covariances,
     PairImage,
@@ -216,32 +208,3 @@ class TableFit:
         kept += 0 if self.whitening is None else self.whitening.nbytes
         self.state_bytes = max(self.state_bytes, found.nbytes + kept)
         return found
-
-
-class Climb:
-    """Gradients of the moment of the rows of a part, and the last climb with them; ``total`` makes a pass."""
-
-    def __init__(self, model: Model, own: RowWhitening, total: Callable[[OfRows], OfRows], part: Part | None) -> None:
-        self._model, self._own, self._total, self._part = model, own, total, part
-
-    def look(self, vectors: Array) -> tuple[OfRows, Array]:
-        """The sums of a pass, and the gradients among the whitened columns."""
-        weights = self._own.of_rows(vectors)
-        sums = self._total(self._model.sums(weights, self._own.centre, 1, self._part))
-        return sums, self._own.gradients(self._model.gradients(sums, weights, self._own.noise_variance))
-
-    def gradient(self, vectors: Array) -> Array:
-        """The gradients alone."""
-        return self.look(vectors)[1]
-
-    def refined(self, found: Found, orthogonal: bool) -> Found:
-        """What all components reach together."""
-        if not orthogonal:
-            return refine(lambda own: beside_others(self.gradient(own), own, self._model.order), found)
-        found = refine(lambda own: together(self.gradient(own), own), orthonormal(found))
-        return refine(self._balanced, found) if isinstance(self._model, Sources) else found
-
-    def _balanced(self, vectors: Array) -> Found:
-        sums, gradient = self.look(vectors)
-        strengths = np.sum(vectors * gradient, axis=1)
-        return balanced(gradient, vectors, self._model.variances(sums, strengths))  # type: ignore[union-attr, arg-type]

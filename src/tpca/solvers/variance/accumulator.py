@@ -51,10 +51,11 @@ class Variances(Accumulator):
         grams: bool = False,
         spared: int | None = None,
         rotations: Sequence[Array] = (),
+        pairs: bool = False,
     ) -> None:
-        super().__init__(list(queries), list(known), tuple(edges), grams, spared, list(rotations))
+        super().__init__(list(queries), list(known), tuple(edges), grams, spared, list(rotations), pairs)
         # It stays with every part, small as it is: two of one sub-batch are put together with it, wherever they are.
-        self._asked = (list(queries), list(known), spared, grams, list(rotations))
+        self._asked = (list(queries), list(known), spared, grams, list(rotations), pairs)
         self._edges = tuple(edges)
         self.moments: SecondMoments | None = None
         self.freedom = 0

@@ -16,7 +16,8 @@ from tpca.wording import amount, count
 REPLICAS = 24  # starts, where there is memory for them
 SUB_BATCHES, MIN_SIZE = 16, 4  # of a reading, each with moments of the candidate; samples of one, if there are as many
 FEW = 4  # where only sums over all are wanted: the mean of each costs one degree of freedom
-STEPS, HALVES, REFINING = 6, 4, 4  # most readings of the same samples for steps; steps on halves of them; refinements
+STEPS, HALVES, REFINING = 7, 4, 4  # most readings of the same samples for steps; steps on halves of them; refinements
+EVERY = 4  # first steps in which all replicas stay
 AUTO_PASSES, MIN_PASSES = 12, 4  # for every component
 BETS = 4000  # bytes that evidence takes
 USUAL = 64 * 10**6  # bytes that starts may take, where nothing is said about memory
@@ -26,11 +27,15 @@ SMALLEST, LARGEST = 1e-140, 1e140
 
 @dataclass(frozen=True)
 class Plan:
-    """Whether covariances of the modes are learnt, and those within slices, for starts; how many replicas there are."""
+    """Whether covariances of the modes are learnt, and those within slices, for starts; how many replicas there are.
+
+    ``pairs``: whether the covariances of their gradients are.
+    """
 
     grams: bool
     slices: bool
     replicas: int
+    pairs: bool
 
 
 def needs(dims: Sequence[int], components: int) -> tuple[int, int, int, int]:
@@ -48,7 +53,8 @@ def needs(dims: Sequence[int], components: int) -> tuple[int, int, int, int]:
 def default_budget(dims: Sequence[int], components: int) -> int:
     """That of the race, or all that starts can use, if it is no more than ``USUAL``."""
     fixed, replica, grams, slices = needs(dims, components)
-    return max(default_memory(dims), min(fixed + REPLICAS * replica + grams + slices, USUAL))
+    pairs = 2 * 8 * (REPLICAS + 1) * sum(d * d for d in dims)
+    return max(default_memory(dims), min(fixed + REPLICAS * replica + grams + slices + pairs, USUAL))
 
 
 def plan_within(dims: Sequence[int], budget: int, components: int) -> Plan:
@@ -62,13 +68,16 @@ def plan_within(dims: Sequence[int], budget: int, components: int) -> Plan:
         )
     with_grams, with_slices = grams <= left, grams + slices <= left
     left -= grams * with_grams + slices * with_slices
-    return Plan(with_grams, with_slices, int(min(REPLICAS, 1 + left // replica)))
+    replicas = int(min(REPLICAS, 1 + left // replica))
+    pairs = 2 * 8 * (replicas + 1) * sum(d * d for d in dims)
+    return Plan(with_grams, with_slices, replicas, pairs <= left - (replicas - 1) * replica)
 
 
 @dataclass(frozen=True)
 class Steps:
-    """How many steps there are on halves of the same samples, in turn, all in all, and in the refinement."""
+    """How many steps all replicas take, are on halves of the samples, in turn, are there at all, and refine."""
 
+    every: int
     halves: int
     all: int
     refining: int
@@ -86,11 +95,12 @@ def steps_within(max_passes: int | str) -> Steps:
     """
     passes = AUTO_PASSES if max_passes == "auto" else int(max_passes)
     if passes < MIN_PASSES:
-        return Steps(0, 0, 0)
+        return Steps(0, 0, 0, 0)
     refining = min(REFINING, passes // 3)
     whole = max(1, min(STEPS, int((passes - refining) / 0.75) - 3))
     halves = min(HALVES, 2 * max(0, whole - 3))
-    return Steps(halves, halves + whole - halves // 2, refining)
+    steps = halves + whole - halves // 2
+    return Steps(min(EVERY, (steps + 1) // 2), halves, steps, refining)
 
 
 def check_data(data: Data, max_samples: int | None, max_passes: int | str) -> None:

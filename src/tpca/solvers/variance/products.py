@@ -23,6 +23,7 @@ symbol              code
 u_i, v_ci           ``queries[i]`` (R, d_i), ``known[i]`` (C, d_i)
 b, K^-1             ``amplitudes``, ``inverse``
 A_i, y_c            ``gram``, ``rows``
+P_i                 ``pairs``: :math:`g_i g_i^\top`, where it is wanted
 ==================  =========================================
 """
 
@@ -42,7 +43,8 @@ from tpca.tensors.contraction import outer
 class SecondMoments:
     """Sums over samples: ``squares`` (R,), ``total``, ``gradients[i]`` and ``energies[i]`` (R, d_i), ``grams[i]``.
 
-    ``slices[i]`` are covariances of mode i within the slices of the next (:mod:`tpca.solvers.variance.filters`).
+    ``slices[i]`` are covariances of mode i within the slices of the next (:mod:`tpca.solvers.variance.filters`), and
+    ``pairs[i]`` (R, d_i, d_i) those of the gradients of every query.
     """
 
     squares: Array
@@ -51,6 +53,7 @@ class SecondMoments:
     energies: list[Array]
     grams: list[Array]
     slices: list[Array]
+    pairs: list[Array]
 
     def add(self, other: SecondMoments, weight: float = 1.0) -> None:
         """Add ``weight`` times those of other samples."""
@@ -68,12 +71,12 @@ class SecondMoments:
         """Those of the first query, without Gram matrices."""
         first = slice(0, 1)
         gradients, energies = ([a[first].copy() for a in each] for each in (self.gradients, self.energies))
-        return SecondMoments(self.squares[first].copy(), self.total, gradients, energies, [], [])
+        return SecondMoments(self.squares[first].copy(), self.total, gradients, energies, [], [], [])
 
     @property
     def arrays(self) -> list[Array]:
         """What is held."""
-        return [self.squares, *self.gradients, *self.energies, *self.grams, *self.slices]
+        return [self.squares, *self.gradients, *self.energies, *self.grams, *self.slices, *self.pairs]
 
     @property
     def nbytes(self) -> int:
@@ -84,7 +87,8 @@ class SecondMoments:
 class Contraction:
     """Products of samples with ``queries``; ``known`` components are taken out, but for number ``spared`` of them.
 
-    With ``grams`` also A_i, with ``rotations`` covariances within slices of samples turned and whitened by them.
+    With ``grams`` also A_i, with ``rotations`` covariances within slices of samples turned and whitened by them, with
+    ``pairs`` P_i.
     """
 
     def __init__(
@@ -94,8 +98,10 @@ class Contraction:
         spared: int | None = None,
         grams: bool = False,
         rotations: Sequence[Array] = (),
+        pairs: bool = False,
     ) -> None:
         self.queries, self.known, self._grams, self._rotations = list(queries), list(known), grams, list(rotations)
+        self._pairs = pairs
         self._vectors = [np.concatenate([u, v]) for u, v in zip(queries, known, strict=True)]
         self._inner = np.stack([u @ v.T for u, v in zip(queries, known, strict=True)])  # (k, R, C)
         self._between = np.stack([v @ v.T for v in known])  # (k, C, C)
@@ -123,7 +129,8 @@ class Contraction:
             grams += [gram] if self._grams else []
         weighted = [np.einsum("nr,nrd->rd", rewards, g) for g in gradients]
         slices = self._slices(samples, amplitudes) if self._rotations else []
-        return SecondMoments(np.einsum("nr,nr->r", rewards, rewards), total, weighted, energies, grams, slices)
+        pairs = [np.matmul(g.transpose(1, 2, 0), g.transpose(1, 0, 2)) for g in gradients] if self._pairs else []
+        return SecondMoments(np.einsum("nr,nr->r", rewards, rewards), total, weighted, energies, grams, slices, pairs)
 
     def _gradients(self, samples: Array) -> list[Array]:
         """T(u_-i) of all queries and known components, ``(n, R + C, d_i)``."""

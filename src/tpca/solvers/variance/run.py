@@ -3,9 +3,9 @@
 *Where samples can be read again*, and several passes are allowed: a candidate is fitted to the first quarter of the
 samples and tested on the next quarter, which it has not seen; then one is fitted to the first half and tested on the
 second.  Fitting is a look at the covariances of the modes, and at those within slices, for starts, a few steps of all
-of them, steps on one half of the samples and the other in turn, so that how much a replica varies is told by samples
-that it did not come from, and steps of the best one on all samples.  A component that is proven is refined on all
-samples, beside those found before.
+of them, each to the best vector of one mode, steps on one half of the samples and the other in turn, so that how much a
+replica varies is told by samples that it did not come from, and steps of the best one on all samples.  A component that
+is proven is refined on all samples, beside those found before.
 
 *In one pass*, rounds grow by half: the candidate is tested on the samples of a round, and takes a step with them; until
 one is proven, new starts join from the covariances learnt so far.
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from tpca.solvers.variance.solver import VarianceSolver
 
 FIRST = 64  # samples of the first look of a single pass
-EVERY = 2  # first steps in which all replicas stay
 
 
 class VarianceRun:
@@ -86,8 +85,8 @@ class VarianceRun:
         fitted, tested = self.limit * (self.stage + 1) // 4, self.limit * (self.stage + 1) // 2
         if self.phase == "test":
             return fitted, tested
-        if self.phase == "search" and EVERY <= self.steps < EVERY + self.steps_of.halves:
-            return (0, fitted // 2) if (self.steps - EVERY) % 2 == 0 else (fitted // 2, fitted)
+        if self.phase == "search" and 0 <= self.steps - self.steps_of.every < self.steps_of.halves:
+            return (0, fitted // 2) if (self.steps - self.steps_of.every) % 2 == 0 else (fitted // 2, fitted)
         return 0, self.limit if self.phase == "refine" else fitted
 
     def _blanks(self, n: int) -> list[Variances]:
@@ -102,8 +101,9 @@ class VarianceRun:
             grams = self.plan.grams and (self.phase == "look" or not self.stored)
             turned = self.plan.slices and (self.phase == "slices" or not self.stored)
             queries = self.search.queries(1 if self.phase == "test" else None)
+            pairs = self.plan.pairs and self.stored and self.phase == "search" and self.steps < self.steps_of.every
             rotations = self.search.filters.rotations if turned else ()
-            blanks.append(Variances(queries, known, edges, grams, rotations=rotations))
+            blanks.append(Variances(queries, known, edges, grams, rotations=rotations, pairs=pairs))
         return blanks
 
     def tell(self, part: Together) -> None:
@@ -160,9 +160,9 @@ class VarianceRun:
         elif self.phase == "slices":
             self._begin_steps(search, [] if part.moments is None else part.moments.slices)
         elif self.phase == "search":
-            halved, count = self.steps <= EVERY + self.steps_of.halves, len(search.replicas[0])
+            halved, count = self.steps <= self.steps_of.every + self.steps_of.halves, len(search.replicas[0])
             if part.moments is not None:
-                every = self.steps <= EVERY  # how good a start is, its own variance does not tell
+                every = self.steps <= self.steps_of.every  # how good a start is, its own variance does not tell
                 search.step(part, count if every else max(1, count // 2 if halved else 1), gather=False)
             if self.steps >= self.steps_of.all or (search.moved < STILL and not halved):
                 self.phase = "test"

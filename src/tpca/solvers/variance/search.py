@@ -10,6 +10,13 @@ earlier ones stay:
 .. math:: M_i \leftarrow M_i + n\,\frac{\max(x, 0) + n^{-1/2}}{V_0}\,N_i, \qquad w_i = M_i/\lVert M_i\rVert, \qquad
     x = V/V_0 - 1 .
 
+The gradient of a vector that has nothing of a component says nothing of it.  So the first steps on samples that can be
+read again exchange one vector of every replica, if :math:`P_i = \mathbb E[g_ig_i^\top]` fits into memory: for the
+leading vector of P_i in the samples turned and whitened, that of the pattern which varies the most, relative to noise,
+of all that have its other vectors; in the mode whose leading value exceeds the mean one by most, that of d vectors and
+n samples of noise, :math:`(1 + \sqrt{d/n})^2`, taken into account.  (Multilinear PCA, Lu, Plataniotis and
+Venetsanopoulos 2008, takes all modes in turn.)
+
 *Evidence* for the candidate u, fixed before the samples come, is what bets as in :mod:`tpca.solvers.race.evidence` win,
 :math:`E = \frac16\sum_g\prod_b(1 + \tanh\lambda_g x_b)`, on
 
@@ -132,13 +139,15 @@ class VariationSearch:
         gradients = [g[:count] for g in excess_gradients(part.moments, queries, levels)]
         excess = variances - levels
         weights = part.freedom * (np.maximum(excess / levels, 0.0) + part.freedom**-0.5) / levels
-        before = self.candidate
+        before, replicas = self.candidate, self.replicas
         own = [weights[:, None] * g for g in gradients]
         self.sums = [m + g for m, g in zip(self.sums, own, strict=True)] if gather else own
         self.replicas = [
             units(np.where(np.any(m, axis=1, keepdims=True), m, u))
             for m, u in zip(self.sums, self.replicas, strict=True)
         ]
+        if part.moments.pairs:
+            self._exchange(replicas, [pairs[:count] for pairs in part.moments.pairs], part.freedom)
         self.total = part.moments.total
         if gather:
             self.tracked = self.tracked or Refined(before, 0.0)
@@ -146,6 +155,22 @@ class VariationSearch:
         turned = [u[0] for u in self.replicas]
         self.moved = float(sum(2 - 2 * abs(o) for o in overlaps(turned, before)))
         self._choose(excess / levels, most)
+
+    def _exchange(self, replicas: Sequence[Array], pairs: Sequence[Array], freedom: float) -> None:
+        """Exchange, of every replica, the one vector that makes it vary the most, relative to noise."""
+        fresh, gains = [], []
+        for mode, own in enumerate(pairs):
+            d = own.shape[-1]
+            turn = self.filters.rotations[mode] if self.filters.rotations else np.eye(d)
+            values, basis = np.linalg.eigh(turn @ own @ turn.T)
+            fresh.append(self.filters.back(mode, basis[:, :, -1]))
+            mean = np.maximum(values.mean(axis=1), np.finfo(float).tiny)  # samples may all be the same
+            gains.append(values[:, -1] / mean / (1 + math.sqrt(d / freedom)) ** 2)
+        best = np.argmax(gains, axis=0)
+        self.replicas = [
+            np.where((best == mode)[:, None], new, old)
+            for mode, (new, old) in enumerate(zip(fresh, replicas, strict=True))
+        ]
 
     def _choose(self, scores: Array, most: int) -> None:
         """The best replicas, each once."""
