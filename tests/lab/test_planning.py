@@ -14,7 +14,7 @@ from tpca.errors import ModelError, SolverError, TpcaError
 from tpca.lab.planning.constants import constant, frontier, stored, this_machine
 from tpca.lab.planning.methods import METHODS, least_race_bytes, matrices, race_size
 from tpca.lab.planning.plan import make_plan
-from tpca.lab.planning.problem import Problem, parse_samples, tensor_dims
+from tpca.lab.planning.problem import Problem, parse_correlation, parse_samples, tensor_dims
 from tpca.lab.studies.memory_methods import METHODS as RUNS
 from tpca.lab.studies.memory_methods import ladder_samples
 from tpca.solvers.choice import choose_solver
@@ -128,8 +128,11 @@ def test_few_correlated_pairs_ask_for_no_more_than_none():
     result = runner.invoke(app, ["plan", "--order", "6", "--dim", "64", "--correlation", "1,0,0"])
     assert result.exit_code == 0, result.output
     assert "correlation 1, 0, 0 inside pairs" in " ".join(result.output.split())
-    result = runner.invoke(app, ["plan", "--order", "6", "--dim", "64", "--correlation", "much"])
-    assert "correlation must be a number" in " ".join(result.output.split())
+    assert parse_correlation("0.5") == 0.5
+    with pytest.raises(
+        SolverError, match="correlation must be a number, or numbers with commas such as 1,0,0, got 'much'"
+    ):
+        parse_correlation("much")
 
 
 def test_constants_have_their_provenance():

@@ -20,7 +20,7 @@ from tpca.tensors.blocks import Partition
 CASES = {
     (4, 1): ((16, 64, 256), (16, 32, 64, 128, 256)),
     (4, 2): ((16, 64, 256), (16, 32, 64, 128, 256)),
-    (6, 1): ((8, 16, 32), (8, 12, 16, 24, 32)),
+    (6, 1): ((8, 16, 32), (8, 12, 16, 24, 32, 48, 64, 96)),
     (6, 2): ((16, 64, 256), (16, 32, 64, 128, 256)),
     (6, 3): ((16, 64, 256), (16, 32, 64, 128, 256)),
 }
@@ -43,7 +43,7 @@ class BlockSizes:
         trials, full = [], scale == "full"
         for (order, size), dims in CASES.items():
             fixed = {"order": order, "modes": size, "correlation": 0.0}
-            trials += cells(dims[full], ladder(-8, 2, fine=full), (10, 10) if full else (10,), **fixed)
+            trials += cells(dims[full], ladder(-8, 2, fine=full), (10, 10, 20) if full else (10,), **fixed)
         return trials
 
     def cost(self, params: Params) -> float:

@@ -59,8 +59,8 @@ class EmpiricalSchedule(ScheduleRatio):
     dims: ClassVar[dict[tuple[int, float], tuple[tuple[int, ...], tuple[int, ...]]]] = {
         (4, 0.0): ((16, 64, 256), (16, 64, 256)),
         (4, 1.0): ((16, 64, 256), (16, 64, 256)),
-        (6, 0.0): ((16, 64, 256), (16, 32, 64, 128, 256, 1024)),
-        (6, 1.0): ((16, 64, 256), (16, 32, 64, 128, 256, 1024)),
+        (6, 0.0): ((16, 64, 256), (16, 64, 128, 256, 1024)),
+        (6, 1.0): ((16, 64, 256), (16, 64, 128, 256, 1024)),
     }
 
     def findings(self, records: Sequence[Record]) -> list[Finding]:
