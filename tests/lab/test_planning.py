@@ -130,7 +130,7 @@ def test_few_correlated_pairs_ask_for_no_more_than_none():
     assert "correlation 1, 0, 0 inside pairs" in " ".join(result.output.split())
     assert parse_correlation("0.5") == 0.5
     with pytest.raises(
-        SolverError, match="correlation must be a number, or numbers with commas such as 1,0,0, got 'much'"
+        SolverError, match=r"correlation must be a number, .* got 'much'"
     ):
         parse_correlation("much")
 

@@ -34,7 +34,7 @@ class Noise:
 
     def grid(self, scale: Scale) -> list[Params]:
         """The race on growing d, the paper's algorithm at d = 6, real samples throughout."""
-        dims, seeds, runs = ((8, 10, 12), 4, 1) if scale == "quick" else ((8, 10, 12, 14, 16, 20), 12, 6)
+        dims, seeds, runs = ((8, 10, 12), 3, 1) if scale == "quick" else ((8, 10, 12, 14, 16, 20), 12, 6)
         trials: list[Params] = []
         for noise in NOISE_LAWS:
             trials += [{"kind": "race", "noise": noise, "dim": d, "seed": s} for d in dims for s in range(seeds)]

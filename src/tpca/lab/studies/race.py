@@ -34,7 +34,7 @@ class Race:
         quick = scale == "quick"
         law = [i for i, row in enumerate(ROWS) if row.source == "law"]
         rows = self.quick_rows if quick else law
-        runs, alarms, coverage = (3, 5, 5) if quick else (6, 15, 20)
+        runs, alarms, coverage = (2, 4, 4) if quick else (6, 15, 20)
         trials: list[Params] = [{"kind": "target", "row": i, "seed": s} for i in rows for s in range(runs)]
         trials += [{"kind": "alarm", "row": i, "seed": s} for i in range(len(NOISE_SETTINGS)) for s in range(alarms)]
         return trials + [
