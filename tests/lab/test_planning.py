@@ -129,9 +129,7 @@ def test_few_correlated_pairs_ask_for_no_more_than_none():
     assert result.exit_code == 0, result.output
     assert "correlation 1, 0, 0 inside pairs" in " ".join(result.output.split())
     assert parse_correlation("0.5") == 0.5
-    with pytest.raises(
-        SolverError, match=r"correlation must be a number, .* got 'much'"
-    ):
+    with pytest.raises(SolverError, match=r"correlation must be a number, .* got 'much'"):
         parse_correlation("much")
 
 

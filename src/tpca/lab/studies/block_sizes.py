@@ -43,7 +43,7 @@ class BlockSizes:
         trials, full = [], scale == "full"
         for (order, size), dims in CASES.items():
             fixed = {"order": order, "modes": size, "correlation": 0.0}
-            trials += cells(dims[full], ladder(-8, 2, fine=full), (10, 10, 20) if full else (10,), **fixed)
+            trials += cells(dims[full], ladder(-8, 2, fine=full), (10, 10) if full else (10,), **fixed)
         return trials
 
     def cost(self, params: Params) -> float:

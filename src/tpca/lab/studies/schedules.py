@@ -55,7 +55,7 @@ class EmpiricalSchedule(ScheduleRatio):
     )
     version = 2
     cases = ((4, 0.0), (4, 1.0), (6, 0.0), (6, 1.0))
-    ladders: ClassVar[dict[str, tuple[int, int]]] = {"theorem": (-8, 4), "empirical": (-8, 4)}
+    ladders: ClassVar[dict[str, tuple[int, int]]] = {"theorem": (-8, 0), "empirical": (-8, 0)}
     dims: ClassVar[dict[tuple[int, float], tuple[tuple[int, ...], tuple[int, ...]]]] = {
         (4, 0.0): ((16, 64, 256), (16, 64, 256)),
         (4, 1.0): ((16, 64, 256), (16, 64, 256)),
