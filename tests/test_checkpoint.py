@@ -670,17 +670,18 @@ def test_data_that_are_drawn_are_drawn_again(kind, tmp_path, stopping):
 
 
 @pytest.mark.parametrize("n", [2000, 700])
-@pytest.mark.parametrize("order", [4, 5])
-def test_the_papers_algorithm_is_taken_up_after_any_turn(order, n, tmp_path, stopping):
+@pytest.mark.parametrize(("order", "pairing"), [(4, "neighbours"), (4, "search"), (5, "neighbours")])
+def test_the_papers_algorithm_is_taken_up_after_any_turn(order, pairing, n, tmp_path, stopping):
     samples = take(SpikedTensor.random((3,) * order, 8.0, random_state=0), n * (order - 3))
-    whole = PaperSolver(random_state=2, strength=8.0).run(samples)
+    options = {"random_state": 2, "strength": 8.0, "pairing": pairing}
+    whole = PaperSolver(**options).run(samples)
     assert whole.stop_reason is (StopReason.SCHEDULE_DONE if n == 2000 else StopReason.STREAM_ENDED_EARLY)
     stopped = stopping(1)
     kept = {"checkpoint": tmp_path, "checkpoint_every": 0, "resume": True}
     for _ in range(2):  # the second time from its end
-        same(whole, in_pieces(lambda: PaperSolver(random_state=2, strength=8.0, **kept), lambda: samples))
+        same(whole, in_pieces(lambda: PaperSolver(**options, **kept), lambda: samples))
     assert len(stopped) >= len([record for record in whole.history if record["phase"] != "search"])
-    for other in (PaperSolver(random_state=3, strength=8.0, **kept), RaceSolver(random_state=2, **kept)):
+    for other in (PaperSolver(**{**options, "random_state": 3}, **kept), RaceSolver(random_state=2, **kept)):
         with pytest.raises(CheckpointError, match=r"was made with (random_state|solver)="):
             other.run(samples)
 

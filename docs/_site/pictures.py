@@ -1,4 +1,4 @@
-"""The pictures of "How it works" and of the README, from real runs and the stored study of memory.
+"""The pictures of "How it works", of the README and of the pages on the paper, from real runs and stored studies.
 
 python docs/_site/pictures.py --out docs/figures
 """
@@ -10,6 +10,7 @@ import numpy as np
 
 import tpca
 from tpca.engines import LawEngine
+from tpca.lab.pages.paper_figures import draw_alignments, draw_collapse, draw_frontier
 from tpca.lab.studies.catalogue import STUDIES
 from tpca.lab.studies.store import Store
 from tpca.report.style import COLOURS, MARKERS, drawing
@@ -150,6 +151,11 @@ def main():
     draw_race(out / "race.png")
     draw_blocks(out / "blocks.png")
     draw_memory(out / "memory.png")
+    paper, store = out / "paper", Store(ROOT / "docs" / "reproduction")
+    paper.mkdir(exist_ok=True)
+    draw_alignments(paper / "alignments.png")
+    draw_collapse(paper / "collapse.png", store)
+    draw_frontier(paper / "memory.png", store)
 
 
 if __name__ == "__main__":

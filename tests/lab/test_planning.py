@@ -14,7 +14,7 @@ from tpca.errors import ModelError, SolverError, TpcaError
 from tpca.lab.planning.constants import constant, frontier, stored, this_machine
 from tpca.lab.planning.methods import METHODS, least_race_bytes, matrices, race_size
 from tpca.lab.planning.plan import make_plan
-from tpca.lab.planning.problem import Problem, parse_samples, tensor_dims
+from tpca.lab.planning.problem import Problem, parse_correlation, parse_samples, tensor_dims
 from tpca.lab.studies.memory_methods import METHODS as RUNS
 from tpca.lab.studies.memory_methods import ladder_samples
 from tpca.solvers.choice import choose_solver
@@ -115,7 +115,22 @@ def test_correlation_helps_the_papers_matrices():
     assert none == pytest.approx(1e12)
     assert full < half < none
     assert full == pytest.approx(1e9, rel=0.2)
-    assert matrices(Problem((100,) * 5, correlation=0.0)) == pytest.approx(1e8)
+    assert matrices(Problem((100,) * 5, correlation=0.0)) == pytest.approx(1e6)  # d^(k̄-2): the vector block is idle
+
+
+def test_few_correlated_pairs_ask_for_no_more_than_none():
+    """The corollary's min: one pair of three with Cor = 1 makes d² max γ⁴ ∏γ⁻² d^5 against Case II's d^4."""
+    one, all_three, none = (matrices(Problem((256,) * 6, correlation=c)) for c in ((1.0, 0.0, 0.0), (1.0,) * 3, 0.0))
+    assert one == pytest.approx(none)
+    assert all_three < none / 100
+    with pytest.raises(ModelError, match="one for each of 3 pairs"):
+        Problem((8,) * 6, correlation=(1.0, 0.0))
+    result = runner.invoke(app, ["plan", "--order", "6", "--dim", "64", "--correlation", "1,0,0"])
+    assert result.exit_code == 0, result.output
+    assert "correlation 1, 0, 0 inside pairs" in " ".join(result.output.split())
+    assert parse_correlation("0.5") == 0.5
+    with pytest.raises(SolverError, match=r"correlation must be a number, .* got 'much'"):
+        parse_correlation("much")
 
 
 def test_constants_have_their_provenance():

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import ks_2samp
 
 from amounts import few_or_many
-from tpca.engines import LawEngine
+from tpca.engines import LawEngine, open_engine
 from tpca.errors import ModelError, SolverError
 from tpca.lab.simulate import SimulatedRun, advance, simulate_empirical, simulate_online
 from tpca.lab.simulate.starts import BlockStart
@@ -123,6 +123,91 @@ def test_phases_have_the_law_of_the_solver(dims, phase, runs):
     assert dense.shape[1] == len(Partition.pairs(dims))
     for m in range(dense.shape[1]):
         same_law(dense[:, m], chain[:, m])
+
+
+def idle_schedule():
+    """Order 5: the vector block stands still in Phase I and moves in Phase II."""
+    short = short_schedule(3)
+    return Schedule("idle", ((Leg(0.0, 0), *short.stages[0][1:]),), short.ascent, 3, short.estimation)
+
+
+@few_or_many(60, 200)
+def test_an_idle_vector_block_has_the_law_of_the_solver(runs):
+    """Order 5 with w₁ idle in Phase I and two random vectors for it: real samples against the chain, every phase.
+
+    The alignments of a start with the second vector; nine tests at level 1e-6.
+    """
+    dims = SHAPES[1]
+    truth, schedule, planted = SpikedTensor.random(dims, 2.0, correlation=0.6, random_state=1), idle_schedule(), []
+
+    def dense(seed):
+        run = PaperRun(open_engine(truth.stream(random_state=seed)), np.random.default_rng([7, seed]), spare=True)
+        planted[:] = run.partition.outer(truth.vectors)
+        begin = run.replicas[0].copy()
+        run.sequential_ascent(schedule.stages[0], "I")
+        np.testing.assert_array_equal(run.replicas[0], begin)  # idle
+        found = [aligned(run, -1)]
+        run.sequential_ascent(schedule.ascent, "II")
+        found.append(aligned(run, -1))
+        run.select(schedule.selection)
+        run.estimate(schedule.estimation)
+        return [*found, aligned(run, 0)]
+
+    def aligned(run, start):
+        return [abs(np.sum(w[start] * b)) for w, b in zip(run.replicas, planted, strict=True)]
+
+    def chain(seed):
+        run = SimulatedRun(truth, np.random.default_rng([8, seed]), spare=True)
+        run.sequential_ascent(schedule.stages[0])
+        found = [np.abs(run.alignments[:, -1])]
+        run.sequential_ascent(schedule.ascent)
+        found.append(np.abs(run.alignments[:, -1]))
+        run.select(schedule.selection)
+        run.estimate(schedule.estimation)
+        return [*found, np.abs(run.alignments[:, 0])]
+
+    sampled = np.array([dense(seed) for seed in range(runs)])
+    simulated = np.array([chain(seed) for seed in range(1000)])
+    for phase in range(3):
+        for m in range(3):
+            same_law(sampled[:, phase, m], simulated[:, phase, m])
+
+
+def test_spare_vectors_are_those_of_the_solver():
+    dims = SHAPES[1]
+    truth = SpikedTensor.random(dims, 1.0, random_state=3)
+    run = SimulatedRun(truth, np.random.default_rng(5), spare=True)
+    replicas = sign_starts(Partition.pairs(dims), np.random.default_rng(5), spare=True)
+    blocks = Partition.pairs(dims).outer(truth.vectors)
+    for m, (block, planted) in enumerate(zip(replicas, blocks, strict=True)):
+        flat = block.reshape(len(block), -1)
+        np.testing.assert_allclose(run.alignments[m], flat @ planted.ravel() / np.linalg.norm(flat, axis=1), atol=1e-12)
+        built = np.array([run.starts[m].block(signs[m]) for signs in run.signs]).reshape(len(flat), -1)
+        np.testing.assert_allclose(built, flat / np.linalg.norm(flat, axis=1, keepdims=True), atol=1e-12)
+    assert len(np.unique(np.abs(run.alignments[0]))) == 2
+
+
+def test_blocks_of_three_modes_have_the_law_of_the_dense_update():
+    """Two blocks of three modes, one turn of the last: the chain against the update on whole blocks."""
+    truth = SpikedTensor.random((3,) * 6, 2.0, random_state=1)
+    partition = Partition.halves(truth.dims)
+    planted = partition.outer(truth.vectors)
+
+    def chain(seed):
+        run = SimulatedRun(truth, np.random.default_rng([8, seed]), partition, starts="random")
+        begin = run.starts[1].block((1.0,))
+        assert np.sum(begin * planted[1]) == pytest.approx(run.alignments[1, 0])
+        run.sequential_ascent([Leg(0.0, 0), Leg(0.2, 6)])
+        return run.alignments[1, 0]
+
+    def dense(seed):
+        rng = np.random.default_rng([7, seed])
+        run = SimulatedRun(truth, rng, partition, starts="random")
+        signal = 2.0 * run.alignments[0, 0]
+        end = dense_step_loop(run.starts[1].block((1.0,)), planted[1], signal, 0.2, 6, rng)
+        return np.sum(end * planted[1])
+
+    same_law([dense(seed) for seed in range(600)], [chain(seed) for seed in range(1500)])
 
 
 @few_or_many(50, 150)
@@ -252,8 +337,8 @@ def test_bad_input():
         SimulatedRun(truth, rng, coarse=0.5)
     with pytest.raises(SolverError, match="starts must be one of"):
         SimulatedRun(truth, rng, starts="none")
-    with pytest.raises(SolverError, match="one or two modes"):
-        SimulatedRun(truth, rng, partition=Partition.halves((5,) * 6))
+    with pytest.raises(SolverError, match="blocks of 3 modes have random starts only"):
+        SimulatedRun(SpikedTensor.random((5,) * 6), rng, partition=Partition.halves((5,) * 6))
     with pytest.raises(SolverError, match="call select first"):
         SimulatedRun(truth, rng).estimate([Leg(0.1, 5)] * 2)
     with pytest.raises(ModelError, match="at least 2 entries"):

@@ -18,10 +18,13 @@ from tpca.lab.pages.reproduction import write_page
 from tpca.lab.pages.reproduction_figures import FIGURES, draw_studies
 from tpca.lab.studies.catalogue import BEGIN, END, STUDIES, as_markdown, as_rows, choose, write_markdown
 from tpca.lab.studies.climbs import climb, curves
-from tpca.lab.studies.estimates import Curve, Ratio, power_law, power_law_of, rate_interval
+from tpca.lab.studies.estimates import Curve, Ratio, power_law, power_law_of, rate_interval, slope_finding, spread
 from tpca.lab.studies.runner import pending_jobs, run_studies
 from tpca.lab.studies.store import Store, key
 from tpca.lab.studies.study import Record, Verdict
+from tpca.lab.studies.unequal import HIDDEN, _cycles, best_pairing
+from tpca.model import SpikedTensor
+from tpca.solvers.paper.pairing import pairings_of
 
 
 def logistic_curve(dim, slope, rng, runs=200):
@@ -90,6 +93,61 @@ def test_rate_interval_is_clopper_pearson():
     assert rate.high == pytest.approx(1 - 0.025 ** (1 / 20))
 
 
+def exact(slope):
+    """Measurements that follow a power law, with a narrow interval."""
+    return power_law_of({float(d): [0.99 * d**slope, d**slope, 1.01 * d**slope] for d in (8, 16, 32, 64, 128)})
+
+
+def test_a_bound_is_judged_from_one_side_and_an_equality_from_both():
+    below, at, above = (exact(slope) for slope in (1.5, 2.0, 2.5))
+    assert [slope_finding("x", law, 2).verdict for law in (below, at, above)] == [
+        Verdict.AGREES, Verdict.AGREES, Verdict.DIFFERS,
+    ]  # fmt: skip
+    assert [slope_finding("x", law, 2, bound=False).verdict for law in (below, at, above)] == [
+        Verdict.DIFFERS, Verdict.AGREES, Verdict.DIFFERS,
+    ]  # fmt: skip
+    assert slope_finding("x", below, 2).reason.endswith("not tight here.")
+    assert slope_finding("x", at, 2).predicted == "slope at most 2"
+
+
+def test_collapse_is_the_spread_of_what_is_left():
+    low, high = spread(exact(2.0), 2.0)
+    assert high / low == pytest.approx(1.0)
+    low, high = spread(exact(2.5), 2.0, since=32)
+    assert high / low == pytest.approx(2.0)  # (128/32)^0.5
+
+
+def test_adaptivity_fits_the_constant_of_the_start():
+    """N₅₀ made from the form with c₀ = 1.5: the fit finds it, and the slope is one."""
+    study = STUDIES["adaptivity"]
+    records = []
+    for correlation in study.correlations:
+        centre = 7 * study.form(64, correlation, 1.5)
+        for j in range(-8, 9):
+            params = {"order": 6, "dim": 64, "correlation": correlation, "budget": j}
+            wins = round(100 / (1 + math.exp(-1.5 * j)))
+            records.append(Record(params, {"wins": wins, "runs": 100, "samples": centre * 2 ** (j / 4)}, 0.1))
+    ((law, c0),) = study.fits(records).values()
+    assert c0 == pytest.approx(1.5, rel=0.02)
+    assert law.slope.value == pytest.approx(1.0, abs=0.01)
+
+
+def test_scores_of_pairings_have_their_joint_law():
+    """The covariance of two scores is ⟨⊗I, ⊗I'⟩, whose trace over d = 3 is counted by brute force."""
+    eye = np.eye(3)
+    every = [p.groups for p in pairings_of((3,) * 4)]
+    tensors = [
+        np.einsum("ab,cd->abcd", eye, eye).transpose(np.argsort([n for g in groups for n in g])) for groups in every
+    ]
+    inner = [[int(np.sum(a * b)) for b in tensors] for a in tensors]
+    assert inner == [[3 ** _cycles(p, q) for q in every] for p in every]
+    truth = SpikedTensor.random((8,) * 6, 1.0, random_state=1)
+    hidden = SpikedTensor(tuple(truth.vectors[n] for n in (0, 1, 0, 3, 1, 3)), 1.0)
+    groups, score = best_pairing(hidden, 10**6, np.random.default_rng(0))
+    assert set(groups) == set(HIDDEN)
+    assert score == pytest.approx(1.0, abs=6 * 8**1.5 / 1000)  # six standard deviations
+
+
 class Squares:
     """A study that costs nothing."""
 
@@ -148,7 +206,8 @@ def test_unknown_study():
 
 def test_every_study_is_there_with_a_figure():
     wanted = {"worst-case", "symmetric", "adaptivity", "parameterisation", "convergence", "stages", "initialisation"}
-    wanted |= {"noise", "memory", "race", "empirical-schedule", "internet-scale"}
+    wanted |= {"noise", "memory", "race", "empirical-schedule", "internet-scale", "odd-order", "unequal", "strength"}
+    wanted |= {"block-sizes", "accuracy", "chances", "paper-noise"}
     assert set(STUDIES) == wanted == set(FIGURES)
 
 
@@ -166,8 +225,8 @@ def test_quick_grid_is_part_of_the_full_one_and_is_plain(name):
 @pytest.mark.parametrize("name", list(STUDIES))
 def test_a_study_without_trials_concludes_nothing_wrong(name):
     """Studies of a law ask their question even so; the others have nothing to say before there are trials."""
-    laws = {"worst-case": 5, "symmetric": 4, "parameterisation": 5, "stages": 2}
-    laws |= {"empirical-schedule": 4, "internet-scale": 2}
+    laws = {"worst-case": 9, "symmetric": 8, "parameterisation": 5, "stages": 2, "odd-order": 3, "unequal": 4}
+    laws |= {"empirical-schedule": 4, "internet-scale": 2, "strength": 2, "block-sizes": 5}
     assert [f.verdict for f in STUDIES[name].findings([])] == [Verdict.OPEN] * laws.get(name, 0)
 
 
@@ -216,10 +275,10 @@ def test_table_figures_and_page_of_a_real_store(tmp_path):
     assert run_studies([study], "quick", store, lambda *_: None) == 0
     findings = {study.name: study.findings(store.records(study))}
     by_case = {f.label: f for f in findings[study.name]}
-    assert by_case["random, identical, d = 64"].verdict is Verdict.AGREES
-    assert by_case["both, uncorrelated, d = 64"].verdict is Verdict.AGREES
-    assert len(as_rows(findings)) == 6
-    assert "| both, identical, d = 64 | finds |" in as_markdown([study], findings)
+    assert by_case["order 6, random, identical"].verdict is Verdict.AGREES
+    assert by_case["order 6, identity, identical"].verdict is Verdict.AGREES
+    assert len(as_rows(findings)) == 8
+    assert "| order 6, both, identical | finds |" in as_markdown([study], findings)
     drawn = draw_studies([study], store, tmp_path / "figures")
     told = tmp_path / "told.md"
     told.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
@@ -257,7 +316,7 @@ def test_a_study_goes_on_after_kill_9(tmp_path):
     whole = before[: before.rindex(b"\n") + 1]
     total = len(STUDIES["initialisation"].grid("quick"))
     done = run(*arguments, "--json", cwd=tmp_path)
-    assert (done.returncode, len(json.loads(done.stdout))) == (0, 6)
+    assert (done.returncode, len(json.loads(done.stdout))) == (0, 8)
     after = path.read_bytes()
     assert after.startswith(whole)
     lines = [json.loads(line) for line in after.splitlines() if line.endswith(b"}")]

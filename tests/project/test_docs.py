@@ -1,3 +1,4 @@
+import importlib
 import importlib.util
 import json
 import re
@@ -169,3 +170,19 @@ def test_the_page_shows_every_study():
         assert f"### {name}: " in page
         for suffix in ("png", "svg"):
             assert (ROOT / "docs" / "figures" / "reproduction" / f"{name}.{suffix}").exists()
+
+
+def test_the_functions_that_the_page_on_the_paper_names_are_there():
+    names = set(re.findall(r"`(tpca\.[\w.]+)`", (ROOT / "docs" / "paper.md").read_text()))
+    assert len(names) > 25
+    for name in sorted(names):
+        parts = name.split(".")
+        for cut in range(len(parts), 0, -1):
+            try:
+                found = importlib.import_module(".".join(parts[:cut]))
+                break
+            except ModuleNotFoundError:
+                continue
+        for attribute in parts[cut:]:
+            assert hasattr(found, attribute), name
+            found = getattr(found, attribute)

@@ -57,6 +57,13 @@ def test_the_table_of_options_says_what_the_solvers_take():
         # Of the command and the estimator, whatever the solver: how samples are read, and what is looked for in them.
         of_fits = {"solver", "items", "shuffle", "restart", "sample_dim", "sample", "modes", "value", "missing"}
         of_fits |= {"target", "y", "nuisance", "group_by", "block_size"}
-        own = {"partition", "schedule", "preset", "truth", "estimator"}  # in Python only, for those who make one
+        own = {
+            "partition",
+            "schedule",
+            "preset",
+            "truth",
+            "estimator",
+            "pairing",
+        }  # in Python only, for those who make one
         assert listed - of_fits == set(options_of(CLASSES[name])) - own
     assert applicable({"tol": 1, "strength": 2, "shuffle": True}, "auto") == {"tol": 1}

@@ -26,7 +26,7 @@ def plan(
     dims: Annotated[str | None, typer.Option(help="Lengths of the modes instead, such as 10,20,30.")] = None,
     strength: Annotated[float, typer.Option(help="Strength of the signal.")] = 1.0,
     noise: Annotated[float, typer.Option(help="Standard deviation of an entry's noise.")] = 1.0,
-    correlation: Annotated[float | None, typer.Option(help="Cor inside pairs of modes, 0 to 1.")] = None,
+    correlation: Annotated[str | None, typer.Option(help="Cor inside pairs, 0 to 1: one number, or as 1,0,0.")] = None,
     symmetric: Annotated[bool, typer.Option("--symmetric", help="All modes have the same vector.")] = False,
     samples: Annotated[str | None, typer.Option(help="Samples at hand: a number, or as 4d^2.")] = None,
     memory_limit: Annotated[str | None, typer.Option(help="Bound on the state, such as 2GB.")] = None,
@@ -42,11 +42,11 @@ def plan(
     from rich.console import Console
 
     from tpca.lab.planning.plan import make_plan
-    from tpca.lab.planning.problem import Problem, tensor_dims
+    from tpca.lab.planning.problem import Problem, parse_correlation, tensor_dims
 
     if plot is not None:
         check_file(plot)
-    problem = Problem(tensor_dims(order, dim, dims), strength, noise, correlation, symmetric)
+    problem = Problem(tensor_dims(order, dim, dims), strength, noise, parse_correlation(correlation), symmetric)
     made = make_plan(problem, samples=samples, memory_limit=memory_limit, rate=rate, workers=workers)
     if plot is not None:
         from tpca.lab.pages.figures import draw_plan
@@ -74,7 +74,9 @@ def _print(console: Console, made: Plan) -> None:
     problem = made.problem
     # What only takes too long is shown with its time: how many samples it needs is still worth knowing.
     shown = sorted((r for r in made.rows if not r.obstacle or r.endless), key=lambda r: r.samples)
-    kind = "all vectors equal" if problem.symmetric else f"correlation {problem.correlation or 0:g} inside pairs"
+    each = problem.inside_pairs if len(set(problem.inside_pairs)) > 1 else problem.inside_pairs[:1]
+    inside = ", ".join(f"{c:g}" for c in each)
+    kind = "all vectors equal" if problem.symmetric else f"correlation {inside} inside pairs"
     table = Table(
         title=f"{shape(problem.dims)}, strength {problem.strength:g}, noise {problem.noise:g}, {kind}; "
         f"memory {amount(made.memory_limit)}",

@@ -59,17 +59,18 @@ class SpikedTensor:
         correlation: float | None = None,
         random_state: int = 0,
         symmetric: bool = False,
+        correlations: Sequence[float] | None = None,
     ) -> SpikedTensor:
         """Random unit vectors; ``correlation`` sets Cor inside every pair of the paper's blocks exactly.
 
+        ``correlations`` gives every pair its own instead, the pair of the shortest modes first.
         ``correlation=None`` draws all vectors independently.  ``symmetric=True`` gives every block the same
         vectors (all dims equal); with ``correlation=1`` that is the symmetric model, all vectors the same.
         """
         dims = check_dims(dims)
-        if correlation is not None and not 0.0 <= correlation <= 1.0:
-            raise ModelError(f"correlation must lie in [0, 1], got {correlation}.")
         if symmetric and len(set(dims)) > 1:
             raise ModelError(f"symmetric needs equal dims, got {dims}.")
+        inside = _inside_pairs(correlation, correlations, len(dims) // 2)
         rng = generator(random_state, "truth")
         vectors = [unit(rng.standard_normal(d)) for d in dims]
         groups = Partition.pairs(dims).groups
@@ -78,11 +79,9 @@ class SpikedTensor:
             for group in groups:
                 for n, source in zip(group, (first, second), strict=False):
                     vectors[n] = vectors[source]
-        if correlation is not None:
-            for group in groups:
-                if len(group) == 2:
-                    short, long = group
-                    vectors[long] = _correlate(vectors[short], vectors[long], correlation)
+        if inside is not None:
+            for (short, long), wanted in zip([group for group in groups if len(group) == 2], inside, strict=True):
+                vectors[long] = _correlate(vectors[short], vectors[long], wanted)
         return cls(tuple(vectors), strength)
 
     @property
@@ -133,6 +132,21 @@ class SpikedTensor:
                 "give one, as [v[0] for v in components]."
             )
         return [np.reshape(v, -1) for v in vectors]
+
+
+def _inside_pairs(correlation: float | None, each: Sequence[float] | None, pairs: int) -> list[float] | None:
+    """Cor of every pair, or ``None`` where it is left to chance."""
+    if correlation is not None and each is not None:
+        raise ModelError("give correlation, for all pairs, or correlations, one a pair, not both.")
+    if correlation is None and each is None:
+        return None
+    inside = [correlation] * pairs if correlation is not None else list(each or ())
+    if len(inside) != pairs:
+        raise ModelError(f"correlations must have one number for each of {pairs} pairs, got {len(inside)}.")
+    for wanted in inside:
+        if not 0.0 <= wanted <= 1.0:
+            raise ModelError(f"correlation must lie in [0, 1], got {wanted}.")
+    return inside
 
 
 def check_strength(strength: float) -> float:

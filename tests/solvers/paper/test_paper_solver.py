@@ -5,9 +5,10 @@ import pytest
 
 import naive
 from tpca import PaperSolver, SpikedTensor, open_stream
-from tpca.engines import LocalEngine
+from tpca.engines import LocalEngine, open_engine
 from tpca.errors import SampleError, ScheduleError, SolverError, StreamError
-from tpca.solvers.paper.schedules import Leg, Schedule
+from tpca.solvers.paper.pairing import pairings_of
+from tpca.solvers.paper.schedules import PRESETS, Leg, Schedule
 from tpca.solvers.paper.solver import PaperRun
 from tpca.solvers.paper.starts import sign_starts
 from tpca.solvers.paper.step import ascent_step
@@ -295,3 +296,28 @@ def test_bad_input_is_refused():
     ]:
         with pytest.raises(SolverError, match=says):
             PaperSolver(**kwargs)
+
+
+def test_pairing_is_found_on_a_few_samples():
+    """Order 4, v₁ = v₃ and v₂ = v₄: 64·d² samples.
+
+    The score of the right pairing is 1 ± 1/8, those of others 0 ± 1/8, threshold ½: wrong with probability < 1e-4.
+    """
+    drawn = SpikedTensor.random((8,) * 4, 1.0, random_state=5)
+    truth = SpikedTensor(tuple(drawn.vectors[n] for n in (0, 1, 0, 1)), 1.0)
+    run = PaperRun(open_engine(truth.stream(random_state=6)), np.random.default_rng(0))
+    assert run.search_reference(1.0, PRESETS["practical"], pairings_of(truth.dims)) == 1.0
+    assert run.partition.groups == ((0, 2), (1, 3))
+    assert run.samples == 64 * 8**2
+    assert [block.shape for block in run.replicas] == [(16, 8, 8)] * 2
+
+
+def test_another_pairing_recovers_in_the_order_of_the_modes():
+    drawn = SpikedTensor.random((5, 6), 2.0, random_state=5)
+    truth = SpikedTensor(tuple(drawn.vectors[n] for n in (0, 1, 0, 1)), 2.0)
+    found = PaperSolver(pairing="search", strength=2.0, random_state=0).run(truth.stream(random_state=7))
+    assert truth.overlaps(found.vectors).min() > 0.9
+    with pytest.raises(SolverError, match="pairing must be 'neighbours' or 'search'"):
+        PaperSolver(pairing="best")
+    with pytest.raises(SolverError, match="part of the empirical schedule"):
+        PaperSolver(pairing="search", schedule="theorem", truth=truth)

@@ -11,12 +11,13 @@ from tpca.solvers.paper.schedules import (
     Leg,
     Schedule,
     empirical_schedule,
+    gauged_schedule,
     search_steps,
     theorem_schedule,
 )
 from tpca.tensors.blocks import Partition
 
-THEORY, PRACTICAL = PRESETS["theory"], PRESETS["practical"]
+THEORY, PRACTICAL, PRINTED = PRESETS["theory"], PRESETS["practical"], PRESETS["printed"]
 
 
 def test_samples_are_counted_as_the_theorem_counts_them():
@@ -105,6 +106,66 @@ def test_odd_theory_vector_block_reaches_its_target():
     assert last.step_size * last.steps * signal == pytest.approx(50**-0.25, rel=1e-6)
 
 
+def test_idle_vector_is_the_even_schedule_of_the_pairs():
+    """Order 5, d = 40: the pairs have order 4 and strength λ√(c₀/d), the vector moves in Phase II alone, after them."""
+    partition, pairs, left = Partition.pairs((40,) * 5), Partition.pairs((40,) * 4), 2.0 / math.sqrt(40)
+    schedule = empirical_schedule(partition, 2.0, PRACTICAL, c3=None)
+    even = empirical_schedule(pairs, left, PRACTICAL, c3=None)
+    assert [legs[0] for legs in schedule.stages] == [Leg(0.0, 0)] * len(even.stages)
+    assert [legs[1:] for legs in schedule.stages] == list(even.stages)
+    assert schedule.ascent[1:] == even.ascent
+    signal = 2.0 * (2 / 3) ** 2
+    assert schedule.ascent[0].step_size == pytest.approx(min(signal / 40, 1 / (signal + 1)))
+    assert schedule.selection == PRACTICAL.selection_samples(5, 2.0)
+    assert len(schedule.estimation) == 3
+    assert search_steps(partition, 2.0, PRACTICAL) == search_steps(pairs, left, PRACTICAL)
+    truth = SpikedTensor.random((40,) * 5, 2.0, correlation=0.3, random_state=0)
+    of_pairs = theorem_schedule(SpikedTensor(truth.vectors[1:], left), PRACTICAL)
+    assert [legs[1:] for legs in theorem_schedule(truth, PRACTICAL).stages] == list(of_pairs.stages)
+
+
+@pytest.mark.parametrize(("order", "printed", "idle"), [(5, 4, 3), (7, 6, 5)])
+def test_idle_vector_saves_a_factor_d(order, printed, idle):
+    """Exponents of the climb between d = 2^10 and 2^14; order 5 has a logarithm, log(2^14)/log(2^10) = 1.4 at most."""
+
+    def exponent(constants):
+        few, many = (
+            empirical_schedule(Partition.pairs((d,) * order), 1.0, constants, None).climb() for d in (2**10, 2**14)
+        )
+        return math.log2(many / few) / 4
+
+    assert exponent(PRACTICAL) == pytest.approx(idle, abs=0.13)
+    # Case II printed has 1/k for the theorem's 1/(k-1), which makes its Phase II larger than d^(k̄-2) by d^(1/k).
+    assert exponent(PRINTED) == pytest.approx(printed, abs=0.13)
+
+
+def test_the_theorem_takes_the_smaller_schedule():
+    """One pair of three correlated at d = 256, all 2^6 starts: 2.7e14 by the gauges, 5.6e12 in Case II."""
+    truth = SpikedTensor.random((256,) * 6, 1.0, random_state=0, correlations=[1.0, 0.0, 0.0])
+    gauged, taken = gauged_schedule(truth, PRACTICAL), theorem_schedule(truth, PRACTICAL)
+    second = empirical_schedule(Partition.pairs(truth.dims), 1.0, PRACTICAL, c3=None)
+    assert 2**6 * gauged.climb() == pytest.approx(2.7e14, rel=0.02)
+    assert 2**6 * taken.climb() == pytest.approx(5.6e12, rel=0.02)
+    assert (taken.stages, taken.ascent, taken.name) == (second.stages, second.ascent, "theorem, Case II")
+    alike = SpikedTensor.random((256,) * 6, 1.0, random_state=0, correlation=0.5)
+    assert theorem_schedule(alike, PRACTICAL) == gauged_schedule(alike, PRACTICAL)
+
+
+def test_second_bound_on_the_step_binds_at_order_four_in_theory():
+    """LB/(λ̃+1) against λ̃/(UB·D), λ = 1: with every factor of the theory preset the former is the smaller one."""
+    bound = []
+    for dim in (8, 32, 128):
+        case = empirical_schedule(Partition.pairs((dim,) * 4), 1.0, THEORY, c3=None)
+        c0, cycles = initial_overlap((dim,) * 4, 0.1), len(case.stages)
+        zeta = math.exp((math.log(4 / c0) + math.log(dim)) / cycles)
+        c2 = 2 * math.log(2 * dim / 0.1) * cycles**2
+        for h, legs in enumerate(case.stages, start=1):
+            signal = min(c0 / dim * zeta ** (h - 1) / 4, 0.5)
+            high = min(c0 / dim * zeta**h / 4, 0.5)
+            bound.append(legs[0].step_size < 0.999 * signal / (high * dim**2) / c2)
+    assert any(bound)
+
+
 def test_theorem_schedule_order_five_by_hand():
     truth = SpikedTensor.random((40,) * 5, 1.0, correlation=0.0, random_state=0)
     schedule = theorem_schedule(truth, THEORY)
@@ -124,7 +185,7 @@ def test_theorem_schedule_order_five_by_hand():
 
 
 def test_odd_order_vector_block_uses_its_own_gauge():
-    schedule = empirical_schedule(Partition.pairs((40,) * 5), 1.0, PRACTICAL, c3=None)
+    schedule = empirical_schedule(Partition.pairs((40,) * 5), 1.0, PRINTED, c3=None)
     rises = [math.log(2) + math.log(40) / 4] + [2 * math.log(2) + math.log(1600) / 4] * 2
     cycles = math.ceil(max(rises))
     zeta1, zeta2 = (math.exp(r / cycles) for r in rises[:2])

@@ -9,15 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from tpca.lab.studies.chances import Chances
 from tpca.lab.studies.climbs import kind_of
 from tpca.lab.studies.convergence import Convergence
-from tpca.lab.studies.estimates import PowerLaw, rate_interval
+from tpca.lab.studies.estimates import Estimate, PowerLaw, rate_interval
+from tpca.lab.studies.initialisation import Initialisation
+from tpca.lab.studies.internet_scale import InternetScale
 from tpca.lab.studies.memory import Memory
 from tpca.lab.studies.race import Race
 from tpca.lab.studies.race_targets import GOOD, ROWS
-from tpca.lab.studies.scaling import InternetScale
+from tpca.lab.studies.schedules import Stages
 from tpca.lab.studies.store import Store
-from tpca.lab.studies.structure import Initialisation, ScheduleRatio, Stages
+from tpca.lab.studies.structure import ScheduleRatio
 from tpca.lab.studies.study import Record, Study
 from tpca.model.bounds import cramer_rao
 from tpca.report.style import COLOURS, INK, MARKERS, drawing, save
@@ -33,7 +36,7 @@ def draw_studies(studies: Sequence[Study], store: Store, folder: Path) -> dict[s
         if not records:
             continue
         with drawing() as plt:
-            wide = isinstance(study, Memory | Convergence)
+            wide = isinstance(study, Memory | Convergence | Initialisation)
             figure, axis = plt.subplots(figsize=(9 if wide else 7.5, 4.6), layout="constrained")
             with store.using(study):
                 FIGURES[study.name](axis, study, records)
@@ -70,24 +73,35 @@ def _lines(axis: Any, laws: Mapping[str, PowerLaw], x: str, y: str) -> None:
 
 def _ratio(axis: Any, study: ScheduleRatio, records: Sequence[Record]) -> None:
     laws = {f"order {order}, {kind_of(correlation)}": law for (order, correlation), law in study.laws(records).items()}
-    text = "one go / stages" if isinstance(study, Stages) else "empirical / theorem"
-    _lines(axis, laws, "d", f"ratio of N at 50 % success, {text}")
+    text = "Phase I, one go / stages" if isinstance(study, Stages) else "climb, empirical / theorem"
+    _lines(axis, laws, "d", f"ratio of N at 50 % success: {text}")
     axis.axhline(1, color=INK, linewidth=0.8, linestyle=":")
 
 
 def _initialisation(axis: Any, study: Initialisation, records: Sequence[Record]) -> None:
-    rates = {k: v for k, v in study.rates(records).items() if k[2] == 64}
-    kinds = ("identity", "random", "both")
-    for i, correlation in enumerate((0.0, 1.0)):
-        estimates = [rate_interval(*rates[kind, correlation, 64]) for kind in kinds]
-        values = np.array([e.value for e in estimates])
-        errors = np.array([[e.value - e.low, e.high - e.value] for e in estimates]).T
-        name = "uncorrelated pairs" if correlation == 0 else "identical vectors"
-        axis.bar(np.arange(3) + 0.38 * (i - 0.5), values, 0.36, color=COLOURS[i], label=name)
-        axis.errorbar(np.arange(3) + 0.38 * (i - 0.5), values, errors, fmt="none", ecolor=INK, capsize=3)
-    axis.set_xticks(range(3), ["identity alone", "random part alone", "both"])
-    axis.set(ylim=(0, 1.05), ylabel="success at twice the theorem's N")
-    axis.legend(loc="lower center", ncols=2, bbox_to_anchor=(0.5, -0.22), title="order 6, d = 64")
+    rates = study.rates(records)
+    for i, (order, starts, correlation) in enumerate(sorted({place[:3] for place in rates})):
+        place = (order, starts, correlation)
+        mine = {found[3]: rate_interval(*counts) for found, counts in rates.items() if found[:3] == place}
+        label = f"order {order}, {starts}, {kind_of(correlation)}"
+        _rates(axis, mine, i, label)
+    axis.set(xscale="log", ylim=(-0.03, 1.03), xlabel="c₂", ylabel="success")
+    axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def _chances(axis: Any, study: Chances, records: Sequence[Record]) -> None:
+    for i, ((order, budget), mine) in enumerate(study.rates(records).items()):
+        _rates(axis, mine, i, f"order {order}, budget {budget:g}")
+    axis.set(xscale="log", ylim=(-0.03, 1.03), xlabel="N₀", ylabel="a good start is selected, if there is one")
+    axis.legend(fontsize=9)
+
+
+def _rates(axis: Any, rates: Mapping[Any, Estimate], i: int, label: str) -> None:
+    """A line of success rates with their intervals."""
+    xs = sorted(rates)
+    errors = np.array([[rates[x].value - rates[x].low, rates[x].high - rates[x].value] for x in xs]).T
+    colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
+    axis.errorbar(xs, [rates[x].value for x in xs], errors, marker=marker, color=colour, capsize=2, label=label)
 
 
 def _convergence(axis: Any, study: Convergence, records: Sequence[Record]) -> None:
@@ -152,11 +166,18 @@ FORM = "predicted form  d² max γ⁴ ∏γ⁻²  (Cor = 1 left, 0 right)"
 FIGURES: dict[str, Figure] = {
     "worst-case": _laws("order {}"),
     "symmetric": _laws("order {}"),
+    "odd-order": _laws("order {}, {}"),
     "adaptivity": _laws("d = {}", x=FORM),
+    "unequal": _laws("{}", x="d, or of unequal dims max D γ⁴ ∏γ⁻²"),
+    "strength": _laws("order {}, d = {}", x="λ"),
     "parameterisation": _laws("{}, order {}"),
+    "block-sizes": _laws("order {}, blocks of {}"),
     "convergence": _convergence,
+    "accuracy": _laws("{}", "squared error × N, or × T₃/log T₃"),
     "stages": _ratio,
     "initialisation": _initialisation,
+    "chances": _chances,
+    "paper-noise": _laws("{}"),
     "noise": _laws("{}", "samples until the race proves the signal (median)"),
     "memory": _memory,
     "race": _race,

@@ -6,8 +6,8 @@ Samples are :math:`N = C \cdot form \cdot \sigma^2/\lambda^2` for success in hal
 mean, ALS, AMP, unfoldings, Oja       √∏d, which is d^{k̄/2}: the threshold of the balanced unfolding
                                       (Oja: times (ln √D)²/4, D entries in a block)
 power iteration, vectors by SGD       ∏d / min d, which is d^{k̄-1}: starts overlap by d^{-1/2} (Ben Arous et al. 2021)
-paper's matrices                      max_m D_m γ_m⁴ ∏ γ^{-2}, γ by :func:`tpca.model.bounds.gauge`: d^{k̄-2}
-                                      without correlation, d^{k̄/2} with equal vectors (Corollary cor-equal-dim)
+paper's matrices                      :func:`tpca.model.bounds.least_samples`: d^{k̄-2} without correlation, d^{k̄/2}
+                                      with equal vectors (d^{(k̄+1)/2} at odd order), the smaller of both between
 equal vectors (traces, one matrix)    d^{k̄/2} with d² of state
 ====================================  ========================================================================
 
@@ -31,10 +31,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from tpca.lab.planning.problem import Problem
-from tpca.model.bounds import gauge
+from tpca.model.bounds import least_samples
 from tpca.solvers.mean.memory import groups_needed, mean_bytes
 from tpca.solvers.race import limits
 from tpca.solvers.race.strategies.choice import (
@@ -67,12 +65,8 @@ def vectors(problem: Problem) -> float:
 
 
 def matrices(problem: Problem) -> float:
-    """max_m D_m γ_m⁴ ∏ γ^{-2} with c_0 = 1."""
-    correlation = 1.0 if problem.symmetric else (problem.correlation or 0.0)
-    partition = Partition.pairs(problem.dims)
-    inside = [correlation if len(group) == 2 else 0.0 for group in partition.groups]
-    gauges, sizes = gauge(problem.dims, inside, 1.0), np.array(partition.sizes, dtype=np.float64)
-    return float(np.max(sizes * gauges**4) * np.prod(gauges**-2.0))
+    """The corollary's min with c_0 = 1; at odd order with the vector block idle in Phase I."""
+    return least_samples(problem.dims, [0.0] * (problem.order % 2) + list(problem.inside_pairs))
 
 
 def pairings(order: int) -> int:

@@ -27,12 +27,15 @@ MAX_MODES = 12
 
 @dataclass(frozen=True)
 class Problem:
-    """Dims, λ, σ, the correlation inside pairs (``None``: not known), and whether all vectors are the same."""
+    """Dims, λ, σ, the correlation inside pairs (``None``: not known), and whether all vectors are the same.
+
+    The correlation is one number, or one for every pair, that of the shortest modes first.
+    """
 
     dims: tuple[int, ...]
     strength: float = 1.0
     noise: float = 1.0
-    correlation: float | None = None
+    correlation: float | tuple[float, ...] | None = None
     symmetric: bool = False
 
     def __post_init__(self) -> None:
@@ -44,8 +47,13 @@ class Problem:
         check_strength(self.strength)
         if not (math.isfinite(self.noise) and self.noise > 0):
             raise ModelError(f"noise must be a positive finite number, got {self.noise}.")
-        if self.correlation is not None and not 0.0 <= self.correlation <= 1.0:
-            raise ModelError(f"correlation must lie in [0, 1], got {self.correlation}.")
+        for each in self.inside_pairs:
+            if not 0.0 <= each <= 1.0:
+                raise ModelError(f"correlation must lie in [0, 1], got {each}.")
+        if len(self.inside_pairs) != self.order // 2:
+            raise ModelError(
+                f"correlation must be one number, or one for each of {self.order // 2} pairs, got {self.correlation}."
+            )
         if self.symmetric and self.correlation not in (None, 1.0):
             raise ModelError(f"equal vectors have correlation 1, got {self.correlation}; leave one of the two out.")
         if self.symmetric and len(set(self.dims)) > 1:
@@ -55,6 +63,13 @@ class Problem:
     def order(self) -> int:
         """k̄."""
         return len(self.dims)
+
+    @property
+    def inside_pairs(self) -> tuple[float, ...]:
+        """Cor of every pair of the paper's blocks; 0 where it is not known."""
+        if isinstance(self.correlation, tuple):
+            return self.correlation
+        return (1.0 if self.symmetric else (self.correlation or 0.0),) * (self.order // 2)
 
     @property
     def entries(self) -> int:
@@ -96,6 +111,19 @@ def tensor_dims(order: int | None, dim: int | None, dims: str | Sequence[int] | 
     if order is None or dim is None:
         raise SolverError("say how large a sample is: order and dim, or dims.")
     return check_dims((dim,) * order)
+
+
+def parse_correlation(text: str | None) -> float | tuple[float, ...] | None:
+    """``0.5``, or one number for every pair: ``1,0,0``."""
+    if text is None:
+        return None
+    try:
+        each = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise SolverError(
+            f"correlation must be a number, or numbers with commas such as 1,0,0, got {text!r}."
+        ) from None
+    return each if len(each) > 1 else each[0]
 
 
 def parse_samples(text: str | float, dims: Sequence[int]) -> int:

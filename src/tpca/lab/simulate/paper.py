@@ -50,15 +50,14 @@ class SimulatedRun:
         partition: Partition | None = None,
         starts: str = "both",
         coarse: float = 0.0,
+        spare: bool = False,
     ) -> None:
         if not 0 <= coarse <= 0.1:
             raise SolverError(f"coarse must lie in [0, 0.1], got {coarse}; 0 simulates every single step.")
         self.truth, self.rng, self.coarse = truth, rng, coarse
         self.partition = Partition.pairs(truth.dims) if partition is None else partition
-        if max(map(len, self.partition.groups)) > 2:
-            raise SolverError(f"blocks of one or two modes only, got {self.partition.groups}.")
         vectors = [tuple(truth.vectors[n] for n in group) for group in self.partition.groups]
-        self.starts = [BlockStart.draw(each, starts, rng) for each in vectors]
+        self.starts = [BlockStart.draw(each, starts, rng, spare) for each in vectors]
         self.signs = _combinations([start.signs for start in self.starts])
         self.coordinates = []
         for m, start in enumerate(self.starts):
@@ -67,6 +66,8 @@ class SimulatedRun:
         self._winner: list[Array] | None = None  # what Q was before Phase III
         self.best, self.samples, self.steps = 0, 0, 0
         self.block_samples = [0] * len(self.partition)  # N_m: a block's share of the samples
+        self.phase_one = 0
+        self.history: list[tuple[int, Array]] = []  # samples and alignments after every turn, or piece of one
         self.mean_reward = math.nan
 
     @property
@@ -82,8 +83,10 @@ class SimulatedRun:
 
     def climb(self, schedule: Schedule) -> None:
         """Phases I and II."""
-        for legs in (*schedule.stages, schedule.ascent):
+        for legs in schedule.stages:
             self.sequential_ascent(legs)
+        self.phase_one = sum(self.block_samples)
+        self.sequential_ascent(schedule.ascent)
 
     def search_reference(self, strength: float, constants: Constants) -> tuple[float | None, int]:
         """c_3 or ``None``, and the samples that the search took (Algorithm search-c_3-even / -odd)."""
@@ -104,12 +107,12 @@ class SimulatedRun:
         """SNSGA1, or SNSGA2 with ``halve``: every block in turn, the last first."""
         for block in reversed(range(len(self.partition))):
             leg = legs[block]
-            piece = decay_length(leg.steps) if halve else leg.steps
+            piece = decay_length(leg.steps) if halve else max(1, leg.steps)  # an idle block has no steps
             for number, done in enumerate(range(0, leg.steps, piece)):
                 steps = min(piece, leg.steps - done)
-                self._turn(block, leg.step_size * 0.5**number, steps, signs)
+                self.turn(block, leg.step_size * 0.5**number, steps, signs)
 
-    def _turn(self, block: int, step_size: float, steps: int, signs: Array | None) -> None:
+    def turn(self, block: int, step_size: float, steps: int, signs: Array | None = None) -> None:
         """One block's steps at one step size, on all replicas."""
         size, rows = self.partition.sizes[block], self.coordinates[block]
         others = self.truth.strength * np.prod(np.delete(self.alignments, block, axis=0), axis=0)
@@ -119,6 +122,7 @@ class SimulatedRun:
         self.steps += int(np.maximum(np.rint(taken / batches), 1).sum())
         self.samples += steps * len(rows)
         self.block_samples[block] += steps * len(rows)
+        self.history.append((self.samples, self.alignments))
 
     def _pace(self, step_size: float, steps: int, size: int, signals: Array) -> tuple[Array, Array]:
         """Samples to simulate and samples a step, for every replica (see ``coarse`` at the top)."""
@@ -181,7 +185,7 @@ def simulate_empirical(
     truth: SpikedTensor, constants: Constants, rng: np.random.Generator, coarse: float = 0.0
 ) -> tuple[SimulatedRun, Schedule]:
     """The empirical schedule, its search included, up to the selection."""
-    run = SimulatedRun(truth, rng, coarse=coarse)
+    run = SimulatedRun(truth, rng, coarse=coarse, spare=constants.idle_vector)
     c3, taken = run.search_reference(truth.strength, constants)
     schedule = empirical_schedule(run.partition, truth.strength, constants, c3, search=taken)
     run.samples += taken

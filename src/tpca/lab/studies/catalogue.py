@@ -10,18 +10,29 @@ from typing import Any
 
 from tpca.drafts import replacing
 from tpca.errors import StudyError
+from tpca.lab.studies.accuracy import Accuracy
+from tpca.lab.studies.block_sizes import BlockSizes
+from tpca.lab.studies.chances import Chances
 from tpca.lab.studies.convergence import Convergence
+from tpca.lab.studies.initialisation import Initialisation
+from tpca.lab.studies.internet_scale import InternetScale
 from tpca.lab.studies.memory import Memory
 from tpca.lab.studies.noise import Noise
+from tpca.lab.studies.odd_order import OddOrder
+from tpca.lab.studies.paper_noise import PaperNoise
 from tpca.lab.studies.race import Race
-from tpca.lab.studies.scaling import InternetScale, Parameterisation, Symmetric, WorstCase
-from tpca.lab.studies.structure import Adaptivity, EmpiricalSchedule, Initialisation, Stages
+from tpca.lab.studies.scaling import Parameterisation, Symmetric, WorstCase
+from tpca.lab.studies.schedules import EmpiricalSchedule, Stages
+from tpca.lab.studies.strengths import Strengths
+from tpca.lab.studies.structure import Adaptivity
 from tpca.lab.studies.study import Finding, Study
+from tpca.lab.studies.unequal import Unequal
 
 BEGIN, END = "<!-- findings: begin -->", "<!-- findings: end -->"
 _ALL: tuple[Study, ...] = (
-    WorstCase(), Symmetric(), Adaptivity(), Parameterisation(), Convergence(), Stages(), Initialisation(), Noise(),
-    Race(), Memory(), EmpiricalSchedule(), InternetScale(),
+    WorstCase(), Symmetric(), OddOrder(), Adaptivity(), Unequal(), Strengths(), Parameterisation(), BlockSizes(),
+    Convergence(), Accuracy(), Stages(), Initialisation(), Chances(), Noise(), PaperNoise(), Race(), Memory(),
+    EmpiricalSchedule(), InternetScale(),
 )  # fmt: skip
 STUDIES: dict[str, Study] = {study.name: study for study in _ALL}
 

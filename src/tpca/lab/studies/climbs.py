@@ -23,7 +23,15 @@ from tpca.lab.studies.store import key
 from tpca.lab.studies.study import Params, Record
 from tpca.model import SpikedTensor
 from tpca.randomness import generator
-from tpca.solvers.paper.schedules import PRESETS, theorem_schedule
+from tpca.solvers.paper.schedules import (
+    PRESETS,
+    Constants,
+    Schedule,
+    empirical_schedule,
+    gauged_schedule,
+    theorem_schedule,
+)
+from tpca.tensors.blocks import Partition
 
 GOOD = 0.5
 COARSE = 0.005
@@ -32,15 +40,22 @@ SEEDS = (20, 40)
 
 
 def climb(params: Params) -> dict[str, Any]:
-    """``count`` simulated climbs: how many succeed, and the samples of one."""
+    """``count`` simulated climbs: how many succeed, and the samples of one; those of the search and Phase I apart."""
     runs = [_one(params, generator(params["first"] + i, cell_of(params))) for i in range(params["count"])]
     return {
         "wins": sum(bool(np.abs(run.alignments).min() > GOOD) for run in runs),
         "runs": len(runs),
-        "samples": float(np.exp(np.mean([math.log(run.samples) for run in runs]))),
-        "weighted": float(np.exp(np.mean([math.log(_weighted(run)) for run in runs]))),
+        "samples": _mean([run.samples for run in runs]),
+        "weighted": _mean([_weighted(run) for run in runs]),
+        "climb": _mean([sum(run.block_samples) for run in runs]),
+        "phase_one": _mean([run.phase_one for run in runs]),
         "steps": sum(run.steps for run in runs),
     }
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Geometric."""
+    return float(np.exp(np.mean([math.log(value) for value in values])))
 
 
 def cell_of(params: Params) -> str:
@@ -49,20 +64,47 @@ def cell_of(params: Params) -> str:
 
 
 def _one(params: Params, rng: np.random.Generator) -> SimulatedRun:
-    dims = (params["dim"],) * params["order"]
-    truth = SpikedTensor.random(
-        dims, params.get("strength", 1.0), correlation=params["correlation"], random_state=int(rng.integers(2**31))
-    )
-    root = math.sqrt(params["budget"])
-    constants = dataclasses.replace(PRESETS["practical"], c2=root, duration=root)
+    truth = planted(params, int(rng.integers(2**31)))
+    constants = constants_of(params)
     if params.get("schedule") == "empirical":
         return simulate_empirical(truth, constants, rng, coarse=COARSE)[0]
-    cycles = 1 if params.get("schedule") == "one stage" else None
-    schedule = theorem_schedule(truth, constants, cycles=cycles)
-    run = SimulatedRun(truth, rng, starts=params.get("starts", "both"), coarse=COARSE)
+    schedule = _schedule(params, truth, constants)
+    starts = params.get("starts", "both")
+    run = SimulatedRun(truth, rng, starts=starts, coarse=COARSE, spare=constants.idle_vector)
     run.climb(schedule)
     run.select(schedule.selection)
     return run
+
+
+def planted(params: Params, seed: int) -> SpikedTensor:
+    """The truth of a trial: ``lengths``, or ``order`` and ``dim``; ``correlation`` of all pairs, or of each."""
+    dims = tuple(params.get("lengths") or (params["dim"],) * params["order"])
+    strength, correlation = params.get("strength", 1.0), params["correlation"]
+    if not isinstance(correlation, list):
+        return SpikedTensor.random(dims, strength, correlation=correlation, random_state=seed)
+    return SpikedTensor.random(dims, strength, correlations=correlation, random_state=seed)
+
+
+def constants_of(params: Params) -> Constants:
+    """The ``practical`` constants at a budget, or with a c_2 of its own; the printed Phase I unless told otherwise."""
+    preset = PRESETS["practical" if params.get("vector") == "idle" else "printed"]
+    if "c2" in params:
+        return dataclasses.replace(preset, c2=params["c2"])
+    root = math.sqrt(params["budget"])
+    return dataclasses.replace(preset, c2=root, duration=root, target_cap=params.get("cap", preset.target_cap))
+
+
+def _schedule(params: Params, truth: SpikedTensor, constants: Constants) -> Schedule:
+    name = params.get("schedule")
+    if name == "gauged":
+        return gauged_schedule(truth, constants)
+    if name == "case II":
+        return empirical_schedule(Partition.pairs(truth.dims), truth.strength, constants, c3=None)
+    schedule = theorem_schedule(truth, constants, cycles=1 if name == "one stage" else None)
+    if params.get("kept"):  # Phase II at a budget of its own
+        whole = theorem_schedule(truth, constants_of({**params, "budget": params["kept"]}))
+        return dataclasses.replace(schedule, ascent=whole.ascent)
+    return schedule
 
 
 def _weighted(run: SimulatedRun) -> float:
@@ -74,8 +116,7 @@ def _weighted(run: SimulatedRun) -> float:
 def theorem_climb(order: int, dim: int, correlation: float) -> float:
     """Samples of Phases I and II as the theorem adds them up, at budget 1: its logs, caps and rounding included."""
     truth = SpikedTensor.random((dim,) * order, 1.0, correlation=correlation, random_state=0)
-    schedule = theorem_schedule(truth, PRESETS["practical"])
-    return float(2**order * sum(leg.steps for stage in (*schedule.stages, schedule.ascent) for leg in stage))
+    return float(2**order * theorem_schedule(truth, PRESETS["printed"]).climb())
 
 
 def ladder(low: int, high: int, fine: bool) -> list[float]:
@@ -93,12 +134,12 @@ def cells(dims: Iterable[int], budgets: Sequence[float], seeds: Sequence[int], *
     ]
 
 
-def curves(records: Iterable[Record], by: str = "dim", weighted: bool = False, **where: Any) -> dict[float, Curve]:
-    """Success curves of the records that match ``where``, one for every value of ``by``."""
+def curves(records: Iterable[Record], by: str = "dim", count: str = "samples", **where: Any) -> dict[float, Curve]:
+    """Success curves of the records that match ``where``, one for every value of ``by``; ``count`` names what N is."""
     points: dict[float, list[tuple[float, int, int]]] = {}
     for record in records:
         if all(record.params.get(name) == value for name, value in where.items()):
-            samples = record.result["weighted" if weighted else "samples"]
+            samples = record.result[count]
             points.setdefault(record.params[by], []).append((samples, record.result["wins"], record.result["runs"]))
     return {value: Curve.gather(rows) for value, rows in sorted(points.items())}
 

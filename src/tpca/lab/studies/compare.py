@@ -52,9 +52,11 @@ class Setting:
     def truth(self, seed: int) -> SpikedTensor:
         """The planted signal of a trial, in units of the noise."""
         problem = self.problem
-        correlation = 1.0 if problem.symmetric else problem.correlation
+        inside = None if problem.correlation is None and not problem.symmetric else problem.inside_pairs
         strength = problem.strength / problem.noise
-        return SpikedTensor.random(problem.dims, strength, correlation, seed, symmetric=problem.symmetric)
+        return SpikedTensor.random(
+            problem.dims, strength, random_state=seed, symmetric=problem.symmetric, correlations=inside
+        )
 
 
 @dataclass(frozen=True)

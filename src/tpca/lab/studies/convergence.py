@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,8 +33,9 @@ class Convergence:
     name = "convergence"
     title = "Squared error against the samples of the last phase"
     claim = (
-        "Gaussian noise: Õ(d²/(λ²T₃)), slope −1 (times log T₃: the step size is halved log T₃ times); other noise: at "
-        "least −½ in the theorem. The refinement: (d−1)/(λ²T₃), the Cramér–Rao limit."
+        "Gaussian noise: at most Õ(d²/(λ²T₃)), slope −1 (times log T₃: the step size is halved log T₃ times). Other "
+        "noise: −½ in the theorem, −1 by erratum 18 of docs/paper.md for all noise of the assumption. The refinement: "
+        "(d−1)/(λ²T₃), the Cramér–Rao limit."
     )
     version = 1
 
@@ -87,18 +87,14 @@ class Convergence:
         }
 
     def findings(self, records: Sequence[Record]) -> list[Finding]:
-        """Slopes, and the refinement against its limit."""
+        """Slopes, how the error grows with d, and the refinement against its limit."""
         found = []
         for (kind, dim), law in self.laws(records).items():
-            if kind == "refinement":
-                continue
-            label = f"Phase III, {'Gaussian, simulated' if kind == 'simulated' else kind}, d = {dim}"
-            finding = slope_finding(label, law, -1, form="log T₃")
-            if finding.verdict is Verdict.DIFFERS and law.slope.high < -0.5:
-                below = "the theorem promises −½ for this noise, and it is steeper than that."
-                gaussian = kind in ("simulated", "gaussian", "correlated")
-                finding = replace(finding, verdict=Verdict.of(not gaussian), reason="" if gaussian else below)
-            found.append(finding)
+            if kind != "refinement":
+                label = f"Phase III, {'Gaussian, simulated' if kind == 'simulated' else kind}, d = {dim}"
+                note = "outside the assumption." if kind == "student-t" else ""
+                found.append(slope_finding(label, law, -1, note, form="log T₃"))
+        found += self._growth(records)
         ratios = [r.result["ratio"] for r in records if r.params["kind"] == "refinement"]
         if ratios:
             mean, error = float(np.mean(ratios)), float(np.std(ratios) / math.sqrt(len(ratios)))
@@ -106,6 +102,18 @@ class Convergence:
             note = f"{len(ratios)} races; what the candidate learnt before the refinement counts too, hence below 1."
             found.append(Finding("refinement, squared error / Cramér–Rao", "at most 1", text, verdict, note))
         return found
+
+    def _growth(self, records: Sequence[Record]) -> list[Finding]:
+        """Median loss at d = 32 over that at d = 16, at every T₃ of both fits: 4 by the paper's d², 2 by d."""
+        laws = self.laws(records)
+        if ("simulated", 16) not in laws or ("simulated", 32) not in laws:
+            return []
+        small, large = (laws["simulated", d].points for d in (16, 32))
+        ratios = [large[t] / small[t] for t in large if t in small]
+        text = f"{min(ratios):.2f} to {max(ratios):.2f}, median {np.median(ratios):.2f}, at {len(ratios)} values of T₃"
+        note = "about 2: the vectors' error has d, as the Cramér–Rao limit has; the bound is loose by d (see accuracy)."
+        label, agree = "Phase III, loss at d = 32 over d = 16", float(np.median(ratios)) <= 4
+        return [Finding(label, "at most 4: Õ(d²/(λ²T₃))", text, Verdict.of(agree), note)]
 
 
 def _simulated(truth: SpikedTensor, leg: Leg, params: Params, rng: np.random.Generator) -> tuple[Array, ...]:  # noqa: ARG001

@@ -179,13 +179,27 @@ def rate_interval(wins: int, runs: int) -> Estimate:
     return Estimate(wins / runs, low, high)
 
 
-def slope_finding(label: str, law: PowerLaw, predicted: float, reason: str = "", form: str = "") -> Finding:
-    """Agreement is that the 95 % interval of the slope contains the prediction."""
-    text = f"slope {predicted:g}" + (f", {form} divided out" if form else "")
+def slope_finding(
+    label: str, law: PowerLaw, predicted: float, reason: str = "", form: str = "", bound: bool = True
+) -> Finding:
+    """A claim that is an upper ``bound`` agrees unless all of the 95 % interval of the slope lies above it.
+
+    Other claims agree if the interval contains the prediction.
+    """
+    at_most = "at most " if bound else ""
+    text = f"slope {at_most}{predicted:g}" + (f", {form} divided out" if form else "")
     measured = law.slope.text()
     if not math.isfinite(law.slope.value):
-        return Finding(label, text, measured, Verdict.OPEN, "fewer than three values of d reached 50 % success.")
+        return Finding(label, text, measured, Verdict.OPEN, "fewer than three values reached 50 % success.")
     if law.slope.holds(predicted):
         return Finding(label, text, measured, Verdict.AGREES, reason)
+    if bound and law.slope.high < predicted:
+        return Finding(label, text, measured, Verdict.AGREES, f"{reason} Below the bound: not tight here.".strip())
     trend = f"slope through the larger half of the points {law.upper():.2f}."
     return Finding(label, text, measured, Verdict.DIFFERS, f"{reason} {trend}".strip())
+
+
+def spread(law: PowerLaw, exponent: float, since: float = 0.0) -> tuple[float, float]:
+    """The smallest and the largest y/(c(x)·x^exponent) over x ≥ ``since``: equal if all curves collapse."""
+    scaled = [y / (law.correction(x) * x**exponent) for x, y in law.points.items() if x >= since and math.isfinite(y)]
+    return (min(scaled), max(scaled)) if scaled else (math.nan, math.nan)

@@ -14,8 +14,9 @@ from tpca.errors import SolverError
 from tpca.model.sampling import BATCH_ENTRIES
 from tpca.solvers.base import Callback
 from tpca.solvers.loop import Keeper
+from tpca.solvers.paper.pairing import MARGIN, score_query
 from tpca.solvers.paper.schedules import Constants, Leg, Schedule, decay_length, search_steps
-from tpca.solvers.paper.starts import identity, sign_starts
+from tpca.solvers.paper.starts import sign_starts
 from tpca.solvers.paper.step import ascent_step, normalise, step_rewards
 from tpca.tensors import Accumulator, Gradients, Observed, Query, SampleGradients, SliceCounts
 from tpca.tensors.blocks import Array, Partition, Replicas
@@ -34,25 +35,19 @@ class PaperRun:
     """
 
     STATE = (
-        "replicas",
-        "turns",
-        "searched",
-        "rng",
-        "samples",
-        "rewards",
-        "history",
-        "state_bytes",
-        "_begin",
+        "partition", "replicas", "turns", "searched", "rng", "samples", "rewards", "history", "state_bytes", "_begin",
         "counts",
-    )
+    )  # fmt: skip
 
-    def __init__(self, engine: Engine, rng: np.random.Generator, callbacks: Sequence[Callback] = ()) -> None:
+    def __init__(
+        self, engine: Engine, rng: np.random.Generator, callbacks: Sequence[Callback] = (), spare: bool = False
+    ) -> None:
         self.engine = engine
         self.rng = rng
         self.callbacks = callbacks
         self.partition = Partition.pairs(engine.dims)
         # Eq. def-hatR contracts with normalised blocks, the untouched starts included.
-        self.replicas: Replicas = tuple(normalise(block) for block in sign_starts(self.partition, rng))
+        self.replicas: Replicas = tuple(normalise(block) for block in sign_starts(self.partition, rng, spare))
         self.samples, self.turns = 0, 0
         self.searched: tuple[float | None, int] | None = None  # c_3, and the samples it took
         self._begin: Replicas | None = None  # where Phase III started
@@ -60,7 +55,8 @@ class PaperRun:
         self.rewards = np.full(len(self.replicas[0]), math.nan)
         self.history: list[dict[str, Any]] = []
         self.counts = SliceCounts(engine.dims)  # of slices, where entries may be missing
-        self.state_bytes = self._held()
+        self.state_bytes = 0
+        self._note_state()
 
     @property
     def best(self) -> int:
@@ -114,23 +110,37 @@ class PaperRun:
         assert isinstance(own, type(blank))
         return own
 
-    def search_reference(self, strength: float, constants: Constants) -> float | None:
-        """Reference parameter search (Algorithm search-c_3-even / -odd): the first κ^τ that passes, or ``None``."""
-        blocks = [
-            identity(shape) if len(shape) == 2 else self.replicas[m][0] for m, shape in enumerate(self.partition.shapes)
-        ]
-        square = tuple(m for m, shape in enumerate(self.partition.shapes) if len(shape) == 2 and shape[0] == shape[1])
-        query = Query(self.partition, tuple(block[None] for block in blocks), gradients_of=(0,), traced=square)
+    def search_reference(
+        self, strength: float, constants: Constants, pairings: Sequence[Partition] = ()
+    ) -> float | None:
+        """Reference parameter search (Algorithm search-c_3-even / -odd): the first κ^τ that passes, or ``None``.
+
+        Of several ``pairings`` the one with the largest score is tested, and taken if it passes.
+        """
+        tried = list(pairings) or [self.partition]
+        queries = [score_query(partition, self.replicas[0][0]) for partition in tried]
+        margin = MARGIN if len(tried) > 1 else 1.0
         for test in search_steps(self.partition, strength, constants):
-            part = self._reduce(Gradients([query]), test.samples)
+            wanted = math.ceil(margin * test.samples)
+            part = self._reduce(Gradients(queries), wanted)
             self.samples += part.n
-            if part.n < test.samples:
+            if part.n < wanted:
                 raise StreamEndedError
-            score = float(part.answers[0].rewards[0])
-            self._record("search", block=None, reward=score, c3=test.c3)
-            if abs(score) >= test.threshold:
+            scores = [float(answer.rewards[0]) for answer in part.answers]
+            best = int(np.argmax(np.abs(scores)))
+            self._record("search", block=None, reward=scores[best], c3=test.c3)
+            if abs(scores[best]) >= test.threshold:
+                self._pair(tried[best])
                 return test.c3
         return None
+
+    def _pair(self, partition: Partition) -> None:
+        """Another pairing: new starts for its pairs; the vector block, which the search knows, keeps its own."""
+        if partition != self.partition:
+            vectors = self.replicas[: partition.order % 2]
+            drawn = sign_starts(partition, self.rng)[len(vectors) :]
+            self.partition, self.replicas = partition, (*vectors, *(normalise(block) for block in drawn))
+            self._note_state()
 
     def sequential_ascent(self, legs: Sequence[Leg], phase: str) -> None:
         """SNSGA1: every block in turn, the last first, normalised at the end of its turn."""
@@ -222,11 +232,8 @@ class PaperRun:
             flat = gradients.reshape(*gradients.shape[:2], -1)
             yield gradients, np.einsum("tri,ri->tr", flat, self.replicas[block].reshape(count, -1))
 
-    def _held(self) -> int:
-        return sum(block.nbytes for block in self.replicas)
-
     def _note_state(self, extra: int = 0) -> None:
-        self.state_bytes = max(self.state_bytes, self._held() + extra)
+        self.state_bytes = max(self.state_bytes, sum(block.nbytes for block in self.replicas) + extra)
 
     def _record(self, phase: str, **numbers: Any) -> None:
         record = {"phase": phase, "samples": self.samples, **numbers}

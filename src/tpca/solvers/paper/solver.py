@@ -40,6 +40,7 @@ from tpca.randomness import generator
 from tpca.solvers.base import CommonOptions, option
 from tpca.solvers.loop import keeper_of
 from tpca.solvers.observing import with_observed
+from tpca.solvers.paper.pairing import pairings_of
 from tpca.solvers.paper.run import PaperRun, StreamEndedError
 from tpca.solvers.paper.schedules import (
     Constants,
@@ -68,7 +69,12 @@ class PaperSolver(CommonOptions):
         :class:`~tpca.solvers.paper.schedules.Schedule` of your own.
     preset
         The constants that the paper leaves open: ``"practical"``, ``"theory"``, or a
-        :class:`~tpca.solvers.paper.schedules.Constants`.
+        :class:`~tpca.solvers.paper.schedules.Constants`.  At odd order ``"practical"`` leaves the vector block idle in
+        Phase I, which saves a factor d (:mod:`~tpca.solvers.paper.schedules.odd`); ``"printed"`` and ``"theory"`` keep
+        the paper's own Phase I.
+    pairing
+        ``"neighbours"`` as in the paper, or ``"search"``: the c_3 search of the empirical schedule tries all pairings
+        on the same samples, twice as many (:mod:`~tpca.solvers.paper.pairing`).
     estimator
         ``"power"`` or ``"ascent"``: the two estimator steps of the paper.
     callbacks
@@ -84,6 +90,7 @@ class PaperSolver(CommonOptions):
     preset: str | Constants = option("practical")
     strength: float = option(1.0, lambda _, value: check_strength(value))
     truth: SpikedTensor | None = option(None)
+    pairing: str = option("neighbours")
     estimator: str = option("power")
 
     def __post_init__(self) -> None:
@@ -92,6 +99,10 @@ class PaperSolver(CommonOptions):
             raise SolverError(f"schedule must be 'empirical', 'theorem' or a Schedule, got {self.schedule!r}.")
         if self.schedule == "theorem" and self.truth is None:
             raise SolverError("schedule='theorem' needs truth=..., got None; use 'empirical' when it is not known.")
+        if self.pairing not in ("neighbours", "search"):
+            raise SolverError(f"pairing must be 'neighbours' or 'search', got {self.pairing!r}.")
+        if self.pairing == "search" and self.schedule != "empirical":
+            raise SolverError("pairing='search' is part of the empirical schedule; use schedule='empirical'.")
         if self.estimator not in METHODS:
             raise SolverError(f"estimator must be one of {', '.join(METHODS)}, got {self.estimator!r}.")
         self.constants = preset_constants(self.preset)
@@ -99,7 +110,8 @@ class PaperSolver(CommonOptions):
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from a stream (or engine); a stream that ends early gives what was reached."""
         engine = open_engine(source)
-        run = PaperRun(engine, generator(self.random_state, "paper"), self.callbacks)
+        rng = generator(self.random_state, "paper")
+        run = PaperRun(engine, rng, self.callbacks, spare=self.constants.idle_vector)
         keeper = keeper_of(self)
         watched = contextlib.nullcontext() if keeper is None else keeper.watch(run, engine)
         with calm_blas(math.prod(engine.dims)), watched:
@@ -141,7 +153,8 @@ class PaperSolver(CommonOptions):
                 )
             return theorem_schedule(self.truth, self.constants)
         if run.searched is None:  # else a resumed run knows it already
-            run.searched = (run.search_reference(self.strength, self.constants), run.samples)
+            tried = pairings_of(run.partition.dims) if self.pairing == "search" else ()
+            run.searched = (run.search_reference(self.strength, self.constants, tried), run.samples)
         c3, samples = run.searched
         return empirical_schedule(run.partition, self.strength, self.constants, c3, search=samples)
 

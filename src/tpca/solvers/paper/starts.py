@@ -6,6 +6,10 @@ r"""The paper's initialisation (Eq. init-setting and init-setting-odd), all sign
 
 u, u' standard normal, drawn once and shared by all starts: 4^k starts at order 2k, 2^{2k+1} at order 2k+1, 2^k̄
 either way.
+
+At odd order half of them are the other half over again: −w_1 with a pair's W_m is w_1 with −W_m.  With ``spare`` the
+second choice of the vector block is another random vector instead of −w_1: a vector that stands still in Phase I has
+nothing but its start, and of two starts the better one counts.
 """
 
 from __future__ import annotations
@@ -17,15 +21,11 @@ import numpy as np
 from tpca.tensors.blocks import Array, Partition, Replicas, unit
 
 
-def sign_starts(partition: Partition, rng: np.random.Generator) -> Replicas:
+def sign_starts(partition: Partition, rng: np.random.Generator, spare: bool = False) -> Replicas:
     """All 2^k̄ starts as replicas: one array ``(2^k̄, *block shape)`` per block."""
-    parts = [_parts(shape, rng) for shape in partition.shapes]
-    choices = [list(itertools.product((1.0, -1.0), repeat=len(part))) for part in parts]
+    choices = [_choices(shape, rng, spare) for shape in partition.shapes]
     starts = list(itertools.product(*choices))
-    return tuple(
-        np.stack([sum(sign * piece for sign, piece in zip(start[m], parts[m], strict=True)) for start in starts])
-        for m in range(len(parts))
-    )
+    return tuple(np.stack([start[m] for start in starts]) for m in range(len(choices)))
 
 
 def identity(shape: tuple[int, ...]) -> Array:
@@ -34,9 +34,10 @@ def identity(shape: tuple[int, ...]) -> Array:
     return np.eye(rows, columns)
 
 
-def _parts(shape: tuple[int, ...], rng: np.random.Generator) -> list[Array]:
-    """The pieces of a start that carry a sign of their own: identity and random for a pair, random for a vector."""
+def _choices(shape: tuple[int, ...], rng: np.random.Generator, spare: bool) -> list[Array]:
+    """What a block may begin with: all signs of identity and random part of a pair; of a vector ±u, or u and u'."""
+    vectors = [unit(rng.standard_normal(length)) for length in shape]
     if len(shape) == 1:
-        return [unit(rng.standard_normal(shape[0]))]
-    random = np.multiply.outer(unit(rng.standard_normal(shape[0])), unit(rng.standard_normal(shape[1])))
-    return [identity(shape) / (2 * np.sqrt(shape[0])), random / 2]
+        return [vectors[0], unit(rng.standard_normal(shape[0])) if spare else -vectors[0]]
+    parts = [identity(shape) / (2 * np.sqrt(shape[0])), np.multiply.outer(*vectors) / 2]
+    return [e * parts[0] + f * parts[1] for e, f in itertools.product((1.0, -1.0), repeat=2)]

@@ -18,18 +18,21 @@ field                         where it stands                                   
 ``estimation``                T^{(3)} = this · form                                  1               100
 ``estimation_power``          2: form = (k d d')² log⁴ / λ²; 1: form = d d' / λ², ≥ 100  2            1
 ``estimation_step``           η^{(3)} = this · log²T / (λ T)                         1               1/2
+``idle_vector``               odd order: w_1 stands still in Phase I                 no              yes
 ============================  =====================================================  ==============  =========
 
 ``theory`` keeps every factor that the paper prints with its ≍ read as =; the proofs' own constants (8192 c_1, ...) are
-larger still.  ``practical`` sets to one what only the proofs need.  Erratum 6 of docs/paper.md is the reason for
-``target_cap`` and ``search_slack``: at order 4 the target 2γ^{1-1/(k-1)} is 2, and the c_3 test a coin flip.
+larger still.  ``practical`` sets to one what only the proofs need and leaves the vector block of an odd order idle in
+Phase I (:mod:`~tpca.solvers.paper.schedules.odd`); ``printed`` has the same constants and the printed Phase I.
+Erratum 6 of docs/paper.md is the reason for ``target_cap`` and ``search_slack``: at order 4 the target 2γ^{1-1/(k-1)}
+is 2, and the c_3 test a coin flip.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tpca.errors import ScheduleError
 from tpca.model.bounds import initial_overlap
@@ -54,6 +57,7 @@ class Constants:
     estimation: float = 1.0
     estimation_power: int = 2
     estimation_step: float = 1.0
+    idle_vector: bool = False
 
     def start_overlap(self, dims: Sequence[int]) -> float:
         """c_0, given or by Eq. c0-definition."""
@@ -105,8 +109,10 @@ PRESETS = {
         estimation=100.0,
         estimation_power=1,
         estimation_step=0.5,
+        idle_vector=True,
     ),
 }
+PRESETS["printed"] = replace(PRESETS["practical"], idle_vector=False)
 
 
 def preset_constants(preset: str | Constants) -> Constants:

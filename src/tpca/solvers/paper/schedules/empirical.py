@@ -27,6 +27,7 @@ import math
 from dataclasses import dataclass
 
 from tpca.solvers.paper.schedules.constants import Constants
+from tpca.solvers.paper.schedules.odd import rests, vector_strength, with_idle_vector, without_vector
 from tpca.solvers.paper.schedules.phases import estimation_legs
 from tpca.solvers.paper.schedules.plan import Leg, Schedule, check_order
 from tpca.tensors.blocks import Partition
@@ -51,6 +52,8 @@ def search_steps(partition: Partition, strength: float, constants: Constants) ->
     a test passes with probability 0.5 %.  Errata: the loop runs to T̃ (printed T̂); the odd search uses the odd score.
     """
     check_order(partition.order)
+    if rests(partition, constants):
+        return search_steps(without_vector(partition), vector_strength(partition, strength, constants), constants)
     blocks = len(partition)
     odd = partition.order % 2
     log_dim = math.fsum(math.log(d) for d in partition.dims) / partition.order
@@ -70,6 +73,11 @@ def empirical_schedule(
 ) -> Schedule:
     """Case I if ``c3`` was found, else Case II."""
     check_order(partition.order)
+    if rests(partition, constants):
+        pairs = without_vector(partition)
+        return with_idle_vector(
+            partition, strength, constants, lambda left: empirical_schedule(pairs, left, constants, c3, search)
+        )
     case = _Case(partition, strength, constants)
     return Schedule(
         name="empirical, Case II" if c3 is None else f"empirical, Case I (c3 = {c3:.3g})",

@@ -36,12 +36,15 @@ class Schedule:
     estimation: tuple[Leg, ...]
     search: int = 0
 
+    def climb(self) -> int:
+        """Samples of one start in Phases I and II."""
+        return sum(leg.steps for stage in (*self.stages, self.ascent) for leg in stage)
+
     def samples(self, order: int) -> int:
         """N as the theorem counts it, plus the samples of the c_3 search."""
-        climb = sum(leg.steps for stage in (*self.stages, self.ascent) for leg in stage)
         finish = sum(leg.steps for leg in self.estimation)
         starts: int = 2**order
-        return self.search + starts * (self.selection + climb) + 2 * finish
+        return self.search + starts * (self.selection + self.climb()) + 2 * finish
 
 
 def decay_length(steps: int) -> int:

@@ -12,49 +12,86 @@ with D_m the number of entries of block m (d d', or d_1 for the vector block of 
 :math:`\lambda^{II}_m = \lambda(1-1/\lfloor\bar k/2\rfloor)^{K-m}\prod_{i<m}\gamma_i^{1-1/(\lfloor\bar k/2\rfloor-1)}`
 (Eq. block-eff-SNR).  Alignments are capped at ``target_cap`` (erratum 6).  Erratum 8: the sketch's T^{(2)} ≍ 1/(λ² D)
 reads D/λ². Erratum 1: inside a phase the blocks j > m are new and i < m old, as the loop order says.
+
+Corollary cor-equal-dim takes the smaller of two: that schedule, or Case II of the empirical section, which counts on no
+correlation.  Where few pairs are correlated, max γ⁴ makes the first the larger one.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from dataclasses import replace
 
 from tpca.model import SpikedTensor
 from tpca.model.bounds import block_gauge
 from tpca.solvers.paper.schedules.constants import Constants
+from tpca.solvers.paper.schedules.empirical import empirical_schedule
+from tpca.solvers.paper.schedules.odd import rests, with_idle_vector
 from tpca.solvers.paper.schedules.phases import estimation_legs
 from tpca.solvers.paper.schedules.plan import Leg, Schedule, check_order
-from tpca.tensors.blocks import Array, Partition
+from tpca.tensors.blocks import Partition
 
 
 def theorem_schedule(truth: SpikedTensor, constants: Constants, cycles: int | None = None) -> Schedule:
-    """The schedule of the main theorem, even or odd order, from the truth's γ_m.
+    """The schedule of the main theorem, even or odd order, or Case II where that takes fewer samples.
 
-    ``cycles`` overrides h*, the number of cycles that Phase I is cut into; 1 is Phase I without that partition.
+    ``cycles`` overrides h*, the number of cycles that Phase I is cut into; 1 is Phase I without that partition, and
+    nothing is compared with Case II then.
     """
     check_order(truth.order)
     partition = Partition.pairs(truth.dims)
-    gauges = block_gauge(truth, constants.start_overlap(truth.dims))
-    root = 1 / (truth.order // 2 - 1)
-    rises = [math.log(4.0) + root * math.log(1 / g) for g in gauges]
-    cycles = math.ceil(max(rises)) if cycles is None else cycles
-    zetas = [math.exp(rise / cycles) for rise in rises]
-    stages = [_stage(truth, partition, constants, gauges, zetas, h) for h in range(1, cycles + 1)]
+    if rests(partition, constants):
+        vectors = tuple(truth.vectors[n] for group in partition.groups[1:] for n in group)
+        return with_idle_vector(
+            partition,
+            truth.strength,
+            constants,
+            lambda left: theorem_schedule(SpikedTensor(vectors, left), constants, cycles),
+        )
+    first = gauged_schedule(truth, constants, cycles)
+    if cycles is not None:
+        return first
+    second = empirical_schedule(partition, truth.strength, constants, c3=None)
+    if second.climb() >= first.climb():
+        return first
+    return replace(first, name="theorem, Case II", stages=second.stages, ascent=second.ascent)
+
+
+def gauged_schedule(truth: SpikedTensor, constants: Constants, cycles: int | None = None) -> Schedule:
+    """The theorem's own schedule from the truth's γ_m."""
+    partition = Partition.pairs(truth.dims)
     return Schedule(
         name="theorem",
-        stages=tuple(stages),
-        ascent=_ascent(truth, partition, constants, gauges, root),
+        stages=tuple(
+            _stage(truth, partition, constants, lows, highs) for lows, highs in stage_bounds(truth, constants, cycles)
+        ),
+        ascent=_ascent(truth, partition, constants),
         selection=constants.selection_samples(truth.order, truth.strength),
         estimation=estimation_legs(partition, truth.strength, constants, pairs=truth.order),
     )
 
 
+def stage_bounds(
+    truth: SpikedTensor, constants: Constants, cycles: int | None = None
+) -> list[tuple[list[float], list[float]]]:
+    """For every cycle of Phase I the alignments it counts on, ζ^{h−1}γ, and those it lifts to, ζ^hγ, of all blocks."""
+    gauges = block_gauge(truth, constants.start_overlap(truth.dims))
+    rises = [math.log(4.0) + math.log(1 / g) / (truth.order // 2 - 1) for g in gauges]
+    cycles = math.ceil(max(rises)) if cycles is None else cycles
+    zetas = [math.exp(rise / cycles) for rise in rises]
+    levels = [
+        [min(float(z**h * g), constants.target_cap) for z, g in zip(zetas, gauges, strict=True)]
+        for h in range(cycles + 1)
+    ]
+    return list(itertools.pairwise(levels))
+
+
 def _stage(
-    truth: SpikedTensor, partition: Partition, constants: Constants, gauges: Array, zetas: list[float], h: int
+    truth: SpikedTensor, partition: Partition, constants: Constants, lows: list[float], highs: list[float]
 ) -> tuple[Leg, ...]:
-    """Cycle h of Phase I, one leg per block."""
+    """A cycle of Phase I, one leg per block."""
     legs = []
-    lows = [min(z ** (h - 1) * g, constants.target_cap) for z, g in zip(zetas, gauges, strict=True)]
-    highs = [min(z**h * g, constants.target_cap) for z, g in zip(zetas, gauges, strict=True)]
     c2 = constants.step_divisor(truth.order, truth.dims)
     for m, size in enumerate(partition.sizes):
         others = math.prod(low / constants.signal_loss for i, low in enumerate(lows) if i != m)
@@ -64,11 +101,11 @@ def _stage(
     return tuple(legs)
 
 
-def _ascent(
-    truth: SpikedTensor, partition: Partition, constants: Constants, gauges: Array, root: float
-) -> tuple[Leg, ...]:
+def _ascent(truth: SpikedTensor, partition: Partition, constants: Constants) -> tuple[Leg, ...]:
     """Phase II, one leg per block."""
     legs = []
+    gauges = block_gauge(truth, constants.start_overlap(truth.dims))
+    root = 1 / (truth.order // 2 - 1)
     keep = 1 - 1 / (truth.order // 2)
     c2 = constants.step_divisor(truth.order, truth.dims)
     penalty = truth.order**constants.block_penalty
