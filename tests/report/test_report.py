@@ -577,7 +577,7 @@ def test_colours_have_contrast_and_series_differ_without_colour():
 def test_rows_of_views_are_thinned_where_there_are_many(tmp_path):
     given = views(3.0)
     cca = TensorCCA(random_state=0).fit(given)
-    write_views_result(tmp_path, cca, ["a"] * 4)
+    write_views_result(tmp_path, cca.recovery_, ["a"] * 4)
     result = read_result(tmp_path)
     whole = views_scores(result, open_views(given))
     split = [tuple(v[i : i + 100] for v in given) for i in range(0, 1500, 100)]

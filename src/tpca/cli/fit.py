@@ -218,7 +218,7 @@ def _keep(
     """Write the result and the report, and print what was asked for."""
     from rich.console import Console
 
-    from tpca.results import write_result
+    from tpca.results import as_result, write_result
 
     seconds = callback.seconds
     summary = write_result(out, recovery, path, settings)
@@ -227,7 +227,7 @@ def _keep(
         told = {name: value for name, value in summary.items() if name not in ("history", "settings")}
         put_json({**told, "solver": settings["solver"], "solver_reason": settings["solver_reason"]})
     elif not output.quiet:
-        recovery_table(Console(), summary)
+        recovery_table(Console(), as_result(recovery, path, settings))
         print(solver_line(summary))
         output.say(out)
 

@@ -18,9 +18,9 @@ from tpca.estimators.handed import EffectFit, HandedEffects
 from tpca.estimators.opening import HandedIn, reader
 from tpca.estimators.units import merged
 from tpca.estimators.views_fit import PassingViews
-from tpca.estimators.views_recovery import ViewsRecovery
 from tpca.noise import Check
 from tpca.solvers.moments.symmetric_options import TableRecovery
+from tpca.solvers.moments.views_recovery import ViewsRecovery
 from tpca.solvers.rank_one import oriented
 from tpca.solvers.recovery import Component, Recovery, StopReason, Verdict
 from tpca.streams import Stream
@@ -49,6 +49,11 @@ class Learnt:
     def verdict_(self) -> Verdict:
         """Whether a signal was proven, was not, or was never tested for."""
         return self.recovery_.verdict
+
+    @property
+    def found_(self) -> bool:
+        """Whether a signal was proven."""
+        return self.verdict_ is Verdict.SIGNAL
 
     @property
     def stop_reason_(self) -> StopReason:

@@ -11,9 +11,10 @@ import numpy as np
 from tpca.labels import Labels
 from tpca.noise import Check
 from tpca.report.checks import MIN_CHECKED
+from tpca.report.components_page import mode_parts
 from tpca.report.document import Document, Figure, Safe, Section, Verdict, paragraphs, table
 from tpca.report.pictures import axis, error_bars, layout, points
-from tpca.report.recovery_page import check_table, footer, mode_parts, number_parts
+from tpca.report.recovery_page import check_table, footer, number_parts
 from tpca.report.verdict import confidence_of
 from tpca.results import StoredResult, verdict_of
 from tpca.solvers.options import CLIP

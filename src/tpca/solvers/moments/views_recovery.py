@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tpca.estimators.relations import Relations
+from tpca.solvers.moments.relations import Relations
 from tpca.solvers.moments.solver import Moment
 from tpca.solvers.recovery import StopReason, Verdict
 from tpca.streams.whitening import Whitener
