@@ -30,7 +30,7 @@ def info(
     missing: Missing = "raise",  # noqa: ARG001
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Say what is in a file of samples or in a result, without reading the samples."""
+    """Say what is in a file of samples, or in a result."""
     from tpca.results import read_result
     from tpca.streams import open_stream
 
