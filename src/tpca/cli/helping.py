@@ -7,20 +7,9 @@ from typing import Any
 from typer.core import TyperCommand
 
 # Options that most need, by command; the others are advanced.  A command that is not here has few, and shows all.
+_FIT = ["memory_limit", "views", "overwrite", "resume"]
 COMMON = {
-    "fit": [
-        "out",
-        "report",
-        "target",
-        "y",
-        "n_components",
-        "sample_dim",
-        "nan_policy",
-        "memory_limit",
-        "views",
-        "overwrite",
-        "resume",
-    ],
+    "fit": ["out", "report", "target", "y", "n_components", "sample_dim", "nan_policy", *_FIT],
     "score": ["truth", "nan_policy", "as_json"],
     "info": ["sample_dim", "as_json"],
     "generate": ["out", "dims", "strength", "samples", "noise", "random_state", "overwrite"],
