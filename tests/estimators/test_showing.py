@@ -67,7 +67,7 @@ def test_nothing_found_is_said_and_not_drawn(nothing, tmp_path):
 
 
 def panels(figure):
-    return [axis for axis in figure.axes if axis.get_label() != "<colorbar>"]
+    return [axis for axis in figure.axes if axis.get_label() != "<colorbar>" and axis.get_visible()]
 
 
 def test_the_figure_shows_vectors_errors_names_map_and_scores(named):

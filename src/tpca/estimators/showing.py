@@ -42,7 +42,7 @@ class ShowsComponents(Amplitudes):
     def plot(self, X: Any = None, y: Any = None, *, pair: Sequence[str | int] | None = None) -> Any:
         """Draw what was found; returns the ``matplotlib`` figure.
 
-        A row for every component: the vector of every mode with two standard errors to either side, and two modes as a
+        For every component the vector of every mode with two standard errors to either side, and two modes as a
         map in the units of the samples, at the largest entries of the other modes.
 
         Parameters

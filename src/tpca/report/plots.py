@@ -17,14 +17,16 @@ from tpca.results import StoredResult
 from tpca.tensors.blocks import Array
 
 ROWS = 6  # components that are drawn
+MEAN = COLOURS[1]  # of the mark at the mean of a label
 DOTS = 5000  # samples that are drawn
+WIDE = 3  # panels beside each other
 SIZE = (3.3, 2.7)  # inches of a panel
 
 
 def components_figure(
     stored: StoredResult, scores: Array | None = None, y: Any = None, pair: Sequence[str | int] | None = None
 ) -> Any:
-    """A matplotlib figure: a row for every component, its modes with two standard errors, and two modes as a map.
+    """A matplotlib figure: some panels for every component, its modes with two standard errors, and two modes as a map.
 
     The map is in the units of the samples, at the largest entries of all other modes.  With ``scores`` ``(n, C)`` a
     panel of them is added, over the samples or over ``y``.
@@ -35,11 +37,14 @@ def components_figure(
             return _nothing(plt, stored)
         count, modes = min(len(stored.vectors[0]), ROWS), len(stored.vectors)
         chosen = pair_of(pair, labels, stored.summary["dims"])
-        columns = modes + 1 + (scores is not None)
-        size = (SIZE[0] * columns, SIZE[1] * count + 0.3)
-        figure, axes = plt.subplots(count, columns, figsize=size, layout="constrained", squeeze=False)
-        figure.get_layout_engine().set(wspace=0.06)
-        for c, row in enumerate(axes):
+        panels = modes + 1 + (scores is not None)
+        lines = math.ceil(panels / WIDE)
+        size = (SIZE[0] * WIDE, SIZE[1] * lines * count + 0.3)
+        figure, axes = plt.subplots(lines * count, WIDE, figsize=size, layout="constrained", squeeze=False)
+        figure.get_layout_engine().set(wspace=0.06, hspace=0.06)
+        for c, row in enumerate(axes.reshape(count, -1)):
+            for unused in row[panels:]:
+                unused.set_visible(False)
             for mode in range(modes):
                 errors = stored.errors[mode][c] if stored.errors else None
                 _mode(row[mode], stored.vectors[mode][c], errors, labels, mode, COLOURS[c % len(COLOURS)])
@@ -123,7 +128,7 @@ def _scores(axis: Any, scores: Array, y: Any, strength: float | None, colour: st
         beside = np.linspace(-0.25, 0.25, len(shown))  # in the order of the samples, from left to right
         axis.plot(which + beside, shown, **look)
         means = [shown[which == i].mean() for i in range(len(names))]
-        axis.plot(range(len(names)), means, color="k", marker="_", ms=24, mew=2, ls="", label="mean")
+        axis.plot(range(len(names)), means, color=MEAN, marker="_", ms=24, mew=2, ls="", label="mean")
         axis.set_xticks(range(len(names)), [cut(name) for name in names])
         axis.legend(loc="best")
     if told is None and strength is not None:
