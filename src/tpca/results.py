@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,14 +30,15 @@ from tpca.tensors import Scores
 from tpca.tensors.blocks import Array
 
 FORMAT = "tpca result"
+ARRAYS = ("mode", "standard_error", "mean", "loading")  # in vectors.npz, one of each for every mode
 
 
 @dataclass(frozen=True)
 class StoredResult:
     """What ``recovery.json`` says, and the components of every mode as rows (none if the verdict is no signal).
 
-    ``errors`` are their standard errors, where there are any; ``means`` those of the columns, of a fit of views;
-    ``labels`` name the modes and their entries, where that is known.
+    ``errors`` are their standard errors, where there are any; ``means`` those of the columns, of a fit of views, and
+    ``loadings`` their correlations with the scores; ``labels`` name the modes and their entries, where that is known.
     """
 
     summary: dict[str, Any]
@@ -44,6 +46,7 @@ class StoredResult:
     errors: list[Array]
     means: list[Array]
     labels: Labels | None = None
+    loadings: Sequence[Array] = ()
 
 
 def as_result(recovery: Recovery, source: str, settings: dict[str, Any] | None = None) -> StoredResult:
@@ -86,7 +89,8 @@ def as_views_result(
         "n_skipped": recovery.n_skipped,
         "components": [{name: float(vars(one)[name]) for name in names} for one in recovery.tested],
     }
-    return StoredResult(finite(summary), recovery.weights if found else [], [], means, labels)
+    each = (recovery.weights, recovery.loadings) if found else ([], [])
+    return StoredResult(finite(summary), each[0], [], means, labels, each[1])
 
 
 def write_result(
@@ -168,25 +172,22 @@ def _checked(folder: Path) -> StoredResult:
     views = summary.get("kind") == "views"
     check(summary, VIEWS if views else STREAM, "recovery.json")
     stored, dims = read_npz(folder / "vectors.npz"), summary["dims"]
-    each = [
-        [stored[f"{name}_{i}"] for i in range(len(dims)) if f"{name}_{i}" in stored]
-        for name in ("mode", "standard_error", "mean")
-    ]
-    vectors, errors, means = each
+    each = [[stored[f"{name}_{i}"] for i in range(len(dims)) if f"{name}_{i}" in stored] for name in ARRAYS]
+    vectors, errors, means, loadings = each
     count = len(vectors[0]) if vectors else 0
-    for arrays, shapes in ((vectors, [(count, d) for d in dims]), (errors, [(count, d) for d in dims]),
-                           (means, [(d,) for d in dims])):  # fmt: skip
+    rows = [(count, d) for d in dims]
+    for arrays, shapes in ((vectors, rows), (errors, rows), (loadings, rows), (means, [(d,) for d in dims])):
         if arrays and ([a.shape for a in arrays] != shapes or any(a.dtype.kind != "f" for a in arrays)):
             raise ValueError(f"the arrays of vectors.npz do not have the dims {dims} of recovery.json")
     if count > len(summary["components"]) or (summary["found"] and not count) or (views and not means):
         raise ValueError("vectors.npz does not hold what recovery.json says was found")
-    if not all(np.isfinite(a).all() for a in (*vectors, *means)):
+    if not all(np.isfinite(a).all() for a in (*vectors, *means, *loadings)):
         raise ValueError("vectors.npz holds NaN or Inf")
     wrong = [c["error"] for c in summary["components"] if c.get("error") and len(c["error"]) != len(dims)]
     if wrong:
         raise ValueError(f"there must be {len(dims)} errors of a component, got {len(wrong[0])}")
     named = summary.get("labels")  # none: of an older tpca
-    return StoredResult(summary, vectors, errors, means, parse_labels(named, dims) if named else None)
+    return StoredResult(summary, vectors, errors, means, parse_labels(named, dims) if named else None, loadings)
 
 
 def write_run(folder: Path, run: dict[str, Any]) -> None:
@@ -210,7 +211,7 @@ def read_run(folder: Path) -> dict[str, Any]:
 def _write(folder: Path, result: StoredResult) -> dict[str, Any]:
     """Write both files, ``recovery.json`` with the checksum of the vectors; how another run went is forgotten."""
     paths, run = (folder / "recovery.json", folder / "vectors.npz"), folder / "run.json"
-    named = {"mode": result.vectors, "standard_error": result.errors, "mean": result.means}
+    named = dict(zip(ARRAYS, (result.vectors, result.errors, result.means, result.loadings), strict=True))
     arrays = {f"{name}_{i}": array for name, each in named.items() for i, array in enumerate(each)}
     with replacing(*paths, removing=[run]) as (about, vectors):
         np.savez(vectors, **arrays)  # type: ignore[arg-type]

@@ -171,3 +171,21 @@ def test_a_report_that_cannot_be_written_says_so(named, tmp_path):
     (tmp_path / "f").write_text("")
     with pytest.raises(TpcaError, match="cannot write"):
         named.report(tmp_path / "f" / "r.html")
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_loadings_are_correlations_and_scores_agree(count):
+    """With little shrinkage (10⁻³ or so), loadings are the correlations of columns with scores to 0.02."""
+    rng = np.random.default_rng(count)
+    shared = rng.exponential(size=3000) - 1
+    views = [np.outer(shared, rng.standard_normal(5)) + rng.standard_normal((3000, 5)) for _ in range(count)]
+    cca = TensorCCA(random_state=0).fit(views)
+    scores = [view[:, 0] for view in cca.transform(views)]
+    for view, score, loadings in zip(views, scores, cca.loadings_, strict=True):
+        measured = [np.corrcoef(column, score)[0, 1] for column in view.T]
+        np.testing.assert_allclose(loadings[0], measured, atol=0.02)
+    assert np.corrcoef(scores).min() > 0.5  # all follow the factor, and in one direction
+    others = np.stack(scores[1:], axis=1)  # what a missing view is predicted from has the same signs
+    best = others @ np.linalg.lstsq(others, views[0] - cca.means_[0])[0] + cca.means_[0]
+    np.testing.assert_allclose(cca.predict([None, *views[1:]])[0], best, atol=1e-6)
+    assert np.prod([y / y.std() for y in scores], axis=0).mean() > 0

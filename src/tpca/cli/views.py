@@ -84,7 +84,10 @@ def views_table(stored: StoredResult) -> None:
     console.print(table)
     for c in range(len(stored.vectors[0]) if stored.vectors else 0):
         weights = [f"  {name}: {', '.join(own)}" for name, own in mode_entries(stored, named(stored), c)]
-        console.print(printable_lines([f"Largest weights of component {c}:", *weights]), markup=False, highlight=False)
+        told = printable_lines(
+            [f"Component {c}, largest correlations of columns with the score of their view:", *weights]
+        )
+        console.print(told, markup=False, highlight=False)
     skipped = f", {summary['n_skipped']:,} skipped" if summary["n_skipped"] else ""
     console.print(f"{summary['n_samples']:,} rows of {len(summary['dims'])} views, {shape(summary['dims'])}{skipped}.")
     console.print(summary["advice"], markup=False)

@@ -75,6 +75,10 @@ class TensorCCA(ShowsViews, TransformerMixin, BaseEstimator, auto_wrap_output_ke
     ----------
     weights_ : list of arrays ``(n_components_, d_i)``, one per view
         Components as rows.
+    loadings_ : list of arrays ``(n_components_, d_i)``
+        Correlation of every column with the score of its view, in the covariance that was whitened with: what to look
+        at.  Weights of columns that are alike are not determined one by one.  Signs are such that scores of views
+        agree, as far as can be.
     means_ : list of arrays ``(d_i,)``
     correlations_ : array ``(n_components_,)``
         Mean product of the standardised scores, on held-out rows (one-pass data: on rows not yet used).  After the

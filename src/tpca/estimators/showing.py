@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpca.engines import Engine
 from tpca.estimators.amplitudes import Amplitudes
-from tpca.estimators.learnt import LearntViews
+from tpca.estimators.learnt_views import LearntViews
 from tpca.solvers.options import parameters_of
 
 if TYPE_CHECKING:

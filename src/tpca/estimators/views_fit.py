@@ -84,10 +84,10 @@ def fit_stored(
     proven = sum(m.p_value <= 1 - asked.confidence for m in found)
     recovery = ViewsRecovery.of(whiteners, found, proven, n, n_skipped)
     relations = Relations(recovery.weights, [whitener.mean for whitener in whiteners], clippers)
-    if proven:
-        engine.rewind()
-        relations = engine.reduce(relations)
-    return dataclasses.replace(recovery, relations=relations)
+    if not proven:
+        return dataclasses.replace(recovery, relations=relations)
+    engine.rewind()
+    return recovery.with_relations(engine.reduce(relations))
 
 
 def views_memory(asked: ViewsOptions) -> float:

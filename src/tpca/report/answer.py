@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 
-from tpca.labels import Labels, plain_labels
+from tpca.labels import Axis, Labels, plain_labels
 from tpca.report.document import Safe, paragraphs, table, tag
 from tpca.report.verdict import confidence_of
 from tpca.results import StoredResult, verdict_of
@@ -54,7 +55,7 @@ class Summary:
         body = [tag("p", tag("strong", self.headline), tag("br"), self.about)]
         for part in self.parts:
             rows = [(name, ", ".join(entries)) for name, entries in part.modes]
-            body.append(table(("mode", "largest entries"), rows, f"{part.title}: {part.strength}"))
+            body.append(table(("", "largest entries"), rows, f"{part.title}: {part.strength}"))
         return str(tag("div", *body, paragraphs(*self.remarks)))
 
 
@@ -64,8 +65,10 @@ def printable_lines(lines: Sequence[str]) -> str:
 
 
 def named(stored: StoredResult) -> Labels:
-    """Names of modes and entries, numbers where there are none."""
-    plain = plain_labels(stored.summary["dims"], "view" if stored.summary.get("kind") == "views" else "mode")
+    """Names of modes and entries, numbers where there are none; views go by their files."""
+    dims, views = stored.summary["dims"], stored.summary.get("kind") == "views"
+    sources = stored.summary["source"] if views and len(stored.summary["source"]) == len(dims) else ()
+    plain = Labels(tuple(Axis(PurePath(str(one)).name) for one in sources)) if sources else plain_labels(dims)
     return plain if stored.labels is None else stored.labels.with_others(plain)
 
 
@@ -80,9 +83,9 @@ def largest(vector: Array, errors: Array | None, labels: Labels, mode: int, most
 
 
 def mode_entries(stored: StoredResult, labels: Labels, component: int) -> list[tuple[str, list[str]]]:
-    """For every mode its name, and the largest entries of one component."""
+    """For every mode its name, and the largest entries of one component; of views the largest loadings."""
     errors: Sequence[Any] = stored.errors or [None] * len(stored.vectors)
-    each = enumerate(zip(stored.vectors, errors, strict=True))
+    each = enumerate(zip(stored.loadings or stored.vectors, errors, strict=True))
     return [
         (labels.modes[m], largest(v[component], None if e is None else e[component], labels, m)) for m, (v, e) in each
     ]
@@ -142,7 +145,7 @@ def answer_table(stored: StoredResult, labels: Labels) -> list[Safe]:
     """The largest entries of every component, as tables of a page."""
     return [
         table(
-            ("mode", "largest entries, ± one standard error" if stored.errors else "largest entries"),
+            ("view", "largest loadings") if stored.loadings else ("mode", "largest entries, ± one standard error"),
             [(name, ", ".join(entries)) for name, entries in mode_entries(stored, labels, c)],
             f"{component_title(stored, c).capitalize()}: {_strength(stored.summary, c)}",
         )

@@ -77,7 +77,7 @@ def _scores(found: Residuals, summary: dict[str, Any]) -> Figure:
 def mode_parts(stored: StoredResult, labels: Labels, words: tuple[str, str], y: str) -> list[Safe | Figure]:
     """The vectors of every mode under a heading; ``words`` for its entries, ``y`` for what is drawn of them."""
     parts: list[Safe | Figure] = []
-    for mode, vectors in enumerate(stored.vectors):
+    for mode, vectors in enumerate(stored.loadings or stored.vectors):
         errors = stored.errors[mode] if stored.errors else None
         parts.append(heading(f"{labels.modes[mode]} ({count(vectors.shape[1], *words)})"))
         parts.append(component_figure(mode, vectors, errors, labels, y))

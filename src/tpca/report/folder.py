@@ -9,7 +9,7 @@ from typing import Any
 
 from tpca.engines import Engine
 from tpca.errors import StreamError, TpcaError
-from tpca.labels import Labels, parse_labels, plain_labels, read_labels
+from tpca.labels import Labels, parse_labels, read_labels
 from tpca.report.answer import named
 from tpca.report.checks import fitted_checks, run_checks, settled
 from tpca.report.document import Document, plotly_js, write_document
@@ -59,26 +59,25 @@ def document_of(folder: Path, labels: Path | None, data: Sequence[str], checks: 
     """The report on what a fit left in a folder."""
     stored, run = read_result(folder), read_run(folder)
     views = stored.summary.get("kind") == "views"
-    named = _labels(labels, run, stored, "view" if views else "mode")
+    names = _labels(labels, run, stored)
     places = list(data) or run.get("data") or _listed(stored.summary["source"])
     if len(places) > 1 and not views:
         raise StreamError(f"one path holds the samples, got {len(places)}: {', '.join(places)}; give one.")
     if views:
-        return views_document(stored, run, named, _rows(stored, places, run, checks))
-    return recovery_document(stored, run, named, _checked(stored, places, run, checks))
+        return views_document(stored, run, names, _rows(stored, places, run, checks))
+    return recovery_document(stored, run, names, _checked(stored, places, run, checks))
 
 
 def _listed(source: Any) -> list[str]:
     return [str(s) for s in source] if isinstance(source, list) else [str(source)]
 
 
-def _labels(path: Path | None, run: dict[str, Any], stored: StoredResult, word: str) -> Labels:
+def _labels(path: Path | None, run: dict[str, Any], stored: StoredResult) -> Labels:
     """The labels given now, then those of the fit (an older tpca kept them in ``run.json``), then numbers."""
     dims = stored.summary["dims"]
-    named = [] if path is None else [read_labels(path, dims)]
-    named += [parse_labels(run["labels"], dims)] if run.get("labels") else []
-    named += [] if stored.labels is None else [stored.labels]
-    return functools.reduce(Labels.with_others, [*named, plain_labels(dims, word)])
+    told = [] if path is None else [read_labels(path, dims)]
+    told += [parse_labels(run["labels"], dims)] if run.get("labels") else []
+    return functools.reduce(Labels.with_others, [*told, named(stored)])
 
 
 def _checked(stored: StoredResult, places: Sequence[str], run: dict[str, Any], wanted: bool) -> Checked:

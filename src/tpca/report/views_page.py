@@ -10,6 +10,7 @@ import numpy as np
 
 from tpca.labels import Labels
 from tpca.noise import Check
+from tpca.report.answer import answer_table
 from tpca.report.checks import MIN_CHECKED
 from tpca.report.components_page import mode_parts
 from tpca.report.document import Document, Figure, Safe, Section, Verdict, paragraphs, table
@@ -36,8 +37,8 @@ def views_document(stored: StoredResult, run: dict[str, Any], labels: Labels, ro
     """All that is known of a fit of views; ``rows`` are their scores, or why there are none."""
     summary = stored.summary
     sections = [
-        Section("shared", "Correlation", _shared(summary)),
-        Section("components", "Weights", _weights(stored, labels)),
+        Section("components", "Loadings", _loadings(stored, labels)),
+        Section("shared", "Correlation", _shared(summary, labels, rows)),
         Section("rows", "Rows", _rows(summary, rows)),
         Section("numbers", "Numbers", _numbers(stored, labels)),
     ]
@@ -84,7 +85,7 @@ def _verdict(summary: dict[str, Any], run: dict[str, Any]) -> Verdict:
     return Verdict("good" if verdict == "signal" else "bad", headline, sentences, facts)
 
 
-def _shared(summary: dict[str, Any]) -> list[Safe | Figure]:
+def _shared(summary: dict[str, Any], labels: Labels, rows: Rows | str) -> list[Safe | Figure]:
     components = summary["components"]
     places = list(range(len(components)))
     held = points(places, [c["correlation"] for c in components], "held-out rows", 0)
@@ -103,14 +104,31 @@ def _shared(summary: dict[str, Any]) -> list[Safe | Figure]:
             "Bars are two standard errors to either side. The moment is too good by what was fitted to noise, and is "
             "of whitened views, so the two are not the same number.",
         ),
+        *([] if isinstance(rows, str) else [_pairs(labels, rows)]),
     ]
 
 
-def _weights(stored: StoredResult, labels: Labels) -> list[Safe | Figure]:
+def _loadings(stored: StoredResult, labels: Labels) -> list[Safe | Figure]:
     if not stored.vectors:
-        return [paragraphs("Nothing was proven, so there are no weights to show.")]
-    told = "Weights on the columns of every view: score = (row − mean) · weights. Their errors are not known."
-    return [paragraphs(told), *mode_parts(stored, labels, ("column", "columns"), "weight")]
+        return [paragraphs("Nothing was proven, so there is nothing to show.")]
+    told = (
+        "A loading is the correlation of a column with the score of its view, score = (row − mean) · weights. Signs of "
+        "two views may be turned together. The weights are in the tables of the last tab: those of columns that are "
+        "alike are not determined one by one. Errors are not known."
+    )
+    parts = mode_parts(stored, labels, ("column", "columns"), "loading" if stored.loadings else "weight")
+    return [*answer_table(stored, labels), paragraphs(told), *parts]
+
+
+def _pairs(labels: Labels, rows: Rows) -> Safe:
+    """Ordinary correlations of the scores of the first component, for every pair of views."""
+    each = np.corrcoef([scores[:, 0] for scores in rows.scores])
+    listed = [
+        (labels.modes[i], *(number(float(r), 2) if j < i else "" for j, r in enumerate(each[i][:-1])))
+        for i in range(1, len(each))
+    ]
+    title = "Correlations of the scores of two views, component 0, on all rows"
+    return table(("", *labels.modes[:-1]), listed, title, 1)
 
 
 def row_check(products: Array) -> Check:
