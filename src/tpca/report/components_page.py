@@ -10,6 +10,7 @@ from tpca.report.component_pictures import component_figure, map_figure
 from tpca.report.document import Figure, Safe, heading, paragraphs
 from tpca.report.pictures import axis, error_bars, layout, level, points
 from tpca.report.residuals import Residuals
+from tpca.report.share import Share
 from tpca.report.verdict import confidence_of
 from tpca.results import StoredResult
 from tpca.wording import count, number, percent
@@ -17,12 +18,16 @@ from tpca.wording import count, number, percent
 MAPS, SHOWN = 3, 3  # components with a map, and with a picture of scores
 
 
-def component_parts(stored: StoredResult, labels: Labels, scores: Residuals | None = None) -> list[Safe | Figure]:
+def component_parts(
+    stored: StoredResult, labels: Labels, scores: Residuals | None = None, share: Share | None = None
+) -> list[Safe | Figure]:
     """The answer: the largest entries, every mode with its errors, two modes as a map, the scores of the samples."""
     summary = stored.summary
     if not stored.vectors:
         return [paragraphs("No signal was found, so there is no component to show.")]
     parts: list[Safe | Figure] = [*answer_table(stored, labels), paragraphs(*_about(summary, bool(stored.errors)))]
+    if share is not None:
+        parts.append(paragraphs(share.told))
     if len(summary["components"]) > 1:
         parts.append(_strengths(summary))
     parts += mode_parts(stored, labels, ("entry", "entries"), "entry of the unit vector")

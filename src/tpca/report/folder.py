@@ -15,6 +15,7 @@ from tpca.report.checks import fitted_checks, run_checks, settled
 from tpca.report.document import Document, plotly_js, write_document
 from tpca.report.recovery_page import Checked, recovery_document
 from tpca.report.residuals import gather
+from tpca.report.share import share_of
 from tpca.report.views_page import Rows, views_document
 from tpca.results import StoredResult, read_result, read_run, views_scores
 from tpca.wording import count
@@ -112,7 +113,8 @@ def _looked_at(stored: StoredResult, samples: Engine) -> Checked:
         f"on {of}four random directions. They are the samples of the fit itself, so they test the noise, not the "
         "signal."
     )
-    return Checked(settled(run_checks(found, settings.get("shuffle", False)), fitted_checks(summary)), basis, found)
+    checks = settled(run_checks(found, settings.get("shuffle", False)), fitted_checks(summary))
+    return Checked(checks, basis, found, share=share_of(stored, samples))
 
 
 def _beside(settings: dict[str, Any]) -> str:

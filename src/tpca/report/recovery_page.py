@@ -17,6 +17,7 @@ from tpca.report.cost import cost_parts
 from tpca.report.document import Document, Figure, Safe, Section, heading, paragraphs, safe, table, tag
 from tpca.report.race_pictures import error_figure, evidence_figure, mean_figure, paper_figure, strength_figure
 from tpca.report.residuals import Residuals
+from tpca.report.share import Share
 from tpca.report.verdict import confidence_of, verdict_on
 from tpca.results import StoredResult, verdict_of
 from tpca.wording import amount, number, percent, shape, within
@@ -29,13 +30,15 @@ MARKS = {"good": "✓ as assumed", "handled": "· dealt with", "bad": "! look at
 class Checked:
     """What the checks say, and what they rest on; none, where there is only ``why`` there are none.
 
-    ``residuals`` are the scores of the samples, if these could be read again.
+    ``residuals`` are the scores of the samples, if these could be read again, and ``share`` the part of their mean that
+    the components explain.
     """
 
     checks: Sequence[Check]
     basis: str
     residuals: Residuals | None = None
     why: str = ""
+    share: Share | None = None
 
     @classmethod
     def open(cls, reason: str, residuals: Residuals | None = None) -> Checked:
@@ -48,7 +51,7 @@ def recovery_document(stored: StoredResult, run: dict[str, Any], labels: Labels,
     summary = stored.summary
     seconds = run.get("seconds")
     sections = [
-        Section("components", "Components", component_parts(stored, labels, checked.residuals)),
+        Section("components", "Components", component_parts(stored, labels, checked.residuals, checked.share)),
         Section("finding", TITLES.get(summary["solver"], "Race"), _finding(summary)),
         Section("noise", "Noise", check_parts(checked, fitted_checks(summary), summary["solver"])),
         Section("cost", "Memory and time", cost_parts(summary, run)),

@@ -11,7 +11,6 @@ import numpy as np
 from tpca.labels import Labels
 from tpca.noise import Check
 from tpca.report.answer import answer_table
-from tpca.report.checks import MIN_CHECKED
 from tpca.report.components_page import mode_parts
 from tpca.report.document import Document, Figure, Safe, Section, Verdict, paragraphs, table
 from tpca.report.pictures import axis, error_bars, layout, points
@@ -22,6 +21,7 @@ from tpca.solvers.options import CLIP
 from tpca.tensors.blocks import Array
 from tpca.wording import count, duration, number, percent, shape
 
+MIN_ROWS = 100  # of which a hundredth is one
 HEAVY = 0.5  # share of a correlation that a hundredth of the rows may carry before it is said
 
 
@@ -133,8 +133,8 @@ def _pairs(labels: Labels, rows: Rows) -> Safe:
 
 def row_check(products: Array) -> Check:
     """Whether a few rows carry the correlation: the share of the hundredth with the largest products."""
-    if len(products) < MIN_CHECKED:
-        return Check("few rows carry it", "open", "—", f"Not checked: it takes {MIN_CHECKED} rows.")
+    if len(products) < MIN_ROWS:
+        return Check("few rows carry it", "open", "—", f"Not checked: it takes {MIN_ROWS} rows.")
     top = np.sort(np.abs(products))[::-1][: max(1, len(products) // 100)]
     share = float(top.sum() / max(np.abs(products).sum(), 1e-300))
     measured = f"the top 1 % of rows carry {percent(round(share, 3))} of all absolute products"
