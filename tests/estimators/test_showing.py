@@ -80,7 +80,7 @@ def test_the_figure_shows_vectors_errors_names_map_and_scores(named):
     np.testing.assert_allclose(ends, 4 * named.standard_errors_[0][0])  # two errors to either side
     np.testing.assert_allclose(time.lines[-1].get_ydata(), named.components_[1][0])  # too many for bars: a band
     assert len(time.collections) == 1
-    assert (band.get_xlabel(), cells.get_xlabel(), cells.get_ylabel()) == ("band", "time", "band")
+    assert (band.get_xlabel(), cells.get_xlabel(), cells.get_ylabel()) == ("band", "band", "time")
     np.testing.assert_allclose(scores.lines[0].get_ydata(), named.transform(NAMED)[:, 0])
 
 
@@ -92,7 +92,7 @@ def test_the_map_is_in_the_units_of_the_samples(named):
     np.testing.assert_allclose(values, whole[best])
     assert where == f"at channel = {CHANNELS[best]}"
     cells = named.plot(pair=("band", 0)).axes[3]
-    assert (cells.get_xlabel(), cells.get_ylabel()) == ("band", "channel")
+    assert (cells.get_xlabel(), cells.get_ylabel()) == ("channel", "band")
     with pytest.raises(SampleError, match=r"pair must name two of the modes 'channel', 'time', 'band', got \('x', 0\)"):
         named.plot(pair=("x", 0))
 

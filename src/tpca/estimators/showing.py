@@ -52,7 +52,7 @@ class ShowsComponents(Amplitudes):
         y
             A number or label for every sample, over which the scores are drawn; by default over their order.
         pair
-            The two modes of the map, by name or number; by default the two longest.
+            The two modes of the map, down and across, by name or number; by default the two longest.
         """
         from tpca.report.plots import components_figure
 

@@ -21,6 +21,7 @@ from tpca.tensors.blocks import Array
 from tpca.wording import number, percent, printable, shape, with_error, within
 
 ENTRIES = 5  # of a vector that are told
+ENTRIES_TOLD = ("largest entries", "largest entries, ± one standard error")
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ def answer_table(stored: StoredResult, labels: Labels) -> list[Safe]:
     """The largest entries of every component, as tables of a page."""
     return [
         table(
-            ("view", "largest loadings") if stored.loadings else ("mode", "largest entries, ± one standard error"),
+            ("view", "largest loadings") if stored.loadings else ("mode", ENTRIES_TOLD[bool(stored.errors)]),
             [(name, ", ".join(entries)) for name, entries in mode_entries(stored, labels, c)],
             f"{component_title(stored, c).capitalize()}: {_strength(stored.summary, c)}",
         )

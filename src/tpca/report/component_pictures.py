@@ -52,22 +52,26 @@ def component_figure(
     )
 
 
+_DOWN = {"range": None, "autorange": "reversed"}  # names and rows of an image are read from above
+
+
 def map_figure(stored: StoredResult, component: int, labels: Labels) -> Figure:
     """Two modes of a component as a map, in the units of the samples, where all other modes are largest."""
-    across, down = pair_of(None, labels, stored.summary["dims"])
-    values, where = at_peak(stored, component, labels, (across, down))
+    down, across = pair_of(None, labels, stored.summary["dims"])
+    values, where = at_peak(stored, component, labels, (down, across))
     rows, columns = (np.unique(np.linspace(0, n - 1, min(n, LINES)).astype(int)) for n in values.shape)
     thin = values[np.ix_(rows, columns)]
     reach = float(np.abs(values).max())
-    x, y = (_places(m, n, labels) for m, n in zip((across, down), values.shape, strict=True))
-    trace: Trace = {"type": "heatmap", "z": thin.T.tolist(), "colorscale": DIVERGING, "zmin": -reach, "zmax": reach}
-    trace |= {"x": [x[i] for i in rows], "y": [y[i] for i in columns], "colorbar": {"thickness": 12}}
+    y, x = (_places(m, n, labels) for m, n in zip((down, across), values.shape, strict=True))
+    trace: Trace = {"type": "heatmap", "z": thin.tolist(), "colorscale": DIVERGING, "zmin": -reach, "zmax": reach}
+    trace |= {"x": [x[i] for i in columns], "y": [y[i] for i in rows], "colorbar": {"thickness": 12}}
     trace |= {"hovertemplate": "%{x}, %{y}: %{z:.4g}<extra></extra>"}
+    upright = labels.axes[down].ordered
     few = "" if thin.size == values.size else f" Every {math.ceil(values.size / thin.size)}th cell or so is drawn."
     return Figure(
         f"map-{component}",
         [trace],
-        layout(_axis(across, len(x), labels), _axis(down, len(y), labels)),
+        layout(_axis(across, len(x), labels), _axis(down, len(y), labels) | (_DOWN if not upright else {})),
         f"Map of component {component} over {labels.modes[across]} and {labels.modes[down]}; the largest cell is "
         f"{number(reach)} in size.",
         f"What the component adds to a sample{f', {where}' if where else ''}, in the units of the data. Blue is "
@@ -112,7 +116,7 @@ def cut(name: str) -> str:
 
 
 def pair_of(asked: Sequence[str | int] | None, labels: Labels, dims: Sequence[int]) -> tuple[int, int]:
-    """Two modes by name or number, those that a map of a component shows; by default the two longest."""
+    """Two modes by name or number that a map shows, down and across; by default the two longest."""
     if asked is None:
         first, second = sorted(np.argsort(-np.asarray(dims), kind="stable")[:2].tolist())
         return first, second

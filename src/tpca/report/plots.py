@@ -19,7 +19,7 @@ from tpca.tensors.blocks import Array
 ROWS = 6  # components that are drawn
 MEAN = COLOURS[1]  # of the mark at the mean of a label
 DOTS = 5000  # samples that are drawn
-WIDE = 3  # panels beside each other
+WIDE = 3  # panels beside each other, at most
 SIZE = (3.3, 2.7)  # inches of a panel
 
 
@@ -39,8 +39,9 @@ def components_figure(
         chosen = pair_of(pair, labels, stored.summary["dims"])
         panels = modes + 1 + (scores is not None)
         lines = math.ceil(panels / WIDE)
-        size = (SIZE[0] * WIDE, SIZE[1] * lines * count + 0.3)
-        figure, axes = plt.subplots(lines * count, WIDE, figsize=size, layout="constrained", squeeze=False)
+        columns = math.ceil(panels / lines)
+        size = (SIZE[0] * columns, SIZE[1] * lines * count + 0.3)
+        figure, axes = plt.subplots(lines * count, columns, figsize=size, layout="constrained", squeeze=False)
         figure.get_layout_engine().set(wspace=0.06, hspace=0.06)
         for c, row in enumerate(axes.reshape(count, -1)):
             for unused in row[panels:]:
@@ -97,16 +98,16 @@ def _ticks(axis: Any, labels: Labels, mode: int, length: int) -> None:
 def _map(figure: Any, axis: Any, stored: StoredResult, c: int, labels: Labels, pair: tuple[int, int]) -> None:
     """Two modes of a component as a map, at the largest entries of the others."""
     values, where = at_peak(stored, c, labels, pair)
-    across, down = pair
+    down, across = pair
     reach = float(np.abs(values).max()) or 1.0
     x, y = (_places(labels, m, stored.summary["dims"][m]) for m in (across, down))
-    drawn = axis.pcolormesh(x, y, values.T, cmap="RdBu_r", vmin=-reach, vmax=reach, shading="nearest", rasterized=True)
+    drawn = axis.pcolormesh(x, y, values, cmap="RdBu_r", vmin=-reach, vmax=reach, shading="nearest", rasterized=True)
     axis.grid(visible=False)
     axis.set(xlabel=labels.modes[across], ylabel=labels.modes[down], title=where)
     _ticks(axis.xaxis, labels, across, len(x))
     _ticks(axis.yaxis, labels, down, len(y))
-    if by_name(down, labels):
-        axis.invert_yaxis()  # names are read from above
+    if not labels.axes[down].ordered:
+        axis.invert_yaxis()  # names and rows of an image are read from above
     figure.colorbar(drawn, ax=axis, label="units of the samples")
 
 
