@@ -190,7 +190,7 @@ def make_result_of_views(folder):
         np.save(paths[-1], shared + np.random.default_rng(i).standard_normal((400, width)))
     cca = TensorCCA(random_state=0).fit([np.load(path) for path in paths])
     assert cca.n_components_
-    write_views_result(folder / "r", cca, paths, {"clip": None, "nan_policy": "raise", "confidence": 0.95})
+    write_views_result(folder / "r", cca.recovery_, paths, {"clip": None, "nan_policy": "raise", "confidence": 0.95})
     write_run(folder / "r", {"seconds": 1.0, "data": paths, "labels": None})
 
 

@@ -4,6 +4,9 @@ python docs/_site/pictures.py --out docs/figures
 """
 
 import argparse
+import contextlib
+import io
+import re
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +80,15 @@ def draw_race(path):
         figure.savefig(path, dpi=110, transparent=True)
 
 
+def draw_found(path):
+    """What the first example of the README draws."""
+    code = re.search(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.S | re.M)[1]
+    names = {}
+    with drawing(), contextlib.redirect_stdout(io.StringIO()):
+        exec(compile(code, "README.md", "exec"), names)
+        names["figure"].savefig(path, dpi=110, transparent=True)
+
+
 def draw_blocks(path):
     """One sample, the mean of many, and what is found in it, as matrices of pairs of modes."""
     rng = np.random.default_rng(0)
@@ -148,6 +160,7 @@ def main():
     parser.add_argument("--out", type=Path, required=True)
     out = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
+    draw_found(out / "found.png")
     draw_race(out / "race.png")
     draw_blocks(out / "blocks.png")
     draw_memory(out / "memory.png")

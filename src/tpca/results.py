@@ -11,9 +11,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,23 +23,22 @@ from tpca.errors import StreamError, reading
 from tpca.fields import check, read_json
 from tpca.labels import Labels, parse_labels
 from tpca.result_fields import RESULT, RUN, STREAM, VIEWS
+from tpca.solvers.moments.views_recovery import ViewsRecovery
 from tpca.solvers.recovery import Recovery, StopReason, Verdict
 from tpca.streams.npy import read_npz
 from tpca.tensors import Scores
 from tpca.tensors.blocks import Array
 
-if TYPE_CHECKING:
-    from tpca.estimators import TensorCCA
-
 FORMAT = "tpca result"
+ARRAYS = ("mode", "standard_error", "mean", "loading")  # in vectors.npz, one of each for every mode
 
 
 @dataclass(frozen=True)
 class StoredResult:
     """What ``recovery.json`` says, and the components of every mode as rows (none if the verdict is no signal).
 
-    ``errors`` are their standard errors, where there are any; ``means`` those of the columns, of a fit of views;
-    ``labels`` name the modes and their entries, where that is known.
+    ``errors`` are their standard errors, where there are any; ``means`` those of the columns, of a fit of views, and
+    ``loadings`` their correlations with the scores; ``labels`` name the modes and their entries, where that is known.
     """
 
     summary: dict[str, Any]
@@ -46,12 +46,11 @@ class StoredResult:
     errors: list[Array]
     means: list[Array]
     labels: Labels | None = None
+    loadings: Sequence[Array] = ()
 
 
-def write_result(
-    folder: Path, recovery: Recovery, source: str, settings: dict[str, Any] | None = None
-) -> dict[str, Any]:
-    """Write both files, which appear whole or not at all; returns what ``recovery.json`` says.
+def as_result(recovery: Recovery, source: str, settings: dict[str, Any] | None = None) -> StoredResult:
+    """A recovery as it would be read back from a folder, without one.
 
     ``settings`` say what the solver was asked to do.
     """
@@ -59,45 +58,57 @@ def write_result(
     summary = {**about, **summarise(recovery), "history": recovery.history}
     vectors = [c.vectors for c in recovery.components]
     errors = [c.standard_errors for c in recovery.components if c.standard_errors is not None]
-    arrays = {f"mode_{i}": np.stack(mode) for i, mode in enumerate(zip(*vectors, strict=True))}
-    if len(errors) == len(vectors):
-        arrays |= {f"standard_error_{i}": np.stack(mode) for i, mode in enumerate(zip(*errors, strict=True))}
-    return _write(folder, summary, arrays)
+    stacked = [[np.stack(mode) for mode in zip(*each, strict=True)] for each in (vectors, errors)]
+    known = stacked[1] if len(errors) == len(vectors) else []
+    return StoredResult(finite(summary), stacked[0], known, [], recovery.labels)
 
 
-def write_views_result(
-    folder: Path,
-    cca: TensorCCA,
+def as_views_result(
+    recovery: ViewsRecovery,
     sources: list[str],
     settings: dict[str, Any] | None = None,
     labels: Labels | None = None,
-) -> dict[str, Any]:
-    """A fit of views in the same two files: ``mode_i`` holds the weights of view i as rows, ``mean_i`` its means.
-
-    ``labels`` name the views and their columns.
-    """
-    found = cca.verdict_ is Verdict.SIGNAL
+) -> StoredResult:
+    """The same of a fit of views: ``vectors`` are the weights of every view; ``labels`` name views and columns."""
+    found = recovery.verdict is Verdict.SIGNAL
     names = ("correlation", "correlation_error", "p_value", "moment")
+    means = [whitener.mean for whitener in recovery.whiteners]
     summary = {
         "format": FORMAT,
         "version": 1,
         "kind": "views",
         "source": sources,
         "settings": settings or {},
-        "verdict": cca.verdict_,
+        "verdict": recovery.verdict,
         "found": found,
-        "stop_reason": cca.stop_reason_.name,
-        "advice": cca.recovery_.advice,
-        "dims": list(cca.shape_in_),
+        "stop_reason": recovery.stop_reason.name,
+        "advice": recovery.advice,
+        "dims": [len(mean) for mean in means],
         "labels": None if labels is None else labels.as_json(),
-        "n_samples": cca.n_samples_seen_,
-        "n_skipped": cca.n_skipped_,
-        "components": [{name: float(vars(one)[name]) for name in names} for one in cca.recovery_.tested],
+        "n_samples": recovery.n_samples,
+        "n_skipped": recovery.n_skipped,
+        "components": [{name: float(vars(one)[name]) for name in names} for one in recovery.tested],
     }
-    arrays = {f"mean_{i}": mean for i, mean in enumerate(cca.means_)}
-    if found:
-        arrays |= {f"mode_{i}": w for i, w in enumerate(cca.weights_)}
-    return _write(folder, summary, arrays)
+    each = (recovery.weights, recovery.loadings) if found else ([], [])
+    return StoredResult(finite(summary), each[0], [], means, labels, each[1])
+
+
+def write_result(
+    folder: Path, recovery: Recovery, source: str, settings: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Write both files, which appear whole or not at all; returns what ``recovery.json`` says."""
+    return _write(folder, as_result(recovery, source, settings))
+
+
+def write_views_result(
+    folder: Path,
+    recovery: ViewsRecovery,
+    sources: list[str],
+    settings: dict[str, Any] | None = None,
+    labels: Labels | None = None,
+) -> dict[str, Any]:
+    """A fit of views in the same two files: ``mode_i`` holds the weights of view i as rows, ``mean_i`` its means."""
+    return _write(folder, as_views_result(recovery, sources, settings, labels))
 
 
 def summarise(recovery: Recovery) -> dict[str, Any]:
@@ -161,25 +172,22 @@ def _checked(folder: Path) -> StoredResult:
     views = summary.get("kind") == "views"
     check(summary, VIEWS if views else STREAM, "recovery.json")
     stored, dims = read_npz(folder / "vectors.npz"), summary["dims"]
-    each = [
-        [stored[f"{name}_{i}"] for i in range(len(dims)) if f"{name}_{i}" in stored]
-        for name in ("mode", "standard_error", "mean")
-    ]
-    vectors, errors, means = each
+    each = [[stored[f"{name}_{i}"] for i in range(len(dims)) if f"{name}_{i}" in stored] for name in ARRAYS]
+    vectors, errors, means, loadings = each
     count = len(vectors[0]) if vectors else 0
-    for arrays, shapes in ((vectors, [(count, d) for d in dims]), (errors, [(count, d) for d in dims]),
-                           (means, [(d,) for d in dims])):  # fmt: skip
+    rows = [(count, d) for d in dims]
+    for arrays, shapes in ((vectors, rows), (errors, rows), (loadings, rows), (means, [(d,) for d in dims])):
         if arrays and ([a.shape for a in arrays] != shapes or any(a.dtype.kind != "f" for a in arrays)):
             raise ValueError(f"the arrays of vectors.npz do not have the dims {dims} of recovery.json")
     if count > len(summary["components"]) or (summary["found"] and not count) or (views and not means):
         raise ValueError("vectors.npz does not hold what recovery.json says was found")
-    if not all(np.isfinite(a).all() for a in (*vectors, *means)):
+    if not all(np.isfinite(a).all() for a in (*vectors, *means, *loadings)):
         raise ValueError("vectors.npz holds NaN or Inf")
     wrong = [c["error"] for c in summary["components"] if c.get("error") and len(c["error"]) != len(dims)]
     if wrong:
         raise ValueError(f"there must be {len(dims)} errors of a component, got {len(wrong[0])}")
     named = summary.get("labels")  # none: of an older tpca
-    return StoredResult(summary, vectors, errors, means, parse_labels(named, dims) if named else None)
+    return StoredResult(summary, vectors, errors, means, parse_labels(named, dims) if named else None, loadings)
 
 
 def write_run(folder: Path, run: dict[str, Any]) -> None:
@@ -200,13 +208,15 @@ def read_run(folder: Path) -> dict[str, Any]:
     return run
 
 
-def _write(folder: Path, summary: dict[str, Any], arrays: dict[str, Array]) -> dict[str, Any]:
+def _write(folder: Path, result: StoredResult) -> dict[str, Any]:
     """Write both files, ``recovery.json`` with the checksum of the vectors; how another run went is forgotten."""
     paths, run = (folder / "recovery.json", folder / "vectors.npz"), folder / "run.json"
+    named = dict(zip(ARRAYS, (result.vectors, result.errors, result.means, result.loadings), strict=True))
+    arrays = {f"{name}_{i}": array for name, each in named.items() for i, array in enumerate(each)}
     with replacing(*paths, removing=[run]) as (about, vectors):
         np.savez(vectors, **arrays)  # type: ignore[arg-type]
-        whole = {**summary, "vectors_sha256": checksum(vectors)}
-        about.write_text(json.dumps(finite(whole), indent=1) + "\n")
+        whole = {**result.summary, "vectors_sha256": checksum(vectors)}
+        about.write_text(json.dumps(whole, indent=1) + "\n")
     return whole
 
 

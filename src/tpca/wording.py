@@ -41,6 +41,16 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{mantissa}·10{power}".replace("-", "−")
 
 
+def with_error(value: float | None, error: float | None) -> str:
+    """``0.69 ± 0.06``: as many decimals as the error has, two at least; the value alone where no error is known."""
+    if value is None or error is None or not math.isfinite(error) or not math.isfinite(value) or error <= 0:
+        return number(value, 3)
+    decimals = min(8, max(2, -math.floor(math.log10(error))))
+    if max(abs(value), error) < 1e-6 or max(abs(value), error) >= 1e6:
+        return f"{number(value, 3)} ± {number(error, 1)}"
+    return f"{value:.{decimals}f} ± {error:.{decimals}f}".replace("-", "−")
+
+
 def percent(share: float) -> str:
     """A share as ``95 %``, with no more digits than it has."""
     return f"{100 * share:.6g} %"

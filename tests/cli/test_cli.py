@@ -52,7 +52,6 @@ def test_demo_shows_overlaps_samples_and_state_and_writes_the_figure(dim, tmp_pa
 def test_help_names_the_commands_and_errors_have_no_traceback(tmp_path):
     text = run("--help", cwd=tmp_path).stdout
     assert all(command in text for command in ("fit", "score", "info", "generate", "demo", "Exit codes", "130"))
-    assert run("fit", "--help", cwd=tmp_path).stdout.count("--") > 15
     bad = run_process("demo", "--random-state", "-1", cwd=tmp_path)
     assert bad.returncode == 2
     assert "random_state must be a whole number of at least 0" in bad.stderr

@@ -21,7 +21,8 @@ PHONE = {"width": 360, "height": 740, "phone": True}
 DRAWN = """[...document.querySelectorAll('.plot')].filter(p => p.offsetParent).map(p => ({
     name: p.dataset.figure,
     drawn: p.querySelectorAll('.main-svg').length > 0,
-    marks: p.querySelectorAll('.scatterlayer .point, .scatterlayer .js-line, .barlayer .point').length,
+    marks: p.querySelectorAll(
+        '.scatterlayer .point, .scatterlayer .js-line, .barlayer .point, .heatmaplayer image').length,
 }))"""
 OVER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
@@ -69,7 +70,7 @@ def show(browser, name):
 def test_every_tab_draws_its_pictures_without_a_word_on_the_console(browser, page):
     browser.open(page)
     names = tabs(browser)
-    assert names == ["finding", "components", "noise", "cost", "numbers"]
+    assert names == ["components", "finding", "noise", "cost", "numbers"]
     seen = set()
     for name in names:
         show(browser, name)
@@ -81,9 +82,11 @@ def test_every_tab_draws_its_pictures_without_a_word_on_the_console(browser, pag
             assert plot["drawn"], plot
             assert plot["marks"] > 0, plot
             seen.add(plot["name"])
-    assert {"evidence-0", "evidence-1", "mode-0", "mode-1", "mode-2", "quantiles", "stream", "memory", "pace"} <= seen
+    drawn = ["map-0", "map-1", "scores", "evidence-0", "evidence-1", "mode-0", "mode-1", "mode-2"]
+    assert {*drawn, "quantiles", "stream", "memory", "pace"} <= seen
     assert browser.troubles == []
-    assert browser.requests == [page], "the page asked for something from elsewhere"
+    elsewhere = [one for one in browser.requests if not one.startswith("data:")]  # a map is an image of its own
+    assert elsewhere == [page], "the page asked for something from elsewhere"
 
 
 def test_names_from_the_data_are_text(browser, page):
@@ -105,11 +108,11 @@ def test_the_page_may_load_nothing_from_elsewhere(browser, page):
 
 def test_tabs_follow_the_keyboard(browser, page):
     browser.open(page)
-    browser.run("document.getElementById('tab-finding').focus()")
+    browser.run("document.getElementById('tab-components').focus()")
     for key, expected in (
-        ("ArrowRight", "components"),
-        ("End", "numbers"),
         ("ArrowRight", "finding"),
+        ("End", "numbers"),
+        ("ArrowRight", "components"),
         ("ArrowLeft", "numbers"),
     ):
         browser.press(key)
@@ -120,7 +123,7 @@ def test_tabs_follow_the_keyboard(browser, page):
 
 
 def test_dark_mode_is_followed_by_page_and_pictures(browser, page):
-    look = """(() => { const tick = document.querySelector('#plot-evidence-0 .xtick text');
+    look = """(() => { const tick = document.querySelector('#plot-mode-1 .xtick text');
         const luma = c => { const [r, g, b] = c.match(/[0-9.]+/g).map(Number); return 0.3 * r + 0.6 * g + 0.1 * b; };
         return [luma(getComputedStyle(document.body).backgroundColor), luma(getComputedStyle(tick).fill)]; })()"""
     browser.open(page)

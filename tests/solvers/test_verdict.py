@@ -125,7 +125,7 @@ def test_views_have_a_verdict_of_their_own(tmp_path):
 
 
 def test_the_exit_codes_are_in_the_help():
-    for command in ([], ["fit"]):
-        told = " ".join(runner.invoke(app, [*command, "--help"]).output.split())
+    for asked in (["--help"], ["fit", "--help-all"]):
+        told = " ".join(runner.invoke(app, asked).output.split())
         assert re.search(r"3:? no signal", told)
         assert re.search(r"4:? not tested", told)

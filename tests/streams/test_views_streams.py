@@ -225,7 +225,7 @@ class TestMissing:
         views = data(dtype=np.float32)
         views[1][4, 2], views[0][9, 0], views[2][9, 1], views[2][N - 1, 0] = np.nan, np.inf, -np.inf, np.nan
         with pytest.raises(
-            SampleError, match=r'row 4 of view 1 contains NaN or Inf; clean it, or use nan_policy="omit"'
+            SampleError, match=r'row 4 of view 1 contains NaN or Inf; clean it, or give nan_policy="omit"'
         ):
             list(opened(how, views, work).batches())
         stream = opened(how, views, work, nan_policy="omit")

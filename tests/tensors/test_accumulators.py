@@ -19,10 +19,10 @@ from tpca import SpikedTensor, open_stream
 from tpca.engines import DaskEngine, LawEngine, LocalEngine, PushEngine, groups
 from tpca.engines.groups import cut_samples
 from tpca.errors import StreamError
-from tpca.estimators.relations import Relations
 from tpca.noise import EntrySizes, ModeCovariances, QueryGradients, Whitening
 from tpca.randomness import generator
 from tpca.solvers.moments.accumulators import BasisImage, FoldCounts, HeldScores, Products
+from tpca.solvers.moments.relations import Relations
 from tpca.solvers.moments.rows import InFolds, Split
 from tpca.solvers.moments.symmetric_contrasts import ContrastSums
 from tpca.solvers.moments.symmetric_sums import Part, PowerSums, TopicSums

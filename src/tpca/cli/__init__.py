@@ -17,19 +17,15 @@ from typer.core import TyperCommand, TyperGroup
 # What the list of commands says of each, the first line of its own help: importing and inspecting all of them, to
 # print nine lines or to run one, would take longer than the rest of the start.
 COMMANDS = {
-    "fit": "Recover the signal in a file of noisy tensors, or say that there is none.",
-    "report": (
-        "Make one self-contained HTML file of a result, of the stored trials of a reproduction, or of a comparison."
-    ),
-    "score": "Mean reward of the recovered components on some data, with its standard error; best on data not fitted.",
-    "info": "Say what is in a file of samples or in a result, without reading the samples.",
-    "generate": "Plant a signal in noise and write the samples, with the truth beside them in OUT.truth.npz.",
-    "demo": "Plant a signal, recover it with the race and with the paper's algorithm, and draw both climbs.",
-    "plan": "Say for every method what samples, state and time it would need, and which one to use.",
-    "compare": "Run every method that applies on the same samples of planted signals, and print how each did.",
-    "reproduce": (
-        "Put the claims of the paper on this machine: run the studies, print predicted and measured, draw the figures."
-    ),
+    "fit": "Find the pattern that samples share, or say there is none.",
+    "report": "Make one HTML page of a result or of a comparison.",
+    "score": "Try a result on other data: mean score, standard error.",
+    "info": "Say what is in a file of samples, or in a result.",
+    "generate": "Write noisy samples with a planted signal.",
+    "demo": "Plant a signal, find it in two ways, and draw both.",
+    "plan": "Estimate samples, memory and time that methods need.",
+    "compare": "Run all methods on the same planted signals.",
+    "reproduce": "Measure the claims of the paper on this machine.",
 }
 
 
@@ -68,18 +64,21 @@ class Commands(TyperGroup):
     @staticmethod
     def load(name: str) -> Any:
         """A command, by its module of the same name."""
-        alone = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
-        alone.command(name)(getattr(importlib.import_module(f"tpca.cli.{name}"), name))
+        from tpca.cli.helping import Command
+
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+        alone.command(name, cls=Command)(getattr(importlib.import_module(f"tpca.cli.{name}"), name))
         return typer.main.get_command(alone)
 
 
+ABOUT = "Tensor PCA: find the rank-one pattern in noisy samples that are arrays, with errors and a test."
 app = typer.Typer(
     cls=Commands,
-    help="Tensor PCA on streams: recover a rank-one signal from noisy tensors in one pass.",
+    help=ABOUT,
     epilog="Exit codes: 0 done (fit: signal) · 2 bad usage or data · fit: 3 no signal, 4 not tested · 130 interrupted.",
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 
@@ -97,8 +96,7 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and stop.", callback=_version, is_eager=True)
     ] = False,
-) -> None:
-    """Tensor PCA on streams: recover a rank-one signal from noisy tensors in one pass."""
+) -> None: ...
 
 
 def _warn_in_one_line() -> None:

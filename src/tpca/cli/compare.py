@@ -37,7 +37,7 @@ def compare(
     report: Annotated[Path | None, typer.Option(help="Write a report, one HTML file; needs --out.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Run every method that applies on the same samples of planted signals, and print how each did."""
+    """Run all methods on the same planted signals."""
     from rich.console import Console
 
     from tpca.errors import StudyError

@@ -10,13 +10,8 @@ import typer
 if TYPE_CHECKING:
     from tpca.labels import Labels
 
-DATA = (
-    "A .npy, .npz or .mat file, a folder of .npy files, a Zarr store or URL, an HDF5 or NetCDF file (::/path picks an "
-    "array inside), or a long table (.csv, .parquet)."
-)
-SampleDim = Annotated[
-    str | None, typer.Option(help="Axis of the samples, its name or number; by default the first.", show_default=False)
-]
+DATA = "A .npy, .npz, .mat, .zarr, .h5, .nc, .csv or .parquet file or URL (FILE::array picks one), a folder of .npy."
+SampleDim = Annotated[str | None, typer.Option(help="Axis of the samples, if it is not the first.", show_default=False)]
 Sample = Annotated[str | None, typer.Option(help="Of a table: the column of the sample.", show_default=False)]
 Modes = Annotated[
     str | None, typer.Option(help="Of a table: the columns of the modes, such as gene,cell,time.", show_default=False)

@@ -25,7 +25,7 @@ def demo(
     random_state: Annotated[int, typer.Option(help="Seed of the planted signal and of the samples.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Plant a signal, recover it with the race and with the paper's algorithm, and draw both climbs."""
+    """Plant a signal, find it in two ways, and draw both."""
     from rich.console import Console
 
     from tpca.errors import TpcaError

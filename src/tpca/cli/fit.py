@@ -14,7 +14,7 @@ import typer
 from tpca.cli.applies import refuse_idle
 from tpca.cli.cluster import Scheduler, Workers, on_cluster
 from tpca.cli.data import DATA, PROJECT, Missing, Modes, Sample, SampleDim, Value, bound, centred, layout, projected
-from tpca.cli.effects import COLUMNS, read_told, run_effects
+from tpca.cli.effects import read_told, run_effects
 from tpca.cli.live import screen_for
 from tpca.cli.outputs import EXIT_CODES, check_place, check_result, put_json, recovery_table
 from tpca.cli.progress import ProgressCallback
@@ -41,10 +41,8 @@ LARGE_CHUNK = 2**28  # bytes of a chunk of stored data that are worth a word
 def fit(
     ctx: typer.Context,
     paths: Annotated[list[str], typer.Argument(help=DATA, show_default=False, metavar="PATH...")],
-    out: Annotated[Path, typer.Option(help="Folder for recovery.json and vectors.npz.", show_default=False)],
-    views: Annotated[
-        bool, typer.Option("--views", help="Every PATH is a view (rows, columns) of the same rows.")
-    ] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the result.", show_default=False)],
+    views: Annotated[bool, typer.Option("--views", help="Every PATH is a view: (rows, columns).")] = False,
     shrinkage: Annotated[str, typer.Option(help="With --views: of the covariances, 0 to 1, or auto.")] = "auto",
     clip: Annotated[
         str | None,
@@ -62,7 +60,7 @@ def fit(
         float | None, typer.Option(help="With --solver paper: the strength, which that algorithm must be told.")
     ] = None,
     n_components: Annotated[int, typer.Option(help="Components to look for.", min=1)] = 1,
-    memory_limit: Annotated[str | None, typer.Option(help="Bound on the solver's state, such as 64MB.")] = None,
+    memory_limit: Annotated[str | None, typer.Option(help="Memory for the solver, such as 64MB.")] = None,
     max_samples: Annotated[int | None, typer.Option(help="Most samples to use.")] = None,
     max_passes: Annotated[str, typer.Option(help="Most passes over the data, or auto.")] = "auto",
     tol: Annotated[  # noqa: ARG001 (options of solvers are taken from ctx)
@@ -80,8 +78,8 @@ def fit(
         str | None, typer.Option(help="Modes, as time,channel or 0,2, along which vectors sum to zero.")
     ] = None,
     project: Annotated[str | None, typer.Option(help=f"Vectors that those found are orthogonal to: {PROJECT}.")] = None,
-    target: Annotated[str, typer.Option(help="mean: shared by all; effect: follows --y; variance: varies.")] = "mean",
-    y: Annotated[str | None, typer.Option(help=f"A number or label for every sample: {COLUMNS}.")] = None,  # noqa: ARG001
+    target: Annotated[str, typer.Option(help="mean (all share it), effect (it follows --y) or variance.")] = "mean",
+    y: Annotated[str | None, typer.Option(help="A number or label per sample: y.npy, t.csv::y.")] = None,  # noqa: ARG001
     nuisance: Annotated[str | None, typer.Option(help="Columns whose effect is taken out.")] = None,  # noqa: ARG001
     group_by: Annotated[  # noqa: ARG001
         str | None, typer.Option(help="The group (subject, session) of every sample: a signal must hold across them.")
@@ -92,9 +90,7 @@ def fit(
     shuffle: Annotated[
         bool, typer.Option("--shuffle", help="Read in random order: data that are sorted or drift.")
     ] = False,
-    nan_policy: Annotated[
-        str, typer.Option(help="NaN and Inf: raise, omit the sample, or zero: use the rest of it.")
-    ] = "raise",
+    nan_policy: Annotated[str, typer.Option(help="NaN, Inf: raise, omit (the sample), zero (use the rest).")] = "raise",
     items: Annotated[str, typer.Option(help="What each file of a folder is: batches, samples, or auto.")] = "auto",
     sample_dim: SampleDim = None,  # noqa: ARG001
     sample: Sample = None,  # noqa: ARG001
@@ -105,7 +101,7 @@ def fit(
     checkpoint_every: Annotated[float, typer.Option(help="Seconds between checkpoints; 0: every round.")] = 60.0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")] = False,
     restart: Annotated[bool, typer.Option("--restart", help="Throw the checkpoints away and start afresh.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the result of another fit in OUT.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace another result in OUT.")] = False,
     scheduler: Scheduler = None,
     workers: Workers = None,
     report: Annotated[Path | None, typer.Option(help="Write a report, one HTML file.", show_default=False)] = None,
@@ -117,17 +113,17 @@ def fit(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors; the exit code still says.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Recover the signal in a file of noisy tensors, or say that there is none.
+    """Find the pattern that samples share, or say there is none.
 
-    Nothing needs to be known of strength or noise. Interrupt with Ctrl-C or SIGTERM and go on with --resume.
+    Prints the strength and the largest entries of every vector; OUT gets recovery.json and vectors.npz with all of it.
+    Neither strength nor noise need be known. Interrupt with Ctrl-C or SIGTERM and go on with --resume.
 
-    OUT may hold the result of the same fit, or none; --overwrite replaces that of another one.
+    With --target effect the pattern is what follows --y, a condition or a dose; with --target variance, what varies
+    from sample to sample. --y, --nuisance and --group-by take a .npy file, or columns of a CSV file with a header,
+    as t.csv::dose or t.csv::age,sex. With --views it is what several tables of the same rows share.
 
-    Where the mean of all samples fits into memory it is fitted; where not, the race runs. It is said which, and why.
-    With --target effect the signal is what follows --y, a condition or a dose; with --target variance, what varies.
-    With --scheduler or --workers the same is done by the workers of a Dask cluster, which read the data themselves.
-
-    With --views the samples are outer products of the rows of several files: tensor canonical correlation.
+    The mean of all samples is fitted where it fits into memory; where not, the race reads them in one pass. With
+    --scheduler or --workers the workers of a Dask cluster read the data.
 
     Exit code 0: signal; 3: no signal; 4: not tested (--solver paper has no test of whether there is a signal); 2: bad
     usage or data; 130 or 143: interrupted by Ctrl-C or SIGTERM.
@@ -218,7 +214,7 @@ def _keep(
     """Write the result and the report, and print what was asked for."""
     from rich.console import Console
 
-    from tpca.results import write_result
+    from tpca.results import as_result, write_result
 
     seconds = callback.seconds
     summary = write_result(out, recovery, path, settings)
@@ -227,7 +223,7 @@ def _keep(
         told = {name: value for name, value in summary.items() if name not in ("history", "settings")}
         put_json({**told, "solver": settings["solver"], "solver_reason": settings["solver_reason"]})
     elif not output.quiet:
-        recovery_table(Console(), summary)
+        recovery_table(Console(), as_result(recovery, path, settings))
         print(solver_line(summary))
         output.say(out)
 

@@ -35,9 +35,11 @@ def generate(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is already there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
-    """Plant a signal in noise and write the samples, with the truth beside them in OUT.truth.npz.
+    """Write noisy samples with a planted signal.
 
-    Example: [bold]tpca generate --order 4 --dim 16 --strength 2 --samples 3000 --out d.zarr[/]
+    The truth is written beside them, in OUT.truth.npz.
+
+    Example: tpca generate --order 4 --dim 16 --strength 2 --samples 3000 --out d.zarr
     """
     from rich.console import Console
 

@@ -30,13 +30,14 @@ def info(
     missing: Missing = "raise",  # noqa: ARG001
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Say what is in a file of samples or in a result, without reading the samples."""
+    """Say what is in a file of samples, or in a result."""
     from tpca.results import read_result
     from tpca.streams import open_stream
 
     if (Path(path) / "recovery.json").is_file():
         refuse_idle(ctx, "result")
-        summary = read_result(Path(path)).summary
+        stored = read_result(Path(path))
+        summary = stored.summary
         if as_json:
             put_json({**{name: value for name, value in summary.items() if name != "history"}, "kind": "result"})
         else:
@@ -45,9 +46,9 @@ def info(
             console = Console()
             console.print(printable(f"Result of fitting {summary['source']}"), highlight=False, markup=False)
             if summary.get("kind") == "views":
-                views_table(summary)
+                views_table(stored)
             else:
-                recovery_table(console, summary)
+                recovery_table(console, stored)
             if line := solver_line(summary):
                 console.print(line, highlight=False, markup=False)
         return

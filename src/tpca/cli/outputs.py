@@ -18,6 +18,8 @@ from tpca.wording import amount, number, printable, shape
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from tpca.results import StoredResult
+
 
 # What `tpca fit` ends with, by the verdict.
 EXIT_CODES = {"signal": 0, "no signal": 3, "not tested": 4}
@@ -31,14 +33,16 @@ def put_json(value: Any) -> None:
     sys.stdout.write(json.dumps(finite(value)) + "\n")
 
 
-def recovery_table(console: Console, summary: dict[str, Any]) -> None:
-    """The numbers of ``recovery.json`` as a table, and what they mean in a sentence."""
+def recovery_table(console: Console, stored: StoredResult) -> None:
+    """The answer as a table: strengths, and the largest entries of every vector; and what it means in a sentence."""
     from rich.markup import escape
     from rich.table import Table
 
-    from tpca.results import names_of, verdict_of
+    from tpca.report.answer import mode_entries, named
+    from tpca.results import verdict_of
     from tpca.solvers.recovery import headline
 
+    summary = stored.summary
     verdict, components = verdict_of(summary), summary["components"]
     against = [check["meaning"] for check in summary["checks"] if check["state"] == "bad"]
     title, style = headline(verdict, against), STYLES["no signal" if against else verdict]
@@ -63,9 +67,13 @@ def recovery_table(console: Console, summary: dict[str, Any]) -> None:
             table.add_row(
                 "of all variance", *(f"{number(100 * (c.get('variance_ratio') or 0.0), 3)} %" for c in components)
             )
-        for mode, (name, length) in enumerate(zip(names_of(summary), summary["dims"], strict=True)):
-            errors = [c["error"][mode] if c["error"] else None for c in components]
-            table.add_row(escape(printable(f"error of {name} ({length} entries)")), *(number(e, 2) for e in errors))
+    labels = named(stored)
+    told = [mode_entries(stored, labels, c) for c in range(len(stored.vectors[0]) if stored.vectors else 0)]
+    for mode, length in enumerate(summary["dims"] if told else ()):
+        table.add_section()
+        largest = (escape("\n".join(map(printable, own[mode][1]))) for own in told)
+        table.add_row(escape(printable(f"{labels.modes[mode]} ({length} entries)")), *largest)
+    table.caption = "vectors: largest entries, ± one standard error" if stored.errors else None
     console.print(table)
     passes = f" in {summary['n_passes']} passes" if summary["n_passes"] > 1 else ""
     skipped = f", {summary['n_skipped']:,} skipped" if summary["n_skipped"] else ""

@@ -35,7 +35,7 @@ def plan(
     plot: Annotated[Path | None, typer.Option(help="Draw samples against state into this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Say for every method what samples, state and time it would need, and which one to use.
+    """Estimate samples, memory and time that methods need.
 
     Nothing is run: constants are measured ones from the study of memory, kept with the package.
     """

@@ -82,7 +82,7 @@ def report(
     data: Annotated[list[str] | None, typer.Option(help="Where the data are now, if they were moved.")] = None,
     checks: Annotated[bool, typer.Option(help="Read the data once more, to check the noise.")] = True,
 ) -> None:
-    """Make one self-contained HTML file of a result, of the stored trials of a reproduction, or of a comparison."""
+    """Make one HTML page of a result or of a comparison."""
     import time
 
     began = time.monotonic()

@@ -37,7 +37,7 @@ def reproduce(
     markdown: Annotated[Path | None, typer.Option(help="Write table and figures into a Markdown file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
-    """Put the claims of the paper on this machine: run the studies, print predicted and measured, draw the figures.
+    """Measure the claims of the paper on this machine.
 
     Every finished trial is stored; interrupt or kill it, run it again, and it goes on where it was.
     """

@@ -26,9 +26,7 @@ def score(
     paths: Annotated[list[str], typer.Argument(help=DATA, show_default=False, metavar="PATH...")],
     result: Annotated[Path, typer.Argument(help="Folder that tpca fit wrote.", show_default=False)],
     truth: Annotated[bool, typer.Option("--truth", help="Compare with the truth beside the data.")] = False,
-    nan_policy: Annotated[
-        str, typer.Option(help="NaN and Inf: raise, omit the sample, or zero: use the rest of it.")
-    ] = "raise",
+    nan_policy: Annotated[str, typer.Option(help="NaN, Inf: raise, omit (the sample), zero (use the rest).")] = "raise",
     items: Annotated[str, typer.Option(help="What each file of a folder is: batches, samples, or auto.")] = "auto",
     sample_dim: SampleDim = None,  # noqa: ARG001
     sample: Sample = None,  # noqa: ARG001
@@ -37,7 +35,7 @@ def score(
     missing: Missing = "raise",  # noqa: ARG001
     as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
 ) -> None:
-    """Mean reward of the recovered components on some data, with its standard error; best on data not fitted.
+    """Try a result on other data: mean score, standard error.
 
     Of a fit with --target variance, the variance of the rewards.
 

@@ -14,6 +14,7 @@ from tpca.wording import number, shape
 
 if TYPE_CHECKING:
     from tpca.cli.report import OutputOptions
+    from tpca.results import StoredResult
     from tpca.solvers.recovery import Verdict
 
 
@@ -35,7 +36,7 @@ def fit_views(
 
     from tpca.errors import SolverError
     from tpca.estimators import TensorCCA
-    from tpca.results import write_views_result
+    from tpca.results import as_views_result, write_views_result
     from tpca.streams.views import open_views
 
     try:
@@ -53,23 +54,25 @@ def fit_views(
         with on_cluster(scheduler, workers, stream) as data:
             cca.fit(data)
     seconds = callback.seconds
-    summary = write_views_result(out, cca, paths, settings, labels)
+    summary = write_views_result(out, cca.recovery_, paths, settings, labels)
     output.write(out, paths, stream.identity, {"seconds": seconds})
     if output.as_json:
         put_json({name: value for name, value in summary.items() if name != "settings"})
     elif not output.quiet:
-        views_table(summary)
+        views_table(as_views_result(cca.recovery_, paths, settings, labels))
         output.say(out)
     return cca.verdict_
 
 
-def views_table(summary: dict[str, Any]) -> None:
-    """The numbers of a fit of views."""
+def views_table(stored: StoredResult) -> None:
+    """The numbers of a fit of views, and the largest weights of every view."""
     from rich.console import Console
     from rich.table import Table
 
+    from tpca.report.answer import mode_entries, named, printable_lines
     from tpca.results import verdict_of
 
+    summary = stored.summary
     console, verdict = Console(), verdict_of(summary)
     told = "directions shared by all views" if verdict == "signal" else "nothing shared was proven"
     table = Table(title=f"{verdict.capitalize()}: {told}", title_style=STYLES[verdict])
@@ -79,6 +82,12 @@ def views_table(summary: dict[str, Any]) -> None:
         correlation = f"{number(c['correlation'], 3)} ± {number(c['correlation_error'], 2)}"
         table.add_row(str(i), correlation, number(c["p_value"], 2), number(c["moment"], 3))
     console.print(table)
+    for c in range(len(stored.vectors[0]) if stored.vectors else 0):
+        weights = [f"  {name}: {', '.join(own)}" for name, own in mode_entries(stored, named(stored), c)]
+        told = printable_lines(
+            [f"Component {c}, largest correlations of columns with the score of their view:", *weights]
+        )
+        console.print(told, markup=False, highlight=False)
     skipped = f", {summary['n_skipped']:,} skipped" if summary["n_skipped"] else ""
     console.print(f"{summary['n_samples']:,} rows of {len(summary['dims'])} views, {shape(summary['dims'])}{skipped}.")
     console.print(summary["advice"], markup=False)

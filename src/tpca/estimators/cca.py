@@ -14,14 +14,14 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tpca.engines import Engine
 from tpca.errors import SampleError, SolverError
-from tpca.estimators.learnt import LearntViews
 from tpca.estimators.opening import rows_opened
-from tpca.estimators.relations import check_given
 from tpca.estimators.score import Score
 from tpca.estimators.seeds import seed_from
+from tpca.estimators.showing import ShowsViews
 from tpca.estimators.views_fit import PassingViews, ViewsOptions, fit_stored, views_memory
 from tpca.solvers.base import Callback
 from tpca.solvers.moments.judge import standardised
+from tpca.solvers.moments.relations import check_given
 from tpca.solvers.options import refuse_idle
 from tpca.streams.views import ViewsStream, open_views
 from tpca.tensors import Scores
@@ -30,7 +30,7 @@ from tpca.tensors.blocks import Array
 NOT_OF_THE_FIT = ("random_state", "nan_policy", "callbacks")
 
 
-class TensorCCA(LearntViews, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[misc, call-arg]
+class TensorCCA(ShowsViews, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[misc, call-arg]
     """Tensor canonical correlation analysis of two or more views (Luo et al. 2015), without the tensor.
 
     Finds weights ``w_i`` per view for which the scores ``y_i = (x_i - mean_i) @ w_i`` are as related as can be, all
@@ -75,6 +75,10 @@ class TensorCCA(LearntViews, TransformerMixin, BaseEstimator, auto_wrap_output_k
     ----------
     weights_ : list of arrays ``(n_components_, d_i)``, one per view
         Components as rows.
+    loadings_ : list of arrays ``(n_components_, d_i)``
+        Correlation of every column with the score of its view, in the covariance that was whitened with: what to look
+        at.  Weights of columns that are alike are not determined one by one.  Signs are such that scores of views
+        agree, as far as can be.
     means_ : list of arrays ``(d_i,)``
     correlations_ : array ``(n_components_,)``
         Mean product of the standardised scores, on held-out rows (one-pass data: on rows not yet used).  After the
@@ -86,8 +90,8 @@ class TensorCCA(LearntViews, TransformerMixin, BaseEstimator, auto_wrap_output_k
     n_components_, n_samples_seen_, n_skipped_ : int
     shape_in_ : tuple of int
         Columns of every view.
-    verdict_ : Verdict
-        ``"signal"`` or ``"no signal"``.
+    verdict_, found_ : Verdict, bool
+        ``"signal"`` or ``"no signal"``, and whether it is the first.
     stop_reason_ : StopReason
     recovery_ : ViewsRecovery
         What the fit gave, in the whitened coordinates.
@@ -177,10 +181,7 @@ class TensorCCA(LearntViews, TransformerMixin, BaseEstimator, auto_wrap_output_k
         ``X`` is whatever :meth:`fit` takes, and read by whom it would be there: also by the workers of a Dask client.
         """
         weights, means = self.weights_, self.means_
-        stream, reader = _opened(X, "raise")
-        if stream.dims != self.shape_in_:
-            raise SampleError(f"views must have the widths that were fitted, {self.shape_in_}, got {stream.dims}.")
-        return reader(stream).reduce(Scores([weights], means)).joined()
+        return self._views_reader(X).reduce(Scores([weights], means)).joined()
 
     def predict(self, X: Sequence[Any]) -> list[NDArray[Any]]:
         """The views, arrays ``(n, d_i)``, with every missing one (``None``) predicted from those that are there.
@@ -203,6 +204,12 @@ class TensorCCA(LearntViews, TransformerMixin, BaseEstimator, auto_wrap_output_k
             products += np.prod(standardised([s[:, c] for s in scores], self.clip), axis=0)
         spread = float(np.std(products, ddof=1)) if len(products) > 1 else math.nan
         return Score(float(products.mean()), spread / math.sqrt(len(products)))
+
+    def _views_reader(self, X: Any) -> Engine:
+        stream, reader = _opened(X, "raise")
+        if stream.dims != self.shape_in_:
+            raise SampleError(f"views must have the widths that were fitted, {self.shape_in_}, got {stream.dims}.")
+        return reader(stream)
 
     def _asked(self) -> ViewsOptions:
         """The options, checked."""

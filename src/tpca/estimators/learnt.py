@@ -17,10 +17,9 @@ from tpca.engines import Engine, is_engine
 from tpca.estimators.handed import EffectFit, HandedEffects
 from tpca.estimators.opening import HandedIn, reader
 from tpca.estimators.units import merged
-from tpca.estimators.views_fit import PassingViews
-from tpca.estimators.views_recovery import ViewsRecovery
 from tpca.noise import Check
 from tpca.solvers.moments.symmetric_options import TableRecovery
+from tpca.solvers.moments.views_recovery import ViewsRecovery
 from tpca.solvers.rank_one import oriented
 from tpca.solvers.recovery import Component, Recovery, StopReason, Verdict
 from tpca.streams import Stream
@@ -49,6 +48,11 @@ class Learnt:
     def verdict_(self) -> Verdict:
         """Whether a signal was proven, was not, or was never tested for."""
         return self.recovery_.verdict
+
+    @property
+    def found_(self) -> bool:
+        """Whether a signal was proven."""
+        return self.verdict_ is Verdict.SIGNAL
 
     @property
     def stop_reason_(self) -> StopReason:
@@ -199,56 +203,6 @@ class LearntComponents(LearntPatterns):
     def _stacked(self, each: Sequence[Sequence[Array]]) -> list[Array]:
         """One vector per mode of every component as the rows of every mode."""
         return [np.reshape(np.array([v[m] for v in each]), (len(each), d)) for m, d in enumerate(self.shape_in_)]
-
-
-class LearntViews(LearntPatterns):
-    """Attributes of a fitted estimator of views, from its recovery."""
-
-    _recovery: ViewsRecovery | None = None
-    _passing: PassingViews | None = None
-    shape_in_: tuple[int, ...]
-
-    @property
-    def recovery_(self) -> ViewsRecovery:
-        """What the fit gave; after ``partial_fit``, what it would give if the rows ended now."""
-        if self._recovery is None:
-            if self._passing is None or not self._passing.n:
-                raise not_fitted(self)
-            self._recovery = self._passing.recovery()
-        return self._recovery
-
-    @property
-    def weights_(self) -> list[Array]:
-        """Weights ``(n_components_, d_i)`` on the columns of every view."""
-        return self.recovery_.weights
-
-    @property
-    def means_(self) -> list[Array]:
-        """What is subtracted from the columns of every view."""
-        return [whitener.mean for whitener in self.recovery_.whiteners]
-
-    @property
-    def correlations_(self) -> Array:
-        """Mean product of the standardised scores on rows that were not fitted."""
-        return np.array([m.correlation for m in self.recovery_.components])
-
-    @property
-    def correlation_errors_(self) -> Array:
-        """Standard errors of ``correlations_``."""
-        return np.array([m.correlation_error for m in self.recovery_.components])
-
-    @property
-    def p_values_(self) -> Array:
-        """Chance of such a correlation without any relation."""
-        return np.array([m.p_value for m in self.recovery_.components])
-
-    @property
-    def moments_(self) -> Array:
-        """The moment that was maximised."""
-        return np.array([m.moment for m in self.recovery_.components])
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return self._recovery is not None or (self._passing is not None and self._passing.n > 0)
 
 
 def not_fitted(estimator: object) -> NotFittedError:

@@ -16,6 +16,7 @@ from tpca.estimators.lines import Lines, say
 from tpca.estimators.opening import opened
 from tpca.estimators.parts import TakesParts
 from tpca.estimators.seeds import seed_from
+from tpca.estimators.showing import ShowsComponents
 from tpca.estimators.solver import solver_for
 from tpca.estimators.units import merged
 from tpca.solvers.base import Callback, Solver
@@ -23,7 +24,7 @@ from tpca.solvers.loop import run_on_data
 from tpca.streams import Stream
 
 
-class TensorPCA(TakesParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class TensorPCA(ShowsComponents, TakesParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Principal components of noisy tensors: the rank-one part that all samples share.
 
     Every sample ``X[i]`` is taken as ``strength * v_1 ⊗ ... ⊗ v_k + noise``; with ``target="effect"`` as
@@ -103,8 +104,9 @@ class TensorPCA(TakesParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         Share of the entries of every slice that was observed; 0 where nothing is known.
     noise_covariances_ : list of arrays ``(d_m, d_m)``
         Covariance of the noise along every mode, of mean variance 1.
-    verdict_ : Verdict
-        ``"signal"``, ``"no signal"`` or ``"not tested"``: proven, not proven, or fitted by a method without a test.
+    verdict_, found_ : Verdict, bool
+        ``"signal"``, ``"no signal"`` or ``"not tested"``: proven, not proven, or fitted by a method without a test;
+        and whether it is the first.
     n_components_, n_samples_seen_, n_skipped_ : int
         Components (proven; without a test the one there is; 0 after ``"no signal"``); samples used; left out.
     shape_in_ : tuple of int

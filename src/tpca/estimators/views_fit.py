@@ -14,12 +14,12 @@ from scipy.special import ndtr, ndtri
 
 from tpca.engines import Engine
 from tpca.errors import SolverError
-from tpca.estimators.relations import Relations
-from tpca.estimators.views_recovery import ViewsRecovery
 from tpca.integers import check_integer
 from tpca.solvers.base import Callback, check_memory, check_options, check_positive, check_share, option
 from tpca.solvers.loop import Feed
+from tpca.solvers.moments.relations import Relations
 from tpca.solvers.moments.solver import Moment, MomentSolver
+from tpca.solvers.moments.views_recovery import ViewsRecovery
 from tpca.solvers.race.solver import RaceSolver
 from tpca.solvers.race.strategies.flow import state_floats
 from tpca.solvers.recovery import Component
@@ -84,10 +84,10 @@ def fit_stored(
     proven = sum(m.p_value <= 1 - asked.confidence for m in found)
     recovery = ViewsRecovery.of(whiteners, found, proven, n, n_skipped)
     relations = Relations(recovery.weights, [whitener.mean for whitener in whiteners], clippers)
-    if proven:
-        engine.rewind()
-        relations = engine.reduce(relations)
-    return dataclasses.replace(recovery, relations=relations)
+    if not proven:
+        return dataclasses.replace(recovery, relations=relations)
+    engine.rewind()
+    return recovery.with_relations(engine.reduce(relations))
 
 
 def views_memory(asked: ViewsOptions) -> float:

@@ -1,4 +1,4 @@
-"""From the folder of a fit to its report."""
+"""From a result, in a folder or in memory, to its report."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tpca.engines import Engine
 from tpca.errors import StreamError, TpcaError
-from tpca.labels import Labels, parse_labels, plain_labels, read_labels
-from tpca.noise import Check
+from tpca.labels import Labels, parse_labels, read_labels
+from tpca.report.answer import named
 from tpca.report.checks import fitted_checks, run_checks, settled
 from tpca.report.document import Document, plotly_js, write_document
 from tpca.report.recovery_page import Checked, recovery_document
 from tpca.report.residuals import gather
+from tpca.report.share import share_of
 from tpca.report.views_page import Rows, views_document
-from tpca.results import StoredResult, read_result, read_run
+from tpca.results import StoredResult, read_result, read_run, views_scores
 from tpca.wording import count
 
 OPENING = ("items", "shuffle", "random_state", "nan_policy", "sample_dim", "sample", "modes", "value", "missing")
 MAX_ROWS = 100_000  # of views that are held at once
+UNPROVEN, NOT_GIVEN = "Not checked: nothing was proven.", "Not checked: the rows were not given, report(path, X)."
 MAX_COMPONENTS = 6  # whose scores are looked at
 
 
@@ -34,30 +37,48 @@ def write_report(
     write_document(path, document_of(folder, labels, data, checks))
 
 
+def write_fit_report(path: Path, stored: StoredResult, samples: Engine | None) -> None:
+    """Write the report on a result in memory; with the ``samples`` of the fit, read once more for scores and checks."""
+    plotly_js()
+    none = Checked.open("the samples were not given; give those of the fit, report(path, X)")
+    checked = none if samples is None else _looked_at(stored, samples)
+    write_document(path, recovery_document(stored, {}, named(stored), checked))
+
+
+def write_views_report(path: Path, stored: StoredResult, rows: Engine | None) -> None:
+    """The same of a fit of views, with the ``rows`` that were fitted."""
+    plotly_js()
+    if not stored.vectors or rows is None:
+        looked: Rows | str = UNPROVEN if not stored.vectors else NOT_GIVEN
+    else:
+        step = -(-(rows.length or 1) // MAX_ROWS)
+        looked = Rows(views_scores(stored, rows, step), step)
+    write_document(path, views_document(stored, {}, named(stored), looked))
+
+
 def document_of(folder: Path, labels: Path | None, data: Sequence[str], checks: bool) -> Document:
     """The report on what a fit left in a folder."""
     stored, run = read_result(folder), read_run(folder)
     views = stored.summary.get("kind") == "views"
-    named = _labels(labels, run, stored, "view" if views else "mode")
+    names = _labels(labels, run, stored)
     places = list(data) or run.get("data") or _listed(stored.summary["source"])
     if len(places) > 1 and not views:
         raise StreamError(f"one path holds the samples, got {len(places)}: {', '.join(places)}; give one.")
     if views:
-        return views_document(stored, run, named, _rows(stored, places, run, checks))
-    return recovery_document(stored, run, named, _checked(stored, places, run, checks))
+        return views_document(stored, run, names, _rows(stored, places, run, checks))
+    return recovery_document(stored, run, names, _checked(stored, places, run, checks))
 
 
 def _listed(source: Any) -> list[str]:
     return [str(s) for s in source] if isinstance(source, list) else [str(source)]
 
 
-def _labels(path: Path | None, run: dict[str, Any], stored: StoredResult, word: str) -> Labels:
+def _labels(path: Path | None, run: dict[str, Any], stored: StoredResult) -> Labels:
     """The labels given now, then those of the fit (an older tpca kept them in ``run.json``), then numbers."""
     dims = stored.summary["dims"]
-    named = [] if path is None else [read_labels(path, dims)]
-    named += [parse_labels(run["labels"], dims)] if run.get("labels") else []
-    named += [] if stored.labels is None else [stored.labels]
-    return functools.reduce(Labels.with_others, [*named, plain_labels(dims, word)])
+    told = [] if path is None else [read_labels(path, dims)]
+    told += [parse_labels(run["labels"], dims)] if run.get("labels") else []
+    return functools.reduce(Labels.with_others, [*told, named(stored)])
 
 
 def _checked(stored: StoredResult, places: Sequence[str], run: dict[str, Any], wanted: bool) -> Checked:
@@ -67,34 +88,44 @@ def _checked(stored: StoredResult, places: Sequence[str], run: dict[str, Any], w
 
     summary, settings = stored.summary, stored.summary.get("settings", {})
     if not wanted:
-        return _unchecked("it was not asked for")
-    if settings.get("target") == "variance":
-        return _unchecked("amplitudes vary, so scores along the components are no noise")
-    if settings.get("target", "mean") != "mean" or settings.get("group_by") is not None:
-        return _unchecked("the fit is of contrasts of samples, not of samples; its own checks are in its result")
-    if settings.get("center_modes") is not None or settings.get("project") is not None:
-        return _unchecked("the fit is of projected samples; its own checks are in its result")
+        return Checked.open("it was not asked for")
     options = {name: settings[name] for name in OPENING if name in settings}
     try:
         stream = open_stream(places[0], **options)
         _same(stream.dims, summary["dims"], stream.identity, run)
-        first = [vectors[:MAX_COMPONENTS] for vectors in stored.vectors]  # none, where nothing was found
-        found = gather(LocalEngine(stream), first, summary["n_samples"])
+        return _looked_at(stored, LocalEngine(stream))
     except TpcaError as error:
-        return _unchecked(f"the data could not be read again ({error})")
+        return Checked.open(f"the data could not be read again ({error})")
+
+
+def _looked_at(stored: StoredResult, samples: Engine) -> Checked:
+    """The scores of the samples, and what they say of the noise, where they can."""
+    summary, settings = stored.summary, stored.summary.get("settings", {})
+    first = [vectors[:MAX_COMPONENTS] for vectors in stored.vectors]  # none, where nothing was found
+    found = gather(samples, first, summary["n_samples"])
+    if reason := _beside(settings):
+        return Checked.open(reason, found)
     if found.n < summary["n_samples"]:
-        return _unchecked(f"the data have {found.n:,} samples now, and {summary['n_samples']:,} were fitted")
+        return Checked.open(f"the data have {found.n:,} samples now, and {summary['n_samples']:,} were fitted")
     of = f"the {count(found.components, 'strongest component')} found and " if found.components else ""
     basis = (
         f"The checks rest on one more pass over the {found.n:,} samples that were fitted: the scores of every sample "
         f"on {of}four random directions. They are the samples of the fit itself, so they test the noise, not the "
         "signal."
     )
-    return Checked(settled(run_checks(found, settings.get("shuffle", False)), fitted_checks(summary)), basis, found)
+    checks = settled(run_checks(found, settings.get("shuffle", False)), fitted_checks(summary))
+    return Checked(checks, basis, found, share=share_of(stored, samples))
 
 
-def _unchecked(reason: str) -> Checked:
-    return Checked([Check("noise", "open", "—", f"Not checked: {reason}.")], "")
+def _beside(settings: dict[str, Any]) -> str:
+    """Why the scores of samples are not what was fitted, so that they say nothing of its noise; empty if they are."""
+    if settings.get("target") == "variance":
+        return "amplitudes vary, so scores along the components are no noise"
+    if settings.get("target", "mean") != "mean" or settings.get("group_by") is not None:
+        return "the fit is of contrasts of samples, not of samples; its own checks are in its result"
+    if settings.get("center_modes") is not None or settings.get("project") is not None:
+        return "the fit is of projected samples; its own checks are in its result"
+    return ""
 
 
 def _same(dims: Sequence[int], fitted: Sequence[int], identity: str, run: dict[str, Any]) -> None:
@@ -107,12 +138,11 @@ def _same(dims: Sequence[int], fitted: Sequence[int], identity: str, run: dict[s
 
 def _rows(stored: StoredResult, places: Sequence[str], run: dict[str, Any], wanted: bool) -> Rows | str:
     """Scores of the rows, at most ``MAX_ROWS`` of them, or why there are none."""
-    from tpca.results import views_scores
     from tpca.streams.views import open_views
 
     settings = stored.summary.get("settings", {})
     if not stored.vectors:
-        return "Not checked: nothing was proven."
+        return UNPROVEN
     if not wanted:
         return "Not checked: it was not asked for."
     try:

@@ -154,7 +154,7 @@ def mean_figure(evidence: dict[str, Any] | None, confidence: float) -> Figure | 
         "The same search was made on sums in which half of the samples have their sign changed, so that a signal "
         "cancels and only noise is left. "
     )
-    across = axis("length of the best rank-one fit to the mean", rangemode="tozero", range=[0, 1.08 * max(fit, needed)])
+    across = axis("length of the best fit", rangemode="tozero", range=[0, 1.08 * max(fit, needed)])
     return Figure(
         "mean",
         [samples, *([points(noise, [alone] * len(noise), "noise alone", 1)] if noise else [])],

@@ -12,15 +12,15 @@ from tpca.labels import Labels
 from tpca.noise import Check
 from tpca.report.check_pictures import check_figures
 from tpca.report.checks import fitted_checks, outliers
-from tpca.report.component_pictures import component_figure
+from tpca.report.components_page import component_parts
 from tpca.report.cost import cost_parts
 from tpca.report.document import Document, Figure, Safe, Section, heading, paragraphs, safe, table, tag
-from tpca.report.pictures import axis, error_bars, layout, points
 from tpca.report.race_pictures import error_figure, evidence_figure, mean_figure, paper_figure, strength_figure
 from tpca.report.residuals import Residuals
+from tpca.report.share import Share
 from tpca.report.verdict import confidence_of, verdict_on
 from tpca.results import StoredResult, verdict_of
-from tpca.wording import amount, count, number, percent, shape, within
+from tpca.wording import amount, number, percent, shape, within
 
 ROWS = 100  # entries of a vector in a table
 MARKS = {"good": "✓ as assumed", "handled": "· dealt with", "bad": "! look at it", "open": "– not checked"}
@@ -28,11 +28,22 @@ MARKS = {"good": "✓ as assumed", "handled": "· dealt with", "bad": "! look at
 
 @dataclass(frozen=True)
 class Checked:
-    """What the checks say, and what they rest on; ``residuals`` only if the data could be read again."""
+    """What the checks say, and what they rest on; none, where there is only ``why`` there are none.
+
+    ``residuals`` are the scores of the samples, if these could be read again, and ``share`` the part of their mean that
+    the components explain.
+    """
 
     checks: Sequence[Check]
     basis: str
     residuals: Residuals | None = None
+    why: str = ""
+    share: Share | None = None
+
+    @classmethod
+    def open(cls, reason: str, residuals: Residuals | None = None) -> Checked:
+        """Nothing was checked, and why."""
+        return cls([Check("noise", "open", "—", f"Not checked: {reason}.")], "", residuals, reason)
 
 
 def recovery_document(stored: StoredResult, run: dict[str, Any], labels: Labels, checked: Checked) -> Document:
@@ -40,8 +51,8 @@ def recovery_document(stored: StoredResult, run: dict[str, Any], labels: Labels,
     summary = stored.summary
     seconds = run.get("seconds")
     sections = [
+        Section("components", "Components", component_parts(stored, labels, checked.residuals, checked.share)),
         Section("finding", TITLES.get(summary["solver"], "Race"), _finding(summary)),
-        Section("components", "Components", _components(stored, labels)),
         Section("noise", "Noise", check_parts(checked, fitted_checks(summary), summary["solver"])),
         Section("cost", "Memory and time", cost_parts(summary, run)),
         Section("numbers", "Numbers", _numbers(stored, labels)),
@@ -121,52 +132,6 @@ def _race(summary: dict[str, Any], history: Sequence[dict[str, Any]]) -> list[Sa
     return drawn
 
 
-def _components(stored: StoredResult, labels: Labels) -> list[Safe | Figure]:
-    summary = stored.summary
-    if not stored.vectors:
-        return [paragraphs("No signal was found, so there is no component to show.")]
-    parts: list[Safe | Figure] = [
-        paragraphs(
-            "A component is strength × the outer product of one unit vector per mode. Signs are shared out by "
-            "convention: flipping the vectors of two modes changes nothing."
-        )
-    ]
-    if len(summary["components"]) > 1:
-        parts.append(_strengths(summary))
-    if not stored.errors:
-        parts.append(paragraphs("This solver gives no standard errors."))
-    return parts + mode_parts(stored, labels, ("entry", "entries"), "entry of the unit vector")
-
-
-def mode_parts(stored: StoredResult, labels: Labels, words: tuple[str, str], y: str) -> list[Safe | Figure]:
-    """The vectors of every mode under a heading; ``words`` for its entries, ``y`` for what is drawn of them."""
-    parts: list[Safe | Figure] = []
-    for mode, vectors in enumerate(stored.vectors):
-        errors = stored.errors[mode] if stored.errors else None
-        parts.append(heading(f"{labels.modes[mode]} ({count(vectors.shape[1], *words)})"))
-        parts.append(component_figure(mode, vectors, errors, labels, y))
-    return parts
-
-
-def _strengths(summary: dict[str, Any]) -> Figure:
-    components = summary["components"]
-    ends = [c["strength_interval"] or (None, None) for c in components]
-    values = [c["strength"] for c in components]
-    trace = points(list(range(len(values))), values, "strength", 0)
-    if all(None not in pair for pair in ends) and None not in values:
-        up = [high - v for (_, high), v in zip(ends, values, strict=True)]
-        down = [v - low for (low, _), v in zip(ends, values, strict=True)]
-        trace["error_y"] = error_bars(up, down)
-    return Figure(
-        "strengths",
-        [trace],
-        layout(axis("component", dtick=1), axis("strength", rangemode="tozero")),
-        "Strengths of the components: " + ", ".join(number(v) for v in values) + ".",
-        f"With intervals at {percent(confidence_of(summary))} confidence, each by itself.",
-        height=260,
-    )
-
-
 def check_table(checks: Sequence[Check], caption: str) -> Safe:
     """Checks with their marks."""
     rows = [(c.name, tag("span", MARKS[c.state], class_=f"mark {c.state}"), c.measured, c.meaning) for c in checks]
@@ -183,7 +148,7 @@ def check_parts(checked: Checked, fitted: Sequence[Check], solver: str) -> list[
             "Is the noise as assumed? If it is, there still is an alarm in one or two of a hundred reports.",
         ),
     ]
-    if checked.residuals is None:
+    if checked.residuals is None or checked.why:
         return parts
     titles = ("Are scores normal?", "Is the signal steady? Which samples stand out?", "Is the noise steady?")
     for title, figure in zip(titles, check_figures(checked.residuals), strict=False):

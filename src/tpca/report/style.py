@@ -17,22 +17,30 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 INK = "#7f7f7f"
 
 
-@contextmanager
-def drawing() -> Iterator[Any]:
-    """Matplotlib's pyplot with our settings, drawing into files; needs matplotlib (``pip install tpca[plots]``)."""
+def pyplot() -> Any:
+    """Matplotlib's pyplot, with the backend that the user has; needs matplotlib (``pip install tpca[plots]``)."""
     try:
-        import matplotlib as mpl
+        from matplotlib import pyplot as plt
     except ImportError as error:
         raise TpcaError("the figure needs matplotlib; install it with: pip install 'tpca[plots]'") from error
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
+    return plt
 
+
+def settings() -> dict[str, Any]:
+    """Of matplotlib, for all of our figures."""
     ink = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "axes.titlecolor")
-    settings: Any = dict.fromkeys(ink, INK)
-    settings |= {"axes.grid": True, "grid.color": INK, "grid.alpha": 0.25, "grid.linewidth": 0.6}
-    settings |= {"legend.frameon": False, "legend.labelcolor": INK, "font.size": 10, "axes.titlesize": 11}
-    settings |= {"axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "tpca"}
-    with plt.rc_context(settings):
+    chosen: dict[str, Any] = dict.fromkeys(ink, INK)
+    chosen |= {"axes.grid": True, "grid.color": INK, "grid.alpha": 0.25, "grid.linewidth": 0.6}
+    chosen |= {"legend.frameon": False, "legend.labelcolor": INK, "font.size": 10, "axes.titlesize": 11}
+    return chosen | {"axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "tpca"}
+
+
+@contextmanager
+def drawing() -> Iterator[Any]:
+    """Pyplot with our settings, drawing into files only."""
+    plt = pyplot()
+    plt.switch_backend("Agg")
+    with plt.rc_context(settings()):
         yield plt
     plt.close("all")
 

@@ -12,7 +12,7 @@ from typing import Any
 from tpca.noise import Check, doubts
 from tpca.report.checks import fitted_checks, states
 from tpca.report.document import Verdict
-from tpca.results import verdict_of
+from tpca.results import names_of, verdict_of
 from tpca.solvers.claim import withdrawal
 from tpca.solvers.recovery import headline
 from tpca.wording import amount, count, duration, number, percent, shape, within
@@ -63,7 +63,7 @@ def _found(summary: Summary) -> tuple[str, list[str]]:
         error = errors[worst]
         of = "the strongest component" if several else "the signal"
         sentences.append(
-            f"The least certain vector of {of} is that of mode {worst}: its root mean squared error is "
+            f"The least certain vector of {of} is that of {names_of(summary)[worst]}: its root mean squared error is "
             f"{number(error, 2)}, which is an expected overlap with the truth of {_overlap(error)} (1 is perfect)."
         )
     if summary["stop_reason"] == "NOT_ACCURATE":

@@ -10,16 +10,18 @@ import numpy as np
 
 from tpca.labels import Labels
 from tpca.noise import Check
-from tpca.report.checks import MIN_CHECKED
+from tpca.report.answer import answer_table
+from tpca.report.components_page import mode_parts
 from tpca.report.document import Document, Figure, Safe, Section, Verdict, paragraphs, table
 from tpca.report.pictures import axis, error_bars, layout, points
-from tpca.report.recovery_page import check_table, footer, mode_parts, number_parts
+from tpca.report.recovery_page import check_table, footer, number_parts
 from tpca.report.verdict import confidence_of
 from tpca.results import StoredResult, verdict_of
 from tpca.solvers.options import CLIP
 from tpca.tensors.blocks import Array
 from tpca.wording import count, duration, number, percent, shape
 
+MIN_ROWS = 100  # of which a hundredth is one
 HEAVY = 0.5  # share of a correlation that a hundredth of the rows may carry before it is said
 
 
@@ -35,8 +37,8 @@ def views_document(stored: StoredResult, run: dict[str, Any], labels: Labels, ro
     """All that is known of a fit of views; ``rows`` are their scores, or why there are none."""
     summary = stored.summary
     sections = [
-        Section("shared", "Correlation", _shared(summary)),
-        Section("components", "Weights", _weights(stored, labels)),
+        Section("components", "Loadings", _loadings(stored, labels)),
+        Section("shared", "Correlation", _shared(summary, labels, rows)),
         Section("rows", "Rows", _rows(summary, rows)),
         Section("numbers", "Numbers", _numbers(stored, labels)),
     ]
@@ -83,7 +85,7 @@ def _verdict(summary: dict[str, Any], run: dict[str, Any]) -> Verdict:
     return Verdict("good" if verdict == "signal" else "bad", headline, sentences, facts)
 
 
-def _shared(summary: dict[str, Any]) -> list[Safe | Figure]:
+def _shared(summary: dict[str, Any], labels: Labels, rows: Rows | str) -> list[Safe | Figure]:
     components = summary["components"]
     places = list(range(len(components)))
     held = points(places, [c["correlation"] for c in components], "held-out rows", 0)
@@ -102,20 +104,37 @@ def _shared(summary: dict[str, Any]) -> list[Safe | Figure]:
             "Bars are two standard errors to either side. The moment is too good by what was fitted to noise, and is "
             "of whitened views, so the two are not the same number.",
         ),
+        *([] if isinstance(rows, str) else [_pairs(labels, rows)]),
     ]
 
 
-def _weights(stored: StoredResult, labels: Labels) -> list[Safe | Figure]:
+def _loadings(stored: StoredResult, labels: Labels) -> list[Safe | Figure]:
     if not stored.vectors:
-        return [paragraphs("Nothing was proven, so there are no weights to show.")]
-    told = "Weights on the columns of every view: score = (row − mean) · weights. Their errors are not known."
-    return [paragraphs(told), *mode_parts(stored, labels, ("column", "columns"), "weight")]
+        return [paragraphs("Nothing was proven, so there is nothing to show.")]
+    told = (
+        "A loading is the correlation of a column with the score of its view, score = (row − mean) · weights. Signs of "
+        "two views may be turned together. The weights are in the tables of the last tab: those of columns that are "
+        "alike are not determined one by one. Errors are not known."
+    )
+    parts = mode_parts(stored, labels, ("column", "columns"), "loading" if stored.loadings else "weight")
+    return [*answer_table(stored, labels), paragraphs(told), *parts]
+
+
+def _pairs(labels: Labels, rows: Rows) -> Safe:
+    """Ordinary correlations of the scores of the first component, for every pair of views."""
+    each = np.corrcoef([scores[:, 0] for scores in rows.scores])
+    listed = [
+        (labels.modes[i], *(number(float(r), 2) if j < i else "" for j, r in enumerate(each[i][:-1])))
+        for i in range(1, len(each))
+    ]
+    title = "Correlations of the scores of two views, component 0, on all rows"
+    return table(("", *labels.modes[:-1]), listed, title, 1)
 
 
 def row_check(products: Array) -> Check:
     """Whether a few rows carry the correlation: the share of the hundredth with the largest products."""
-    if len(products) < MIN_CHECKED:
-        return Check("few rows carry it", "open", "—", f"Not checked: it takes {MIN_CHECKED} rows.")
+    if len(products) < MIN_ROWS:
+        return Check("few rows carry it", "open", "—", f"Not checked: it takes {MIN_ROWS} rows.")
     top = np.sort(np.abs(products))[::-1][: max(1, len(products) // 100)]
     share = float(top.sum() / max(np.abs(products).sum(), 1e-300))
     measured = f"the top 1 % of rows carry {percent(round(share, 3))} of all absolute products"

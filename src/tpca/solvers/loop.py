@@ -93,9 +93,12 @@ def _told(recovery: Recovery, engine: Engine | PushEngine[Any]) -> Recovery:
 
 
 def run_on_data(solver: Any, source: Any) -> Recovery:
-    """Run a solver on a user's data; samples that are all the same are refused, for they are hardly meant to be."""
+    """Run a solver on a user's data; samples that all miss entries or are the same are hardly meant to be: refused."""
     engine = open_engine(source)
     recovery: Recovery = solver.run(engine)
+    if not recovery.n_samples and recovery.n_skipped:
+        way = "" if engine.partial else ', or use what was observed: nan_policy="zero" (tpca: --nan-policy zero)'
+        raise StreamError(f"all samples were left out, because of NaN or Inf; look at the data{way}.")
     if engine.constant:
         raise StreamError(
             "all samples are the same: there is no noise to tell a signal from; give samples that differ."

@@ -30,8 +30,8 @@ class StopReason(enum.Enum):
 
     SCHEDULE_DONE = "The schedule ran to its end; the algorithm has no test of whether there is a signal."
     ACCURATE = "A signal was found and its vectors are as accurate as asked for."
-    STREAM_ENDED = "The stream ended after a signal was found; all of it was used."
-    MAX_SAMPLES = "max_samples was reached after a signal was found; all of it was used."
+    STREAM_ENDED = "A signal was found; all samples were used."
+    MAX_SAMPLES = "A signal was found; max_samples was reached."
     NOT_ACCURATE = (
         "A signal was found, but the samples ended before its vectors were accurate; "
         "see standard_errors, and give more samples."

@@ -58,7 +58,7 @@ def open_stream(
         single ``"samples"`` ``(d_1, ..., d_k)``.  ``"auto"`` takes items of two dimensions for samples, and the batches
         of a data loader that has a ``batch_size``, items of different shapes and items that are less than two long for
         batches; all else is refused, because it can be either.  Of an iterable only the first item can be looked at.
-        A list of samples is stacked: ``list(X)`` is the same as ``X``.
+        A list of samples is stacked: ``list(X)`` is the same as ``X``, as is ``X.tolist()``.
     shuffle, random_state
         Whether to read batches in random order, samples in random order within each, and the seed of that order, which
         is the same on every pass.  For stored data that are sorted or drift; it does not make samples independent that
@@ -215,9 +215,16 @@ def stored_source(source: Any, items: Items = "auto", dims: tuple[int, ...] | No
     return None
 
 
+def _written_out(source: Any) -> bool:
+    """Whether these are lists of lists of numbers: an array, written out."""
+    while isinstance(source, list | tuple) and source:
+        source = source[0]
+    return isinstance(source, int | float | np.number)
+
+
 def _listed(source: Sequence[Any], items: Items, dims: tuple[int, ...] | None) -> Source | None:
     """A list of samples is the array that it makes; one of batches, or of sparse samples, stays a list."""
     if not source or is_sparse(source[0]):
         return None
-    single = are_samples(map(shape_of, source), items, dims, "items")
+    single = (items == "auto" and _written_out(source)) or are_samples(map(shape_of, source), items, dims, "items")
     return ArraySource(stacked(source)) if single else None

@@ -206,7 +206,7 @@ def cleaned(rows: Any, first: int, policy: NanPolicy) -> RowsBatch:
         whole = np.isfinite(rows).all(axis=1)
     if policy == "raise":
         row = first + int(np.argmin(whole))
-        raise SampleError(f'row {row} contains NaN or Inf; clean it, or use nan_policy="omit".')
+        raise SampleError(f'row {row} contains NaN or Inf; clean it, or give nan_policy="omit".')
     return RowsBatch(rows[whole], places[whole], first, int(np.count_nonzero(~whole)))
 
 

@@ -210,7 +210,10 @@ def _clean(rows: list[NDArray[Any]], first: int, policy: NanPolicy, dtype: np.dt
     if policy == "raise":
         row = int(np.argmin(whole))
         view = next(i for i, good in enumerate(finite) if not good[row])
-        raise SampleError(f'row {first + row} of view {view} contains NaN or Inf; clean it, or use nan_policy="omit".')
+        raise SampleError(
+            f"row {first + row} of view {view} contains NaN or Inf; clean it, or give "
+            'nan_policy="omit" (tpca: --nan-policy).'
+        )
     return ViewsBatch([view[whole] for view in rows], None, first, int(np.count_nonzero(~whole)))
 
 

@@ -22,7 +22,7 @@ SHORT = 2**30  # entries that a BLAS routine with 32-bit integers can count
 def missing(index: int) -> SampleError:
     """The error for a sample with entries that are not numbers."""
     return SampleError(
-        f'sample {index} contains NaN or Inf; clean it, or open the stream with nan_policy="omit" or "zero".'
+        f'sample {index} contains NaN or Inf; clean it, or give nan_policy="omit" or "zero" (tpca: --nan-policy).'
     )
 
 

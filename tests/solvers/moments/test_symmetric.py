@@ -291,7 +291,7 @@ def broken(how):
         ("constant", "column 2 is constant, 7 in all of .* rows"),
         ("twice", "has rank 4: rows cannot be whitened in so many directions; give whiten_rank=4 or less"),
         ("few", "the covariance of 5 columns, from . rows, has rank"),
-        ("nan", r'row 7 contains NaN or Inf; clean it, or use nan_policy="omit"'),
+        ("nan", r'row 7 contains NaN or Inf; clean it, or give nan_policy="omit"'),
     ],
 )
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])

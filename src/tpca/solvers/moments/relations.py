@@ -57,6 +57,33 @@ class Relations(Accumulator):
             own += others
         self.n += other.n
 
+    def signs(self) -> Array:
+        """Signs ``(C, k̄)`` that make the scores of views agree with those of the first, as far as their product allows.
+
+        The product of all scores keeps its sign, so that of the signs is 1.
+        """
+        views = len(self.with_columns)
+        count = len(self.with_scores) // views
+        first = np.sign([[self.with_scores[c, i * count + c] for i in range(views)] for c in range(count)])
+        signs = np.where(np.reshape(first, (count, views)) < 0, -1.0, 1.0)
+        odd = signs.prod(axis=1) < 0
+        if views % 2:
+            signs[odd] *= -1
+        else:
+            signs[odd, -1] *= -1
+        return signs
+
+    def turned(self, signs: Array) -> Relations:
+        """The same of scores with other signs."""
+        assert self.question is not None
+        weights, means, clippers = self.question
+        turned = Relations([s[:, None] * w for s, w in zip(signs.T, weights, strict=True)], means, clippers)
+        each = signs.T.ravel()  # view by view, as the scores
+        turned.with_scores = np.multiply.outer(each, each) * self.with_scores
+        turned.with_columns = [each[:, None] * own for own in self.with_columns]
+        turned.n = self.n
+        return turned
+
     def fill(self, views: Sequence[Any]) -> list[NDArray[Any]]:
         """The views, with what is missing (``None``) predicted from the others."""
         assert self.question is not None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
-from tpca.estimators.relations import Relations
+from tpca.solvers.moments.relations import Relations
 from tpca.solvers.moments.solver import Moment
 from tpca.solvers.recovery import StopReason, Verdict
 from tpca.streams.whitening import Whitener
@@ -32,16 +33,46 @@ class ViewsRecovery:
     def of(
         cls, whiteners: list[Whitener], tested: Sequence[Moment], proven: int, n: int, n_skipped: int
     ) -> ViewsRecovery:
-        """The first ``proven`` of the components that were tested, or the first of them as a guess."""
-        return cls(whiteners, tuple(tested[:proven]), None if proven else tested[0], n, n_skipped)
+        """The first ``proven`` of the components that were tested, or the first of them as a guess.
+
+        Of every view the largest loading is positive, but for the last, which takes the sign that is left; until it
+        is known how scores are related.
+        """
+        told = []
+        for one in tested[: max(1, proven)]:
+            each = [loadings(w, v[:, None])[:, 0] for w, v in zip(whiteners, one.vectors, strict=True)]
+            signs = [1.0 if own[np.argmax(np.abs(own))] >= 0 else -1.0 for own in each]
+            signs[-1] = float(np.prod(signs[:-1]))
+            told.append(replace(one, vectors=tuple(s * v for s, v in zip(signs, one.vectors, strict=True))))
+        return cls(whiteners, tuple(told[:proven]), None if proven else told[0], n, n_skipped)
+
+    def with_relations(self, relations: Relations) -> ViewsRecovery:
+        """The same with what scores and columns have to do with each other; signs are those for which scores agree."""
+        signs = relations.signs()
+        turned = [
+            replace(one, vectors=tuple(s * v for s, v in zip(own, one.vectors, strict=True)))
+            for own, one in zip(signs, self.components, strict=True)
+        ]
+        return replace(self, components=tuple(turned), relations=relations.turned(signs))
 
     @property
     def weights(self) -> list[Array]:
         """Weights ``(C, d_i)`` of the proven components on the columns of every view."""
+        pairs = zip(self.whiteners, self._stacked, strict=True)
+        return [np.ascontiguousarray(whitener.weights(own.T).T) for whitener, own in pairs]
+
+    @property
+    def loadings(self) -> list[Array]:
+        """Correlations ``(C, d_i)`` of the columns of every view with its scores, shrunk as the covariance was."""
+        pairs = zip(self.whiteners, self._stacked, strict=True)
+        return [np.ascontiguousarray(loadings(whitener, own.T).T) for whitener, own in pairs]
+
+    @property
+    def _stacked(self) -> list[Array]:
+        """Directions ``(C, d_i)`` of the proven components in the whitened columns of every view."""
         found = self.components
         shapes = [(len(found), len(w.mean)) for w in self.whiteners]
-        rows = [np.reshape(np.array([m.vectors[i] for m in found]), shape) for i, shape in enumerate(shapes)]
-        return [np.ascontiguousarray(w.weights(own.T).T) for w, own in zip(self.whiteners, rows, strict=True)]
+        return [np.reshape(np.array([m.vectors[i] for m in found]), shape) for i, shape in enumerate(shapes)]
 
     @property
     def advice(self) -> str:
@@ -73,3 +104,13 @@ class ViewsRecovery:
     def verdict(self) -> Verdict:
         """Whether a shared direction was proven."""
         return self.stop_reason.verdict
+
+
+def loadings(whitener: Whitener, vectors: Array) -> Array:
+    """Correlations of the columns of a view with scores along directions ``(d, c)``, of unit length when whitened.
+
+    In the covariance C_s = L L^T that was whitened with: cov(x, y) = C_s w = L u, where w = L^-T u, and y has
+    variance 1.
+    """
+    lower = solve_triangular(whitener.factor, np.eye(len(whitener.factor)), check_finite=False).T
+    return np.asarray((lower @ vectors) / np.linalg.norm(lower, axis=1)[:, None])

@@ -1,0 +1,37 @@
+"""Help on one screen, and all of it when asked for."""
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from tpca.cli import COMMANDS, app
+from tpca.cli.helping import COMMON
+
+
+def told(*arguments):
+    done = CliRunner().invoke(app, arguments, env={"COLUMNS": "80"}, terminal_width=80)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def options_of(name):
+    parameters = typer.main.get_command(app).commands[name].params
+    return {str(one.name): one.opts[0] for one in parameters if one.param_type_name == "option"}
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_the_help_of_a_command_fits_a_screen(name):
+    lines = told(*filter(None, (name, "--help"))).splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("name", COMMON)
+def test_all_options_are_told_when_asked_for(name):
+    few, whole, options = told(name, "--help"), told(name, "--help-all"), options_of(name)
+    assert set(COMMON[name]) < set(options)
+    for option, spelled in options.items():
+        assert f"  {spelled}" in whole
+        assert (f"  {spelled} " in few) == (option in (*COMMON[name], "help"))
+    assert whole.index("\nOptions:") < whole.index("\nAdvanced options:")
+    assert "Advanced options" not in few
