@@ -25,6 +25,7 @@ from tpca.tensors.blocks import Array, Partition, unit
 from tpca.tensors.contraction import outer
 
 QUERIES = 8  # random rank-one queries
+IN_FLIGHT = 4  # samples whose gradients are held at a time, at least
 ONE = np.ones((1, 1))  # the outer product of no vectors
 
 
@@ -160,6 +161,7 @@ def learning_bytes(dims: Sequence[int]) -> int:
 
 def gradient_bytes(dims: Sequence[int], queries: int, samples: int, numbers: int | None = None) -> int:
     """Bytes of the directions and of what is kept of their gradients over ``samples``: of ``numbers`` of them."""
-    double, single = 2 + 3, max(1, samples).bit_length() + 2  # directions, whitened, too, and samples; a sum a level
+    # Directions, whitened, too, and samples; a sum a level.
+    double, single = 2 + IN_FLIGHT, max(1, samples).bit_length() + 2
     total = queries * sum(dims)
     return 8 * double * total + 4 * single * (total if numbers is None else min(numbers, total))

@@ -242,3 +242,16 @@ def test_what_learning_the_noise_took_is_for_strategies_once_it_is_white():
         run.tell(engine.reduce(ask.blank, ask.n))
     assert replicas[-1] >= 1.1 * replicas[0]
     assert 0.8 * limit < run.state_bytes <= limit
+
+
+@pytest.mark.parametrize("limit", [9_000, 12_000, 20_000])
+@pytest.mark.parametrize("law", ["white", "serial", "smooth"])
+def test_what_is_looked_at_of_a_round_stays_within_the_limit(limit, law):
+    """Learning goes on longer in noise that is not white, and its rounds would grow."""
+    rng = np.random.default_rng(1)
+    noise = {
+        "white": lambda: rng.standard_normal((300, 8, 8, 8)),
+        "serial": lambda: serial(300, (8, 8, 8), rng, 0.9),
+        "smooth": lambda: coloured(300, smooth((8, 8, 8), 0.9), rng),
+    }
+    assert RaceSolver(random_state=1, memory_limit=limit).run(noise[law]()).state_bytes <= limit

@@ -34,7 +34,7 @@ from tpca.engines import Data
 from tpca.errors import MemoryBudgetError, SolverError
 from tpca.noise import NoiseModel, Sketch, Tails, Whitening, described, is_plain, learn, samples_wanted
 from tpca.noise.pairs import slices_apart
-from tpca.noise.sketch import QUERIES, gradient_bytes, learning_bytes, matrix_bytes
+from tpca.noise.sketch import IN_FLIGHT, QUERIES, gradient_bytes, learning_bytes, matrix_bytes
 from tpca.noise.tails import tail_bytes
 from tpca.randomness import generator
 from tpca.solvers.race.stopping import samples_per_pass
@@ -112,6 +112,12 @@ class RaceNoise:
         """Whether nothing more is learnt in a memory limit, nor whitened."""
         return self._limited and not self.learning and self.whitening is None
 
+    def round_of(self, size: int) -> int:
+        """Samples of a round of ``size``, or of as many whole blocks as can be looked at in the memory there is."""
+        if self._at_once is None or not self.learning:
+            return size
+        return max(self.block, min(size, self._at_once // self.block * self.block))
+
     @property
     def learning(self) -> bool:
         """Whether samples are still looked at; until they are no more, nothing is claimed."""
@@ -183,6 +189,11 @@ class RaceNoise:
         fits = gradient_bytes(dims, 1, SAMPLES, self._numbers) <= room
         self._queries = max(several, default=int(fits))
         self._asked = gradient_bytes(dims, self._queries, SAMPLES, self._numbers)
+        self._at_once: int | None = None
+        if self._limited:  # of how many samples at a time, in a modest part of what is left
+            each = 8 * max(1, self._queries) * sum(dims)
+            more = int(max(0.0, min(modest, room - self._asked)) / each) if self._queries else 0
+            self._at_once, self._asked = IN_FLIGHT + more, self._asked + more * each
 
     def _fits(self, data: Data, room: float) -> bool:
         """Whether covariances of the modes can be learnt; if not, that is said, or refused where they are asked for."""

@@ -154,7 +154,7 @@ class RaceRun(RaceState):
     def _round_size(self) -> float:
         if self.phase == "again":
             return self.racing
-        return round_size(self.samples, self.noise.block, math.prod(self.data.dims))
+        return self.noise.round_of(round_size(self.samples, self.noise.block, math.prod(self.data.dims)))
 
     def _after_scale(self) -> None:
         self.scale = self.scale_estimate.looking
