@@ -100,7 +100,7 @@ def _rates(axis: Any, rates: Mapping[Any, Estimate], i: int, label: str) -> None
     """A line of success rates with their intervals."""
     xs = sorted(rates)
     errors = np.array([[rates[x].value - rates[x].low, rates[x].high - rates[x].value] for x in xs]).T
-    colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
+    colour, marker = COLOURS[i % len(COLOURS)], MARKERS[(i + i // len(COLOURS)) % len(MARKERS)]
     axis.errorbar(xs, [rates[x].value for x in xs], errors, marker=marker, color=colour, capsize=2, label=label)
 
 

@@ -65,6 +65,8 @@ class Products(Accumulator):
         """Take the rows of a batch."""
         assert self.question is not None
         vectors, mode, clip, out = self.question
+        if isinstance(batch, SplitBatch):
+            batch.forget(mode)
         first, *others = (bounded(along(batch, i, v), clip) for i, v in enumerate(vectors) if i != mode)
         product = first * others[0] if others else first.copy()
         for scores in others[1:]:

@@ -51,6 +51,10 @@ class SplitBatch(ViewsBatch):
                 self._known[view] = known
         return known[1]
 
+    def forget(self, view: int) -> None:
+        """Keep no scores of a view whose vectors are about to change."""
+        self._known.pop(view, None)
+
     def held(self) -> list[slice]:
         """The rows of every fold."""
         return [slice(int(first), int(stop)) for first, stop in itertools.pairwise(self.edges)]
