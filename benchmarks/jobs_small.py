@@ -24,7 +24,7 @@ from tpca.threads import cores
 FIT, NOISE, RACE = 1.0, 3.0, 5.0
 FLOATS = 30  # times d²: the memory of the race
 SECONDS = 2.0  # that the repeats of a job and of its reference may take; of milliseconds there are many
-LEAST, MOST = 3, 101
+MIN_REPEATS, MAX_REPEATS = 3, 101
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def threaded(fit: Callable[[np.ndarray], object], threads: int, array: np.ndarra
 
 def repeats_within(seconds: float) -> int:
     """Repeats of something that takes so many seconds."""
-    return max(LEAST, min(MOST, int(SECONDS / seconds)))
+    return max(MIN_REPEATS, min(MAX_REPEATS, int(SECONDS / seconds)))
 
 
 def peer_seconds(array: np.ndarray) -> dict[tuple[str, int], float]:

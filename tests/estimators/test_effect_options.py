@@ -25,11 +25,11 @@ def orthogonal(count):
 VECTORS = orthogonal(2)
 Y = RNG.choice([0.0, 1.0], N)
 FIRST, SECOND = (np.einsum("i,j,k->ijk", *(v[c] for v in VECTORS)) for c in range(2))
-REST = 20 * RNG.standard_normal(DIMS) + RNG.standard_normal((N, *DIMS))
-X = REST + np.multiply.outer(Y, 4 * FIRST + 2.5 * SECOND)
+BACKGROUND = 20 * RNG.standard_normal(DIMS) + RNG.standard_normal((N, *DIMS))
+X = BACKGROUND + np.multiply.outer(Y, 4 * FIRST + 2.5 * SECOND)
 CODES = RNG.integers(0, 3, N)
 LABELS = np.array(["a", "b", "c"])[CODES]
-SEPARATED = REST + np.multiply.outer(np.array([-2.0, 0.0, 2.0])[CODES], FIRST)
+SEPARATED = BACKGROUND + np.multiply.outer(np.array([-2.0, 0.0, 2.0])[CODES], FIRST)
 
 
 def named(samples):

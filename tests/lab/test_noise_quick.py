@@ -9,7 +9,7 @@ import pytest
 from amounts import few_or_many
 from tpca.lab.studies.noise_trials import NoiseChecks, run_claims, run_power, run_real
 
-MOST = {30: 8, 120: 17}
+MAX_CLAIMS = {30: 8, 120: 17}
 SETTINGS = NoiseChecks.settings()
 
 
@@ -29,7 +29,7 @@ def settings(kind, **wanted):
 def test_noise_is_not_taken_for_a_signal(solver, laws, runs):
     cases = settings("claims", solver=[solver], law=laws)
     claims = sum(run_claims(cases[seed % len(cases)], seed)["found"] for seed in range(runs))
-    assert claims <= MOST[runs]
+    assert claims <= MAX_CLAIMS[runs]
 
 
 @few_or_many(30, 120)
@@ -38,7 +38,7 @@ def test_real_data_with_random_signs_are_not_taken_for_a_signal(runs):
     sets = ("digits", "breast cancer", "interleukin", "El Niño", "travel")
     cases = settings("real", solver=["race"], form=["single"], set=sets)
     assert len(cases) == len(sets)
-    assert sum(run_real(cases[seed % len(cases)], seed)["found"] for seed in range(runs)) <= MOST[runs]
+    assert sum(run_real(cases[seed % len(cases)], seed)["found"] for seed in range(runs)) <= MAX_CLAIMS[runs]
 
 
 @few_or_many(6, 20)

@@ -22,13 +22,13 @@ from tpca.solvers.paper.schedules import PRESETS, Leg, Schedule, theorem_schedul
 from tpca.solvers.paper.starts import sign_starts
 from tpca.tensors.blocks import Partition
 
-LEVEL = 1e-6
+MIN_PVALUE = 1e-6
 # dims: order 4, unequal order 5, order 6
 SHAPES = [(3, 3, 4, 4), (3, 3, 3, 4, 4), (3, 3, 3, 3, 3, 3)]
 
 
 def same_law(a, b):
-    assert ks_2samp(a, b).pvalue > LEVEL
+    assert ks_2samp(a, b).pvalue > MIN_PVALUE
 
 
 def dense_step_loop(block, truth, signal, eta, steps, rng):

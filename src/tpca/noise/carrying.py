@@ -45,7 +45,7 @@ import numpy as np
 from tpca.tensors.blocks import Array
 
 GRID, GRIDS = 33, 4  # values of τ² that are tried, and how often, ever closer: to five digits, more than are known
-LEAST = 1e-6  # τ² over that of a y without errors
+MIN_SPREAD = 1e-6  # τ² over that of a y without errors
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def _belief(v: Array, y: Array, covariance: Array, root: Array | None) -> Belief
 def _prior(squares: Array, kappa: Array) -> float:
     """τ², from the ``squares`` of the entries of R^-1 y along the axes."""
     high = float(np.sum(squares))
-    low = LEAST * high / len(squares)
+    low = MIN_SPREAD * high / len(squares)
     for _ in range(GRIDS):
         tried = np.geomspace(low, high, GRID)
         slopes = np.sum((squares - kappa - tried[:, None]) / (kappa + tried[:, None]) ** 2, axis=1)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tpca.tensors.blocks import Array
 
 MANY, FEW = 256, 16  # blocks that are enough for anything, and that there should be in any case
-LEAST, LONGEST = 8, 64  # samples of a block for every degree of freedom that it loses; LEAST: an eighth is lost
+MIN_BLOCK, MAX_BLOCK = 8, 64  # samples of a block for every degree of freedom that it loses; of 8, an eighth is lost
 UNKNOWN = 16  # the same where nobody knows how many samples there will be
 
 Places = NDArray[np.int64]
@@ -28,7 +28,7 @@ def block_length(n: int | None, freedom: int) -> int:
     """Samples of a block, each of which loses ``freedom`` degrees: as many as leave enough blocks."""
     if n is None:
         return UNKNOWN * freedom
-    long = min(max(n // MANY, LEAST * freedom), LONGEST * freedom)
+    long = min(max(n // MANY, MIN_BLOCK * freedom), MAX_BLOCK * freedom)
     return max(1 + freedom, min(long, n // FEW))
 
 

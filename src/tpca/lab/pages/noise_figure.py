@@ -8,7 +8,7 @@ from typing import Any
 
 from tpca.lab.studies.estimates import rate_interval
 from tpca.lab.studies.noise_laws import LAWS
-from tpca.lab.studies.noise_summary import COVERED, LEVEL, Row
+from tpca.lab.studies.noise_summary import CLAIMS_ALLOWED, COVERED, Row
 from tpca.lab.studies.noise_tables import Content, pick, rows_of
 from tpca.lab.studies.noise_trials import COVERAGE, PLANTED, RACE_POWER
 from tpca.report.style import COLOURS, INK, drawing, save
@@ -49,7 +49,7 @@ def _claims(axis: Any, content: Content) -> None:
             rows = [r for r in rows_of(content, when, "claims") if len(r["dims"]) == 3]
             found = [(i + shift, pick(rows, law=law, solver=solver)) for i, law in enumerate(LAWS)]
             _points(axis, found, colour, marker, f"{solver}, {when}", when == "now")
-    axis.axvline(LEVEL, color=INK, linestyle="--", linewidth=1.2, label="5 %, what is promised")
+    axis.axvline(CLAIMS_ALLOWED, color=INK, linestyle="--", linewidth=1.2, label="5 %, what is promised")
     axis.set_yticks(range(len(LAWS)), list(LAWS), fontsize=9)
     axis.set(xlim=(-0.02, 1.02), ylim=(len(LAWS) - 0.4, -0.6), xlabel="share of runs without a signal that claim one")
     axis.set_title("false claims, 8×8×8, 400 samples")

@@ -19,7 +19,7 @@ from tpca.tensors.blocks import Array
 Row = dict[str, Any]
 Summary = dict[str, list[Row]]
 
-LEVEL = 0.05
+CLAIMS_ALLOWED = 0.05
 POOLED = 0.055
 MOST_CLIPPED = 1.5  # the same, for entries with heavy tails and the quartiles of white noise
 MOST_SAMPLES = 1.3  # times the samples in white noise of the same generalised signal-to-noise ratio
@@ -34,7 +34,7 @@ def allowed(runs: int) -> int:
     """The most claims in so many runs that count as 5 %."""
     from scipy.stats import binom
 
-    return int(binom.isf(0.006, runs, LEVEL))
+    return int(binom.isf(0.006, runs, CLAIMS_ALLOWED))
 
 
 def summarised(records: Iterable[Record]) -> Summary:
@@ -136,7 +136,7 @@ def targets(summary: Summary) -> list[Finding]:
             found += [_worst_law(solver, rows), _pooled(f"claims on noise, {solver}, pooled", rows, POOLED)]
     real = [row for row in summary["real"] if row["solver"] == "race" and row["form"] != "groups"]
     if real:
-        found.append(_pooled("claims on sign-flipped real data, race", real, LEVEL))
+        found.append(_pooled("claims on sign-flipped real data, race", real, CLAIMS_ALLOWED))
     return [*found, *_samples(summary["power"]), *_covered(summary["coverage"])]
 
 

@@ -14,7 +14,7 @@ from tpca.solvers.mean.test import MORE_MIXTURES, RANDOM, flips_allowed, flips_a
 from tpca.solvers.memory import MIN_BYTES, SHARE_OF_MACHINE, machine_memory
 from tpca.solvers.rank_one import DENSE_ROWS, LANCZOS
 
-WORTH, LEAST = 16, 16 * 10**6  # samples' worth that learning the noise may take by default, and bytes in any case
+WORTH, MIN_ROOM = 16, 16 * 10**6  # samples' worth that learning the noise may take by default, and bytes in any case
 NOISE_SAMPLES = 1024  # that a sketch may last, for dependence over a few hundred
 GROUPS = 8  # at least so many where there is memory: errors rest on them
 
@@ -87,7 +87,7 @@ def default_mean_memory(dims: Sequence[int], confidence: float = 0.95, partial: 
     And what learning the noise takes, unless that is far more.
     """
     noise = noise_bytes(dims)
-    usual = noise if noise <= max(LEAST, WORTH * 8 * math.prod(dims)) else 0
+    usual = noise if noise <= max(MIN_ROOM, WORTH * 8 * math.prod(dims)) else 0
     wanted = max(MIN_BYTES, mean_bytes(dims, 1 + groups_wanted(confidence), partial) + usual)
     return int(min(wanted, SHARE_OF_MACHINE * machine_memory()))
 

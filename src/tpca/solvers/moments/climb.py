@@ -9,7 +9,7 @@ The moment has many local optima, so the starts matter:
 
 With few rows the highest moments are those of single rows, and every sweep leads away from what the views share.  So
 there are three steps on the way, and held-out rows choose: the highest top that was reached from any start
-(``TOP``), a few sweeps from the shared starts (``FEW``), and the shared starts as they are (``STILL``).
+(``TOP``), a few sweeps from the shared starts (``FEW``), and the shared starts as they are (``UNMOVED``).
 
 Climbs that leave out one fold each go in step: a start knows the fold that it leaves out, and one pass serves all.  The
 climb on all rows then begins where those of the folds ended: between them they have tried so many starts already.
@@ -39,7 +39,7 @@ from tpca.solvers.rank_one import alternate, deflated, units
 from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array
 
-TOP, FEW, STILL = range(3)
+TOP, FEW, UNMOVED = range(3)
 SHARED, EXTRA = 6, 4  # shared starts, and columns beside them in every block of the iteration that finds them
 PASSES = 6  # of that iteration
 FEW_SWEEPS, FIRST_SWEEPS, NEXT_SWEEPS = 5, 2, 3

@@ -39,7 +39,7 @@ from tpca.tensors.rows import RowsBatch
 FIRST_ROWS, ROWS_PER_COLUMN = 1000, 10
 GROWTH = 0.5  # rows of a round, as a share of all before
 ENOUGH = BLOCKS * 10  # rows of a round that is not over, from which it is taken into account
-LEAST = 1e-300  # p-values are no smaller: their scores stay finite
+MIN_CHANCE = 1e-300  # p-values are no smaller: their scores stay finite
 
 
 class PassingTable:
@@ -145,7 +145,7 @@ class Rounds:
         own = np.stack([self._model.gradients(sums, self._weights, 0.0, block) for block in range(BLOCKS)])
         strengths = np.sum(self._weights * own.mean(axis=0), axis=1)
         if n >= MIN_HELD:
-            chance = np.clip(self._model.p_values(sums, self._signs), LEAST, 1 - 1e-16)
+            chance = np.clip(self._model.p_values(sums, self._signs), MIN_CHANCE, 1 - 1e-16)
             self._scores = self._scores + math.sqrt(n) * -ndtri(chance)
             self._tested += n
         self._gradients += (own - self._gradients) * (n / (self._rows + n))

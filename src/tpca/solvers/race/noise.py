@@ -47,7 +47,7 @@ LEARNING = 1 / 3  # of the samples, where their number is known, that one sketch
 SHARE = 0.4  # of a memory limit, that knowing the noise may take once data are whitened; before that it takes less
 QUERY_SHARE = 0.02  # of it, that more than one query for gradients may take, and more than a few of their entries
 FEW_NUMBERS = 32  # of the gradients of a sample: over some dozens of samples they tell neighbours that are alike
-WORTH, LEAST = 16, 16 * 10**6  # samples' worth that it may take by default, and bytes that it may take in any case
+WORTH, MIN_ROOM = 16, 16 * 10**6  # samples' worth that it may take by default, and bytes that it may take in any case
 WHITENED = 2 / 3  # of the memory for strategies that their queries leave when they are copied to be whitened
 SAMPLES = 1024  # that a sketch may last, for dependence over a few hundred
 IN_FULL = 3 * 8  # bytes per entry, of two samples and their difference
@@ -228,4 +228,4 @@ class RaceNoise:
 
 def _usual(data: Data) -> float:
     """Bytes that knowing the noise may take where no limit was given."""
-    return max(LEAST, WORTH * 8 * math.prod(data.dims))
+    return max(MIN_ROOM, WORTH * 8 * math.prod(data.dims))

@@ -38,7 +38,7 @@ from tpca.solvers.variance.products import SecondMoments
 from tpca.tensors.blocks import Array
 
 STEPS = 60  # of the iteration for V_0, each of which more than halves its error in all but the smallest tensors
-LEAST, TINY = 1e-12, 1e-200  # of V, and at all: noise along a pattern is never taken to be less
+MIN_SHARE, MIN_LEVEL = 1e-12, 1e-200  # of V, and at all: noise along a pattern is never taken to be less
 
 
 def noise_level(variance: Array, total: Array, along: Array) -> Array:
@@ -49,7 +49,7 @@ def noise_level(variance: Array, total: Array, along: Array) -> Array:
     share = np.prod(scaled, axis=-1)  # V_0 over the total that is left
     for _ in range(STEPS):
         share = np.prod(scaled + share[..., None], axis=-1) / (1 + share) ** (along.shape[-1] - 1)
-    return np.asarray(np.maximum(np.maximum(share * rest, LEAST * variance), TINY))
+    return np.asarray(np.maximum(np.maximum(share * rest, MIN_SHARE * variance), MIN_LEVEL))
 
 
 def levels_of(moments: SecondMoments, queries: Sequence[Array]) -> tuple[Array, Array]:

@@ -33,7 +33,7 @@ from tpca.solvers.variance.limits import (
     steps_within,
 )
 from tpca.solvers.variance.refine import Refined, rows_of
-from tpca.solvers.variance.search import STILL, VariationSearch
+from tpca.solvers.variance.search import MOVE_TOL, VariationSearch
 from tpca.tensors import Together
 from tpca.tensors.blocks import Array
 
@@ -145,7 +145,7 @@ class VarianceRun:
         """Several passes: look, steps until the candidate rests, test; a second time; refine what was proven."""
         self.steps += 1
         if self.phase == "refine":
-            if self.steps >= self.steps_of.refining or all(one.moved < STILL for one in self.found):
+            if self.steps >= self.steps_of.refining or all(one.moved < MOVE_TOL for one in self.found):
                 self._begin_search()
             return
         search = self.search
@@ -164,7 +164,7 @@ class VarianceRun:
             if part.moments is not None:
                 every = self.steps <= self.steps_of.every  # how good a start is, its own variance does not tell
                 search.step(part, count if every else max(1, count // 2 if halved else 1), gather=False)
-            if self.steps >= self.steps_of.all or (search.moved < STILL and not halved):
+            if self.steps >= self.steps_of.all or (search.moved < MOVE_TOL and not halved):
                 self.phase = "test"
         else:
             search.bet(part)

@@ -49,7 +49,7 @@ from tpca.tensors.blocks import Array
 
 SAME = 0.98  # overlap of all vectors above which two replicas are one
 FAMILIES = 4  # of starts: leading vectors of three kinds, and random ones
-STILL = 1e-5  # squared change of all vectors below which a candidate has come to rest
+MOVE_TOL = 1e-5  # squared change of all vectors below which a candidate has come to rest
 CHI = math.sqrt(2.0)  # standard deviation of (r² - V)/V for one sample, in Gaussian noise
 
 
