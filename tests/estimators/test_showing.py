@@ -126,6 +126,10 @@ def test_effects_are_named_and_their_scores_shown(tmp_path):
     shifted = PLAIN + y[:, None, None, None] * TRUTH.signal()
     pca = TensorPCA(target="effect", random_state=0).fit(shifted, y)
     assert f"effect of {pca.effects_[0]}: strength" in str(pca.summary())
+    labels = np.array(["a", "b", "c"])[np.arange(120) % 3]
+    one = PLAIN + (labels == "b")[:, None, None, None] * TRUTH.signal()
+    three = TensorPCA(target="effect", random_state=0).fit(one, labels)
+    assert "effect between 3 labels: strength" in str(three.summary())
     page = pca.report(tmp_path / "r.html", shifted).read_text()
     assert "the fit is of contrasts of samples" in page
     assert '"scores"' in page

@@ -96,7 +96,8 @@ def component_title(stored: StoredResult, component: int) -> str:
     """``component 1``, ``effect of dose``, or both."""
     effect = stored.summary["components"][component].get("effect", "")
     number = f"component {component}" if len(stored.summary["components"]) > 1 else ""
-    return ", ".join(filter(None, (number, f"effect of {effect}" if effect else ""))) or "component"
+    of = f"effect {effect}" if effect.startswith("between ") else f"effect of {effect}" if effect else ""
+    return ", ".join(filter(None, (number, of))) or "component"
 
 
 def summary_of(stored: StoredResult) -> Summary:
