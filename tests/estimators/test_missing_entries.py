@@ -276,7 +276,7 @@ def test_heavy_tails_are_clipped_where_entries_are_missing_too():
 LAWS = {"of product form": lambda rng: RATES, "of any form": lambda rng: rng.uniform(0.2, 1.0, DIMS)}
 
 
-@few_or_many(8, 60)
+@few_or_many(8, 800)
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("target", ["mean", "effect"])
 def test_missing_entries_make_no_claims(runs, law, target):
@@ -288,7 +288,8 @@ def test_missing_entries_make_no_claims(runs, law, target):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             claims += fitted(samples, y).n_components_
-    assert claims <= binom.isf(1e-4, runs, 0.05)  # at most 5 % of fits claim: more than this have a chance below 1e-4
+    # At most 5 % of fits claim: more than 60 of 800 have a chance of 9e-4; where 9.4 % do, they are seen in 97 %.
+    assert claims <= binom.isf(1e-3, runs, 0.05)
 
 
 @few_or_many(8, 60)

@@ -28,6 +28,7 @@ class Tails:
         self.asked = asked
         self.clip: Clip | None = None
         self.beyond = (0, 0)
+        self.on_trial = False  # whether it may still turn out that a signal is too strong for a bound
         self._sizes = None if asked is None else EntrySizes()
 
     @property
@@ -74,9 +75,13 @@ class Tails:
             bound = None if isinstance(self.asked, str) else self.asked
             clip = clip_for(self._sizes, bound)
             if clip is not None and (bound is not None or (clip.gain * left > 1 and kurtosis > HEAVY)):
-                self.clip = clip
+                self.clip, self.on_trial = clip, bound is None
             self._sizes = None
         return self.clip is not None
+
+    def decline(self) -> None:
+        """Do not clip after all."""
+        self.clip, self.beyond, self.on_trial = None, (0, 0), False
 
     def together(self, first: A, *others: Accumulator) -> A | Together:
         """What is to be kept of the next samples as one accumulator: of clipped samples, if they are."""

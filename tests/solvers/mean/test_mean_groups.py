@@ -1,6 +1,7 @@
 """Groups of samples: contiguous, about equal, decorrelated where neighbours are alike."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -8,7 +9,11 @@ from mean_noises import grouped, serial
 
 from tpca import MeanSolver, SpikedTensor
 from tpca.solvers.mean.coupling import correlation
+from tpca.solvers.mean.fit import hosvd_fit
 from tpca.solvers.mean.grouping import Grouping, equal_groups, inner_products
+from tpca.solvers.mean.groups import Groups
+from tpca.solvers.mean.judge import Judge
+from tpca.solvers.mean.observed import balance
 
 
 @pytest.mark.parametrize(("samples", "block"), [(300, 1), (301, 1), (16, 1), (15, 1), (5, 1), (1, 1), (300, 7), (9, 7)])
@@ -104,3 +109,20 @@ def test_inner_products_are_those_of_all_pairs_whatever_the_pieces():
     sums = np.random.default_rng(1).standard_normal((5, 3, 4001), dtype=np.float32)
     flat = sums.reshape(5, -1).astype(float)
     np.testing.assert_allclose(inner_products(sums), flat @ flat.T, rtol=1e-12, atol=1e-9)
+
+
+def test_what_one_group_alone_has_seen_is_not_plain_to_see(monkeypatch):
+    """Groups do not scatter around the mean of an entry that one of them has, however far it is from zero."""
+    monkeypatch.setattr("tpca.solvers.mean.judge.ahead_of_flips", lambda *_: True)  # by chance, as in one case of eight
+    dims, rng = (6, 5, 4), np.random.default_rng(43)
+    for seen, plain in ((1, False), (8, True)):
+        grouping = Grouping(dims, 8, plan=[10] * 8)
+        observed = Grouping(dims, 8, plan=[10] * 8)
+        for g in range(8):
+            part, counts = math.sqrt(10) * rng.standard_normal(dims), np.full(dims, 10.0)
+            part[0, 0, 0], counts[0, 0, 0] = (300.0, 10.0) if g < seen else (0.0, 0.0)
+            grouping.add(part, 10)
+            observed.add(counts, 10)
+        balance(grouping, observed)
+        judge = Judge.of(Groups.of(grouping, pulls=observed.sums), 0.95, 1, 0)
+        assert (judge._plain_to_see(hosvd_fit(judge.groups.mean, 25)) is not None) == plain

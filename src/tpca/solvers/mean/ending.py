@@ -16,6 +16,7 @@ import numpy as np
 from tpca.noise import CENTRED, Check, NoiseModel, too_alike
 from tpca.randomness import generator
 from tpca.solvers.claim import Claim
+from tpca.solvers.mean.bending import BEND, LARGE, bent, squared_share
 from tpca.solvers.mean.conclude import Units
 from tpca.solvers.mean.groups import Groups
 from tpca.solvers.mean.judge import Found, Judge
@@ -62,7 +63,7 @@ class Ending:
         groups = Groups.of(grouping, noise.correlation_time, None if observed is None else observed.sums)
         if not groups.coupling.enough:
             self._more.append(too_alike(len(groups), groups.coupling.worth))
-        scale, projection = size / groups.length / noise.tails.share, solver.projection
+        scale, projection = size / groups.length / self._share(), solver.projection
         units = Units(scale, self.run.unit or 1.0, whitening, projection)
         level = groups.level(np.ones((1, len(groups))))
         self._sigma = groups.pulled_level() * size / units.unit / math.sqrt(louder)
@@ -76,12 +77,25 @@ class Ending:
         first, *others = sorted(proven, key=lambda r: -r.strength)
         return first.with_others(others)
 
+    def _share(self) -> float:
+        """What a signal is seen times: the share of entries within the bound, counted where none are missing."""
+        tails, grouping = self.run.noise.tails, self.run.grouping
+        if tails.clip is None or self.run.observed is not None:
+            return tails.share
+        return 1 - sum(tails.beyond) / (grouping.samples * grouping.whole.size)
+
     def _conclude(self, found: Found, number: int, units: Units, level: float) -> Recovery | None:
         """A component in the units of the data, in noise of some ``level`` in those of the groups.
 
         ``None`` if what comes out is impossible, since the noise is not what the law takes it for: it is withdrawn.
         """
         said = units.told(found.scatter, self.run.solver.confidence)
+        clip, squared = self.run.noise.tails.clip, 0.0
+        if clip is not None and self.run.solver.projection is None:
+            squared = squared_share(units.to_data(said.claim.strength), said.vectors, clip.scales)
+        if squared > LARGE:
+            self._more.append(bent(squared))
+        units = dataclasses.replace(units, scale=units.scale * (1 + BEND * min(squared, LARGE)))
         claim = said.claim.converted(units.to_data)
         if said.claim.flaw:
             known = {"phase": "withdrawn", "component": number, "found": False, "flaw": claim.flaw or said.claim.flaw}

@@ -97,9 +97,8 @@ class Grouping:
 
     @property
     def whole(self) -> Array:
-        """The sum of all groups, which are closed."""
-        assert self.total is not None
-        return self.total
+        """The sum of all groups: kept, once they are closed."""
+        return self._all_groups() if self.total is None else self.total
 
     @property
     def centred(self) -> bool:

@@ -112,6 +112,11 @@ class Groups:
         rewards = self.sums.reshape(len(self), -1) @ outer([v[None] for v in vectors])[0].T
         return np.asarray((self.turn @ rewards.astype(np.float64)).T)
 
+    @property
+    def without_pulls(self) -> Groups:
+        """The same groups, as they are flipped, whatever is missing."""
+        return self if self.pulls is None else dataclasses.replace(self, pulls=None)
+
     def pulled_level(self) -> float:
         """σ of what the mean leaves of the groups as they pull it."""
         signs = np.ones((1, len(self)))

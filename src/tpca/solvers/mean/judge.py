@@ -110,8 +110,13 @@ class Judge:
         return symmetry_rejected(dims, first.strength, symmetric.fit.strength, sigma, proof.symmetric)
 
     def _plain_to_see(self, fit: RankOne, known: Sequence[RankOne] = ()) -> Proof | None:
-        """What proves a fit, besides ``known`` ones, so far beyond the reach of noise that few flips will do."""
-        scatter = self._around(fit)
+        """What proves a fit, besides ``known`` ones, so far beyond the reach of noise that few flips will do.
+
+        Where entries are missing the scatter is that of what is flipped: an entry that only one group has seen is all
+        noise there, but the mean is what this group says, and the pulls around it are zero.
+        """
+        flipped = self.groups.without_pulls
+        scatter = self._around(fit) if flipped is self.groups else Scatter.around(flipped, fit)
         sigma = max(self._level(), scatter.level)
         groups = len(self.groups)
         needed = plain_threshold(self.groups.dims, sigma, scatter.along, groups, self.confidence)

@@ -104,6 +104,12 @@ class MeanNoise:
                 self._learn(again=True)
         return self.tails.clip is not before
 
+    def unclip(self, dims: Sequence[int]) -> None:
+        """Do not clip after all, and look at the noise as it is."""
+        self.tails.decline()
+        self.whitening = self.model = None
+        self._begin(dims)
+
     def checks(self, samples: int, loudness: float | None) -> tuple[Check, ...]:
         """Whether the noise is as assumed; ``loudness`` is that of the noise along the signal, over that elsewhere."""
         return noise_checks(self.model, samples, loudness, self.tails.clip, self.tails.beyond, self._groups)

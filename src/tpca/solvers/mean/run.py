@@ -16,6 +16,7 @@ import numpy as np
 from tpca.engines import Data
 from tpca.errors import SolverError
 from tpca.solvers.loop import Ask
+from tpca.solvers.mean.bending import too_strong
 from tpca.solvers.mean.ending import Ending
 from tpca.solvers.mean.grouping import Grouping, equal_groups
 from tpca.solvers.mean.memory import groups_within, mean_bytes
@@ -97,8 +98,7 @@ class MeanRun:
             self.close()
             return
         if self.noise.take(learnt):
-            self.left_out = self.samples + part.n
-            self.grouping, self.observed, self.unit = self._grouping(), None, None
+            self._begin_anew(part.n)
             return
         self._choose_unit(largest((part.total,)), part.n)
         if self.observed is None and part.observed is not None:
@@ -112,6 +112,29 @@ class MeanRun:
             part.total = part.total.astype(float) * factor
         self.grouping.add(part.total, part.n, part.worth)
         self.record({"phase": "average", "component": 0, "found": False}, None)
+        if self.noise.tails.on_trial:
+            self._try_clip()
+
+    def _begin_anew(self, more: int = 0) -> None:
+        """Leave out the samples so far, and ``more`` that were looked at."""
+        self.left_out = self.samples + more
+        self.grouping, self.observed, self.unit = self._grouping(), None, None
+
+    def _try_clip(self) -> None:
+        """Do not clip, after all, where a strong signal shows before as many samples went by as were left out before.
+
+        Not where less than half would be left.
+        """
+        tails, n = self.noise.tails, self.grouping.samples
+        tails.on_trial = n < self.left_out
+        total = self.data.length or math.inf
+        assert tails.clip is not None
+        if self.observed is not None or self.samples > total / 2:
+            return
+        mean = self.grouping.whole / (n * (self.unit or 1.0))
+        if too_strong(mean, n, tails.clip.share, tails.clip.scales):
+            self.noise.unclip(self.data.dims)
+            self._begin_anew()
 
     def _choose_unit(self, size: float, n: int) -> None:
         """One, as long as all is well within the range of float32; powers of two change no bits."""
