@@ -22,7 +22,7 @@ from tpca.randomness import generator
 from tpca.solvers.paper.schedules import Leg
 from tpca.solvers.race.solver import RaceSolver
 
-KINDS = {"Phase III": ((16, 32, 64, 128), 10), "ALS": ((12, 16, 24), 6), "refinement": ((12, 16, 24), 6)}
+KINDS = {"Phase III": ((12, 16, 24, 32, 64, 128), 10), "ALS": ((12, 16, 24), 6), "refinement": ((12, 16, 24), 6)}
 FACTORS = (256, 1024, 4096)  # T₃ in d²; N = 4·T₃: two blocks, two signs
 
 

@@ -54,7 +54,7 @@ class WorstCase(ClimbStudy):
         4: ((16, 64, 256, 1024), (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)),
         5: ((16, 32, 64, 128), (8, 16, 24, 32, 48, 64, 96, 128, 192, 256)),
         6: ((16, 32, 64, 128), (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)),
-        8: ((), (8, 16, 24, 32, 48, 64, 96, 128)),
+        8: ((16, 32, 64), (8, 16, 24, 32, 48, 64, 96, 128)),
     }
     ladders: ClassVar[dict[int, tuple[int, int]]] = {4: (-6, 0), 5: (-6, 2), 6: (-8, 0), 8: (-12, 0)}
     notes: ClassVar[dict[int, str]] = {
@@ -68,7 +68,7 @@ class WorstCase(ClimbStudy):
         for order, (quick, full) in self.dims.items():
             every = SEEDS if order < 8 else (10, 10)
             dims, seeds = (quick, every[:1]) if scale == "quick" else (full, every)
-            budgets = ladder(*self.ladders[order], fine=True)
+            budgets = ladder(*self.ladders[order], fine=scale == "full" or order < 8)
             trials += cells(dims, budgets, seeds, order=order, correlation=self.correlation)
         return trials
 
@@ -123,7 +123,7 @@ class Symmetric(WorstCase):
         4: ((64, 256, 1024, 4096), (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)),
         5: ((64, 128, 512, 2048), (8, 16, 32, 64, 128, 256, 512, 1024, 2048)),
         6: ((64, 256, 1024, 4096), (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)),
-        8: ((), (8, 16, 32, 64, 96, 128, 192, 256, 512)),
+        8: ((64, 96, 128), (8, 16, 32, 64, 96, 128, 192, 256, 512)),
     }
     ladders: ClassVar[dict[int, tuple[int, int]]] = {4: (-6, 0), 5: (-4, 6), 6: (-6, 4), 8: (-4, 8)}
     notes: ClassVar[dict[int, str]] = {}
