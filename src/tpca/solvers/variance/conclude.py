@@ -67,7 +67,14 @@ def _component(run: VarianceRun, one: Refined) -> Component:
     strength, interval = one.strength(run.solver.confidence)
     variance, total, _ = one.variances
     return Component(
-        one.oriented, strength, interval, one.errors, p_value, evidence, variance=variance, variance_ratio=variance / total
+        one.oriented,
+        strength,
+        interval,
+        one.errors,
+        p_value,
+        evidence,
+        variance=variance,
+        variance_ratio=variance / total,
     )
 
 

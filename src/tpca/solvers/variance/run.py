@@ -101,7 +101,9 @@ class VarianceRun:
             grams = self.plan.grams and (self.phase == "look" or not self.stored)
             turned = self.plan.slices and (self.phase == "slices" or not self.stored)
             pairs = self.plan.pairs and self.stored and self.phase == "search" and self.steps < self.steps_of.every
-            queries = self.search.queries(1 if self.phase == "test" else None, itself=not pairs and self.phase != "test")
+            queries = self.search.queries(
+                1 if self.phase == "test" else None, itself=not pairs and self.phase != "test"
+            )
             rotations = self.search.filters.rotations if turned else ()
             blanks.append(Variances(queries, known, edges, grams, rotations=rotations, pairs=pairs))
         return blanks
