@@ -41,8 +41,8 @@ class Plan:
 def needs(dims: Sequence[int], components: int) -> tuple[int, int, int, int]:
     """Bytes that a fit takes in any case, and of a replica, covariances of the modes, and those within slices.
 
-    A replica has vectors, sums, and the moments in flight of two queries; a candidate, and every component found, moments of all
-    sub-batches.
+    A replica has vectors, sums, and the moments in flight of two queries; a candidate, and every component found,
+    moments of all sub-batches.
     """
     each = 8 * sum(dims)
     grams = 4 * 8 * sum(d * d for d in dims)

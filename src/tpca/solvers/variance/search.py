@@ -140,7 +140,7 @@ class VariationSearch:
         self.replicas = [np.concatenate([u, v]) for u, v in zip(self.replicas, fresh, strict=True)]
         self.sums = [np.concatenate([m, np.zeros_like(v)]) for m, v in zip(self.sums, fresh, strict=True)]
         self.plain = np.concatenate([self.plain, plain])
-        self._choose(np.arange(len(self.plain)), len(self.plain))
+        self._choose(range(len(self.plain)), len(self.plain))
 
     def step(self, part: Variances, most: int, gather: bool) -> None:
         """Every replica takes a step, and the best ``most`` stay; ``gather``: gradients of earlier samples count."""
@@ -170,19 +170,19 @@ class VariationSearch:
         self.moved = float(sum(2 - 2 * abs(o) for o in overlaps([u[0] for u in self.replicas], before)))
         self._choose(order, most)
 
-    def _order(self, variances: Array, levels: Array, freedom: float) -> Array:
+    def _order(self, variances: Array, levels: Array, freedom: float) -> list[int]:
         """All replicas, the best first: what varies more than noise can by its variance, others relative to noise."""
         count = len(self.plain)
         x = (variances / levels - 1)[:count]
         if len(levels) <= count + 1:  # patterns themselves were not asked for
-            return np.argsort(-x, kind="stable")
+            return [int(r) for r in np.argsort(-x, kind="stable")]
         edge = (1 + math.sqrt(sum(w.shape[1] for w in self.replicas) / freedom)) ** 2 - 1 + CLEAR * CHI / freedom**0.5
         excess = (variances - levels)[count : 2 * count]
         bare = (variances / levels - 1)[count : 2 * count]
         self.plain = self.plain | told_plainly(bare, x, sum(w.shape[1] for w in self.replicas), freedom)
         excess = np.where(x > edge, np.maximum(excess, 0.0), 0.0)
         tied = excess > (1 - CHANCE * CHI / freedom**0.5) * excess.max()  # variances that may well be the same
-        return np.lexsort((-x, -np.where(tied, math.inf, excess)))
+        return [int(r) for r in np.lexsort((-x, -np.where(tied, math.inf, excess)))]
 
     def _exchange(self, replicas: Sequence[Array], pairs: Sequence[Array], freedom: float) -> None:
         """Exchange, of every replica, the one vector that makes it vary the most, relative to noise."""
@@ -202,14 +202,14 @@ class VariationSearch:
             for mode, (new, old) in enumerate(zip(fresh, replicas, strict=True))
         ]
 
-    def _choose(self, order: Array, most: int) -> None:
+    def _choose(self, order: Sequence[int], most: int) -> None:
         """The first replicas in this order, each once."""
         chosen: list[int] = []
         for r in order:
             inner = [np.abs(u[chosen] @ u[r]) for u in self.replicas]
             there = (np.min(inner, axis=0) > SAME) & (self.plain[chosen] == self.plain[r])
             if len(chosen) < most and not there.any():
-                chosen.append(int(r))
+                chosen.append(r)
         if chosen[0] != 0:
             self.moved, self.tracked = math.inf, None
         self.plain = self.plain[chosen]
