@@ -110,6 +110,7 @@ def test_one_vector_is_exchanged_for_that_of_the_component(phi):
         filtered = search.filters.of(vectors)[missing]  # samples contracted for it have nothing of the component
         strange = units(strange - (strange @ filtered.T) / (v @ filtered.T) * v)
         search.replicas = [strange if mode == missing else v for mode, v in enumerate(vectors)]
+        search.plain = np.zeros(1, dtype=bool)
         pairs = Contraction(search.filters.of(search.replicas), none, pairs=True).of(samples).pairs
         search._exchange(search.replicas, pairs, 1e9)
         for found, v in zip(search.replicas, vectors, strict=True):

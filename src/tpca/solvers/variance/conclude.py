@@ -65,10 +65,16 @@ def _component(run: VarianceRun, one: Refined) -> Component:
     if not math.isfinite(one.variance):  # proven by the last samples there were
         return Component(one.oriented, math.nan, None, None, p_value, evidence)
     strength, interval = one.strength(run.solver.confidence)
-    others = [other.variance for other in run.found if other is not one and math.isfinite(other.variance)]
-    share = one.variance / (one.variances[1] + sum(others))  # the others were taken out of the total
+    variance, total, _ = one.variances
     return Component(
-        one.oriented, strength, interval, one.errors, p_value, evidence, variance=one.variance, variance_ratio=share
+        one.oriented,
+        strength,
+        interval,
+        one.errors,
+        p_value,
+        evidence,
+        variance=variance,
+        variance_ratio=variance / total,
     )
 
 
@@ -85,8 +91,7 @@ def _noise_level(run: VarianceRun) -> float:
     entries = math.prod(run.data.dims)
     known = [one for one in run.found if math.isfinite(one.variance)]
     if known:  # each of them was seen beside the others, which were taken out
-        variance, total = known[-1].variances
-        left, entries = total - variance, max(1, entries - len(run.found))
+        left, entries = known[-1].variances[2], max(1, entries - len(run.found))
     else:
         left = math.nan if run.search is None else run.search.total
     return math.sqrt(max(0.0, left) / entries) if math.isfinite(left) else math.nan

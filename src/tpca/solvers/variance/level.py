@@ -38,6 +38,7 @@ from tpca.solvers.variance.products import SecondMoments
 from tpca.tensors.blocks import Array
 
 STEPS = 60  # of the iteration for V_0, each of which more than halves its error in all but the smallest tensors
+ACCURATE, CLOSE = 0.01, 0.25  # squared errors of all vectors together: next to nothing, and small
 MIN_SHARE, MIN_LEVEL = 1e-12, 1e-200  # of V, and at all: noise along a pattern is never taken to be less
 
 
@@ -50,6 +51,16 @@ def noise_level(variance: Array, total: Array, along: Array) -> Array:
     for _ in range(STEPS):
         share = np.prod(scaled + share[..., None], axis=-1) / (1 + share) ** (along.shape[-1] - 1)
     return np.asarray(np.maximum(np.maximum(share * rest, MIN_SHARE * variance), MIN_LEVEL))
+
+
+def told_plainly(bare: Array, filtered: Array, entries: int, freedom: float) -> Array:
+    """Whether patterns need no filters, from x = V/V_0 - 1 without (``bare``) and with them.
+
+    Σd (1 + x)/(x² n), about the squared error of all vectors, is next to nothing; or small, and x no smaller.
+    """
+    x = np.maximum(bare, 1e-9)
+    error = entries * (1 + x) / (x**2 * freedom)
+    return np.asarray((error < ACCURATE) | ((error < CLOSE) & (bare >= filtered)))
 
 
 def levels_of(moments: SecondMoments, queries: Sequence[Array]) -> tuple[Array, Array]:

@@ -13,7 +13,7 @@ from tpca.solvers.race.rounds import sub_batch_edges
 from tpca.solvers.variance.accumulator import Variances
 from tpca.wording import amount, count
 
-REPLICAS = 24  # starts, where there is memory for them
+REPLICAS = 30  # starts, where there is memory for them
 SUB_BATCHES, MIN_SIZE = 16, 4  # of a reading, each with moments of the candidate; samples of one, if there are as many
 FEW = 4  # where only sums over all are wanted: the mean of each costs one degree of freedom
 STEPS, HALVES, REFINING = 7, 4, 4  # most readings of the same samples for steps; steps on halves of them; refinements
@@ -41,13 +41,13 @@ class Plan:
 def needs(dims: Sequence[int], components: int) -> tuple[int, int, int, int]:
     """Bytes that a fit takes in any case, and of a replica, covariances of the modes, and those within slices.
 
-    A replica has vectors, sums, and the moments in flight; a candidate, and every component found, moments of all
-    sub-batches.
+    A replica has vectors, sums, and the moments in flight of two queries; a candidate, and every component found,
+    moments of all sub-batches.
     """
     each = 8 * sum(dims)
     grams = 4 * 8 * sum(d * d for d in dims)
     slices = 2 * 8 * sum(d * d * dims[(i + 1) % len(dims)] for i, d in enumerate(dims))
-    return BETS + (2 * SUB_BATCHES + 12) * each * components, 5 * each, grams, slices
+    return BETS + (2 * SUB_BATCHES + 16) * each * components, 8 * each, grams, slices
 
 
 def default_budget(dims: Sequence[int], components: int) -> int:

@@ -44,7 +44,8 @@ class SecondMoments:
     """Sums over samples: ``squares`` (R,), ``total``, ``gradients[i]`` and ``energies[i]`` (R, d_i), ``grams[i]``.
 
     ``slices[i]`` are covariances of mode i within the slices of the next (:mod:`tpca.solvers.variance.filters`), and
-    ``pairs[i]`` (R, d_i, d_i) those of the gradients of every query.
+    ``pairs[i]`` (R, d_i, d_i) those of the gradients of every query.  ``whole``: r² of the last query, and ‖T‖², with
+    all known components left in.
     """
 
     squares: Array
@@ -54,6 +55,7 @@ class SecondMoments:
     grams: list[Array]
     slices: list[Array]
     pairs: list[Array]
+    whole: Array
 
     def add(self, other: SecondMoments, weight: float = 1.0) -> None:
         """Add ``weight`` times those of other samples."""
@@ -71,12 +73,18 @@ class SecondMoments:
         """Those of the first query, without Gram matrices."""
         first = slice(0, 1)
         gradients, energies = ([a[first].copy() for a in each] for each in (self.gradients, self.energies))
-        return SecondMoments(self.squares[first].copy(), self.total, gradients, energies, [], [], [])
+        return SecondMoments(self.squares[first].copy(), self.total, gradients, energies, [], [], [], self.whole.copy())
+
+    def of_ends(self) -> SecondMoments:
+        """Those of the first and the last query."""
+        ends = [0, -1]
+        gradients, energies = ([a[ends] for a in each] for each in (self.gradients, self.energies))
+        return SecondMoments(self.squares[ends], self.total, gradients, energies, [], [], [], self.whole)
 
     @property
     def arrays(self) -> list[Array]:
         """What is held."""
-        return [self.squares, *self.gradients, *self.energies, *self.grams, *self.slices, *self.pairs]
+        return [self.squares, *self.gradients, *self.energies, *self.grams, *self.slices, *self.pairs, self.whole]
 
     @property
     def nbytes(self) -> int:
@@ -117,7 +125,8 @@ class Contraction:
         rho = np.einsum("ncd,cd->nc", known[0], self.known[0])
         amplitudes = rho @ self._inverse
         flat = samples.reshape(n, -1)
-        total = float(np.einsum("ni,ni->", flat, flat)) - 2 * float(np.vdot(amplitudes, rho))
+        whole = np.array([self._last(each[0][:, :count]), float(np.einsum("ni,ni->", flat, flat))])
+        total = float(whole[1]) - 2 * float(np.vdot(amplitudes, rho))
         total += float(np.einsum("nc,ce,ne->", amplitudes, self._between.prod(axis=0), amplitudes))
         gradients = [self._without(mode, g[:, :count], amplitudes) for mode, g in enumerate(each)]
         rewards = np.einsum("nrd,rd->nr", gradients[0], self.queries[0])
@@ -130,7 +139,13 @@ class Contraction:
         weighted = [np.einsum("nr,nrd->rd", rewards, g) for g in gradients]
         slices = self._slices(samples, amplitudes) if self._rotations else []
         pairs = [np.matmul(g.transpose(1, 2, 0), g.transpose(1, 0, 2)) for g in gradients] if self._pairs else []
-        return SecondMoments(np.einsum("nr,nr->r", rewards, rewards), total, weighted, energies, grams, slices, pairs)
+        squares = np.einsum("nr,nr->r", rewards, rewards)
+        return SecondMoments(squares, total, weighted, energies, grams, slices, pairs, whole)
+
+    def _last(self, gradients: Array) -> float:
+        """r² of the last query."""
+        rewards = gradients[:, -1:, :] @ self.queries[0][-1:].T
+        return float(np.vdot(rewards, rewards))
 
     def _gradients(self, samples: Array) -> list[Array]:
         """T(u_-i) of all queries and known components, ``(n, R + C, d_i)``."""

@@ -27,60 +27,74 @@ from tpca.solvers.race.sandwich import PRIOR
 from tpca.solvers.rank_one import is_ghost, oriented, overlaps, units
 from tpca.solvers.variance.accumulator import Variances
 from tpca.solvers.variance.filters import Filters
-from tpca.solvers.variance.level import excess_gradients, levels_of
+from tpca.solvers.variance.level import excess_gradients, levels_of, told_plainly
 from tpca.tensors.blocks import Array
 
 GHOST = 4.0  # what an inaccurate component leaves is no component, if it varies by less than so many times its error
+SAME = 0.98  # overlap of all vectors above which two patterns are one
 KEPT = 4  # last readings that the strength is taken from: while they grow, most of all samples
 
 
 @kept
 class Reading:
-    """What one reading along ``vectors`` u says: V - V_0 of every sub-batch; V along the pattern itself, and τ."""
+    """What one reading along ``vectors`` u says: V - V_0 of every sub-batch.
+
+    ``variances``: along the ``pattern`` itself, of all entries, and what is left of these without any component.
+    """
 
     def __init__(
-        self, vectors: tuple[Array, ...], fresh: bool, freedoms: Array, excess: Array, variances: tuple[float, float]
+        self,
+        vectors: tuple[Array, ...],
+        pattern: tuple[Array, ...],
+        fresh: bool,
+        freedoms: Array,
+        excess: Array,
+        variances: Array,
     ) -> None:
-        self.vectors, self.fresh, self.freedoms, self.excess = vectors, fresh, freedoms, excess
-        self.variances = variances
+        self.vectors, self.pattern, self.fresh, self.freedoms = vectors, pattern, fresh, freedoms
+        self.excess, self.variances = excess, variances
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return sum(a.nbytes for a in (*self.vectors, self.freedoms, self.excess))
+        return sum(a.nbytes for a in (*self.vectors, *self.pattern, self.freedoms, self.excess, self.variances))
 
 
 @kept
 class Refined:
-    """A component, from the readings since it was found."""
+    """A component, from the readings since it was found; ``plain``: along the pattern itself, not its filter."""
 
-    def __init__(self, vectors: Sequence[Array], log_evidence: float) -> None:
+    def __init__(self, vectors: Sequence[Array], log_evidence: float, plain: bool = False) -> None:
         self.vectors = tuple(np.array(v) for v in vectors)
+        self.plain = plain
         self.log_evidence = log_evidence
         self.moved = math.inf
         self._sums = [np.zeros_like(v) for v in self.vectors]
         self._squares = [np.zeros_like(v) for v in self.vectors]
         self._count = 0
+        self._anew = False  # whether readings before were along filters, and no longer count
         self._readings: list[Reading] = []
 
-    def take(self, part: Variances, queries: Sequence[Array], gather: bool) -> None:
+    def take(self, part: Variances, queries: Sequence[Array], gather: bool, last: bool = False) -> None:
         """A step from a reading along ``queries``; the last query was the pattern itself.
 
-        ``gather``: of fresh samples, those before count as well.
+        ``gather``: of fresh samples, those before count as well.  ``last``: the vectors stay, for nobody would measure
+        the variance along others.
         """
         if part.moments is None:
             return
-        if not gather:
+        if self._anew or not gather:
             self._sums = [np.zeros_like(v) for v in self.vectors]
             self._squares = [np.zeros_like(v) for v in self.vectors]
-            self._count, self._readings = 0, []
+            self._count, self._readings, self._anew = 0, [], False
         rows = [u[None] for u in queries]
         variances, levels = levels_of(part.moments.of_first(), rows)
         weight = max(float(variances[0] / levels[0]) - 1, part.freedom**-0.5) / float(levels[0])
         mean = excess_gradients(part.moments, rows, levels)
         before = self.vectors
         self._sums = [m + weight * part.freedom * g[0] for m, g in zip(self._sums, mean, strict=True)]
-        self.vectors = tuple(units(m[None])[0] if m.any() else v for m, v in zip(self._sums, before, strict=True))
+        if not last:
+            self.vectors = tuple(units(m[None])[0] if m.any() else v for m, v in zip(self._sums, before, strict=True))
         each = [levels_of(one, rows) for one in part.by_part]
         steps = [excess_gradients(one, rows, own) for one, (_, own) in zip(part.by_part, each, strict=True)]
         for mode, v in enumerate(self.vectors):
@@ -89,15 +103,30 @@ class Refined:
             self._squares[mode] = self._squares[mode] + np.einsum("bd,bd->d", across, across)
         self._count += len(each)
         excess = np.array([float(v[0] - own[0]) for v, own in each])
-        known = (float(part.moments.squares[-1]), part.moments.total)
-        reading = Reading(tuple(queries), gather, part.freedoms, excess, known)
+        known = np.array([*part.moments.whole, part.moments.total - part.moments.squares[-1]])
+        reading = Reading(tuple(queries), before, gather, part.freedoms, excess, known)
         self._readings = [*self._readings, reading][-KEPT:]
+        if not self.plain and not last:
+            self._turn(part, before)
         self.moved = float(sum(2 - 2 * abs(o) for o in overlaps(self.vectors, before)))
+
+    def _turn(self, part: Variances, pattern: Sequence[Array]) -> None:
+        """Do without filters from now on, if the pattern itself tells as much."""
+        assert part.moments is not None
+        ends = [np.stack([u, v]) for u, v in zip(self._readings[-1].vectors, pattern, strict=True)]
+        moments = part.moments.of_ends()
+        variances, levels = levels_of(moments, ends)
+        filtered, bare = variances / levels - 1
+        if told_plainly(bare, filtered, sum(map(len, pattern)), part.freedom):
+            steps = excess_gradients(moments, ends, levels)
+            self.vectors = tuple(units(step[1:])[0] for step in steps)
+            self.plain = self._anew = True
 
     def queries(self, filters: Filters) -> list[Array]:
         """What samples are contracted with: along which it stands out most, and itself."""
         rows = [v[None] for v in self.vectors]
-        return [np.concatenate([u, v]) for u, v in zip(filters.of(rows), rows, strict=True)]
+        along = rows if self.plain else filters.of(rows)
+        return [np.concatenate([u, v]) for u, v in zip(along, rows, strict=True)]
 
     @property
     def errors(self) -> tuple[Array, ...]:
@@ -138,13 +167,18 @@ class Refined:
         return strength, (strength / factor, strength * factor)
 
     @property
-    def variances(self) -> tuple[float, float]:
-        """V along the vectors, and τ beside the other components, over the last readings; NaN before the first."""
+    def variances(self) -> tuple[float, float, float]:
+        """Along the vectors, of all entries, and of what no component explains; NaN before the first reading.
+
+        Over those of the last readings whose pattern was the last one already.
+        """
         if not self._readings:
-            return math.nan, math.nan
-        weights = [float(one.freedoms.sum()) for one in self._readings]
-        each = np.average([one.variances for one in self._readings], axis=0, weights=weights)
-        return float(each[0]), float(each[1])
+            return math.nan, math.nan, math.nan
+        last = self._readings[-1].pattern
+        like = [one for one in self._readings if np.abs(overlaps(one.pattern, last)).min() > SAME]
+        weights = [float(one.freedoms.sum()) for one in like]
+        variance, total, rest = np.average([one.variances for one in like], axis=0, weights=weights)
+        return float(variance), float(total), float(rest)
 
     @property
     def variance(self) -> float:
@@ -152,7 +186,9 @@ class Refined:
         return self.variances[0]
 
     def leaves(self, vectors: Sequence[Array], variance: float) -> bool:
-        """Whether a pattern of this ``variance`` is no more than what errors of this component leave of it."""
+        """Whether a pattern is this one, or by its ``variance`` no more than what errors of this component leave."""
+        if np.abs(overlaps(vectors, self.vectors)).min() > SAME:
+            return True
         left = GHOST * self.loss * max(0.0, self.amplitude_variance()[0])
         return variance < left and is_ghost(vectors, self.vectors)
 

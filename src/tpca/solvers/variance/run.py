@@ -100,8 +100,10 @@ class VarianceRun:
         if self.search is not None and not (self.stored and self.phase == "refine"):
             grams = self.plan.grams and (self.phase == "look" or not self.stored)
             turned = self.plan.slices and (self.phase == "slices" or not self.stored)
-            queries = self.search.queries(1 if self.phase == "test" else None)
             pairs = self.plan.pairs and self.stored and self.phase == "search" and self.steps < self.steps_of.every
+            queries = self.search.queries(
+                1 if self.phase == "test" else None, itself=not pairs and self.phase != "test"
+            )
             rotations = self.search.filters.rotations if turned else ()
             blanks.append(Variances(queries, known, edges, grams, rotations=rotations, pairs=pairs))
         return blanks
@@ -116,8 +118,9 @@ class VarianceRun:
         refuse_beyond_squares(moments[0])
         self._note(moments)
         refined = moments if self.search is None or (self.stored and self.phase == "refine") else moments[:-1]
+        last = self.stored and 1 <= self.steps == self.steps_of.refining - 1
         for one, own in zip(self.found, refined, strict=False):
-            one.take(own, [u[0] for u in one.queries(self.filters)], gather=not self.stored)
+            one.take(own, [u[0] for u in one.queries(self.filters)], gather=not self.stored, last=last)
         if self.stored:
             self._take_stored(moments)
         elif self.search is not None:
@@ -198,7 +201,7 @@ class VarianceRun:
         return not any(one.leaves(search.candidate, search.excess) for one in self.found)
 
     def _keep(self, search: VariationSearch) -> None:
-        one = search.tracked or Refined(search.candidate, 0.0)
+        one = search.tracked or Refined(search.candidate, 0.0, bool(search.plain[0]))
         one.log_evidence = search.log_evidence
         self.found.append(one)
         self.filters = search.filters

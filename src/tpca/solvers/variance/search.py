@@ -43,12 +43,13 @@ from tpca.solvers.race.evidence import BETS, log_bets
 from tpca.solvers.rank_one import overlaps, units
 from tpca.solvers.variance.accumulator import Variances
 from tpca.solvers.variance.filters import Filters, filters_of, leading_of_slices
-from tpca.solvers.variance.level import excess_gradients, levels_of, noise_level
-from tpca.solvers.variance.refine import Refined
+from tpca.solvers.variance.level import excess_gradients, levels_of, noise_level, told_plainly
+from tpca.solvers.variance.refine import SAME, Refined
 from tpca.tensors.blocks import Array
 
-SAME = 0.98  # overlap of all vectors above which two replicas are one
-FAMILIES = 4  # of starts: leading vectors of three kinds, and random ones
+FAMILIES = 5  # of starts: leading vectors of three kinds, the first of these also as they are, and random ones
+CLEAR = 5.0  # standard deviations by which noise along a pattern does not vary more than expected
+CHANCE = 2.0  # standard deviations of a variance by which another may be larger by chance
 MOVE_TOL = 1e-5  # squared change of all vectors below which a candidate has come to rest
 CHI = math.sqrt(2.0)  # standard deviation of (r² - V)/V for one sample, in Gaussian noise
 
@@ -81,6 +82,7 @@ class VariationSearch:
         self.replicas: list[Array] = [np.zeros((0, d)) for d in dims]
         self.sums: list[Array] = [np.zeros((0, d)) for d in dims]  # M_i
         self.grams: list[Array] = []
+        self.plain = np.zeros(0, dtype=bool)  # which replicas are contracted as they are, without filters
         self.filters = Filters([], [])
         self.freedom = 0  # of the Gram matrices
         self.tracked: Refined | None = None  # the candidate, from all rounds in which it was that
@@ -93,10 +95,16 @@ class VariationSearch:
         """The vectors on trial."""
         return tuple(u[0] for u in self.replicas)
 
-    def queries(self, most: int | None = None) -> list[Array]:
-        """What samples are contracted with for the first ``most`` replicas; at the end, the candidate itself."""
-        filtered = self.filters.of([w[:most] for w in self.replicas])
-        return [np.concatenate([u, w[:1]]) for u, w in zip(filtered, self.replicas, strict=True)]
+    def queries(self, most: int | None = None, itself: bool = False) -> list[Array]:
+        """What samples are contracted with for the first ``most`` replicas; at the end, the candidate itself.
+
+        ``itself``: after these, all patterns themselves.
+        """
+        own = [w[:most] for w in self.replicas]
+        plain, found = self.plain[:most, None], []
+        for u, w in zip(self.filters.of(own), own, strict=True):
+            found.append(np.concatenate([np.where(plain, w, u), *([w] if itself else []), w[:1]]))
+        return found
 
     def learn(self, part: Variances) -> None:
         """Add the covariances of the modes."""
@@ -117,31 +125,38 @@ class VariationSearch:
         tops: list[list[Array]] = []
         if self.grams:
             last = [np.eye(len(gram))[::-1][:each] for gram in self.grams]  # eigenvectors, as turned samples have them
-            tops.append([self.filters.back(i, last[i]) for i in modes])
+            leading = [self.filters.back(i, last[i]) for i in modes]
+            tops += [leading, leading]
         for found in leading_of_slices(slices, each) if slices else ():
             tops.append([self.filters.back(i, rows) for i, rows in enumerate(found)])
-        fresh = [np.zeros((0, w.shape[1])) for w in self.replicas]
-        for top in tops:
+        fresh, plain = [np.zeros((0, w.shape[1])) for w in self.replicas], np.zeros(count, dtype=bool)
+        for number, top in enumerate(tops):
             places = sorted(itertools.product(*(range(len(rows)) for rows in top)), key=sum)[: -(-count // FAMILIES)]
+            plain[len(fresh[0]) : len(fresh[0]) + len(places)] = number == 0 and bool(self.grams)
             fresh = [np.concatenate([fresh[i], top[i][[place[i] for place in places]]])[:count] for i in modes]
         for i in modes:
             directions = rng.standard_normal((count - len(fresh[i]), fresh[i].shape[1]))
             fresh[i] = np.concatenate([fresh[i], self.filters.back(i, directions)])
         self.replicas = [np.concatenate([u, v]) for u, v in zip(self.replicas, fresh, strict=True)]
         self.sums = [np.concatenate([m, np.zeros_like(v)]) for m, v in zip(self.sums, fresh, strict=True)]
-        self._choose(np.zeros(len(self.replicas[0])), len(self.replicas[0]))
+        self.plain = np.concatenate([self.plain, plain])
+        self._choose(range(len(self.plain)), len(self.plain))
 
     def step(self, part: Variances, most: int, gather: bool) -> None:
         """Every replica takes a step, and the best ``most`` stay; ``gather``: gradients of earlier samples count."""
         assert part.moments is not None
-        queries, count = self.queries(), len(self.replicas[0])
-        variances, levels = (each[:count] for each in levels_of(part.moments, queries))
-        gradients = [g[:count] for g in excess_gradients(part.moments, queries, levels)]
-        excess = variances - levels
+        count = len(self.replicas[0])
+        queries = self.queries(itself=len(part.moments.squares) > count + 1)
+        variances, levels = levels_of(part.moments, queries)
+        was, order = self.plain, self._order(variances, levels, part.freedom)
+        turned = was != self.plain  # these are told by the patterns themselves from now on
+        rows = np.where(turned, count, 0) + np.arange(count)
+        gradients = [g[rows] for g in excess_gradients(part.moments, queries, levels)]
+        excess, levels = (variances - levels)[rows], levels[rows]
         weights = part.freedom * (np.maximum(excess / levels, 0.0) + part.freedom**-0.5) / levels
         before, replicas = self.candidate, self.replicas
-        own = [weights[:, None] * g for g in gradients]
-        self.sums = [m + g for m, g in zip(self.sums, own, strict=True)] if gather else own
+        earlier = (gather & ~turned)[:, None]
+        self.sums = [np.where(earlier, m, 0) + weights[:, None] * g for m, g in zip(self.sums, gradients, strict=True)]
         self.replicas = [
             units(np.where(np.any(m, axis=1, keepdims=True), m, u))
             for m, u in zip(self.sums, self.replicas, strict=True)
@@ -150,11 +165,24 @@ class VariationSearch:
             self._exchange(replicas, [pairs[:count] for pairs in part.moments.pairs], part.freedom)
         self.total = part.moments.total
         if gather:
-            self.tracked = self.tracked or Refined(before, 0.0)
+            self.tracked = self.tracked or Refined(before, 0.0, bool(was[0]))
             self.tracked.take(part, [u[0] for u in queries], gather=True)
-        turned = [u[0] for u in self.replicas]
-        self.moved = float(sum(2 - 2 * abs(o) for o in overlaps(turned, before)))
-        self._choose(excess / levels, most)
+        self.moved = float(sum(2 - 2 * abs(o) for o in overlaps([u[0] for u in self.replicas], before)))
+        self._choose(order, most)
+
+    def _order(self, variances: Array, levels: Array, freedom: float) -> list[int]:
+        """All replicas, the best first: what varies more than noise can by its variance, others relative to noise."""
+        count = len(self.plain)
+        x = (variances / levels - 1)[:count]
+        if len(levels) <= count + 1:  # patterns themselves were not asked for
+            return [int(r) for r in np.argsort(-x, kind="stable")]
+        edge = (1 + math.sqrt(sum(w.shape[1] for w in self.replicas) / freedom)) ** 2 - 1 + CLEAR * CHI / freedom**0.5
+        excess = (variances - levels)[count : 2 * count]
+        bare = (variances / levels - 1)[count : 2 * count]
+        self.plain = self.plain | told_plainly(bare, x, sum(w.shape[1] for w in self.replicas), freedom)
+        excess = np.where(x > edge, np.maximum(excess, 0.0), 0.0)
+        tied = excess > (1 - CHANCE * CHI / freedom**0.5) * excess.max()  # variances that may well be the same
+        return [int(r) for r in np.lexsort((-x, -np.where(tied, math.inf, excess)))]
 
     def _exchange(self, replicas: Sequence[Array], pairs: Sequence[Array], freedom: float) -> None:
         """Exchange, of every replica, the one vector that makes it vary the most, relative to noise."""
@@ -162,8 +190,10 @@ class VariationSearch:
         for mode, own in enumerate(pairs):
             d = own.shape[-1]
             turn = self.filters.rotations[mode] if self.filters.rotations else np.eye(d)
-            values, basis = np.linalg.eigh(turn @ own @ turn.T)
-            fresh.append(self.filters.back(mode, basis[:, :, -1]))
+            turns = np.where(self.plain[:, None, None], np.eye(d), turn)
+            values, basis = np.linalg.eigh(turns @ own @ turns.transpose(0, 2, 1))
+            leading = basis[:, :, -1]
+            fresh.append(np.where(self.plain[:, None], leading, self.filters.back(mode, leading)))
             mean = np.maximum(values.mean(axis=1), np.finfo(float).tiny)  # samples may all be the same
             gains.append(values[:, -1] / mean / (1 + math.sqrt(d / freedom)) ** 2)
         best = np.argmax(gains, axis=0)
@@ -172,15 +202,17 @@ class VariationSearch:
             for mode, (new, old) in enumerate(zip(fresh, replicas, strict=True))
         ]
 
-    def _choose(self, scores: Array, most: int) -> None:
-        """The best replicas, each once."""
+    def _choose(self, order: Sequence[int], most: int) -> None:
+        """The first replicas in this order, each once."""
         chosen: list[int] = []
-        for r in np.argsort(-scores, kind="stable"):
+        for r in order:
             inner = [np.abs(u[chosen] @ u[r]) for u in self.replicas]
-            if len(chosen) < most and not (chosen and np.any(np.min(inner, axis=0) > SAME)):
-                chosen.append(int(r))
+            there = (np.min(inner, axis=0) > SAME) & (self.plain[chosen] == self.plain[r])
+            if len(chosen) < most and not there.any():
+                chosen.append(r)
         if chosen[0] != 0:
             self.moved, self.tracked = math.inf, None
+        self.plain = self.plain[chosen]
         self.replicas = [np.ascontiguousarray(u[chosen]) for u in self.replicas]
         self.sums = [np.ascontiguousarray(m[chosen]) for m in self.sums]
 
