@@ -39,7 +39,7 @@ def measured(_: str) -> str:
     rows = [
         (
             f"signal proven, order 4, d = {race['dim']}, λ = σ = 1, {race['trials']} runs",
-            f"{race['proven']} of them, after {race['proven_median']:.2f}·d² samples (median); at most {race['factor']:g}·d²",
+            f"{race['proven']} of them, after {race['proven_median']:.2f}·d² samples (median) of {race['factor']:g}·d²",
             "make race-targets",
         ),
         (
