@@ -603,7 +603,7 @@ class TestReaders:
         source = DaskEngine(client, open_views(files)) if given == "engine" else arrays
         with nothing_read_here():
             there, score = cca.transform(source), cca.score(source)
-        monkeypatch.setattr("tpca.estimators.cca.active_client", lambda: None)
+        monkeypatch.setattr("tpca.estimators.opening.active_client", lambda: None)
         here = cca.transform(files if given == "engine" else arrays)
         assert [y.tobytes() for y in there] == [y.tobytes() for y in here]
         assert float(score) == pytest.approx(float(cca.score(views)), rel=1e-9)

@@ -543,7 +543,7 @@ def test_a_store_of_studies_is_reported(tmp_path):
     page = page_of(tmp_path / "s.html")
     check_page(page)
     assert page.tags.count("svg") == 1
-    assert "1 of 2 predictions agree with what was measured" in page.text
+    assert "2 of 2 predictions agree with what was measured" in page.text
 
 
 def test_markup_escapes_unless_it_is_safe():

@@ -111,10 +111,7 @@ class EntrySizes(Accumulator):
         middle = middle.reshape(-1, *[1] * (samples.ndim - 1))
         np.clip(logs, middle - NEAR, middle + NEAR, out=logs)
         means, rows = _taken_out(logs) if there is None else _taken_out_partly(logs, there)
-        sums = [row.sum(axis=0).reshape(-1) for row in rows]
-        if there is None and len(samples) > 1:
-            sums = _rows_of_differences(samples) or sums
-        self._note(samples, logs, sums, float(means.sum()), len(samples))
+        self._note(samples, logs, [row.sum(axis=0).reshape(-1) for row in rows], float(means.sum()), len(samples))
 
     def _glance(self, sample: NDArray[Any], there: NDArray[np.bool_] | None) -> None:
         """Look at entries of one large sample at equal distances, which have no divisor in common with its shape."""
@@ -171,24 +168,6 @@ def _medians(logs: Array, there: NDArray[np.bool_] | None) -> Array:
     )
 
 
-def _rows_of_differences(samples: Array) -> list[Array] | None:
-    """Sums over samples of ℓ_i - ℓ, from differences of neighbours: bounds are not to be wider where a signal is.
-
-    ``None`` where most of these are zero.
-    """
-    pairs = len(samples) // 2
-    logs = np.abs(samples[: 2 * pairs : 2] - samples[1 : 2 * pairs : 2])
-    with np.errstate(divide="ignore"):
-        np.log2(logs, out=logs)
-    middle = _medians(logs, None)
-    if not np.isfinite(middle).all():
-        return None
-    middle = middle.reshape(-1, *[1] * (samples.ndim - 1))
-    np.clip(logs, middle - NEAR, middle + NEAR, out=logs)
-    _, rows = _taken_out(logs)
-    return [len(samples) / pairs * row.sum(axis=0).reshape(-1) for row in rows]
-
-
 def _taken_out(logs: Array) -> tuple[Array, list[Array]]:
     """Means of samples and, beside them, of rows of all modes, which are taken out of ``logs``."""
     axes = tuple(range(1, logs.ndim))
@@ -240,7 +219,7 @@ def clip_for(sizes: EntrySizes, bound: float | None = None) -> Clip | None:
         return None
     logs = np.log2(y)
     variance = float(both @ logs**2) - float(both @ logs) ** 2
-    scales = [np.exp2(_drawn(row / sizes.n, 2 * variance * len(row) / sizes.entries)) for row in sizes.rows]
+    scales = [np.exp2(_drawn(row / sizes.n, variance * len(row) / sizes.entries)) for row in sizes.rows]
     return Clip((edge * 2.0 ** (sizes.level / sizes.n) * scales[0], *scales[1:]), inside, gain)
 
 
