@@ -301,23 +301,31 @@ def test_more_passes_find_what_one_cannot():
 
 
 def test_more_passes_make_vectors_accurate_that_the_first_has_found(monkeypatch):
-    truth = SpikedTensor.random((7,) * 4, 1.8, random_state=0)
-    samples = take(truth, 60, random_state=1)
-    options = {"random_state": 3, "memory_limit": 11_000, "max_passes": 4}
-    better = RaceSolver(**options).run(samples)
-    assert {record["pass"] for record in better.history if record["found"]} == {1, better.n_passes}
-    # Where the vectors that have climbed prove nothing the first claim stands.
-    away = tuple(np.roll(v, 1) - v * (np.roll(v, 1) @ v) for v in truth.vectors)
-    monkeypatch.setattr(Ascent, "vectors", tuple(v / np.linalg.norm(v) for v in away))
-    first = RaceSolver(**options).run(samples)
-    assert first.found
-    assert first.n_passes > 1
-    assert first.evidence.value > first.evidence.needed
-    assert better.state_bytes <= 11_000
-    # A squared error of 0.1 and more at the end of a first pass that hands nothing over, about 6/(1.8² · 48) = 0.04 at
-    # rest; errors of 28 entries are within a factor of two of that but once in 1e3.
-    assert truth.loss(better.vectors).mean() < 0.08
-    assert truth.loss(better.vectors).mean() < truth.loss(first.vectors).mean()
+    """Of eight runs some find a signal in the first pass, inaccurately, and again in a later one."""
+    better, first = [], []
+    for seed in range(8):
+        truth = SpikedTensor.random((7,) * 4, 2.2, random_state=seed)
+        samples = take(truth, 60, random_state=seed)
+        solver = RaceSolver(random_state=seed, memory_limit=14_000, max_passes=4)
+        recovery = solver.run(samples)
+        assert recovery.state_bytes <= 14_000
+        if {record["pass"] for record in recovery.history if record["found"]} != {1, recovery.n_passes}:
+            continue
+        better.append(float(truth.loss(recovery.vectors).mean()))
+        # Where the vectors that have climbed prove nothing the first claim stands.
+        away = tuple(np.roll(v, 1) - v * (np.roll(v, 1) @ v) for v in truth.vectors)
+        with monkeypatch.context() as patch:
+            patch.setattr(Ascent, "vectors", tuple(v / np.linalg.norm(v) for v in away))
+            stands = solver.run(samples)
+        assert stands.found
+        assert stands.n_passes > 1
+        assert stands.evidence.value > stands.evidence.needed
+        first.append(float(truth.loss(stands.vectors).mean()))
+    assert len(better) >= 2
+    # About 6/(2.2² · 48) = 0.026 at rest; the mean of errors of 28 entries a run is within a factor of two of that but
+    # once in 1e4.
+    assert np.mean(better) < 0.052
+    assert np.mean(better) < np.mean(first)
 
 
 @few_or_many(6, 40)
