@@ -309,7 +309,8 @@ def test_more_passes_make_vectors_accurate_that_the_first_has_found(monkeypatch)
         solver = RaceSolver(random_state=seed, memory_limit=14_000, max_passes=4)
         recovery = solver.run(samples)
         assert recovery.state_bytes <= 14_000
-        if {record["pass"] for record in recovery.history if record["found"]} != {1, recovery.n_passes}:
+        last = {record["pass"]: record["found"] for record in recovery.history}  # how every pass ended
+        if recovery.n_passes == 1 or not (last[1] and last[recovery.n_passes]):
             continue
         better.append(float(truth.loss(recovery.vectors).mean()))
         # Where the vectors that have climbed prove nothing the first claim stands.
