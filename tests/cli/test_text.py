@@ -25,7 +25,7 @@ def test_control_characters_are_written_out_and_letters_are_not():
     assert printable("Größe × 2 — 頻度 é") == "Größe × 2 — 頻度 é"
 
 
-@pytest.mark.parametrize("name", [RED, os.fsdecode(b"y\xff.npy")])
+@pytest.mark.parametrize("name", [RED, pytest.param(os.fsdecode(b"y\xff.npy"), marks=pytest.mark.slow)])
 def test_names_of_files_cannot_redraw_the_screen_nor_break_the_text(name, tmp_path):
     np.save(tmp_path / name, NOISE)
     for arguments, code in (

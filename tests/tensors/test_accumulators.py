@@ -650,6 +650,7 @@ def test_the_law_engine(name):
     close_to(case.result(part), case.naive(np.broadcast_to(mean, (N, *DIMS))), case.rtol)
 
 
+@pytest.mark.slow
 def test_sub_batches_of_a_law_scatter_as_those_of_samples():
     """Second moments of all gradients of two queries, of sub-batches from the law and from samples.
 
