@@ -67,7 +67,7 @@ def main(arguments=None):
     parser.add_argument("--out", type=Path, default=Path("order6_stream.png"))
     parser.add_argument("--quick", action="store_true", help="fewer days")
     options = parser.parse_args(arguments)
-    count = 250 if options.quick else 600
+    count = 400 if options.quick else 600
 
     rng = np.random.default_rng(4)
     shares = margins(rng)
