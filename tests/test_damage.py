@@ -51,7 +51,7 @@ def test_damaged_files_are_read_or_refused(kind):
 
 @pytest.mark.parametrize("some", [IN_C[0::2], IN_C[1::2]], ids=" ".join)
 def test_damaged_stores_are_read_or_refused(some):
-    assert surveyed(0, 60, some) == []
+    assert surveyed(0, 25, some) == []
 
 
 @pytest.mark.slow

@@ -726,7 +726,7 @@ def test_data_that_do_not_fit_the_memory_give_the_same_fit(monkeypatch):
     same_fit(TensorCCA(random_state=0, memory_limit="10KB").fit(views), TensorCCA(random_state=0).fit(views))
 
 
-@pytest.mark.parametrize("refit", [False, True])
+@pytest.mark.parametrize("refit", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("memory", [None, 1e6])
 def test_memory_is_that_of_the_data_and_of_the_covariances(monkeypatch, memory, refit):
     # 4 views of 200 columns: a moment tensor of 1.6e9 entries, 13 GB; 2000 rows of float64 are 12.8 MB.

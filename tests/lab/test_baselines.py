@@ -478,7 +478,9 @@ def test_the_spiked_mean_is_what_the_law_says():
     np.testing.assert_allclose(AllSamples(samples, None).mean, samples.mean(axis=0), atol=1e-14)
 
 
-@pytest.mark.parametrize("c", [1.5, 2.0, 3.0])
+@pytest.mark.parametrize(
+    "c", [pytest.param(1.5, marks=pytest.mark.slow), 2.0, pytest.param(3.0, marks=pytest.mark.slow)]
+)
 def test_overlap_of_the_unfolding_follows_the_square_matrix_threshold(c):
     # ⟨u, a⟩² → 1 - 1/c² at order 4, d = 32, c = λ√N/d.  Measured standard deviation of one draw, mean of both sides:
     # 0.02 at c = 1.5, less above; of 16 draws 0.005, so that 0.02 is four of them: false alarm < 1e-4.
@@ -548,7 +550,9 @@ def test_als_from_the_spectral_start_fails_below_the_threshold():
     assert truth.overlaps(ALS().run(mean[None]).vectors).max() < 0.6
 
 
-@pytest.mark.parametrize(("dims", "beta", "start"), [((100,) * 3, 2.0, 0.6), ((50, 100, 150), 2.0, 0.7)])
+@pytest.mark.parametrize(
+    ("dims", "beta", "start"), [pytest.param((100,) * 3, 2.0, 0.6, marks=pytest.mark.slow), ((50, 100, 150), 2.0, 0.7)]
+)
 def test_amp_follows_its_state_evolution(dims, beta, start):
     # Overlaps after 1, 2, ... iterations from a start that knows nothing of the noise.  Measured standard deviation of
     # one draw and mode: 0.033 after the first iteration, 0.018 after the second, < 0.01 later; averaged over 16 draws
