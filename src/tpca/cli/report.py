@@ -12,7 +12,7 @@ import typer
 
 from tpca.cli.applies import refuse_idle
 from tpca.cli.outputs import check_file, places
-from tpca.wording import duration
+from tpca.wording import amount, duration
 
 if TYPE_CHECKING:
     from tpca.labels import Labels
@@ -37,10 +37,7 @@ class OutputOptions:
             given = read_labels(self.labels, dims)
             labels = given if labels is None else given.with_others(labels)
         if self.report is not None:
-            from tpca.report.document import plotly_js
-
             check_file(self.report)
-            plotly_js()
         return labels
 
     def write(self, folder: Path, paths: list[str], identity: str, run: dict[str, Any]) -> None:
@@ -99,4 +96,4 @@ def report(
         refuse_idle(ctx, kind_of(folder))
         check_file(path)
         write_page(folder, path)
-    print(f"{path}: {os.path.getsize(path) / 1e6:.1f} MB, {duration(time.monotonic() - began)}")
+    print(f"{path}: {amount(os.path.getsize(path))}, {duration(time.monotonic() - began)}")
