@@ -478,7 +478,7 @@ def test_views_are_fitted_scored_and_reported(tmp_path):
 
 def test_the_command_writes_report_and_says_so(tmp_path):
     np.save(tmp_path / "d.npy", samples((6, 5, 4), 2.0, 300))
-    data, out, html = str(tmp_path / "d.npy"), tmp_path / "r", tmp_path / "deep" / "r.html"
+    data, out, html = str(tmp_path / "d.npy"), tmp_path / "r", tmp_path / "r" / "r.html"
     done = runner.invoke(app, ["fit", data, "--out", str(out), "--report", str(html)])
     assert done.exit_code == 0, done.output
     assert "report in" in done.output

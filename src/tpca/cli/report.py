@@ -28,6 +28,8 @@ class OutputOptions:
     quiet: bool
     as_json: bool
     live: bool
+    out: Path | None = None
+    """The folder of the result."""
 
     def check(self, dims: tuple[int, ...], labels: Labels | None = None) -> Labels | None:
         """Refuse, before a long fit, what cannot be done after it; the labels given, and those that the data have."""
@@ -37,7 +39,7 @@ class OutputOptions:
             given = read_labels(self.labels, dims)
             labels = given if labels is None else given.with_others(labels)
         if self.report is not None:
-            check_file(self.report)
+            check_file(self.report, self.out)
         return labels
 
     def write(self, folder: Path, paths: list[str], identity: str, run: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from tpca.drafts import replacing
+from tpca.drafts import check_folder, replacing
 from tpca.errors import OutputError
 from tpca.report.pictures import Axis, Trace
 
@@ -145,6 +145,7 @@ SIGNS = {"good": "✓", "bad": "✕", "open": "?"}
 
 def write_document(path: Path, document: Document) -> None:
     """Write the file, whole or not at all."""
+    check_folder(path)
     text = render(document)
     try:
         with replacing(path) as (draft,):
