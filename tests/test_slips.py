@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import scipy.io
+from sklearn.exceptions import ConvergenceWarning
 
 from command import run
-from tpca import RaceSolver, SpikedTensor, TensorPCA
-from tpca.errors import SolverError, StreamError
+from tpca import RaceSolver, SpikedTensor, TensorCCA, TensorPCA
+from tpca.errors import OutputError, SolverError, StreamError, StreamWarning
 
 TRUTH = SpikedTensor.random((4, 5, 3), 3.0, random_state=1)
 X = next(iter(TRUTH.stream(random_state=2, batch_size=60)))
@@ -80,3 +81,39 @@ def test_files_as_newcomers_have_them(tmp_path):
         assert TensorPCA(random_state=0).fit(tmp_path / name).strengths_ == expected
     np.savetxt(tmp_path / "d.csv", X.reshape(60, -1), delimiter=",")
     assert "numpy.loadtxt" in line(run("fit", "d.csv", "--out", "o", cwd=tmp_path))
+
+
+def test_reports_make_no_folders(tmp_path):
+    np.save(tmp_path / "d.npy", X)
+    nowhere = ("cannot write", "there is no folder", "make it first")
+    for slip in (
+        ("fit", "d.npy", "--out", "o", "--report", "no/x.html"),
+        ("plan", "--dims", "9,9", "--plot", "no/x.png"),
+    ):
+        assert all(word in line(run(*slip, cwd=tmp_path)) for word in nowhere)
+    assert [place.name for place in tmp_path.iterdir()] == ["d.npy"]
+    assert run("fit", "d.npy", "--out", "o", "--report", "o/x.html", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "o" / "x.html").is_file()
+    assert all(word in line(run("report", "o", "--out", "no/x.html", cwd=tmp_path)) for word in nowhere)
+    with pytest.raises(OutputError, match="there is no folder"):
+        TensorPCA(random_state=0).fit(X).report(tmp_path / "no" / "x.html")
+    assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.parametrize("make", [list, tuple, iter], ids=lambda make: make.__name__)
+def test_a_list_or_generator_of_samples_is_stacked_with_a_note(make):
+    """Samples of order 3 were taken for batches of samples of order 2, and fitted with a wrong answer."""
+    with pytest.warns(StreamWarning, match=r'taken for single samples of that shape.* say items="batches"'):
+        pca = TensorPCA(random_state=0).fit(make(X))
+    assert pca.shape_in_ == (4, 5, 3)
+    assert np.min(TRUTH.overlaps(pca.components_)) > 0.9
+    assert TensorPCA(items="samples", random_state=0).fit(make(X)).shape_in_ == (4, 5, 3)
+
+
+def test_three_views_with_a_symmetric_factor_say_why_nothing_is_found():
+    """The third moment of a symmetric factor is zero however many rows there are: two views at a time show it."""
+    rng = np.random.default_rng(0)
+    shared = rng.standard_normal((600, 1))
+    views = [2 * shared * rng.standard_normal(d) + rng.standard_normal((600, d)) for d in (4, 5, 3)]
+    with pytest.warns(ConvergenceWarning, match="symmetric"):
+        TensorCCA(random_state=0).fit(views)

@@ -64,6 +64,12 @@ def drafts(*paths: Path, removing: Sequence[Path] = ()) -> Iterator[list[Path]]:
             _remove(draft)
 
 
+def check_folder(path: Path) -> None:
+    """Refuse a file in a folder that is not there, which may be a slip of the pen."""
+    if not path.parent.exists():
+        raise OutputError(f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}; make it first.")
+
+
 def checksum(path: Path) -> str:
     """Of a whole file: whether it is still the one that was written."""
     with path.open("rb") as file:

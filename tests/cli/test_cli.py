@@ -59,7 +59,7 @@ def test_help_names_the_commands_and_errors_have_no_traceback(tmp_path):
 
 
 def test_import_loads_no_optional_package():
-    names = ("matplotlib", "plotly", "zarr", "h5py", "dask", "sklearn", "pandas")
+    names = ("matplotlib", "zarr", "h5py", "dask", "sklearn", "pandas")
     code = f"import sys, tpca, tpca.cli; print([m for m in {names} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

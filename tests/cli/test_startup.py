@@ -11,7 +11,7 @@ import typer
 import tpca
 from tpca.cli import COMMANDS, app
 
-SLOW = ("numba", "sklearn", "scipy.stats", "matplotlib", "plotly", "zarr", "h5py", "dask", "pandas", "threadpoolctl")
+SLOW = ("numba", "sklearn", "scipy.stats", "matplotlib", "zarr", "h5py", "dask", "pandas", "threadpoolctl")
 SLOW += ("xarray", "pyarrow", "h5netcdf")
 
 

@@ -155,12 +155,12 @@ def test_numbers_and_times_are_places_along_the_axis_of_a_picture():
     days = np.array(["2020-01-01", "2020-01-02", "2020-01-05", "2020-01-06"], dtype="datetime64[D]")
     for coords, places in (
         (np.array([1.0, 2.0, 4.0, 8.0]), [1.0, 2.0, 4.0, 8.0]),
-        (days, days.astype(str).tolist()),
+        (days, [86400 * day for day in (0, 1, 4, 5)]),
         (np.array([3.0, 1.0, 2.0, 9.0]), [0, 1, 2, 3]),  # in no order: names
     ):
         figure = component_figure(0, vectors, None, Labels((Axis("x", coords),)))
         assert list(figure.traces[0]["x"]) == places
-        assert len(figure.traces[0]["text"]) == 4
+        assert len(figure.traces[0]["hover"]) == 4
 
 
 def test_the_command_takes_labels_from_the_data(tmp_path):

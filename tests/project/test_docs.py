@@ -32,7 +32,6 @@ QUICK = {
     "tpca reproduce worst-case symmetric --quick": "tpca reproduce --list",
     "tpca reproduce --full": "tpca reproduce --list",
     "tpca reproduce --report out.html": "tpca reproduce --list",
-    "tpca compare --order 4 --dim 24 --strength 1 --samples 4d^2": "tpca compare --order 3 --dim 6 --trials 1",
 }
 NOT_HERE = ("pip ", "git ", "cd ")  # what a newcomer types once; tests/project/test_packaging.py installs for real
 

@@ -2,6 +2,7 @@
 
 import re
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -9,11 +10,13 @@ import pytest
 from stream_suite import Tensor
 from tpca import SpikedTensor, TensorPCA, open_stream
 from tpca.cli import main
-from tpca.errors import SampleError, StreamError
+from tpca.errors import SampleError, StreamError, StreamWarning
 
 ALL_DIMS = {2: (6, 5), 3: (5, 4, 3), 4: (4, 3, 2, 3)}
 N = 36
-EITHER = r"^(items|files in \'.*\') of shape (\(.*\)) can be batches of samples \(.*\), or single samples \2; say "
+EITHER = (
+    r"^(items|an array|files in \'.*\') of shape (\(.*\)) can be batches of samples \(.*\), or single samples \2; say "
+)
 EITHER += r'items="batches" or items="samples" \(to TensorPCA, open_stream, or tpca with --items\)\.$'
 
 
@@ -62,6 +65,18 @@ def same(one, other, bits=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=0 if bits else 1e-9)
 
 
+ALIKE = r"(items|files in \'.*\') of shape (\(.*\)) are taken for single samples of that shape, one each; if they are "
+ALIKE += r'batches of samples \(.*\), say items="batches"'
+
+
+def noted(make, either):
+    """``make()``, with a note where it could be two things."""
+    if not either:
+        return make()
+    with pytest.warns(StreamWarning, match=ALIKE):
+        return make()
+
+
 def same_or_refused(make, expected, refused, bits=True):
     """``make()`` is the fit that is expected; or, where it could be two things, an error with both ways out."""
     if refused:
@@ -83,7 +98,6 @@ SAMPLES = {
 BATCHES = {
     "list": lambda X: np.split(X, 4),
     "list of one": lambda X: [X],
-    "generator": lambda X: iter(np.split(X, 4)),
     "loader that does not say": lambda X: Loader(X, 9, says=False),
 }
 
@@ -96,7 +110,10 @@ def test_samples_in_any_form_are_the_array(data, form, solver):
     options = {"solver": solver} if stored else {"solver": solver, "max_passes": 1}
     expected = whole(data, **options) if stored else passing(data, **options)
     either = data.ndim > 3 and "nested" not in form
-    same_or_refused(lambda: whole(SAMPLES[form](data), **options), expected, either, bits=stored)
+    if form == "loader without batches":  # one that does not say how many it puts together
+        same_or_refused(lambda: whole(SAMPLES[form](data), **options), expected, either, bits=stored)
+    else:
+        same(noted(lambda: whole(SAMPLES[form](data), **options), either), expected, bits=stored)
     same(whole(SAMPLES[form](data), items="samples", **options), expected, bits=stored)
 
 
@@ -104,6 +121,18 @@ def test_samples_in_any_form_are_the_array(data, form, solver):
 def test_batches_of_one_length_could_be_samples(data, form):
     same_or_refused(lambda: whole(BATCHES[form](data)), None, refused=True)
     same(whole(BATCHES[form](data), items="batches"), passing(data), bits=False)
+
+
+def test_batches_of_a_generator_need_a_word(data):
+    """Nobody sees the length of a generator: its items are samples, and a note says so; one that differs ends it."""
+    same(whole(iter(np.split(data, 4)), items="batches"), passing(data), bits=False)
+    with pytest.warns(StreamWarning, match=ALIKE):
+        assert open_stream(iter(np.split(data, 4))).dims == (9, *data.shape[1:])
+    with (
+        pytest.warns(StreamWarning, match=ALIKE),
+        pytest.raises(SampleError, match="all samples of a stream share one shape"),
+    ):
+        whole(iter([*np.split(data, 4), data[:5]]))
 
 
 def test_what_can_only_be_batches_needs_no_word(data):
@@ -116,7 +145,7 @@ def test_what_can_only_be_batches_needs_no_word(data):
 
 def test_a_folder_of_samples(data, tmp_path):
     folder, expected = folder_of(tmp_path / "f", data), whole(data)
-    same_or_refused(lambda: whole(folder), expected, data.ndim > 3, bits=False)
+    same(noted(lambda: whole(folder), data.ndim > 3), expected, bits=False)
     same(whole(folder, items="samples"), expected, bits=False)
 
 
@@ -206,8 +235,13 @@ def test_the_command_line_has_the_same_rule(tmp_path, capsys, monkeypatch):
         return ended.value.code or 0
 
     folder, out = folder_of(tmp_path / "f", samples_of(3)), tmp_path / "r"
-    for command in (("info", folder), ("fit", folder, "--out", out, "--quiet")):
-        assert tpca(*command) == 2
+    few = folder_of(tmp_path / "few", np.split(samples_of(3), 4))
+    for command in (("info",), ("fit", "--out", out, "--quiet")):
+        assert tpca(*command, few) == 2
         assert re.search(EITHER, capsys.readouterr().err.removeprefix("tpca: ").removesuffix("\n"))
         assert not out.exists()
-        assert tpca(*command, "--items", "samples") == 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            assert tpca(*command, folder) == 0
+        assert re.match(f"tpca: {ALIKE}", capsys.readouterr().err)
+        assert tpca(*command, folder, "--items", "samples", *(["--overwrite"] if "fit" in command else [])) == 0

@@ -59,7 +59,7 @@ def compare(
     if report is not None:
         if out is None:
             raise StudyError("--report needs --out: a folder for the trials that it shows.")
-        check_file(report)
+        check_file(report, out)
     found = Comparison(settings_of(setting, chosen), reasons, {})
     seeds = range(random_state, random_state + trials)
     if out is not None:

@@ -141,7 +141,7 @@ def fit(
         if not views and given not in known:
             raise SolverError(f"{name} must be {', '.join(known[:-1])} or {known[-1]}, got {given!r}.")
     refuse_idle(ctx, "views" if views else target if target == "variance" else solver)
-    output = OutputOptions(report, labels, checks, quiet, as_json, live)
+    output = OutputOptions(report, labels, checks, quiet, as_json, live, out)
     if views:
         asked = {"n_components": n_components, "memory_limit": memory_limit, "confidence": confidence}
         asked |= {"clip": bound(clip), "random_state": random_state, "nan_policy": nan_policy}

@@ -60,6 +60,8 @@ def info(
 
 
 def _describe(stream: Stream, path: str) -> dict[str, Any]:
+    from tpca.solvers.choice import choose_for
+    from tpca.solvers.mean.memory import default_mean_memory
     from tpca.solvers.memory import default_memory
     from tpca.streams.stored import StoredStream
     from tpca.streams.writing import truth_path
@@ -67,6 +69,8 @@ def _describe(stream: Stream, path: str) -> dict[str, Any]:
     entries = math.prod(stream.dims)
     stored = stream if isinstance(stream, StoredStream) else None  # a sparse table is not, and has no chunks
     dtype = stream.dtype if stored is None else stored.stored_dtype
+    mean = choose_for(stream).solver == "mean"
+    memory = default_mean_memory(stream.dims, partial=stream.partial) if mean else default_memory(stream.dims)
     found: dict[str, Any] = {
         "kind": stream.kind,
         "path": path,
@@ -78,7 +82,7 @@ def _describe(stream: Stream, path: str) -> dict[str, Any]:
         "chunk_bytes": None if stored is None else stored.chunk_bytes,
         "reading_bytes": None if stored is None else stored.reading_bytes,
         "sample_bytes": entries * dtype.itemsize,
-        "default_memory": default_memory(stream.dims),
+        "default_memory": memory,
     }
     truth = truth_path(path)
     return found | {"truth": str(truth) if truth.is_file() else None}

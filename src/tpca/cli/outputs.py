@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tpca.drafts import check_folder
 from tpca.errors import OutputError
 from tpca.wording import amount, number, printable, shape
 
@@ -92,10 +93,12 @@ def check_place(path: Path) -> None:
     _check_above(path, _nearest(path))
 
 
-def check_file(path: Path) -> None:
-    """Refuse a place where a file cannot be written."""
+def check_file(path: Path, made: Path | None = None) -> None:
+    """Refuse a place where a file cannot be written; its folder must be there, or the one that is ``made``."""
     if path.is_dir():
         raise OutputError(f"cannot write {str(path)!r}: it is a folder; give the name of a file.")
+    if made is None or path.parent.absolute() != made.absolute():
+        check_folder(path)
     _check_above(path, _nearest(path.parent))
 
 

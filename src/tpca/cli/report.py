@@ -12,7 +12,7 @@ import typer
 
 from tpca.cli.applies import refuse_idle
 from tpca.cli.outputs import check_file, places
-from tpca.wording import duration
+from tpca.wording import amount, duration
 
 if TYPE_CHECKING:
     from tpca.labels import Labels
@@ -28,6 +28,8 @@ class OutputOptions:
     quiet: bool
     as_json: bool
     live: bool
+    out: Path | None = None
+    """The folder of the result."""
 
     def check(self, dims: tuple[int, ...], labels: Labels | None = None) -> Labels | None:
         """Refuse, before a long fit, what cannot be done after it; the labels given, and those that the data have."""
@@ -37,10 +39,7 @@ class OutputOptions:
             given = read_labels(self.labels, dims)
             labels = given if labels is None else given.with_others(labels)
         if self.report is not None:
-            from tpca.report.document import plotly_js
-
-            check_file(self.report)
-            plotly_js()
+            check_file(self.report, self.out)
         return labels
 
     def write(self, folder: Path, paths: list[str], identity: str, run: dict[str, Any]) -> None:
@@ -99,4 +98,4 @@ def report(
         refuse_idle(ctx, kind_of(folder))
         check_file(path)
         write_page(folder, path)
-    print(f"{path}: {os.path.getsize(path) / 1e6:.1f} MB, {duration(time.monotonic() - began)}")
+    print(f"{path}: {amount(os.path.getsize(path))}, {duration(time.monotonic() - began)}")

@@ -16,10 +16,12 @@ from tpca.solvers.recovery import Recovery
 from tpca.solvers.variance.solver import VarianceSolver
 from tpca.streams import Stream
 from tpca.streams.axes import SampleDim, along
+from tpca.streams.checks import are_samples, shape_of
 from tpca.streams.iterables import IterableStream
 from tpca.streams.labelled import is_labelled
 from tpca.streams.protocol import NumberedStream
 from tpca.streams.sources import check_opened, open_known, stored_source
+from tpca.streams.sparse import is_sparse
 from tpca.tensors import DenseBatch
 
 
@@ -80,6 +82,8 @@ def handed(X: Any, dims: tuple[int, ...] | None, items: Any, nan_policy: Any, sa
             labels = labels_of(source.axes, source.name) if source.axes else None
         X = source.read((slice(None),) * len(source.shape))
         items = "batches" if labels is not None or sample_dim is not None else items
+    if items == "auto" and dims is None and not is_sparse(X):  # one array, which may be a batch: refused if it could be
+        items = "samples" if are_samples([shape_of(X)], items, dims, "an array") else "batches"
     stream = open_known(iter([X]), dims, items, nan_policy=nan_policy)
     stream.labels = labels
     return stream

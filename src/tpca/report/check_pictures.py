@@ -6,7 +6,7 @@ import numpy as np
 
 from tpca.report.checks import direction_name, normal_quantiles, outlier_bar, outliers
 from tpca.report.document import Figure
-from tpca.report.pictures import axis, error_bars, layout, level, line, points
+from tpca.report.pictures import BELOW, Axis, level, line, points
 from tpca.report.residuals import Residuals
 from tpca.wording import count, number
 
@@ -28,16 +28,15 @@ def _quantiles(found: Residuals, columns: list[int]) -> Figure:
         normal, seen = normal_quantiles(kept[:, column])
         evenly, each = np.linspace(0, len(seen) - 1, 200).astype(int), np.arange(len(seen))
         few = np.unique(np.concatenate([evenly, each[:20], each[-20:]]))  # the ends, where tails show, in full
-        trace = points(normal[few].tolist(), seen[few].tolist(), direction_name(found, column), i)
-        trace["marker"]["size"] = 5
-        traces.append(trace)
+        name = direction_name(found, column)
+        traces.append(points(normal[few].tolist(), seen[few].tolist(), name, i, size=5))
     ends = [-3.5, 3.5]
-    diagonal = {"type": "scatter", "mode": "lines", "x": ends, "y": ends, "name": "normal"}
-    traces.append({**diagonal, "line": {"color": "@soft", "dash": "dash", "width": 1.5}})
+    traces.append(line(ends, ends, "normal", 0, colour="soft", dash=BELOW, width=1.5))
     return Figure(
         "quantiles",
         traces,
-        layout(axis("quantile of a normal number"), axis("score, in standard deviations")),
+        Axis("quantile of a normal number"),
+        Axis("score, in standard deviations"),
         f"Scores of {count(len(kept), 'sample')} against normal quantiles; points on the diagonal are normal.",
         f"On the dashed line, scores are normal; ends that bend away from it are heavy tails. {len(kept):,} samples "
         "spread evenly over the stream.",
@@ -49,21 +48,20 @@ def _over_stream(found: Residuals, columns: list[int]) -> Figure:
     middles, counts, means, variances = found.bins()
     traces = []
     for i, column in enumerate(columns):
-        errors = 2 * np.sqrt(variances[:, column] / np.maximum(counts, 1))
-        trace = points(middles.tolist(), means[:, column].tolist(), f"mean, {direction_name(found, column)}", i)
-        traces.append(trace | {"error_y": error_bars(errors.tolist())})
+        errors = (2 * np.sqrt(variances[:, column] / np.maximum(counts, 1))).tolist()
+        name = f"mean, {direction_name(found, column)}"
+        traces.append(points(middles.tolist(), means[:, column].tolist(), name, i, (errors, errors)))
     listed = outliers(found)
     if listed:
-        far = points([o.place for o in listed], [o.score for o in listed], "outlier sample", 5)
-        far["text"] = [f"sample {o.place:,}, {o.direction}: {number(o.deviation)} σ" for o in listed]
-        far["hovertemplate"] = "%{text}<extra></extra>"
-        far["marker"] |= {"symbol": "x-thin-open", "size": 10, "color": "@bad"}
-        traces.append(far)
+        at, scores = [o.place for o in listed], [o.score for o in listed]
+        told = [f"sample {o.place:,}, {o.direction}: {number(o.deviation)} σ" for o in listed]
+        traces.append(points(at, scores, "outlier sample", 5, hover=told, symbol="x", size=10, colour="bad"))
     bar = number(outlier_bar(found))
     return Figure(
         "stream",
         traces,
-        layout(axis("sample, in the order it was read"), axis("score")),
+        Axis("sample, in the order it was read"),
+        Axis("score"),
         f"Mean score of {count(len(middles), 'stretch', 'stretches')} of the stream; outlier samples: {len(listed)}.",
         f"Each point is a mean over {count(int(counts.max()) if len(counts) else 0, 'sample')}, with two standard "
         f"errors to either side. A level line is a steady signal. Crosses are single samples beyond ± {bar} standard "
@@ -83,7 +81,8 @@ def _levels(found: Residuals, columns: list[int]) -> Figure:
     return Figure(
         "levels",
         traces,
-        layout(axis("sample, in the order it was read"), axis("standard deviation", rangemode="tozero")),
+        Axis("sample, in the order it was read"),
+        Axis("standard deviation", zero=True),
         f"Standard deviation of the scores along the stream; over all of it {number(whole)}.",
         "Level lines at the same height are noise that is equally strong at all times and in all directions.",
         height=300,

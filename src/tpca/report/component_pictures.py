@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
 from tpca.errors import SampleError
 from tpca.labels import Labels
 from tpca.report.document import Figure
-from tpca.report.pictures import COLOURS, DIVERGING, Trace, axis, band, error_bars, layout, line, points, shown
+from tpca.report.pictures import COLOURS, Axis, Trace, band, colour_map, line, names_axis, points
 from tpca.results import StoredResult
 from tpca.tensors.blocks import Array
 from tpca.wording import count, number
@@ -19,6 +19,7 @@ from tpca.wording import count, number
 BARS = 60  # entries up to which each has a bar of its own
 LINES = 500  # entries up to which each is drawn; beyond, groups of them
 GROUPS, LARGEST = 250, 40
+MAX_CELLS = 10_000  # of a heat map of many components
 NAMED, LONG = 40, 18  # names that fit along an axis, and letters of one
 
 
@@ -44,15 +45,14 @@ def component_figure(
     return Figure(
         f"mode-{mode}",
         traces,
-        layout(_axis(mode, length, labels), axis(y), showlegend=components > 1 or length > BARS),
+        _axis(mode, length, labels),
+        Axis(y),
         f"{labels.modes[mode]}: {length:,} entries of {count(components, 'component')}; "
         f"{_extremes(mode, vectors, labels)}.",
         f"{_extremes(mode, vectors, labels)[:1].upper()}{_extremes(mode, vectors, labels)[1:]}.{how}",
         height=300,
+        legend=components > 1 or length > BARS,
     )
-
-
-_DOWN = {"range": None, "autorange": "reversed"}  # names and rows of an image are read from above
 
 
 def map_figure(stored: StoredResult, component: int, labels: Labels) -> Figure:
@@ -60,22 +60,24 @@ def map_figure(stored: StoredResult, component: int, labels: Labels) -> Figure:
     down, across = pair_of(None, labels, stored.summary["dims"])
     values, where = at_peak(stored, component, labels, (down, across))
     rows, columns = (np.unique(np.linspace(0, n - 1, min(n, LINES)).astype(int)) for n in values.shape)
-    thin = values[np.ix_(rows, columns)]
     reach = float(np.abs(values).max())
     y, x = (_places(m, n, labels) for m, n in zip((down, across), values.shape, strict=True))
-    trace: Trace = {"type": "heatmap", "z": thin.tolist(), "colorscale": DIVERGING, "zmin": -reach, "zmax": reach}
-    trace |= {"x": [x[i] for i in columns], "y": [y[i] for i in rows], "colorbar": {"thickness": 12}}
-    trace |= {"hovertemplate": "%{x}, %{y}: %{z:.4g}<extra></extra>"}
+    top = np.unravel_index(np.argmax(np.abs(values)), values.shape)  # a map of rank one is a column times a row
+    factors = {"down": values[rows, top[1]], "across": values[top[0], columns] / (values[top] or 1.0)}
+    trace = colour_map([x[i] for i in columns], [y[i] for i in rows], reach, **factors)
     upright = labels.axes[down].ordered
-    few = "" if thin.size == values.size else f" Every {math.ceil(values.size / thin.size)}th cell or so is drawn."
+    drawn = len(rows) * len(columns)
+    few = "" if drawn == values.size else f" Every {math.ceil(values.size / drawn)}th cell or so is drawn."
     return Figure(
         f"map-{component}",
         [trace],
-        layout(_axis(across, len(x), labels), _axis(down, len(y), labels) | (_DOWN if not upright else {})),
+        _axis(across, len(x), labels),
+        replace(_axis(down, len(y), labels), down=not upright),
         f"Map of component {component} over {labels.modes[across]} and {labels.modes[down]}; the largest cell is "
         f"{number(reach)} in size.",
         f"What the component adds to a sample{f', {where}' if where else ''}, in the units of the data. Blue is "
         f"negative, orange positive, grey zero.{few}",
+        legend=False,
     )
 
 
@@ -87,14 +89,16 @@ def _extremes(mode: int, vectors: Array, labels: Labels) -> str:
     return f"{which} is {number(float(vectors[0][place]))}, at {where}"
 
 
-def _axis(mode: int, length: int, labels: Labels) -> dict[str, object]:
-    name = shown(labels.modes[mode])
+def _axis(mode: int, length: int, labels: Labels) -> Axis:
+    name, coords = labels.modes[mode], labels.axes[mode].coords
+    if coords is not None and coords.dtype.kind == "M":
+        marks = [(place, labels.entry(mode, i)) for i, place in enumerate(_places(mode, length, labels))]
+        return Axis(name, ticks=marks, sparse=True)
     if not by_name(mode, labels):
-        return axis(name)
+        return Axis(name, whole=coords is None)
     if length > NAMED:
-        return axis(f"{name} (number of the entry)")
-    marks = {"tickvals": list(range(length)), "ticktext": [shown(cut(labels.entry(mode, i))) for i in range(length)]}
-    return axis("", **marks, showgrid=False, range=[-0.5, length - 0.5])
+        return Axis(f"{name} (number of the entry)", whole=True)
+    return names_axis([cut(labels.entry(mode, i)) for i in range(length)])
 
 
 def by_name(mode: int, labels: Labels) -> bool:
@@ -102,17 +106,21 @@ def by_name(mode: int, labels: Labels) -> bool:
     return labels.axes[mode].coords is not None and not labels.axes[mode].ordered
 
 
-def _places(mode: int, length: int, labels: Labels) -> list[Any]:
-    """Where the entries lie along the axis: at their coordinate, if that is a number or a time, or at their number."""
+def _places(mode: int, length: int, labels: Labels) -> list[float]:
+    """Where the entries lie along the axis: at their coordinate, if that is a number or a time, or at their number.
+
+    Times count in seconds, with the first at 0.
+    """
     coords = labels.axes[mode].coords
     if coords is None or by_name(mode, labels):
         return list(range(length))
-    return list(coords.astype("U")) if coords.dtype.kind == "M" else list(coords.tolist())
+    numbers = (coords - coords[0]) / np.timedelta64(1, "s") if coords.dtype.kind == "M" else coords
+    return list(numbers.tolist())
 
 
 def cut(name: str) -> str:
     """A name as an axis has room for it; the whole of it is shown with the entry."""
-    return name if len(name) <= LONG else f"{name[: LONG - 1]}…"
+    return name if len(name) <= LONG else f"{name[: LONG // 2]}…{name[1 - LONG // 2 :]}"  # what differs is at an end
 
 
 def pair_of(asked: Sequence[str | int] | None, labels: Labels, dims: Sequence[int]) -> tuple[int, int]:
@@ -138,24 +146,22 @@ def at_peak(stored: StoredResult, component: int, labels: Labels, pair: tuple[in
     return scale * np.multiply.outer(vectors[pair[0]], vectors[pair[1]]), f"at {told}" if told else ""
 
 
-def _hover(mode: int, places: Sequence[int], labels: Labels) -> dict[str, object]:
-    texts = [shown(labels.entry(mode, int(i))) for i in places]
-    return {"text": texts, "hovertemplate": "%{text}: %{y:.4g}<extra></extra>"}
+def _hover(mode: int, places: Sequence[int], vector: Array, errors: Array | None, labels: Labels) -> list[str]:
+    """What is said of entries: the whole name, the value, and its standard error where that is known."""
+    around = [""] * len(vector) if errors is None else [f" ± {number(float(e), 2)}" for e in errors]
+    return [f"{labels.entry(mode, int(i))}: {number(float(vector[i]))}{around[i]}" for i in places]
 
 
 def _bars(c: int, vector: Array, errors: Array | None, name: str, mode: int, labels: Labels) -> list[Trace]:
-    places = _places(mode, len(vector), labels)
-    trace = points(places, vector.tolist(), name, c, **_hover(mode, range(len(vector)), labels))
-    if not by_name(mode, labels):
-        trace |= {"mode": "lines+markers", "line": line([], [], "", c)["line"] | {"width": 1}}
-    if errors is not None:
-        trace["error_y"] = error_bars((2 * errors).tolist())
-    return [trace]
+    hover = _hover(mode, range(len(vector)), vector, errors, labels)
+    reach = None if errors is None else ((2 * errors).tolist(), (2 * errors).tolist())
+    joined = {} if by_name(mode, labels) else {"joined": True}
+    return [points(_places(mode, len(vector), labels), vector.tolist(), name, c, reach, hover, **joined)]
 
 
 def _line(c: int, vector: Array, errors: Array | None, name: str, mode: int, labels: Labels) -> list[Trace]:
     places = _places(mode, len(vector), labels)
-    drawn = [line(places, vector.tolist(), name, c, **_hover(mode, range(len(vector)), labels))]
+    drawn = [line(places, vector.tolist(), name, c, _hover(mode, range(len(vector)), vector, errors, labels))]
     if errors is None:
         return drawn
     around = band(places, (vector - 2 * errors).tolist(), (vector + 2 * errors).tolist(), f"{name} ± 2 s.e.", c)
@@ -169,30 +175,29 @@ def _groups(c: int, vector: Array, errors: Array | None, name: str, mode: int, l
     low, high = np.minimum.reduceat(vector, edges[:-1]), np.maximum.reduceat(vector, edges[:-1])
     top = np.sort(np.argsort(-np.abs(vector))[:LARGEST])
     at = [places[i] for i in top]
-    largest = points(at, vector[top].tolist(), f"{name}: largest", c, **_hover(mode, top.tolist(), labels))
-    if errors is not None:
-        largest["error_y"] = error_bars((2 * errors[top]).tolist())
+    hover = _hover(mode, top.tolist(), vector, errors, labels)
+    reach = None if errors is None else ((2 * errors[top]).tolist(), (2 * errors[top]).tolist())
+    largest = points(at, vector[top].tolist(), f"{name}: largest", c, reach, hover)
     return [band(middles, low.tolist(), high.tolist(), f"{name}: least to largest", c), largest]
 
 
 def _heat_map(mode: int, vectors: Array, labels: Labels) -> Figure:
     components, length = vectors.shape
-    edges = np.linspace(0, length, min(length, LINES) + 1).astype(int)
+    edges = np.linspace(0, length, min(length, LINES, MAX_CELLS // components) + 1).astype(int)
     starts = edges[:-1]
     low, high = np.minimum.reduceat(vectors, starts, axis=1), np.maximum.reduceat(vectors, starts, axis=1)
     cells = np.where(np.abs(low) > np.abs(high), low, high)
     reach = float(np.abs(vectors).max())
-    names = [f"component {c}" for c in range(components)]
     places = _places(mode, length, labels)
-    at = [places[i] for i in starts]
-    trace: Trace = {"type": "heatmap", "z": cells.tolist(), "x": at, "y": names, "colorscale": DIVERGING}
-    trace |= {"zmin": -reach, "zmax": reach, "hovertemplate": "%{y}, entry %{x}: %{z:.4g}<extra></extra>"}
-    thin = f" Each cell is the largest of {length / len(starts):.0f} entries." if length > LINES else ""
+    trace = colour_map([places[i] for i in starts], list(range(components)), reach, z=cells)
+    thin = f" Each cell is the largest of {length / len(starts):.0f} entries." if length > len(starts) else ""
     return Figure(
         f"mode-{mode}",
         [trace],
-        layout(_axis(mode, length, labels), axis("", autorange="reversed")),
+        _axis(mode, length, labels),
+        names_axis([f"component {c}" for c in range(components)], down=True),
         f"{labels.modes[mode]}: heat map of {components} components with {length:,} entries.",
         f"Blue is negative, orange positive, grey zero.{thin} Errors are in the tables.",
         height=120 + 22 * components,
+        legend=False,
     )

@@ -8,7 +8,7 @@ from tpca.labels import Labels
 from tpca.report.answer import answer_table
 from tpca.report.component_pictures import component_figure, map_figure
 from tpca.report.document import Figure, Safe, heading, paragraphs
-from tpca.report.pictures import axis, error_bars, layout, level, points
+from tpca.report.pictures import Axis, level, points
 from tpca.report.residuals import Residuals
 from tpca.report.share import Share
 from tpca.report.verdict import confidence_of
@@ -60,9 +60,9 @@ def _scores(found: Residuals, summary: dict[str, Any]) -> Figure:
     """The amplitude of single samples along the components, in their order."""
     places, kept = found.kept
     shown = min(found.components, SHOWN)
-    traces = [points(places.tolist(), kept[:, c].tolist(), f"component {c}", c) for c in range(shown)]
-    for trace in traces:
-        trace["marker"] |= {"size": 4, "opacity": 0.6}
+    traces = [
+        points(places.tolist(), kept[:, c].tolist(), f"component {c}", c, size=4, opacity=0.6) for c in range(shown)
+    ]
     strength = summary["components"][0]["strength"]
     shared = summary.get("settings", {}).get("target", "mean") == "mean"
     if shared and strength is not None and len(places):
@@ -71,11 +71,13 @@ def _scores(found: Residuals, summary: dict[str, Any]) -> Figure:
     return Figure(
         "scores",
         traces,
-        layout(axis("sample, in the order it was read"), axis("score"), showlegend=len(traces) > 1),
+        Axis("sample, in the order it was read"),
+        Axis("score"),
         f"Scores of {count(len(places), 'sample')} along {count(shown, 'component')}.",
         f"The score of a sample is its contraction with the vectors of a component, in the units of the data{mean}. "
         f"{len(places):,} of {found.n:,} samples, spread evenly.",
         height=300,
+        legend=len(traces) > 1,
     )
 
 
@@ -93,16 +95,18 @@ def _strengths(summary: dict[str, Any]) -> Figure:
     components = summary["components"]
     ends = [c["strength_interval"] or (None, None) for c in components]
     values = [c["strength"] for c in components]
-    trace = points(list(range(len(values))), values, "strength", 0)
+    errors = None
     if all(None not in pair for pair in ends) and None not in values:
         up = [high - v for (_, high), v in zip(ends, values, strict=True)]
         down = [v - low for (low, _), v in zip(ends, values, strict=True)]
-        trace["error_y"] = error_bars(up, down)
+        errors = (down, up)
     return Figure(
         "strengths",
-        [trace],
-        layout(axis("component", dtick=1), axis("strength", rangemode="tozero")),
+        [points(list(range(len(values))), values, "strength", 0, errors)],
+        Axis("component", whole=True),
+        Axis("strength", zero=True),
         "Strengths of the components: " + ", ".join(number(v) for v in values) + ".",
         f"With intervals at {percent(confidence_of(summary))} confidence, each by itself.",
         height=260,
+        legend=False,
     )

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from tpca.report.document import Figure, Safe, paragraphs, table
-from tpca.report.pictures import COLOURS, axis, layout, line, log_axis
+from tpca.report.pictures import Axis, bars, line, names_axis
 from tpca.wording import amount, duration
 
 
@@ -35,30 +35,22 @@ def cost_parts(summary: dict[str, Any], run: dict[str, Any]) -> list[Safe | Figu
     )
     if len(trace) > 2:
         xs, ys = [t for _, t in trace], [n for n, _ in trace]
-        drawn = layout(axis("seconds"), axis("samples read"), showlegend=False)
         alt = f"Samples read over time: {ys[-1]:,} in {duration(xs[-1])}."
-        parts.append(
-            Figure(
-                "pace", [line(xs, ys, "samples", 0)], drawn, alt, "Samples read over time, those of all passes.", 280
-            )
-        )
+        note = "Samples read over time, those of all passes."
+        axes = (Axis("seconds", zero=True), Axis("samples read", zero=True))
+        parts.append(Figure("pace", [line(xs, ys, "samples", 0)], *axes, alt, note, 280, legend=False))
     return parts
 
 
 def _bytes_figure(named: dict[str, int]) -> Figure:
-    names = list(named)[::-1]
-    bar = {"type": "bar", "orientation": "h", "y": names, "x": [named[n] for n in names], "cliponaxis": False}
-    bar |= {
-        "text": [amount(named[n]) for n in names],
-        "textposition": "auto",
-        "insidetextfont": {"color": "@ground"},
-        "marker": {"color": COLOURS[0]},
-    }
+    sizes = list(named.values())
     return Figure(
         "memory",
-        [{**bar, "hovertemplate": "%{y}: %{text}<extra></extra>"}],
-        layout(log_axis("bytes", named.values()), axis(""), showlegend=False),
+        [bars(sizes, [amount(n) for n in sizes])],
+        Axis("bytes", log=True, low=min(sizes) / 10, high=3 * max(sizes)),
+        names_axis(list(named), down=True),
         "Memory: " + ", ".join(f"{name} {amount(nbytes)}" for name, nbytes in named.items()) + ".",
         "Samples are counted at 8 bytes an entry. The axis is logarithmic.",
-        height=240,
+        height=60 + 38 * len(named),
+        legend=False,
     )

@@ -1,13 +1,11 @@
-"""The one template: a verdict on top, tabs below, pictures by plotly, all in one file that needs no network.
+"""The one template: a verdict on top, tabs below, pictures by its own script, all in one file that needs no network.
 
 HTML is text that knows whether it is safe: everything is escaped unless it was made here.
 """
 
 from __future__ import annotations
 
-import base64
 import functools
-import gzip
 import html
 import json
 import math
@@ -17,8 +15,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from tpca.drafts import replacing
-from tpca.errors import OutputError, TpcaError
+from tpca.drafts import check_folder, replacing
+from tpca.errors import OutputError
+from tpca.report.pictures import Axis, Trace
 
 VOID = {"br", "meta"}
 
@@ -87,14 +86,22 @@ def plain_values(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture: plotly's traces and layout, what it shows in words, and a note below it."""
+    """A picture: what is drawn between two axes, what it shows in words, and a note below it."""
 
     name: str
-    traces: Sequence[dict[str, Any]]
-    layout: dict[str, Any]
+    traces: Sequence[Trace]
+    x: Axis
+    y: Axis
     alt: str
     note: str = ""
     height: int = 340
+    legend: bool = True
+
+    @property
+    def drawn(self) -> dict[str, Any]:
+        """What the script of the page needs."""
+        more = {"height": self.height, "legend": self.legend}
+        return {"traces": self.traces, "x": vars(self.x), "y": vars(self.y), **more}
 
 
 @dataclass(frozen=True)
@@ -128,10 +135,9 @@ class Document:
     footer: str
 
 
-# Nothing is loaded from anywhere, and nothing sent: scripts and styles are those of the page (the script of plotly is
-# unpacked into one, and makes styles and pictures as it draws).
+# Nothing is loaded from anywhere, and nothing sent: scripts and styles are those of the page (a map is an image).
 POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; font-src data:; "
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
     "form-action 'none'; base-uri 'none'"
 )
 SIGNS = {"good": "✓", "bad": "✕", "open": "?"}
@@ -139,6 +145,7 @@ SIGNS = {"good": "✓", "bad": "✕", "open": "?"}
 
 def write_document(path: Path, document: Document) -> None:
     """Write the file, whole or not at all."""
+    check_folder(path)
     text = render(document)
     try:
         with replacing(path) as (draft,):
@@ -164,9 +171,9 @@ def render(document: Document) -> str:
         tag("footer", document.footer),
     ]
     if figures:
-        data = {name: {"data": f.traces, "layout": f.layout} for name, f in figures.items()}
+        data = {name: figure.drawn for name, figure in figures.items()}
         body.append(tag("script", script_json(data), type="application/json", id="figures"))
-        body.append(tag("script", Safe(_packed(plotly_js())), type="text/plain", id="plotly"))
+        body.append(tag("script", Safe(_asset("draw.js"))))
     body.append(tag("script", Safe(_asset("page.js"))))
     page = tag("html", tag("head", *head), tag("body", *body), lang="en")
     return f"<!doctype html>\n{page}\n"
@@ -213,26 +220,10 @@ def _section(section: Section) -> Safe:
 def _figure(figure: Figure) -> Safe:
     picture = tag(
         "div", class_="plot", id=f"plot-{figure.name}", data_figure=figure.name, role="img", aria_label=figure.alt,
-        style=f"height:{figure.height}px",
+        style=f"min-height:{figure.height}px",
     )  # fmt: skip
     note = tag("figcaption", figure.note) if figure.note else Safe("")
     return tag("figure", picture, note)
-
-
-@functools.cache
-def plotly_js() -> str:
-    """The script of plotly; needs plotly (``pip install tpca[plots]``)."""
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise TpcaError("the report needs plotly; install it with: pip install 'tpca[plots]'") from error
-    return str(get_plotlyjs())
-
-
-@functools.cache
-def _packed(script: str) -> str:
-    """The script packed: a third of its size, and every browser since 2023 can unpack it."""
-    return base64.b64encode(gzip.compress(script.encode(), 9, mtime=0)).decode()
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from tpca.errors import StreamError, TpcaError
 from tpca.labels import Labels, parse_labels, read_labels
 from tpca.report.answer import named
 from tpca.report.checks import fitted_checks, run_checks, settled
-from tpca.report.document import Document, plotly_js, write_document
+from tpca.report.document import Document, write_document
 from tpca.report.recovery_page import Checked, recovery_document
 from tpca.report.residuals import gather
 from tpca.report.share import share_of
@@ -33,13 +33,11 @@ def write_report(
 
     ``data`` says where the samples are now, if not where they were; with ``checks`` they are read once more.
     """
-    plotly_js()  # refuse early
     write_document(path, document_of(folder, labels, data, checks))
 
 
 def write_fit_report(path: Path, stored: StoredResult, samples: Engine | None) -> None:
     """Write the report on a result in memory; with the ``samples`` of the fit, read once more for scores and checks."""
-    plotly_js()
     none = Checked.open("the samples were not given; give those of the fit, report(path, X)")
     checked = none if samples is None else _looked_at(stored, samples)
     write_document(path, recovery_document(stored, {}, named(stored), checked))
@@ -47,7 +45,6 @@ def write_fit_report(path: Path, stored: StoredResult, samples: Engine | None) -
 
 def write_views_report(path: Path, stored: StoredResult, rows: Engine | None) -> None:
     """The same of a fit of views, with the ``rows`` that were fitted."""
-    plotly_js()
     if not stored.vectors or rows is None:
         looked: Rows | str = UNPROVEN if not stored.vectors else NOT_GIVEN
     else:

@@ -1,104 +1,91 @@
-"""How interactive pictures look: series told apart by colour, by dash and by marker; colours that follow the page."""
+"""Pictures of a page as data, which its script (``assets/draw.js``) draws, with values under the pointer.
+
+Series are told apart by colour, by dash and by marker.  Colours are names of the page (``page.css``), Okabe and Ito's
+hues, darker on light ground and lighter on dark, so that pictures change with it.
+"""
 
 from __future__ import annotations
 
-import html
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-# Colours are those of the page (page.css): Okabe and Ito's hues, darker on light ground and lighter on dark.
-COLOURS = tuple(f"@c{i}" for i in range(6))
-FILLS = tuple(f"@f{i}" for i in range(6))
-DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
-SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
-# From one colour over grey to another, told apart by everybody.
-DIVERGING = [[0.0, "#0072B2"], [0.5, "#9aa3ab"], [1.0, "#D55E00"]]
+COLOURS = tuple(f"c{i}" for i in range(6))
+DASHES = ("", "7 4", "2 3", "7 3 2 3", "12 4", "12 3 2 3")
+SYMBOLS = ("circle", "square", "triangle", "diamond", "wedge", "plus")
+BELOW = "5 4"  # the dash of levels and limits
 
 Trace = dict[str, Any]
+Values = Sequence[float | None]
 
 
-def shown(text: object) -> str:
-    """Text for a picture: plotly reads a little HTML in labels, so what looks like it is escaped."""
-    return html.escape(str(text), quote=False)
+@dataclass(frozen=True)
+class Axis:
+    """An axis, in the units of what is drawn; names are ``ticks`` at places."""
+
+    title: str = ""
+    log: bool = False
+    low: float | None = None
+    high: float | None = None
+    zero: bool = False  # zero is on it
+    whole: bool = False  # marked at whole numbers only
+    down: bool = False  # counted from above
+    ticks: Sequence[tuple[float, str]] | None = None
+    sparse: bool = False  # some ticks may be left out: those between are understood
 
 
-def axis(title: str, **more: Any) -> dict[str, Any]:
-    """An axis with a title."""
-    plain: dict[str, Any] = {"gridcolor": "@line", "zerolinecolor": "@line", "linecolor": "@line", "automargin": True}
-    return {"title": {"text": title, "standoff": 8}, **plain, **more}
+def names_axis(names: Sequence[str], title: str = "", down: bool = False) -> Axis:
+    """An axis with a name at 0, 1, ..., from above if ``down``."""
+    return Axis(title, low=-0.5, high=len(names) - 0.5, down=down, ticks=list(enumerate(names)))
 
 
-def log_axis(title: str, values: Iterable[float], **more: Any) -> dict[str, Any]:
-    """A logarithmic axis over some values, marked at 1, 2 and 5 of every decade, or only at decades."""
-    known = [float(v) for v in values if v is not None and v > 0 and math.isfinite(v)] or [1.0]
-    low, high = math.floor(math.log10(min(known))), math.ceil(math.log10(max(known)))
-    step = max(1, math.ceil((high - low) / 6))
-    digits = (1, 2, 5) if high - low <= 2 else (1,)
-    ticks = [d * 10.0**power for power in range(low - step, high + step + 1, step) for d in digits]
-    return axis(title, type="log", tickvals=ticks, ticktext=[_short(t) for t in ticks], **more)
+def line(x: Values, y: Values, name: str, number: int, hover: Sequence[str] | None = None, **look: Any) -> Trace:
+    """A line; its ``number`` gives colour and dash; ``hover`` is said of its points."""
+    usual = {"colour": COLOURS[number % len(COLOURS)], "dash": DASHES[number % len(DASHES)], "width": 2}
+    return {"kind": "line", "x": list(x), "y": list(y), "name": name, **usual, **_told(hover), **look}
 
 
-def _short(value: float) -> str:
-    """20, 500, 2k, 10M, 0.05."""
-    for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if 0.999 * unit <= value < 1000 * unit:
-            return f"{value / unit:g}{name}"
-    return f"{value:g}"
+def points(
+    x: Values,
+    y: Values,
+    name: str,
+    number: int,
+    errors: tuple[Values, Values] | None = None,
+    hover: Sequence[str] | None = None,
+    **look: Any,
+) -> Trace:
+    """Markers; their ``number`` gives colour and symbol; ``errors`` reach so far below and above, or ``sideways``."""
+    usual = {"colour": COLOURS[number % len(COLOURS)], "symbol": SYMBOLS[number % len(SYMBOLS)], "size": 7}
+    bars: Trace = {"sideways": False}
+    bars |= {} if errors is None else {"below": list(errors[0]), "above": list(errors[1])}
+    return {"kind": "points", "x": list(x), "y": list(y), "name": name, **usual, **bars, **_told(hover), **look}
 
 
-def layout(x: dict[str, Any], y: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """A layout without a title: headings are the page's."""
-    hover = {"bgcolor": "@card", "bordercolor": "@line", "font": {"color": "@ink"}}
-    legend = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"color": "@ink"}}
-    plain: dict[str, Any] = {
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"color": "@ink", "size": 13},
-        "margin": {"l": 56, "r": 16, "t": 30, "b": 48},
-        "hoverlabel": hover,
-        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": "@soft", "activecolor": "@ink"},
-        "legend": legend,
-        "xaxis": x,
-        "yaxis": y,
-    }
-    return {**plain, **more}
+def _told(hover: Sequence[str] | None) -> Trace:
+    return {} if hover is None else {"hover": list(hover)}
 
 
-def line(x: Sequence[float], y: Sequence[float], name: str, number: int, **more: Any) -> Trace:
-    """A line; its ``number`` gives colour and dash."""
-    look = {"color": COLOURS[number % len(COLOURS)], "dash": DASHES[number % len(DASHES)], "width": 2}
-    return {"type": "scatter", "mode": "lines", "x": list(x), "y": list(y), "name": shown(name), "line": look, **more}
-
-
-def points(x: Sequence[Any], y: Sequence[Any], name: str, number: int, **more: Any) -> Trace:
-    """Markers; their ``number`` gives colour and symbol."""
-    look = {"color": COLOURS[number % len(COLOURS)], "symbol": SYMBOLS[number % len(SYMBOLS)], "size": 7}
-    trace = {"type": "scatter", "mode": "markers", "x": list(x), "y": list(y), "name": shown(name), "marker": look}
-    return {**trace, **more}
-
-
-def band(x: Sequence[float], low: Sequence[float], high: Sequence[float], name: str, number: int) -> Trace:
+def band(x: Values, low: Values, high: Values, name: str, number: int) -> Trace:
     """The area between two lines."""
-    outline = {"x": [*x, *reversed(list(x))], "y": [*high, *reversed(list(low))]}
-    look = {"fill": "toself", "fillcolor": FILLS[number % len(FILLS)], "line": {"width": 0}}
-    return {"type": "scatter", "mode": "lines", "name": shown(name), "hoverinfo": "skip", **outline, **look}
+    ends = {"x": list(x), "low": list(low), "high": list(high)}
+    return {"kind": "band", **ends, "name": name, "colour": COLOURS[number % len(COLOURS)]}
 
 
-def level(x: Sequence[float], y: float, name: str, dash: str = "dash") -> Trace:
+def level(x: Sequence[float], y: float, name: str, dash: str = BELOW) -> Trace:
     """A level that something is to be compared with, in the ink of the page."""
-    ends = [min(x), max(x)]
-    look = {"color": "@soft", "dash": dash, "width": 1.5}
-    return {"type": "scatter", "mode": "lines", "x": ends, "y": [y, y], "name": shown(name), "line": look}
+    return line([min(x), max(x)], [y, y], name, 0, colour="soft", dash=dash, width=1.5)
 
 
-def error_bars(lengths: Sequence[float], below: Sequence[float] | None = None) -> dict[str, Any]:
-    """Bars of these half lengths, thin; with ``below`` other ones to the other side."""
-    bars = {"type": "data", "array": list(lengths), "visible": True, "thickness": 1, "width": 2}
-    return bars if below is None else {**bars, "arrayminus": list(below), "thickness": 1.5, "width": 4}
+def upright(x: float, colour: str, dash: str) -> Trace:
+    """An upright line across the picture."""
+    return {"kind": "upright", "x": [x], "colour": colour, "dash": dash}
 
 
-def upright(x: float, colour: str, dash: str) -> dict[str, Any]:
-    """A shape: an upright line across the picture."""
-    look = {"color": colour, "width": 1.5, "dash": dash}
-    return {"type": "line", "xref": "x", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1, "line": look}
+def bars(values: Sequence[float], texts: Sequence[str]) -> Trace:
+    """Bars to the right, one above the other, with a text each."""
+    return {"kind": "bars", "x": list(values), "y": list(range(len(values))), "text": list(texts), "colour": COLOURS[0]}
+
+
+def colour_map(x: Sequence[float], y: Sequence[float], reach: float, **values: Any) -> Trace:
+    """Cells coloured from −reach to reach, with the values ``z``, or the products of those ``down`` and ``across``."""
+    return {"kind": "map", "x": list(x), "y": list(y), "reach": reach, **values}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tpca.report.document import Figure
-from tpca.report.pictures import Trace, axis, band, layout, level, line, log_axis, points, upright
+from tpca.report.pictures import BELOW, Axis, Trace, band, level, line, names_axis, points, upright
 from tpca.wording import count, number
 
 Records = Sequence[dict[str, Any]]
@@ -33,9 +33,8 @@ def evidence_figure(records: Records, number_: int, delta: float) -> Figure | No
         own = [(x, r["evidence"][name], r.get("pass", 1)) for x, r in pairs if name in r["evidence"]]
         traces.append(line(*_with_gaps(own), f"strategy: {name}", i))
     needed = [(x, r["needed"]) for x, r in pairs if r.get("needed") is not None]
-    look = {"color": "@soft", "dash": "dash", "width": 1.5, "shape": "hv"}
-    wall = {"x": [x for x, _ in needed], "y": [y for _, y in needed], "line": look, "name": "needed by the candidate"}
-    traces.append({"type": "scatter", "mode": "lines", **wall})
+    look: dict[str, Any] = {"colour": "soft", "dash": BELOW, "width": 1.5, "steps": True}
+    traces.append(line([x for x, _ in needed], [y for _, y in needed], "needed by the candidate", 0, **look))
     changes = candidate_changes(pairs)
     traces.append(_changes(changes))
     proven = next(((x, r) for x, r in pairs if r.get("found")), None)
@@ -46,11 +45,12 @@ def evidence_figure(records: Records, number_: int, delta: float) -> Figure | No
         " In later passes the strategies read again what they have seen; evidence comes from the part that is kept "
         "from them."
     )
-    shapes = [] if proven is None else [upright(proven[0], "@good", "dot")]
+    traces += [] if proven is None else [upright(proven[0], "good", "2 3")]
     return Figure(
         f"evidence-{number_}",
         traces,
-        layout(log_axis(READ, [x for x, _ in pairs]), axis("log evidence (natural)"), shapes=shapes),
+        Axis(READ, log=True),
+        Axis("log evidence (natural)"),
         f"Log evidence of {count(len(names), 'strategy', 'strategies')} over the samples read. {told}",
         f"{told} Evidence for a candidate counts only samples that came after it was fixed, so it can be looked at "
         "after every round. Every new candidate (a marker) starts from nothing, and each must reach more than the one "
@@ -86,10 +86,9 @@ def candidate_changes(pairs: Sequence[tuple[int, dict[str, Any]]]) -> list[tuple
 
 
 def _changes(changes: Sequence[tuple[int, dict[str, Any]]]) -> Trace:
-    texts = [f"{r.get('candidate')}, attempt {r['attempt']}" for _, r in changes]
-    trace = points([x for x, _ in changes], [r.get("log_evidence") for _, r in changes], "new candidate", 3)
-    trace["marker"] = {"color": "@ink", "symbol": "diamond-open", "size": 9}
-    return {**trace, "text": texts, "hovertemplate": "%{text}<br>after %{x:,} samples<extra></extra>"}
+    texts = [f"{r.get('candidate')}, attempt {r['attempt']}, after {x:,} samples" for x, r in changes]
+    at, heights = [x for x, _ in changes], [r.get("log_evidence") for _, r in changes]
+    return points(at, heights, "new candidate", 3, hover=texts, colour="ink", symbol="diamond", open=True, size=9)
 
 
 def strength_figure(records: Records, number_: int, interval: Sequence[float | None] | None) -> Figure | None:
@@ -104,13 +103,15 @@ def strength_figure(records: Records, number_: int, interval: Sequence[float | N
     low, high = [y - h for y, h in zip(ys, halves, strict=True)], [y + h for y, h in zip(ys, halves, strict=True)]
     traces = [band(xs, low, high, "± 2 standard errors", 0), line(xs, ys, "strength of the candidate", 0)]
     if interval and None not in interval:
-        traces += [level(xs, float(end or 0), name, "dot") for end, name in zip(interval, ("from", "to"), strict=True)]
+        traces += [level(xs, float(end or 0), name, "2 3") for end, name in zip(interval, ("from", "to"), strict=True)]
     late = [max(abs(a), abs(b)) for a, b in zip(low[len(low) // 3 :], high[len(high) // 3 :], strict=True)]
+    late += [float(interval[1] or 0)] if interval and None not in interval else []
     top = 1.15 * max(late)  # the first rounds know nothing, and would flatten all others
     return Figure(
         f"strength-{number_}",
         traces,
-        layout(log_axis(READ, xs), axis("strength", range=[min(0.0, 1.1 * min(low[len(low) // 3 :])), top])),
+        Axis(READ, log=True),
+        Axis("strength", low=min(0.0, 1.1 * min(low[len(low) // 3 :])), high=top),
         f"Strength over the samples read; at the end {number(ys[-1])} ± {number(halves[-1], 2)}.",
         "While a candidate is on trial this is its mean reward: the strength times how well it overlaps with the "
         "signal, so it climbs as the candidate gets better. In the refinement it is the strength itself. Dotted: the "
@@ -127,7 +128,8 @@ def error_figure(records: Records, number_: int) -> Figure | None:
     return Figure(
         f"error-{number_}",
         [line(xs, ys, "error of the least certain vector", 0)],
-        layout(log_axis(READ, xs), log_axis("root mean squared error", ys)),
+        Axis(READ, log=True),
+        Axis("root mean squared error", log=True),
         f"Error of the least certain vector over the samples; at the end {number(ys[-1], 2)}.",
         "As the refinement estimates it. It falls as one over the root of the samples: four times as many halve it. "
         "Where it jumps, another component was found, and all sums began anew without it.",
@@ -140,11 +142,10 @@ def mean_figure(evidence: dict[str, Any] | None, confidence: float) -> Figure | 
     if evidence is None or evidence["value"] is None or evidence["needed"] is None:
         return None
     noise, fit, needed = evidence["noise"], evidence["value"], evidence["needed"]
-    alone, all_ = "noise<br>alone", "the<br>samples"
-    samples = points([fit], [all_], "the samples", 0)
-    samples["marker"] |= {"size": 12}
-    rows = [alone, all_] if noise else [all_]
-    y = axis("", type="category", categoryorder="array", categoryarray=rows, range=[-0.7, len(rows) - 0.3])
+    rows = ["the samples", "noise alone"] if noise else ["the samples"]
+    traces = [points([fit], [0], "the samples", 0, size=12)]
+    traces += [points(noise, [1] * len(noise), "noise alone", 1)] if noise else []
+    traces += [upright(needed, "soft", BELOW)]
     how = (
         f"; the same fit to noise alone: {number(min(noise))} to {number(max(noise))}"
         if noise
@@ -154,15 +155,16 @@ def mean_figure(evidence: dict[str, Any] | None, confidence: float) -> Figure | 
         "The same search was made on sums in which half of the samples have their sign changed, so that a signal "
         "cancels and only noise is left. "
     )
-    across = axis("length of the best fit", rangemode="tozero", range=[0, 1.08 * max(fit, needed)])
     return Figure(
         "mean",
-        [samples, *([points(noise, [alone] * len(noise), "noise alone", 1)] if noise else [])],
-        layout(across, y, showlegend=False, shapes=[upright(needed, "@soft", "dash")]),
+        traces,
+        Axis("length of the best fit", low=0.0, high=1.08 * max(fit, needed)),
+        names_axis(rows, down=True),
         f"Best fit to the mean of the samples: {number(fit)}; needed: {number(needed)}{how}.",
         f"{mixed if noise else ''}Beyond the dashed line noise alone would reach in at most "
         f"{100 * (1 - confidence):.6g} % of all fits.",
-        height=240 if noise else 190,
+        height=200 if noise else 150,
+        legend=False,
     )
 
 
@@ -179,7 +181,8 @@ def paper_figure(records: Records) -> Figure | None:
     return Figure(
         "paper",
         traces,
-        layout(log_axis("samples used", [r["samples"] for r in known]), axis("mean reward of the best start")),
+        Axis("samples used", log=True),
+        Axis("mean reward of the best start"),
         f"Mean reward over the samples used, in {count(len(phases), 'phase')}; at the end "
         f"{number(known[-1]['reward'])}.",
         "The reward of the best start in the second half of each turn. At the end it is the strength times the "

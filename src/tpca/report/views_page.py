@@ -13,7 +13,7 @@ from tpca.noise import Check
 from tpca.report.answer import answer_table
 from tpca.report.components_page import mode_parts
 from tpca.report.document import Document, Figure, Safe, Section, Verdict, paragraphs, table
-from tpca.report.pictures import axis, error_bars, layout, points
+from tpca.report.pictures import Axis, points
 from tpca.report.recovery_page import check_table, footer, number_parts
 from tpca.report.verdict import confidence_of
 from tpca.results import StoredResult, verdict_of
@@ -43,10 +43,12 @@ def views_document(stored: StoredResult, run: dict[str, Any], labels: Labels, ro
         Section("numbers", "Numbers", _numbers(stored, labels)),
     ]
     title = "Fit of the views " + ", ".join(str(s) for s in summary["source"])
-    return Document(title, "tpca report · tensor canonical correlation", _verdict(summary, run), sections, footer(run))
+    return Document(
+        title, "tpca report · tensor canonical correlation", _verdict(summary, run, rows), sections, footer(run)
+    )
 
 
-def _verdict(summary: dict[str, Any], run: dict[str, Any]) -> Verdict:
+def _verdict(summary: dict[str, Any], run: dict[str, Any], rows: Rows | str) -> Verdict:
     confidence, components = confidence_of(summary), summary["components"]
     first = components[0]
     told = f"{number(first['correlation'])} ± {number(first['correlation_error'], 2)} (standard error)"
@@ -80,6 +82,10 @@ def _verdict(summary: dict[str, Any], run: dict[str, Any]) -> Verdict:
         ("p-value", number(first["p_value"], 2), "chance of as much without relation"),
         ("rows", f"{summary['n_samples']:,}", f"of {len(summary['dims'])} views, {shape(summary['dims'])}"),
     ]
+    if not isinstance(rows, str) and len(summary["dims"]) > 2:
+        each = _pair_correlations(rows)[np.tril_indices(len(summary["dims"]), -1)]
+        reach = f"{number(float(each.min()), 2)} to {number(float(each.max()), 2)}"
+        facts.insert(1, ("r of two views", reach, "ordinary correlations of scores, on all rows"))
     if run.get("seconds") is not None:
         facts.append(("time", duration(run["seconds"]), ""))
     return Verdict("good" if verdict == "signal" else "bad", headline, sentences, facts)
@@ -88,8 +94,8 @@ def _verdict(summary: dict[str, Any], run: dict[str, Any]) -> Verdict:
 def _shared(summary: dict[str, Any], labels: Labels, rows: Rows | str) -> list[Safe | Figure]:
     components = summary["components"]
     places = list(range(len(components)))
-    held = points(places, [c["correlation"] for c in components], "held-out rows", 0)
-    held["error_y"] = error_bars([2 * (c["correlation_error"] or 0.0) for c in components])
+    errors = [2 * (c["correlation_error"] or 0.0) for c in components]
+    held = points(places, [c["correlation"] for c in components], "held-out rows", 0, (errors, errors))
     fitted = points(places, [c["moment"] for c in components], "moment, on the rows fitted", 1)
     return [
         paragraphs(
@@ -99,7 +105,8 @@ def _shared(summary: dict[str, Any], labels: Labels, rows: Rows | str) -> list[S
         Figure(
             "correlations",
             [held, fitted],
-            layout(axis("component", dtick=1), axis("correlation", rangemode="tozero")),
+            Axis("component", whole=True),
+            Axis("correlation", zero=True),
             "Correlations on held-out rows: " + ", ".join(number(c["correlation"]) for c in components) + ".",
             "Bars are two standard errors to either side. The moment is too good by what was fitted to noise, and is "
             "of whitened views, so the two are not the same number.",
@@ -122,13 +129,17 @@ def _loadings(stored: StoredResult, labels: Labels) -> list[Safe | Figure]:
 
 def _pairs(labels: Labels, rows: Rows) -> Safe:
     """Ordinary correlations of the scores of the first component, for every pair of views."""
-    each = np.corrcoef([scores[:, 0] for scores in rows.scores])
+    each = _pair_correlations(rows)
     listed = [
         (labels.modes[i], *(number(float(r), 2) if j < i else "" for j, r in enumerate(each[i][:-1])))
         for i in range(1, len(each))
     ]
     title = "Correlations of the scores of two views, component 0, on all rows"
     return table(("", *labels.modes[:-1]), listed, title, 1)
+
+
+def _pair_correlations(rows: Rows) -> Array:
+    return np.corrcoef([scores[:, 0] for scores in rows.scores])
 
 
 def row_check(products: Array) -> Check:
@@ -155,19 +166,20 @@ def _rows(summary: dict[str, Any], rows: Rows | str) -> list[Safe | Figure]:
     which = "" if rows.step == 1 else f", every {rows.step}th of all"
     basis = f"Scores are standardised{clipped}; {len(products):,} rows were read again{which}."
     few = np.unique(np.concatenate([np.linspace(0, len(products) - 1, 1500).astype(int), listing]))
-    trace = points((rows.step * few).tolist(), products[few].tolist(), "product", 0)
-    trace["marker"]["size"] = 4
+    trace = points((rows.step * few).tolist(), products[few].tolist(), "product", 0, size=4)
     return [
         paragraphs("The correlation is the mean of these products, one for each row. " + basis),
         check_table([row_check(products)], "Does it rest on many rows?"),
         Figure(
             "products",
             [trace],
-            layout(axis("row, in the order it was read"), axis("product of the scores"), showlegend=False),
+            Axis("row, in the order it was read"),
+            Axis("product of the scores"),
             f"Products of the scores of {count(len(few), 'row')}; the largest is "
             f"{number(float(products[listing[0]]))}.",
             f"{len(few):,} of {len(products):,} rows: spread evenly, and the ten largest. All of the fitted rows are "
             "among them.",
+            legend=False,
         ),
         table(
             ("row, counted from 0", "product"),

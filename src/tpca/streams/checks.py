@@ -3,24 +3,29 @@
 Batches or single samples is one rule for the items of lists, iterables, folders and ``partial_fit``.
 Items of two dimensions can only be samples: a batch has at least three.  Items of other shapes can only be batches if
 their shapes differ, or if there are fewer than two entries along their first axis, as in ``sample[None]``.  Where the
-shape of a sample is known already, an item that has it is a sample.  All else can be either, and is refused.
+shape of a sample is known already, an item that has it is a sample.  All else can be either: what an iterator gives,
+and ``MIN_ALIKE`` items of a list or folder, all of one shape, are taken for samples, and a note says so; the rest is
+refused, as is the first array of ``partial_fit``, which can be a batch as well.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.errors import SampleError, StreamError, one_line
+from tpca.errors import SampleError, StreamError, StreamWarning, one_line
 from tpca.streams.protocol import Items, NanPolicy
 from tpca.tensors import Batch, DenseBatch
 from tpca.tensors.blocks import check_dims
 
 AnyBatch = TypeVar("AnyBatch", bound=Batch)
 Shape = tuple[int, ...]
+MIN_ALIKE = 8  # fewer samples prove nothing, so a list of fewer arrays may well be one of batches
+WHERE = "to TensorPCA, open_stream, or tpca with --items"
 
 
 def as_array(item: Any, first: int = 0) -> NDArray[Any]:
@@ -129,11 +134,13 @@ def without_empty(batches: Iterable[AnyBatch]) -> Iterator[AnyBatch]:
         yield waiting
 
 
-def are_samples(shapes: Iterable[Shape | None], items: Items, dims: Shape | None, what: str) -> bool:
+def are_samples(
+    shapes: Iterable[Shape | None], items: Items, dims: Shape | None, what: str, alike: int | None = None
+) -> bool:
     """Whether items of these shapes are single samples; an error if nobody can know.
 
     ``shapes`` are those that can be seen before anything is read: of the whole of a list or folder, of the first item
-    of an iterator.
+    of an iterator.  So many of one shape that are ``alike`` are taken for samples, with a note.
     """
     if items != "auto":
         return items == "samples"
@@ -143,11 +150,20 @@ def are_samples(shapes: Iterable[Shape | None], items: Items, dims: Shape | None
         return first is not None and first == dims
     if len(first) < 3:
         return True
-    if first[0] < 2 or any(shape != first for shape in rest):
+    same = [shape == first for shape in rest] if first[0] >= 2 else [False]
+    if not all(same):
         return False
+    if alike is not None and 1 + len(same) >= alike:
+        warnings.warn(
+            f"{what} of shape {first} are taken for single samples of that shape, one each; if they are batches of "
+            f'samples {first[1:]}, say items="batches", and items="samples" to have no note ({WHERE}).',
+            StreamWarning,
+            stacklevel=2,
+        )
+        return True
     raise StreamError(
         f"{what} of shape {first} can be batches of samples {first[1:]}, or single samples {first}; say "
-        'items="batches" or items="samples" (to TensorPCA, open_stream, or tpca with --items).'
+        f'items="batches" or items="samples" ({WHERE}).'
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.errors import SampleError, StreamError, reading
-from tpca.streams.checks import are_samples, float_dtype, to_floats
+from tpca.streams.checks import MIN_ALIKE, are_samples, float_dtype, to_floats
 from tpca.streams.leases import Leases
 from tpca.streams.protocol import Items, Kind, Source
 from tpca.streams.trust import check_regular
@@ -165,7 +165,7 @@ class NpyFolder(Source):
             raise StreamError(f"folder {path!r} holds no .npy files and no Zarr array; give one that does.")
         self._paths = [os.path.join(path, file) for file in found]
         shapes = (open_npy(file).shape for file in self._paths)
-        self._single = are_samples(shapes, items, dims, f"files in {path!r}")
+        self._single = are_samples(shapes, items, dims, f"files in {path!r}", MIN_ALIKE)
         head = self._check_first(open_npy(self._paths[0]))
         self.dtype = float_dtype(head.dtype, f" in {head.name}")
         if self._single:  # headers are read with their samples: there may be millions of files

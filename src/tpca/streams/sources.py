@@ -14,7 +14,7 @@ from tpca.integers import check_integer
 from tpca.model import Samples
 from tpca.streams.arrays import ArraySource
 from tpca.streams.axes import SampleDim, along
-from tpca.streams.checks import are_samples, as_array, only_batches, shape_of
+from tpca.streams.checks import MIN_ALIKE, are_samples, as_array, only_batches, shape_of
 from tpca.streams.hdf5 import hdf5_source
 from tpca.streams.iterables import IterableStream, OwnStream, SamplesStream, stacked
 from tpca.streams.labelled import is_labelled, labelled_source
@@ -57,7 +57,8 @@ def open_stream(
         What the items of a list or iterable, or the files of a folder, are: ``"batches"`` ``(n, d_1, ..., d_k)`` or
         single ``"samples"`` ``(d_1, ..., d_k)``.  ``"auto"`` takes items of two dimensions for samples, and the batches
         of a data loader that has a ``batch_size``, items of different shapes and items that are less than two long for
-        batches; all else is refused, because it can be either.  Of an iterable only the first item can be looked at.
+        batches.  All else can be either: eight or more of one shape are taken for samples, as is what an iterator
+        gives, with a :class:`~tpca.errors.StreamWarning`; fewer are refused.
         A list of samples is stacked: ``list(X)`` is the same as ``X``, as is ``X.tolist()``.
     shuffle, random_state
         Whether to read batches in random order, samples in random order within each, and the seed of that order, which
@@ -155,7 +156,8 @@ def _yields_samples(source: Iterable[Any], head: Any, items: Items, dims: tuple[
     says_batches = items == "auto" and isinstance(getattr(source, "batch_size", None), int)  # a data loader
     if head is None or says_batches or isinstance(source, list | tuple):
         return False
-    return are_samples([shape_of(head)], items, dims, "items")
+    alike = None if hasattr(source, "batch_size") else 1  # a loader that does not say how many it puts together
+    return are_samples([shape_of(head)], items, dims, "items", alike)
 
 
 def _check_options(items: str, shuffle: Any, nan_policy: str) -> None:
@@ -226,5 +228,6 @@ def _listed(source: Sequence[Any], items: Items, dims: tuple[int, ...] | None) -
     """A list of samples is the array that it makes; one of batches, or of sparse samples, stays a list."""
     if not source or is_sparse(source[0]):
         return None
-    single = (items == "auto" and _written_out(source)) or are_samples(map(shape_of, source), items, dims, "items")
+    written_out = items == "auto" and _written_out(source)
+    single = written_out or are_samples(map(shape_of, source), items, dims, "items", MIN_ALIKE)
     return ArraySource(stacked(source)) if single else None

@@ -7,12 +7,11 @@ from pathlib import Path
 from tpca.errors import StreamError
 from tpca.lab.pages.comparison import comparison_document
 from tpca.lab.pages.reproduction import studies_document
-from tpca.report.document import Document, plotly_js, write_document
+from tpca.report.document import Document, write_document
 
 
 def write_page(folder: Path, path: Path) -> None:
     """Write the page on stored trials of a reproduction, or on a comparison."""
-    plotly_js()  # refuse early
     write_document(path, document_of(folder))
 
 

@@ -10,7 +10,7 @@ from tpca.lab.studies.compare import GOOD, TITLES
 from tpca.lab.studies.comparison import Comparison, cells, read_comparison
 from tpca.lab.studies.estimates import rate_interval
 from tpca.report.document import Document, Figure, Safe, Section, Verdict, paragraphs, table
-from tpca.report.pictures import axis, error_bars, layout, log_axis, points, shown
+from tpca.report.pictures import SYMBOLS, Axis, names_axis, points
 from tpca.wording import amount, count, duration, number, shape
 
 Row = dict[str, Any]
@@ -62,67 +62,64 @@ def _verdict(found: Comparison, rows: list[Row]) -> Verdict:
     )
 
 
-def _names(rows: list[Row]) -> dict[str, Any]:
-    return axis("", type="category", categoryorder="array", categoryarray=[shown(r["title"]) for r in rows][::-1])
+def _names(rows: list[Row]) -> Axis:
+    return names_axis([r["title"] for r in rows], down=True)
 
 
 def _success(rows: list[Row]) -> Figure:
     rates = [rate_interval(r["successes"], r["trials"]) for r in rows]
-    trace = points([r.value for r in rates], [shown(r["title"]) for r in rows], "success", 0)
-    up, down = [r.high - r.value for r in rates], [r.value - r.low for r in rates]
-    trace["error_x"] = error_bars(up, down)
+    reach = ([r.value - r.low for r in rates], [r.high - r.value for r in rates])
+    trace = points([r.value for r in rates], list(range(len(rows))), "success", 0, reach, sideways=True)
     return Figure(
         "success",
         [trace],
-        layout(axis("share of successes", range=[-0.03, 1.03]), _names(rows), showlegend=False),
+        Axis("share of successes", low=-0.03, high=1.03),
+        _names(rows),
         "Success: " + ", ".join(f"{r['title']} {r['successes']} of {r['trials']}" for r in rows) + ".",
         "Bars are 95 % intervals of the rate.",
-        height=110 + 26 * len(rows),
+        height=70 + 30 * len(rows),
+        legend=False,
     )
 
 
 def _errors(found: Comparison, rows: list[Row]) -> Figure:
-    traces = []
+    traces, places = [], {row["title"]: i for i, row in enumerate(rows)}
     for number_, (name, good) in enumerate((("success", True), ("no success", False))):
         own = [
             o for outcomes in found.trials.values() for o in outcomes if o.success is good and math.isfinite(o.error)
         ]
         known = [o for o in own if o.error > 0]
-        names = [shown(TITLES.get(o.method, o.method)) for o in known]
-        trace = points([o.error for o in known], names, name, number_)
-        traces.append(trace | {"hovertemplate": "%{y}: %{x:.3g}<extra></extra>"})
+        titles = [TITLES.get(o.method, o.method) for o in known]
+        told = [f"{title}: {number(o.error)}" for title, o in zip(titles, known, strict=True)]
+        traces.append(points([o.error for o in known], [places[t] for t in titles], name, number_, hover=told))
     return Figure(
         "errors",
         traces,
-        layout(log_axis("mean squared error", [x for t in traces for x in t["x"]]), _names(rows)),
+        Axis("mean squared error", log=True),
+        _names(rows),
         "Mean errors: " + ", ".join(f"{r['title']} {number(r['error'], 2)}" for r in rows) + ".",
         "One marker a trial. A vector that has nothing to do with the truth has an error of about 2.",
-        height=140 + 26 * len(rows),
+        height=70 + 30 * len(rows),
     )
 
 
 def _cost(rows: list[Row]) -> Figure:
     traces = []
     for i, row in enumerate(rows):
-        trace = points([row["state_bytes"]], [row["seconds"]], row["title"], i)
         told = f"{row['title']}: {amount(row['state_bytes'])}, {duration(row['seconds'])}, {row['passes']:.0f} passes"
-        trace["marker"] |= {"size": 11, "symbol": _SYMBOLS[(i + i // 6) % len(_SYMBOLS)]}
-        traces.append(trace | {"text": [shown(told)], "hovertemplate": "%{text}<extra></extra>"})
+        symbol = SYMBOLS[(i + i // 6) % len(SYMBOLS)]  # another one with every turn of the colours
+        at = ([row["state_bytes"]], [row["seconds"]])
+        traces.append(points(*at, row["title"], i, hover=[told], size=11, symbol=symbol))
     told = ", ".join(f"{r['title']} {amount(r['state_bytes'])} {duration(r['seconds'])}" for r in rows)
-    across = log_axis("state, bytes", [r["state_bytes"] for r in rows])
-    up = log_axis("seconds a trial", [r["seconds"] for r in rows])
-    legend = {"orientation": "h", "y": -0.25, "yanchor": "top", "font": {"color": "@ink", "size": 11}}
     return Figure(
         "cost",
         traces,
-        layout(across, up, legend=legend),
+        Axis("state, bytes", log=True),
+        Axis("seconds a trial", log=True),
         f"Memory and time: {told}.",
         "Time includes drawing the samples, once for every pass.",
-        height=520,
+        height=400,
     )
-
-
-_SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "star")
 
 
 def _numbers(found: Comparison, rows: list[Row]) -> list[Safe | Figure]:

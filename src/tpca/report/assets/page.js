@@ -6,65 +6,33 @@
   const panels = tabs.map((tab) => document.getElementById(tab.getAttribute("aria-controls")));
   const source = document.getElementById("figures");
   const figures = source ? JSON.parse(source.textContent) : {};
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  let ready = null;
-
-  async function unpack() {
-    const packed = document.getElementById("plotly").textContent;
-    const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-    const script = document.createElement("script");
-    script.textContent = await new Response(stream).text();
-    document.head.append(script);
-    if (!window.Plotly) throw new Error("plotly did not start");
-  }
-
-  // Colours written as @name follow the page, so that pictures change with it between light and dark.
-  function themed(value, key) {
-    if (Array.isArray(value)) return value.map((item) => themed(item, key));
-    if (value && typeof value === "object")
-      return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, themed(item, name)]));
-    if (typeof value === "string" && value.startsWith("@") && /color$/.test(key || ""))
-      return getComputedStyle(root).getPropertyValue(`--${value.slice(1)}`).trim();
-    return value;
-  }
 
   function draw(div) {
-    const figure = themed(figures[div.dataset.figure]);
-    const narrow = div.clientWidth < 520;
-    const layout = { ...figure.layout, autosize: true, dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom" };
-    if (narrow) layout.margin = { ...layout.margin, r: 8 };
-    const bar = matchMedia("(hover: hover)").matches && !narrow ? "hover" : false;
-    const modeBarButtons = [["toImage", "zoom2d", "pan2d", "resetScale2d"]];
-    const options = { responsive: true, displaylogo: false, displayModeBar: bar, modeBarButtons };
-    div.dataset.drawn = "yes";
-    return Plotly.react(div, figure.data, layout, options);
+    drawPicture(div, figures[div.dataset.figure]);
+    div.dataset.drawn = String(div.clientWidth);
   }
 
-  async function drawShown() {
-    const waiting = [...document.querySelectorAll(".plot")].filter((div) => div.offsetParent && !div.dataset.drawn);
-    if (!waiting.length) return;
-    try {
-      ready ??= unpack();
-      await ready;
-      await Promise.all(waiting.map(draw));
-    } catch (error) {
-      for (const div of waiting) {
-        div.style.height = "auto";
+  // Pictures that can be seen, if they are not drawn at this width; colours are those of the page and need no redrawing.
+  function drawShown() {
+    const shown = [...document.querySelectorAll(".plot")].filter((div) => div.offsetParent);
+    for (const div of shown.filter((one) => one.dataset.drawn !== String(one.clientWidth)))
+      try {
+        draw(div);
+      } catch (error) {
         div.className = "failed";
         div.textContent = "This picture needs a newer browser; its numbers are in the tables.";
+        console.error(error);
       }
-    }
   }
 
-  async function choose(index, focus) {
+  function choose(index, focus) {
     tabs.forEach((tab, i) => {
       tab.setAttribute("aria-selected", String(i === index));
       tab.tabIndex = i === index ? 0 : -1;
       panels[i].hidden = i !== index;
     });
     if (focus) tabs[index].focus();
-    await drawShown();
+    drawShown();
     root.dataset.shown = panels[index].id;
   }
 
@@ -82,19 +50,16 @@
     });
   });
 
-  dark.addEventListener("change", () => document.querySelectorAll(".plot[data-drawn]").forEach(draw));
+  addEventListener("resize", drawShown);
   addEventListener("beforeprint", () => { panels.forEach((panel) => { panel.hidden = false; }); drawShown(); });
   addEventListener("afterprint", () => choose(Math.max(0, tabs.findIndex((t) => t.getAttribute("aria-selected") === "true")), false));
 
-  async function begin() {
-    if (tabs.length > 1) {
-      document.body.classList.add("tabbed");
-      document.querySelector("[role=tablist]").hidden = false;
-      await choose(Math.max(0, panels.findIndex((panel) => `#${panel.id}` === location.hash)), false);
-    } else {
-      await drawShown();
-    }
-    root.dataset.ready = "yes";
+  if (tabs.length > 1) {
+    document.body.classList.add("tabbed");
+    document.querySelector("[role=tablist]").hidden = false;
+    choose(Math.max(0, panels.findIndex((panel) => `#${panel.id}` === location.hash)), false);
+  } else {
+    drawShown();
   }
-  begin();
+  root.dataset.ready = "yes";
 })();
