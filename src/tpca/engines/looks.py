@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tpca.checkpoint import CheckpointWarning
 from tpca.errors import CheckpointError
-from tpca.tensors import Batch, DenseBatch
+from tpca.tensors import Batch, DenseBatch, DeviceBatch
 from tpca.tensors.digest import digest
 
 PIECE = 2**16  # entries that are digested at a time
@@ -52,14 +52,21 @@ class Looks:
         if not isinstance(batch, DenseBatch):
             self.varied = True
             return
+        if isinstance(batch, DeviceBatch):
+            self._compare(batch.alike(), digest(batch[:1].content()).encode())
+            return
         # Whoever uses samples looks for NaN and Inf; all of them would be read for that here.  They are where
         # a batch of somebody else's does not say what it holds.
         held = batch.content()
         samples = batch.samples if held is None else held[0]
-        self.varied = not all(np.array_equal(sample, samples[0]) for sample in samples[:0:-1])
-        if not self.varied and (found := _digest(samples[0])) not in self.digests:
+        alike = all(np.array_equal(sample, samples[0]) for sample in samples[:0:-1])
+        self._compare(alike, _digest(samples[0]) if alike else b"")
+
+    def _compare(self, alike: bool, found: bytes) -> None:
+        """Whether the samples of a batch are alike, and the digest of the first."""
+        if alike and found not in self.digests:
             self.digests.append(found)
-        self.varied = self.varied or len(self.digests) > 1
+        self.varied = not alike or len(self.digests) > 1
 
 
 def _digest(sample: NDArray[Any]) -> bytes:

@@ -7,7 +7,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from tpca.errors import SampleError
@@ -17,6 +16,7 @@ from tpca.solvers.recovery import StopReason
 from tpca.streams.conditions import read_conditions
 from tpca.tensors import Rewards
 from tpca.tensors.blocks import Array
+from tpca.tensors.namespaces import is_device_array, namespace, to_device, working_like
 
 
 class Amplitudes(LearntComponents):
@@ -24,12 +24,18 @@ class Amplitudes(LearntComponents):
 
     target: str
 
-    def transform(self, X: Any, *, sample_dim: str | int | None = None) -> Array:
+    def transform(self, X: Any, *, sample_dim: str | int | None = None) -> Any:
         """Scores ``(n, n_components_)``: the amplitude of every sample, its contraction with the components found.
 
         ``X`` is whatever :meth:`fit` takes, and read by whom it would be there: also by the workers of a Dask client.
         ``sample_dim`` is that of :meth:`fit` if it is not given.  Names that differ from those fitted are refused.
+        Of samples on a device the scores are an array of the same library there, in the dtype they were worked on in.
         """
+        scores, like = self._amplitudes(X, sample_dim)
+        return scores if like is None else to_device(scores, working_like(like))
+
+    def _amplitudes(self, X: Any, sample_dim: str | int | None) -> tuple[Array, Any]:
+        """Scores on the host, and an array like the samples where these are on a device."""
         components = self.components_  # first: what was not fitted says so
         reader = self._reader(X, sample_dim)
         rewards = reader.reduce(Rewards(components)).rewards
@@ -38,15 +44,16 @@ class Amplitudes(LearntComponents):
                 f"{reader.n_skipped} samples have no observed entry at all, and so no amplitude; leave them out: "
                 "rows of amplitudes must be those of samples."
             )
-        return rewards
+        return rewards, getattr(getattr(reader, "stream", None), "like", None)
 
-    def inverse_transform(self, X: Any) -> NDArray[Any]:
+    def inverse_transform(self, X: Any) -> Any:
         """Tensors ``(n, d_1, ..., d_k)`` from scores ``(n, n_components_)``: ``sum_c X[:, c] v_1c ⊗ ... ⊗ v_kc``."""
-        scores = np.asarray(X, dtype=np.float64)
+        scores = X if is_device_array(X) else np.asarray(X, dtype=np.float64)
         if scores.ndim != 2 or scores.shape[1] != self.n_components_:
-            raise SampleError(f"scores must have shape (n, {self.n_components_}), got {scores.shape}.")
+            raise SampleError(f"scores must have shape (n, {self.n_components_}), got {tuple(scores.shape)}.")
         rays = [functools.reduce(np.multiply.outer, vectors) for vectors in zip(*self.components_, strict=True)]
-        return np.tensordot(scores, np.reshape(rays, (len(rays), *self.shape_in_)), axes=1)
+        whole = np.reshape(rays, (len(rays), *self.shape_in_))
+        return namespace(scores).tensordot(scores, to_device(whole, scores), axes=1)
 
     def score(self, X: Any, y: Any = None, *, nuisance: Any = None, sample_dim: str | int | None = None) -> Score:
         """The strength that samples show which were not fitted, with its standard error.
@@ -60,8 +67,8 @@ class Amplitudes(LearntComponents):
         if self.target == "mean":
             return reward_score(self._reader(X, sample_dim), components)
         if self.target == "variance":
-            return variance_score(self.transform(X, sample_dim=sample_dim))
-        amplitudes = self.transform(X, sample_dim=sample_dim)
+            return variance_score(self._amplitudes(X, sample_dim)[0])
+        amplitudes, _ = self._amplitudes(X, sample_dim)
         told = read_conditions(self.target, len(amplitudes), y, nuisance, labels=self._labels())
         return slope_score(amplitudes, self._regressors(told.covariates), told.nuisance)
 

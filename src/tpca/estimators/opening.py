@@ -17,6 +17,7 @@ from tpca.solvers.variance.solver import VarianceSolver
 from tpca.streams import Stream
 from tpca.streams.axes import SampleDim, along
 from tpca.streams.checks import are_samples, shape_of
+from tpca.streams.device import device_source, home_of
 from tpca.streams.iterables import IterableStream
 from tpca.streams.labelled import is_labelled
 from tpca.streams.protocol import NumberedStream
@@ -74,7 +75,7 @@ def handed(X: Any, dims: tuple[int, ...] | None, items: Any, nan_policy: Any, sa
     """What ``partial_fit`` is given: a batch or a sample, with its names where it has any."""
     labels = None
     if is_labelled(X) or sample_dim is not None:
-        source = stored_source(X)
+        source = device_source(X) or stored_source(X)
         if source is None:
             raise SampleError(f"sample_dim={sample_dim!r} needs an array, got {type(X).__name__}.")
         if len(source.shape) > len(dims or ()) or sample_dim is not None:  # a batch, not one sample
@@ -130,5 +131,6 @@ class HandedIn:
         return self._feed.recovery()
 
 
-def _form(batches: Stream) -> tuple[str, Any]:
-    return type(batches).__name__, batches.dtype
+def _form(batches: Stream) -> tuple[Any, ...]:
+    home = home_of(batches.like)
+    return type(batches).__name__, batches.dtype, *([home] if home else [])

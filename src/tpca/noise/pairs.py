@@ -24,16 +24,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from tpca.noise.differences import Gram, gram, kurtoses, mean_fourth, rms, unit_size
 from tpca.noise.whitening import Whitening
 from tpca.tensors import Accumulator, Batch, DenseBatch, in_full
-from tpca.tensors.blocks import Array
 
-Gram = NDArray[np.float32]  # single precision: memory is strategies', and 1e-7 is nothing to chance
 AT_ONCE = 2**17  # entries of differences that are worked on at a time; one pair's where that is more
-FEW = 4  # matrices that are multiplied one by one: for more of them a copy in another order is cheaper
 
 
 class PairSums:
@@ -99,7 +94,7 @@ class ModeCovariances(PairSums, Accumulator):
         while j < count:
             place, pairs = at + j, (count - j) // 2
             if isinstance(batch, DenseBatch) and place % 2 == 0 and pairs:
-                step = min(pairs, max(1, AT_ONCE // batch.samples[0].size))
+                step = min(pairs, max(1, AT_ONCE // math.prod(batch.dims)))
                 even, odd = batch[j : j + 2 * step : 2], batch[j + 1 : j + 2 * step : 2]
                 self._pairs(self._looked_at(even), self._looked_at(odd), place // 2)
                 j += 2 * step
@@ -142,7 +137,8 @@ class ModeCovariances(PairSums, Accumulator):
         return [batch] if whole else self._slices(batch)
 
     def _slices(self, batch: DenseBatch) -> list[DenseBatch]:
-        return [DenseBatch(batch.samples[:, :: self._step]), DenseBatch(batch.samples[:, :, :: self._step])]
+        samples = batch.samples
+        return [DenseBatch(samples[:, :: self._step, ...]), DenseBatch(samples[:, :, :: self._step, ...])]
 
     def _pairs(self, evens: list[DenseBatch], odds: list[DenseBatch], number: int) -> None:
         """Add the Gram matrices of the differences of some pairs, the first of which is pair ``number``."""
@@ -150,34 +146,37 @@ class ModeCovariances(PairSums, Accumulator):
         if len(evens) != len(odds):  # of the one with missing entries no more than was kept of the other
             evens, odds = (self._slices(some[0]) if len(some) == 1 else some for some in (evens, odds))
         elif partly:
-            self._count(*_kurtoses(evens[0].measured, odds[0].measured))
+            self._count(*kurtoses(evens[0].measured, odds[0].measured))
         even, odd = ([one.samples for one in some] for some in (evens, odds))
-        for first in range(min(2, len(odd[0]))):
+        for first in range(min(2, odd[0].shape[0])):
             half = (number + first + self._before) % 2
-            parts = [_unit_size(others[first::2], some[first::2]) for some, others in zip(even, odd, strict=True)]
+            parts = [
+                unit_size(others[first::2, ...], some[first::2, ...]) for some, others in zip(even, odd, strict=True)
+            ]
             if len(parts) == 1:
                 whole = self._whitened(parts[0])
-                parts = [whole[:, :: self._step], whole[:, :, :: self._step]] if self._step > 1 else [whole, whole]
-            if not len(parts[0]):
+                parts = [whole, whole]
+                if self._step > 1:
+                    parts = [whole[:, :: self._step, ...], whole[:, :, :: self._step, ...]]
+            if not (count := parts[0].shape[0]):
                 continue
-            grams = [_gram(parts[mode == 0], mode) for mode in range(even[0].ndim - 1)]
+            grams = [gram(parts[mode == 0], mode) for mode in range(even[0].ndim - 1)]
             _add_matrices(self.grams[half], grams)
-            self.counts[half] += len(parts[0])
-            squares = np.square(parts[0])
-            powers = float(np.vdot(squares, squares)) / squares[0].size
+            self.counts[half] += count
+            size, powers = math.prod(parts[0].shape[1:]), mean_fourth(parts[0])
             self.fourth += powers
             if not partly:
-                self._count((squares[0].size + 2) * powers, squares.size)
+                self._count((size + 2) * powers, size * count)
 
     def _count(self, tails: float, seen: int) -> None:
         self.tails += tails
         self.seen += seen
 
-    def _whitened(self, differences: NDArray[Any]) -> NDArray[Any]:
-        if self._whitening is None or not len(differences):
+    def _whitened(self, differences: Any) -> Any:
+        if self._whitening is None or not differences.shape[0]:
             return differences
         differences = self._whitening.tensor(differences)
-        return np.asarray(differences / _rms(differences))
+        return differences / rms(differences)
 
 
 def slices_apart(dims: Sequence[int], columns: int) -> int:
@@ -192,62 +191,3 @@ def _add_matrices(own: list[Gram], others: Sequence[Gram]) -> None:
         return
     for total, matrix in zip(own, others, strict=bool(others)):
         total += matrix
-
-
-def _kurtoses(evens: DenseBatch, odds: DenseBatch) -> tuple[float, int]:
-    """The kurtoses of what both samples of every pair have, each times how many entries these are, and how many."""
-    first, second = _amounts(evens), _amounts(odds)
-    scale = np.sqrt(first * second * (first + second))
-    there = scale > 0
-    y = np.divide(second * evens.samples - first * odds.samples, scale, out=np.zeros(there.shape), where=there)
-    y, counts = y.reshape(len(y), -1), there.reshape(len(y), -1).sum(axis=1)
-    largest = np.abs(y).max(axis=1, initial=0.0)
-    good = (largest > 0) & np.isfinite(largest)
-    squares = np.square(y[good] / largest[good, None])
-    each = (counts[good] + 2) * np.sum(squares**2, axis=1) / np.sum(squares, axis=1) ** 2
-    return float(each @ counts[good]), int(counts[good].sum())
-
-
-def _amounts(batch: DenseBatch) -> Array:
-    """How much every entry counts."""
-    return np.ones(batch.samples.shape) if batch.exposure is None else batch.exposure.astype(np.float64)
-
-
-def _unit_size(odd: NDArray[Any], even: NDArray[Any]) -> NDArray[Any]:
-    """Differences of root mean square one, without those that are zero or beyond all floats."""
-    kind = np.float32 if odd.dtype == even.dtype == np.float32 else np.float64
-    with np.errstate(over="ignore"):
-        differences: NDArray[Any] = np.subtract(odd, even, dtype=kind, order="C")
-    axes = tuple(range(1, differences.ndim))
-    largest = np.maximum(differences.max(axis=axes), -differences.min(axis=axes)).astype(np.float64)
-    good = (largest > 0) & np.isfinite(largest)
-    if not good.all():
-        differences, largest = differences[good], largest[good]
-    if not np.all((largest > 1e-10) & (largest < 1e10)):
-        differences /= largest.astype(kind).reshape(-1, *[1] * len(axes))  # first: squares would leave the range
-    if len(differences):
-        differences /= _rms(differences)
-    return differences
-
-
-def _rms(arrays: NDArray[Any]) -> NDArray[Any]:
-    """Root mean square of all entries of each array, along the first axis of what these have."""
-    flat = arrays.reshape(len(arrays), -1)
-    squares = np.matmul(flat[:, None, :], flat[:, :, None])[:, 0, 0] / flat.shape[1]
-    return np.asarray(np.sqrt(squares)).reshape(-1, *[1] * (arrays.ndim - 1))
-
-
-def _gram(tensors: NDArray[Any], mode: int) -> Gram:
-    """The sum of the Gram matrices of a mode, of trace d for every tensor of mean square one."""
-    count, shape = len(tensors), tensors.shape[1:]
-    length, before = shape[mode], math.prod(shape[:mode])
-    if mode == len(shape) - 1:
-        rows = np.ascontiguousarray(tensors).reshape(-1, length)
-        gram = rows.T @ rows
-    elif count * before <= FEW:
-        blocks = np.ascontiguousarray(tensors).reshape(count * before, length, -1)
-        gram = np.matmul(blocks, blocks.transpose(0, 2, 1)).sum(axis=0)
-    else:
-        rows = np.moveaxis(tensors, 1 + mode, 0).reshape(length, -1)
-        gram = rows @ rows.T
-    return np.asarray(gram * (length / math.prod(shape)), dtype=np.float32)

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tpca.checkpoint import kept
 from tpca.noise.pairs import AT_ONCE, ModeCovariances, PairSums
@@ -23,6 +22,7 @@ from tpca.noise.whitening import Whitening
 from tpca.tensors import Accumulator, Batch, DenseBatch, Query
 from tpca.tensors.blocks import Array, Partition, unit
 from tpca.tensors.contraction import outer
+from tpca.tensors.namespaces import namespace, permuted, to_device, to_host
 
 QUERIES = 8  # random rank-one queries
 IN_FLIGHT = 4  # samples whose gradients are held at a time, at least
@@ -43,9 +43,10 @@ class QueryGradients(Accumulator):
         assert self.question is not None
         vectors = self.question[0]
         if isinstance(batch, DenseBatch):
-            step = max(1, AT_ONCE // batch.samples[0].size) if len(batch) else 1
+            batch.check()
+            step = max(1, AT_ONCE // math.prod(batch.dims))
             for j in range(0, len(batch), step):
-                self._parts.append(sample_gradients(batch.samples[j : j + step], vectors))
+                self._parts.append(sample_gradients(batch[j : j + step].samples, vectors))
         else:
             query = Query(Partition.singles([v.shape[1] for v in vectors]), tuple(vectors))
             for j in range(len(batch)):
@@ -134,19 +135,21 @@ class Sketch(PairSums):
         return np.concatenate([g.reshape(len(rows), -1) for g in own], axis=1)
 
 
-def sample_gradients(samples: NDArray[Any], vectors: Sequence[Array]) -> Array:
+def sample_gradients(samples: Any, vectors: Sequence[Array]) -> Array:
     """All gradients of all samples with rank-one queries, ``(n, r Σd)``: the last mode of all first, then the rest."""
-    count, queries = len(samples), len(vectors[0])
-    *others, last = (v.astype(samples.dtype, copy=False) for v in vectors)
-    flat = samples.reshape(count, -1, last.shape[1])
-    found = [np.matmul(outer(others), flat)]
-    rest = (flat.reshape(-1, last.shape[1]) @ last.T).reshape(count, -1, queries).transpose(0, 2, 1)
+    xp, count, queries = namespace(samples), samples.shape[0], len(vectors[0])
+    *others, last = (to_device(v, samples) for v in vectors)
+    flat = xp.reshape(samples, (count, -1, last.shape[1]))
+    found = [xp.matmul(outer(others), flat)]
+    rest = permuted(xp.reshape(xp.reshape(flat, (-1, last.shape[1])) @ last.T, (count, -1, queries)), (0, 2, 1))
+    one = to_device(ONE, samples)
     while others:
         *others, last = others
-        blocks = rest.reshape(count, queries, -1, last.shape[1])
-        found.append(np.matmul((outer(others) if others else ONE)[:, None, :], blocks)[:, :, 0])
-        rest = np.matmul(blocks, last[:, :, None])[..., 0]
-    return np.concatenate([g.reshape(count, -1) for g in reversed(found)], axis=1).astype(np.float64, copy=False)
+        blocks = xp.reshape(rest, (count, queries, -1, last.shape[1]))
+        found.append(xp.matmul((outer(others) if others else one)[:, None, :], blocks)[:, :, 0, ...])
+        rest = xp.matmul(blocks, last[:, :, None])[..., 0]
+    rows = [to_host(xp.reshape(g, (count, -1))) for g in reversed(found)]
+    return np.concatenate(rows, axis=1).astype(np.float64, copy=False)
 
 
 def matrix_bytes(dims: Sequence[int]) -> int:

@@ -26,11 +26,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tpca.checkpoint import kept
+from tpca.noise.sizes import histogram, log_sizes, medians, row_means, taken_out, taken_out_partly
 from tpca.tensors import Accumulator, Batch, DenseBatch
 from tpca.tensors.blocks import Array
+from tpca.tensors.namespaces import cast, entries, namespace, rows_of, to_device, to_host
 
 # c, in standard deviations.  Variances of means for t with 2.5 degrees of freedom, over the least that any estimate can
 # have: 1.04, 1.08, 1.13, 1.23; where some entries are far off and the others Gaussian more is lost than won below 1.5.
@@ -41,8 +42,6 @@ LOOKED = 2**15  # entries that are looked at, for one question: they tell a gain
 LOPSIDED = 4.0  # standard deviations by which the tails of the two sides may differ in number
 OCTAVES, BINS = 10, 8  # of the histogram on each side of the mean size, and bins an octave
 NEAR = 8.0  # octaves from the median size of a sample that entries count for at most: zeros, and entries without bounds
-ROUGHLY = 2**11  # entries that tell the median size of a sample well enough for this
-SWEEPS = 4  # over the modes, to take out the means of rows of which entries are missing
 GAUSSIAN = 0.6745  # median of |x| for standard Gaussian x
 
 
@@ -72,12 +71,13 @@ class EntrySizes(Accumulator):
     def add(self, batch: Batch, at: int) -> None:
         """Look at every sample, of large ones at the first few, or at some entries: each has enough."""
         if isinstance(batch, DenseBatch) and len(batch):
-            most = LOOKED // batch.samples[0].size
+            batch.check()
+            most = LOOKED // math.prod(batch.dims)
             if at < most:
                 some = batch[: most - at]
-                self._look(np.asarray(some.samples, np.float64), _observed(some))
+                self._look(_wide(some.samples), _observed(some))
             elif most == 0 and at == 0:
-                self._glance(batch.samples[0], _observed(batch[:1]))
+                self._glance(batch[:1].samples[0, ...], _observed(batch[:1]))
 
     def merge(self, other: EntrySizes) -> None:
         """Add up all that is kept."""
@@ -95,104 +95,63 @@ class EntrySizes(Accumulator):
         """The histogram and the rows."""
         return self.counts.nbytes + sum(row.nbytes for row in self.rows)
 
-    def _look(self, samples: Array, there: NDArray[np.bool_] | None) -> None:
+    def _look(self, samples: Any, there: Any) -> None:
         """Look at some samples, each by itself, all at once."""
-        self.entries += samples.size if there is None else int(there.sum())
-        logs = np.abs(samples)
-        with np.errstate(divide="ignore"):
-            np.log2(logs, out=logs)
-        middle = _medians(logs, there)
+        xp = namespace(samples)
+        self.entries += entries(samples) if there is None else int(to_host(xp.sum(cast(there, xp.int32))))
+        logs = log_sizes(samples)
+        middle = medians(logs, there)
         if not np.isfinite(middle).all():  # most entries are zero
-            good = np.isfinite(middle)
-            samples, logs, middle = samples[good], logs[good], middle[good]
-            there = None if there is None else there[good]
-            if not len(samples):
+            good = np.flatnonzero(np.isfinite(middle))
+            samples, logs, middle = rows_of(samples, good), rows_of(logs, good), middle[good]
+            there = None if there is None else rows_of(there, good)
+            if not len(good):
                 return
-        middle = middle.reshape(-1, *[1] * (samples.ndim - 1))
-        np.clip(logs, middle - NEAR, middle + NEAR, out=logs)
-        means, rows = _taken_out(logs) if there is None else _taken_out_partly(logs, there)
-        self._note(samples, logs, [row.sum(axis=0).reshape(-1) for row in rows], float(means.sum()), len(samples))
+        near = to_device(middle.reshape(-1, *[1] * (samples.ndim - 1)), logs)
+        logs = xp.clip(logs, near - NEAR, near + NEAR)
+        logs, means, rows = taken_out(logs) if there is None else taken_out_partly(logs, there)
+        sums = [to_host(xp.sum(row, axis=0)).reshape(-1).astype(np.float64) for row in rows]
+        self._note(samples, logs, sums, float(to_host(xp.sum(means))), len(middle))
 
-    def _glance(self, sample: NDArray[Any], there: NDArray[np.bool_] | None) -> None:
+    def _glance(self, sample: Any, there: Any) -> None:
         """Look at entries of one large sample at equal distances, which have no divisor in common with its shape."""
-        distance = math.ceil(sample.size / LOOKED)
-        while math.gcd(distance, sample.size) > 1:
+        size, xp = entries(sample), namespace(sample)
+        distance = math.ceil(size / LOOKED)
+        while math.gcd(distance, size) > 1:
             distance += 1
-        chosen = np.arange(0, sample.size, distance)
+        chosen, values = np.arange(0, size, distance), _wide(xp.reshape(sample, (-1,))[::distance])
         if there is not None:
-            chosen = chosen[there.reshape(-1)[chosen]]
-        values = sample.reshape(-1)[chosen].astype(np.float64)
-        self.entries += values.size
-        with np.errstate(divide="ignore"):
-            logs = np.log2(np.abs(values))
-        middle = float(np.median(logs)) if values.size else -math.inf
+            kept = np.flatnonzero(to_host(xp.reshape(there, (-1,))[::distance]))
+            chosen, values = chosen[kept], rows_of(values, kept)
+        self.entries += len(chosen)
+        logs = log_sizes(values)
+        middle = float(medians(logs[None, :], None)[0]) if len(chosen) else -math.inf
         if not math.isfinite(middle):
             return
-        np.clip(logs, middle - NEAR, middle + NEAR, out=logs)
-        mean = float(logs.mean())
-        logs -= mean
-        places = np.unravel_index(chosen, sample.shape)
-        rows = []
-        for place, d in zip(places, sample.shape, strict=True):
-            rows.append(np.bincount(place, logs, d) / np.maximum(np.bincount(place, minlength=d), 1))
-        for place, row in zip(places, rows, strict=True):
-            logs -= row[place]
+        logs = xp.clip(logs, middle - NEAR, middle + NEAR)
+        mean = float(to_host(xp.mean(logs)))
+        logs, rows = row_means(logs - mean, np.unravel_index(chosen, tuple(sample.shape)), sample.shape)
         self._note(values, logs, rows, mean, 1)
 
-    def _note(self, values: Array, logs: Array, rows: list[Array], level: float, count: int) -> None:
-        """Add what ``count`` samples said: logarithms without their scales, which are used up, and sums of these."""
+    def _note(self, values: Any, logs: Any, rows: list[Array], level: float, count: int) -> None:
+        """Add what ``count`` samples said: logarithms without their scales, and sums of these."""
         self.rows = [own + row for own, row in zip(self.rows, rows, strict=True)] if self.rows else rows
         self.level += level
-        logs *= BINS
-        np.clip(np.rint(logs, out=logs), -OCTAVES * BINS, OCTAVES * BINS, out=logs)
-        places = logs.astype(np.int16) + OCTAVES * BINS
-        for side, these in enumerate((values < 0, values > 0)):
-            self.counts[side] += np.bincount(places[these], minlength=self.counts.shape[1])
+        xp = namespace(logs)
+        places = xp.clip(xp.round(logs * BINS), -OCTAVES * BINS, OCTAVES * BINS) + OCTAVES * BINS
+        self.counts += histogram(values, places, self.counts.shape[1]).astype(np.int32)
         self.n += count
 
 
-def _observed(batch: DenseBatch) -> NDArray[np.bool_] | None:
+def _wide(samples: Any) -> Any:
+    """In float64, of the host."""
+    return np.asarray(samples, np.float64) if isinstance(samples, np.ndarray) else samples
+
+
+def _observed(batch: DenseBatch) -> Any:
     """Which entries are there; ``None``: all."""
     exposure = batch.measured.exposure
     return None if exposure is None else exposure > 0
-
-
-def _medians(logs: Array, there: NDArray[np.bool_] | None) -> Array:
-    """About the median of every sample."""
-    flat, step = logs.reshape(len(logs), -1), 1 + logs[0].size // ROUGHLY
-    if there is None:
-        return np.asarray(np.median(flat[:, ::step], axis=1))
-    seen = there.reshape(flat.shape)
-    return np.array(
-        [np.median(row[own][::step]) if own.any() else -math.inf for row, own in zip(flat, seen, strict=True)]
-    )
-
-
-def _taken_out(logs: Array) -> tuple[Array, list[Array]]:
-    """Means of samples and, beside them, of rows of all modes, which are taken out of ``logs``."""
-    axes = tuple(range(1, logs.ndim))
-    means = logs.reshape(len(logs), -1).mean(axis=1).reshape(-1, *[1] * len(axes))
-    logs -= means
-    rows = [logs.mean(axis=tuple(j for j in axes if j != i), keepdims=True) for i in axes]
-    for row in rows:
-        logs -= row
-    return means, rows
-
-
-def _taken_out_partly(logs: Array, there: NDArray[np.bool_]) -> tuple[Array, list[Array]]:
-    """The same, of what is there."""
-    logs[~there] = 0.0
-    axes = tuple(range(1, logs.ndim))
-    means = np.sum(logs, axis=axes, keepdims=True) / np.sum(there, axis=axes, keepdims=True)
-    logs -= np.where(there, means, 0.0)
-    rows = [np.zeros([n if j in (0, i) else 1 for j, n in enumerate(logs.shape)]) for i in axes]
-    for _ in range(SWEEPS):
-        for i, row in zip(axes, rows, strict=True):
-            others = tuple(j for j in axes if j != i)
-            more = np.sum(logs, axis=others, keepdims=True) / np.maximum(1, np.sum(there, axis=others, keepdims=True))
-            logs -= np.where(there, more, 0.0)
-            row += more
-    return means, rows
 
 
 def tail_bytes(dims: Sequence[int]) -> int:

@@ -31,6 +31,7 @@ from tpca.checkpoint import kept
 from tpca.noise.carrying import Carried, carried
 from tpca.tensors import Answer, Query, RankOne
 from tpca.tensors.blocks import Array, unit
+from tpca.tensors.namespaces import namespace, to_device
 
 CHUNK = 2**12  # entries of a wider copy; one replica of a block where that is more
 FLOOR = 1e-6  # of the largest eigenvalue of a covariance, below which nothing is but rounding
@@ -110,9 +111,11 @@ class Whitening:
         whitened: Array = gradient @ self.matrices[mode]
         return whitened
 
-    def tensor(self, tensor: NDArray[Any], modes: Sequence[int] | None = None) -> NDArray[Any]:
+    def tensor(self, tensor: Any, modes: Sequence[int] | None = None) -> Any:
         """One tensor of whitened data, or several along leading axes; ``modes``: those of its axes, in their order."""
         order = range(len(self.matrices)) if modes is None else modes
+        if not isinstance(tensor, np.ndarray):
+            return _product(tensor, [self.matrices[n] for n in order], tensor.ndim - len(order))
         wide = tensor if tensor.dtype.kind == "f" else tensor.astype(np.float64)
         return _applied(wide, [self.matrices[n] for n in order])
 
@@ -181,10 +184,11 @@ def _applied(array: NDArray[Any], matrices: Sequence[Array]) -> NDArray[Any]:
     return whitened.reshape(array.shape)
 
 
-def _product(rows: NDArray[Any], matrices: Sequence[Array]) -> NDArray[Any]:
-    """Every row times a matrix along each axis."""
-    wide = np.result_type(rows.dtype, np.float32)
-    part: NDArray[Any] = rows.astype(wide, copy=False)
-    for axis, matrix in enumerate(matrices, start=1):
-        part = np.moveaxis(np.moveaxis(part, axis, -1) @ matrix.astype(wide, copy=False), -1, axis)
+def _product(rows: Any, matrices: Sequence[Array], lead: int = 1) -> Any:
+    """Every row times a matrix along each axis, behind ``lead`` others; on a device, there."""
+    xp, part = namespace(rows), rows
+    if isinstance(rows, np.ndarray):
+        part = rows.astype(np.result_type(rows.dtype, np.float32), copy=False)
+    for axis, matrix in enumerate(matrices, start=lead):
+        part = xp.moveaxis(xp.moveaxis(part, axis, -1) @ to_device(matrix, part), -1, axis)
     return part

@@ -21,6 +21,7 @@ from tpca.errors import SampleError, StreamError, StreamWarning, one_line
 from tpca.streams.protocol import Items, NanPolicy
 from tpca.tensors import Batch, DenseBatch
 from tpca.tensors.blocks import check_dims
+from tpca.tensors.namespaces import numpy_dtype
 
 AnyBatch = TypeVar("AnyBatch", bound=Batch)
 Shape = tuple[int, ...]
@@ -66,14 +67,19 @@ def sample_dims(shape: tuple[int, ...], what: str, way_out: str = "") -> tuple[i
     return check_dims(shape[1:])
 
 
-def check_samples(array: NDArray[Any], dims: tuple[int, ...], dtype: np.dtype[Any], first: int) -> None:
+def working(array: Any, where: str = "") -> np.dtype[Any]:
+    """The dtype in which samples in an array of any library are worked on."""
+    return float_dtype(array.dtype, where) if isinstance(array, np.ndarray) else numpy_dtype(array, where)
+
+
+def check_samples(array: Any, dims: tuple[int, ...], dtype: np.dtype[Any], first: int) -> None:
     """Refuse samples that do not have the shape and float dtype of the stream."""
     if array.shape[1:] != dims:
         raise SampleError(
-            f"samples must have shape (n, {', '.join(map(str, dims))}), got {array.shape} at sample {first}; "
+            f"samples must have shape (n, {', '.join(map(str, dims))}), got {tuple(array.shape)} at sample {first}; "
             "all samples of a stream share one shape."
         )
-    found = float_dtype(array.dtype, f" at sample {first}")
+    found = working(array, f" at sample {first}")
     if found != dtype:
         raise SampleError(
             f"all samples of a stream share one dtype, expected {dtype}, got {array.dtype} at sample {first}; "

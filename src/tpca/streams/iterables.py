@@ -19,15 +19,18 @@ from tpca.streams.checks import (
     as_array,
     check_samples,
     dense_batch,
-    float_dtype,
     sample_dims,
     to_floats,
     unwrapped,
     without_empty,
+    working,
 )
+from tpca.streams.device import check_alike, device_batch, untracked
 from tpca.streams.protocol import Kind, NanPolicy, Stream
 from tpca.tensors import Batch, DenseBatch
 from tpca.tensors.blocks import check_dims
+from tpca.tensors.dense import copied
+from tpca.tensors.namespaces import is_device_array, namespace
 
 
 class IterableStream(Stream):
@@ -48,8 +51,10 @@ class IterableStream(Stream):
                 f"the stream is empty: it ended before the first {'sample' if single else 'batch'}; give at least one."
             )
         way_out = '; wrap a single sample as sample[None], or say items="samples"'
-        self.dims = check_dims(head.shape[1:]) if single else sample_dims(head.shape, "a batch", way_out)
-        self.dtype = float_dtype(head.dtype)
+        shape = tuple(head.shape)
+        self.dims = check_dims(shape[1:]) if single else sample_dims(shape, "a batch", way_out)
+        self.dtype = working(head)
+        self.like = None if isinstance(head, np.ndarray) else head
         self.nan_policy = nan_policy
         self._position = 0  # of the next sample that the iterator will give
         checked = self._checked(itertools.chain([head], arrays))
@@ -73,10 +78,10 @@ class IterableStream(Stream):
     def _cleaned(self, start: int) -> Iterator[DenseBatch]:
         reached = False
         for block in self.blocks:
-            first, self._position = self._position, self._position + len(block)
+            first, self._position = self._position, self._position + int(block.shape[0])
             reached = reached or first == start
             if reached:
-                yield dense_batch(to_floats(block), first, first, self.nan_policy)
+                yield cleaned(block, first, self.nan_policy)
             elif first > start:
                 break
         if not reached and self._position != start:
@@ -87,13 +92,18 @@ class IterableStream(Stream):
     def _checked(self, arrays: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
         first = 0
         for array in arrays:
+            check_alike(array, self.like, first)
             check_samples(array, self.dims, self.dtype, first)
-            first += len(array)
+            first += int(array.shape[0])
             yield array
 
     def _grouped(self, singles: Iterator[NDArray[Any]], step: int) -> Iterator[NDArray[Any]]:
         """Groups of samples, copied one by one: a source may use the same buffer for all of them."""
         for head in singles:
+            if self.like is not None:
+                rest = itertools.islice(singles, step - 1)
+                yield namespace(head).concat([copied(head), *map(copied, rest)], axis=0)
+                continue
             group = np.empty((step, *self.dims), dtype=self.dtype)
             group[0], filled = to_floats(head)[0], 1
             for single in itertools.islice(singles, step - 1):
@@ -106,17 +116,25 @@ def _arrays(source: Iterable[Any], single: bool) -> Iterator[NDArray[Any]]:
     """The items as arrays of samples; single samples become batches of one."""
     first = 0
     for item in source:
-        array = as_array(unwrapped(item, first), first)
+        part = unwrapped(item, first)
+        array = untracked(part) if is_device_array(part) else as_array(part, first)
         if single:
             if array.ndim < 2:
                 raise SampleError(
                     f"a sample must have shape (d_1, ..., d_k) with at least two modes, got {array.shape} "
                     f"at sample {first}."
                 )
-            array = array[None]
-        if array.ndim == 0 or len(array):  # an empty batch says nothing
+            array = array[None, ...]
+        if array.ndim == 0 or array.shape[0]:  # an empty batch says nothing
             yield array
-            first += len(array)
+            first += int(array.shape[0])
+
+
+def cleaned(block: Any, first: int, policy: NanPolicy) -> DenseBatch:
+    """A block of samples, on the host or on a device, as a batch."""
+    if isinstance(block, np.ndarray):
+        return dense_batch(to_floats(block), first, first, policy)
+    return device_batch(block, first, first, policy)
 
 
 def stacked(samples: Sequence[Any]) -> NDArray[Any]:

@@ -71,6 +71,8 @@ class Stream:
     """Seed of the order of the samples, if that is a random one."""
     labels: Labels | None = None
     """Names of the modes and of their entries, where the data have them."""
+    like: Any = None
+    """Of samples on a device: an array there; ``None`` of those of the host."""
 
     @property
     def partial(self) -> bool:
@@ -129,6 +131,8 @@ class Source:
         """The same with its axes in another order, where that moves no data; ``None``: batches are to be turned."""
         return None
 
+    at_once: int = 1
+    """Samples of a batch at least."""
     parallel: bool = False
     """Whether several threads may read at once, and gain by it; not where a library has one lock for all of them."""
 

@@ -15,6 +15,7 @@ from tpca.model import Samples
 from tpca.streams.arrays import ArraySource
 from tpca.streams.axes import SampleDim, along
 from tpca.streams.checks import MIN_ALIKE, are_samples, as_array, only_batches, shape_of
+from tpca.streams.device import DeviceStream, device_source
 from tpca.streams.hdf5 import hdf5_source
 from tpca.streams.iterables import IterableStream, OwnStream, SamplesStream, stacked
 from tpca.streams.labelled import is_labelled, labelled_source
@@ -47,7 +48,8 @@ def open_stream(
     Parameters
     ----------
     source
-        An array ``(n, d_1, ..., d_k)`` of NumPy, xarray, Zarr, HDF5 or Dask; the path of a ``.npy``, ``.npz`` or
+        An array ``(n, d_1, ..., d_k)`` of NumPy, xarray, Zarr, HDF5 or Dask, or of PyTorch, JAX, CuPy and others with
+        the array API, whose samples stay on their device; the path of a ``.npy``, ``.npz`` or
         ``.mat`` file, of a folder of ``.npy`` files (read in the order of their names), of a Zarr store or of an HDF5
         or NetCDF 4 file, with ``::/path/of/array`` for an array inside it; the URL of a Zarr store; a long table (see
         ``sample``); a list, or an iterable such as a data loader, of samples or of
@@ -114,6 +116,9 @@ def open_known(
         if sample_dim is not None:
             raise StreamError(f"sample_dim={sample_dim!r} is for arrays; the samples of a table are in sample=.")
         return open_table(source, columns, seed, nan_policy)
+    if (elsewhere := device_source(source, items, dims)) is not None:
+        turned: Any = along(elsewhere, sample_dim)
+        return DeviceStream(turned, seed, nan_policy)
     stored = stored_source(source, items, dims)
     if stored is not None:
         return StoredStream(along(stored, sample_dim), seed, nan_policy)

@@ -4,6 +4,7 @@ from tpca.tensors.accumulators import Accumulator, Rewards, SampleGradients, Sco
 from tpca.tensors.clipped import Clipped
 from tpca.tensors.contraction import contract, contract_all
 from tpca.tensors.dense import DenseBatch
+from tpca.tensors.device import DeviceBatch
 from tpca.tensors.gradients import Gradients
 from tpca.tensors.observed import Observed, SliceCounts, in_full
 from tpca.tensors.projected import Projected
@@ -22,6 +23,7 @@ __all__ = [
     "Batch",
     "Clipped",
     "DenseBatch",
+    "DeviceBatch",
     "Gradients",
     "Observed",
     "Projected",

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from tpca.tensors.blocks import Array
 from tpca.tensors.exposure import exposure_sum
+from tpca.tensors.namespaces import bytes_of, to_host
 from tpca.tensors.protocol import Batch
 from tpca.tensors.query import Query
 from tpca.tensors.views import ViewsBatch
@@ -94,7 +95,7 @@ class TensorSum(Accumulator):
     def __init__(self, weight: float = 1.0) -> None:
         super().__init__(weight)
         self.weight = weight
-        self.total: NDArray[Any] | None = None
+        self.total: Any = None
         self.observed: Array | None = None
         self.worth = 0.0
 
@@ -117,6 +118,10 @@ class TensorSum(Accumulator):
         self.n += other.n
         self.worth += other.worth
 
+    def finish(self) -> None:
+        """A sum on a device comes to the host: whoever asked for it works on it there."""
+        self.total = None if self.total is None else to_host(self.total)
+
     def _count(self, observed: Array | None, n: int) -> None:
         """Count the entries of ``n`` more samples."""
         if self.observed is None and observed is not None:
@@ -128,7 +133,7 @@ class TensorSum(Accumulator):
     def nbytes(self) -> int:
         """The sum, and the counts."""
         counts = 0 if self.observed is None else self.observed.nbytes
-        return counts + (0 if self.total is None else self.total.nbytes)
+        return counts + (0 if self.total is None else bytes_of(self.total))
 
 
 class Rewards(Accumulator):
@@ -241,8 +246,8 @@ class Scores(Accumulator):
         return sum(view.nbytes for parts in self.levels for part in parts for view in part)
 
 
-def added(own: NDArray[Any] | None, other: NDArray[Any] | None) -> NDArray[Any] | None:
-    """Two sums as one, in place; ``None`` stands for zero."""
+def added(own: Any, other: Any) -> Any:
+    """Two sums as one, in place where that is possible; ``None`` stands for zero."""
     if own is None or other is None:
         return other if own is None else own
     own += other

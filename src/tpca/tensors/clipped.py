@@ -9,7 +9,7 @@ the entries within the bound.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,8 @@ from tpca.jit import compiled
 from tpca.tensors.accumulators import Accumulator
 from tpca.tensors.blocks import Array
 from tpca.tensors.dense import DenseBatch
+from tpca.tensors.device import AT_ONCE, DeviceBatch
+from tpca.tensors.namespaces import bytes_of, cast, joined, namespace, to_device, to_host, working_like
 from tpca.tensors.together import Together
 
 TILE = 2**11  # entries of a sum that stay in the fastest cache while all samples are added to them
@@ -57,6 +59,43 @@ class ClippedBatch(DenseBatch):
         return total
 
 
+class ClippedThere(DeviceBatch):
+    """The same on the device of the samples."""
+
+    def __init__(self, batch: DeviceBatch, bound: Any) -> None:
+        batch.check()
+        known = (batch.first, batch.dropped, None, batch.shares, batch.exposure)
+        super().__init__(batch._samples, *known, (batch._start, batch._stop))
+        self.bound, self.beyond = bound, np.zeros(2, np.int64)
+
+    def pieces(self, most: int = AT_ONCE) -> Iterator[Any]:
+        """The clipped samples, some at a time."""
+        xp = namespace(self.bound)
+        for piece in super().pieces(min(most, AT_ONCE)):
+            yield xp.minimum(xp.maximum(piece, -self.bound), self.bound)
+
+    @property
+    def samples(self) -> Any:
+        """The clipped samples, a copy."""
+        return joined(list(self.pieces()))
+
+    def __getitem__(self, some: slice) -> ClippedThere:
+        part = ClippedThere(super().__getitem__(some), self.bound)
+        part.beyond = self.beyond
+        return part
+
+    def add_to(self, total: Any, weight: float = 1.0) -> Any:
+        """Clip and add up, some samples at a time; count what is beyond the bound."""
+        xp = namespace(self.bound)
+        for piece in super().pieces():
+            sides = [xp.sum(cast(piece > self.bound, xp.int32)), xp.sum(cast(piece < -self.bound, xp.int32))]
+            self.beyond += to_host(xp.stack(sides))
+        return super().add_to(total, weight)
+
+    def _add(self, total: Any, weight: float) -> Any:
+        return self._add_products(total, weight)
+
+
 class Clipped(Together):
     """Several accumulators, filled with the same clipped samples; ``scales`` are c·s_1, s_2, ..., of the data.
 
@@ -69,7 +108,7 @@ class Clipped(Together):
         Accumulator.__init__(self, tuple(parts), tuple(scales))
         self.parts = tuple(part.fresh() for part in parts)
         self.beyond = np.zeros(2, np.int64)
-        self._bound: NDArray[Any] | None = None
+        self._bound: Any = None
 
     def add(self, batch: Any, at: int) -> None:
         """Hand the clipped samples to every part."""
@@ -79,10 +118,19 @@ class Clipped(Together):
                 f"clip needs samples that come whole, as arrays, got a {type(batch).__name__}; use clip=None."
             )
         if self._bound is None:
-            self._bound = functools.reduce(np.multiply.outer, self.question[1]).astype(batch.content()[0].dtype)
-        clipped = ClippedBatch(batch, self._bound)
+            self._bound = self._bound_for(batch)
+        kind: Any = ClippedThere if isinstance(batch, DeviceBatch) else ClippedBatch
+        clipped = kind(batch, self._bound)
         super().add(clipped, at)
         self.beyond += clipped.beyond
+
+    def _bound_for(self, batch: DenseBatch) -> Any:
+        """The bound on every entry, where the samples are."""
+        assert self.question is not None
+        bound = functools.reduce(np.multiply.outer, self.question[1])
+        if isinstance(batch, DeviceBatch):
+            return to_device(bound, working_like(batch._samples))
+        return bound.astype(batch.content()[0].dtype)
 
     def merge(self, other: Together) -> None:
         """Every part takes what its fellow has."""
@@ -103,7 +151,7 @@ class Clipped(Together):
     @property
     def nbytes(self) -> int:
         """Those of the parts, and the bound."""
-        return super().nbytes + (0 if self._bound is None else self._bound.nbytes)
+        return super().nbytes + (0 if self._bound is None else bytes_of(self._bound))
 
 
 def _add_clipped(samples: Any, bound: Any, sums: Any, weight: Any, tile: int) -> Any:

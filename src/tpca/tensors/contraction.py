@@ -12,6 +12,8 @@ the half-unfolded ``T`` once by the replicas' outer products of the right half a
 split again inside each half, where everything is small.  Queries with the same unfolding share these two products,
 so that ``T`` is read twice for all of them together.  Queries with identities are traces
 (:mod:`tpca.tensors.traces`), named by whoever asks, and read only the diagonals.
+
+A tensor may lie on a device: replicas go there, their gradients come back, and all between is done there.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.tensors.blocks import Array, narrowed, widened
+from tpca.tensors.namespaces import cast, entries, joined, namespace, numpy_dtype, permuted, to_device, to_host
 from tpca.tensors.query import Answer, Query, rewards, subtract
 from tpca.tensors.traces import Traces
 
@@ -113,7 +116,7 @@ def gradients_of(tensor: NDArray[Any], asked: Sequence[Asked]) -> Iterator[Part]
         else:
             together.setdefault(unfolding(tensor.shape, one.groups), []).append(number)
     for (modes, rows), members in together.items():
-        matrix = tensor.transpose(modes).reshape(rows, -1)
+        matrix = namespace(tensor).reshape(permuted(tensor, modes), (rows, -1))
         for pack in _packs(matrix, asked, members):
             _contract_pack(matrix, pack, asked)
             yield from pack
@@ -128,14 +131,14 @@ def unfolding(dims: tuple[int, ...], groups: tuple[tuple[int, ...], ...]) -> tup
 
 def _packs(matrix: NDArray[Any], asked: Sequence[Asked], members: Sequence[int]) -> Iterator[list[Part]]:
     """Replicas of all queries in packs whose outer products together stay below the size of the tensor itself."""
-    most = max(1, matrix.size // sum(matrix.shape))
+    most = max(1, entries(matrix) // sum(matrix.shape))
     pack: list[Part] = []
     room = most
     for number in members:
         replicas, start = asked[number].replicas, 0
         while start < len(replicas[0]):
             some = slice(start, min(start + room, len(replicas[0])))
-            pack.append(Part(number, some, replica_rows(replicas, some, matrix.dtype), {}))
+            pack.append(Part(number, some, replica_rows(replicas, some, matrix), {}))
             room -= some.stop - start
             start = some.stop
             if not room:
@@ -145,9 +148,9 @@ def _packs(matrix: NDArray[Any], asked: Sequence[Asked], members: Sequence[int])
         yield pack
 
 
-def replica_rows(replicas: Sequence[NDArray[Any]], some: slice, dtype: np.dtype[Any]) -> list[Array]:
-    """Some replicas of every block as rows, in the widest of their dtypes and ``dtype``."""
-    wide = np.result_type(dtype, *(block.dtype for block in replicas))
+def replica_rows(replicas: Sequence[NDArray[Any]], some: slice, matrix: Any) -> list[Array]:
+    """Some replicas of every block as rows, in the widest of their dtypes and that of ``matrix``."""
+    wide = np.result_type(numpy_dtype(matrix), *(block.dtype for block in replicas))
     rows = [np.reshape(block[some], (some.stop - some.start, -1)) for block in replicas]
     return [(widened(r) if r.dtype == np.float16 else r).astype(wide, copy=False) for r in rows]
 
@@ -157,34 +160,45 @@ def _contract_pack(matrix: NDArray[Any], pack: Sequence[Part], asked: Sequence[A
     cuts = [middle(tuple(v.shape[1] for v in part.vectors)) for part in pack]
     if cuts[0] == len(pack[0].vectors):  # a single block: its gradient is the tensor itself
         for part in pack:
-            part.gradients[0] = np.broadcast_to(matrix.reshape(-1).astype(np.float64), part.vectors[0].shape)
+            part.gradients[0] = np.broadcast_to(to_host(matrix).reshape(-1).astype(np.float64), part.vectors[0].shape)
         return
+    vectors = [[placed(v, matrix) for v in part.vectors] for part in pack]
     lefts = [range(cut) for cut in cuts]
     rights = [range(cut, len(part.vectors)) for cut, part in zip(cuts, pack, strict=True)]
-    _contract_side(matrix.T, pack, lefts, rights, asked)
-    _contract_side(matrix, pack, rights, lefts, asked)
+    _contract_side(matrix.T, pack, vectors, lefts, rights, asked)
+    _contract_side(matrix, pack, vectors, rights, lefts, asked)
+
+
+def placed(vectors: Array, matrix: Any) -> Any:
+    """Vectors to be multiplied with a matrix: where it is, and of the host as wide as they are."""
+    return vectors if isinstance(matrix, np.ndarray) else to_device(vectors, matrix)
 
 
 def _contract_side(
-    matrix: NDArray[Any], pack: Sequence[Part], mine: Sequence[range], others: Sequence[range], asked: Sequence[Asked]
+    matrix: Any,
+    pack: Sequence[Part],
+    vectors: Sequence[Sequence[Any]],
+    mine: Sequence[range],
+    others: Sequence[range],
+    asked: Sequence[Asked],
 ) -> None:
     """The gradients of the blocks ``mine``: one product with the outer products of the ``others``, then split."""
     sides = [
-        (part, blocks, rest)
-        for part, blocks, rest in zip(pack, mine, others, strict=True)
+        (part, own, blocks, rest)
+        for part, own, blocks, rest in zip(pack, vectors, mine, others, strict=True)
         if any(m in blocks for m in asked[part.number].gradients_of)
     ]
     if not sides:
         return
-    rows = [outer([part.vectors[m] for m in rest]).astype(matrix.dtype, copy=False) for part, _, rest in sides]
-    partial = (rows[0] if len(rows) == 1 else np.concatenate(rows)) @ matrix
+    rows = [cast(outer([own[m] for m in rest]), matrix.dtype) for _, own, _, rest in sides]
+    partial = (rows[0] if len(rows) == 1 else joined(rows)) @ matrix
     del rows
     end = 0
-    for part, blocks, _ in sides:
+    for part, own, blocks, _ in sides:
         start, end = end, end + len(part.vectors[0])
         wanted = [m - blocks[0] for m in asked[part.number].gradients_of if m in blocks]
-        found = split_own(partial[start:end], [part.vectors[m] for m in blocks], wanted)
-        part.gradients.update({m + blocks[0]: gradient for m, gradient in found.items()})
+        found = split_own(partial[start:end, :], [own[m] for m in blocks], wanted)
+        part.gradients.update({m + blocks[0]: to_host(gradient) for m, gradient in found.items()})
 
 
 @functools.cache
@@ -195,27 +209,28 @@ def middle(sizes: tuple[int, ...]) -> int:
     return min(range(1, len(sizes)), key=lambda i: max(math.prod(sizes[:i]), math.prod(sizes[i:])))
 
 
-def split_own(tensors: NDArray[Any], vectors: list[Array], wanted: Sequence[int]) -> dict[int, Array]:
+def split_own(tensors: Any, vectors: list[Any], wanted: Sequence[int]) -> dict[int, Any]:
     """Gradients when replica r sees its own small tensor ``tensors[r]`` (flattened)."""
     if len(vectors) == 1:
-        return {0: tensors.astype(np.result_type(tensors, vectors[0]), copy=False)}
+        return {0: tensors if tensors.dtype == vectors[0].dtype else cast(tensors, np.result_type(tensors, vectors[0]))}
     sizes = tuple(v.shape[1] for v in vectors)
     cut = middle(sizes)
-    tensors = tensors.reshape(len(tensors), math.prod(sizes[:cut]), -1)
-    gradients: dict[int, Array] = {}
+    xp = namespace(tensors)
+    tensors = xp.reshape(tensors, (tensors.shape[0], math.prod(sizes[:cut]), -1))
+    gradients: dict[int, Any] = {}
     if any(m < cut for m in wanted):
-        partial = np.matmul(tensors, outer(vectors[cut:])[:, :, None])[:, :, 0]
+        partial = xp.matmul(tensors, outer(vectors[cut:])[:, :, None])[:, :, 0]
         gradients.update(split_own(partial, vectors[:cut], [m for m in wanted if m < cut]))
     if any(m >= cut for m in wanted):
-        partial = np.matmul(outer(vectors[:cut])[:, None, :], tensors)[:, 0, :]
+        partial = xp.matmul(outer(vectors[:cut])[:, None, :], tensors)[:, 0, :]
         mine = [m - cut for m in wanted if m >= cut]
         gradients.update({m + cut: g for m, g in split_own(partial, vectors[cut:], mine).items()})
     return gradients
 
 
-def outer(vectors: Sequence[Array]) -> Array:
+def outer(vectors: Sequence[Any]) -> Any:
     """Outer products of vectors along their last axis: ``(..., D_1), (..., D_2), ... -> (..., D_1 D_2 ...)``."""
     product, *others = vectors
     for v in others:
-        product = (product[..., :, None] * v[..., None, :]).reshape(*v.shape[:-1], -1)
+        product = namespace(v).reshape(product[..., :, None] * v[..., None, :], (*v.shape[:-1], -1))
     return product

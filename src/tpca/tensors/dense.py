@@ -14,6 +14,7 @@ from scipy.linalg import get_blas_funcs
 from tpca.errors import SampleError
 from tpca.tensors.blocks import Array
 from tpca.tensors.contraction import add_gradients_of, outer
+from tpca.tensors.namespaces import bytes_of, cast, namespace, permuted, to_device, to_host, working_dtype
 from tpca.tensors.query import Query, subtract
 
 SHORT = 2**30  # entries that a BLAS routine with 32-bit integers can count
@@ -66,14 +67,20 @@ class DenseBatch:
             _refuse_missing(self._samples, self._unchecked)
             self._unchecked = None
 
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Shape of one sample."""
+        return tuple(self._samples.shape[1:])
+
     def __len__(self) -> int:
-        return len(self._samples)
+        return int(self._samples.shape[0])
 
     def __getitem__(self, some: slice) -> DenseBatch:
-        start, _, _ = some.indices(len(self))
+        start, stop, step = some.indices(len(self))
+        some = slice(start, max(start, stop), step)
         unchecked = None if self._unchecked is None else self._unchecked + start
         shares, exposure = self.shares_of(some), self.exposure_of(some)
-        return DenseBatch(self._samples[some], unchecked=unchecked, shares=shares, exposure=exposure)
+        return DenseBatch(self._samples[some, ...], unchecked=unchecked, shares=shares, exposure=exposure)
 
     def shares_of(self, some: slice) -> Array | None:
         """The shares of some of the samples."""
@@ -81,7 +88,7 @@ class DenseBatch:
 
     def exposure_of(self, some: slice | NDArray[Any]) -> NDArray[Any] | None:
         """How much the entries of some samples count."""
-        return None if self.exposure is None else self.exposure[some]
+        return None if self.exposure is None else self.exposure[some, ...]
 
     @property
     def measured(self) -> DenseBatch:
@@ -90,13 +97,13 @@ class DenseBatch:
 
     def copied(self) -> DenseBatch:
         """The same samples, in memory of their own: for those who hold a few longer than the batch they came in."""
-        exposure = None if self.exposure is None else self.exposure.copy()
-        return DenseBatch(self.samples.copy(), exposure=exposure)
+        exposure = None if self.exposure is None else copied(self.exposure)
+        return DenseBatch(copied(self.samples), exposure=exposure)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the samples held."""
-        return int(self._samples.nbytes) + (0 if self.exposure is None else int(self.exposure.nbytes))
+        return bytes_of(self._samples) + (0 if self.exposure is None else bytes_of(self.exposure))
 
     def content(self) -> list[NDArray[Any]]:
         """The samples, also those that nobody has looked at yet."""
@@ -132,10 +139,10 @@ class DenseBatch:
 
         Of a sample with missing entries, that of least squares over the others; NaN where these say nothing.
         """
-        rewards = _contracted(self.samples, vectors)
+        rewards = contracted(self.samples, vectors)
         if self.exposure is None:
             return rewards
-        return rewards / observed_share(_contracted(self.exposure, [v**2 for v in vectors]), vectors)
+        return rewards / observed_share(contracted(self.exposure, [v**2 for v in vectors]), vectors)
 
     def add_gradients(self, queries: Sequence[Query], sums: Sequence[dict[int, Array]]) -> None:
         """The gradients of the sum of the samples."""
@@ -149,12 +156,14 @@ class DenseBatch:
         partition, count = query.partition, len(query.replicas[0])
         (block,) = query.blocks
         turns = (at + np.arange(len(self))) % count
-        modes = [1 + n for group in partition.groups for n in group]
-        own = self.samples.transpose([0, *modes]).reshape(len(self), *partition.sizes)
-        front = np.moveaxis(own, 1 + block, 1).reshape(len(self), partition.sizes[block], -1)
+        samples = self.samples
+        xp = namespace(samples)
+        groups = [partition.groups[block], *(group for m, group in enumerate(partition.groups) if m != block)]
+        own = permuted(samples, [0, *(1 + n for group in groups for n in group)])
+        front = xp.reshape(own, (len(self), partition.sizes[block], -1))
         rows = [w.reshape(count, -1) for w in query.replicas]
-        weights = outer([w for m, w in enumerate(rows) if m != block]).astype(own.dtype, copy=False)
-        gradient = np.matmul(front, weights[turns][:, :, None])[..., 0].astype(np.float64, copy=False)
+        weights = to_device(outer([w for m, w in enumerate(rows) if m != block])[turns], samples)
+        gradient = to_host(xp.matmul(front, weights[:, :, None])[..., 0]).astype(np.float64, copy=False)
         if query.deflate:
             gradient += subtract({block: np.zeros((count, partition.sizes[block]))}, rows, query)[block][turns]
         return np.asarray(gradient.reshape(len(self), *partition.shapes[block]))
@@ -166,12 +175,29 @@ def observed_share(energies: Array, vectors: Sequence[Array]) -> Array:
     return np.where(energies > 0, energies / whole, np.nan)
 
 
-def _contracted(samples: NDArray[Any], vectors: Sequence[Array]) -> Array:
+def contracted(samples: Any, vectors: Sequence[Array]) -> Array:
+    """Every sample contracted with every rank-one component, ``(n, c)``, the last mode first; on a device, there."""
+    if not isinstance(samples, np.ndarray):
+        return _contracted_there(cast(samples, working_dtype(samples)), vectors)
     *others, last = vectors
     part: NDArray[Any] = samples @ last.T.astype(samples.dtype if samples.dtype.kind == "f" else last.dtype)
     for v in reversed(others):
         part = np.einsum("...ic,ci->...c", part, v)
     return part.astype(np.float64, copy=False)
+
+
+def _contracted_there(samples: Any, vectors: Sequence[Array]) -> Array:
+    xp = namespace(samples)
+    *others, last = (to_device(v, samples) for v in vectors)
+    part = samples @ last.T
+    for v in reversed(others):
+        part = xp.sum(part * v.T, axis=-2)
+    return to_host(part).astype(np.float64)
+
+
+def copied(array: Any) -> Any:
+    """A copy, on the same device."""
+    return array.copy() if isinstance(array, np.ndarray) else namespace(array).asarray(array, copy=True)
 
 
 @functools.cache

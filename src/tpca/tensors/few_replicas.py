@@ -9,32 +9,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.tensors.blocks import Array
-from tpca.tensors.contraction import middle, outer, replica_rows, split_own, unfolding
+from tpca.tensors.contraction import middle, outer, placed, replica_rows, split_own, unfolding
+from tpca.tensors.namespaces import bytes_of, cast, namespace, permuted, to_host
 from tpca.tensors.query import Query
 
 PIECE = 2**19  # multiplications: OpenBLAS copies the matrices of larger products first, which takes as long again
 
 
 class FewReplicas:
-    """Gradients of queries of one replica each on many tensors of one shape and dtype.
+    """Gradients of queries of one replica each on many tensors ``like`` one, of its shape and dtype, and on its device.
 
     What depends on the replicas is made once.  Queries that ask alike share their products, so that a tensor is read
     once for all of them.
     """
 
-    def __init__(self, queries: Sequence[Query], shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    def __init__(self, queries: Sequence[Query], like: Any) -> None:
         self._count = len(queries)
         alike: dict[tuple[Any, ...], list[int]] = {}
         for number, query in enumerate(queries):
             alike.setdefault((query.partition.groups, query.blocks), []).append(number)
-        self._packs = [(_Pack([queries[i] for i in some], shape, dtype), some) for some in alike.values()]
+        self._packs = [(_Pack([queries[i] for i in some], like), some) for some in alike.values()]
 
     @property
     def nbytes(self) -> int:
         """Bytes of what was worked out."""
         return sum(pack.nbytes for pack, _ in self._packs)
 
-    def gradients(self, tensor: NDArray[Any]) -> list[dict[int, Array]]:
+    def gradients(self, tensor: Any) -> list[dict[int, Array]]:
         """Gradients ``(D_m,)`` by block, for every query."""
         found: list[dict[int, Array]] = [{} for _ in range(self._count)]
         for pack, some in self._packs:
@@ -47,31 +48,34 @@ class FewReplicas:
 class _Pack:
     """Queries of one replica each with the same blocks, which ask for gradients of the same."""
 
-    def __init__(self, queries: Sequence[Query], shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        self._modes, self._rows = unfolding(shape, queries[0].partition.groups)
-        each = [replica_rows(query.replicas, slice(0, 1), dtype) for query in queries]
-        vectors = [np.concatenate(blocks) for blocks in zip(*each, strict=True)]
+    def __init__(self, queries: Sequence[Query], like: Any) -> None:
+        self._modes, self._rows = unfolding(tuple(like.shape), queries[0].partition.groups)
+        each = [replica_rows(query.replicas, slice(0, 1), like) for query in queries]
+        vectors = [placed(np.concatenate(blocks), like) for blocks in zip(*each, strict=True)]
         cut = middle(tuple(v.shape[1] for v in vectors))
-        self._sides: list[tuple[bool, NDArray[Any] | None, range, list[Array], list[int]]] = []
+        self._sides: list[tuple[bool, Any, range, list[Any], list[int]]] = []
         for left, own, others in ((True, range(cut), vectors[cut:]), (False, range(cut, len(vectors)), vectors[:cut])):
             if wanted := [m - own.start for m in queries[0].blocks if m in own]:
-                weights = outer(others).astype(dtype, copy=False) if others else None
+                weights = cast(outer(others), like.dtype) if others else None
                 self._sides.append((left, weights, own, [vectors[m] for m in own], wanted))
 
     @property
     def nbytes(self) -> int:
-        return sum(weights.nbytes for _, weights, *_ in self._sides if weights is not None)
+        return sum(bytes_of(weights) for _, weights, *_ in self._sides if weights is not None)
 
-    def gradients(self, tensor: NDArray[Any]) -> Iterator[tuple[int, Array]]:
+    def gradients(self, tensor: Any) -> Iterator[tuple[int, Array]]:
         """Block, and its gradients ``(R, D_m)``."""
-        matrix = tensor.transpose(self._modes).reshape(self._rows, -1)
+        matrix = namespace(tensor).reshape(permuted(tensor, self._modes), (self._rows, -1))
         for left, weights, own, vectors, wanted in self._sides:
             if weights is None:
-                partial = np.broadcast_to(matrix.reshape(-1), vectors[0].shape)
+                xp = namespace(matrix)
+                partial = xp.broadcast_to(xp.reshape(matrix, (1, -1)), vectors[0].shape)
+            elif not isinstance(matrix, np.ndarray):
+                partial = weights @ (matrix.T if left else matrix)
             else:
                 partial = _few_products(matrix, weights) if left else np.stack([w @ matrix for w in weights])
             for m, gradient in split_own(partial, vectors, wanted).items():
-                yield m + own.start, gradient
+                yield m + own.start, to_host(gradient)
 
 
 def _few_products(matrix: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:

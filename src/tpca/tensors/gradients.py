@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tpca.tensors.accumulators import Accumulator, added
 from tpca.tensors.blocks import Array
 from tpca.tensors.contraction import add_gradients_of, contract_all, narrow
 from tpca.tensors.dense import DenseBatch
+from tpca.tensors.device import DeviceBatch
+from tpca.tensors.namespaces import bytes_of, scaled
 from tpca.tensors.protocol import Batch
 from tpca.tensors.query import Answer, Query, rewards, subtract
 from tpca.tensors.sub_batches import SubBatchSums, asked_by_part
@@ -47,7 +48,7 @@ class Gradients(Accumulator):
         super().__init__(tuple(queries), scale, tuple(edges), parted)
         self._parts = SubBatchSums(edges, parted) if len(edges) and parted else None
         self.answers: tuple[Answer, ...] = ()
-        self._total: NDArray[Any] | None = None  # the sum of samples that can be added up
+        self._total: Any = None  # the sum of samples that can be added up
         self._sums: list[dict[int, Array]] | None = None  # the gradients of all others, and of closed groups
         least, most = EXPONENTS
         self._weight = math.ldexp(1.0, max(least, min(math.frexp(scale)[1] - 1, most)))  # of what is added up
@@ -88,7 +89,7 @@ class Gradients(Accumulator):
             batch.add_gradients(self.queries, self._begun())
 
     def _take_parts(self, parts: SubBatchSums, batch: Batch, at: int) -> None:
-        whole = batch if type(batch) is DenseBatch else None  # others look for themselves
+        whole = batch if type(batch) in (DenseBatch, DeviceBatch) else None  # others look for themselves
         for j, some, ends in parts.pieces(batch if whole is None else whole.trusted(), at):
             if batch.summable:
                 self._total = some.add_to(self._total, self._weight)
@@ -134,11 +135,11 @@ class Gradients(Accumulator):
         if self._parts is not None:
             with np.errstate(over="ignore", invalid="ignore"):
                 self._parts.look(self._total)
-        if self._total is None or not self.queries or self._total.nbytes <= gradient_bytes(self.queries):
+        if self._total is None or not self.queries or bytes_of(self._total) <= gradient_bytes(self.queries):
             return
         factor = self.scale / self._weight / self.n
         with np.errstate(over="ignore", invalid="ignore"):
-            mean = np.multiply(self._total, factor, out=self._total)
+            mean = scaled(self._total, factor)
             self._total, self._sums = None, self._zeros()
             add_gradients_of(mean, self.queries, self._sums, factor)
 
@@ -149,7 +150,7 @@ class Gradients(Accumulator):
             if self._parts is not None:
                 self._parts.look(self._total)
             if self._total is not None:
-                self.answers = contract_all(np.multiply(self._total, factor, out=self._total), self.queries)
+                self.answers = contract_all(scaled(self._total, factor), self.queries)
             elif self._sums is not None:
                 pairs = zip(self.queries, self._sums, strict=True)
                 self.answers = tuple(_answer(query, sums, factor) for query, sums in pairs)
@@ -169,7 +170,7 @@ class Gradients(Accumulator):
         """The sums."""
         gradients = sum(g.nbytes for sums in self._sums or () for g in sums.values())
         gradients += 0 if self._parts is None else self._parts.nbytes
-        return gradients + (0 if self._total is None else self._total.nbytes)
+        return gradients + (0 if self._total is None else bytes_of(self._total))
 
     def least_samples(self, sum_bytes: int | None) -> int:
         """A contraction costs about as much as adding up two samples for every replica."""

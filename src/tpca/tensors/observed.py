@@ -25,10 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.checkpoint import kept
-from tpca.tensors.accumulators import Accumulator
+from tpca.tensors.accumulators import Accumulator, added
 from tpca.tensors.blocks import Array
-from tpca.tensors.dense import DenseBatch
+from tpca.tensors.dense import DenseBatch, copied
 from tpca.tensors.exposure import exposure_sum
+from tpca.tensors.namespaces import to_device
 from tpca.tensors.protocol import Batch
 from tpca.tensors.query import Query
 from tpca.tensors.together import Together
@@ -144,7 +145,7 @@ class ScaledDense(DenseBatch):
     def samples(self) -> NDArray[Any]:
         """The scaled samples, a copy."""
         if self._scaled is None:
-            self._scaled = _scaled(self._samples, self._factors, self._samples.copy())
+            self._scaled = _scaled(copied(self._samples), self._factors)
         return self._scaled
 
     def __getitem__(self, some: slice) -> ScaledDense:
@@ -162,11 +163,8 @@ class ScaledDense(DenseBatch):
     def add_to(self, total: NDArray[Any] | None, weight: float = 1.0) -> NDArray[Any]:
         """Add the samples up, and scale the sum."""
         own = self._batch.add_to(None, weight)
-        own = _scaled(own, self._factors, own)
-        if total is None:
-            return own
-        total += own
-        return total
+        own = _scaled(own, self._factors)
+        return added(total, own)
 
 
 class ScaledBatch(WrappedBatch):
@@ -187,8 +185,8 @@ class ScaledBatch(WrappedBatch):
     def add_to(self, total: NDArray[Any] | None, weight: float = 1.0) -> NDArray[Any]:
         """Add the samples up, and scale the sum."""
         own = self._batch.add_to(None, weight)
-        own = _scaled(own, self._factors, own)
-        return own if total is None else np.add(total, own, out=total)
+        own = _scaled(own, self._factors)
+        return added(total, own)
 
     def add_gradients(self, queries: Sequence[Query], sums: Sequence[dict[int, Array]]) -> None:
         """Ask with scaled replicas, and scale the answers."""
@@ -226,9 +224,8 @@ def in_full(sample: Any) -> DenseBatch:
     return DenseBatch(np.asarray(sample.add_to(None))[None], exposure=None if exposure is None else exposure[None])
 
 
-def _scaled(array: NDArray[Any], factors: Sequence[Array], out: NDArray[Any]) -> NDArray[Any]:
-    """Some tensors times the factors of their modes, which come last."""
+def _scaled(out: Any, factors: Sequence[Array]) -> Any:
+    """Some tensors times the factors of their modes, which come last; in place where that is possible."""
     for mode, factor in enumerate(factors):
-        along = factor.astype(array.dtype).reshape(-1, *[1] * (len(factors) - 1 - mode))
-        out *= along
+        out *= to_device(factor.reshape(-1, *[1] * (len(factors) - 1 - mode)), out)
     return out

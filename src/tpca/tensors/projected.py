@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.tensors.accumulators import Accumulator
+from tpca.tensors.accumulators import Accumulator, added
 from tpca.tensors.blocks import Array
 from tpca.tensors.dense import DenseBatch
 from tpca.tensors.projection import Projection
@@ -61,9 +61,14 @@ class ProjectedDense(DenseBatch):
     """Dense samples."""
 
     def __init__(self, batch: DenseBatch, projection: Projection) -> None:
-        super().__init__(batch.content()[0], batch.first, batch.dropped, shares=batch.shares)
+        super().__init__(batch._samples, batch.first, batch.dropped, shares=batch.shares)
         self._batch, self._projection = batch, projection
         self._projected: NDArray[Any] | None = None
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Shape of one projected sample."""
+        return self._projection.projected_dims
 
     @property
     def samples(self) -> NDArray[Any]:
@@ -71,6 +76,9 @@ class ProjectedDense(DenseBatch):
         if self._projected is None:
             self._projected = self._projection.tensor(self._batch.samples)
         return self._projected
+
+    def __len__(self) -> int:
+        return len(self._batch)
 
     def check(self) -> None:
         """Refuse samples with NaN or Inf, if nobody has looked yet."""
@@ -117,8 +125,4 @@ class Projected(Together):
 
 
 def _added(batch: Batch, projection: Projection, total: NDArray[Any] | None, weight: float) -> NDArray[Any]:
-    projected = projection.tensor(batch.add_to(None, weight))
-    if total is None:
-        return projected
-    total += projected
-    return total
+    return added(total, projection.tensor(batch.add_to(None, weight)))

@@ -41,6 +41,7 @@ from numpy.typing import NDArray
 from scipy.linalg import qr
 
 from tpca.tensors.blocks import Array, Partition
+from tpca.tensors.namespaces import namespace, to_device
 from tpca.tensors.query import Query, RankOne
 
 ALONE = 0.1  # of a unit vector's squared length: where all but so little lies in one entry, its variance is not told
@@ -83,11 +84,16 @@ class Basis:
         """Bytes held."""
         return self.entries.nbytes + self.outer.nbytes + self.inner.nbytes
 
-    def down(self, array: NDArray[Any], axis: int = -1) -> NDArray[Any]:
+    def down(self, array: Any, axis: int = -1) -> Any:
         """B times the vectors along an axis."""
-        rows = np.moveaxis(array, axis, -1)
-        projected = rows[..., self.entries] + (rows @ self.inner.T) @ self.outer.T
-        return np.moveaxis(projected, -1, axis)
+        xp = namespace(array)
+        rows = xp.moveaxis(array, axis, -1)
+        if isinstance(rows, np.ndarray):
+            projected = rows[..., self.entries] + (rows @ self.inner.T) @ self.outer.T
+        else:
+            own = xp.take(rows, xp.asarray(self.entries, device=rows.device), axis=-1)
+            projected = own + (rows @ to_device(self.inner.T, rows)) @ to_device(self.outer.T, rows)
+        return xp.moveaxis(projected, -1, axis)
 
     def up(self, array: NDArray[Any], axis: int = -1) -> NDArray[Any]:
         """B^T times the vectors along an axis."""
@@ -135,12 +141,12 @@ class Projection:
         """Bytes of a projected sum, from those of a sum of samples."""
         return None if sum_bytes is None else sum_bytes // math.prod(self.dims) * math.prod(self.projected_dims)
 
-    def tensor(self, tensor: NDArray[Any]) -> NDArray[Any]:
+    def tensor(self, tensor: Any) -> Any:
         """A projected tensor, or several along leading axes, in their own dtype; worked out in float64."""
         projected, lead = tensor, tensor.ndim - len(self.dims)
         for mode, basis in enumerate(self.bases):
             projected = projected if basis is None else basis.down(projected, lead + mode)
-        return np.ascontiguousarray(projected, dtype=tensor.dtype)
+        return np.ascontiguousarray(projected, dtype=tensor.dtype) if isinstance(tensor, np.ndarray) else projected
 
     def back(self, vectors: Sequence[Array]) -> tuple[Array, ...]:
         """Vectors of the data, B^T u; rows of an array are vectors, too."""

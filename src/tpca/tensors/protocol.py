@@ -36,7 +36,7 @@ class Batch(Protocol):
         """Arrays that differ if the samples do, of samples that are never held, of some; ``None``: it cannot tell."""
 
     def add_to(self, total: NDArray[Any] | None, weight: float = 1.0) -> NDArray[Any]:
-        """Add ``weight`` times the sum of the samples to ``total``, in place; ``None`` stands for zero."""
+        """Add ``weight`` times the sum of the samples to ``total``, used up by it; ``None`` stands for zero."""
 
     def add_gradients(self, queries: Sequence[Query], sums: Sequence[dict[int, Array]]) -> None:
         """Add the gradients of all queries, summed over the samples, to ``sums``, one entry per query and block."""

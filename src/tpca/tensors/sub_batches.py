@@ -20,7 +20,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tpca.tensors.blocks import Array
 from tpca.tensors.few_replicas import FewReplicas
@@ -60,12 +59,12 @@ class SubBatchSums:
         """The running sum has got samples of sub-batch ``j``."""
         self._open = j
 
-    def look(self, running: NDArray[Any] | None) -> None:
+    def look(self, running: Any) -> None:
         """Take note of the running sum at the end of a sub-batch, or of a group of samples."""
         if self._open is None or running is None:
             return
         if self._ready is None:
-            self._ready = FewReplicas(self.queries, running.shape, running.dtype)
+            self._ready = FewReplicas(self.queries, running)
         for found, sums, until in zip(self._ready.gradients(running), self._sums, self._until, strict=True):
             for m, gradient in found.items():
                 now = gradient.reshape(until[m].shape)

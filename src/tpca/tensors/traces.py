@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.tensors.blocks import Array
+from tpca.tensors.namespaces import namespace, permuted, to_host
 
 Pair = tuple[int, int]
 
@@ -24,7 +25,7 @@ class Traces:
     """Traces of one tensor over pairs of modes, each worked out once."""
 
     def __init__(self, tensor: NDArray[Any]) -> None:
-        self._known: dict[tuple[Pair, ...], NDArray[Any]] = {(): tensor}
+        self._known: dict[tuple[Pair, ...], Any] = {(): tensor}
 
     def gradients(self, groups: Sequence[Sequence[int]], wanted: Sequence[int]) -> dict[int, Array]:
         """The tensor traced over all groups but one, for every one wanted, as one row."""
@@ -34,9 +35,10 @@ class Traces:
         pairs = sorted((min(group), max(group)) for i, group in enumerate(groups) if i != m)
         traced = self._over(tuple(pairs))
         left = sorted(groups[m])  # the modes that are left, in their order
-        return traced.transpose([left.index(mode) for mode in groups[m]]).reshape(1, -1).astype(np.float64, copy=False)
+        row = to_host(permuted(traced, [left.index(mode) for mode in groups[m]])).reshape(1, -1)
+        return row.astype(np.float64, copy=False)
 
-    def _over(self, pairs: tuple[Pair, ...]) -> NDArray[Any]:
+    def _over(self, pairs: tuple[Pair, ...]) -> Any:
         if pairs not in self._known:
             *before, (i, j) = pairs
             rest = self._over(tuple(before))
@@ -45,10 +47,11 @@ class Traces:
         return self._known[pairs]
 
 
-def _trace(tensor: NDArray[Any], i: int, j: int) -> Array:
+def _trace(tensor: Any, i: int, j: int) -> Any:
     """Sum of the slices on the diagonal of two axes, ``i`` before ``j``."""
-    slices = np.moveaxis(tensor, (i, j), (0, 1))
-    total: Array = slices[0, 0].astype(np.float64)
-    for a in range(1, len(slices)):
-        total += slices[a, a]
+    slices = namespace(tensor).moveaxis(tensor, (i, j), (0, 1))
+    first = slices[0, 0, ...]
+    total = first.astype(np.float64) if isinstance(first, np.ndarray) else first + 0  # a copy
+    for a in range(1, slices.shape[0]):
+        total += slices[a, a, ...]
     return total

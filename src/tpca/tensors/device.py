@@ -1,0 +1,207 @@
+r"""Dense samples on a device: PyTorch, JAX, CuPy or whatever follows the array API standard.
+
+The formulas are those of :mod:`tpca.tensors.dense`; sums stay where the samples are, in float32 for samples in float16,
+bfloat16 and float32, in float64 for those in float64.  To the host come gradients, rewards and single numbers.
+
+A batch is a range of samples ``start`` to ``stop`` of an array that is not cut: a slice is a copy in JAX.  Sums are
+added up in one of two ways,
+
+.. math:: S \leftarrow S + w^\top X \qquad\text{or}\qquad S \leftarrow S + wX_j + wX_{j+1} + \dots ,
+
+a product with a vector of weights where a slice is a view, as with BLAS; sample by sample where a compiler makes one
+loop of it (JAX), which reads X where it lies.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.tensors.blocks import Array
+from tpca.tensors.dense import DenseBatch, contracted, missing
+from tpca.tensors.namespaces import (
+    cast,
+    device_of,
+    entries,
+    name_of,
+    namespace,
+    to_host,
+    working_dtype,
+)
+
+AT_ONCE = 2**24  # entries that are copied at a time, where a kernel needs them in another dtype or order
+UNROLLED = 8  # samples that a compiled loop adds up at a time
+GLANCE = 8  # numbers of a batch that tell it from another: no more of it comes to the host
+
+
+class DeviceBatch(DenseBatch):
+    """Samples ``start`` to ``stop`` of an array ``(n, d_1, ..., d_k̄)`` on a device; all else is as of a dense batch."""
+
+    def __init__(
+        self,
+        array: Any,
+        first: int = 0,
+        dropped: int = 0,
+        unchecked: int | None = None,
+        shares: Array | None = None,
+        exposure: Any = None,
+        bounds: tuple[int, int] | None = None,
+    ) -> None:
+        super().__init__(array, first, dropped, unchecked, shares, exposure)
+        self._start, self._stop = (0, int(array.shape[0])) if bounds is None else bounds
+        self.dtype = working_dtype(array)
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    def __getitem__(self, some: slice) -> DeviceBatch:
+        start, stop, step = some.indices(len(self))
+        some = slice(start, max(start, stop), step)
+        first = None if self._unchecked is None else self._unchecked + start
+        shares, exposure = self.shares_of(some), self.exposure_of(some)
+        if step != 1:
+            own = self._samples[self._start + start : self._start + some.stop : step, ...]
+            return DeviceBatch(own, unchecked=first, shares=shares, exposure=exposure)
+        bounds = (self._start + start, self._start + some.stop)
+        return DeviceBatch(self._samples, 0, 0, first, shares, exposure, bounds)
+
+    def pieces(self, most: int = AT_ONCE) -> Any:
+        """The samples in their working dtype, about ``most`` entries at a time; a view where that is possible."""
+        size = entries(self._samples) // max(1, int(self._samples.shape[0]))
+        step = max(1, most // max(1, size))
+        for a in range(self._start, self._stop, step):
+            yield cast(self._samples[a : min(a + step, self._stop), ...], self.dtype)
+
+    @property
+    def samples(self) -> Any:
+        """The samples on their device, in their working dtype; all of them finite."""
+        self.check()
+        return cast(self._own, self.dtype)
+
+    @property
+    def _own(self) -> Any:
+        """The samples as they are."""
+        whole = self._start == 0 and self._stop == self._samples.shape[0]
+        return self._samples if whole else self._samples[self._start : self._stop, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the samples held."""
+        return super().nbytes * len(self) // max(1, int(self._samples.shape[0]))
+
+    def trusted(self) -> DeviceBatch:
+        """The same samples, not looked at."""
+        return DeviceBatch(self._samples, 0, 0, None, self.shares, self.exposure, (self._start, self._stop))
+
+    def copied(self) -> DeviceBatch:
+        """The same samples in memory of their own, on their device."""
+        return DeviceBatch(super().copied()._samples, exposure=self.exposure)
+
+    def content(self) -> list[NDArray[Any]]:
+        """A few numbers of the samples, and how many there are."""
+        count = min(GLANCE, len(self))
+        rows = [self._start + j * (len(self) - 1) // max(1, count - 1) for j in range(count)]
+        dims = self._samples.shape[1:]
+        places = [(row, *((j + 1) * (d - 1) // (count + 1) for d in dims)) for j, row in enumerate(rows)]
+        xp = namespace(self._samples)
+        some = [cast(self._samples[place], self.dtype) for place in places]
+        return [np.array([len(self), *dims]), to_host(xp.stack(some)) if some else np.zeros(0)]
+
+    def check(self) -> None:
+        """Refuse samples with NaN or Inf, if nobody has looked yet: they show in a sum, as those of the host do."""
+        if self._unchecked is not None:
+            self.add_to(None)
+            self._unchecked = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether no entry is NaN or Inf; also false where entries are so large that their sum is not finite."""
+        return _finite(self.trusted().add_to(None))
+
+    def alike(self) -> bool:
+        """Whether all samples are the same; compared on the device, the last first."""
+        xp, first = namespace(self._samples), self._samples[self._start, ...]
+        rows = range(self._stop - 1, self._start, -1)
+        return all(bool(to_host(xp.all(self._samples[row, ...] == first))) for row in rows)
+
+    def add_to(self, total: Any, weight: float = 1.0) -> Any:
+        """Add ``weight`` times the samples to ``total``, which is used up; a missing entry makes the total one, too."""
+        xp = namespace(self._samples)
+        if total is None:
+            total = xp.zeros(self._samples.shape[1:], dtype=self.dtype, device=device_of(self._samples))
+        if not len(self):
+            return total
+        total = self._add(total, weight)
+        self.look_in(total)
+        return total
+
+    def _add(self, total: Any, weight: float) -> Any:
+        compiled = _compiler(namespace(self._samples))
+        return self._add_products(total, weight) if compiled is None else self._add_one_by_one(total, weight, compiled)
+
+    def _add_products(self, total: Any, weight: float) -> Any:
+        xp = namespace(self._samples)
+        as_they_are = name_of(self._samples.dtype) == name_of(self.dtype)
+        for piece in self.pieces(entries(self._samples) if as_they_are else AT_ONCE):
+            flat = xp.reshape(piece, (piece.shape[0], -1))
+            weights = xp.full((piece.shape[0],), weight, dtype=self.dtype, device=device_of(self._samples))
+            total += xp.reshape(weights @ flat, total.shape)
+        return total
+
+    def _add_one_by_one(self, total: Any, weight: float, compiled: Any) -> Any:
+        place = self._start
+        while place < self._stop:
+            count = UNROLLED if place + UNROLLED <= self._stop else 1
+            total = compiled(_add_samples)(total, self._samples, place, weight, count)
+            place += count
+        return total
+
+    def look_in(self, total: Any) -> None:
+        """Refuse samples with NaN or Inf that show in a sum with all of these, if nobody has looked yet."""
+        if self._unchecked is None or _finite(total):
+            return
+        xp = namespace(self._samples)
+        for j, piece in enumerate(self.pieces()):
+            finite = to_host(xp.all(xp.reshape(xp.isfinite(piece), (piece.shape[0], -1)), axis=1))
+            if not finite.all():
+                step = max(1, AT_ONCE // (entries(piece) // piece.shape[0]))
+                raise missing(self._unchecked + j * step + int(np.argmin(finite)))
+
+    def scores(self, vectors: Sequence[Array]) -> Array:
+        """Reward ``(n, c)`` of every sample with every rank-one component; ``vectors[i]`` is ``(c, d_i)``."""
+        if self.exposure is not None:
+            return super().scores(vectors)
+        self.check()
+        return np.concatenate(
+            [np.empty((0, len(vectors[0]))), *(contracted(piece, vectors) for piece in self.pieces())]
+        )
+
+
+def _finite(total: Any) -> bool:
+    """Whether all entries of a sum are numbers: 0 times one that is not is none, however large the others are."""
+    xp = namespace(total)
+    flat = xp.reshape(total, (-1,))
+    return bool(to_host(flat @ xp.zeros_like(flat)) == 0)
+
+
+def _add_samples(total: Any, samples: Any, first: Any, weight: Any, count: int) -> Any:
+    """``count`` samples, added one after the other."""
+    for j in range(count):
+        total = total + weight * namespace(samples).astype(samples[first + j, ...], total.dtype)
+    return total
+
+
+def _compiler(xp: Any) -> Any:
+    """What makes one loop of a kernel; ``None`` where nothing does."""
+    return _jitted if xp.__name__.partition(".")[0] == "jax" else None
+
+
+@functools.cache
+def _jitted(kernel: Any) -> Any:
+    import jax
+
+    return jax.jit(kernel, static_argnums=4, donate_argnums=0)

@@ -1,0 +1,183 @@
+"""Arrays of any library that follows the array API standard: their functions, their device, and the way to the host.
+
+Kernels are written over a namespace ``xp``, that of the samples: NumPy's own, or that of PyTorch, JAX, CuPy, ...
+Whatever comes from a device to the host goes through :func:`to_host`, which counts the bytes in :data:`crossed`:
+gradients, rewards and sums do, samples never.
+
+====================  =====================================================================
+namespace             comes from
+====================  =====================================================================
+``jax.Array``, ...    ``__array_namespace__`` of the array
+``torch.Tensor``,     the package ``array_api_compat``, or the copy that scikit-learn brings
+``cupy.ndarray``
+====================  =====================================================================
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.errors import SampleError
+
+COMPAT = ("array_api_compat", "sklearn.externals.array_api_compat")  # where the namespaces of some libraries come from
+WITHOUT_NAMESPACE = ("torch", "cupy")  # libraries whose arrays have none of their own
+HALF = ("float16", "bfloat16")  # added up in float32
+NARROW = ("bool", "int8", "uint8", "int16", "uint16")  # exact in float32
+
+
+class Crossed:
+    """Bytes that came from a device to the host, in how many transfers."""
+
+    def __init__(self) -> None:
+        self.nbytes = self.transfers = 0
+
+    def note(self, nbytes: int) -> None:
+        """One more transfer."""
+        self.nbytes += nbytes
+        self.transfers += 1
+
+
+crossed = Crossed()
+
+
+def is_device_array(item: Any) -> bool:
+    """Whether this is an array of another library than NumPy that follows the array API standard."""
+    if isinstance(item, np.ndarray | np.generic) or not hasattr(item, "__dlpack__"):
+        return False
+    return hasattr(item, "__array_namespace__") or _library(item) in WITHOUT_NAMESPACE
+
+
+def _library(array: Any) -> str:
+    return type(array).__module__.partition(".")[0]
+
+
+def namespace(array: Any) -> Any:
+    """The functions for an array: ``numpy``, or those of its library."""
+    if isinstance(array, np.ndarray):
+        return np
+    if hasattr(array, "__array_namespace__"):
+        return array.__array_namespace__()
+    for name in COMPAT:
+        try:
+            return importlib.import_module(name).array_namespace(array)
+        except ImportError:
+            continue
+    raise SampleError(
+        f"arrays of {_library(array)} need the package array-api-compat, which is not installed; "
+        "install tpca[arrays], or give NumPy arrays."
+    )
+
+
+def device_of(array: Any) -> Any:
+    """Where an array lies."""
+    return array.device
+
+
+def name_of(dtype: Any) -> str:
+    """``float32`` of that dtype in any library."""
+    return str(dtype).rpartition(".")[2]
+
+
+def working_dtype(array: Any, where: str = "") -> Any:
+    """The dtype, of the array's library, in which samples are added up: float32 or float64.
+
+    float32 for float16, bfloat16, float32 and integers of up to two bytes.  JAX has float64 only if it was told so.
+    """
+    xp, name = namespace(array), name_of(array.dtype)
+    if name in ("float32", "float64"):
+        return array.dtype
+    if name in HALF or name in NARROW:
+        return xp.float32
+    if name.startswith(("int", "uint")):
+        known: Any = xp.__array_namespace_info__().dtypes(kind="real floating")
+        return known.get("float64", known["float32"])
+    raise SampleError(f"samples must be real numbers, got dtype {name}{where}; convert them to float first.")
+
+
+def working_like(array: Any) -> Any:
+    """An empty array where ``array`` is, in the dtype its samples are worked on in."""
+    return namespace(array).zeros((0,), dtype=working_dtype(array), device=device_of(array))
+
+
+def numpy_dtype(array: Any, where: str = "") -> np.dtype[Any]:
+    """The working dtype as NumPy knows it."""
+    if isinstance(array, np.ndarray):
+        return array.dtype
+    return np.dtype(name_of(working_dtype(array, where)))
+
+
+def cast(array: Any, dtype: Any) -> Any:
+    """An array in another dtype of its library; itself if it has it."""
+    if array.dtype == dtype:
+        return array
+    return array.astype(dtype) if isinstance(array, np.ndarray) else namespace(array).astype(array, dtype)
+
+
+def permuted(array: Any, axes: Sequence[int]) -> Any:
+    """An array with its axes in another order."""
+    axes = tuple(int(axis) for axis in axes)
+    return array.transpose(axes) if isinstance(array, np.ndarray) else namespace(array).permute_dims(array, axes)
+
+
+def joined(arrays: Sequence[Any]) -> Any:
+    """Arrays one after the other along their first axis."""
+    if isinstance(arrays[0], np.ndarray):
+        return np.concatenate(arrays)
+    return namespace(arrays[0]).concat(list(arrays), axis=0)
+
+
+def rows_of(array: Any, places: NDArray[Any]) -> Any:
+    """Some entries along the first axis, copied where they are."""
+    if isinstance(array, np.ndarray):
+        return array[places]
+    xp = namespace(array)
+    return xp.take(array, xp.asarray(np.array(places), device=device_of(array)), axis=0)
+
+
+def to_device(host: Any, like: Any) -> Any:
+    """A small array of the host where ``like`` is, and in its dtype; of NumPy, itself in that dtype."""
+    if isinstance(like, np.ndarray):
+        return np.asarray(host).astype(like.dtype, copy=False)
+    ready = np.array(host, dtype=name_of(like.dtype), order="C")  # a copy: some libraries share what they are given
+    return namespace(like).asarray(ready, device=device_of(like))
+
+
+def to_host(array: Any) -> NDArray[Any]:
+    """A copy of a device's array in the memory of the host, counted; of NumPy, itself.  Not for samples."""
+    if isinstance(array, np.ndarray | np.generic):
+        return np.asarray(array)
+    host = _fetched(array)
+    crossed.note(host.nbytes)
+    return host
+
+
+def _fetched(array: Any) -> NDArray[Any]:
+    if _library(array) == "torch":
+        return np.array(array.detach().cpu().numpy())
+    if _library(array) == "cupy":
+        return np.asarray(array.get())
+    if _library(array) == "array_api_strict":  # its devices are there to find out who copies in secret
+        array = array.to_device(namespace(array).__array_namespace_info__().default_device())
+    return np.array(array)
+
+
+def entries(array: Any) -> int:
+    """Number of entries."""
+    return math.prod(array.shape)
+
+
+def bytes_of(array: Any) -> int:
+    """Bytes of an array."""
+    known = getattr(array, "nbytes", None)
+    return entries(array) * np.dtype(name_of(array.dtype)).itemsize if known is None else int(known)
+
+
+def scaled(array: Any, factor: float) -> Any:
+    """An array times a number, in place where it is NumPy's."""
+    return np.multiply(array, factor, out=array) if isinstance(array, np.ndarray) else array * factor
