@@ -118,19 +118,20 @@ def make_mat(folder):
     scipy.io.savemat(folder / "d.mat", {"x": samples()[1]}, do_compression=True)
 
 
-def _table():
+def table_of(data):
+    """A long table of samples of order three: a row for every entry."""
     import pandas as pd
 
-    names = pd.MultiIndex.from_product([range(6), *map(range, DIMS)], names=["n", "x", "y", "z"])
-    return pd.DataFrame({"v": samples()[1][:6].ravel()}, names).reset_index()
+    names = pd.MultiIndex.from_product(map(range, data.shape), names=["n", "x", "y", "z"])
+    return pd.DataFrame({"v": data.ravel()}, names).reset_index()
 
 
 def make_csv(folder):
-    _table().to_csv(folder / "d.csv", index=False)
+    table_of(samples()[1][:6]).to_csv(folder / "d.csv", index=False)
 
 
 def make_parquet(folder):
-    _table().to_parquet(folder / "d.parquet", row_group_size=100)
+    table_of(samples()[1][:6]).to_parquet(folder / "d.parquet", row_group_size=100)
 
 
 def read_npz(folder):

@@ -27,7 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.drafts import checksum, clear_drafts, drafts
-from tpca.errors import CheckpointError
+from tpca.errors import CheckpointError, check_regular
+from tpca.fields import LONGEST
 
 VERSION = 7  # raised whenever the attributes of a kept class, or a position, change their meaning
 KEEP = 2
@@ -132,6 +133,7 @@ def _writer() -> str:
 
 
 def _read(folder: Path) -> dict[str, Any]:
+    check_regular(folder / "state.json", LONGEST)
     head_line, _, body = (folder / "state.json").read_text().partition("\n")
     head, body = json.loads(head_line), body.rstrip("\n")
     if not isinstance(head, dict) or head.get("format") != "tpca checkpoint":

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tpca.errors import OutputError
+from tpca.errors import OutputError, check_regular
 
 DAY = 86400.0  # seconds
 _at_work: set[Path] = set()  # the drafts of this process
@@ -72,6 +72,7 @@ def check_folder(path: Path) -> None:
 
 def checksum(path: Path) -> str:
     """Of a whole file: whether it is still the one that was written."""
+    check_regular(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -6,6 +6,8 @@ Each message names the value at fault, what was expected, and the way out.  All 
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -81,6 +83,15 @@ class RunInterrupted(KeyboardInterrupt):
     def __init__(self, message: str, signal: int) -> None:
         super().__init__(message)
         self.signal = signal
+
+
+def check_regular(path: str | os.PathLike[str], most: int | None = None) -> None:
+    """Refuse pipes, sockets and devices, which have no length and may never end; files of more than ``most`` bytes."""
+    found, name = os.stat(path), repr(os.fsdecode(path))
+    if not stat.S_ISREG(found.st_mode):
+        raise StreamError(f"{name} is not a regular file but a folder, pipe, socket or device; bring the file back.")
+    if most is not None and found.st_size > most:
+        raise StreamError(f"{name} has {found.st_size:,} bytes, too many for what it should be; bring the file back.")
 
 
 @contextmanager

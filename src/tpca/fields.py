@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tpca.errors import check_regular
+
+LONGEST = 2**28  # bytes of a JSON file
 _MAX_NUMBER = 1e100  # no number of ours is larger, and squares of larger ones overflow
 
 
@@ -92,6 +95,7 @@ def _check_names(value: Any, shape: dict[str, Any], where: str) -> None:
 
 def read_json(path: Path, shape: Any, form: str | None = None) -> Any:
     """What a file holds, of that shape and, if given, with ``form`` as its ``"format"``."""
+    check_regular(path, LONGEST)
     found = json.loads(path.read_text(encoding="utf-8"))
     if form is not None and (not isinstance(found, dict) or found.get("format") != form):
         raise ValueError(f"{path.name} is not one of tpca's")

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.errors import StreamError, reading
+from tpca.errors import StreamError, check_regular, reading
+from tpca.fields import LONGEST
 
 Coords = NDArray[Any]
 
@@ -144,6 +145,7 @@ def as_text(value: Any) -> str:
 def read_labels(path: Path, dims: Sequence[int]) -> Labels:
     """The labels in a file; refuses what does not fit the dims."""
     with reading(f"cannot read labels from {str(path)!r}", "give a JSON file"):
+        check_regular(path, LONGEST)
         found = json.loads(path.read_text(encoding="utf-8"))
     return parse_labels(found, dims, str(path))
 

@@ -45,23 +45,28 @@ def _taken(folder: Path) -> int:
     while True:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(folder / NAME, os.O_RDWR | os.O_CREAT, 0o644)
+            handle = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)  # no link to something else
         except FileNotFoundError:  # removed by its last owner between the two
             continue
         except OSError as error:
-            raise CheckpointError(
-                f"cannot write a checkpoint to {str(folder)!r}: {error.strerror}; choose another folder."
-            ) from error
+            raise _unwritable(folder, error) from error
         try:
             _hold(handle, folder)
+            if _same(handle, folder / NAME):
+                os.ftruncate(handle, 0)
+                os.write(handle, json.dumps({"process": os.getpid(), "host": socket.gethostname()}).encode())
+                return handle
+        except OSError as error:  # a full disk, or a file that is none
+            os.close(handle)
+            raise _unwritable(folder, error) from error
         except BaseException:
             os.close(handle)
             raise
-        if _same(handle, folder / NAME):
-            os.ftruncate(handle, 0)
-            os.write(handle, json.dumps({"process": os.getpid(), "host": socket.gethostname()}).encode())
-            return handle
         os.close(handle)
+
+
+def _unwritable(folder: Path, error: OSError) -> CheckpointError:
+    return CheckpointError(f"cannot write a checkpoint to {str(folder)!r}: {error.strerror}; choose another folder.")
 
 
 def _hold(handle: int, folder: Path) -> None:

@@ -1,5 +1,7 @@
 """Files that lead elsewhere, leave parts out, or unpack to more than they declare: none is read as if it were whole."""
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
@@ -12,8 +14,10 @@ import pytest
 import zarr
 from numcodecs import GZip, Zlib, Zstd
 
+import damage_kinds as kinds
 from tpca import TpcaError, open_stream
-from tpca.errors import StreamError, StreamWarning
+from tpca.errors import CheckpointError, StreamError, StreamWarning
+from tpca.locks import alone_in
 from tpca.streams.npy import read_npz
 
 SAMPLES = np.random.default_rng(0).standard_normal((20, 4, 5))
@@ -148,6 +152,61 @@ def test_a_chunk_that_unpacks_to_more_than_declared_is_refused(codec, version, t
         all_of(path)
 
 
+def frame(nbytes, told=False):
+    """A zstd frame of zeros, in blocks that repeat one byte; by itself it tells its size only if asked to."""
+    size = nbytes.to_bytes(8, "little") if told else b""
+    blocks = [min(2**17, nbytes - first) for first in range(0, nbytes, 2**17)]
+    heads = [((length << 3) | 2 | (i == len(blocks) - 1)).to_bytes(3, "little") for i, length in enumerate(blocks)]
+    return b"\x28\xb5\x2f\xfd" + (b"\xc0\x70" if told else b"\x00\x70") + size + b"".join(h + b"\0" for h in heads)
+
+
+SKIPPED = b"\x50\x2a\x4d\x18\x03\0\0\0abc"  # a frame without content
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_zstd_frames_that_do_not_tell_their_size(version, tmp_path):
+    codec = zarr.codecs.ZstdCodec() if version == 3 else Zstd(9)
+    path = saved(tmp_path, zarr_format=version, compressors=codec)
+    whole = 640  # bytes of a chunk
+    assert len(Zstd().decode(frame(BOMB))) == BOMB  # it is a frame
+    for good in (
+        frame(whole),
+        frame(whole, True),
+        frame(40) + frame(600),
+        SKIPPED + frame(600, True) + frame(40, True),
+    ):
+        chunk_of(path).write_bytes(good)
+        assert not all_of(path)[16:].any()  # the last chunk
+    for bomb in (
+        frame(BOMB),
+        frame(10) + frame(BOMB),
+        frame(10, True) + frame(BOMB, True),
+        Zstd().encode(b"a") + frame(BOMB),
+    ):
+        chunk_of(path).write_bytes(bomb)
+        with pytest.raises(StreamError, match=r"more than its metadata declare|does not tell its size, and does not"):
+            all_of(path)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("metadata", [False, True])
+def test_a_pipe_in_a_store_is_not_waited_for(version, metadata, tmp_path):
+    path = saved(tmp_path, zarr_format=version)
+    place = path / ("zarr.json" if version == 3 else ".zarray") if metadata else chunk_of(path)
+    place.unlink()
+    os.mkfifo(place)
+    for name in (path, tmp_path):
+        with pytest.raises(StreamError, match=r"is not a regular file|no samples|there is no"):
+            open_stream(name if name == path else f"{path}::/x")
+
+
+def test_metadata_that_are_too_long_to_be_any(tmp_path):
+    path = saved(tmp_path)
+    os.truncate(path / "zarr.json", 2**40)  # zeros that take no room on the disk
+    with pytest.raises(StreamError, match=r"has 1,099,511,627,776 bytes, too many for what it should be"):
+        open_stream(path)
+
+
 def test_a_result_that_unpacks_to_more_than_it_has_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "v.npz", "w", zipfile.ZIP_DEFLATED) as whole:
         whole.writestr("a.npy", bytes(10**7))
@@ -155,11 +214,47 @@ def test_a_result_that_unpacks_to_more_than_it_has_is_refused(tmp_path):
         read_npz(tmp_path / "v.npz")
 
 
-@pytest.mark.parametrize("name", ["d.npy", "d.h5", "d.npz"])
+def test_a_flipped_bit_in_an_npz_file_is_seen(tmp_path):
+    np.savez(tmp_path / "d.npz", data=SAMPLES)
+    np.testing.assert_array_equal(all_of(tmp_path / "d.npz"), SAMPLES)
+    data = bytearray((tmp_path / "d.npz").read_bytes())
+    data[len(data) // 2] ^= 1  # among the samples
+    (tmp_path / "d.npz").write_bytes(data)
+    with pytest.raises(StreamError, match="Bad CRC-32"):
+        open_stream(tmp_path / "d.npz")
+
+
+@pytest.mark.parametrize("name", ["d.npy", "d.h5", "d.npz", "d.mat", "d.csv", "d.parquet"])
 def test_pipes_and_devices_are_no_files(name, tmp_path):
+    table = {"sample": "n", "modes": ["x", "y"], "value": "v"} if name in ("d.csv", "d.parquet") else {}
     os.mkfifo(tmp_path / name)
-    with pytest.raises(TpcaError, match="is not a regular file but a pipe, socket or device; write the samples to a"):
-        open_stream(tmp_path / name)
+    with pytest.raises(TpcaError, match="is not a regular file but a folder, pipe, socket or device; bring the"):
+        open_stream(tmp_path / name, **table)
     (tmp_path / f"link-{name}").symlink_to("/dev/zero")
     with pytest.raises(TpcaError, match="is not a regular file"):
-        open_stream(tmp_path / f"link-{name}")
+        open_stream(tmp_path / f"link-{name}", **table)
+
+
+def test_pipes_in_results_checkpoints_and_stores_of_trials_are_not_waited_for(tmp_path):
+    kinds.make_result(tmp_path)
+    kinds.make_checkpoint(tmp_path)
+    kinds.make_store(tmp_path)
+    reads = {"r": kinds.read_result, "k": kinds.read_checkpoint, "s": kinds.read_store}
+    for name, read in reads.items():
+        for path in sorted(path for path in (tmp_path / name).rglob("*") if path.is_file()):
+            good = path.read_bytes()
+            path.unlink()
+            os.mkfifo(path)
+            with contextlib.suppress(TpcaError), contextlib.redirect_stdout(io.StringIO()):
+                read(tmp_path)  # ends
+            path.unlink()
+            path.write_bytes(good)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("precious"), os.mkdir])
+def test_a_lock_that_is_no_file_is_refused_and_harms_nothing(make, tmp_path):
+    (tmp_path / "precious").write_text("data")
+    make(tmp_path / ".lock")
+    with pytest.raises(CheckpointError, match="cannot write a checkpoint to"), alone_in(tmp_path):
+        pass
+    assert (tmp_path / "precious").read_text() == "data"

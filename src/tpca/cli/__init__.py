@@ -116,12 +116,24 @@ def _warn_in_one_line() -> None:
     warnings.showwarning = show
 
 
+def _lose_late_interrupts() -> None:
+    """A Ctrl-C that comes while an object is being put away ends nothing any more: nobody needs its traceback."""
+    usual = sys.unraisablehook
+
+    def show(lost: Any) -> None:
+        if not isinstance(lost.exc_value, KeyboardInterrupt):
+            usual(lost)
+
+    sys.unraisablehook = show
+
+
 def main() -> None:
     """Entry point: errors that tpca raises on purpose become one line and exit code 2, as do the machine's limits."""
     from tpca.errors import TpcaError, one_line
     from tpca.wording import printable
 
     _warn_in_one_line()
+    _lose_late_interrupts()
     try:
         app()
     except TpcaError as error:

@@ -13,11 +13,10 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.errors import SampleError, StreamError, reading
+from tpca.errors import SampleError, StreamError, check_regular, reading
 from tpca.streams.checks import MIN_ALIKE, are_samples, float_dtype, to_floats
 from tpca.streams.leases import Leases
 from tpca.streams.protocol import Items, Kind, Source
-from tpca.streams.trust import check_regular
 
 PIECE_BYTES = 2**22  # of which parts are wanted and that are read whole, at most
 
@@ -140,6 +139,7 @@ def read_header(file: IO[bytes], path: str, size: int) -> _Header:
 
 def read_npz(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
     """All arrays of a ``.npz`` file; what is damaged is told from the checksums, before any of it is interpreted."""
+    check_regular(path)
     with zipfile.ZipFile(path) as whole:
         declared = sum(entry.file_size for entry in whole.infolist())
         if declared > os.path.getsize(path):  # those of tpca are not compressed

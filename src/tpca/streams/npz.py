@@ -2,6 +2,7 @@
 
 ``np.savez("x.npz", data=X, dims=["trial", "channel", "time"], channel=["Fz", "Cz"], time=seconds)``.  What is stored
 uncompressed, as ``numpy.savez`` does, is read batch by batch where it lies; what is compressed must be held whole.
+The checksum of samples is compared, as numpy does, unless they are so many that to read them once more takes long.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tpca.streams.protocol import Source
 from tpca.streams.store_looks import listed
 
 _Header = tuple[tuple[int, ...], bool, np.dtype[Any], int]
+CHECKED = 2**28  # bytes of samples whose checksum is compared: a fraction of a second
 _LOCAL_HEADER = 30  # bytes of a zip file before the name of a member
 
 
@@ -41,6 +43,8 @@ def open_npz(path: str, inner: str | None) -> Source:
             if entry.compress_type != zipfile.ZIP_STORED or dtype.hasobject:
                 return ArraySource(arrays[name], axes, repr(f"{path}::{name}"))
         offset = _offset(path, entry, headers[name])
+        if entry.file_size <= CHECKED:
+            _compare_checksum(whole, entry)
     return Member(path, name, (shape, dtype, fortran, offset), axes)
 
 
@@ -56,6 +60,12 @@ def _header(whole: zipfile.ZipFile, entry: zipfile.ZipInfo, path: str) -> _Heade
     """Shape, order and dtype of a member, and the bytes that say so."""
     with whole.open(entry) as file:
         return (*read_header(file, f"{path}::{entry.filename}", entry.file_size), file.tell())
+
+
+def _compare_checksum(whole: zipfile.ZipFile, entry: zipfile.ZipInfo) -> None:
+    with whole.open(entry) as file:
+        while file.read(2**20):  # at its end an error, if that is another
+            pass
 
 
 def _offset(path: str, entry: zipfile.ZipInfo, header: _Header) -> int:

@@ -7,7 +7,7 @@ import re
 import urllib.parse
 import urllib.request
 
-from tpca.errors import StreamError, reading
+from tpca.errors import StreamError, check_regular, reading
 from tpca.streams.checks import only_batches
 from tpca.streams.hdf5 import HDF5_SIGNATURE, open_hdf5
 from tpca.streams.mat import open_mat
@@ -15,7 +15,6 @@ from tpca.streams.npy import NpyFolder, open_npy
 from tpca.streams.npz import open_npz
 from tpca.streams.protocol import Items, Source
 from tpca.streams.stores import open_zarr
-from tpca.streams.trust import check_regular
 
 _HDF5_SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".h5py", ".nc", ".nc4")
 _FILES = (".npy", ".npz", ".mat", *_HDF5_SUFFIXES)

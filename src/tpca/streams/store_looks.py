@@ -80,6 +80,8 @@ def _array_folders(store: str, inner: str) -> Iterator[str]:
 
 
 def _is_array(path: str) -> bool:
+    if not os.path.isfile(path):  # to read a pipe may take for ever
+        return False
     try:
         with open(path, encoding="utf-8") as file:
             return bool(json.load(file)["node_type"] == "array")

@@ -18,7 +18,7 @@ from tpca.labels import Axis
 from tpca.streams.conventions import named_axes, unpacked
 from tpca.streams.protocol import Kind, Source
 from tpca.streams.store_looks import listed, settled, zarr_arrays, zarr_arrays_in
-from tpca.streams.trust import check_chunks, guard_codecs
+from tpca.streams.trust import check_chunks, check_metadata, guard_codecs
 
 LONGEST = 2**53  # entries along an axis; far beyond them places do not fit into 64 bits
 
@@ -110,6 +110,8 @@ def _zarr_at(store: str, inner: str | None) -> ZarrSource:
     name = repr(store if inner is None else f"{store}::{inner}")
     location = (store, (inner or "").strip("/"))
     with reading(f"cannot open {name} as a Zarr array", "check the path, or write it again"):
+        if os.path.isdir(store):
+            check_metadata(*location)
         try:
             node = _open_node(*location)
         except Exception as cause:  # the names differ between the versions of zarr-python

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.errors import SampleError, StreamError
+from tpca.errors import SampleError, StreamError, check_regular
 from tpca.labels import labels_of
 from tpca.model.sampling import BATCH_ENTRIES
 from tpca.prefetch import prefetch
@@ -125,6 +125,7 @@ def _pieces(source: Any, columns: Columns) -> Pieces:
     path = os.fsdecode(source)
     if not os.path.exists(path):
         raise StreamError(f"no such file or folder: {path!r}.")
+    check_regular(path)
     return ParquetPieces(path) if path.lower().endswith((".parquet", ".pq")) else CsvPieces(path)
 
 

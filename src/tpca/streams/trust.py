@@ -11,27 +11,21 @@ import gzip
 import io
 import math
 import os
-import stat
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from tpca.errors import StreamError
+from tpca.errors import StreamError, check_regular
 
 LARGEST_CHUNK = 2**40  # bytes: no machine can read a larger one, for a chunk is read whole
 SPARE = 2**16  # bytes that a codec may add to a chunk: checksums, lengths
 # Chunks that were never written are read as their fill value; an array of hardly any others has damaged metadata.
 MIN_WRITTEN = 1000
 _BLOSC_HEAD = 16  # bytes
+LARGEST_METADATA = 2**28  # bytes of a JSON file
 _ZARR_FILES = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
-
-
-def check_regular(path: str) -> None:
-    """Refuse pipes, sockets and devices: they have no length, and may never end."""
-    if not stat.S_ISREG(os.stat(path).st_mode):
-        raise StreamError(f"{path!r} is not a regular file but a pipe, socket or device; write the samples to a file.")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -80,6 +74,25 @@ def _holds(path: str, name: str) -> bool:
 # Zarr.
 
 
+def check_metadata(store: str, inner: str) -> None:
+    """Refuse metadata that are pipes, devices or too long to be any: of an array, its groups, and what is beside it."""
+    above, beside = [store], []
+    for name in filter(None, inner.split("/")):
+        beside += [entry.path for entry in _entries(above[-1]) if entry.is_dir()]
+        above.append(os.path.join(above[-1], name))
+    for path in (os.path.join(folder, name) for folder in (*above, *beside) for name in _ZARR_FILES):
+        if os.path.lexists(path):
+            check_regular(path, LARGEST_METADATA)
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except (FileNotFoundError, NotADirectoryError):  # there is no such array, which is said elsewhere
+        return []
+
+
 def check_chunks(array: Any, store: str, inner: str, name: str) -> str:
     """Refuse absurd chunks and links out of the store; what to say where chunks are missing, read as fill values."""
     lengths = getattr(array, "shards", None) or array.chunks
@@ -106,6 +119,8 @@ def _files(folder: str, store: str) -> Iterator[os.DirEntry[str]]:
                 _check_link(entry.path, store)
             if entry.is_dir():
                 yield from _files(entry.path, store)
+            elif not entry.is_file():  # to read a pipe may take for ever
+                raise ValueError(f"{entry.path!r} is not a regular file")
             else:
                 yield entry
 
@@ -157,15 +172,47 @@ def _inflate(_: Callable[..., Any], most: int, chunk: Any, out: Any = None) -> A
 
 
 def _unzstd(decode: Callable[..., Any], most: int, chunk: Any, out: Any = None) -> Any:
-    """The header of a frame tells its size (RFC 8878, 3.1.1.1)."""
-    head = bytes(memoryview(chunk).cast("B")[:18])
-    if len(head) > 5 and head[:4] == b"\x28\xb5\x2f\xfd":
-        flag, single, names = head[4] >> 6, (head[4] >> 5) & 1, (0, 1, 2, 4)[head[4] & 3]
-        width, first = (single, 2, 4, 8)[flag], 5 + (not single) + names
-        says = int.from_bytes(head[first : first + width], "little") + (256 if flag == 1 else 0)
-        if says > most:
-            raise ValueError(f"a chunk unpacks to {says} bytes, more than its metadata declare")
-    return decode(chunk, out)
+    """Frames that do not all tell their size unpack into just the bytes that are declared, or not at all."""
+    says = _zstd_bytes(memoryview(chunk).cast("B"))
+    if says is not None and says > most:
+        raise ValueError(f"a chunk unpacks to {says} bytes, more than its metadata declare")
+    if says is not None or out is not None:
+        return decode(chunk, out)
+    declared = np.empty(most - SPARE, np.uint8)
+    try:
+        return decode(chunk, declared)
+    except RuntimeError as error:
+        raise ValueError(f"a chunk does not tell its size, and does not unpack to {declared.nbytes} bytes") from error
+
+
+def _zstd_bytes(chunk: memoryview) -> int | None:
+    """What the headers of all frames say they unpack to (RFC 8878, 3.1); ``None`` if one of them does not say."""
+    said, at = 0, 0
+    while len(chunk) > at + 5:
+        word = int.from_bytes(chunk[at : at + 4], "little")
+        if word >> 4 == 0x184D2A5:  # a frame that is skipped
+            at += 8 + int.from_bytes(chunk[at + 4 : at + 8], "little")
+            continue
+        if word != 0xFD2FB528:
+            break  # no frame, which the codec will say
+        about = chunk[at + 4]
+        flag, single, names = about >> 6, (about >> 5) & 1, (0, 1, 2, 4)[about & 3]
+        width, first = (single, 2, 4, 8)[flag], at + 5 + (not single) + names
+        if not width:
+            return None
+        said += int.from_bytes(chunk[first : first + width], "little") + (256 if flag == 1 else 0)
+        at = _after_blocks(chunk, first + width) + 4 * ((about >> 2) & 1)
+    return said
+
+
+def _after_blocks(chunk: memoryview, at: int) -> int:
+    """The end of the blocks of a frame that begin there."""
+    last = False
+    while not last and at < len(chunk):
+        head = int.from_bytes(chunk[at : at + 3], "little")
+        last, repeated = bool(head & 1), (head >> 1) & 3 == 1
+        at += 3 + (1 if repeated else head >> 3)
+    return at
 
 
 def _handed(unpacked: bytes, out: Any) -> Any:

@@ -16,8 +16,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tpca.errors import StudyError, reading
-from tpca.fields import POSITIVE, fits
+from tpca.errors import StudyError, check_regular, reading
+from tpca.fields import LONGEST, POSITIVE, fits
 from tpca.lab.studies.study import Finding, Params, Record, Study
 
 TRIAL = {"params": {}, "result": {}, "seconds": POSITIVE}
@@ -78,6 +78,7 @@ class Store:
         path = self.path(study)
         if not path.exists():
             return []
+        check_regular(path, LONGEST)
         lines = []
         for text in path.read_bytes().splitlines():
             try:

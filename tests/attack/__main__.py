@@ -1,0 +1,116 @@
+"""Run the attack, part by part."""
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+import warnings
+import zlib
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from attack.cases import Undisturbed, warm_up, write_data
+from attack.checkpoints import Checkpoints
+from attack.forks import Fork, import_all
+from attack.killed import Killed
+from attack.mutated import Mutated
+
+PARTS = {"kills": Killed, "files": Mutated, "checkpoints": Checkpoints}
+GOALS = {"kills": {"kills": 1000}, "files": {"files": 10_000}, "checkpoints": {"checkpoints": 2000}}
+TOLD = 20  # bad trials of a part that are kept in full
+SAVED = 5.0  # seconds between two writings of the counts
+GOOD = ("right", "read", "error")
+
+
+class Counts:
+    """What has been done, in a JSON file: it appears whole or not at all."""
+
+    def __init__(self, path):
+        self.path, self._saved = Path(path), time.monotonic()
+        self.known = json.loads(self.path.read_text()) if self.path.exists() else {"parts": {}}
+        self.known["machine"] = f"{platform.system()}, {os.cpu_count()} processors, Python {platform.python_version()}"
+
+    def part(self, name):
+        blank = {"trials": 0, "seconds": 0.0, "done": {}, "outcomes": {}, "bad": []}
+        return self.known["parts"].setdefault(name, blank)
+
+    def note(self, name, case, outcomes, done, seconds):
+        """One trial more: pairs of an outcome and what to say of it, if that is bad."""
+        part = self.part(name)
+        part["trials"] += 1
+        part["seconds"] = round(part["seconds"] + seconds, 2)
+        part["done"] = dict(Counter(part["done"]) + Counter(done))
+        by_case = part["outcomes"].setdefault(case, {})
+        for outcome, why in outcomes:
+            by_case[outcome] = by_case.get(outcome, 0) + 1
+            if outcome not in GOOD and len(part["bad"]) < TOLD:
+                part["bad"].append([part["trials"] - 1, case, outcome, why[-1500:]])
+        if time.monotonic() - self._saved > SAVED:
+            self.save()
+
+    def save(self):
+        draft = self.path.with_suffix(".part")
+        draft.write_text(json.dumps(self.known, indent=1) + "\n")
+        draft.replace(self.path)
+        self._saved = time.monotonic()
+
+
+def attack(name, part, counts, share):
+    """Go on until the goal, or ``share`` of it, is reached."""
+    while any(counts.part(name)["done"].get(what, 0) < share * goal for what, goal in GOALS[name].items()):
+        number, began = counts.part(name)["trials"], time.monotonic()
+        rng = np.random.default_rng([zlib.crc32(name.encode()), number])
+        case, *rest = part.trial(number, rng)
+        if len(rest) == 1:
+            outcomes, done = rest[0], {"files": len(rest[0])}
+        else:
+            outcome, done, output = rest
+            outcomes = [(outcome, output)]
+        for outcome, why in outcomes:
+            if outcome not in GOOD:
+                sys.stderr.write(f"{name} {number}, {case}: {outcome}: {why[-600:]}\n")
+        counts.note(name, case, outcomes, done, time.monotonic() - began)
+
+
+def main():
+    """Parse, and go through the parts."""
+    parser = argparse.ArgumentParser(prog="attack", description=__doc__)
+    parser.add_argument("--out", required=True, help="JSON file of the counts; what it has is not done again")
+    parser.add_argument("--share", type=float, default=1.0, help="of the goals")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--work", help="folder to work in; one in memory, where there is such a thing")
+    asked = parser.parse_args()
+    warnings.simplefilter("ignore")
+    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    import_all()
+    counts = Counts(asked.out)
+    with tempfile.TemporaryDirectory(dir=asked.work or memory, prefix="attack-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        assert Fork(lambda: write_data(folder)).end().code == 0
+        warm_up(folder)
+        undisturbed = Undisturbed(folder)
+        with contextlib.closing(counts_saved(counts)):
+            for part in asked.parts:
+                attack(part, PARTS[part](undisturbed), counts, asked.share)
+                sys.stderr.write(f"{part}: {counts.part(part)['done']}\n")
+    bad = sum(
+        n for p in asked.parts for c in counts.part(p)["outcomes"].values() for o, n in c.items() if o not in GOOD
+    )
+    return int(bad > 0)
+
+
+class counts_saved:  # noqa: N801
+    """Saves on the way out, whatever ends the attack."""
+
+    def __init__(self, counts):
+        self.close = counts.save
+
+
+if __name__ == "__main__":
+    sys.exit(main())
