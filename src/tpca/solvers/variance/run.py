@@ -101,9 +101,8 @@ class VarianceRun:
             grams = self.plan.grams and (self.phase == "look" or not self.stored)
             turned = self.plan.slices and (self.phase == "slices" or not self.stored)
             pairs = self.plan.pairs and self.stored and self.phase == "search" and self.steps < self.steps_of.every
-            queries = self.search.queries(
-                1 if self.phase == "test" else None, itself=not pairs and self.phase != "test"
-            )
+            tested = self.phase == "test"
+            queries = self.search.queries(1 if tested else None, itself=not pairs and not tested)
             rotations = self.search.filters.rotations if turned else ()
             blanks.append(Variances(queries, known, edges, grams, rotations=rotations, pairs=pairs))
         return blanks
@@ -133,10 +132,11 @@ class VarianceRun:
             return
         if len(search.replicas[0]):
             search.bet(part)
-            search.step(part, max(1, self.plan.replicas // 2), gather=True)
-        if self._proven(search):
-            self._keep(search)
-            return
+            proven = self._proven(search)
+            search.step(part, max(1, self.plan.replicas // 2), gather=True, proven=proven)
+            if proven:
+                self._keep(search)
+                return
         slices, room = part.moments.slices, self.plan.replicas - len(search.replicas[0])
         if slices:  # these are of samples turned as was known before
             search.start(room, slices, self.rng)

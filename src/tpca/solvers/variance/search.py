@@ -1,4 +1,4 @@
-r"""The search for one component of variation: starts, steps, and evidence on samples that came after.
+r"""The search for one component of variation: starts, steps, and which pattern is the best.
 
 *Starts* are combinations of the leading vectors of the modes' covariances :math:`A_i` (Σd² numbers), of covariances
 within slices (:mod:`tpca.solvers.variance.filters`), and random ones; only these where nothing else fits into memory.
@@ -17,17 +17,19 @@ of all that have its other vectors; in the mode whose leading value exceeds the 
 n samples of noise, :math:`(1 + \sqrt{d/n})^2`, taken into account.  (Multilinear PCA, Lu, Plataniotis and
 Venetsanopoulos 2008, takes all modes in turn.)
 
-*Evidence* for the candidate u, fixed before the samples come, is what bets as in :mod:`tpca.solvers.race.evidence` win,
-:math:`E = \frac16\sum_g\prod_b(1 + \tanh\lambda_g x_b)`, on
+*Strong variation.*  Filters are for what noise hides.  For components far above it they do harm: what is off in the A_i
+of n samples turns :math:`A_i^{-1}w_i` away from w_i, and beside a component of variance s² almost any other pattern
+seems to stand out, for with :math:`\langle u_i, v_i\rangle^2\approx 1/s^2` noise alone gives V, while
+:math:`V_0\approx\prod_i a_i/s^{2(k-1)}` is next to nothing.  So x tells whether something varies, not what varies most:
 
-.. math:: x_b = \nu_b\,\Bigl(\frac{V_b}{(1 + s_0^2)\,V_{0,b}} - 1\Bigr)
+* samples are contracted with every pattern itself, too, and of those with x above what noise of n samples can reach,
+  the one with the largest :math:`V - V_0` along itself is the best; where these differ by no more than chance, the one
+  that is told plainly, then the one with the largest x;
+* a pattern is *told plainly*, without filters from then on, once its own x leaves next to no error of the vectors, or
+  little, and is no smaller than that of the filter (:func:`tpca.solvers.variance.level.told_plainly`);
+* a candidate that was proven stays the candidate, whatever another seems to do in the same samples.
 
-of the sub-batches b of ν degrees of freedom, where V and V_0 come from the same samples, so that a level that changes
-from sample to sample cancels.  In noise of separable covariance the mean of x is not positive (s_0², the scatter of
-:math:`\log(V_{0,b}/\tau_b)`, makes up for :math:`\mathbb E[1/V_{0,b}] > 1/\mathbb E V_{0,b}`), and its law, that of a
-mean of squares, leans to the right: :math:`\mathbb E\tanh(\lambda x) \le 0`, and bets on it win nothing on average.
-Bets of earlier rounds, on a candidate that was none yet, are not held against later ones: with the :math:`E_k` of bets
-that begin with round k, one before that, :math:`\sum_k E_k/(k(k + 1))` is as fair.
+Evidence is in :mod:`tpca.solvers.variance.evidence`.
 """
 
 from __future__ import annotations
@@ -39,11 +41,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from tpca.checkpoint import kept
-from tpca.solvers.race.evidence import BETS, log_bets
 from tpca.solvers.rank_one import overlaps, units
 from tpca.solvers.variance.accumulator import Variances
+from tpca.solvers.variance.evidence import CHI, Bets, contrasts, log_won
 from tpca.solvers.variance.filters import Filters, filters_of, leading_of_slices
-from tpca.solvers.variance.level import excess_gradients, levels_of, noise_level, told_plainly
+from tpca.solvers.variance.level import excess_gradients, levels_of, told_plainly
 from tpca.solvers.variance.refine import SAME, Refined
 from tpca.tensors.blocks import Array
 
@@ -51,27 +53,6 @@ FAMILIES = 5  # of starts: leading vectors of three kinds, the first of these al
 CLEAR = 5.0  # standard deviations by which noise along a pattern does not vary more than expected
 CHANCE = 2.0  # standard deviations of a variance by which another may be larger by chance
 MOVE_TOL = 1e-5  # squared change of all vectors below which a candidate has come to rest
-CHI = math.sqrt(2.0)  # standard deviation of (r² - V)/V for one sample, in Gaussian noise
-
-
-@kept
-class Bets:
-    """Bets for a first test of ``first`` samples, and the logarithms of what they have come to."""
-
-    def __init__(self, first: int) -> None:
-        self.bets: Array = 2.0 ** (2.0 - np.arange(BETS, dtype=np.float64)) / (CHI * math.sqrt(first))
-        self.logs = np.zeros(BETS)
-
-    def add(self, x: Array) -> None:
-        """Bet on every sub-batch."""
-        for one in x.tolist():
-            self.logs += log_bets(self.bets, one)
-
-    @property
-    def log(self) -> float:
-        """Log E: the mean over all bets."""
-        most = float(self.logs.max())
-        return most + math.log(float(np.exp(self.logs - most).mean()))
 
 
 @kept
@@ -142,8 +123,11 @@ class VariationSearch:
         self.plain = np.concatenate([self.plain, plain])
         self._choose(range(len(self.plain)), len(self.plain))
 
-    def step(self, part: Variances, most: int, gather: bool) -> None:
-        """Every replica takes a step, and the best ``most`` stay; ``gather``: gradients of earlier samples count."""
+    def step(self, part: Variances, most: int, gather: bool, proven: bool = False) -> None:
+        """Every replica takes a step, and the best ``most`` stay, of a ``proven`` candidate only itself.
+
+        ``gather``: gradients of earlier samples count.
+        """
         assert part.moments is not None
         count = len(self.replicas[0])
         queries = self.queries(itself=len(part.moments.squares) > count + 1)
@@ -168,7 +152,7 @@ class VariationSearch:
             self.tracked = self.tracked or Refined(before, 0.0, bool(was[0]))
             self.tracked.take(part, [u[0] for u in queries], gather=True)
         self.moved = float(sum(2 - 2 * abs(o) for o in overlaps([u[0] for u in self.replicas], before)))
-        self._choose(order, most)
+        self._choose([0] if proven else order, most)
 
     def _order(self, variances: Array, levels: Array, freedom: float) -> list[int]:
         """All replicas, the best first: what varies more than noise can by its variance, others relative to noise."""
@@ -182,7 +166,7 @@ class VariationSearch:
         self.plain = self.plain | told_plainly(bare, x, sum(w.shape[1] for w in self.replicas), freedom)
         excess = np.where(x > edge, np.maximum(excess, 0.0), 0.0)
         tied = excess > (1 - CHANCE * CHI / freedom**0.5) * excess.max()  # variances that may well be the same
-        return [int(r) for r in np.lexsort((-x, -np.where(tied, math.inf, excess)))]
+        return [int(r) for r in np.lexsort((-x, ~self.plain, -np.where(tied, math.inf, excess)))]
 
     def _exchange(self, replicas: Sequence[Array], pairs: Sequence[Array], freedom: float) -> None:
         """Exchange, of every replica, the one vector that makes it vary the most, relative to noise."""
@@ -232,8 +216,7 @@ class VariationSearch:
     @property
     def log_evidence(self) -> float:
         """Natural logarithm of what bets have won."""
-        weighted = [bets.log - math.log(k * (k + 1)) for k, bets in enumerate(self.bets, 1)]
-        return float(np.logaddexp.reduce([*weighted, -math.log(len(weighted) + 1)]))  # those to come are worth one
+        return log_won(self.bets)
 
     @property
     def limit(self) -> float:
@@ -249,19 +232,3 @@ class VariationSearch:
         bets = [array for one in self.bets for array in (one.bets, one.logs)]
         held = sum(a.nbytes for a in (*self.replicas, *self.sums, *self.grams, *self.filters.arrays, *bets))
         return held + (0 if self.tracked is None else self.tracked.nbytes)
-
-
-def contrasts(part: Variances, vectors: Sequence[Array]) -> Array:
-    """x_b of all sub-batches."""
-    each = part.by_part
-    variances = np.array([one.squares[0] for one in each])
-    totals = np.array([one.total for one in each])
-    along = np.array([[float(h[0] @ u) for h, u in zip(one.energies, vectors, strict=True)] for one in each])
-    varied = totals > 0
-    if not varied.any():
-        return np.zeros(0)
-    variances, totals, along = variances[varied], totals[varied], along[varied]
-    levels = noise_level(variances, totals, along)
-    rest = np.maximum(totals - variances, np.finfo(float).tiny)
-    scatter = float(np.log(levels / rest).var(ddof=1)) if len(levels) > 1 else 0.0
-    return np.asarray(part.freedoms[varied] * (variances / ((1 + scatter) * levels) - 1))

@@ -8,8 +8,8 @@ less what noise gives along it,
 V_0 being what noise of a separable covariance has there (:mod:`tpca.solvers.variance.level`).  The second moment is a
 tensor of order 2k; nothing of it is ever built but contractions (:mod:`tpca.solvers.variance.products`): rewards and
 reward-weighted gradients, 2Σd numbers for a pattern, and covariances of the modes, Σd², where they fit.
-Search and evidence: :mod:`tpca.solvers.variance.search`; errors: :mod:`tpca.solvers.variance.refine`; what is read
-when: :mod:`tpca.solvers.variance.run`.
+Search: :mod:`tpca.solvers.variance.search`; evidence: :mod:`tpca.solvers.variance.evidence`; errors:
+:mod:`tpca.solvers.variance.refine`; what is read when: :mod:`tpca.solvers.variance.run`.
 
 **What is tested.**  The claim is that a pattern varies by more than *any* separable noise would that has the same
 energies off the pattern.  Noise may be white or not, of any tails, its level may change from sample to sample, and

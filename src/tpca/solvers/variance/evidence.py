@@ -1,0 +1,71 @@
+r"""Evidence for a component of variation, on samples that came after its candidate.
+
+Evidence for the candidate u, fixed before the samples come, is what bets as in :mod:`tpca.solvers.race.evidence` win,
+:math:`E = \frac16\sum_g\prod_b(1 + \tanh\lambda_g x_b)`, on
+
+.. math:: x_b = \nu_b\,\Bigl(\frac{V_b}{(1 + s_0^2)\,V_{0,b}} - 1\Bigr)
+
+of the sub-batches b of ν degrees of freedom, where V and V_0 come from the same samples, so that a level that changes
+from sample to sample cancels.  In noise of separable covariance the mean of x is not positive (s_0², the scatter of
+:math:`\log(V_{0,b}/\tau_b)`, makes up for :math:`\mathbb E[1/V_{0,b}] > 1/\mathbb E V_{0,b}`), and its law, that of a
+mean of squares, leans to the right: :math:`\mathbb E\tanh(\lambda x) \le 0`, and bets on it win nothing on average.
+Bets of earlier rounds, on a candidate that was none yet, are not held against later ones: with the :math:`E_k` of bets
+that begin with round k, one before that, :math:`\sum_k E_k/(k(k + 1))` is as fair.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tpca.checkpoint import kept
+from tpca.solvers.race.evidence import BETS, log_bets
+from tpca.solvers.variance.accumulator import Variances
+from tpca.solvers.variance.level import noise_level
+from tpca.tensors.blocks import Array
+
+CHI = math.sqrt(2.0)  # standard deviation of (r² - V)/V for one sample, in Gaussian noise
+
+
+@kept
+class Bets:
+    """Bets for a first test of ``first`` samples, and the logarithms of what they have come to."""
+
+    def __init__(self, first: int) -> None:
+        self.bets: Array = 2.0 ** (2.0 - np.arange(BETS, dtype=np.float64)) / (CHI * math.sqrt(first))
+        self.logs = np.zeros(BETS)
+
+    def add(self, x: Array) -> None:
+        """Bet on every sub-batch."""
+        for one in x.tolist():
+            self.logs += log_bets(self.bets, one)
+
+    @property
+    def log(self) -> float:
+        """Log E: the mean over all bets."""
+        most = float(self.logs.max())
+        return most + math.log(float(np.exp(self.logs - most).mean()))
+
+
+def log_won(bets: Sequence[Bets]) -> float:
+    """Log of the weighted mean over bets that began with every test, those to come being worth one."""
+    weighted = [one.log - math.log(k * (k + 1)) for k, one in enumerate(bets, 1)]
+    return float(np.logaddexp.reduce([*weighted, -math.log(len(weighted) + 1)]))
+
+
+def contrasts(part: Variances, vectors: Sequence[Array]) -> Array:
+    """x_b of all sub-batches."""
+    each = part.by_part
+    variances = np.array([one.squares[0] for one in each])
+    totals = np.array([one.total for one in each])
+    along = np.array([[float(h[0] @ u) for h, u in zip(one.energies, vectors, strict=True)] for one in each])
+    varied = totals > 0
+    if not varied.any():
+        return np.zeros(0)
+    variances, totals, along = variances[varied], totals[varied], along[varied]
+    levels = noise_level(variances, totals, along)
+    rest = np.maximum(totals - variances, np.finfo(float).tiny)
+    scatter = float(np.log(levels / rest).var(ddof=1)) if len(levels) > 1 else 0.0
+    return np.asarray(part.freedoms[varied] * (variances / ((1 + scatter) * levels) - 1))
