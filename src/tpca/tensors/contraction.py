@@ -27,6 +27,9 @@ from numpy.typing import NDArray
 from tpca.tensors.blocks import Array, narrowed, widened
 from tpca.tensors.query import Answer, Query, rewards, subtract
 from tpca.tensors.traces import Traces
+from tpca.threads import both
+
+HALVED = 2**22  # multiplications that are done in two halves: a tenth of a millisecond, some times waking a thread
 
 
 class Asked(NamedTuple):
@@ -177,7 +180,7 @@ def _contract_side(
     if not sides:
         return
     rows = [outer([part.vectors[m] for m in rest]).astype(matrix.dtype, copy=False) for part, _, rest in sides]
-    partial = (rows[0] if len(rows) == 1 else np.concatenate(rows)) @ matrix
+    partial = _product(rows[0] if len(rows) == 1 else np.concatenate(rows), matrix)
     del rows
     end = 0
     for part, blocks, _ in sides:
@@ -185,6 +188,20 @@ def _contract_side(
         wanted = [m - blocks[0] for m in asked[part.number].gradients_of if m in blocks]
         found = split_own(partial[start:end], [part.vectors[m] for m in blocks], wanted)
         part.gradients.update({m + blocks[0]: gradient for m, gradient in found.items()})
+
+
+def _product(rows: NDArray[Any], matrix: NDArray[Any]) -> NDArray[Any]:
+    """``rows @ matrix``; of a large one the two halves of its columns at once."""
+    if rows.size * matrix.shape[1] < HALVED:
+        return np.asarray(rows @ matrix)
+    product: NDArray[Any] = np.empty((len(rows), matrix.shape[1]), matrix.dtype)
+    cut = matrix.shape[1] // 2
+
+    def half(some: slice) -> None:
+        np.matmul(rows, matrix[:, some], out=product[:, some])
+
+    both(lambda: half(slice(0, cut)), lambda: half(slice(cut, None)))
+    return product
 
 
 @functools.cache

@@ -47,8 +47,8 @@ class Traces:
 
 def _trace(tensor: NDArray[Any], i: int, j: int) -> Array:
     """Sum of the slices on the diagonal of two axes, ``i`` before ``j``."""
-    slices = np.moveaxis(tensor, (i, j), (0, 1))
-    total: Array = slices[0, 0].astype(np.float64)
-    for a in range(1, len(slices)):
-        total += slices[a, a]
+    axes = list(range(tensor.ndim))
+    kept = [axis for axis in axes if axis not in (i, j)]
+    axes[j] = i
+    total: Array = np.einsum(tensor, axes, kept, dtype=np.float64)
     return total
