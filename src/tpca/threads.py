@@ -4,6 +4,9 @@ A solver does many small products, decompositions of matrices of a few hundred r
 for each other by spinning, so that on small matrices, or beside anything else that wants the cores (a reader that
 decompresses, a compiled loop, another process), they make such a product several times slower.
 So BLAS gets one thread where samples are small, and keeps what it has where they are large.
+
+The second core is then free for whole pieces of work, cut once and for all: :func:`both` does two at a time.  A thread
+that waits for work sleeps, and what comes out does not depend on whether there is one.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ import contextlib
 import functools
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 # Up to so many entries a sample is small: matrices of at most 1024 rows.  At 32⁴ (200 samples, two cores) a second
@@ -23,6 +27,31 @@ SMALL = 2**20
 def cores() -> int:
     """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+_free = False  # whether a second core is free: BLAS was allowed more threads than it has now
+
+
+@functools.cache
+def _helper(process: int) -> ThreadPoolExecutor:  # noqa: ARG001
+    """One more thread, of this process: it does not live on in those that are forked from it."""
+    return ThreadPoolExecutor(1, "tpca-helper")
+
+
+def both(first: Callable[[], object], second: Callable[[], object]) -> None:
+    """Two pieces of work that do not depend on each other: at once while :func:`calm_blas` leaves a core free.
+
+    Only for the main thread, as that is: who works in several threads already has given the cores something to do.
+    """
+    if not _free or threading.current_thread() is not threading.main_thread():
+        first()
+        second()
+        return
+    waiting = _helper(os.getpid()).submit(second)
+    try:
+        first()
+    finally:
+        waiting.result()
 
 
 @functools.cache
@@ -45,6 +74,7 @@ def calm_blas(entries: int) -> Iterator[None]:
     Only in the main thread: the number belongs to the process, two threads that set and restore it in turns would
     leave it wrong, and OpenBLAS takes it from the main thread only.
     """
+    global _free
     if entries > SMALL or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -56,7 +86,9 @@ def calm_blas(entries: int) -> Iterator[None]:
     try:
         for pool in pools:
             pool.set_num_threads(1)
+        _free = cores() > 1
         yield
     finally:
+        _free = False
         for pool, threads in zip(pools, before, strict=True):
             pool.set_num_threads(threads)

@@ -20,6 +20,7 @@ from tpca.tensors.blocks import Array
 from tpca.tensors.contraction import add_gradients_of, contract_all, narrow
 from tpca.tensors.dense import DenseBatch
 from tpca.tensors.device import DeviceBatch
+from tpca.tensors.halves import LARGE, Cut
 from tpca.tensors.namespaces import bytes_of, scaled
 from tpca.tensors.protocol import Batch
 from tpca.tensors.query import Answer, Query, rewards, subtract
@@ -89,8 +90,28 @@ class Gradients(Accumulator):
             batch.add_gradients(self.queries, self._begun())
 
     def _take_parts(self, parts: SubBatchSums, batch: Batch, at: int) -> None:
-        whole = batch if type(batch) in (DenseBatch, DeviceBatch) else None  # others look for themselves
-        for j, some, ends in parts.pieces(batch if whole is None else whole.trusted(), at):
+        plain = isinstance(batch, DenseBatch) and type(batch) in (DenseBatch, DeviceBatch)
+        whole = batch if plain else None  # others look for themselves
+        cuts = parts.cuts(len(batch), at)
+        if type(batch) is not DenseBatch or not self._take_large(parts, batch, cuts):
+            self._take_cuts(parts, batch if whole is None else whole.trusted(), cuts)
+        if whole is not None and self._total is not None:
+            whole.look_in(self._total)
+
+    def _take_large(self, parts: SubBatchSums, batch: DenseBatch, cuts: Sequence[Cut]) -> bool:
+        """Add up large samples, two halves of each at once, if these are."""
+        (samples,) = batch.content()
+        if not len(samples) or samples[0].size < LARGE:
+            return False
+        total = np.zeros(samples.shape[1:], samples.dtype) if self._total is None else self._total
+        if total.dtype != samples.dtype or not parts.add_large(total, samples, self._weight, cuts):
+            return False
+        self._total = total
+        return True
+
+    def _take_cuts(self, parts: SubBatchSums, batch: Batch, cuts: Sequence[Cut]) -> None:
+        for j, start, stop, ends in cuts:
+            some = batch if stop - start == len(batch) else batch[start:stop]
             if batch.summable:
                 self._total = some.add_to(self._total, self._weight)
                 parts.grow(j)
@@ -98,8 +119,6 @@ class Gradients(Accumulator):
                     parts.look(self._total)
             else:
                 some.add_gradients((*self.queries, *parts.queries), (*self._begun(), *parts.at(j)))
-        if whole is not None and self._total is not None:
-            whole.look_in(self._total)
 
     def _begun(self) -> list[dict[int, Array]]:
         """Sums of the gradients of samples that cannot be added up; these are not multiplied by anything."""

@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tpca.tensors.blocks import Array
 from tpca.tensors.few_replicas import FewReplicas
-from tpca.tensors.protocol import Batch
+from tpca.tensors.halves import Cut, add_in_halves
 from tpca.tensors.query import Query, SubBatches, subtract
 
 
@@ -40,16 +41,16 @@ class SubBatchSums:
         self._ready: FewReplicas | None = None  # from the first look on
         self._open: int | None = None  # the sub-batch that has samples in the running sum since then
 
-    def pieces(self, batch: Batch, at: int) -> Iterator[tuple[int, Batch, bool]]:
-        """A batch whose first sample is number ``at``, cut at the edges: sub-batch, samples, whether they end it."""
-        place, last = at, len(self.edges) - 1
-        while place < at + len(batch):
+    def cuts(self, count: int, at: int) -> list[Cut]:
+        """A batch of ``count`` samples, the first of them number ``at``, cut at the edges."""
+        found, place, last = [], at, len(self.edges) - 1
+        while place < at + count:
             j = bisect.bisect_right(self.edges, place) - 1
-            stop = at + len(batch) if j == last else min(at + len(batch), self.edges[j + 1])
-            some = batch if stop - place == len(batch) else batch[place - at : stop - at]
+            stop = at + count if j == last else min(at + count, self.edges[j + 1])
             self.sizes[j] += stop - place
-            yield j, some, j < last and stop == self.edges[j + 1]
+            found.append(Cut(j, place - at, stop - at, j < last and stop == self.edges[j + 1]))
             place = stop
+        return found
 
     def at(self, j: int) -> list[dict[int, Array]]:
         """The sums of sub-batch ``j``, to be added to."""
@@ -61,16 +62,33 @@ class SubBatchSums:
 
     def look(self, running: Any) -> None:
         """Take note of the running sum at the end of a sub-batch, or of a group of samples."""
-        if self._open is None or running is None:
-            return
+        if self._open is not None and running is not None:
+            self._note(self._open, self._few(running).gradients(running))
+            self._open = None
+
+    def add_large(self, running: NDArray[Any], samples: NDArray[Any], weight: float, cuts: Sequence[Cut]) -> bool:
+        """Add large samples to the running sum, two halves of it at once; false where it cannot be cut so."""
+        if not self._few(running).in_order:
+            return False
+        ended = iter(add_in_halves(running, samples, weight, cuts, self._few(running)))
+        for cut in cuts:
+            self._open = None if cut.ends else cut.sub_batch
+            if cut.ends:
+                self._note(cut.sub_batch, next(ended))
+        return True
+
+    def _few(self, running: Any) -> FewReplicas:
         if self._ready is None:
             self._ready = FewReplicas(self.queries, running)
-        for found, sums, until in zip(self._ready.gradients(running), self._sums, self._until, strict=True):
+        return self._ready
+
+    def _note(self, j: int, gradients: Sequence[dict[int, Array]]) -> None:
+        """The gradients of the running sum at the end of sub-batch ``j``."""
+        for found, sums, until in zip(gradients, self._sums, self._until, strict=True):
             for m, gradient in found.items():
                 now = gradient.reshape(until[m].shape)
-                sums[m][self._open] += now - until[m]
+                sums[m][j] += now - until[m]
                 until[m][...] = now
-        self._open = None
 
     def merge(self, other: SubBatchSums) -> None:
         """Take the sums of the samples that come next."""

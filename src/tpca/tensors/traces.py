@@ -49,9 +49,13 @@ class Traces:
 
 def _trace(tensor: Any, i: int, j: int) -> Any:
     """Sum of the slices on the diagonal of two axes, ``i`` before ``j``."""
+    if isinstance(tensor, np.ndarray):
+        axes = list(range(tensor.ndim))
+        kept = [axis for axis in axes if axis not in (i, j)]
+        axes[j] = i
+        return np.einsum(tensor, axes, kept, dtype=np.float64)
     slices = namespace(tensor).moveaxis(tensor, (i, j), (0, 1))
-    first = slices[0, 0, ...]
-    total = first.astype(np.float64) if isinstance(first, np.ndarray) else first + 0  # a copy
+    total = slices[0, 0, ...] + 0  # a copy
     for a in range(1, slices.shape[0]):
         total += slices[a, a, ...]
     return total

@@ -51,7 +51,7 @@ def test_wealth_has_mean_one_in_symmetric_noise(noise, level):
     assert np.minimum(wealth, 20).mean() < 1 + 5 * math.sqrt(20 / RUNS)
     one = Wealth(1.0, 4).levels[level]
     for value in x[0]:
-        one.add(float(value), 4.0, bets)
+        one.add(np.array([[value], [4.0]]), bets)
     assert one.log == pytest.approx(math.log(wealth[0]), rel=1e-9, abs=1e-9)
 
 
@@ -84,8 +84,8 @@ def test_the_autocorrelation_is_that_of_the_residuals(fitted):
     rng = np.random.default_rng(0)
     sums, sizes = rng.standard_normal(40) + 3, rng.integers(1, 9, 40).astype(float)
     level = Level()
-    for x, n in zip(sums, sizes, strict=True):
-        level.add(x, n, np.ones(BETS))
+    for some in (slice(0, 1), slice(1, 17), slice(17, 40)):
+        level.add(np.stack([sums, sizes])[:, some], np.ones(BETS))
     places = np.cumsum(sizes) - sizes / 2
     design = np.sqrt(sizes)[:, None] * np.stack([np.ones(40), places], axis=1)[:, :fitted]
     y = sums / np.sqrt(sizes)

@@ -173,14 +173,17 @@ class Candidate:
         vectors = start
         for _ in range(SWEEPS):
             known = look.evidence(vectors)
-            moved = []
+            moved, still = [], True
             for i, v in enumerate(vectors):
-                g, h = known.sums[i], self.own(vectors, i)
+                g = known.sums[i]
                 mixed = max(0.0, float(v @ g)) / known.weight * g
                 if self.seen:
+                    h = self.own(vectors, i)
                     mixed = mixed + max(0.0, float(v @ h)) / self.seen * h
-                moved.append(unit(mixed) if np.any(mixed) else v)
-            still = max(float(np.sum((new - old) ** 2)) for new, old in zip(moved, vectors, strict=True)) < MOVE_TOL
+                length = math.sqrt(float(mixed @ mixed))
+                moved.append(mixed / length if length else v)
+                # Of unit vectors the squared change is 2 - 2⟨new, old⟩.
+                still = still and 2.0 - 2.0 * float(moved[i] @ v) < MOVE_TOL
             vectors = tuple(moved)
             if still:
                 break

@@ -44,6 +44,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -63,9 +64,9 @@ FLOATS = BETS + LEVELS * (BETS + 6 + 6 + 3)  # that all levels hold
 ROUNDING = 1e-9  # of squares: what scatters less does not scatter
 
 
-def log_bets(bets: Array, x: float) -> Array:
-    """log(1 + tanh(λ x)) for all λ."""
-    logs: Array = math.log(2.0) - np.logaddexp(0.0, -2.0 * bets * x)
+def log_bets(bets: Array, x: Array) -> Array:
+    """log(1 + tanh(λ x)) for all λ, a row for each, and all x."""
+    logs: Array = math.log(2.0) - np.logaddexp(0.0, -2.0 * np.multiply.outer(bets, x))
     return logs
 
 
@@ -80,21 +81,22 @@ class Level:
         self._same, self._lagged, self._last = np.zeros(6), np.zeros(6), np.zeros(3)
         self._waiting: tuple[float, float] | None = None  # x and n of one whose neighbour has not come yet
 
-    def add(self, x: float, size: float, bets: Array) -> tuple[float, float] | None:
-        """Bet on a sum of rewards over ``size`` samples; sum and size of a complete pair, for the next level."""
-        self.logs += log_bets(bets, x)
-        root = math.sqrt(size)
-        row = np.array([x / root, root, root * (self.seen + size / 2)])
-        self._same += row[FIRST] * row[SECOND]
-        self._lagged += 0.5 * (row[FIRST] * self._last[SECOND] + row[SECOND] * self._last[FIRST])
-        self._last = row
-        self.count, self.seen = self.count + 1, self.seen + size
-        if self._waiting is None:
-            self._waiting = (x, size)
-            return None
-        pair = (self._waiting[0] + x, self._waiting[1] + size)
-        self._waiting = None
-        return pair
+    def add(self, both: Array, bets: Array) -> Array:
+        """Bet on sums of rewards ``both[0]`` over ``both[1]`` samples; those of complete pairs, for the next level."""
+        x, size = both
+        self.logs += log_bets(bets, x).sum(axis=1)
+        root, ends = np.sqrt(size), self.seen + np.cumsum(size)
+        rows = np.vstack([self._last, np.stack([x / root, root, root * (ends - size / 2)], axis=1)])
+        same, lagged = rows[1:].T @ rows[1:], rows[1:].T @ rows[:-1]
+        self._same += same[FIRST, SECOND]
+        self._lagged += 0.5 * (lagged + lagged.T)[FIRST, SECOND]
+        self._last = rows[-1].copy()
+        self.count, self.seen = self.count + len(x), float(ends[-1])
+        if self._waiting is not None:
+            both = np.concatenate([np.array(self._waiting)[:, None], both], axis=1)
+        even = both.shape[1] // 2 * 2
+        self._waiting = None if even == both.shape[1] else (float(both[0, even]), float(both[1, even]))
+        return both[:, 0:even:2] + both[:, 1:even:2]
 
     @property
     def arrays(self) -> tuple[Array, ...]:
@@ -146,12 +148,10 @@ class Wealth:
 
     def add(self, sums: Array, sizes: Array) -> None:
         """Bet on the sums of rewards of consecutive sub-batches."""
-        for x, size in zip(sums.tolist(), sizes.tolist(), strict=True):
-            pair: tuple[float, float] | None = (x, size)
-            for a, level in enumerate(self.levels):
-                if pair is None:
-                    break
-                pair = level.add(*pair, self.bets / 2 ** (a / 2))
+        both: Array = np.stack([sums, sizes])
+        for a, level in enumerate(self.levels):
+            if both.size:
+                both = level.add(both, self.bets / 2 ** (a / 2))
         self._judge()
 
     @property
@@ -165,10 +165,10 @@ class Wealth:
         level = self.levels[0]
         return math.sqrt(level.scatter / (level.count - 1)) if level.count > 1 else 0.0
 
-    def excesses(self) -> list[float]:
+    def excesses(self) -> Iterator[float]:
         """How much more alike neighbours are than independent ones, at every level, in standard errors."""
         fitted = 1 if self.levels[0].count < TREND else 2
-        return [level.excess(fitted) for level in self.levels]
+        return (level.excess(fitted) for level in self.levels)
 
     def _judge(self) -> None:
         alike = sum(1 for _ in itertools.takewhile(lambda excess: excess > Z, self.excesses()))

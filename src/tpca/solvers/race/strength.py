@@ -116,7 +116,7 @@ class RewardsAfter:
         """
         if self.dependent or self.count < MIN_BLOCKS:
             return None
-        return self._wealth.excesses()[0]  # of the shortest sums: vectors that get better make longer ones alike
+        return next(self._wealth.excesses())  # of the shortest sums: vectors that get better make longer ones alike
 
     @property
     def arrays(self) -> tuple[Array, ...]:

@@ -73,7 +73,7 @@ class Columns:
 
     def inverse_root(self) -> Stored:
         """(store storeᵀ)^(-1/2), tiny eigenvalues floored: what turns the store into orthonormal columns."""
-        values, axes = eigh(self.gram, check_finite=False)
+        values, axes = np.linalg.eigh(self.gram)  # all of them: by divide and conquer, twice as quick as SciPy's choice
         axes *= np.maximum(values, max(1e-6 * values[-1], np.finfo(np.float32).tiny)) ** -0.25
         root: Stored = axes @ axes.T
         return root
