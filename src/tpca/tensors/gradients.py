@@ -90,8 +90,9 @@ class Gradients(Accumulator):
             batch.add_gradients(self.queries, self._begun())
 
     def _take_parts(self, parts: SubBatchSums, batch: Batch, at: int) -> None:
-        plain = isinstance(batch, DenseBatch) and type(batch) in (DenseBatch, DeviceBatch)
-        whole = batch if plain else None  # others look for themselves
+        whole = None  # other kinds look for themselves
+        if isinstance(batch, DenseBatch) and type(batch) in (DenseBatch, DeviceBatch):
+            whole = batch
         cuts = parts.cuts(len(batch), at)
         if type(batch) is not DenseBatch or not self._take_large(parts, batch, cuts):
             self._take_cuts(parts, batch if whole is None else whole.trusted(), cuts)
