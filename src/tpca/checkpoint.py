@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from tpca.drafts import checksum, clear_drafts, drafts
 from tpca.errors import CheckpointError
 
-VERSION = 7  # raised whenever the attributes of a kept class, or a position, change their meaning
+VERSION = 8  # raised whenever the attributes of a kept class, or a position, change their meaning
 KEEP = 2
 _KEPT: dict[str, type] = {}
 T = TypeVar("T", bound=type)

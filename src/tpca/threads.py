@@ -4,6 +4,9 @@ A solver does many small products, decompositions of matrices of a few hundred r
 for each other by spinning, so that on small matrices, or beside anything else that wants the cores (a reader that
 decompresses, a compiled loop, another process), they make such a product several times slower.
 So BLAS gets one thread where samples are small, and keeps what it has where they are large.
+
+Reading is another matter: one core does not read memory as fast as two do.  While a fit has :func:`helping` on, pieces of
+a long sum are shared with a second thread (:func:`share`), which waits without spinning and is gone at the end.
 """
 
 from __future__ import annotations
@@ -12,12 +15,16 @@ import contextlib
 import functools
 import os
 import threading
-from collections.abc import Iterator
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 # Up to so many entries a sample is small: matrices of at most 1024 rows.  At 32⁴ (200 samples, two cores) a second
 # thread made the race eight times slower, and the fit of the mean 1.7 times; of larger samples nothing was measured.
 SMALL = 2**20
+
+Piece = TypeVar("Piece")
 
 
 def cores() -> int:
@@ -60,3 +67,56 @@ def calm_blas(entries: int) -> Iterator[None]:
     finally:
         for pool, threads in zip(pools, before, strict=True):
             pool.set_num_threads(threads)
+
+
+class _Helper(threading.local):
+    """The thread that helps this one; none before it is wanted, and none where nobody said so."""
+
+    wanted = False
+    pool: ThreadPoolExecutor | None = None
+
+
+_helper = _Helper()
+
+
+@contextlib.contextmanager
+def helping() -> Iterator[None]:
+    """Have a second thread for :func:`share` meanwhile, where there are two cores; it starts when first needed."""
+    if _helper.wanted:
+        yield
+        return
+    _helper.wanted = True
+    try:
+        yield
+    finally:
+        pool, _helper.wanted, _helper.pool = _helper.pool, False, None
+        if pool is not None:
+            pool.shutdown()
+
+
+def share(work: Callable[[Piece], None], pieces: Iterable[Piece]) -> None:
+    """``work`` on all pieces, each by whichever of two threads is free; here alone where there is no second one.
+
+    What is worked on must not depend on who does it, nor in which order.
+    """
+    left = deque(pieces)
+    if not (_helper.wanted and len(left) > 1 and cores() > 1):
+        _work_off(work, left)
+        return
+    if _helper.pool is None:
+        _helper.pool = ThreadPoolExecutor(1, "tpca-helper")
+    other = _helper.pool.submit(_work_off, work, left)
+    try:
+        _work_off(work, left)
+    finally:
+        left.clear()
+        other.cancel() or other.result()
+
+
+def _work_off(work: Callable[[Piece], None], left: deque[Piece]) -> None:
+    while left:
+        try:
+            piece = left.popleft()
+        except IndexError:  # the other one was quicker
+            return
+        work(piece)

@@ -25,7 +25,7 @@ from tpca.locks import alone_in
 from tpca.solvers.recovery import Recovery
 from tpca.streams import Stream
 from tpca.tensors import Accumulator, Batch
-from tpca.threads import calm_blas
+from tpca.threads import calm_blas, helping
 
 A = TypeVar("A", bound=Accumulator)
 
@@ -71,7 +71,7 @@ class Run(Kept, Protocol):
 def drive(run: Run, engine: Engine, keeper: Keeper | None = None) -> Recovery:
     """Run to the end; with a ``keeper``, leave checkpoints on the way and go on from the last."""
     watched = contextlib.nullcontext() if keeper is None else keeper.watch(run, engine)
-    with calm_blas(math.prod(engine.dims)):
+    with calm_blas(math.prod(engine.dims)), helping():
         with watched:
             while (ask := run.ask()) is not None:
                 if ask.rewind:
