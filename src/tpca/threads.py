@@ -5,8 +5,9 @@ for each other by spinning, so that on small matrices, or beside anything else t
 decompresses, a compiled loop, another process), they make such a product several times slower.
 So BLAS gets one thread where samples are small, and keeps what it has where they are large.
 
-The second core is then free for whole pieces of work, cut once and for all: :func:`both` does two at a time.  A thread
-that waits for work sleeps, and what comes out does not depend on whether there is one.
+The second core is then free for whole pieces of work, cut once and for all: :func:`share`.  One core does not read
+memory as fast as two do.  The second thread sleeps while it waits, and what comes out does not depend on whether there
+is one.  Who allows BLAS one thread only gets one here, too.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ import contextlib
 import functools
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 # Up to so many entries a sample is small: matrices of at most 1024 rows.  At 32⁴ (200 samples, two cores) a second
 # thread made the race eight times slower, and the fit of the mean 1.7 times; of larger samples nothing was measured.
 SMALL = 2**20
+
+Piece = TypeVar("Piece")
 
 
 def cores() -> int:
@@ -38,20 +42,32 @@ def _helper(process: int) -> ThreadPoolExecutor:  # noqa: ARG001
     return ThreadPoolExecutor(1, "tpca-helper")
 
 
-def both(first: Callable[[], object], second: Callable[[], object]) -> None:
-    """Two pieces of work that do not depend on each other: at once while :func:`calm_blas` leaves a core free.
+def share(work: Callable[[Piece], None], pieces: Iterable[Piece]) -> None:
+    """``work`` on all pieces, each by whichever of two threads is free, while :func:`calm_blas` leaves a core free.
 
-    Only for the main thread, as that is: who works in several threads already has given the cores something to do.
+    What is worked on must not depend on who does it, nor in which order.  Only for the main thread, as that is: who
+    works in several threads already has given the cores something to do.
     """
-    if not _free or threading.current_thread() is not threading.main_thread():
-        first()
-        second()
+    left = deque(pieces)
+    if not _free or len(left) < 2 or threading.current_thread() is not threading.main_thread():
+        _work_off(work, left)
         return
-    waiting = _helper(os.getpid()).submit(second)
+    other = _helper(os.getpid()).submit(_work_off, work, left)
     try:
-        first()
+        _work_off(work, left)
     finally:
-        waiting.result()
+        left.clear()
+        if not other.cancel():
+            other.result()
+
+
+def _work_off(work: Callable[[Piece], None], left: deque[Piece]) -> None:
+    while left:
+        try:
+            piece = left.popleft()
+        except IndexError:  # the other one was quicker
+            return
+        work(piece)
 
 
 @functools.cache

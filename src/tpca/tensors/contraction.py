@@ -30,7 +30,7 @@ from tpca.tensors.blocks import Array, narrowed, widened
 from tpca.tensors.namespaces import cast, entries, joined, namespace, numpy_dtype, permuted, to_device, to_host
 from tpca.tensors.query import Answer, Query, rewards, subtract
 from tpca.tensors.traces import Traces
-from tpca.threads import both
+from tpca.threads import share
 
 HALVED = 2**22  # multiplications that are done in two halves: a tenth of a millisecond, some times waking a thread
 
@@ -214,7 +214,7 @@ def _product(rows: Any, matrix: Any) -> Any:
     def half(some: slice) -> None:
         np.matmul(rows, matrix[:, some], out=product[:, some])
 
-    both(lambda: half(slice(0, cut)), lambda: half(slice(cut, None)))
+    share(half, (slice(0, cut), slice(cut, None)))
     return product
 
 

@@ -16,7 +16,11 @@ from tpca.tensors.blocks import Array
 from tpca.tensors.contraction import add_gradients_of, outer
 from tpca.tensors.namespaces import bytes_of, cast, namespace, permuted, to_device, to_host, working_dtype
 from tpca.tensors.query import Query, subtract
+from tpca.threads import share
 
+# From so many entries on a batch is added up so many columns at a time, which two threads may share.  Pieces are the
+# same for any number of threads, and so are the sums.
+LONG, COLUMNS = 2**20, 2**16
 SHORT = 2**30  # entries that a BLAS routine with 32-bit integers can count
 
 
@@ -115,13 +119,21 @@ class DenseBatch:
         One BLAS product (``total += weights @ X``) reads every entry once.  A missing entry makes the total one, too.
         """
         if total is None:
-            total = np.zeros(self._samples.shape[1:], self._samples.dtype)
+            make = np.empty if self._samples.size >= LONG else np.zeros
+            return self._add_to(make(self._samples.shape[1:], self._samples.dtype), weight, fresh=True)
+        return self._add_to(total, weight)
+
+    def _add_to(self, total: NDArray[Any], weight: float, fresh: bool = False) -> NDArray[Any]:
+        """The same for a ``total`` that is there; of a ``fresh`` one the entries do not count."""
         if not len(self):
             return total
         flat = self._samples.reshape(len(self), -1)
         weights = np.full(len(flat), weight, flat.dtype)
         sums: NDArray[Any] = total.reshape(-1)
-        _blas(flat.dtype)[0](1.0, flat.T, weights, 1.0, sums, overwrite_y=1)
+        if self._samples.size >= LONG:
+            _add_long(flat, weights, sums, fresh)
+        else:
+            _blas(flat.dtype)[0](1.0, flat.T, weights, 1.0, sums, overwrite_y=1)
         self.look_in(total)
         return total
 
@@ -198,6 +210,19 @@ def _contracted_there(samples: Any, vectors: Sequence[Array]) -> Array:
 def copied(array: Any) -> Any:
     """A copy, on the same device."""
     return array.copy() if isinstance(array, np.ndarray) else namespace(array).asarray(array, copy=True)
+
+
+def _add_long(flat: NDArray[Any], weights: NDArray[Any], sums: NDArray[Any], fresh: bool) -> None:
+    """``sums += weights @ flat``, or ``=``, some columns at a time, without the interpreter's lock."""
+
+    def add(some: slice) -> None:
+        with np.errstate(all="ignore"):  # what is beyond all floats shows in the sum
+            if fresh:
+                np.matmul(weights, flat[:, some], out=sums[some])
+            else:
+                sums[some] += weights @ flat[:, some]
+
+    share(add, [slice(first, first + COLUMNS) for first in range(0, flat.shape[1], COLUMNS)])
 
 
 @functools.cache

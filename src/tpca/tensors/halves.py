@@ -2,7 +2,7 @@ r"""Short sub-batches of large samples, on two cores: each adds up one half of t
 
 A half is half of the rows of an unfolding, which goes through all sub-batches of a batch by itself: samples are added,
 and wherever a sub-batch ends it is contracted with the few vectors asked about (:mod:`tpca.tensors.sub_batches`).  The
-halves are the same however many cores there are (:func:`tpca.threads.both`), and so is what comes out.
+halves are the same however many cores there are (:func:`tpca.threads.share`), and so is what comes out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tpca.tensors.adding import add_rows
 from tpca.tensors.blocks import Array
 from tpca.tensors.few_replicas import FewReplicas, HalfLooks
-from tpca.threads import both
+from tpca.threads import share
 
 LARGE = 2**17  # entries of samples that are cut: reading one takes as long as waking a thread, some 20 µs
 
@@ -45,5 +45,5 @@ def add_in_halves(
                 looks.take(half)
 
     first, second = few.looks(slice(0, rows // 2)), few.looks(slice(rows // 2, rows))
-    both(lambda: work(first), lambda: work(second))
+    share(work, (first, second))
     return few.together(first, second)

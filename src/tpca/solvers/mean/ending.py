@@ -23,7 +23,6 @@ from tpca.solvers.mean.judge import Found, Judge
 from tpca.solvers.mean.limit import strength_limit
 from tpca.solvers.mean.observed import balance, evened
 from tpca.solvers.mean.test import Proof
-from tpca.solvers.overflow import largest
 from tpca.solvers.race.stopping import POOR
 from tpca.solvers.recovery import Evidence, Recovery, StopReason
 from tpca.tensors import RankOne, SliceCounts
@@ -47,26 +46,24 @@ class Ending:
         if not grouping.samples:
             vectors = tuple(np.eye(1, d)[0] for d in self.run.data.dims)
             return self._recovery_of(vectors, StopReason.NO_SIGNAL, Claim.nothing(math.inf))
-        whitening, self._more = noise.whitening, [CENTRED] if grouping.centred else []
-        observed, louder, every = self.run.observed, 1.0, [grouping]
+        whitening, observed, louder, every = noise.whitening, self.run.observed, 1.0, [grouping]
         if observed is not None:
-            factors = SliceCounts.of_entries(observed.whole, grouping.samples, grouping.whole.shape).factors()
+            factors = SliceCounts.of_entries(observed.whole, grouping.samples, grouping.dims).factors()
             if whitening is not None:
                 whitening = evened(whitening, factors)
             self._factors, louder, every = factors, balance(grouping, observed), [grouping, observed]
         if whitening is not None:
             for one in every:
                 one.transform(whitening.tensor)
-        size = math.ldexp(1.0, math.frexp(largest((grouping.sums,)))[1])
-        for one in every:
-            one.multiply(1 / size)
         groups = Groups.of(grouping, noise.correlation_time, None if observed is None else observed.sums)
+        if groups.centred:
+            self._more.append(CENTRED)
         if not groups.coupling.enough:
             self._more.append(too_alike(len(groups), groups.coupling.worth))
-        scale, projection = size / groups.length / self._share(), solver.projection
+        scale, projection = groups.unit / groups.length / self._share(), solver.projection
         units = Units(scale, self.run.unit or 1.0, whitening, projection)
         level = groups.level(np.ones((1, len(groups))))
-        self._sigma = groups.pulled_level() * size / units.unit / math.sqrt(louder)
+        self._sigma = groups.pulled_level() * groups.unit / units.unit / math.sqrt(louder)
         alike = (whitening is None or whitening.shared) and (projection is None or projection.shared)
         judge = Judge.of(groups, solver.confidence, solver.n_components, solver.random_state, alike)
         found, guess = judge.look()
@@ -82,7 +79,7 @@ class Ending:
         tails, grouping = self.run.noise.tails, self.run.grouping
         if tails.clip is None or self.run.observed is not None:
             return tails.share
-        return 1 - sum(tails.beyond) / (grouping.samples * grouping.whole.size)
+        return 1 - sum(tails.beyond) / (grouping.samples * math.prod(grouping.dims))
 
     def _conclude(self, found: Found, number: int, units: Units, level: float) -> Recovery | None:
         """A component in the units of the data, in noise of some ``level`` in those of the groups.

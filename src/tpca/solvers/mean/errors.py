@@ -59,7 +59,7 @@ class Scatter:
     @classmethod
     def around(cls, groups: Groups, fit: RankOne, symmetric: bool = False) -> Scatter:
         """The scatter around a fit to the mean."""
-        sides = [groups.gradients(fit.vectors, mode) for mode in range(len(fit.vectors))]
+        sides = groups.gradients(fit.vectors)
         along = _centred(sides[0] @ fit.vectors[0], groups)
         if symmetric:  # vectors may have opposite signs
             signs = [1.0 if v @ fit.vectors[0] > 0 else -1.0 for v in fit.vectors]

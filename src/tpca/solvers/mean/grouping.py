@@ -6,7 +6,8 @@ neighbours, which the noise model is learnt from, are in one group).  Where it i
 first two neighbours that hold the fewest samples become one: the largest group is never more than about twice the
 smallest.  Where samples hold unequal shares of the signal (derived ones, :mod:`tpca.streams.contrasts`) a group counts
 as many as its shares add up to, N in all.  Groups are sums in float32, which is far more than their noise needs.  Of
-samples in float64 the sum of all is kept as well; of others it is that of the groups, made when they are complete.
+samples in float64 the sum of all is kept as well; of others it is that of the groups, made at the end: in float64, and
+in float32, as the samples are, where these are ``LARGE``.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from tpca.tensors.blocks import Array
 
 Array32 = NDArray[Any]  # of float32, which the toolbox for float64 works on as well
 
-PIECE = 2**12  # entries of all groups that are widened at a time
-CANCELLED = 1e-8  # of the energy of all groups: rounding in float32 leaves 1e-14 of it, chance about all
+LARGE = 2**14  # entries, from which samples are neither copied nor widened as a whole: the work of a fit is less then
+PIECE = 2**13  # entries of all groups that are worked on at a time: these stay in the second cache
 
 
 def equal_groups(samples: int, groups: int, block: int) -> list[int]:
@@ -39,15 +40,16 @@ def equal_groups(samples: int, groups: int, block: int) -> list[int]:
 
 @kept
 class Grouping:
-    """The sums of groups ``(G, *dims)``, of which the last is open, how many samples are in each, and the sum of all.
+    """The sums of groups, of which the last is open, how many samples are in each, and the sum of all.
 
     ``plan`` has the sizes of all groups, where the number of samples is known; ``most`` is how many there may be.
     """
 
     def __init__(self, dims: Sequence[int], most: int, block: int = 1, plan: Sequence[int] | None = None) -> None:
         self.plan = None if plan is None else list(plan)
-        self.sums: Array32 = np.zeros((most if plan is None else len(plan), *dims), dtype=np.float32)
-        self.total: Array | None = None  # of samples in float32, once the groups are closed
+        self.dims, self.most = tuple(dims), most if plan is None else len(plan)
+        self.sums: list[Array32] = []
+        self.total: Array | None = None  # kept of samples in float64
         self.counts: list[int] = []
         self.worths: list[float] = []  # their shares of the signal
         self.size = block if plan is None else plan[0]  # of the open group, when it will be full
@@ -71,63 +73,55 @@ class Grouping:
         return self._next_size(), self._next_size()
 
     def add(self, part: NDArray[np.floating], n: int, worth: float | None = None) -> None:
-        """Add ``n`` samples, which sum to ``part`` and are ``worth`` so many, to the open group."""
+        """Add ``n`` samples, which sum to ``part`` and are ``worth`` so many, to the open group.
+
+        Of a group that begins with it, ``part`` in float32 is the sum from now on: no copy is made.
+        """
         if not self.counts or self.counts[-1] >= self.size:
             self._open()
-        if self.total is None and part.dtype.itemsize > self.sums.itemsize:
-            self.total = self._all_groups()
-        self.sums[len(self.counts) - 1] += part
+        if self.total is None and part.dtype.itemsize > 4:
+            self.total = self.whole.astype(np.float64)
         if self.total is not None:
             self.total += part
+        if len(self.sums) < len(self.counts):
+            self.sums.append(part.astype(np.float32, copy=False))
+        else:
+            self.sums[-1] += part
         self.counts[-1] += n
         self.worths[-1] += n if worth is None else worth
 
     def multiply(self, factor: float) -> None:
         """Have all sums in another unit."""
-        self.sums *= np.float32(factor)
+        for group in self.sums:
+            group *= np.float32(factor)
         if self.total is not None:
             self.total *= factor
 
     def transform(self, linear: Callable[[Array32], Array32]) -> None:
         """Have all sums transformed, one after the other."""
-        for group in self.sums:
+        for group in (*self.sums, *([] if self.total is None else [self.total])):
             group[...] = linear(group)
-        if self.total is not None:
-            self.total[...] = linear(self.total)
 
     @property
     def whole(self) -> Array:
-        """The sum of all groups: kept, once they are closed."""
-        return self._all_groups() if self.total is None else self.total
-
-    @property
-    def centred(self) -> bool:
-        """Whether the groups cancel: their mean is zero to rounding, which chance never does."""
-        if len(self.counts) < 2:
-            return False
-        energy = math.fsum(float(np.vdot(group, group)) for group in self.sums)
-        return float(np.vdot(self.whole, self.whole)) < CANCELLED * energy
+        """The sum of all groups."""
+        if self.total is not None:
+            return self.total
+        total = np.zeros(self.dims, total_type(self.dims))
+        for group in self.sums:
+            total += group
+        return total
 
     def close(self) -> None:
         """There will be no more samples: a last group that is less than half of the smallest joins the one before."""
         if len(self.counts) > 1 and 2 * self.counts[-1] < min(self.counts[:-1]):
             self._merge(len(self.counts) - 2)
-        if len(self.counts) < len(self.sums):
-            self.sums = self.sums[: max(1, len(self.counts))].copy()
-        if self.total is None:
-            self.total = self._all_groups()
-
-    def _all_groups(self) -> Array:
-        """The sum of the groups in float64, some entries at a time."""
-        total, flat = np.empty(self.sums.shape[1:]), self.sums.reshape(len(self.sums), -1)
-        for some in _pieces(flat.shape[1]):
-            flat[:, some].sum(axis=0, dtype=np.float64, out=total.reshape(-1)[some])
-        return total
+        self.most = max(1, len(self.counts))
 
     def _next_size(self) -> int:
         if self.plan is not None:
             return self.plan[min(len(self.counts), len(self.plan) - 1)]
-        return self.size if len(self.counts) < len(self.sums) else min(self._after_merging())
+        return self.size if len(self.counts) < self.most else min(self._after_merging())
 
     def _after_merging(self) -> list[int]:
         pair = self._fewest()
@@ -139,7 +133,7 @@ class Grouping:
 
     def _open(self) -> None:
         self.size = self._next_size()
-        if len(self.counts) == len(self.sums):
+        if len(self.counts) == self.most:
             if self.plan is not None:  # more samples than were said: the last group takes them
                 return
             self._merge(self._fewest())
@@ -147,26 +141,40 @@ class Grouping:
         self.worths.append(0.0)
 
     def _merge(self, first: int) -> None:
-        """Have a group and the next in one; those after it move up, one by one so that nothing is copied twice."""
-        self.sums[first] += self.sums[first + 1]
-        for group in range(first + 1, len(self.counts) - 1):
-            self.sums[group] = self.sums[group + 1]
-        self.sums[len(self.counts) - 1] = 0.0
+        """Have a group and the next in one."""
+        self.sums[first] += self.sums.pop(first + 1)
         self.counts[first : first + 2] = [self.counts[first] + self.counts[first + 1]]
         self.worths[first : first + 2] = [self.worths[first] + self.worths[first + 1]]
 
 
-def inner_products(sums: Array32) -> Array:
-    """⟨S_g, S_h⟩ of all pairs, in float64, some entries at a time."""
-    flat, count = sums.reshape(len(sums), -1), len(sums)
-    # A row more: of a matrix and itself NumPy has BLAS make one half only, which of few rows takes seven times as long.
-    wide, products = np.zeros((count + 1, PIECE)), np.zeros((count, count + 1))
-    for some in _pieces(flat.shape[1]):
-        own = wide[:, : some.stop - some.start]
-        own[:count] = flat[:, some]
-        products += own[:count] @ own.T
-    return products[:, :count]
+def total_type(dims: Sequence[int]) -> type[np.floating]:
+    """The type of the sum of groups of samples in float32."""
+    return np.float32 if math.prod(dims) > LARGE else np.float64
 
 
-def _pieces(entries: int) -> Iterator[slice]:
-    return (slice(first, min(first + PIECE, entries)) for first in range(0, entries, PIECE))
+def matrices(sums: Sequence[Array32]) -> Iterator[tuple[slice, Array32]]:
+    """Some entries of all sums after the other, as rows of one matrix, which is used again."""
+    flat = [group.reshape(-1) for group in sums]
+    rows = np.empty((len(flat), min(PIECE, len(flat[0]))), np.float32)
+    for first in range(0, len(flat[0]), PIECE):
+        some = slice(first, min(first + PIECE, len(flat[0])))
+        own = rows[:, : some.stop - first]
+        np.stack([group[some] for group in flat], out=own)
+        yield some, own
+
+
+def inner_products(sums: Sequence[Array32], total: Array | None = None) -> Array:
+    """⟨S_g, S_h⟩ of all pairs, some entries at a time, which are added up in float64; on the way the ``total``, too.
+
+    Of large samples the products of a piece are in float32: with 1e-6 of each at random, and many pieces, next to none.
+    """
+    first, products = len(sums) // 2, np.zeros((len(sums), len(sums)))
+    for some, own in matrices(sums):
+        if sums[0].size <= LARGE:
+            own = own.astype(np.float64)
+        # In two parts: of a matrix and itself NumPy has BLAS make one half only, which of few rows takes far longer.
+        products[:, :first] += own @ own[:first].T
+        products[:, first:] += own @ own[first:].T
+        if total is not None:
+            np.add.reduce(own, axis=0, out=total.reshape(-1)[some])
+    return (products + products.T) / 2

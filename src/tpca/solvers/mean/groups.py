@@ -22,23 +22,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tpca.solvers.mean.climb import gradients
+from tpca.solvers.mean.climb import halves
 from tpca.solvers.mean.coupling import Coupling
-from tpca.solvers.mean.grouping import Array32, Grouping, inner_products
+from tpca.solvers.mean.grouping import LARGE, Array32, Grouping, inner_products, matrices, total_type
+from tpca.solvers.rank_one import along
 from tpca.tensors.blocks import Array
-from tpca.tensors.contraction import outer
+from tpca.tensors.contraction import middle, outer
+
+CANCELLED = 1e-8  # of the energy of all groups: rounding in float32 leaves 1e-14 of it, chance about all
+FAR = 20  # groups between 2^-FAR and 2^FAR are taken as they are, others in units of a power of two
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Sums of groups ``(G, *dims)`` and what is made of them, in units of ``scale``.
+    """Sums of groups, ``(G, *dims)`` or, of large samples, a list of them, and what is made of them.
 
     ``mean`` is X, ``turn`` makes x' of the sums, ``weights`` are w, ``shares`` π, ``length`` is N/‖u‖, ``products`` has
-    the inner products of the x', ``coupling`` is what is known of R.  ``pulls`` are sums whose scatter is that of the
+    the inner products of the x', ``coupling`` is what is known of R, ``unit`` what all of it is in units of.  ``pulls`` are sums whose scatter is that of the
     mean, where entries are missing (:mod:`tpca.solvers.mean.observed`); ``None``: the sums.
     """
 
-    sums: Array32
+    sums: Sequence[Array32]
     mean: Array
     turn: Array
     weights: Array
@@ -46,22 +50,27 @@ class Groups:
     length: float
     products: Array
     coupling: Coupling
-    pulls: Array32 | None = None
+    unit: float
+    pulls: Sequence[Array32] | None = None
 
     @classmethod
-    def of(cls, grouping: Grouping, time: float = 1.0, pulls: Array32 | None = None) -> Groups:
-        """From the sums of about unit size, which are used up; ``time`` is the correlation time that samples show."""
-        sizes = grouping.sizes
-        turn, ray = np.diag(1 / np.sqrt(sizes)), np.sqrt(sizes)
-        products = turn @ inner_products(grouping.sums) @ turn
+    def of(cls, grouping: Grouping, time: float = 1.0, pulls: Sequence[Array32] | None = None) -> Groups:
+        """From the sums, which are used up; ``time`` is the correlation time that samples show."""
+        sizes, dims = grouping.sizes, grouping.dims
+        mean = np.empty(dims, total_type(dims)) if grouping.total is None else grouping.total
+        products = inner_products(grouping.sums, mean if grouping.total is None else None)
+        unit = _unit(float(np.trace(products)) / len(sizes) / mean.size)
+        turn, ray = np.diag(1 / (unit * np.sqrt(sizes))), np.sqrt(sizes)
+        products = turn @ products @ turn
         coupling = Coupling.of(products, sizes, time)
         away, there = coupling.roots()
         weights = there @ ray
         length = float(sizes.sum() / np.linalg.norm(weights))
-        mean = grouping.whole
-        mean *= length / sizes.sum()
+        mean *= length / sizes.sum() / unit
+        if mean.size <= LARGE:  # as one array: many flips are then made in one product
+            grouping.sums = [*np.stack(grouping.sums)]
         return cls(
-            sums=grouping.sums,
+            sums=grouping.sums if mean.size > LARGE else np.asarray(grouping.sums[0].base),
             mean=mean,
             turn=away @ turn,
             weights=weights / np.linalg.norm(weights),
@@ -69,11 +78,17 @@ class Groups:
             length=length,
             products=away @ products @ away,
             coupling=coupling,
+            unit=unit,
             pulls=pulls,
         )
 
     def __len__(self) -> int:
         return len(self.weights)
+
+    @property
+    def centred(self) -> bool:
+        """Whether the groups cancel: their mean is zero to rounding, which chance never does."""
+        return len(self) > 1 and float(np.vdot(self.mean, self.mean)) < CANCELLED * float(np.trace(self.products))
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -95,22 +110,40 @@ class Groups:
     def mixed(self, coefficients: Array) -> Array32:
         r""":math:`\sum_g c_gx'_g` for every row of ``coefficients``."""
         rows = np.asarray(coefficients @ self.turn, dtype=np.float32)
-        return np.asarray(rows @ self.sums.reshape(len(self), -1)).reshape(-1, *self.dims)
+        if isinstance(self.sums, np.ndarray):
+            return np.asarray(rows @ self.sums.reshape(len(self), -1)).reshape(-1, *self.dims)
+        mixed = np.empty((len(rows), self.entries), np.float32)
+        for some, own in matrices(self.sums):
+            mixed[:, some] = rows @ own
+        return mixed.reshape(-1, *self.dims)
 
     def flipped(self, signs: Array) -> Array32:
         """The mean with the signs of whole groups changed, for every row of ``signs``."""
         return self.mixed(signs * self.weights)
 
-    def gradients(self, vectors: Sequence[Array], mode: int) -> Array:
-        """Every x', as it pulls the mean, contracted with all vectors but one: ``(G, d_mode)``."""
-        sums = self.sums if self.pulls is None else self.pulls
-        each: list[Array32] = [np.broadcast_to(v.astype(np.float32), (len(self), 1, len(v))) for v in vectors]
-        return np.asarray(self.turn @ gradients(sums, each, mode)[:, 0].astype(np.float64))
+    def gradients(self, vectors: Sequence[Array]) -> list[Array]:
+        """Every x', as it pulls the mean, contracted with all vectors but one: ``(G, d_i)`` for every mode.
+
+        Two full contractions a group, whatever the order (:mod:`tpca.solvers.mean.climb`).
+        """
+        sums, cut = self.sums if self.pulls is None else self.pulls, middle(self.dims)
+        found: list[list[Array32]] = [[] for _ in vectors]
+        for tensors in [sums] if isinstance(sums, np.ndarray) else (group[None] for group in sums):
+            each = [np.broadcast_to(v.astype(np.float32), (len(tensors), 1, len(v))) for v in vectors]
+            for first, stop in ((0, cut), (cut, len(each))):
+                part = halves(tensors, each, cut, first == 0)
+                for mode in range(first, stop):
+                    found[mode].append(along(part, each[first:stop], mode - first)[:, 0])
+        return [np.asarray(self.turn @ np.concatenate(rows).astype(np.float64)) for rows in found]
 
     def along(self, vectors: Sequence[Array]) -> Array:
         """Every x' contracted with some rank-one components: ``(R, G)`` for vectors ``(R, d_i)``."""
-        rewards = self.sums.reshape(len(self), -1) @ outer([v[None] for v in vectors])[0].T
-        return np.asarray((self.turn @ rewards.astype(np.float64)).T)
+        rays = outer([v[None] for v in vectors])[0].T
+        if isinstance(self.sums, np.ndarray):
+            rewards = (self.sums.reshape(len(self), -1) @ rays).astype(np.float64)
+        else:
+            rewards = np.stack([group.reshape(-1) @ rays for group in self.sums]).astype(np.float64)
+        return np.asarray((self.turn @ rewards).T)
 
     @property
     def without_pulls(self) -> Groups:
@@ -134,3 +167,9 @@ class Groups:
         energies = np.einsum("sg,gh,sh->s", mixed, self.products, mixed)
         left = float(np.trace(self.products)) - float(energies.max())
         return math.sqrt(max(0.0, left) / max(1, len(self) - 1) / self.entries)
+
+
+def _unit(energy: float) -> float:
+    """One, or the power of two next to the root of a mean square that is far from one."""
+    exponent = math.frexp(energy)[1] // 2
+    return 1.0 if abs(exponent) <= FAR else math.ldexp(1.0, exponent)

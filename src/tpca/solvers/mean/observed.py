@@ -37,12 +37,10 @@ from tpca.tensors.blocks import Array
 def all_observed(grouping: Grouping) -> Grouping:
     """How often entries were observed in groups of complete samples: grouped, from then on, as the sums are."""
     twin = copy.copy(grouping)
-    sizes = np.zeros(len(grouping.sums), dtype=np.float32)
-    sizes[: len(grouping.counts)] = grouping.counts
     twin.counts, twin.worths = list(grouping.counts), list(grouping.worths)
     twin.plan = None if grouping.plan is None else list(grouping.plan)
-    twin.sums = np.zeros_like(grouping.sums) + sizes.reshape(-1, *[1] * (grouping.sums.ndim - 1))
-    twin.total = np.full(grouping.sums.shape[1:], float(grouping.samples))
+    twin.sums = [np.full(grouping.dims, n, np.float32) for n in grouping.counts]
+    twin.total = np.full(grouping.dims, float(grouping.samples))
     return twin
 
 

@@ -50,7 +50,7 @@ class MeanRun:
         self.left_out = 0  # samples that were only looked at
         self.grouping = self._grouping()
         self.observed: Grouping | None = None  # how often entries were, from the first that was not
-        groups = mean_bytes(data.dims, len(self.grouping.sums), data.partial)
+        groups = mean_bytes(data.dims, self.grouping.most, data.partial)
         self.noise = MeanNoise(solver, data, solver.budget(data.dims, data.partial) - groups)
         self.unit: float | None = None  # what samples are multiplied by, so that no sum leaves the range of floats
         self._asked = 1.0  # what those asked for are
@@ -185,7 +185,7 @@ class MeanRun:
     @property
     def state_bytes(self) -> int:
         """The sums, and what the fit needs besides."""
-        return mean_bytes(self.data.dims, len(self.grouping.sums), self.data.partial) + self.noise.taken
+        return mean_bytes(self.data.dims, self.grouping.most, self.data.partial) + self.noise.taken
 
     def record(self, known: dict[str, Any], vectors: tuple[Array, ...] | None) -> None:
         """Keep a record, and call whoever wants to know."""
