@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow lint docs gallery bench bench-cca bench-variance reproduce reproduction race-targets race-checks noise-checks detection clean help
+.PHONY: demo test test-slow oldest lint docs notebooks gallery bench bench-cca bench-variance reproduce reproduction race-targets race-checks noise-checks detection clean help
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -27,6 +27,16 @@ test: $(VENV)/.ready  ## all tests but the slow ones
 test-slow: $(VENV)/.ready  ## the tests that take minutes
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
+# Warnings of old packages about newer ones below them are not ours; what needs the packages of development stays out.
+OLDEST := .venv-oldest
+oldest:  ## the tests of what users call, with the oldest packages that pyproject.toml allows, in an environment of their own
+	$(PYTHON) -m venv --clear $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(OLDEST)/bin/uv pip install --quiet --python $(OLDEST)/bin/python --resolution lowest-direct -e ".[all]" \
+	  "hypothesis>=6.100" "pandas>=2.3" "pytest>=8.0" "pytest-xdist>=3.5" "statsmodels>=0.14.4"
+	$(OLDEST)/bin/python -m pytest -n 2 -o filterwarnings=default $(OLDEST_TESTS)
+OLDEST_TESTS ?= tests/streams tests/estimators tests/cli tests/report tests/tensors tests/engines tests/test_slips.py
+
 lint: $(VENV)/.ready  ## ruff, mypy --strict, import contract
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -35,6 +45,9 @@ lint: $(VENV)/.ready  ## ruff, mypy --strict, import contract
 
 docs: $(VENV)/.ready  ## the documentation, in site/; warnings are errors, nothing is fetched
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+notebooks: $(VENV)/.ready  ## the examples as notebooks, executed, in notebooks/
+	$(BIN)/python docs/_site/notebooks.py --out notebooks --execute
 
 # Every example says what it found on the way; its page in docs/gallery shows that text.
 gallery: $(VENV)/.ready  ## pictures and printed answers of the gallery and of "how it works" (some minutes)
@@ -77,4 +90,4 @@ detection: $(VENV)/.ready  ## samples until a signal is proven, behind the limit
 	$(BIN)/python -m tpca.lab.studies.detection --out docs/detection.json
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) demo site reproduction noise-checks .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) demo dist notebooks site reproduction noise-checks .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -3,10 +3,12 @@ r"""What mkdocs does besides: formulas as MathML, links to files outside of docs
 - ``$x$`` and ``$$x$$`` (left by pymdownx.arithmatex as ``\(x\)`` and ``\[x\]``) become MathML, which browsers draw by
   themselves: no script, no fonts, nothing fetched.
 - A link to ``../src/…`` or ``../examples/…`` leads to a copy of that file in the site.
+- Every page of the gallery leads to its example as a notebook, made while building (``notebooks.py``).
 - A list that follows a line of text without a blank line between is a list.
 """
 
 import html
+import importlib.util
 import posixpath
 import re
 from pathlib import Path
@@ -18,6 +20,7 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parent.parent.parent
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.S)
 LINK = re.compile(r"(\]\()((?:\.\./)+(?!\.\./)[^)#]+)(?=[)#])")
+EXAMPLE = re.compile(r"\]\(\.\./\.\./examples/(\w+)\.py\)")
 ITEM = re.compile(r"(?:[-*] |\d+\. )")
 COPIES = "files"
 TEXT = {".py", ".json", ".toml", ".md", ".cff", ".jsonl"}
@@ -34,7 +37,19 @@ def on_files(files: Files, config: Any) -> Files:
         if not path.startswith(("docs/", "..")) and (ROOT / path).suffix in TEXT and (ROOT / path).is_file():
             copy = f"{COPIES}/{path}" + (".txt" if path.endswith((".py", ".md")) else "")
             files.append(File.generated(config, copy, abs_src_path=str(ROOT / path)))
+    for example in (ROOT / "examples").glob("*.py"):
+        files.append(File.generated(config, f"gallery/{example.stem}.ipynb", content=_notebooks().notebook(example)))
     return files
+
+
+def _notebooks() -> Any:
+    """The script beside this one: hooks are no package."""
+    spec = importlib.util.spec_from_file_location("notebooks", Path(__file__).with_name("notebooks.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
@@ -48,6 +63,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         copy = f"docs/{COPIES}/{path}" + (".txt" if path.endswith((".py", ".md")) else "")
         return match[1] + posixpath.relpath(copy, folder)
 
+    example = EXAMPLE.search(markdown) if page.file.src_uri.startswith("gallery/") else None
+    if example and page.file.src_uri == f"gallery/{example[1]}.md":
+        markdown = EXAMPLE.sub(rf"\g<0> ([as a notebook]({example[1]}.ipynb))", markdown, count=1)
     return _lists(LINK.sub(lead, markdown).replace("<!-- commands -->", _commands()))
 
 

@@ -34,6 +34,8 @@ def number(value: float | None, digits: int = 3) -> str:
     if value is None or not math.isfinite(value):
         return "—"
     text = f"{value:.{digits}g}"
+    if 1000 <= abs(value) < 1e6:
+        text = f"{float(text):,.0f}"
     if "e" not in text:
         return text.replace("-", "−")
     mantissa, exponent = text.split("e")

@@ -125,7 +125,7 @@ def test_effects_are_named_and_their_scores_shown(tmp_path):
     y = np.arange(120) % 2
     shifted = PLAIN + y[:, None, None, None] * TRUTH.signal()
     pca = TensorPCA(target="effect", random_state=0).fit(shifted, y)
-    assert f"effect of {pca.effects_[0]}: strength" in str(pca.summary())
+    assert f"effect of {pca.effects_[0]}, per unit: strength" in str(pca.summary())
     labels = np.array(["a", "b", "c"])[np.arange(120) % 3]
     one = PLAIN + (labels == "b")[:, None, None, None] * TRUTH.signal()
     three = TensorPCA(target="effect", random_state=0).fit(one, labels)

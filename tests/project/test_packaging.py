@@ -6,10 +6,12 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 import tpca
@@ -43,6 +45,60 @@ def test_the_source_package_can_be_built_from(built):
         names = {name.partition("/")[2] for name in package.getnames()}
     assert {"pyproject.toml", "README.md", "LICENSE", "src/tpca/__init__.py", "src/tpca/py.typed"} <= names
     assert not any(name.startswith(("tests", "docs", ".venv")) for name in names)
+
+
+@pytest.mark.slow
+def test_an_index_would_take_them(built):
+    """Metadata and README as an index of packages renders them, warnings being errors."""
+    command = [sys.executable, "-m", "twine", "check", "--strict", *map(str, built)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("PASSED") == 2
+
+
+def test_the_recipe_needs_what_the_package_needs():
+    recipe = yaml.safe_load((ROOT / "packaging" / "conda-forge" / "recipe.yaml").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert recipe["context"]["version"] == tpca.__version__
+    run = [line.replace(" ", "") for line in recipe["requirements"]["run"] if not line.startswith("python ")]
+    assert run == project["project"]["dependencies"]
+    entry = recipe["build"]["python"]["entry_points"]
+    assert entry == [f"tpca = {project['project']['scripts']['tpca']}"]
+
+
+def test_every_citation_of_the_paper_has_an_entry():
+    text, entries = ((ROOT / "paper" / name).read_text() for name in ("paper.md", "paper.bib"))
+    cited = set(re.findall(r"@([a-z]\w+)", text))
+    assert cited == set(re.findall(r"^@\w+\{(\w+),", entries, re.M))
+
+
+@pytest.mark.slow
+def test_a_plain_install_fits_reports_and_names_what_is_missing(built, tmp_path):
+    """With the required packages only: those of the extras cannot be imported there."""
+    extras = ("matplotlib", "zarr", "h5py", "dask", "xarray", "pyarrow", "pandas", "h5netcdf", "distributed")
+    program = f"""
+import sys
+sys.modules.update(dict.fromkeys({extras!r}))
+import numpy as np, tpca
+X = next(iter(tpca.SpikedTensor.random((5, 4, 3), 3.0, random_state=1).stream(random_state=2, batch_size=200)))
+np.save("d.npy", X)
+pca = tpca.TensorPCA(random_state=0).fit("d.npy")
+pca.report("r.html", X)
+print(pca.verdict_)
+open("a.h5", "wb").write(bytes.fromhex("894844460d0a1a0a"))
+for ask in (lambda: pca.plot(X), pca.recovery_.to_xarray, lambda: tpca.open_stream("a.h5")):
+    try:
+        ask()
+    except tpca.TpcaError as error:
+        print(error)
+"""
+    wheel = str(built[0])
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "COV"))} | {"PYTHONPATH": wheel}
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=clean, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    verdict, *refused = done.stdout.splitlines()
+    assert verdict == "signal"
+    assert [re.search(r"tpca\[(\w+)\]", line)[1] for line in refused] == ["plots", "xarray", "hdf5"]
 
 
 @pytest.mark.slow

@@ -1,7 +1,10 @@
 """The README's table of what others do, tried on the installed packages; fails where a new version can do more."""
 
 import inspect
+import json
 import re
+import subprocess
+import sys
 import tracemalloc
 import warnings
 from importlib.metadata import version
@@ -20,8 +23,10 @@ pyttb = pytest.importorskip("pyttb", reason="the peers are installed by pip inst
 cca_zoo = pytest.importorskip("cca_zoo", reason="cca-zoo is installed with the development packages")
 
 
-@pytest.mark.parametrize("name", ["TensorLy", "pyttb", "cca-zoo", "scikit-learn"])
+@pytest.mark.parametrize("name", ["TensorLy", "pyttb", "pygenten", "cca-zoo", "scikit-learn"])
 def test_versions(name):
+    if name == "pygenten" and not sys.platform.startswith("linux"):
+        pytest.skip("it is installed with the development packages on Linux only")
     assert f"{name} {version(name)}" in README
 
 
@@ -47,6 +52,21 @@ def test_pyttb():
     assert hasattr(pyttb, "tucker_als")
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="installed on Linux only")
+def test_pygenten():
+    """In a process of its own: importing it starts Kokkos, which writes to the terminal and sets up threads."""
+    program = """import inspect, json, pygenten as g
+print("found", json.dumps({"online": list(inspect.signature(g.online_gcp).parameters), "names": dir(g),
+                           "spaces": list(g.Execution_Space.__members__), "options": dir(g.AlgParams)}))"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    found = json.loads(re.search(r"^found (.*)$", done.stdout, re.M)[1])
+    assert {"X", "X0", "u0"} <= set(found["online"])  # a list of tensors, and the fit that it starts from
+    assert {"Cuda", "HIP", "SYCL"} <= set(found["spaces"])
+    assert {"history_method", "window_size"} <= set(found["options"])  # what it keeps of the past
+    assert {"Sptensor", "gcp_opt"} <= set(found["names"])
+    assert not any("mask" in name for name in (*found["options"], *found["names"]))
+
+
 def test_cca_zoo_builds_the_tensor():
     """Twice the columns, sixteen times the memory; ours grows with the square at most."""
     from cca_zoo.linear import TCCA
@@ -54,6 +74,7 @@ def test_cca_zoo_builds_the_tensor():
 
     assert callable(permutation_test_significance)
     assert not hasattr(TCCA, "partial_fit")
+    assert "None" in inspect.getdoc(TCCA.predict)  # stands for a view to fill in
     peaks = {}
     for width in (12, 24):
         views = [np.random.default_rng(i).standard_normal((300, width)) for i in range(4)]
@@ -94,4 +115,4 @@ def test_the_table_has_a_cell_for_everybody():
     (table,) = re.findall(r"^\| \| tpca \|.*\n\|[-| ]+\n((?:\|.*\n)+)", README, re.M)
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
     assert len(rows) >= 10
-    assert [row for row in rows if len(row) != 6 or not all(row)] == []
+    assert [row for row in rows if len(row) != 7 or not all(row)] == []

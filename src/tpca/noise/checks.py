@@ -80,8 +80,8 @@ def independence(model: NoiseModel, samples: int, groups: int | None) -> Check:
             name,
             "bad",
             f"{measured}, {samples:,} samples",
-            f"neighbouring samples are alike over about {time:.2g}, so that {samples:,} are worth about "
-            f"{samples / time:.2g}",
+            f"neighbouring samples are alike over about {time:.2g} of them, so that the {samples:,} that were compared "
+            f"count as about {samples / time:.2g}",
         )
     count = samples // model.block
     return Check(

@@ -93,10 +93,12 @@ def mode_entries(stored: StoredResult, labels: Labels, component: int) -> list[t
 
 
 def component_title(stored: StoredResult, component: int) -> str:
-    """``component 1``, ``effect of dose``, or both."""
+    """``component 1``, ``effect of dose, per unit`` (of numbers, not of labels), or both."""
     effect = stored.summary["components"][component].get("effect", "")
     number = f"component {component}" if len(stored.summary["components"]) > 1 else ""
     of = f"effect {effect}" if effect.startswith("between ") else f"effect of {effect}" if effect else ""
+    if of.startswith("effect of ") and " - " not in effect:
+        of += ", per unit"
     return ", ".join(filter(None, (number, of))) or "component"
 
 

@@ -43,6 +43,8 @@ def components_figure(
         size = (SIZE[0] * columns, SIZE[1] * lines * count + 0.3)
         figure, axes = plt.subplots(lines * count, columns, figsize=size, layout="constrained", squeeze=False)
         figure.get_layout_engine().set(wspace=0.06, hspace=0.06)
+        shared = stored.summary.get("settings", {}).get("target", "mean") == "mean"  # else strengths are no mean scores
+        level = [one["strength"] if shared else None for one in stored.summary["components"]]
         for c, row in enumerate(axes.reshape(count, -1)):
             for unused in row[panels:]:
                 unused.set_visible(False)
@@ -53,7 +55,7 @@ def components_figure(
             row[0].set_title(component_title(stored, c), loc="left")
             _map(figure, row[modes], stored, c, labels, chosen)
             if scores is not None:
-                _scores(row[modes + 1], scores[:, c], y, stored.summary["components"][c]["strength"], COLOURS[c % 6])
+                _scores(row[modes + 1], scores[:, c], y, level[c], COLOURS[c % 6])
         return figure
 
 
@@ -86,7 +88,9 @@ def _mode(axis: Any, vector: Array, errors: Array | None, labels: Labels, mode: 
 
 
 def _ticks(axis: Any, labels: Labels, mode: int, length: int) -> None:
-    """Names along an axis, as far as they fit."""
+    """Names along an axis, as far as they fit; entries without names have whole numbers."""
+    if labels.axes[mode].coords is None:
+        axis.get_major_locator().set_params(integer=True)
     if not by_name(mode, labels):
         return
     step = math.ceil(length / NAMED)
