@@ -89,7 +89,7 @@ class Gradients(Accumulator):
             batch.add_gradients(self.queries, self._begun())
 
     def _take_parts(self, parts: SubBatchSums, batch: Batch, at: int) -> None:
-        whole = batch if type(batch) in (DenseBatch, DeviceBatch) else None  # others look for themselves
+        whole: Any = batch if type(batch) in (DenseBatch, DeviceBatch) else None  # others look for themselves
         for j, some, ends in parts.pieces(batch if whole is None else whole.trusted(), at):
             if batch.summable:
                 self._total = some.add_to(self._total, self._weight)
