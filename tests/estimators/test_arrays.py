@@ -155,10 +155,8 @@ def test_a_pipeline_with_array_api_dispatch_stays_in_the_namespace(monkeypatch):
     np.testing.assert_allclose(np.asarray(scaled), plain, atol=1e-4)
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None, reason="torch is not installed: DataLoader was not tested"
-)
-def test_a_data_loader():
+@pytest.mark.parametrize("home", homes(TORCH))
+def test_a_data_loader(home):
     import torch
     from torch.utils.data import DataLoader, TensorDataset
 
