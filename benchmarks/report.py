@@ -15,7 +15,20 @@ from suite import RESULTS, Row
 ROOT = Path(__file__).parent.parent
 LATEST, HISTORY = RESULTS / "latest.json", RESULTS / "history.jsonl"
 # In the order of the table.
-FAMILIES = ("small", "peers", "race", "files", "dask", "online", "views", "moments", "simulate", "startup", "growth")
+FAMILIES = (
+    "small",
+    "peers",
+    "race",
+    "files",
+    "dask",
+    "online",
+    "views",
+    "arrays",
+    "moments",
+    "simulate",
+    "startup",
+    "growth",
+)
 PAGE, FIGURE = ROOT / "docs" / "performance.md", ROOT / "docs" / "figures" / "bench_history.png"
 
 

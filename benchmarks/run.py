@@ -17,6 +17,7 @@ import json  # noqa: E402
 import time  # noqa: E402
 
 import costs  # noqa: E402
+import jobs_arrays  # noqa: E402
 import jobs_dask  # noqa: E402
 import jobs_growth  # noqa: E402
 import jobs_moments  # noqa: E402
@@ -42,6 +43,7 @@ FAMILIES = {
     "peers": jobs_peers.rows,
     "online": jobs_online.rows,
     "views": jobs_views.rows,
+    "arrays": jobs_arrays.rows,
     "moments": jobs_moments.rows,
     "simulate": jobs_simulate.rows,
     "growth": jobs_growth.rows,

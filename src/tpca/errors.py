@@ -58,6 +58,10 @@ class MemoryBudgetError(SolverError):
     """The memory given is below the least that the solver needs."""
 
 
+class DeviceMemoryError(TpcaError, MemoryError):
+    """The device on which samples lie has no more memory for what is done with them there."""
+
+
 class CheckpointError(TpcaError, ValueError):
     """A checkpoint cannot be written, read, or does not belong to this run."""
 

@@ -3,11 +3,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from homes import JAX, NUMPY, homes
 from naive import einsum_gradient
 from tpca.engines import LocalEngine
 from tpca.errors import SampleError
-from tpca.tensors import DenseBatch, Query, SampleGradients, contract, contract_all
+from tpca.tensors import DenseBatch, DeviceBatch, Query, SampleGradients, contract, contract_all
 from tpca.tensors.blocks import Partition, widened
+from tpca.tensors.namespaces import to_host
+
+
+def batch_of(home, samples, **more):
+    """Samples as a batch, where they live: the suite of dense batches is that of all of them."""
+    return DenseBatch(samples, **more) if home == NUMPY else DeviceBatch(home.put(samples), **more)
 
 
 def partitions(dims):
@@ -15,66 +22,79 @@ def partitions(dims):
     return [p for p in made if len(p) > 1]
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.integers(2, 5), min_size=2, max_size=6).map(tuple), st.integers(1, 5), st.integers(0, 999))
-def test_contraction_equals_einsum_for_every_block(dims, count, seed):
-    rng = np.random.default_rng(seed)
-    tensor = rng.standard_normal(dims)
-    for partition in partitions(dims):
-        replicas = tuple(rng.standard_normal((count, *shape)) for shape in partition.shapes)
-        answer = contract(tensor, Query(partition, replicas))
-        for m in range(len(partition)):
-            for r in range(count):
-                expected = einsum_gradient(tensor, partition.groups, [w[r] for w in replicas], m)
-                np.testing.assert_allclose(answer.gradients[m][r], expected, rtol=1e-10, atol=1e-10)
-                np.testing.assert_allclose(answer.rewards[r], np.sum(expected * replicas[m][r]), rtol=1e-9, atol=1e-9)
+@pytest.mark.parametrize("home", homes())
+def test_contraction_equals_einsum_for_every_block(home):
+    close, orders = home.rtol, {"min_size": 2, "max_size": 4 if home == JAX else 6}
+
+    @settings(max_examples=home.examples, deadline=None)
+    @given(st.lists(st.integers(2, 5), **orders).map(tuple), st.integers(1, 5), st.integers(0, 999))
+    def check(dims, count, seed):
+        rng = np.random.default_rng(seed)
+        tensor = rng.standard_normal(dims)
+        for partition in partitions(dims):
+            replicas = tuple(rng.standard_normal((count, *shape)) for shape in partition.shapes)
+            answer = contract(home.put(tensor), Query(partition, replicas))
+            for m in range(len(partition)):
+                for r in range(count):
+                    expected = einsum_gradient(tensor, partition.groups, [w[r] for w in replicas], m)
+                    size = max(1.0, np.abs(expected).max())
+                    np.testing.assert_allclose(answer.gradients[m][r], expected, rtol=close, atol=close * size)
+                    reward = np.sum(expected * replicas[m][r])
+                    np.testing.assert_allclose(answer.rewards[r], reward, rtol=10 * close, atol=100 * close * size)
+
+    check()
 
 
-def test_every_replica_gets_its_own_samples(rng):
+@pytest.mark.parametrize("home", homes())
+def test_every_replica_gets_its_own_samples(rng, home):
     dims, count, steps = (3, 4, 2, 5), 3, 4
     samples = rng.standard_normal((count * steps, *dims))
+    close = {"rtol": home.rtol, "atol": 10 * home.rtol}
     partition = Partition.pairs(dims)
     replicas = tuple(rng.standard_normal((count, *shape)) for shape in partition.shapes)
     for m in range(len(partition)):
         query = Query(partition, replicas, gradients_of=(m,))
-        whole = LocalEngine(samples).reduce(SampleGradients(query), len(samples)).gradients
+        whole = LocalEngine(home.put(samples)).reduce(SampleGradients(query), len(samples)).gradients
         assert whole.shape == (steps, count, *partition.shapes[m])
         for t in range(steps):
             for r in range(count):
                 expected = einsum_gradient(samples[t * count + r], partition.groups, [w[r] for w in replicas], m)
-                np.testing.assert_allclose(whole[t, r], expected, rtol=1e-10, atol=1e-12)
-        for at in range(2 * count):  # however the samples are cut, each has the replica whose turn it is
-            rest = DenseBatch(samples[at:]).sample_gradients(query, at)
-            np.testing.assert_allclose(
-                rest, whole.reshape(len(samples), *partition.shapes[m])[at:], rtol=1e-10, atol=1e-12
-            )
+                np.testing.assert_allclose(whole[t, r], expected, **close)
+        for at in range(1 if home == JAX else 2 * count):  # however they are cut, each has the replica whose turn it is
+            rest = batch_of(home, samples)[at:].sample_gradients(query, at)
+            np.testing.assert_allclose(rest, whole.reshape(len(samples), *partition.shapes[m])[at:], **close)
 
 
-def test_many_replicas_are_contracted_in_slices_with_the_same_result(rng):
+@pytest.mark.parametrize("home", homes())
+def test_many_replicas_are_contracted_in_slices_with_the_same_result(rng, home):
     dims = (2, 2, 3, 3)  # 36 entries: 40 replicas of 4 + 9 outer-product entries cannot go through at once
-    tensor = rng.standard_normal(dims)
+    tensor = home.put(rng.standard_normal(dims))
     partition = Partition.singles(dims)
     replicas = tuple(rng.standard_normal((40, *shape)) for shape in partition.shapes)
     whole = contract(tensor, Query(partition, replicas))
     for r in range(40):
         one = contract(tensor, Query(partition, tuple(w[r : r + 1] for w in replicas)))
         for m in range(4):
-            np.testing.assert_allclose(whole.gradients[m][r], one.gradients[m][0], rtol=1e-12, atol=1e-13)
+            np.testing.assert_allclose(whole.gradients[m][r], one.gradients[m][0], rtol=home.rtol, atol=home.rtol)
 
 
-def test_total_is_the_sum_of_samples(rng):
-    samples = rng.standard_normal((7, 3, 4))
-    np.testing.assert_allclose(DenseBatch(samples).add_to(None), samples.sum(axis=0), rtol=1e-12, atol=1e-13)
+@pytest.mark.parametrize("home", homes())
+def test_total_is_the_sum_of_samples(rng, home):
+    samples = rng.standard_normal((19, 3, 4))
+    for some in (slice(None), slice(2, 5), slice(3, 14), slice(0, 0)):
+        total = to_host(batch_of(home, samples)[some].add_to(None, 0.5))
+        np.testing.assert_allclose(total, 0.5 * samples[some].sum(axis=0), rtol=home.rtol, atol=home.rtol)
 
 
+@pytest.mark.parametrize("home", homes())
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize(
     "use", [lambda b: b.samples, lambda b: b.add_to(None), lambda b: b.scores([np.ones((1, 3))] * 2)]
 )
-def test_missing_entries_are_found_when_the_samples_are_used(value, use):
+def test_missing_entries_are_found_when_the_samples_are_used(value, use, home):
     samples = np.zeros((6, 3, 3), np.float32)
     samples[4, 1, 2] = value
-    batch = DenseBatch(samples, unchecked=100)
+    batch = batch_of(home, samples, unchecked=100)
     with pytest.raises(SampleError, match="sample 104 contains NaN or Inf"):
         use(batch)
     with pytest.raises(SampleError, match="sample 104 contains NaN or Inf"):
@@ -82,22 +102,40 @@ def test_missing_entries_are_found_when_the_samples_are_used(value, use):
     use(batch[:4])
 
 
-def test_a_sum_that_overflows_is_not_taken_for_a_missing_entry():
+@pytest.mark.parametrize("home", homes())
+def test_a_sum_that_overflows_is_not_taken_for_a_missing_entry(home):
     samples = np.full((3, 2, 2), 3e38, np.float32)
-    assert np.isinf(DenseBatch(samples, unchecked=0).add_to(None)).all()
+    with np.errstate(over="ignore"):
+        assert np.isinf(to_host(batch_of(home, samples, unchecked=0).add_to(None))).all()
 
 
-def test_sums_are_added_in_place():
+@pytest.mark.parametrize("home", homes())
+def test_sums_are_added_to_what_there_is(home):
     samples = np.arange(24.0, dtype=np.float32).reshape(2, 3, 4)
-    total = np.ones((3, 4), np.float32)
+    total = batch_of(home, samples).add_to(home.put(np.ones((3, 4), np.float32)))
+    np.testing.assert_array_equal(to_host(total), 1 + samples.sum(axis=0))
+    assert batch_of(home, samples)[:0].add_to(total) is total
+
+
+def test_sums_of_the_host_are_added_in_place():
+    samples, total = np.ones((2, 3, 4), np.float32), np.ones((3, 4), np.float32)
     assert DenseBatch(samples).add_to(total) is total
-    np.testing.assert_array_equal(total, 1 + samples.sum(axis=0))
-    assert DenseBatch(samples)[:0].add_to(total) is total
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.integers(2, 6), st.integers(2, 4), st.integers(0, 999), st.sampled_from([np.float32, np.float64]))
-def test_questions_that_share_a_contraction_get_what_they_would_get_alone(order, d, seed, dtype):
+@pytest.mark.parametrize("home", homes())
+def test_questions_that_share_a_contraction_get_what_they_would_get_alone(home):
+    kinds = [np.float32, np.float64] if home.float64 else [np.float32]
+    asked = (st.integers(2, 4 if home == JAX else 6), st.integers(2, 4), st.integers(0, 999), st.sampled_from(kinds))
+
+    @settings(max_examples=home.examples, deadline=None)
+    @given(*asked)
+    def check(order, d, seed, dtype):
+        _share(home, order, d, seed, dtype)
+
+    check()
+
+
+def _share(home, order, d, seed, dtype):
     rng = np.random.default_rng(seed)
     dims = (d,) * order
     tensor = rng.standard_normal(dims).astype(dtype)
@@ -107,6 +145,7 @@ def test_questions_that_share_a_contraction_get_what_they_would_get_alone(order,
         for count, kind in ((1, np.float64), (7, np.float16), (2, np.float32))
     ]
     queries.append(Query(Partition(dims, (tuple(range(order)),)), (np.zeros((1, *dims)),)))
+    tensor = home.put(tensor)
     for query, together in zip(queries, contract_all(tensor, queries), strict=True):
         alone = contract(tensor, query)
         close = 2e-3 if query.replicas[0].dtype == np.float16 else 1e-4 if dtype == np.float32 else 1e-10
@@ -115,20 +154,21 @@ def test_questions_that_share_a_contraction_get_what_they_would_get_alone(order,
             np.testing.assert_allclose(together.gradients[m], alone.gradients[m], rtol=close, atol=50 * close)
 
 
+@pytest.mark.parametrize("home", homes())
 @pytest.mark.parametrize(
     "groups", [((2, 0), (1, 3)), ((0, 3), (1, 2), (4, 5)), ((1,), (0, 4), (3, 2)), ((0, 1), (2, 3))]
 )
-def test_identities_are_traces(groups, rng):
+def test_identities_are_traces(groups, rng, home):
     order = sum(map(len, groups))
     tensor = rng.standard_normal((3,) * order)
     partition = Partition(tensor.shape, groups)
     replicas = tuple(np.eye(3)[None] if len(group) == 2 else rng.standard_normal((1, 3)) for group in groups)
     wanted = (0,) if order % 2 else None
-    answer = contract(tensor, Query(partition, replicas, wanted))
+    answer = contract(home.put(tensor), Query(partition, replicas, wanted))
     for m, gradient in answer.gradients.items():
         expected = einsum_gradient(tensor, groups, [w[0] for w in replicas], m)
-        np.testing.assert_allclose(gradient[0], expected, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(answer.rewards[0], np.sum(answer.gradients[0][0] * replicas[0][0]))
+        np.testing.assert_allclose(gradient[0], expected, rtol=home.rtol, atol=home.rtol)
+    np.testing.assert_allclose(answer.rewards[0], np.sum(answer.gradients[0][0] * replicas[0][0]), rtol=home.rtol)
 
 
 def test_every_finite_number_of_half_precision_is_widened_exactly():

@@ -13,6 +13,7 @@ from tpca.engines.protocol import A
 from tpca.streams import Stream, open_stream
 from tpca.streams.protocol import Layout
 from tpca.tensors import Batch
+from tpca.tensors.device_memory import refuse_beyond_memory
 
 
 class LocalEngine:
@@ -99,7 +100,11 @@ class LocalEngine:
         cut = cut_samples(self._layout, self.stream.dtype, blank, self._place, n)
         groups, taken = Groups(blank, cut.leaves), 0
         while (batch := self._take(None if n is None else n - taken)) is not None:
-            groups.part_of(self._group(cut)).add(batch, taken)
+            try:
+                groups.part_of(self._group(cut)).add(batch, taken)
+            except Exception as cause:
+                refuse_beyond_memory(cause, batch)
+                raise
             taken += len(batch)
             self._note_buffer(self._batch_bytes + groups.nbytes)
         if not taken:

@@ -10,6 +10,7 @@ from typing import Generic
 from tpca.engines.protocol import A
 from tpca.labels import Labels
 from tpca.tensors import Batch, DenseBatch
+from tpca.tensors.device_memory import refuse_beyond_memory
 
 
 class PushEngine(Generic[A]):
@@ -31,7 +32,11 @@ class PushEngine(Generic[A]):
     def push(self, batch: Batch, blank: A, n: int) -> A | None:
         """Add a batch, of no more samples than are missing, to those of ``n``; the accumulator when all are there."""
         part = blank.fresh() if self.pending is None else self.pending
-        part.add(batch, part.n)
+        try:
+            part.add(batch, part.n)
+        except Exception as cause:
+            refuse_beyond_memory(cause, batch)
+            raise
         self.buffer_bytes = max(self.buffer_bytes, batch.nbytes + part.nbytes)
         self.pending = None if part.n >= n else part
         if self.pending is not None:

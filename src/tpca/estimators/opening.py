@@ -17,13 +17,14 @@ from tpca.solvers.variance.solver import VarianceSolver
 from tpca.streams import Stream
 from tpca.streams.axes import SampleDim, along
 from tpca.streams.checks import are_samples, shape_of
-from tpca.streams.device import device_source, home_of
+from tpca.streams.device import device_source
 from tpca.streams.iterables import IterableStream
 from tpca.streams.labelled import is_labelled
 from tpca.streams.protocol import NumberedStream
 from tpca.streams.sources import check_opened, open_known, stored_source
 from tpca.streams.sparse import is_sparse
 from tpca.tensors import DenseBatch
+from tpca.tensors.namespaces import home_of
 
 
 def opened(X: Any, dims: tuple[int, ...] | None, **options: Any) -> Stream | Engine:
@@ -88,6 +89,16 @@ def handed(X: Any, dims: tuple[int, ...] | None, items: Any, nan_policy: Any, sa
     stream = open_known(iter([X]), dims, items, nan_policy=nan_policy)
     stream.labels = labels
     return stream
+
+
+def refuse_elsewhere(data: Stream | Engine, what: str) -> None:
+    """Refuse samples on a device where nothing works on them yet: they are never copied to the host in secret."""
+    like = getattr(getattr(data, "stream", data), "like", None)
+    if like is not None:
+        raise SampleError(
+            f"{what} cannot work on samples on a device yet, got {home_of(like)}; give NumPy arrays, e.g. "
+            "X.cpu().numpy() of PyTorch, numpy.asarray(X) of JAX, X.get() of CuPy."
+        )
 
 
 class HandedIn:

@@ -9,7 +9,7 @@ from tpca.engines import Engine
 from tpca.estimators.amplitudes import Amplitudes
 from tpca.estimators.conditions import conditions, effect_options, hand_in
 from tpca.estimators.handed import HandedEffects, MakeSolver
-from tpca.estimators.opening import HandedIn, handed
+from tpca.estimators.opening import HandedIn, handed, refuse_elsewhere
 from tpca.solvers.base import Solver
 from tpca.solvers.options import refuse_idle
 from tpca.solvers.projecting import numbered
@@ -49,6 +49,7 @@ class TakesParts(Amplitudes):
         batches = handed(X, known, items, self.nan_policy, sample_dim)
         asked, labels = effect_options(self), self._handed.labels if isinstance(self._handed, HandedEffects) else None
         told = conditions(self.target, None, y, nuisance, sample_weight, groups, labels, part=True)
+        self._refuse_elsewhere(batches, told)
         if self._handed is None:
             refuse_idle(self, "fed", "means nothing to partial_fit; leave it out, or use fit")
             seed = self._seed()
@@ -61,6 +62,13 @@ class TakesParts(Amplitudes):
         hand_in(self._handed, batches, X, told)
         self._recovery = None
         return self
+
+    def _refuse_elsewhere(self, data: Stream | Engine, told: Any) -> None:
+        """Only the mean is learnt from samples on a device."""
+        if told is not None:
+            refuse_elsewhere(data, "a fit with y, sample_weight or groups")
+        elif self.target == "variance":
+            refuse_elsewhere(data, "target='variance'")
 
     def _solver_of_effects(self, data: Stream | Engine, seed: int) -> MakeSolver:
         """Makes the solver for samples derived from ``data``, whose modes come last and may have lost their names."""

@@ -218,6 +218,7 @@ class TensorPCA(ShowsComponents, TakesParts, ClassNamePrefixFeaturesOutMixin, Tr
         data = opened(X, None, random_state=seed, sample_dim=sample_dim, **options)
         asked = effect_options(self)
         told = conditions(self.target, data.length, y, nuisance, sample_weight, groups)
+        self._refuse_elsewhere(data, told)
         effects: list[EffectFit] = []
         if told is None:
             recovery = run_on_data(self._solver(data, seed), data)
@@ -234,6 +235,7 @@ class TensorPCA(ShowsComponents, TakesParts, ClassNamePrefixFeaturesOutMixin, Tr
         tags.input_tags.two_d_array = False
         tags.input_tags.three_d_array = True
         tags.input_tags.allow_nan = self.nan_policy != "raise"
+        tags.array_api_support = True
         return tags
 
     def _solver(self, data: Stream | Engine, seed: int, known: Mapping[str, Any] | None = None) -> Solver:

@@ -81,7 +81,8 @@ def mean_fourth(arrays: Any) -> float:
     """The sum over arrays of the mean fourth power of their entries."""
     xp = namespace(arrays)
     squares = xp.reshape(xp.square(arrays), (-1,))
-    return float(to_host(squares @ squares)) / (entries(arrays) // arrays.shape[0])
+    size: int = entries(arrays) // arrays.shape[0]
+    return float(to_host(squares @ squares)) / size
 
 
 def gram(tensors: Any, mode: int) -> Gram:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.tensors.blocks import Array
-from tpca.tensors.namespaces import cast, entries, namespace, to_device, to_host
+from tpca.tensors.namespaces import cast, entries, fused, namespace, to_device, to_host
 
 ROUGHLY = 2**11  # entries that tell the median size of a sample well enough
 SWEEPS = 4  # over the modes, to take out the means of rows of which entries are missing
@@ -33,18 +33,23 @@ def medians(logs: Any, there: Any) -> Array:
         pairs = zip(flat, there.reshape(flat.shape), strict=True)
         return np.array([np.median(row[own][::step]) if own.any() else -math.inf for row, own in pairs])
     if there is None:
-        ordered = xp.sort(flat[:, ::step], axis=1)
-        amounts = np.full(count, ordered.shape[1])
-    else:
-        seen = xp.reshape(there, flat.shape)
-        ordered = xp.sort(xp.where(seen, flat, xp.full_like(flat, math.inf)), axis=1)
-        amounts = to_host(xp.sum(cast(seen, xp.int32), axis=1))
+        return to_host(fused(_middles, step)(flat)).astype(np.float64)
+    seen = xp.reshape(there, flat.shape)
+    ordered = xp.sort(xp.where(seen, flat, xp.full_like(flat, math.inf)), axis=1)
+    amounts = to_host(xp.sum(cast(seen, xp.int32), axis=1))
     middles = np.stack([np.maximum(amounts - 1, 0) // 2, np.minimum(amounts // 2, ordered.shape[1] - 1)], axis=1)
     places = middles + np.arange(count)[:, None] * ordered.shape[1]
     both = xp.take(xp.reshape(ordered, (-1,)), xp.asarray(places.reshape(-1), device=ordered.device))
     with np.errstate(invalid="ignore"):
         middle = to_host(both).astype(np.float64).reshape(-1, 2).mean(axis=1)
     return np.where(amounts > 0, middle, -math.inf)
+
+
+def _middles(step: int, flat: Any) -> Any:
+    """Medians of rows, of every step-th entry."""
+    ordered = namespace(flat).sort(flat[:, ::step], axis=1)
+    count = ordered.shape[1]
+    return (ordered[:, (count - 1) // 2] + ordered[:, count // 2]) / 2
 
 
 def taken_out(logs: Any) -> tuple[Any, Any, list[Any]]:

@@ -22,7 +22,7 @@ from tpca.noise.whitening import Whitening
 from tpca.tensors import Accumulator, Batch, DenseBatch, Query
 from tpca.tensors.blocks import Array, Partition, unit
 from tpca.tensors.contraction import outer
-from tpca.tensors.namespaces import namespace, permuted, to_device, to_host
+from tpca.tensors.namespaces import fused, namespace, permuted, to_device, to_host
 
 QUERIES = 8  # random rank-one queries
 IN_FLIGHT = 4  # samples whose gradients are held at a time, at least
@@ -137,19 +137,22 @@ class Sketch(PairSums):
 
 def sample_gradients(samples: Any, vectors: Sequence[Array]) -> Array:
     """All gradients of all samples with rank-one queries, ``(n, r Σd)``: the last mode of all first, then the rest."""
-    xp, count, queries = namespace(samples), samples.shape[0], len(vectors[0])
-    *others, last = (to_device(v, samples) for v in vectors)
+    found = fused(_query_gradients)(samples, [to_device(v, samples) for v in (*vectors, ONE)])
+    return np.concatenate([to_host(g) for g in found], axis=1).astype(np.float64, copy=False)
+
+
+def _query_gradients(samples: Any, vectors: Sequence[Any]) -> list[Any]:
+    *others, last, one = vectors
+    xp, count, queries = namespace(samples), samples.shape[0], last.shape[0]
     flat = xp.reshape(samples, (count, -1, last.shape[1]))
     found = [xp.matmul(outer(others), flat)]
     rest = permuted(xp.reshape(xp.reshape(flat, (-1, last.shape[1])) @ last.T, (count, -1, queries)), (0, 2, 1))
-    one = to_device(ONE, samples)
     while others:
         *others, last = others
         blocks = xp.reshape(rest, (count, queries, -1, last.shape[1]))
         found.append(xp.matmul((outer(others) if others else one)[:, None, :], blocks)[:, :, 0, ...])
         rest = xp.matmul(blocks, last[:, :, None])[..., 0]
-    rows = [to_host(xp.reshape(g, (count, -1))) for g in reversed(found)]
-    return np.concatenate(rows, axis=1).astype(np.float64, copy=False)
+    return [xp.reshape(g, (count, -1)) for g in reversed(found)]
 
 
 def matrix_bytes(dims: Sequence[int]) -> int:

@@ -31,7 +31,7 @@ from tpca.checkpoint import kept
 from tpca.noise.sizes import histogram, log_sizes, medians, row_means, taken_out, taken_out_partly
 from tpca.tensors import Accumulator, Batch, DenseBatch
 from tpca.tensors.blocks import Array
-from tpca.tensors.namespaces import cast, entries, namespace, rows_of, to_device, to_host
+from tpca.tensors.namespaces import cast, entries, fused, name_of, namespace, rows_of, to_device, to_host
 
 # c, in standard deviations.  Variances of means for t with 2.5 degrees of freedom, over the least that any estimate can
 # have: 1.04, 1.08, 1.13, 1.23; where some entries are far off and the others Gaussian more is lost than won below 1.5.
@@ -109,7 +109,7 @@ class EntrySizes(Accumulator):
                 return
         near = to_device(middle.reshape(-1, *[1] * (samples.ndim - 1)), logs)
         logs = xp.clip(logs, near - NEAR, near + NEAR)
-        logs, means, rows = taken_out(logs) if there is None else taken_out_partly(logs, there)
+        logs, means, rows = fused(taken_out)(logs) if there is None else fused(taken_out_partly)(logs, there)
         sums = [to_host(xp.sum(row, axis=0)).reshape(-1).astype(np.float64) for row in rows]
         self._note(samples, logs, sums, float(to_host(xp.sum(means))), len(middle))
 
@@ -151,7 +151,7 @@ def _wide(samples: Any) -> Any:
 def _observed(batch: DenseBatch) -> Any:
     """Which entries are there; ``None``: all."""
     exposure = batch.measured.exposure
-    return None if exposure is None else exposure > 0
+    return exposure if exposure is None or name_of(exposure.dtype) == "bool" else exposure > 0
 
 
 def tail_bytes(dims: Sequence[int]) -> int:

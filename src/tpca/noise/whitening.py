@@ -111,11 +111,12 @@ class Whitening:
         whitened: Array = gradient @ self.matrices[mode]
         return whitened
 
-    def tensor(self, tensor: Any, modes: Sequence[int] | None = None) -> Any:
+    def tensor(self, tensor: Any, modes: Sequence[int] | None = None) -> NDArray[Any]:
         """One tensor of whitened data, or several along leading axes; ``modes``: those of its axes, in their order."""
         order = range(len(self.matrices)) if modes is None else modes
         if not isinstance(tensor, np.ndarray):
-            return _product(tensor, [self.matrices[n] for n in order], tensor.ndim - len(order))
+            there: NDArray[Any] = _product(tensor, [self.matrices[n] for n in order], tensor.ndim - len(order))
+            return there
         wide = tensor if tensor.dtype.kind == "f" else tensor.astype(np.float64)
         return _applied(wide, [self.matrices[n] for n in order])
 

@@ -9,16 +9,12 @@ from numpy.typing import NDArray
 from tpca.labels import Axis
 from tpca.streams.protocol import Kind, Source
 
-# Samples of a batch that is a view of an array in memory: so many are added up in one read of each.
-ARRAY_SAMPLES = 16
-
 
 class ArraySource(Source):
     """An array in memory."""
 
     kind: Kind = "array"
     shared = False
-    at_once = ARRAY_SAMPLES
 
     def __init__(self, array: NDArray[Any], axes: tuple[Axis, ...] = (), name: str = "the array") -> None:
         self.shape, self.dtype, self.axes, self.name = array.shape, array.dtype, axes, name

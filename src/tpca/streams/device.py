@@ -18,6 +18,7 @@ from tpca.streams.stored import StoredStream
 from tpca.tensors import Batch, DeviceBatch
 from tpca.tensors.digest import digest
 from tpca.tensors.namespaces import (
+    home_of,
     is_device_array,
     name_of,
     namespace,
@@ -135,13 +136,6 @@ def untracked(array: Any) -> Any:
             f"sparse tensors of {home_of(array)} are not read; give scipy.sparse or sparse.COO samples, or to_dense()."
         )
     return array.detach() if hasattr(array, "detach") else array
-
-
-def home_of(array: Any) -> str:
-    """Library and device of an array, in words; empty for NumPy."""
-    if array is None or isinstance(array, np.ndarray):
-        return ""
-    return f"{type(array).__module__.partition('.')[0].removesuffix('lib')} {array.device}"
 
 
 def check_alike(array: Any, like: Any, first: int) -> None:

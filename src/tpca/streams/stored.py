@@ -32,6 +32,8 @@ SLAB_SAMPLES = 64
 FILE_SAMPLES = 4
 # Entries of a batch at most, where whole chunks would be more: chunks that hold a part of many samples are read again.
 MOST_ENTRIES = 2**24
+# Samples of a batch that is a view of an array in memory: so many are added up in one read of each.
+ARRAY_SAMPLES = 16
 
 
 class StoredStream(NumberedStream):
@@ -56,7 +58,9 @@ class StoredStream(NumberedStream):
         self._slabs = source.kind != "array" and math.prod(self.dims) > SLAB_ENTRIES
         # A block of a Dask array stays where it is: no batch has a part of one.
         edges = None if self._slabs else source.edges
-        step = max(source.at_once, SLAB_SAMPLES if self._slabs else _batch_length(self.dims, source.chunks))
+        step = SLAB_SAMPLES if self._slabs else _batch_length(self.dims, source.chunks)
+        if source.kind == "array":
+            step = max(step, ARRAY_SAMPLES, source.at_once)
         self._edges = even_edges(self.length, step) if edges is None else _thinned(edges, math.prod(self.dims))
         self.whole = not self._slabs
         self.readable_elsewhere = source.shared and not (self._slabs and source.kind == "dask")

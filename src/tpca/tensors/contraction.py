@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.tensors.blocks import Array, narrowed, widened
-from tpca.tensors.namespaces import cast, entries, joined, namespace, numpy_dtype, permuted, to_device, to_host
+from tpca.tensors.namespaces import cast, entries, fused, joined, namespace, numpy_dtype, permuted, to_device, to_host
 from tpca.tensors.query import Answer, Query, rewards, subtract
 from tpca.tensors.traces import Traces
 from tpca.threads import share
@@ -193,15 +193,27 @@ def _contract_side(
     ]
     if not sides:
         return
-    rows = [cast(outer([own[m] for m in rest]), matrix.dtype) for _, own, _, rest in sides]
+    wanted = [tuple(m for m in asked[part.number].gradients_of if m in blocks) for part, _, blocks, _ in sides]
+    spec = tuple((blocks, rest, some) for (_, _, blocks, rest), some in zip(sides, wanted, strict=True))
+    found = fused(_side_gradients, spec)(matrix, [own for _, own, _, _ in sides])
+    for (part, *_), gradients in zip(sides, found, strict=True):
+        part.gradients.update({m: to_host(gradient) for m, gradient in gradients.items()})
+
+
+def _side_gradients(
+    spec: Sequence[tuple[range, range, Sequence[int]]], matrix: Any, vectors: Sequence[Sequence[Any]]
+) -> list[dict[int, Any]]:
+    """Gradients of the blocks of one side: for every query its own blocks, the others, and those that are wanted."""
+    pairs = list(zip(spec, vectors, strict=True))
+    rows = [cast(outer([own[m] for m in rest]), matrix.dtype) for (_, rest, _), own in pairs]
     partial = _product(rows[0] if len(rows) == 1 else joined(rows), matrix)
     del rows
-    end = 0
-    for part, own, blocks, _ in sides:
-        start, end = end, end + len(part.vectors[0])
-        wanted = [m - blocks[0] for m in asked[part.number].gradients_of if m in blocks]
-        found = split_own(partial[start:end, :], [own[m] for m in blocks], wanted)
-        part.gradients.update({m + blocks[0]: to_host(gradient) for m, gradient in found.items()})
+    found, end = [], 0
+    for (blocks, _, wanted), own in pairs:
+        start, end = end, end + own[0].shape[0]
+        mine = split_own(partial[start:end, :], [own[m] for m in blocks], [m - blocks[0] for m in wanted])
+        found.append({m + blocks[0]: gradient for m, gradient in mine.items()})
+    return found
 
 
 def _product(rows: Any, matrix: Any) -> Any:
@@ -245,9 +257,9 @@ def split_own(tensors: Any, vectors: list[Any], wanted: Sequence[int]) -> dict[i
     return gradients
 
 
-def outer(vectors: Sequence[Any]) -> Any:
+def outer(vectors: Sequence[Any]) -> Array:
     """Outer products of vectors along their last axis: ``(..., D_1), (..., D_2), ... -> (..., D_1 D_2 ...)``."""
-    product, *others = vectors
-    for v in others:
+    product: Array = vectors[0]
+    for v in vectors[1:]:
         product = namespace(v).reshape(product[..., :, None] * v[..., None, :], (*v.shape[:-1], -1))
     return product

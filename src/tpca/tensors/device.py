@@ -25,8 +25,11 @@ from tpca.tensors.blocks import Array
 from tpca.tensors.dense import DenseBatch, contracted, missing
 from tpca.tensors.namespaces import (
     cast,
+    compiles,
     device_of,
     entries,
+    fused,
+    home_of,
     name_of,
     namespace,
     to_host,
@@ -75,6 +78,11 @@ class DeviceBatch(DenseBatch):
         step = max(1, most // max(1, size))
         for a in range(self._start, self._stop, step):
             yield cast(self._samples[a : min(a + step, self._stop), ...], self.dtype)
+
+    @property
+    def home(self) -> str:
+        """Library and device, in words."""
+        return home_of(self._samples)
 
     @property
     def samples(self) -> Any:
@@ -140,8 +148,7 @@ class DeviceBatch(DenseBatch):
         return total
 
     def _add(self, total: Any, weight: float) -> Any:
-        compiled = _compiler(namespace(self._samples))
-        return self._add_products(total, weight) if compiled is None else self._add_one_by_one(total, weight, compiled)
+        return (self._add_one_by_one if compiles(self._samples) else self._add_products)(total, weight)
 
     def _add_products(self, total: Any, weight: float) -> Any:
         xp = namespace(self._samples)
@@ -149,14 +156,15 @@ class DeviceBatch(DenseBatch):
         for piece in self.pieces(entries(self._samples) if as_they_are else AT_ONCE):
             flat = xp.reshape(piece, (piece.shape[0], -1))
             weights = xp.full((piece.shape[0],), weight, dtype=self.dtype, device=device_of(self._samples))
-            total += xp.reshape(weights @ flat, total.shape)
+            with np.errstate(over="ignore", invalid="ignore"):  # of libraries that are NumPy inside
+                total += xp.reshape(weights @ flat, total.shape)
         return total
 
-    def _add_one_by_one(self, total: Any, weight: float, compiled: Any) -> Any:
+    def _add_one_by_one(self, total: Any, weight: float) -> Any:
         place = self._start
         while place < self._stop:
             count = UNROLLED if place + UNROLLED <= self._stop else 1
-            total = compiled(_add_samples)(total, self._samples, place, weight, count)
+            total = _adding()(total, self._samples, place, weight, count)
             place += count
         return total
 
@@ -183,9 +191,14 @@ class DeviceBatch(DenseBatch):
 
 def _finite(total: Any) -> bool:
     """Whether all entries of a sum are numbers: 0 times one that is not is none, however large the others are."""
+    with np.errstate(invalid="ignore"):
+        return bool(to_host(fused(_times_zero)(total)) == 0)
+
+
+def _times_zero(total: Any) -> Any:
     xp = namespace(total)
     flat = xp.reshape(total, (-1,))
-    return bool(to_host(flat @ xp.zeros_like(flat)) == 0)
+    return flat @ (0 * flat)
 
 
 def _add_samples(total: Any, samples: Any, first: Any, weight: Any, count: int) -> Any:
@@ -195,13 +208,9 @@ def _add_samples(total: Any, samples: Any, first: Any, weight: Any, count: int) 
     return total
 
 
-def _compiler(xp: Any) -> Any:
-    """What makes one loop of a kernel; ``None`` where nothing does."""
-    return _jitted if xp.__name__.partition(".")[0] == "jax" else None
-
-
 @functools.cache
-def _jitted(kernel: Any) -> Any:
+def _adding() -> Any:
+    """The same as one loop, which writes to the memory of the sum it is given."""
     import jax
 
-    return jax.jit(kernel, static_argnums=4, donate_argnums=0)
+    return jax.jit(_add_samples, static_argnums=4, donate_argnums=0)

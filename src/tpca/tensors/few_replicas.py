@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tpca.tensors.blocks import Array
 from tpca.tensors.contraction import middle, outer, placed, replica_rows, split_own, unfolding
-from tpca.tensors.namespaces import bytes_of, cast, namespace, permuted, to_host
+from tpca.tensors.namespaces import bytes_of, cast, fused, namespace, permuted, to_host
 from tpca.tensors.query import Query
 
 PIECE = 2**19  # multiplications: OpenBLAS copies the matrices of larger products first, which takes as long again
@@ -127,11 +127,18 @@ class _Pack:
                 xp = namespace(matrix)
                 partial = xp.broadcast_to(xp.reshape(matrix, (1, -1)), vectors[0].shape)
             elif not isinstance(matrix, np.ndarray):
-                partial = weights @ (matrix.T if left else matrix)
+                found = fused(_split_product, left, tuple(wanted))(matrix, weights, vectors)
+                yield from ((m + own.start, to_host(gradient)) for m, gradient in found.items())
+                continue
             else:
                 partial = _few_products(matrix, weights) if left else np.stack([w @ matrix for w in weights])
             for m, gradient in split_own(partial, vectors, wanted).items():
                 yield m + own.start, to_host(gradient)
+
+
+def _split_product(left: bool, wanted: Sequence[int], matrix: Any, weights: Any, vectors: list[Any]) -> dict[int, Any]:
+    """The same on a device, as one program where that is possible."""
+    return split_own(weights @ (matrix.T if left else matrix), vectors, wanted)
 
 
 def _few_products(matrix: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:

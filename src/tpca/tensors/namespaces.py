@@ -15,16 +15,18 @@ namespace             comes from
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpca.errors import SampleError
 
+R = TypeVar("R")
 COMPAT = ("array_api_compat", "sklearn.externals.array_api_compat")  # where the namespaces of some libraries come from
 WITHOUT_NAMESPACE = ("torch", "cupy")  # libraries whose arrays have none of their own
 HALF = ("float16", "bfloat16")  # added up in float32
@@ -79,6 +81,13 @@ def device_of(array: Any) -> Any:
     return array.device
 
 
+def home_of(array: Any) -> str:
+    """Library and device of an array, in words; empty for NumPy."""
+    if array is None or isinstance(array, np.ndarray):
+        return ""
+    return f"{_library(array).removesuffix('lib')} {device_of(array)}"
+
+
 def name_of(dtype: Any) -> str:
     """``float32`` of that dtype in any library."""
     return str(dtype).rpartition(".")[2]
@@ -92,11 +101,10 @@ def working_dtype(array: Any, where: str = "") -> Any:
     xp, name = namespace(array), name_of(array.dtype)
     if name in ("float32", "float64"):
         return array.dtype
-    if name in HALF or name in NARROW:
-        return xp.float32
-    if name.startswith(("int", "uint")):
+    if name in HALF or name in NARROW or name.startswith(("int", "uint")):
         known: Any = xp.__array_namespace_info__().dtypes(kind="real floating")
-        return known.get("float64", known["float32"])
+        wide = name not in (*HALF, *NARROW) and "float64" in known
+        return known["float64" if wide else "float32"]
     raise SampleError(f"samples must be real numbers, got dtype {name}{where}; convert them to float first.")
 
 
@@ -107,9 +115,7 @@ def working_like(array: Any) -> Any:
 
 def numpy_dtype(array: Any, where: str = "") -> np.dtype[Any]:
     """The working dtype as NumPy knows it."""
-    if isinstance(array, np.ndarray):
-        return array.dtype
-    return np.dtype(name_of(working_dtype(array, where)))
+    return array.dtype if isinstance(array, np.ndarray) else np.dtype(name_of(working_dtype(array, where)))
 
 
 def cast(array: Any, dtype: Any) -> Any:
@@ -176,6 +182,30 @@ def bytes_of(array: Any) -> int:
     """Bytes of an array."""
     known = getattr(array, "nbytes", None)
     return entries(array) * np.dtype(name_of(array.dtype)).itemsize if known is None else int(known)
+
+
+def compiles(array: Any) -> bool:
+    """Whether the library of an array makes one program of many operations, and one of every operation by itself."""
+    return not isinstance(array, np.ndarray) and _library(array) in ("jax", "jaxlib")
+
+
+def fused(kernel: Callable[..., R], *static: Hashable) -> Callable[..., R]:
+    """``kernel(*static, array, ...)`` as a function of the arrays: one program where their library compiles."""
+
+    def call(array: Any, *more: Any) -> R:
+        if isinstance(array, np.ndarray) or not compiles(array):
+            return kernel(*static, array, *more)
+        program: Callable[..., R] = _program(kernel, static)
+        return program(array, *more)
+
+    return call
+
+
+@functools.cache
+def _program(kernel: Any, static: tuple[Hashable, ...]) -> Any:
+    import jax
+
+    return jax.jit(functools.partial(kernel, *static))
 
 
 def scaled(array: Any, factor: float) -> Any:

@@ -164,7 +164,8 @@ class ScaledDense(DenseBatch):
         """Add the samples up, and scale the sum."""
         own = self._batch.add_to(None, weight)
         own = _scaled(own, self._factors)
-        return added(total, own)
+        summed: NDArray[Any] = added(total, own)
+        return summed
 
 
 class ScaledBatch(WrappedBatch):
@@ -186,7 +187,8 @@ class ScaledBatch(WrappedBatch):
         """Add the samples up, and scale the sum."""
         own = self._batch.add_to(None, weight)
         own = _scaled(own, self._factors)
-        return added(total, own)
+        summed: NDArray[Any] = added(total, own)
+        return summed
 
     def add_gradients(self, queries: Sequence[Query], sums: Sequence[dict[int, Array]]) -> None:
         """Ask with scaled replicas, and scale the answers."""

@@ -33,7 +33,7 @@ class ProjectedBatch(WrappedBatch):
     def __getitem__(self, some: slice) -> ProjectedBatch:
         return ProjectedBatch(self._batch[some], self._projection)
 
-    def add_to(self, total: NDArray[Any] | None, weight: float = 1.0) -> NDArray[Any]:
+    def add_to(self, total: Any, weight: float = 1.0) -> Any:
         """Add the samples up, and project the sum."""
         return _added(self._batch, self._projection, total, weight)
 
@@ -87,7 +87,7 @@ class ProjectedDense(DenseBatch):
     def __getitem__(self, some: slice) -> ProjectedDense:
         return ProjectedDense(self._batch[some], self._projection)
 
-    def add_to(self, total: NDArray[Any] | None, weight: float = 1.0) -> NDArray[Any]:
+    def add_to(self, total: Any, weight: float = 1.0) -> Any:
         """Add the samples up, and project the sum."""
         return _added(self._batch, self._projection, total, weight)
 
@@ -124,5 +124,5 @@ class Projected(Together):
         return super().nbytes + self.projection.nbytes + 8 * math.prod(self.projection.dims)
 
 
-def _added(batch: Batch, projection: Projection, total: NDArray[Any] | None, weight: float) -> NDArray[Any]:
+def _added(batch: Batch, projection: Projection, total: Any, weight: float) -> Any:
     return added(total, projection.tensor(batch.add_to(None, weight)))
