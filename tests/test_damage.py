@@ -154,6 +154,14 @@ def test_a_damaged_record_of_the_run_is_said_and_can_be_removed(result_folder):
     path.write_text(good)
 
 
+def test_a_report_of_a_run_that_does_not_say_where_it_was(result_folder):
+    path = result_folder / "run.json"
+    good = path.read_text()
+    path.write_text(json.dumps({**json.loads(good), "made_with": None}))
+    kinds.read_report(result_folder)
+    path.write_text(good)
+
+
 def test_stored_trials_that_make_no_sense(tmp_path):
     kinds.make_store(tmp_path)
     path = tmp_path / "s" / "noise.jsonl"

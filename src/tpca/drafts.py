@@ -14,6 +14,7 @@ import os
 import shutil
 import socket
 import time
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -71,8 +72,10 @@ def check_folder(path: Path) -> None:
 
 
 def checksum(path: Path) -> str:
-    """Of a whole file: whether it is still the one that was written."""
+    """Of a whole ``.npz`` file: whether it is still the one that was written."""
     check_regular(path)
+    if not zipfile.is_zipfile(path):  # only its end is looked at: it may have become as long as it likes
+        raise ValueError(f"{path.name} is damaged: it does not end like a .npz file")
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -26,7 +26,7 @@ SECONDS = 30  # to reach a scheduler
 @contextmanager
 def cluster(scheduler: str | None, workers: int | None) -> Iterator[Any]:
     """A Dask client for what was asked for; ``None`` if nothing was."""
-    from tpca.errors import ClusterError
+    from tpca.errors import ClusterError, one_line
 
     if scheduler is not None and workers is not None:
         raise ClusterError("give --scheduler for workers that run already or --workers to start some, not both.")
@@ -37,16 +37,40 @@ def cluster(scheduler: str | None, workers: int | None) -> Iterator[Any]:
         from distributed import Client
     except ImportError:
         raise ClusterError("--scheduler and --workers need the dask package; install tpca[dask].") from None
+    _silence()
     if scheduler is not None:
         try:
+            _check_address(scheduler)
             client = Client(scheduler, timeout=SECONDS, set_as_default=False)  # type: ignore[no-untyped-call]
         except (OSError, ValueError) as cause:
-            raise ClusterError(f"no Dask scheduler answers at {scheduler}: {cause}; check the address.") from cause
+            told = f"no Dask scheduler answers at {scheduler!r}: {one_line(cause)}"
+            raise ClusterError(f"{told}; check the address, such as tcp://host:8786.") from cause
         with client:
             yield client
         return
     with _local(workers or 1) as here, Client(here, set_as_default=False) as client:  # type: ignore[no-untyped-call]
         yield client
+
+
+def _check_address(address: str) -> None:
+    """Refuse at once what can never be reached; the client would try it again and again."""
+    import socket
+
+    from distributed.comm.addressing import get_address_host_port, parse_address
+    from distributed.comm.registry import get_backend
+
+    scheme, _ = parse_address(address, strict=True)
+    get_backend(scheme)  # raises a ValueError that names those that there are
+    if scheme in ("tcp", "tls"):
+        socket.getaddrinfo(*get_address_host_port(address, strict=True))
+
+
+def _silence() -> None:
+    """What Dask logs of a lost cluster is many lines of its own code; what it means is said in one of ours."""
+    import logging
+
+    for name in ("distributed", "distributed.client", "tornado", "tornado.application"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _local(workers: int) -> Any:

@@ -30,7 +30,7 @@ def cost_parts(summary: dict[str, Any], run: dict[str, Any]) -> list[Safe | Figu
     parts.append(
         paragraphs(
             f"It took {duration(seconds)}{again}, on a machine with "
-            f"{run.get('made_with', {}).get('processors', '?')} processors."
+            f"{(run.get('made_with') or {}).get('processors', '?')} processors."
         )
     )
     if len(trace) > 2:

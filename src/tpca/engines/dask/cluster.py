@@ -26,12 +26,12 @@ class Cluster:
         _hurry(client)
 
     def workers(self) -> tuple[str, ...]:
-        """Addresses of all workers, in a fixed order; waits for the first one."""
+        """Addresses of all workers that take tasks, in a fixed order; waits for the first one."""
         if time.monotonic() - self._asked > GLANCE or not self._workers:
             deadline = time.monotonic() + self.patience
             while not (found := self._ask()):
                 if time.monotonic() > deadline:
-                    raise ClusterError(self._no_workers())
+                    raise ClusterError(self._idle())
                 time.sleep(0.2)
             self._workers, self._asked = found, time.monotonic()
         return self._workers
@@ -60,7 +60,7 @@ class Cluster:
             return list(self.client.compute(list(arrays)))
 
     def gather(self, futures: Sequence[Any]) -> list[Any]:
-        """The results; waits as long as there is a cluster that works on them."""
+        """The results; waits as long as there are workers that work on them."""
         from distributed import wait
 
         idle = time.monotonic()
@@ -71,10 +71,10 @@ class Cluster:
                     break
                 except TimeoutError:
                     self._asked = -float("inf")
-                    if self.client.status == "running" and self._ask():
+                    if self._at_work():
                         idle = time.monotonic()
                     elif time.monotonic() - idle > self.patience:
-                        raise ClusterError(self._no_workers()) from None
+                        raise ClusterError(self._idle()) from None
             for future in futures:
                 if future.status == "error":
                     raise self._failed(future)
@@ -92,8 +92,23 @@ class Cluster:
         return ClusterError(f"a task failed on the cluster at {self.address}: {error!r}.")
 
     def _ask(self) -> tuple[str, ...]:
+        """The workers that take tasks: not those that are paused, above their limit of memory."""
+        return tuple(sorted(self._call(self.client.scheduler.ncores_running)))
+
+    def _at_work(self) -> bool:
+        """Whether some worker that is not paused is, or may soon be, at work on tasks."""
+        if self.client.status != "running" or not (running := self._ask()):
+            return False
+        busy = [worker for worker, tasks in self._call(self.client.scheduler.processing).items() if tasks]
+        return not busy or any(worker in running for worker in busy)
+
+    def _call(self, question: Callable[..., Any]) -> Any:
+        """What the scheduler answers, within our patience."""
         with self._telling():
-            return tuple(sorted(self.client.nthreads()))
+            try:
+                return self.client.sync(question, workers=None, callback_timeout=self.patience)
+            except TimeoutError as error:
+                raise ClusterError(self._lost(error)) from error
 
     @contextlib.contextmanager
     def _telling(self) -> Iterator[None]:
@@ -120,8 +135,9 @@ class Cluster:
         what = f"samples {span[0]} to {span[1]} of the stream" if span else f"the task {error.task}"
         last = getattr(error.last_worker, "address", error.last_worker)
         return (
-            f"workers died again and again at {what}, the last one at {last}: probably these do not fit into the "
-            "memory of a worker, or reading them crashes; look at the worker's log, and give workers more memory."
+            f"workers died again and again at {what}, the last one at {last}: they do not fit into the memory of a "
+            "worker, reading them crashes, or workers are being stopped from outside; look at the worker's log, then "
+            "give workers more memory or time, and go on from the last checkpoint with resume=True (--resume)."
         )
 
     def _lost(self, error: BaseException) -> str:
@@ -130,11 +146,21 @@ class Cluster:
             "if one was asked for, is intact: go on with resume=True (--resume), on another cluster or without one."
         )
 
-    def _no_workers(self) -> str:
-        return (
-            f"the scheduler at {self.address} has had no worker for {self.patience:.0f} seconds; start some, then go "
-            "on from the last checkpoint with resume=True (--resume)."
-        )
+    def _idle(self) -> str:
+        """Why nobody is at work."""
+        running, everyone = self._ask(), self._call(self.client.scheduler.ncores)
+        paused = f"{len(everyone) - len(running)} of the {len(everyone)} workers"
+        waited = f"for {self.patience:.0f} seconds"
+        if not everyone:
+            why, way = f"has had no worker {waited}", "start some"
+        elif not running:
+            why = f"has had no worker that takes tasks {waited}: {paused} are paused, above their limit of memory"
+            way = "give them more, or restart them"
+        else:
+            why = f"has waited {waited} for {paused}, which have tasks of this fit and are paused, above their limit "
+            why, way = f"{why}of memory", "give them more, or restart them"
+        again = "then go on from the last checkpoint with resume=True (--resume)"
+        return f"the scheduler at {self.address} {why}; {way}, {again}."
 
 
 def active_client() -> Any:

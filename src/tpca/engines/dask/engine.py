@@ -42,6 +42,7 @@ from tpca.streams.protocol import NumberedStream
 from tpca.tensors import Accumulator
 
 COUNTED = 16  # batches that a task counts
+SMALL = 2**16  # bytes of a stream that go with every task
 
 
 class DaskEngine:
@@ -68,7 +69,10 @@ class DaskEngine:
         self.cluster = Cluster(client, patience)
         self.buffer_bytes = 0
         self._token = uuid.uuid4().hex[:12]
-        self._remote = self.cluster.submit(unpacked, pickle.dumps(self.stream.for_workers()), key=self._key("stream"))
+        # With every task, unless it is long: if all tasks need one worker to have it, all fail when that one dies.
+        packed = pickle.dumps(self.stream.for_workers(), protocol=5)
+        long = len(packed) > SMALL
+        self._remote = self.cluster.submit(unpacked, packed, key=self._key("stream")) if long else packed
         self._cursor = Cursor(self.stream.layout, self._count)
         self._watch = DigestWatch()
         self._hold = hold

@@ -6,6 +6,7 @@ when a worker dies, so nothing is lost or counted twice.
 
 from __future__ import annotations
 
+import functools
 import pickle
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
@@ -59,13 +60,27 @@ def unpacked(packed: bytes) -> Any:
     return pickle.loads(packed)
 
 
+def opened(stream: NumberedStream | bytes) -> NumberedStream:
+    """The stream; one that came with the task is opened once for all tasks of a fit."""
+    return _opened(stream) if isinstance(stream, bytes) else stream
+
+
+@functools.lru_cache(maxsize=4)
+def _opened(packed: bytes) -> NumberedStream:
+    stream: NumberedStream = pickle.loads(packed)
+    return stream
+
+
 def relayed(payload: Any) -> Any:
     """The same again: a worker that has it can pass it on to others."""
     return payload
 
 
-def reduce_groups(stream: NumberedStream, work: Work, blank: Accumulator | bytes, parts: dict[int, Any]) -> Outcome:
+def reduce_groups(
+    stream: NumberedStream | bytes, work: Work, blank: Accumulator | bytes, parts: dict[int, Any]
+) -> Outcome:
     """Reduce the groups of ``work``, and merge what is left of them."""
+    stream = opened(stream)
     asked: Accumulator = unpacked(blank) if isinstance(blank, bytes) else blank  # bytes: for this task alone
     reader = Reader(stream, work.token, parts, work.hold)
     looks = Looks(work.watch)
@@ -100,15 +115,15 @@ def merge_outcomes(outcomes: Sequence[Outcome | None]) -> Outcome:
     return Outcome(root, buffer_bytes, any(outcome.varied for outcome in some), digests)
 
 
-def count_samples(stream: NumberedStream, numbers: Sequence[int], parts: dict[int, Any]) -> dict[int, int]:
+def count_samples(stream: NumberedStream | bytes, numbers: Sequence[int], parts: dict[int, Any]) -> dict[int, int]:
     """How many samples some batches have."""
-    reader = Reader(stream, "", parts)
+    reader = Reader(opened(stream), "", parts)
     return {number: len(reader.read(number)) for number in numbers}
 
 
-def digest_of(stream: NumberedStream, token: str, number: int, parts: dict[int, Any]) -> str | None:
+def digest_of(stream: NumberedStream | bytes, token: str, number: int, parts: dict[int, Any]) -> str | None:
     """A digest of a batch, which stays in the cache if it is there."""
-    (batch,) = Reader(stream, token, parts).batches([number])
+    (batch,) = Reader(opened(stream), token, parts).batches([number])
     cache.keep(token, number, batch)
     return batch_digest(batch)
 
