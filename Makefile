@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow oldest lint docs notebooks gallery bench bench-cca bench-variance reproduce reproduction race-targets race-checks noise-checks detection clean help
+.PHONY: demo test test-slow oldest lint docs notebooks gallery bench bench-cca bench-variance bench-claims reproduce reproduction race-targets race-checks noise-checks detection clean help
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -65,6 +65,10 @@ bench-cca: $(VENV)/.ready  ## TensorCCA against cca-zoo, the table of docs/views
 
 bench-variance: $(VENV)/.ready  ## target="variance" against methods that hold everything, docs/guides/variation.md (minutes)
 	$(BIN)/python benchmarks/variance.py --out benchmarks/results/variance.json
+	$(BIN)/python docs/_site/fill.py
+
+bench-claims: $(VENV)/.ready  ## claims of MomentPCA and TensorCCA where there is nothing, docs/moments.md and docs/views.md (a quarter of an hour)
+	$(BIN)/python benchmarks/claims.py --out benchmarks/results/claims.json
 	$(BIN)/python docs/_site/fill.py
 
 reproduce: $(VENV)/.ready  ## every claim of the paper, measured on a small grid (some minutes)

@@ -100,14 +100,14 @@ def draw(moments, topics, order, errors, out):
         figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
         true, found, error = topics[0], moments.directions_[order[0]], moments.standard_errors_[order[0]]
         top = np.argsort(-true)[:30]
-        left.errorbar(np.arange(30), found[top], 2 * error[top], fmt="o", ms=4, color="C1", label="found, ±2 errors")
-        left.scatter(np.arange(30), true[top], marker="_", s=90, color="C0", label="true", zorder=3)
-        left.set(xlabel="words of one topic, the commonest first", ylabel="probability", yscale="log")
+        left.errorbar(np.arange(30), found[top], 2 * error[top], fmt="o", ms=4, color="C0", label="moments, ±2 errors")
+        left.scatter(np.arange(30), true[top], marker="_", s=90, color="C2", label="true", zorder=3)
+        left.set(title="one topic", xlabel="words, the commonest first", ylabel="probability", yscale="log")
         left.legend()
         places = np.arange(len(topics))
         for shift, (name, values) in zip((-0.2, 0.2), errors.items(), strict=True):
             right.bar(places + shift, values, 0.4, label=name)
-        right.set(xlabel="topic", ylabel="total variation distance", xticks=places)
+        right.set(title="how wrong every topic is", xlabel="topic", ylabel="total variation distance", xticks=places)
         right.legend()
         out.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(out, dpi=110, transparent=True)

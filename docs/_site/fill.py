@@ -11,6 +11,7 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,14 +116,14 @@ def schedule(_: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def variance(name: str) -> str:
-    """A table of benchmarks/variance.py, from its stored result."""
-    module, stored = benchmark("variance")
+def measured_by(program: str, name: str) -> str:
+    """A table of a program of benchmarks/, from its stored result."""
+    module, stored = benchmark(program)
     return "\n".join(module.TABLES[name](stored)) + "\n"
 
 
 FILLS = {"printed": printed, "measured": measured, "cluster": cluster, "noise": noise, "schedule": schedule}
-FILLS |= {"race": race, "variance": variance}
+FILLS |= {"race": race, "variance": partial(measured_by, "variance"), "claims": partial(measured_by, "claims")}
 
 
 def filled(text: str) -> str:

@@ -120,20 +120,20 @@ def excess(second, vectors):
 
 
 def test_on_digits_it_is_the_largest_variance_less_what_noise_gives():
-    """Direct climbs of V - V_0 from twelve random starts are not higher by more than a thousandth; the pattern of
-    largest variance has less of it, for along that the images' own rows and columns vary most."""
+    """Direct climbs of V - V_0, from there and from five random starts, are not higher by more than a thousandth; the
+    pattern of largest variance has less of it, for along that the images' own rows and columns vary most."""
     images = np.random.default_rng(0).permutation(load_digits().images)
     around = images - images.mean(axis=0)
     second = np.einsum("nij,nkl->ijkl", around, around) / np.sum(around**2)
-    starts = np.random.default_rng(1).standard_normal((12, 16))
+    found = np.concatenate([c[0] for c in varying().fit(images).components_])
+    own = excess(second, np.split(found, 2))[1]
 
-    def climbed(which):
-        ends = [minimize(lambda x: -excess(second, (x[:8], x[8:]))[which], start) for start in starts]
+    def climbed(which, starts):
+        ends = [minimize(lambda x: -excess(second, (x[:8], x[8:]))[which], start, tol=1e-4) for start in starts]
         return excess(second, np.split(min(ends, key=lambda end: end.fun).x, 2))
 
-    own = excess(second, [c[0] for c in varying().fit(images).components_])[1]
-    assert own > 0.999 * climbed(1)[1]
-    assert own > 1.02 * climbed(0)[1]
+    assert own > 0.999 * climbed(1, [found, *np.random.default_rng(1).standard_normal((5, 16))])[1]
+    assert own > 1.02 * climbed(0, [np.ones(16), found])[1]
 
 
 def test_the_mean_says_nothing_of_it():

@@ -15,6 +15,7 @@ from tpca.wording import amount, count
 
 REPLICAS = 30  # starts, where there is memory for them
 SUB_BATCHES, MIN_SIZE = 16, 4  # of a reading, each with moments of the candidate; samples of one, if there are as many
+SQUARES = 12  # that every factor of the level of noise is the mean of, at least
 FEW = 4  # where only sums over all are wanted: the mean of each costs one degree of freedom
 STEPS, HALVES, REFINING = 7, 4, 4  # most readings of the same samples for steps; steps on halves of them; refinements
 EVERY = 4  # first steps in which all replicas stay
@@ -83,9 +84,14 @@ class Steps:
     refining: int
 
 
-def edges_within(n: int, judged: bool) -> tuple[int, ...]:
-    """Edges of the sub-batches of ``n`` samples, many where something is ``judged`` by how they scatter."""
-    return (*sub_batch_edges(n, 1, max(1, min(SUB_BATCHES if judged else FEW, n // MIN_SIZE))), n)
+def edges_within(n: int, judged: bool, dims: Sequence[int]) -> tuple[int, ...]:
+    """Edges of the sub-batches of ``n`` samples, many where something is ``judged`` by how they scatter.
+
+    Then what noise gives along a pattern rests on at least ``SQUARES`` squares in every factor of V_0.
+    """
+    off = max(1, math.prod(dims) // max(dims) - 1)  # entries with the pattern's vector in one mode, but itself
+    size = max(MIN_SIZE, 1 + math.ceil(SQUARES / off) if judged else 0)
+    return (*sub_batch_edges(n, 1, max(1, min(SUB_BATCHES if judged else FEW, n // size))), n)
 
 
 def steps_within(max_passes: int | str) -> Steps:

@@ -90,7 +90,7 @@ class VarianceRun:
         return 0, self.limit if self.phase == "refine" else fitted
 
     def _blanks(self, n: int) -> list[Variances]:
-        edges = edges_within(n, judged=not self.stored or self.phase in ("test", "refine"))
+        edges = edges_within(n, not self.stored or self.phase in ("test", "refine"), self.data.dims)
         known = rows_of(self.found, self.data.dims)
         alone = self.stored and self.phase != "refine"
         blanks = [

@@ -203,7 +203,7 @@ class VariationSearch:
     def bet(self, part: Variances) -> None:
         """Evidence for the candidate, from samples that came after it."""
         queries = self.queries(1)
-        x = contrasts(part, [u[0] for u in queries])
+        x, freedoms = contrasts(part, [u[0] for u in queries])
         if not len(x) or part.moments is None:
             return
         variances, levels = levels_of(part.moments.of_first(), [u[:1] for u in queries])
@@ -211,7 +211,7 @@ class VariationSearch:
         self.excess = float(variances[0] - levels[0]) / max(shared, 1e-300)
         self.bets.append(Bets(part.n))
         for bets in self.bets:
-            bets.add(x)
+            bets.add(x, freedoms)
 
     @property
     def log_evidence(self) -> float:

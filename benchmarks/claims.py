@@ -1,0 +1,151 @@
+"""How often MomentPCA and TensorCCA claim a component where there is none, at confidence 0.95.
+
+    python benchmarks/claims.py [--out results.json] [--quick] [--show results.json] [--first-seed 0]
+
+MomentPCA: rows without the moment that is asked for.  TensorCCA: views that share nothing, and views that share one
+factor where two are asked for; a factor of three views is exponential, for a symmetric one has no third moment.
+Rates come with an interval of 95 % (Clopper and Pearson).
+"""
+
+import argparse
+import json
+import platform
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+from scipy.stats import beta
+
+import tpca
+
+MIXING = np.random.default_rng(0).standard_normal((10, 10))
+
+
+def gaussian(n, d):
+    return lambda rng: rng.standard_normal((n, d)) @ MIXING[:d, :d]
+
+
+def words(rng):
+    """Documents of one topic."""
+    return sparse.csr_array(rng.multinomial(20, np.full(20, 0.05), size=300))
+
+
+# What is asked for, the rows, options, and how many fits.
+MOMENTS = {
+    "order 3, 300 x 4, three components": (gaussian(300, 4), {"order": 3, "n_components": 3}, 2000),
+    "order 4, 300 x 4, three components": (gaussian(300, 4), {"order": 4, "n_components": 3}, 2000),
+    "order 3, 100 x 2, two components": (gaussian(100, 2), {"order": 3, "n_components": 2}, 2000),
+    "order 4, 100 x 2, two components": (gaussian(100, 2), {"order": 4, "n_components": 2}, 2000),
+    "order 3, 1000 x 10, one component": (gaussian(1000, 10), {"order": 3, "n_components": 1}, 500),
+    "order 4, 1000 x 10, one component": (gaussian(1000, 10), {"order": 4, "n_components": 1}, 500),
+    "order 4, 300 x 4, `whiten_rank=2`": (gaussian(300, 4), {"order": 4, "whiten_rank": 2, "n_components": 2}, 500),
+    "order 4, 300 x 4, not whitened": (gaussian(300, 4), {"order": 4, "whiten": False}, 500),
+    "order 3, 300 x 3, Student's t, 5 degrees": (
+        lambda rng: rng.standard_t(5, (300, 3)),
+        {"order": 3, "n_components": 2},
+        500,
+    ),
+    "order 4, 4000 x 3 passing by once": (
+        lambda rng: iter(rng.standard_normal((8, 500, 3))),
+        {"order": 4, "n_components": 2},
+        300,
+    ),
+    "mixture, 300 x 5, two components": (
+        lambda rng: 1 + rng.standard_normal((300, 5)),
+        {"model": "mixture", "n_components": 2},
+        300,
+    ),
+    "topics, 300 documents of 20 words": (words, {"model": "topics", "n_components": 2}, 300),
+}
+VIEWS = (2, 3, 4)
+ROWS, COLUMNS, FACTOR, FITS = 500, 6, 2.0, 170
+
+
+def views(rng, order, strength):
+    """Noise, and one factor along a random direction of every view."""
+    factor = rng.exponential(size=ROWS) - 1 if order % 2 else rng.standard_normal(ROWS)
+    directions = rng.standard_normal((order, COLUMNS))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    return [strength * np.outer(factor, v) + rng.standard_normal((ROWS, COLUMNS)) for v in directions]
+
+
+def counted(first, runs, claims):
+    """Of fits to other draws each, those that claim."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return sum(bool(claims(seed, np.random.default_rng([seed, 131]))) for seed in range(first, first + runs))
+
+
+def moments(first, quick):
+    for name, (make, options, runs) in MOMENTS.items():
+
+        def claims(seed, rng, make=make, options=options):
+            return tpca.MomentPCA(random_state=seed, **options).fit(make(rng)).n_components_
+
+        runs = 3 if quick else runs
+        yield {"of": "moments", "name": name, "runs": runs, "claims": counted(first, runs, claims)}
+
+
+def cca(first, quick):
+    for asked, strength in ((1, 0.0), (2, FACTOR)):
+        for order in VIEWS:
+
+            def claims(seed, rng, asked=asked, strength=strength, order=order):
+                found = tpca.TensorCCA(asked, random_state=seed).fit(views(rng, order, strength))
+                return found.n_components_ == asked
+
+            runs, name = (
+                3 if quick else FITS,
+                f"{order} views, {'one factor, two' if asked == 2 else 'none, one'} asked for",
+            )
+            yield {"of": "views", "name": name, "runs": runs, "claims": counted(first, runs, claims)}
+
+
+def interval(count, runs):
+    low = float(beta.ppf(0.025, count, runs - count + 1)) if count else 0.0
+    return low, float(beta.ppf(0.975, count + 1, runs - count)) if count < runs else 1.0
+
+
+def table(stored, of):
+    lines = ["| fits | claims | 95 % interval |", "|---|---|---|"]
+    own = [row for row in stored["rows"] if row["of"] == of]
+    if of == "views":
+        for asked in ("one factor, two", "none, one"):
+            both = [row for row in own if asked in row["name"]]
+            runs, claims = (sum(row[k] for row in both) for k in ("runs", "claims"))
+            own.append({"name": f"all of these, {asked} asked for", "runs": runs, "claims": claims})
+    for row in own:
+        low, high = interval(row["claims"], row["runs"])
+        lines.append(f"| {row['name']} | {row['claims']} of {row['runs']} | {100 * low:.1f} to {100 * high:.1f} % |")
+    return lines
+
+
+TABLES = {"moments": lambda stored: table(stored, "moments"), "views": lambda stored: table(stored, "views")}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--show", type=Path, help="print the tables of a stored run")
+    parser.add_argument("--quick", action="store_true", help="three fits of each, to see that all work")
+    parser.add_argument("--first-seed", type=int, default=0)
+    options = parser.parse_args()
+    if options.show:
+        stored = json.loads(options.show.read_text())
+    else:
+        stored = {"machine": {"python": platform.python_version(), "numpy": np.__version__}, "rows": []}
+        stored |= {"first_seed": options.first_seed}
+        for kind in (moments, cca):
+            for row in kind(options.first_seed, options.quick):
+                sys.stderr.write(f"{row['name']}: {row['claims']} of {row['runs']}\n")
+                stored["rows"].append(row)
+    for show in TABLES.values():
+        print("\n".join(show(stored)), end="\n\n")
+    if options.out:
+        options.out.write_text(json.dumps(stored, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
