@@ -20,16 +20,17 @@ LETTERS: dict[Any, tuple[str, Any]] = {
     np.dtype(np.float64): ("d", ctypes.c_double),
 }
 ARGUMENTS = 11  # all of them pointers
+COUNTED = 2**31  # what an integer of the usual size does not hold
 
 
 def add_rows(total: NDArray[Any], rows: NDArray[Any], weight: float) -> None:
     """``total += weight * sum of rows``, in place; ``total`` (m,) and every one of ``rows`` (k, m) contiguous."""
     count, entries = rows.shape
     gemv = _gemv(total.dtype)
-    if gemv is None:
+    apart = rows.strides[0] // rows.itemsize if count > 1 else entries
+    if gemv is None or apart >= COUNTED:
         total += np.full(count, weight, total.dtype) @ rows
         return
-    apart = rows.strides[0] // rows.itemsize if count > 1 else entries
     gemv(entries, count, apart, weight, rows, np.ones(count, total.dtype), total)
 
 

@@ -133,6 +133,13 @@ def test_a_signal_far_above_the_noise_is_no_slow_direction():
     assert wealth.log > 5
 
 
+def test_sub_batches_of_a_round_are_bet_on_in_one_go(monkeypatch):
+    calls, usual = [], Level.add
+    monkeypatch.setattr(Level, "add", lambda own, *given: (calls.append(1), usual(own, *given))[1])
+    Wealth(1.0, 16).add(np.ones(16), np.ones(16))
+    assert len(calls) == LEVELS
+
+
 def test_what_is_held_is_counted():
     wealth = Wealth(1.0, 1)
     wealth.add(np.ones(100), np.ones(100))
