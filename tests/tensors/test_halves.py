@@ -112,22 +112,20 @@ def test_rows_are_added_without_an_address_as_well(monkeypatch):
 def test_a_second_thread_works_only_where_blas_gave_one_up():
     seen = []
 
-    def note():
+    def note(_):
         seen.append(threading.current_thread().name)
 
     with ThreadpoolController().limit(limits=1, user_api="blas"), threads.calm_blas(10):
-        threads.both(note, note)  # whoever allows one thread gets one
+        threads.share(note, range(2))  # whoever allows one thread gets one
+    threads.share(note, range(2))
     assert set(seen) == {threading.current_thread().name}
     with ThreadpoolController().limit(limits=2, user_api="blas"):
-        if max(pool["num_threads"] for pool in ThreadpoolController().info() if pool["user_api"] == "blas") < 2:
-            pytest.skip("this BLAS has no second thread")
+        several = max(pool["num_threads"] for pool in ThreadpoolController().info() if pool["user_api"] == "blas") > 1
+        if not several or threads.cores() < 2:
+            pytest.skip("no second core, or a BLAS without a second thread")
+        meeting = threading.Barrier(2, timeout=60)  # one thread alone would break it
         with threads.calm_blas(10):
-            seen.clear()
-            threads.both(note, note)
-            assert len(set(seen)) == min(2, threads.cores())
-    seen.clear()
-    threads.both(note, note)
-    assert len(set(seen)) == 1
+            threads.share(lambda _: meeting.wait(), range(2))
 
 
 def test_products_of_a_round_are_the_same_in_halves(monkeypatch):
@@ -146,7 +144,7 @@ def test_an_error_of_either_thread_is_raised(monkeypatch):
     monkeypatch.setattr(threads, "_free", True)
     for first, second in ((0, 1), (1, 0)):
         with pytest.raises(ZeroDivisionError):
-            threads.both(lambda first=first: 1 / first, lambda second=second: 1 / second)
+            threads.share(lambda number: 1 / number, (first, second))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
