@@ -38,12 +38,14 @@ def _helper(process: int) -> ThreadPoolExecutor:  # noqa: ARG001
     return ThreadPoolExecutor(1, "tpca-helper")
 
 
-def both(first: Callable[[], object], second: Callable[[], object]) -> None:
+def both(first: Callable[[], object], second: Callable[[], object], worth: bool = True) -> None:
     """Two pieces of work that do not depend on each other: at once while :func:`calm_blas` leaves a core free.
+
+    Waking a thread takes some 50 µs: what takes less is not ``worth`` it.
 
     Only for the main thread, as that is: who works in several threads already has given the cores something to do.
     """
-    if not _free or threading.current_thread() is not threading.main_thread():
+    if not (_free and worth) or threading.current_thread() is not threading.main_thread():
         first()
         second()
         return

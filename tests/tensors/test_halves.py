@@ -64,6 +64,9 @@ def test_the_bits_do_not_depend_on_the_second_core(all_large, monkeypatch):
     alone = answers(samples, (0, 1, 2, 3))
     assert len(names) == 1
     monkeypatch.setattr(threads, "_free", True)
+    answers(samples, ())
+    assert len(names) == 1  # too little to wake anybody for
+    monkeypatch.setattr(halves, "SHARED", 1)
     shared = answers(samples, (0, 1, 2, 3))
     assert len(names) == 2
     for one, other in zip(alone, shared, strict=True):
