@@ -42,14 +42,15 @@ def _helper(process: int) -> ThreadPoolExecutor:  # noqa: ARG001
     return ThreadPoolExecutor(1, "tpca-helper")
 
 
-def share(work: Callable[[Piece], None], pieces: Iterable[Piece]) -> None:
+def share(work: Callable[[Piece], None], pieces: Iterable[Piece], worth: bool = True) -> None:
     """``work`` on all pieces, each by whichever of two threads is free, while :func:`calm_blas` leaves a core free.
 
+    Waking a thread takes some 50 µs: what takes less is not ``worth`` it.
     What is worked on must not depend on who does it, nor in which order.  Only for the main thread, as that is: who
     works in several threads already has given the cores something to do.
     """
     left = deque(pieces)
-    if not _free or len(left) < 2 or threading.current_thread() is not threading.main_thread():
+    if not (_free and worth and len(left) > 1) or threading.current_thread() is not threading.main_thread():
         _work_off(work, left)
         return
     other = _helper(os.getpid()).submit(_work_off, work, left)

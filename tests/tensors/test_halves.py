@@ -64,6 +64,9 @@ def test_the_bits_do_not_depend_on_the_second_core(all_large, monkeypatch):
     alone = answers(samples, (0, 1, 2, 3))
     assert len(names) == 1
     monkeypatch.setattr(threads, "_free", True)
+    answers(samples, ())
+    assert len(names) == 1  # too little to wake anybody for
+    monkeypatch.setattr(halves, "SHARED", 1)
     shared = answers(samples, (0, 1, 2, 3))
     assert len(names) == 2
     for one, other in zip(alone, shared, strict=True):
@@ -151,10 +154,10 @@ def test_an_error_of_either_thread_is_raised(monkeypatch):
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_process_has_a_second_thread_of_its_own(monkeypatch):
     monkeypatch.setattr(threads, "_free", True)
-    threads.both(int, int)
+    threads.share(int, (1, 2))
     child = os.fork()
     if child == 0:
         done = []
-        threads.both(int, lambda: done.append(1))
-        os._exit(0 if done else 1)
+        threads.share(done.append, (1, 2))
+        os._exit(0 if sorted(done) == [1, 2] else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

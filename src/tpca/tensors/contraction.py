@@ -32,7 +32,7 @@ from tpca.tensors.query import Answer, Query, rewards, subtract
 from tpca.tensors.traces import Traces
 from tpca.threads import share
 
-HALVED = 2**22  # multiplications that are done in two halves: a tenth of a millisecond, some times waking a thread
+HALVED = 2**24  # multiplications that are done in two halves: a third of a millisecond, many times waking a thread
 
 
 class Asked(NamedTuple):

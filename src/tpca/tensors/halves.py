@@ -17,7 +17,8 @@ from tpca.tensors.blocks import Array
 from tpca.tensors.few_replicas import FewReplicas, HalfLooks
 from tpca.threads import share
 
-LARGE = 2**17  # entries of samples that are cut: reading one takes as long as waking a thread, some 20 µs
+LARGE = 2**17  # entries of samples that are cut, whether there is one of them or many: sums do not depend on that
+SHARED = 2**20  # entries of all samples together that another thread is woken for: reading them takes some 0.2 ms
 
 
 class Cut(NamedTuple):
@@ -45,5 +46,5 @@ def add_in_halves(
                 looks.take(half)
 
     first, second = few.looks(slice(0, rows // 2)), few.looks(slice(rows // 2, rows))
-    share(work, (first, second))
+    share(work, (first, second), worth=samples.size >= SHARED)
     return few.together(first, second)
