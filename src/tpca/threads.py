@@ -5,8 +5,8 @@ for each other by spinning, so that on small matrices, or beside anything else t
 decompresses, a compiled loop, another process), they make such a product several times slower.
 So BLAS gets one thread where samples are small, and keeps what it has where they are large.
 
-Reading is another matter: one core does not read memory as fast as two do.  While a fit has :func:`helping` on, pieces of
-a long sum are shared with a second thread (:func:`share`), which waits without spinning and is gone at the end.
+Reading is another matter: one core does not read memory as fast as two do.  While a fit has :func:`helping` on, pieces
+of a long sum are shared with a second thread (:func:`share`), which waits without spinning and is gone at the end.
 """
 
 from __future__ import annotations
