@@ -12,7 +12,7 @@ from tpca.engines.looks import DigestWatch, Looks, Receipt, changed, compare
 from tpca.engines.protocol import A
 from tpca.streams import Stream, open_stream
 from tpca.streams.protocol import Layout
-from tpca.tensors import Batch
+from tpca.tensors import Batch, DenseBatch
 from tpca.tensors.device_memory import refuse_beyond_memory
 
 
@@ -100,6 +100,8 @@ class LocalEngine:
         cut = cut_samples(self._layout, self.stream.dtype, blank, self._place, n)
         groups, taken = Groups(blank, cut.leaves), 0
         while (batch := self._take(None if n is None else n - taken)) is not None:
+            if blank.in_one and n is not None and not cut.closes:
+                batch = self._with_those_after(batch, n - taken)
             try:
                 groups.part_of(self._group(cut)).add(batch, taken)
             except Exception as cause:
@@ -140,6 +142,18 @@ class LocalEngine:
         whole = self._offset == 0 and (n is None or n >= len(self._batch))
         batch = self._batch if whole else self._batch[self._offset : None if n is None else self._offset + n]
         self._offset += len(batch)
+        return batch
+
+    def _with_those_after(self, batch: Batch, n: int) -> Batch:
+        """A batch and, if it is all there was in hand, those after it in memory, as one of up to ``n`` samples."""
+        while len(batch) < n and isinstance(batch, DenseBatch) and self._offset == len(self._batch or ()):
+            if not self._next_batch():
+                break
+            assert self._batch is not None
+            longer = batch.followed_by(self._batch, n - len(batch))
+            if longer is None:
+                break
+            self._offset, batch = len(longer) - len(batch), longer
         return batch
 
     def _open(self, first: int) -> None:

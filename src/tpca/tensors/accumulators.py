@@ -37,6 +37,9 @@ class Accumulator:
     of_few = False
     """Whether it is meant for so few samples that a law which is simulated may as well draw them one by one."""
 
+    in_one = False
+    """Whether samples that lie next to each other in memory are better added in one batch than in several."""
+
     def __init__(self, *question: Any) -> None:
         self.question: tuple[Any, ...] | None = question
         self.n = 0
@@ -91,6 +94,8 @@ class TensorSum(Accumulator):
     ``observed`` has how many samples there are of every entry; ``None``: all of them.  ``worth`` is the sum of their
     shares of the signal: their number, where all hold as much.
     """
+
+    in_one = True
 
     def __init__(self, weight: float = 1.0) -> None:
         super().__init__(weight)

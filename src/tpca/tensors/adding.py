@@ -1,7 +1,7 @@
 """Rows added to a sum in place, where both may be parts of larger arrays: ``gemv`` of BLAS, called by its address.
 
-SciPy's wrapper of it would first copy rows that are not neighbours in memory.  It publishes the addresses as well, for
-compiled code (:mod:`scipy.linalg.cython_blas`).
+SciPy's wrapper of it would first copy rows that are not neighbours in memory, and holds the interpreter's lock.  It
+publishes the addresses as well, for compiled code (:mod:`scipy.linalg.cython_blas`).
 """
 
 from __future__ import annotations
@@ -15,23 +15,37 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cython_blas
 
+from tpca.threads import share
+
 LETTERS: dict[Any, tuple[str, Any]] = {
     np.dtype(np.float32): ("s", ctypes.c_float),
     np.dtype(np.float64): ("d", ctypes.c_double),
 }
 ARGUMENTS = 11  # all of them pointers
 COUNTED = 2**31  # what an integer of the usual size does not hold
+LONG = 2**20  # entries, from which rows are worth a second thread
+COLUMNS = 2**19  # of a piece, at most: narrow ones are read more slowly
 
 
-def add_rows(total: NDArray[Any], rows: NDArray[Any], weight: float) -> None:
-    """``total += weight * sum of rows``, in place; ``total`` (m,) and every one of ``rows`` (k, m) contiguous."""
+def add_rows(total: NDArray[Any], rows: NDArray[Any], weight: float, fresh: bool = False) -> None:
+    """``total += weight * sum of rows``, in place; ``total`` (m,) and every one of ``rows`` (k, m) contiguous.
+
+    With ``fresh``, ``=`` instead, whatever was in ``total``.
+    """
     count, entries = rows.shape
     gemv = _gemv(total.dtype)
     apart = rows.strides[0] // rows.itemsize if count > 1 else entries
     if gemv is None or apart >= COUNTED:
-        total += np.full(count, weight, total.dtype) @ rows
+        total[...] = np.full(count, weight, total.dtype) @ rows + (0 if fresh else total)
         return
-    gemv(entries, count, apart, weight, rows, np.ones(count, total.dtype), total)
+    gemv(entries, count, apart, weight, rows, np.ones(count, total.dtype), not fresh, total)
+
+
+def add_in_pieces(total: NDArray[Any], rows: NDArray[Any], weight: float, fresh: bool = False) -> None:
+    """The same, some columns at a time, which two threads may share; the pieces are the same for one."""
+    step = min(COLUMNS, -(-len(total) // 2))
+    pieces = [slice(first, first + step) for first in range(0, len(total), step)]
+    share(lambda some: add_rows(total[some], rows[:, some], weight, fresh), pieces)
 
 
 @functools.cache
@@ -41,10 +55,13 @@ def _gemv(dtype: np.dtype[Any]) -> Callable[..., None] | None:
     routine = _routine(f"{letter}gemv")
     if real is None or routine is None:
         return None
-    no, one, unit = ctypes.c_char(b"N"), ctypes.c_int(1), real(1.0)
+    no, one = ctypes.c_char(b"N"), ctypes.c_int(1)
 
-    def product(m: int, n: int, lda: int, weight: float, a: NDArray[Any], x: NDArray[Any], y: NDArray[Any]) -> None:
-        given = (no, ctypes.c_int(m), ctypes.c_int(n), real(weight), a, ctypes.c_int(lda), x, one, unit, y, one)
+    def product(
+        m: int, n: int, lda: int, weight: float, a: NDArray[Any], x: NDArray[Any], before: bool, y: NDArray[Any]
+    ) -> None:
+        sizes, factors = [ctypes.c_int(size) for size in (m, n, lda)], (real(weight), real(before))
+        given = (no, *sizes[:2], factors[0], a, sizes[2], x, one, factors[1], y, one)
         routine(*(g.ctypes.data if isinstance(g, np.ndarray) else ctypes.addressof(g) for g in given))
 
     return product

@@ -12,15 +12,13 @@ from numpy.typing import NDArray
 from scipy.linalg import get_blas_funcs
 
 from tpca.errors import SampleError
+from tpca.tensors.adding import LONG, add_in_pieces
 from tpca.tensors.blocks import Array
 from tpca.tensors.contraction import add_gradients_of, outer
 from tpca.tensors.namespaces import bytes_of, cast, namespace, permuted, to_device, to_host, working_dtype
+from tpca.tensors.protocol import Batch
 from tpca.tensors.query import Query, subtract
-from tpca.threads import share
 
-# From so many entries on a batch is added up so many columns at a time, which two threads may share.  Pieces are the
-# same for any number of threads, and so are the sums.
-LONG, COLUMNS = 2**20, 2**16
 SHORT = 2**30  # entries that a BLAS routine with 32-bit integers can count
 
 
@@ -86,6 +84,19 @@ class DenseBatch:
         shares, exposure = self.shares_of(some), self.exposure_of(some)
         return DenseBatch(self._samples[some, ...], unchecked=unchecked, shares=shares, exposure=exposure)
 
+    def followed_by(self, other: Batch, most: int) -> DenseBatch | None:
+        """These samples and up to ``most`` of another batch, if these come next in the memory of the same array."""
+        if type(other) is not DenseBatch or other.dropped or self._unchecked is None or other._unchecked is None:
+            return None
+        own, next_, base = self._samples, other._samples, self._samples.base
+        if not isinstance(base, np.ndarray) or base is not next_.base or base.dtype != own.dtype:
+            return None
+        if not base.flags.c_contiguous or own.ctypes.data + own.nbytes != next_.ctypes.data:
+            return None
+        first, shape = (own.ctypes.data - base.ctypes.data) // own.itemsize, own.shape[1:]
+        samples = base.reshape(-1)[first : first + (len(own) + min(most, len(next_))) * math.prod(shape)]
+        return DenseBatch(samples.reshape(-1, *shape), unchecked=self._unchecked)
+
     def shares_of(self, some: slice) -> Array | None:
         """The shares of some of the samples."""
         return None if self.shares is None else self.shares[some]
@@ -128,18 +139,18 @@ class DenseBatch:
         if not len(self):
             return total
         flat = self._samples.reshape(len(self), -1)
-        weights = np.full(len(flat), weight, flat.dtype)
         sums: NDArray[Any] = total.reshape(-1)
         if self._samples.size >= LONG:
-            _add_long(flat, weights, sums, fresh)
+            add_in_pieces(sums, flat, weight, fresh)
         else:
+            weights = np.full(len(flat), weight, flat.dtype)
             _blas(flat.dtype)[0](1.0, flat.T, weights, 1.0, sums, overwrite_y=1)
         self.look_in(total)
         return total
 
     def look_in(self, total: NDArray[Any]) -> None:
         """Refuse samples with NaN or Inf that show in a sum with all of these, if nobody has looked yet."""
-        if self._unchecked is not None and not math.isfinite(_blas(total.dtype)[1](total.reshape(-1))):
+        if self._unchecked is not None and not math.isfinite(total_size(total)):
             _refuse_missing(self._samples, self._unchecked)
 
     def trusted(self) -> DenseBatch:
@@ -212,28 +223,20 @@ def copied(array: Any) -> Any:
     return array.copy() if isinstance(array, np.ndarray) else namespace(array).asarray(array, copy=True)
 
 
-def _add_long(flat: NDArray[Any], weights: NDArray[Any], sums: NDArray[Any], fresh: bool) -> None:
-    """``sums += weights @ flat``, or ``=``, some columns at a time, without the interpreter's lock."""
-
-    def add(some: slice) -> None:
-        with np.errstate(all="ignore"):  # what is beyond all floats shows in the sum
-            if fresh:
-                np.matmul(weights, flat[:, some], out=sums[some])
-            else:
-                sums[some] += weights @ flat[:, some]
-
-    share(add, [slice(first, first + COLUMNS) for first in range(0, flat.shape[1], COLUMNS)])
-
-
 @functools.cache
 def _blas(dtype: np.dtype[Any]) -> Any:
     """``gemv`` and ``asum`` for one dtype; looking them up takes as long as adding up a small sample."""
     return get_blas_funcs(("gemv", "asum"), dtype=dtype)
 
 
+def total_size(array: NDArray[Any]) -> float:
+    """The sum of the sizes of all entries, in one read; NaN or Inf if there is one, or if it is more than any float."""
+    return float(_blas(array.dtype)[1](array.reshape(-1)))
+
+
 def _refuse_missing(samples: NDArray[Any], first: int) -> None:
     """Raise an error that names the first sample with NaN or Inf, if there is one."""
-    if samples.size <= SHORT and math.isfinite(_blas(samples.dtype)[1](samples.reshape(-1))):
+    if samples.size <= SHORT and math.isfinite(total_size(samples)):
         return  # the sum of all sizes shows a missing entry; if it is only too large, the entries are looked at
     finite = np.isfinite(samples).reshape(len(samples), -1).all(axis=1)
     if not finite.all():

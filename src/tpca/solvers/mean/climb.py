@@ -17,10 +17,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from tpca.solvers.rank_one import along, alternate, toward
-from tpca.tensors.blocks import Array
+from tpca.tensors.blocks import Array, unit
 from tpca.tensors.contraction import middle, outer
 
 MOVE_TOL = 1e-18  # squared movement of all vectors in a sweep: far below any statistical error
+ROUNDED = 1e-13  # the same of tensors in float32, below which vectors move by rounding
 WORK = 2**15  # floats that a climb may form at a time, or a tensor's worth if that is more
 
 
@@ -53,8 +54,9 @@ def climb(
 def climb_one(
     tensor: Array, vectors: Sequence[Array], sweeps: int, tolerance: float = MOVE_TOL
 ) -> tuple[list[Array], float]:
-    """The same of one tensor from one start ``(d_i)``."""
-    cut, own, value = middle(tensor.shape), list(vectors), 0.0
+    """The same of one tensor from one start ``(d_i)``; in float32 if that is what the tensor is in."""
+    cut, own, value = middle(tensor.shape), [v.astype(tensor.dtype, copy=False) for v in vectors], 0.0
+    tolerance = least_movement(tensor, tolerance)
     matrix = tensor.reshape(math.prod(tensor.shape[:cut]), -1)
     for _ in range(sweeps):
         before = own.copy()
@@ -62,7 +64,12 @@ def climb_one(
         value = _turns((_ray(own[:cut]) @ matrix).reshape(tensor.shape[cut:]), own, cut) or value
         if tolerance and sum(float((v - w) @ (v - w)) for v, w in zip(own, before, strict=True)) < tolerance:
             break
-    return own, value
+    return [unit(v.astype(np.float64)) for v in own] if tensor.dtype == np.float32 else own, value
+
+
+def least_movement(tensor: Array, tolerance: float) -> float:
+    """A tolerance of movement that rounding allows; 0 stays 0."""
+    return max(tolerance, ROUNDED) if tolerance and tensor.dtype == np.float32 else tolerance
 
 
 def at_once(tensors: Array, cut: int) -> int:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 
 from tpca.checkpoint import kept
 from tpca.tensors.blocks import Array
+from tpca.threads import share
 
 Array32 = NDArray[Any]  # of float32, which the toolbox for float64 works on as well
 
 LARGE = 2**14  # entries, from which samples are neither copied nor widened as a whole: the work of a fit is less then
-PIECE = 2**13  # entries of all groups that are worked on at a time: these stay in the second cache
+PIECE = 2**14  # entries of all groups that are worked on at a time: these stay in the second cache
 
 
 def equal_groups(samples: int, groups: int, block: int) -> list[int]:
@@ -48,11 +49,16 @@ class Grouping:
     def __init__(self, dims: Sequence[int], most: int, block: int = 1, plan: Sequence[int] | None = None) -> None:
         self.plan = None if plan is None else list(plan)
         self.dims, self.most = tuple(dims), most if plan is None else len(plan)
-        self.sums: list[Array32] = []
+        self._room: Array32 = np.empty((self.most, *dims), dtype=np.float32)  # in one piece: it is had sooner
         self.total: Array | None = None  # kept of samples in float64
         self.counts: list[int] = []
         self.worths: list[float] = []  # their shares of the signal
         self.size = block if plan is None else plan[0]  # of the open group, when it will be full
+
+    @property
+    def sums(self) -> Array32:
+        """The sums of all groups that have begun: ``(G, *dims)``."""
+        return self._room[: len(self.counts)]
 
     @property
     def samples(self) -> int:
@@ -73,27 +79,24 @@ class Grouping:
         return self._next_size(), self._next_size()
 
     def add(self, part: NDArray[np.floating], n: int, worth: float | None = None) -> None:
-        """Add ``n`` samples, which sum to ``part`` and are ``worth`` so many, to the open group.
-
-        Of a group that begins with it, ``part`` in float32 is the sum from now on: no copy is made.
-        """
-        if not self.counts or self.counts[-1] >= self.size:
-            self._open()
+        """Add ``n`` samples, which sum to ``part`` and are ``worth`` so many, to the open group."""
         if self.total is None and part.dtype.itemsize > 4:
             self.total = self.whole.astype(np.float64)
+        if not self.counts or self.counts[-1] >= self.size:
+            self._open()
         if self.total is not None:
             self.total += part
-        if len(self.sums) < len(self.counts):
-            self.sums.append(part.astype(np.float32, copy=False))
-        else:
+        if self.counts[-1]:
             self.sums[-1] += part
+        else:
+            self.sums[-1] = part
         self.counts[-1] += n
         self.worths[-1] += n if worth is None else worth
 
     def multiply(self, factor: float) -> None:
         """Have all sums in another unit."""
-        for group in self.sums:
-            group *= np.float32(factor)
+        sums = self.sums
+        sums *= np.float32(factor)
         if self.total is not None:
             self.total *= factor
 
@@ -117,6 +120,8 @@ class Grouping:
         if len(self.counts) > 1 and 2 * self.counts[-1] < min(self.counts[:-1]):
             self._merge(len(self.counts) - 2)
         self.most = max(1, len(self.counts))
+        if self.most < len(self._room):
+            self._room = self._room[: self.most].copy()
 
     def _next_size(self) -> int:
         if self.plan is not None:
@@ -141,8 +146,11 @@ class Grouping:
         self.worths.append(0.0)
 
     def _merge(self, first: int) -> None:
-        """Have a group and the next in one."""
-        self.sums[first] += self.sums.pop(first + 1)
+        """Have a group and the next in one; those after it move up, one by one so that nothing is copied twice."""
+        sums = self.sums
+        sums[first] += sums[first + 1]
+        for group in range(first + 1, len(sums) - 1):
+            sums[group] = sums[group + 1]
         self.counts[first : first + 2] = [self.counts[first] + self.counts[first + 1]]
         self.worths[first : first + 2] = [self.worths[first] + self.worths[first + 1]]
 
@@ -152,29 +160,30 @@ def total_type(dims: Sequence[int]) -> type[np.floating]:
     return np.float32 if math.prod(dims) > LARGE else np.float64
 
 
-def matrices(sums: Sequence[Array32]) -> Iterator[tuple[slice, Array32]]:
-    """Some entries of all sums after the other, as rows of one matrix, which is used again."""
-    flat = [group.reshape(-1) for group in sums]
-    rows = np.empty((len(flat), min(PIECE, len(flat[0]))), np.float32)
-    for first in range(0, len(flat[0]), PIECE):
-        some = slice(first, min(first + PIECE, len(flat[0])))
-        own = rows[:, : some.stop - first]
-        np.stack([group[some] for group in flat], out=own)
-        yield some, own
+def pieces(entries: int) -> list[slice]:
+    """All entries, some at a time."""
+    return [slice(first, min(first + PIECE, entries)) for first in range(0, entries, PIECE)]
 
 
-def inner_products(sums: Sequence[Array32], total: Array | None = None) -> Array:
+def inner_products(sums: Array32, total: Array | None = None) -> Array:
     """⟨S_g, S_h⟩ of all pairs, some entries at a time, which are added up in float64; on the way the ``total``, too.
 
     Of large samples the products of a piece are in float32: with 1e-6 of each at random, and many pieces, next to none.
     """
-    first, products = len(sums) // 2, np.zeros((len(sums), len(sums)))
-    for some, own in matrices(sums):
-        if sums[0].size <= LARGE:
+    flat, first = sums.reshape(len(sums), -1), len(sums) // 2
+    parts, entries = pieces(flat.shape[1]), flat.shape[1]
+    products = np.empty((len(parts), len(sums), len(sums)))
+
+    def multiply(number: int) -> None:
+        own = flat[:, parts[number]]
+        if entries <= LARGE:
             own = own.astype(np.float64)
         # In two parts: of a matrix and itself NumPy has BLAS make one half only, which of few rows takes far longer.
-        products[:, :first] += own @ own[:first].T
-        products[:, first:] += own @ own[first:].T
+        products[number, :, :first] = own @ own[:first].T
+        products[number, :, first:] = own @ own[first:].T
         if total is not None:
-            np.add.reduce(own, axis=0, out=total.reshape(-1)[some])
-    return (products + products.T) / 2
+            np.add.reduce(own, axis=0, out=total.reshape(-1)[parts[number]])
+
+    share(multiply, range(len(parts)))
+    both: Array = products.sum(axis=0)
+    return (both + both.T) / 2

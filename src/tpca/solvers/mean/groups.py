@@ -24,10 +24,11 @@ import numpy as np
 
 from tpca.solvers.mean.climb import halves
 from tpca.solvers.mean.coupling import Coupling
-from tpca.solvers.mean.grouping import LARGE, Array32, Grouping, inner_products, matrices, total_type
+from tpca.solvers.mean.grouping import LARGE, Array32, Grouping, inner_products, total_type
 from tpca.solvers.rank_one import along
 from tpca.tensors.blocks import Array
 from tpca.tensors.contraction import middle, outer
+from tpca.threads import share
 
 CANCELLED = 1e-8  # of the energy of all groups: rounding in float32 leaves 1e-14 of it, chance about all
 FAR = 20  # groups between 2^-FAR and 2^FAR are taken as they are, others in units of a power of two
@@ -35,14 +36,15 @@ FAR = 20  # groups between 2^-FAR and 2^FAR are taken as they are, others in uni
 
 @dataclass(frozen=True)
 class Groups:
-    """Sums of groups, ``(G, *dims)`` or, of large samples, a list of them, and what is made of them.
+    """Sums of groups ``(G, *dims)``, and what is made of them.
 
     ``mean`` is X, ``turn`` makes x' of the sums, ``weights`` are w, ``shares`` π, ``length`` is N/‖u‖, ``products`` has
-    the inner products of the x', ``coupling`` is what is known of R, ``unit`` what all of it is in units of.  ``pulls`` are sums whose scatter is that of the
-    mean, where entries are missing (:mod:`tpca.solvers.mean.observed`); ``None``: the sums.
+    the inner products of the x', ``coupling`` is what is known of R, ``unit`` what all but the sums are in units of.
+    ``pulls`` are sums whose scatter is that of the mean, where entries are missing
+    (:mod:`tpca.solvers.mean.observed`); ``None``: the sums.
     """
 
-    sums: Sequence[Array32]
+    sums: Array32
     mean: Array
     turn: Array
     weights: Array
@@ -51,10 +53,10 @@ class Groups:
     products: Array
     coupling: Coupling
     unit: float
-    pulls: Sequence[Array32] | None = None
+    pulls: Array32 | None = None
 
     @classmethod
-    def of(cls, grouping: Grouping, time: float = 1.0, pulls: Sequence[Array32] | None = None) -> Groups:
+    def of(cls, grouping: Grouping, time: float = 1.0, pulls: Array32 | None = None) -> Groups:
         """From the sums, which are used up; ``time`` is the correlation time that samples show."""
         sizes, dims = grouping.sizes, grouping.dims
         mean = np.empty(dims, total_type(dims)) if grouping.total is None else grouping.total
@@ -67,10 +69,8 @@ class Groups:
         weights = there @ ray
         length = float(sizes.sum() / np.linalg.norm(weights))
         mean *= length / sizes.sum() / unit
-        if mean.size <= LARGE:  # as one array: many flips are then made in one product
-            grouping.sums = [*np.stack(grouping.sums)]
         return cls(
-            sums=grouping.sums if mean.size > LARGE else np.asarray(grouping.sums[0].base),
+            sums=grouping.sums,
             mean=mean,
             turn=away @ turn,
             weights=weights / np.linalg.norm(weights),
@@ -110,12 +110,7 @@ class Groups:
     def mixed(self, coefficients: Array) -> Array32:
         r""":math:`\sum_g c_gx'_g` for every row of ``coefficients``."""
         rows = np.asarray(coefficients @ self.turn, dtype=np.float32)
-        if isinstance(self.sums, np.ndarray):
-            return np.asarray(rows @ self.sums.reshape(len(self), -1)).reshape(-1, *self.dims)
-        mixed = np.empty((len(rows), self.entries), np.float32)
-        for some, own in matrices(self.sums):
-            mixed[:, some] = rows @ own
-        return mixed.reshape(-1, *self.dims)
+        return np.asarray(rows @ self.sums.reshape(len(self), -1)).reshape(-1, *self.dims)
 
     def flipped(self, signs: Array) -> Array32:
         """The mean with the signs of whole groups changed, for every row of ``signs``."""
@@ -126,24 +121,21 @@ class Groups:
 
         Two full contractions a group, whatever the order (:mod:`tpca.solvers.mean.climb`).
         """
-        sums, cut = self.sums if self.pulls is None else self.pulls, middle(self.dims)
-        found: list[list[Array32]] = [[] for _ in vectors]
-        for tensors in [sums] if isinstance(sums, np.ndarray) else (group[None] for group in sums):
-            each = [np.broadcast_to(v.astype(np.float32), (len(tensors), 1, len(v))) for v in vectors]
-            for first, stop in ((0, cut), (cut, len(each))):
-                part = halves(tensors, each, cut, first == 0)
-                for mode in range(first, stop):
-                    found[mode].append(along(part, each[first:stop], mode - first)[:, 0])
-        return [np.asarray(self.turn @ np.concatenate(rows).astype(np.float64)) for rows in found]
+        sums = self.sums if self.pulls is None else self.pulls
+        found = [np.empty((len(self), d), np.float32) for d in self.dims]
+
+        def contract(some: slice) -> None:
+            for own, part in zip(found, _sides(sums[some], vectors), strict=True):
+                own[some] = part
+
+        step = 1 if self.entries > LARGE else len(self)  # large ones one by one, so that one stays in the cache
+        share(contract, [slice(g, g + step) for g in range(0, len(self), step)])
+        return [np.asarray(self.turn @ rows.astype(np.float64)) for rows in found]
 
     def along(self, vectors: Sequence[Array]) -> Array:
         """Every x' contracted with some rank-one components: ``(R, G)`` for vectors ``(R, d_i)``."""
-        rays = outer([v[None] for v in vectors])[0].T
-        if isinstance(self.sums, np.ndarray):
-            rewards = (self.sums.reshape(len(self), -1) @ rays).astype(np.float64)
-        else:
-            rewards = np.stack([group.reshape(-1) @ rays for group in self.sums]).astype(np.float64)
-        return np.asarray((self.turn @ rewards).T)
+        rewards = self.sums.reshape(len(self), -1) @ outer([v[None] for v in vectors])[0].T
+        return np.asarray((self.turn @ rewards.astype(np.float64)).T)
 
     @property
     def without_pulls(self) -> Groups:
@@ -167,6 +159,17 @@ class Groups:
         energies = np.einsum("sg,gh,sh->s", mixed, self.products, mixed)
         left = float(np.trace(self.products)) - float(energies.max())
         return math.sqrt(max(0.0, left) / max(1, len(self) - 1) / self.entries)
+
+
+def _sides(tensors: Array32, vectors: Sequence[Array]) -> list[Array32]:
+    """Every tensor contracted with all vectors but one, ``(T, d_i)`` for every mode."""
+    cut = middle(tensors.shape[1:])
+    each: list[Array32] = [np.broadcast_to(v.astype(np.float32), (len(tensors), 1, len(v))) for v in vectors]
+    found = []
+    for first, stop in ((0, cut), (cut, len(each))):
+        part = halves(tensors, each, cut, first == 0)
+        found += [along(part, each[first:stop], mode)[:, 0] for mode in range(stop - first)]
+    return found
 
 
 def _unit(energy: float) -> float:

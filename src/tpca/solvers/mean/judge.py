@@ -12,6 +12,7 @@ Of several components each is tested in what those before it leave (:mod:`tpca.s
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,16 +20,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tpca.randomness import generator
-from tpca.solvers.mean.climb import MOVE_TOL, climb_one
+from tpca.solvers.mean.climb import MOVE_TOL, climb_one, least_movement
 from tpca.solvers.mean.components import find_components
 from tpca.solvers.mean.errors import Scatter
-from tpca.solvers.mean.fit import MAX_SWEEPS, best_fit, hosvd_fit
+from tpca.solvers.mean.fit import MAX_SWEEPS, best_fit, spectral_fit
 from tpca.solvers.mean.groups import Groups
 from tpca.solvers.mean.plain import ahead_of_flips, far_beyond, plain_threshold
 from tpca.solvers.mean.reading import symmetry_rejected
 from tpca.solvers.mean.symmetric import best_symmetric, can_be_symmetric
 from tpca.solvers.mean.test import Proof, flip_test, flips_there
 from tpca.tensors import RankOne
+from tpca.tensors.blocks import Array
 
 QUICK = 25  # sweeps that a fit which is plain to see hardly ever takes
 GUESS_TOL = 1e-15  # squared movement of the vectors of a guess
@@ -64,7 +66,7 @@ class Judge:
 
     def look(self) -> tuple[list[Found], RankOne]:
         """All components that are proven, the strongest first, and the best guess of one where none is."""
-        first = hosvd_fit(self.groups.mean, QUICK)
+        first = spectral_fit(self.groups.mean, QUICK)
         if not self.groups.coupling.enough:
             self.proofs.append(Proof(first.strength, (), math.inf, 1.0, 1.0, False))
             return [], first
@@ -74,11 +76,11 @@ class Judge:
         if guess is not None and not self.proofs[0].proven(self.confidence):
             # What the test came across will do, for it proves nothing; climbed further, unless it is symmetric.
             return [], guess if self.proofs[0].symmetric else self._settled(guess, GUESS_TOL)
-        first = self._settled(first) if plain else best_fit(self.groups.mean, self._rng("mean"))
+        first = self._settled(first) if plain else best_fit(self._mean, self._rng("mean"))
         if self.tied:
             return self._one(first)
         rng = self._rng("mean components")
-        components = find_components(self.groups.mean, first, self.n_components, rng, self._proven)
+        components = find_components(self._mean, first, self.n_components, rng, self._proven)
         found = [Found(self._around(one), proof) for one, proof in zip(components, self.proofs, strict=False)]
         return sorted(found, key=lambda one: -one.scatter.fit.strength), first
 
@@ -92,7 +94,7 @@ class Judge:
         """A fit that was climbed for a while, climbed until it stands still; the same one if it does already."""
         vectors, value = climb_one(self.groups.mean, fit.vectors, MAX_SWEEPS, tolerance)
         moved = sum(float(np.sum((v - w) ** 2)) for v, w in zip(vectors, fit.vectors, strict=True))
-        return fit if moved < tolerance else RankOne(value, tuple(vectors))
+        return fit if moved < least_movement(self.groups.mean, tolerance) else RankOne(value, tuple(vectors))
 
     def _differ(self, first: RankOne, symmetric: Scatter) -> bool:
         """Whether the vectors differ: the unrestricted fit is proven, and better than noise makes it.
@@ -145,7 +147,7 @@ class Judge:
         if not self.proofs[0].flips and not reading.edge and told_apart(first, reading.overlaps):
             return None
         vectors = [v[None] for v in first.vectors]
-        fits = best_symmetric(self.groups.mean[None], vectors, self._rng("symmetric mean"))
+        fits = best_symmetric(self._mean[None], vectors, self._rng("symmetric mean"))
         return Scatter.around(self.groups, fits.fit(0), symmetric=True)
 
     def _around(self, fit: RankOne) -> Scatter:
@@ -157,6 +159,11 @@ class Judge:
     def _level(self) -> float:
         """σ of all entries, of what the mean leaves of the groups."""
         return self.groups.level(np.ones((1, len(self.groups))))
+
+    @functools.cached_property
+    def _mean(self) -> Array:
+        """The mean in float64, which a search from many starts, or for several components, takes it in."""
+        return self.groups.mean.astype(np.float64, copy=False)
 
     def _rng(self, purpose: str) -> np.random.Generator:
         return generator(self.random_state, purpose)

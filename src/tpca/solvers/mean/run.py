@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tpca.engines import Data
 from tpca.errors import SolverError
@@ -26,6 +27,7 @@ from tpca.solvers.overflow import largest, refuse_beyond
 from tpca.solvers.recovery import Recovery
 from tpca.tensors import TensorSum, Together
 from tpca.tensors.blocks import Array
+from tpca.tensors.dense import total_size
 
 if TYPE_CHECKING:
     from tpca.solvers.mean.solver import MeanSolver
@@ -100,7 +102,7 @@ class MeanRun:
         if self.noise.take(learnt):
             self._begin_anew(part.n)
             return
-        self._choose_unit(largest((part.total,)), part.n)
+        self._choose_unit(part.total, part.n)
         if self.observed is None and part.observed is not None:
             self.observed = all_observed(self.grouping)
         if self.observed is not None:
@@ -136,8 +138,11 @@ class MeanRun:
             self.noise.unclip(self.data.dims)
             self._begin_anew()
 
-    def _choose_unit(self, size: float, n: int) -> None:
+    def _choose_unit(self, part: NDArray[Any], n: int) -> None:
         """One, as long as all is well within the range of float32; powers of two change no bits."""
+        if self._asked == 1.0 == self.unit and total_size(part) < 2.0**FAR:
+            return
+        size = largest((part,))
         refuse_beyond(sys.float_info.max, size, self._asked, self.samples, n)
         exponent = math.frexp(size)[1] - math.frexp(self._asked)[1]  # of the sum itself, which may not be a float
         inside = exponent + (0 if self.unit is None else math.frexp(self.unit)[1]) <= FAR
