@@ -96,6 +96,23 @@ class Undisturbed:
         return "right" if (result_of(out), ended.code) == (found, code) and not left else "wrong"
 
 
+class Part:
+    """A part of the attack: trials by their number, each with a random generator of its own."""
+
+    def __init__(self, undisturbed):
+        self.undisturbed, self.folder = undisturbed, undisturbed.folder
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        """What was started for all trials ends."""
+
+    def trial(self, number, rng):
+        """The case; pairs of an outcome and what was said; how much was done of what."""
+        raise NotImplementedError
+
+
 def every_round(case):
     """A checkpoint after every round, where there are any."""
     return () if case == "views" else ("--checkpoint-every", "0")

@@ -3,18 +3,15 @@
 import shutil
 
 import damage
-from attack.cases import CASES, emptied, every_round
+from attack.cases import CASES, Part, emptied, every_round
 from attack.forks import Fork, command
 from attack.mutated import ODDLY, replace
 
 SOME = ("race npy", "mean zarr", "paper hdf5", "race zarr, shuffled, two components", "variance zarr", "effect npy")
 
 
-class Checkpoints:
+class Checkpoints(Part):
     """A trial is one damaged copy of the folder of a fit that was killed."""
-
-    def __init__(self, undisturbed):
-        self.undisturbed, self.folder = undisturbed, undisturbed.folder
 
     def trial(self, number, rng):
         case, out = SOME[number % len(SOME)], self.folder / f"damaged {number}"
@@ -27,7 +24,7 @@ class Checkpoints:
                 else:
                     path.write_bytes(damage.damage(path.read_bytes() or b"\0", path.name, rng))
             ended = Fork(command("fit", *CASES[case], "--out", out, *every_round(case), "--resume"), self.folder).end()
-            return case, self.undisturbed.judge(case, ended, out), {"checkpoints": 1}, ended.output
+            return case, [(self.undisturbed.judge(case, ended, out), ended.output)], {"checkpoints": 1}
 
     def _killed(self, case):
         """The folder of a fit that was killed with two checkpoints or more; made once."""

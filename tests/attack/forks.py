@@ -44,16 +44,16 @@ class Ended:
 
 
 class Fork:
-    """A fork that is doing ``work()``; ``end`` waits for it."""
+    """A fork that is doing ``work()``, in little memory if ``capped``; ``end`` waits for it."""
 
-    def __init__(self, work, folder="."):
+    def __init__(self, work, folder=".", capped=True):
         self.output = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
         sys.stdout.flush()
         sys.stderr.flush()
         self.started = time.monotonic()
         self.pid = os.fork()
         if self.pid == 0:
-            _become(work, folder, self.output.fileno())
+            _become(work, folder, self.output.fileno(), capped)
 
     def send(self, number):
         """A signal; it is still ours, even if it has ended: nobody has waited for it."""
@@ -79,7 +79,7 @@ class Fork:
             time.sleep(0.002)
 
 
-def _become(work, folder, output):
+def _become(work, folder, output, capped):
     """The life of the child."""
     code = 1
     try:
@@ -88,9 +88,8 @@ def _become(work, folder, output):
         for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
             signal.signal(number, usual)
         os.chdir(folder)
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        _, most = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + ROOM, most))
+        if capped:
+            _cap_memory()
         code = work() or 0
     except SystemExit as left:
         code = left.code if isinstance(left.code, int) else int(left.code is not None)
@@ -103,6 +102,12 @@ def _become(work, folder, output):
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)
+
+
+def _cap_memory():
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + ROOM, most))
 
 
 def command(*words):

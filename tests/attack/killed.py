@@ -3,7 +3,7 @@
 import signal
 from collections import Counter
 
-from attack.cases import CASES, emptied, every_round, resuming
+from attack.cases import CASES, Part, emptied, every_round, resuming
 from attack.forks import INTERRUPTED, Fork, command
 
 MOST = 6  # signals to one fit; then it is let be
@@ -11,20 +11,16 @@ ASKING = 0.2  # share of signals that only ask to stop
 STOPPED = (*INTERRUPTED, -signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT)
 
 
-class Killed:
+class Killed(Part):
     """A trial is one fit to its end."""
 
-    def __init__(self, undisturbed):
-        self.undisturbed, self.folder = undisturbed, undisturbed.folder
-
     def trial(self, number, rng):
-        """The case, how it ended, what was done on the way, what it said."""
         case, out, sent = list(CASES)[number % len(CASES)], f"killed {number}", Counter()
         with emptied(self.folder / out):
             while True:
                 ended = self._once(case, out, rng, sent)
                 if ended.hung or ended.code not in STOPPED:
-                    return case, self.undisturbed.judge(case, ended, self.folder / out), dict(sent), ended.output
+                    return case, [(self.undisturbed.judge(case, ended, self.folder / out), ended.output)], sent
 
     def _once(self, case, out, rng, sent):
         """Begin, or go on; unless it was stopped often enough, send a signal some time before the end."""

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import damage
+from attack.cases import Part
 from attack.forks import SECONDS, Fork
 from damage_kinds import KINDS, refused
 from tpca import TpcaError
@@ -19,20 +20,17 @@ from tpca.checkpoint import CheckpointWarning
 from tpca.errors import StreamWarning
 from tpca.streams import open_stream
 
+SOME = [kind for kind in KINDS if kind != "checkpoint"]
 BATCH = 40  # files that one fork reads
 ODDLY = 0.1  # share of files that are replaced by something else
 MOST = 50  # batches that are compared
 
 
-class Mutated:
+class Mutated(Part):
     """A trial is some files of one kind, each damaged by itself, read in one fork as long as that lives."""
 
-    def __init__(self, undisturbed):
-        self.folder = undisturbed.folder
-        self.kinds = [kind for kind in KINDS if kind != "checkpoint"]
-
     def trial(self, number, rng):
-        kind = self.kinds[number % len(self.kinds)]
+        kind = SOME[number % len(SOME)]
         with tempfile.TemporaryDirectory(dir=self.folder) as name:
             folder = Path(name)
             with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
@@ -41,7 +39,7 @@ class Mutated:
             assert made.code == 0, made
             shutil.copytree(folder, folder / "good")
             seeds = rng.integers(2**32, size=BATCH)
-            return kind, _read_all(kind, folder, [int(seed) for seed in seeds])
+            return kind, _read_all(kind, folder, [int(seed) for seed in seeds]), {"files": BATCH}
 
 
 def _read_all(kind, folder, seeds):
@@ -53,9 +51,8 @@ def _read_all(kind, folder, seeds):
         outcomes += [line.partition(" ")[::2] for line in told.read_text().splitlines()]
         if len(outcomes) < len(seeds):
             assert ended.code, ended
-            outcomes.append(
-                ("hang" if ended.hung else "crash", f"seed {seeds[len(outcomes)]}: {ended.output[-1500:]!r}")
-            )
+            ill = "hang" if ended.hung else "hdf5 crash" if kind.startswith("hdf5") else "crash"
+            outcomes.append((ill, f"seed {seeds[len(outcomes)]}: {ended.output[-1500:]!r}"))
     return outcomes
 
 

@@ -10,6 +10,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,7 +23,9 @@ import stream_suite
 from stream_suite import Workspace, folder, hdf5, npy
 from tpca import SpikedTensor, TensorCCA, TensorPCA
 from tpca.cli import app
+from tpca.cli.cluster import cluster
 from tpca.engines import DaskEngine, LocalEngine, groups
+from tpca.engines.dask import engine as engine_module
 from tpca.engines.dask.cluster import Cluster
 from tpca.engines.groups import cut_samples
 from tpca.errors import CheckpointError, ClusterError, SampleError, StreamError
@@ -57,13 +61,13 @@ def zarr_array(data, work, chunks=None):
 
 
 @contextlib.contextmanager
-def cluster_of(workers):
+def cluster_of(workers, stealing=False):
     import dask
     from distributed import Client, LocalCluster
 
     options = {"processes": True, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": logging.CRITICAL}
-    # No stealing: on a busy machine it moves tasks, and with them bytes, which are counted here.
-    with dask.config.set({"distributed.scheduler.work-stealing": False}):
+    # Stealing, on a busy machine, moves tasks, and with them bytes, which are counted here.
+    with dask.config.set({"distributed.scheduler.work-stealing": stealing}):
         cluster = LocalCluster(n_workers=workers, **options)
     with cluster, Client(cluster) as client:
         yield client
@@ -337,6 +341,78 @@ def pids(client):
     return dict(client.run(os.getpid))
 
 
+def set_pause(share, dask_worker=None):
+    dask_worker.memory_manager.memory_pause_fraction = share
+
+
+def until(true, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def fake_cluster(everyone, running, busy):
+    """A cluster whose scheduler says so."""
+
+    def sync(question, callback_timeout, **_):
+        if everyone is None:
+            raise TimeoutError
+        return question()
+
+    answers = {"ncores": everyone, "ncores_running": running, "processing": {w: ["a task"] for w in busy}}
+    scheduler = SimpleNamespace(address="tcp://s", **{name: lambda told=told: told for name, told in answers.items()})
+    return Cluster(SimpleNamespace(scheduler=scheduler, sync=sync, status="running"), patience=0.0)
+
+
+@pytest.mark.parametrize(
+    ("everyone", "running", "busy", "at_work", "says"),
+    [
+        ({}, {}, [], False, "has had no worker for 0 seconds; start some"),
+        (
+            {"a": 1, "b": 1},
+            {},
+            ["a"],
+            False,
+            "2 of the 2 workers are paused, above their limit of memory; give them more",
+        ),
+        (
+            {"a": 1, "b": 1},
+            {"a": 1},
+            ["b"],
+            False,
+            "for 1 of the 2 workers, which have tasks of this fit and are paused",
+        ),
+        ({"a": 1, "b": 1}, {"a": 1}, ["a", "b"], True, ""),
+        ({"a": 1, "b": 1}, {"a": 1}, [], True, ""),
+    ],
+)
+def test_who_is_at_work_and_why_nobody_is(everyone, running, busy, at_work, says):
+    cluster = fake_cluster(everyone, running, busy)
+    assert cluster._at_work() is at_work
+    assert at_work or says in cluster._idle()
+
+
+def test_a_scheduler_that_does_not_answer_is_lost():
+    with pytest.raises(ClusterError, match=r"the connection to the scheduler at tcp://s is lost .TimeoutError"):
+        fake_cluster(None, {}, []).workers()
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("nonsense://x", "unknown address scheme 'nonsense'"),
+        ("hello", "Must include protocol like tcp://"),
+        ("tcp://127.0.0.1", "missing port number"),
+        ("tcp://no.such.host.invalid:8786", "Name or service not known|not known|resol"),
+    ],
+)
+def test_an_address_that_can_never_be_reached_is_refused_at_once(address, says, monkeypatch):
+    monkeypatch.setattr("distributed.Client", None)  # nobody tries to connect
+    with pytest.raises(ClusterError, match=f"no Dask scheduler answers at '{address}': .*({says}).*; check the"):
+        cluster(address, None).__enter__()
+
+
 class TestFaults:
     @pytest.mark.parametrize("name", ["mean", pytest.param("race in little memory", marks=pytest.mark.slow)])
     def test_a_worker_that_is_killed_in_mid_round_changes_nothing(self, name, client, work, monkeypatch):
@@ -355,6 +431,54 @@ class TestFaults:
         monkeypatch.setattr(Cluster, "gather", gather_and_kill)
         assert told(SOLVERS[name]().run(DaskEngine(client, place))) == expected
         assert len(set(killed)) == 2
+
+    @pytest.mark.slow
+    def test_a_worker_that_sleeps_for_a_while_changes_nothing_whoever_steals_its_tasks(self, work, monkeypatch):
+        place = zarr_array(samples_of(280), work)
+        expected = told(SOLVERS["race"]().run(LocalEngine(place)))
+        gather, stopped = Cluster.gather, []
+
+        def gather_and_stop(self, futures):
+            if len(futures) > 1 and len(stopped) < 3:
+                stopped.append(sorted(pids(thieves).values())[len(stopped)])
+                os.kill(stopped[-1], signal.SIGSTOP)
+                threading.Timer(1.0, os.kill, (stopped[-1], signal.SIGCONT)).start()
+            return gather(self, futures)
+
+        monkeypatch.setattr(Cluster, "gather", gather_and_stop)
+        with cluster_of(3, stealing=True) as thieves:
+            assert told(SOLVERS["race"]().run(DaskEngine(thieves, place))) == expected
+            until(lambda: len(pids(thieves)) == 3)  # all are awake again
+        assert len(set(stopped)) == 3
+
+    @pytest.mark.parametrize("most", [2**16, 0])
+    def test_a_stream_goes_with_every_task_unless_it_is_long(self, most, client, work, rng, monkeypatch):
+        place, keys, submit = zarr_array(samples_of(60), work), [], Cluster.submit
+        monkeypatch.setattr(engine_module, "SMALL", most)
+
+        def noted(*args, key, **more):
+            keys.append(key)
+            return submit(*args, key=key, **more)
+
+        monkeypatch.setattr(Cluster, "submit", noted)
+        asks = asks_of(rng)
+        assert parted(DaskEngine(client, place), [60], asks) == parted(LocalEngine(place), [60], asks)
+        assert any(key.endswith("-stream") for key in keys) is (most == 0)
+
+    @pytest.mark.slow
+    def test_paused_workers_are_not_counted_and_it_is_said_why(self, client, work, rng):
+        place = zarr_array(samples_of(60), work)
+        engine = DaskEngine(client, place, patience=0.5)
+        client.run(set_pause, 1e-9)  # as if their memory were full
+        try:
+            until(lambda: not engine.cluster._ask())
+            with pytest.raises(ClusterError, match=r"no worker that takes tasks .*3 of the 3 workers are paused"):
+                engine.reduce(Gradients(asks_of(rng)), 60)
+        finally:
+            client.run(set_pause, 0.8)
+        until(lambda: len(engine.cluster._ask()) == 3)
+        asks = asks_of(rng)
+        assert parted(DaskEngine(client, place), [60], asks) == parted(LocalEngine(place), [60], asks)
 
     def test_a_chunk_that_cannot_be_read_is_named_and_its_worker(self, client, work, rng):
         place = zarr_array(samples_of(100), work, chunks=(10, *DIMS))
