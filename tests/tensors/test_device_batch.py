@@ -88,8 +88,8 @@ ASKED = {
 
 
 def slow_jax(names):
-    """Every operation is compiled by JAX: in `make test`, a few accumulators say what all do."""
-    quick = ("sums, rewards", "gradients")
+    """Every operation is compiled by JAX: in `make test`, one accumulator says what all do."""
+    quick = ("gradients",)
     for home in elsewhere():
         for name in names:
             marks = [*home.marks, *([pytest.mark.slow] if home.values[0] == JAX and name not in quick else [])]

@@ -137,8 +137,7 @@ class TensorSum(Accumulator):
     @property
     def nbytes(self) -> int:
         """The sum, and the counts."""
-        counts = 0 if self.observed is None else self.observed.nbytes
-        return counts + (0 if self.total is None else bytes_of(self.total))
+        return sum(bytes_of(held) for held in (self.total, self.observed) if held is not None)
 
 
 class Rewards(Accumulator):
@@ -253,7 +252,6 @@ class Scores(Accumulator):
 
 def added(own: Any, other: Any) -> Any:
     """Two sums as one, in place where that is possible; ``None`` stands for zero."""
-    if own is None or other is None:
-        return other if own is None else own
-    own += other
-    return own
+    if own is not None and other is not None:
+        own += other
+    return other if own is None else own
