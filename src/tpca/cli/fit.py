@@ -41,7 +41,7 @@ LARGE_CHUNK = 2**28  # bytes of a chunk of stored data that are worth a word
 def fit(
     ctx: typer.Context,
     paths: Annotated[list[str], typer.Argument(help=DATA, show_default=False, metavar="PATH...")],
-    out: Annotated[Path, typer.Option(help="Folder for the result.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Folder for the result; needed.", show_default=False)],
     views: Annotated[bool, typer.Option("--views", help="Every PATH is a view: (rows, columns).")] = False,
     shrinkage: Annotated[str, typer.Option(help="With --views: of the covariances, 0 to 1, or auto.")] = "auto",
     clip: Annotated[
@@ -78,7 +78,9 @@ def fit(
         str | None, typer.Option(help="Modes, as time,channel or 0,2, along which vectors sum to zero.")
     ] = None,
     project: Annotated[str | None, typer.Option(help=f"Vectors that those found are orthogonal to: {PROJECT}.")] = None,
-    target: Annotated[str, typer.Option(help="mean (all share it), effect (it follows --y) or variance.")] = "mean",
+    target: Annotated[
+        str, typer.Option(help="mean (all share it), effect (it follows --y) or variance (it varies).")
+    ] = "mean",
     y: Annotated[str | None, typer.Option(help="A number or label per sample: y.npy, t.csv::y.")] = None,  # noqa: ARG001
     nuisance: Annotated[str | None, typer.Option(help="Columns whose effect is taken out.")] = None,  # noqa: ARG001
     group_by: Annotated[  # noqa: ARG001

@@ -21,7 +21,7 @@ def generate(
     ],
     order: Annotated[int, typer.Option(help="Number of modes.")] = 4,
     dim: Annotated[int, typer.Option(help="Length of every mode.")] = 16,
-    dims: Annotated[str | None, typer.Option(help="Lengths of all modes, as in 12,10,8 (instead of both).")] = None,
+    dims: Annotated[str | None, typer.Option(help="Lengths of all modes, as in 12,10,8.")] = None,
     strength: Annotated[float, typer.Option(help="Strength of the signal; 0 for nothing but noise.")] = 1.0,
     samples: Annotated[int, typer.Option(help="Number of samples.", min=1)] = 1000,
     noise: Annotated[

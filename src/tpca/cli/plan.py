@@ -29,10 +29,10 @@ def plan(
     correlation: Annotated[str | None, typer.Option(help="Cor inside pairs, 0 to 1: one number, or as 1,0,0.")] = None,
     symmetric: Annotated[bool, typer.Option("--symmetric", help="All modes have the same vector.")] = False,
     samples: Annotated[str | None, typer.Option(help="Samples at hand: a number, or as 4d^2.")] = None,
-    memory_limit: Annotated[str | None, typer.Option(help="Bound on the state, such as 2GB.")] = None,
+    memory_limit: Annotated[str | None, typer.Option(help="Memory for a method, such as 2GB.")] = None,
     rate: Annotated[float | None, typer.Option(help="Samples a second that arrive.")] = None,
     workers: Annotated[int, typer.Option(help="Workers that share the samples.")] = 1,
-    plot: Annotated[Path | None, typer.Option(help="Draw samples against state into this file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw samples needed against memory into this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Estimate samples, memory and time that methods need.
