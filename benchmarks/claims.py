@@ -1,6 +1,6 @@
 """How often MomentPCA and TensorCCA claim a component where there is none, at confidence 0.95.
 
-    python benchmarks/claims.py [--out results.json] [--quick] [--show results.json] [--first-seed 0]
+    python benchmarks/claims.py [--out results.json] [--share 0.05] [--show results.json] [--first-seed 0]
 
 MomentPCA: rows without the moment that is asked for.  TensorCCA: views that share nothing, and views that share one
 factor where two are asked for; a factor of three views is exponential, for a symmetric one has no third moment.
@@ -78,17 +78,17 @@ def counted(first, runs, claims):
         return sum(bool(claims(seed, np.random.default_rng([seed, 131]))) for seed in range(first, first + runs))
 
 
-def moments(first, quick):
+def moments(first, share):
     for name, (make, options, runs) in MOMENTS.items():
 
         def claims(seed, rng, make=make, options=options):
             return tpca.MomentPCA(random_state=seed, **options).fit(make(rng)).n_components_
 
-        runs = 3 if quick else runs
+        runs = max(3, round(share * runs))
         yield {"of": "moments", "name": name, "runs": runs, "claims": counted(first, runs, claims)}
 
 
-def cca(first, quick):
+def cca(first, share):
     for asked, strength in ((1, 0.0), (2, FACTOR)):
         for order in VIEWS:
 
@@ -97,7 +97,7 @@ def cca(first, quick):
                 return found.n_components_ == asked
 
             runs, name = (
-                3 if quick else FITS,
+                max(3, round(share * FITS)),
                 f"{order} views, {'one factor, two' if asked == 2 else 'none, one'} asked for",
             )
             yield {"of": "views", "name": name, "runs": runs, "claims": counted(first, runs, claims)}
@@ -129,7 +129,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--show", type=Path, help="print the tables of a stored run")
-    parser.add_argument("--quick", action="store_true", help="three fits of each, to see that all work")
+    parser.add_argument("--share", type=float, default=1.0, help="of all fits, for a quick look; at least 3 of each")
     parser.add_argument("--first-seed", type=int, default=0)
     options = parser.parse_args()
     if options.show:
@@ -138,7 +138,7 @@ def main():
         stored = {"machine": {"python": platform.python_version(), "numpy": np.__version__}, "rows": []}
         stored |= {"first_seed": options.first_seed}
         for kind in (moments, cca):
-            for row in kind(options.first_seed, options.quick):
+            for row in kind(options.first_seed, options.share):
                 sys.stderr.write(f"{row['name']}: {row['claims']} of {row['runs']}\n")
                 stored["rows"].append(row)
     for show in TABLES.values():

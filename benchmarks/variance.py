@@ -230,7 +230,7 @@ def coverage(runs):
         for name, options in READINGS.items():
             held, entries, found = 0, [], 0
             for seed in range(runs):
-                rng = np.random.default_rng([seed, 7])
+                rng = np.random.default_rng([seed, 7, int(strength), int(10 * phi)])
                 vectors = [v / np.linalg.norm(v) for v in map(rng.standard_normal, (6, 5, 4))]
                 signal = np.multiply.outer(strength * rng.standard_normal(300), outer(vectors))
                 data = signal + coloured(rng, 300, (6, 5, 4), phi)
