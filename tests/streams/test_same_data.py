@@ -18,7 +18,7 @@ from tpca.checkpoint import VERSION, Checkpoints, CheckpointWarning
 from tpca.cli import main
 from tpca.engines import LocalEngine
 from tpca.errors import CheckpointError, StreamError
-from tpca.solvers.loop import Keeper
+from tpca.solvers.keeping import Keeper
 from tpca.streams import identity
 from tpca.streams.protocol import Source
 from tpca.streams.stored import StoredStream

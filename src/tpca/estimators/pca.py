@@ -109,10 +109,8 @@ class TensorPCA(ShowsComponents, TakesParts, ClassNamePrefixFeaturesOutMixin, Tr
         and whether it is the first.
     n_components_, n_samples_seen_, n_skipped_ : int
         Components (proven; without a test the one there is; 0 after ``"no signal"``); samples used; left out.
-    shape_in_ : tuple of int
-        Shape of one sample.
-    solver_, solver_reason_ : str
-        The solver that was used, and why.
+    shape_in_ : tuple of int, the shape of one sample
+    solver_, solver_reason_ : str, the solver that was used, and why
     stop_reason_, history_ : StopReason, list of dict
     effects_ : list of str
         What every component is the effect of; ``recoveries_`` has what was found for every covariate.

@@ -16,7 +16,8 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from tpca.engines import Data, open_engine
 from tpca.errors import SolverError
 from tpca.integers import check_integer
-from tpca.solvers.loop import Run, drive, keeper_of
+from tpca.solvers.keeping import keeper_of
+from tpca.solvers.loop import Run, drive
 from tpca.solvers.memory import default_memory, parse_memory
 from tpca.solvers.observing import ObservedRun
 from tpca.solvers.order import refuse_torn

@@ -1,6 +1,6 @@
 """Samples as arrays: blocks of modes, batches in whatever form they come, contraction, and what is kept of them."""
 
-from tpca.tensors.accumulators import Accumulator, Rewards, SampleGradients, Scores, TensorSum
+from tpca.tensors.accumulators import Accumulator, Rewards, SampleGradients, TensorSum
 from tpca.tensors.clipped import Clipped
 from tpca.tensors.contraction import contract, contract_all
 from tpca.tensors.dense import DenseBatch
@@ -14,6 +14,7 @@ from tpca.tensors.query import Answer, Query, RankOne, SubBatches
 from tpca.tensors.slabs import SlabBatch
 from tpca.tensors.sparse import SparseBatch
 from tpca.tensors.together import Together
+from tpca.tensors.view_scores import Scores
 from tpca.tensors.views import ViewsBatch
 
 __all__ = [

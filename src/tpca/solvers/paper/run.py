@@ -13,7 +13,7 @@ from tpca.engines import Engine
 from tpca.errors import SolverError
 from tpca.model.sampling import BATCH_ENTRIES
 from tpca.solvers.base import Callback
-from tpca.solvers.loop import Keeper
+from tpca.solvers.keeping import Keeper
 from tpca.solvers.paper.pairing import MARGIN, score_query
 from tpca.solvers.paper.schedules import Constants, Leg, Schedule, decay_length, search_steps
 from tpca.solvers.paper.starts import sign_starts

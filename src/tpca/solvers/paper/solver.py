@@ -38,7 +38,7 @@ from tpca.model import SpikedTensor
 from tpca.model.spiked import check_strength
 from tpca.randomness import generator
 from tpca.solvers.base import CommonOptions, option
-from tpca.solvers.loop import keeper_of
+from tpca.solvers.keeping import keeper_of
 from tpca.solvers.observing import with_observed
 from tpca.solvers.paper.pairing import pairings_of
 from tpca.solvers.paper.run import PaperRun, StreamEndedError

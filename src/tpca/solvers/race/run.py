@@ -233,8 +233,7 @@ class RaceRun(RaceState):
     def _enter_refinement(self, known: Handover) -> None:
         self.note_reach()
         self.phase, self._limit = "refinement", self.per_pass
-        self.refinement = Refinement(known, self.noise.whitening is not None, self.noise.block > 1)
-        self.searches = []
+        self.searches, self.refinement = [], Refinement(known, self.noise.whitening is not None, self.noise.block > 1)
 
     def _after_refinement(self) -> None:
         assert self.refinement is not None

@@ -27,7 +27,8 @@ from typing import Any, ClassVar
 from tpca.engines import Data, open_engine
 from tpca.integers import check_integer
 from tpca.solvers.base import CommonOptions, check_memory, check_passes, check_share, option
-from tpca.solvers.loop import Run, drive, keeper_of
+from tpca.solvers.keeping import keeper_of
+from tpca.solvers.loop import Run, drive
 from tpca.solvers.memory import parse_memory
 from tpca.solvers.recovery import Recovery
 from tpca.solvers.variance.limits import default_budget
