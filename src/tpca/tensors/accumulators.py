@@ -4,10 +4,10 @@
 :class:`TensorSum`         the sum of all samples
 :class:`Rewards`           the reward of every sample with some rank-one components
 :class:`SampleGradients`   the gradients of every sample with the one replica whose turn it is: the paper's access
-:class:`Scores`            the scores of every row of views
 =========================  =====================================================================================
 
-Mean gradients and rewards of replicas, what most solvers ask for: :mod:`tpca.tensors.gradients`.  Several accumulators
+Mean gradients and rewards of replicas, what most solvers ask for: :mod:`tpca.tensors.gradients`; scores of the rows of
+views: :mod:`tpca.tensors.view_scores`.  Several accumulators
 that are filled with the same samples: :mod:`tpca.tensors.together`.
 """
 
