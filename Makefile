@@ -34,7 +34,7 @@ oldest:  ## the tests of what users call, with the oldest packages that pyprojec
 	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
 	$(OLDEST)/bin/uv pip install --quiet --python $(OLDEST)/bin/python --resolution lowest-direct -e ".[all]" \
 	  "hypothesis>=6.100" "pandas>=2.3" "pytest>=8.0" "pytest-xdist>=3.5" "statsmodels>=0.14.4"
-	$(OLDEST)/bin/python -m pytest -n 2 -o filterwarnings=default $(OLDEST_TESTS)
+	$(OLDEST)/bin/python -m pytest -n 2 -o filterwarnings=ignore::DeprecationWarning $(OLDEST_TESTS)
 OLDEST_TESTS ?= tests/streams tests/estimators tests/cli tests/report tests/tensors tests/engines tests/test_slips.py
 
 lint: $(VENV)/.ready  ## ruff, mypy --strict, import contract

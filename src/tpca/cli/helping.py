@@ -40,7 +40,7 @@ class Command(TyperCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Arguments, common options in the order of the table, and the advanced ones if these are asked for."""
         common = COMMON.get(str(self.name), ())
-        told = {str(one.name): one for one in self.get_params(ctx) if one.get_help_record(ctx) is not None}
+        told = {_name(one): one for one in self.get_params(ctx) if one.get_help_record(ctx) is not None}
         given = [name for name, one in told.items() if one.param_type_name == "argument"]
         usual = [name for name in common if name in told and name not in given]
         rest = [name for name in told if name not in (*given, *usual, "help")]
@@ -52,6 +52,11 @@ class Command(TyperCommand):
             if records:
                 with formatter.section(title):
                     formatter.write_dl([*records, *(more if title == "Options" else [])])
+
+
+def _name(parameter: Any) -> str:
+    """The name of a parameter; that of ``--help`` differs between versions of Typer."""
+    return "help" if "--help" in parameter.opts else str(parameter.name)
 
 
 def _record(parameter: Any, ctx: Any) -> tuple[str, str]:

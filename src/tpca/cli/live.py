@@ -88,7 +88,7 @@ class Bar(Nothing):
         columns = (TextColumn("{task.description:14s}"), BarColumn(bar_width=24), MofNCompleteColumn(), *texts)
         self._progress = Progress(*columns, console=self._console, disable=not self._console.is_terminal)
         self._bar = self._progress.add_task("reading", total=progress.total, rate="", known="", left="")
-        return self._progress
+        return self._progress if self._console.is_terminal else nullcontext()  # before Rich 15 a dark bar ends a line
 
     def show(self, progress: Progress) -> None:
         """Move the bar."""
