@@ -46,11 +46,12 @@ def share(work: Callable[[Piece], None], pieces: Iterable[Piece], worth: bool = 
     """``work`` on all pieces, each by whichever of two threads is free, while :func:`calm_blas` leaves a core free.
 
     Waking a thread takes some 50 µs: what takes less is not ``worth`` it.
-    What is worked on must not depend on who does it, nor in which order.  Only for the main thread, as that is: who
-    works in several threads already has given the cores something to do.
+    What is worked on must not depend on who does it, nor in which order.  Only for a solve in the main thread that is
+    the only one: who works in several threads already has given the cores something to do.
     """
     left = deque(pieces)
-    if not (_free and worth and len(left) > 1) or threading.current_thread() is not threading.main_thread():
+    alone = _at_work < 2 and threading.current_thread() is threading.main_thread()
+    if not (_free and alone and worth and len(left) > 1):
         _work_off(work, left)
         return
     other = _helper(os.getpid()).submit(_work_off, work, left)
@@ -84,28 +85,55 @@ def _blas_pools() -> list[Any]:
     return [pool for pool in _pools().lib_controllers if pool.user_api == "blas"]
 
 
+_lock = threading.Lock()
+_at_work = 0  # solves of small samples, in whatever threads
+_before: list[int] = []  # what the pools had when the first of them began
+
+
 @contextlib.contextmanager
 def calm_blas(entries: int) -> Iterator[None]:
     """One thread for BLAS while samples of so few ``entries`` are worked on; what it had before is given back.
 
-    Only in the main thread: the number belongs to the process, two threads that set and restore it in turns would
-    leave it wrong, and OpenBLAS takes it from the main thread only.
+    The number belongs to the process, and sums of products depend on it in their last bits.  So the first solve that
+    begins sets it and the last that ends gives it back, whatever threads they are in: a fit beside others has the bits
+    of one by itself.  Larger samples have the bits of as many threads as BLAS has.
     """
-    global _free
-    if entries > SMALL or threading.current_thread() is not threading.main_thread():
+    if entries > SMALL:
         yield
         return
-    pools = _blas_pools()
-    before = [pool.num_threads for pool in pools]
-    if all(threads == 1 for threads in before):  # to set and restore takes as long as a small fit
-        yield
-        return
+    _begin()
     try:
-        for pool in pools:
-            pool.set_num_threads(1)
-        _free = cores() > 1
         yield
     finally:
+        _end()
+
+
+def _begin() -> None:
+    global _at_work, _free
+    with _lock:
+        _at_work += 1
+        if _at_work > 1:
+            return
+        pools = _blas_pools()
+        _before[:] = [pool.num_threads for pool in pools]
+        for pool, threads in zip(pools, _before, strict=True):
+            if threads != 1:  # to set and restore takes as long as a small fit
+                _set(pool, 1)
+        _free = max(_before, default=1) > 1 and cores() > 1
+
+
+def _end() -> None:
+    global _at_work, _free
+    with _lock:
+        _at_work -= 1
+        if _at_work:
+            return
         _free = False
-        for pool, threads in zip(pools, before, strict=True):
-            pool.set_num_threads(threads)
+        for pool, threads in zip(_blas_pools(), _before, strict=True):
+            if threads != 1:
+                _set(pool, threads)
+
+
+def _set(pool: Any, threads: int) -> None:
+    """For the whole process, whoever asks; threadpoolctl would listen only to the thread that asked before."""
+    getattr(pool, "_real_set_num_threads", pool.set_num_threads)(threads)

@@ -4,6 +4,7 @@ It says its address; then ``pids`` those of its workers, ``pause`` and ``unpause
 the worker's own look at its memory, and whatever else ends it.
 """
 
+import contextlib
 import json
 import logging
 import os
@@ -26,7 +27,8 @@ def main():
         for line in sys.stdin:
             word, *numbers = line.split()
             if word == "pids":
-                client.wait_for_workers(WORKERS)
+                with contextlib.suppress(TimeoutError):  # Dask may have failed to start one again; others do
+                    client.wait_for_workers(WORKERS, timeout=20)
                 say(json.dumps(sorted(client.run(os.getpid, on_error="ignore").values())))
             else:
                 everyone = sorted(client.nthreads())

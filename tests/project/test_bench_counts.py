@@ -209,6 +209,53 @@ def test_a_fit_in_another_thread_leaves_the_number_alone():
     assert blas_threads() == {2}
 
 
+@pytest.mark.usefixtures("two_threads")
+def test_solves_in_several_threads_share_one_spell():
+    """The first that begins sets the number, the last that ends gives it back, in whatever order they end."""
+    begun, may_end, seen = threading.Barrier(3), [threading.Event(), threading.Event()], []
+
+    def solve(number):
+        with calm_blas(10):
+            begun.wait()
+            may_end[number].wait()
+            seen.append(blas_threads())
+
+    threads = [threading.Thread(target=solve, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    begun.wait()
+    assert blas_threads() == {1}
+    for number in (0, 1):  # the first that began may be the first to end
+        may_end[number].set()
+        threads[number].join()
+        assert blas_threads() == ({1} if number == 0 else {2})
+    assert seen == [{1}, {1}]
+
+
+@pytest.mark.slow
+def test_fits_in_threads_have_the_bits_of_the_main_thread():
+    """In a process whose BLAS has the threads it likes, four fits at a time and one after the other."""
+    code = (
+        "import warnings, numpy as np\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "from tpca import SpikedTensor, TensorPCA\n"
+        "from tpca.threads import _blas_pools\n"
+        "warnings.simplefilter('ignore')\n"
+        "usual = [pool.num_threads for pool in _blas_pools()]\n"
+        "def fit(seed):\n"
+        "    truth = SpikedTensor.random((20, 18, 16), 1.0, random_state=seed)\n"
+        "    data = next(iter(truth.stream(random_state=seed, batch_size=40)))\n"
+        "    fitted = TensorPCA(solver='race' if seed % 2 else 'mean', random_state=0).fit(np.sin(data * seed))\n"
+        "    return b''.join(v.tobytes() for v in fitted.components_) + fitted.strengths_.tobytes()\n"
+        "alone = [fit(seed) for seed in range(1, 9)]\n"
+        "with ThreadPoolExecutor(4) as pool:\n"
+        "    assert list(pool.map(fit, range(1, 9))) == alone\n"
+        "assert [pool.num_threads for pool in _blas_pools()] == usual\n"
+    )
+    env = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    subprocess.run([sys.executable, "-c", code], check=True, env=env, timeout=600)
+
+
 def test_an_error_gives_the_threads_back(two_threads):
     with pytest.raises(ZeroDivisionError), calm_blas(10):
         raise ZeroDivisionError
