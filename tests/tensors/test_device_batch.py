@@ -244,3 +244,12 @@ def test_samples_that_are_no_real_numbers_are_refused():
 
     with pytest.raises(SampleError, match="real numbers, got dtype complex64"):
         open_stream(xp.zeros((3, 2, 2), dtype=xp.complex64))
+
+
+@pytest.mark.parametrize("home", homes(NUMPY, STRICT))
+@pytest.mark.parametrize("blank", [ModeCovariances, EntrySizes, lambda: QueryGradients(VECTORS)])
+def test_what_learns_the_noise_names_the_sample_that_misses_entries(home, blank):
+    holes = SAMPLES.copy()
+    holes[17, 0, 1, 2] = np.nan
+    with pytest.raises(SampleError, match="sample 17 contains NaN or Inf"):
+        LocalEngine(home.put(holes)).reduce(blank(), N)

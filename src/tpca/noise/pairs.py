@@ -91,6 +91,8 @@ class ModeCovariances(PairSums, Accumulator):
     def add(self, batch: Batch, at: int = 0) -> None:
         """Take the pairs of a batch; of samples that come in full, many at once."""
         count, j = len(batch), 0
+        if isinstance(batch, DenseBatch):
+            batch.check()  # now: every other sample would be told by another number
         while j < count:
             place, pairs = at + j, (count - j) // 2
             if isinstance(batch, DenseBatch) and place % 2 == 0 and pairs:

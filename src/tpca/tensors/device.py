@@ -107,7 +107,8 @@ class DeviceBatch(DenseBatch):
 
     def copied(self) -> DeviceBatch:
         """The same samples in memory of their own, on their device."""
-        return DeviceBatch(super().copied()._samples, exposure=self.exposure)
+        own = super().copied()
+        return DeviceBatch(own._samples, exposure=own.exposure)
 
     def content(self) -> list[NDArray[Any]]:
         """A few numbers of the samples, and how many there are."""
