@@ -9,7 +9,7 @@ on the sub-batches b of ν degrees of freedom, where V and V_0 come from the sam
 from sample to sample cancels.  In noise of separable covariance the mean of x is not positive: s_0², the scatter of
 :math:`\log(V_{0,b}/\tau_b)`, makes up for :math:`\mathbb E[1/V_{0,b}] > 1/\mathbb E V_{0,b}`, as it would if that log
 were normal.  (Of a mean of m squares :math:`\mathbb E[1/V_0] = m/(m - 2)`, against 1.90 for 2 at m = 4, 1.48 for 1.5 at
-m = 6; sub-batches are large enough for m = 12, :func:`tpca.solvers.variance.limits.edges_within`.)  As
+m = 6; sub-batches are large enough for m = 20, :func:`tpca.solvers.variance.limits.edges_within`.)  As
 :math:`x\ge-\nu`, no factor is negative, and cutting wins at twice the stake only makes them smaller: where the mean of
 x is not positive, bets win nothing on average, whatever the tails.
 
@@ -61,17 +61,17 @@ def log_won(bets: Sequence[Bets]) -> float:
 
 
 def contrasts(part: Variances, vectors: Sequence[Array]) -> tuple[Array, Array]:
-    """x_b and ν_b of all sub-batches."""
+    """x_b and ν_b of all sub-batches; none where there is but one, for then the scatter of V_0 is not known."""
     each = part.by_part
     variances = np.array([one.squares[0] for one in each])
     totals = np.array([one.total for one in each])
     along = np.array([[float(h[0] @ u) for h, u in zip(one.energies, vectors, strict=True)] for one in each])
     varied = totals > 0
-    if not varied.any():
+    if varied.sum() < 2:
         return np.zeros(0), np.zeros(0)
     variances, totals, along = variances[varied], totals[varied], along[varied]
     levels = noise_level(variances, totals, along)
     rest = np.maximum(totals - variances, np.finfo(float).tiny)
-    scatter = float(np.log(levels / rest).var(ddof=1)) if len(levels) > 1 else 0.0
+    scatter = float(np.log(levels / rest).var(ddof=1))
     freedoms = part.freedoms[varied]
     return freedoms * (variances / (math.exp(min(scatter, 700.0)) * levels) - 1), freedoms

@@ -15,7 +15,7 @@ from tpca.wording import amount, count
 
 REPLICAS = 30  # starts, where there is memory for them
 SUB_BATCHES, MIN_SIZE = 16, 4  # of a reading, each with moments of the candidate; samples of one, if there are as many
-SQUARES = 12  # that every factor of the level of noise is the mean of, at least
+SQUARES = 20  # that every factor of the level of noise is the mean of, at least
 FEW = 4  # where only sums over all are wanted: the mean of each costs one degree of freedom
 STEPS, HALVES, REFINING = 7, 4, 4  # most readings of the same samples for steps; steps on halves of them; refinements
 EVERY = 4  # first steps in which all replicas stay
