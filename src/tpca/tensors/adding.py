@@ -28,7 +28,7 @@ def add_rows(total: NDArray[Any], rows: NDArray[Any], weight: float) -> None:
     count, entries = rows.shape
     gemv = _gemv(total.dtype)
     apart = rows.strides[0] // rows.itemsize if count > 1 else entries
-    if gemv is None or apart >= COUNTED:
+    if gemv is None or apart >= COUNTED or not rows.size:
         total += np.full(count, weight, total.dtype) @ rows
         return
     gemv(entries, count, apart, weight, rows, np.ones(count, total.dtype), total)
