@@ -96,6 +96,7 @@ def test_rows_of_a_larger_array_are_added_in_place(dtype, count):
     whole = np.random.default_rng(0).standard_normal((7, 40)).astype(dtype)
     total, rows = np.ones(60, dtype), whole[1 : 1 + count, 10:30]
     adding.add_rows(total[20:40], rows, 0.5)
+    adding.add_rows(total[20:20], rows[:, :0], 0.5)
     expected = np.ones(60)
     expected[20:40] += 0.5 * rows.astype(np.float64).sum(axis=0)
     np.testing.assert_allclose(total, expected, rtol=1e-2 if dtype == np.float16 else 1e-6)

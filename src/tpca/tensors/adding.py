@@ -35,7 +35,7 @@ def add_rows(total: NDArray[Any], rows: NDArray[Any], weight: float, fresh: bool
     count, entries = rows.shape
     gemv = _gemv(total.dtype)
     apart = rows.strides[0] // rows.itemsize if count > 1 else entries
-    if gemv is None or apart >= COUNTED:
+    if gemv is None or apart >= COUNTED or not rows.size:
         total[...] = np.full(count, weight, total.dtype) @ rows + (0 if fresh else total)
         return
     gemv(entries, count, apart, weight, rows, np.ones(count, total.dtype), not fresh, total)

@@ -16,6 +16,7 @@ from tpca.solvers.race.strategies.symmetric import (
     Symmetric,
     SymmetricPairs,
     pairings,
+    sharpened,
     symmetric_floats,
     symmetric_pairs_floats,
 )
@@ -217,3 +218,12 @@ def test_sums_of_a_flow_are_those_of_data_whitened_otherwise():
     columns = flow.sums[1]
     np.testing.assert_allclose(columns.unit * columns.flat, expected, atol=5e-3 * np.abs(expected).max())
     np.testing.assert_allclose(columns.gram, columns.flat.astype(float) @ columns.flat.T.astype(float), rtol=1e-3)
+
+
+def test_symmetric_blocks_are_sharpened_as_any_other():
+    block = np.random.default_rng(0).standard_normal((6, 6))
+    both = np.stack([block + block.T, block])
+    left, values, right = np.linalg.svd(both)
+    expected = np.matmul(left * values[:, None, :] ** 2, right)
+    for own, squared in zip(both, expected, strict=True):
+        np.testing.assert_allclose(sharpened(own), squared / np.linalg.norm(squared), atol=1e-12)

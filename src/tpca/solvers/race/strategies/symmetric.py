@@ -222,8 +222,8 @@ class SymmetricPairs(BlockReplicas):
         """C_m of both replicas."""
         eye = unit(np.eye(*blocks.shape[1:]))
         pulled: Array = np.empty_like(blocks)
-        for j, (sharp, pull) in enumerate(zip(sharpened(blocks), pulls, strict=True)):
-            pulled[j] = unit(sharp + pull * eye)
+        for j, pull in enumerate(pulls):
+            pulled[j] = unit(sharpened(blocks[j]) + pull * eye)
         return pulled
 
     def _direction(self, gradient: Array) -> Array:
@@ -237,16 +237,14 @@ def symmetrised(block: Array) -> Array:
     return 0.5 * (block + block.T) if square else block
 
 
-def sharpened(blocks: Array) -> list[Array]:
-    """Raise the singular values of blocks of two modes to a power p > 1, at unit norm: U s^p V^T.
+def sharpened(block: Array) -> Array:
+    """Raise the singular values of a block of two modes to a power p > 1, at unit norm: U s^p V^T.
 
-    The signal sits in the leading singular value, so this drops noise before a block is used to contract.  Symmetric
-    blocks have their eigenvectors for both U and V.
+    The signal sits in the leading one, so this drops noise.  A symmetric block has its eigenvectors for both U and V.
     """
-    wide = blocks.astype(np.float64)
-    if np.array_equal(wide, wide.transpose(0, 2, 1)):
-        signed, left = np.linalg.eigh(wide)
-        values, right = np.abs(signed), np.sign(signed)[..., None] * left.transpose(0, 2, 1)
-    else:
-        left, values, right = np.linalg.svd(wide, full_matrices=False)
-    return [unit(block) for block in np.matmul(left * values[:, None, :] ** POWER, right)]
+    wide = block.astype(np.float64)
+    if np.array_equal(wide, wide.T):
+        signed, axes = np.linalg.eigh(wide)
+        return unit((axes * np.copysign(np.abs(signed) ** POWER, signed)) @ axes.T)
+    left, values, right = np.linalg.svd(wide, full_matrices=False)
+    return unit((left * values**POWER) @ right)
