@@ -41,7 +41,8 @@ def add_rows(matrix: NDArray[Any], weights: NDArray[Any], sums: NDArray[Any], fr
 @functools.cache
 def _gemv(kind: str) -> Any:
     """``gemv`` for numbers of a kind, ``f`` or ``d``."""
-    capsule = cython_blas.__pyx_capi__[{"f": "sgemv", "d": "dgemv"}[kind]]
+    every = cython_blas.__pyx_capi__
+    capsule = every["sgemv"] if kind == "f" else every["dgemv"]
     name, pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
     name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
