@@ -1,0 +1,83 @@
+"""Long sums: shared by two threads, with the same bits as by one."""
+
+import numpy as np
+import pytest
+
+from tpca import MeanSolver, threads
+from tpca.errors import SampleError
+from tpca.tensors import DenseBatch
+from tpca.tensors.adding import LONG
+
+DIMS = (3, 5, 7001)
+
+
+def long_batch(dtype, extra=1):
+    count = LONG // int(np.prod(DIMS)) + extra
+    return np.random.default_rng(0).standard_normal((count, *DIMS)).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_sum_has_the_same_bits_whoever_adds_it_up(dtype, monkeypatch):
+    samples = long_batch(dtype)
+    found = []
+    for cores in (1, 2):
+        monkeypatch.setattr(threads, "cores", lambda cores=cores: cores)
+        with threads.helping():
+            total = DenseBatch(samples).add_to(None, 0.5)
+            found.append(DenseBatch(samples[::-1].copy()).add_to(total.copy()))
+    np.testing.assert_array_equal(*found)
+    exact = 1.5 * samples.sum(axis=0, dtype=float)
+    # Each of the n additions rounds off half a unit in the last place of a sum below 2^7.
+    np.testing.assert_allclose(found[0], exact, rtol=0, atol=2 * len(samples) * 2.0**6 * np.finfo(dtype).eps)
+
+
+def test_the_second_thread_does_some_of_the_work_and_is_gone_afterwards(monkeypatch):
+    monkeypatch.setattr(threads, "cores", lambda: 2)
+    done, names = [], set()
+    both = threads.threading.Barrier(2, timeout=30)  # two pieces at a time: one thread alone would wait for ever
+
+    def work(piece):
+        both.wait()
+        done.append(piece)
+        names.add(threads.threading.current_thread().name)
+
+    with threads.helping():
+        threads.share(work, range(6))
+        assert sorted(done) == list(range(6))
+        assert len(names) == 2
+    assert not any(thread.name.startswith("tpca-helper") for thread in threads.threading.enumerate())
+    with threads.helping(), pytest.raises(ZeroDivisionError):
+        threads.share(lambda piece: 1 / piece, range(3))
+    done.clear()
+    threads.share(done.append, range(3))  # nobody offers help
+    assert done == [0, 1, 2]
+
+
+def test_a_missing_entry_of_a_long_batch_is_named():
+    samples = long_batch(np.float32)
+    samples[3, 1, 2, 6999] = np.nan
+    with pytest.raises(SampleError, match="sample 13 contains NaN"):
+        DenseBatch(samples, unchecked=10).add_to(None)
+
+
+@pytest.mark.parametrize("at", [None, 1, 41, 79])
+def test_a_group_of_an_array_is_added_up_in_one_product(at, monkeypatch):
+    """However short the batches of the array are; nothing is copied, and a bad sample is named as before."""
+    monkeypatch.setattr("tpca.streams.stored.ARRAY_SAMPLES", 3)
+    monkeypatch.setattr("tpca.streams.stored.BATCH_ENTRIES", 1)
+    samples, counted, add_to = np.random.default_rng(1).standard_normal((80, 4, 5, 6)), [], DenseBatch.add_to
+
+    def count(batch, *rest):
+        counted.append(len(batch))
+        assert np.shares_memory(batch.content()[0], samples)
+        return add_to(batch, *rest)
+
+    monkeypatch.setattr(DenseBatch, "add_to", count)
+    solver = MeanSolver(random_state=0, whiten=None, clip=None)
+    if at is not None:
+        samples[at, 0, 0, 0] = np.inf
+        with pytest.raises(SampleError, match=f"sample {at} contains NaN or Inf"):
+            solver.run(samples)
+        return
+    assert solver.run(samples).n_samples == 80
+    assert counted == [10] * 8
