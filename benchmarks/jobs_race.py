@@ -18,6 +18,7 @@ from unittest import mock
 
 import numpy as np
 from suite import Measured, Row, interleave, seconds_of
+from threadpoolctl import threadpool_limits
 
 from tpca import RaceSolver, open_stream
 from tpca.engines import open_engine
@@ -116,7 +117,9 @@ def windows(dims, samples: int) -> list[np.ndarray]:
 
 
 def in_memory() -> Iterator[Row]:
-    for dims, memory, samples in (*((*problem, SAMPLES) for problem in PROBLEMS), (*PROBLEMS[0], MANY)):
+    one_core = (*((*problem, SAMPLES, 1) for problem in PROBLEMS), (*PROBLEMS[0], MANY, 1))
+    both = tuple((*problem, SAMPLES, 2) for problem in PROBLEMS) if len(os.sched_getaffinity(0)) > 1 else ()
+    for dims, memory, samples, threads in (*one_core, *both):
         batches = windows(dims, samples)
         ones = np.ones(BATCH, np.float32)
 
@@ -124,8 +127,10 @@ def in_memory() -> Iterator[Row]:
             for batch in batches:
                 ones @ batch.reshape(BATCH, -1)
 
-        passes, whole = measure(Race(lambda batches=batches: iter(batches), memory), read)
+        with threadpool_limits(threads, user_api="blas"):
+            passes, whole = measure(Race(lambda batches=batches: iter(batches), memory), read)
         what = f"order {len(dims)}, d = {dims[0]}, {samples} samples in memory, all strategies ({memory})"
+        what += ", both cores" if threads > 1 else ""
         note = f"{POOL} samples' worth of numbers, read through shifted windows of either sign in batches of {BATCH}"
         yield passes.row(f"race passes: {what}", "one BLAS read of every sample (ones @ X)", PASSES, note)
         yield whole.row(f"race whole fit: {what}", "one BLAS read of every sample (ones @ X)", WHOLE, note)
