@@ -100,7 +100,7 @@ class LocalEngine:
         cut = cut_samples(self._layout, self.stream.dtype, blank, self._place, n)
         groups, taken = Groups(blank, cut.leaves), 0
         while (batch := self._take(None if n is None else n - taken)) is not None:
-            if blank.in_one and n is not None and not cut.closes:
+            if blank.in_one and self._layout is not None and not cut.closes and n is not None:
                 batch = self._with_those_after(batch, n - taken)
             try:
                 groups.part_of(self._group(cut)).add(batch, taken)
