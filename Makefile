@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow oldest lint docs notebooks gallery bench bench-cca bench-variance bench-claims reproduce reproduction race-targets race-checks noise-checks detection clean help
+.PHONY: demo test test-slow oldest lint docs notebooks gallery bench bench-cca bench-variance bench-claims reproduce reproduction race-targets race-checks noise-checks attack detection clean help
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -88,6 +88,10 @@ race-checks: $(VENV)/.ready  ## false alarms and coverage of docs/race.md
 
 noise-checks: $(VENV)/.ready  ## claims, power and coverage where noise is not white, docs/noise.md (under an hour; goes on where it was)
 	$(BIN)/python -m tpca.lab.studies.noise_checks --full --out docs/noise-checks.json --figure docs/figures/noise.png
+	$(BIN)/python docs/_site/fill.py
+
+attack: $(VENV)/.ready  ## kills, damaged files, full disks, clusters that fail, docs/reliability.md (an hour; goes on where it was)
+	PYTHONPATH=tests $(BIN)/python -m attack --out docs/reliability.json
 	$(BIN)/python docs/_site/fill.py
 
 detection: $(VENV)/.ready  ## samples until a signal is proven, behind the limit on the strength

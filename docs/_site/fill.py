@@ -78,12 +78,17 @@ def cluster(name: str) -> str:
 def benchmark(name: str) -> tuple[Any, Any]:
     """A program of benchmarks/, and its stored result."""
     place = ROOT / "benchmarks" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(name, place)
+    return program(place), json.loads((place.parent / "results" / f"{name}.json").read_text())
+
+
+def program(place: Path) -> Any:
+    """A program that is not part of the package."""
+    spec = importlib.util.spec_from_file_location(place.stem, place)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module, json.loads((place.parent / "results" / f"{name}.json").read_text())
+    return module
 
 
 def noise(name: str) -> str:
@@ -122,8 +127,16 @@ def measured_by(program: str, name: str) -> str:
     return "\n".join(module.TABLES[name](stored)) + "\n"
 
 
+def reliability(name: str) -> str:
+    """A table of docs/reliability.md, from what ``make attack`` has written."""
+    module = program(ROOT / "tests" / "attack" / "table.py")
+    text: str = module.TABLES[name](json.loads((ROOT / "docs" / "reliability.json").read_text()))
+    return text
+
+
 FILLS = {"printed": printed, "measured": measured, "cluster": cluster, "noise": noise, "schedule": schedule}
 FILLS |= {"race": race, "variance": partial(measured_by, "variance"), "claims": partial(measured_by, "claims")}
+FILLS["reliability"] = reliability
 
 
 def filled(text: str) -> str:

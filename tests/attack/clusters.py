@@ -13,7 +13,7 @@ from attack.cases import CASES, Part, emptied, result_of
 from attack.forks import Fork, command
 
 CASE = ("race zarr", "mean npy", "mean hdf5", "race npy")
-ATTACKS = ("killed", "stopped", "paused", "killed", "stopped", "paused", "all paused", "scheduler")
+ATTACKS = ("killed", "stopped", "paused", "killed", "stopped", "paused", "all paused", "scheduler", "command")
 SECONDS = 300.0  # of a fit: as long as Dask itself waits for a worker that says nothing
 
 
@@ -34,7 +34,12 @@ class Clusters(Part):
         with emptied(out):
             fork = Fork(command(*words, "--scheduler", address), self.folder, capped=False)
             fork.wait(rng.uniform(0, 3))
-            done = getattr(self, f"_{attack.replace(' ', '_')}")(rng)
+            if attack == "command":  # gone on with on the cluster, which has lost its client
+                fork.send(signal.SIGKILL)
+                done = "commands killed" if fork.end().killed else "commands that had ended"
+                fork = Fork(command(*words, "--resume", "--scheduler", address), self.folder, capped=False)
+            else:
+                done = getattr(self, f"_{attack.replace(' ', '_')}")(rng)
             ended = fork.end(SECONDS)
             if attack == "scheduler" and ended.outcome == "error":  # gone on with here, with the same bytes
                 ended = Fork(command(*words, "--resume"), self.folder).end()

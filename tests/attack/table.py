@@ -1,0 +1,58 @@
+"""The tables of docs/reliability.md, from the counts that ``make attack`` has stored."""
+
+from collections import Counter
+
+ROWS = {
+    "kills": "fits killed at any moment and gone on with ({kills:,} × SIGKILL, {asked to stop:,} × SIGTERM or Ctrl-C)",
+    "files": "damaged files of {cases} kinds",
+    "checkpoints": "damaged checkpoints, gone on with",
+    "disks": "disks that are full ({full:,}) or read-only ({read-only:,}), then not any more",
+    "clusters": "Dask: workers killed ({workers killed:,}), stopped for a while ({workers stopped:,}), paused "
+    "({workers paused:,}), all paused ({all workers paused:,}); schedulers killed ({schedulers killed:,}), "
+    "commands killed and gone on with ({commands killed:,})",
+}
+GOOD = ("right", "read", "error")
+BAD = ("wrong", "traceback", "hang", "crash")
+
+
+def counts(part):
+    """How often each outcome was, over all cases."""
+    words = (*GOOD, *BAD, "hdf5 crash")
+    return {word: sum(found.get(word, 0) for found in part["outcomes"].values()) for word in words}
+
+
+def outcomes_table(stored):
+    """One row a part."""
+    lines = [
+        "| attack | trials | right | read | clear error | " + " | ".join(BAD) + " |",
+        "|---" * (5 + len(BAD)) + "|",
+    ]
+    for name, words in ROWS.items():
+        if name in stored["parts"]:
+            part = stored["parts"][name]
+            found = counts(part)
+            about = words.format_map(Counter({**part["done"], "cases": len(part["outcomes"])}))
+            numbers = [sum(found.values()), *(found[word] for word in (*GOOD, *BAD))]
+            lines.append(f"| {about} | " + " | ".join(f"{number:,}" for number in numbers) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def formats_table(stored):
+    """One row a kind of damaged file."""
+    lines = [
+        "| kind of file | tried | right | read | clear error | HDF5's decoder crashed |",
+        "|---|---|---|---|---|---|",
+    ]
+    for kind, found in stored["parts"]["files"]["outcomes"].items():
+        numbers = [sum(found.values()), *(found.get(word, 0) for word in (*GOOD, "hdf5 crash"))]
+        lines.append(f"| `{kind}` | " + " | ".join(map(str, numbers)) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def said(stored):
+    """When and where, in a sentence."""
+    minutes = sum(part["seconds"] for part in stored["parts"].values()) / 60
+    return f"{stored['machine']}; {minutes:.0f} minutes in all.\n"
+
+
+TABLES = {"outcomes": outcomes_table, "formats": formats_table, "said": said}

@@ -1,0 +1,41 @@
+"""Some minutes of ``make attack``, every part of it, and the table that it fills."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from attack import table
+
+HERE = Path(__file__).parent
+STORED = HERE.parent / "docs" / "reliability.json"
+SHARE = {"kills": 0.05, "files": 0.1, "checkpoints": 0.03, "disks": 0.1, "clusters": 0.04}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", SHARE)
+def test_a_part_of_the_attack_ends_well(part, tmp_path):
+    if part == "disks" and os.geteuid() != 0:
+        pytest.skip("only root may mount a disk")
+    words = [sys.executable, "-m", "attack", "--out", str(tmp_path / "c.json"), "--parts", part]
+    env = {**os.environ, "PYTHONPATH": str(HERE), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*words, "--share", str(SHARE[part])], capture_output=True, text=True, env=env, timeout=1800)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = table.counts(json.loads((tmp_path / "c.json").read_text())["parts"][part])
+    assert found["right"] + found["read"] + found["error"] > 0
+    assert not any(found[word] for word in table.BAD)
+
+
+def test_what_is_stored_reached_its_goals_and_nothing_bad():
+    parts = json.loads(STORED.read_text())["parts"]
+    assert set(parts) == set(table.ROWS)
+    assert parts["kills"]["done"]["kills"] >= 1000
+    assert parts["files"]["done"]["files"] >= 10_000
+    assert parts["checkpoints"]["done"]["checkpoints"] >= 2000
+    for part in parts.values():
+        assert part["bad"] == []
+        assert not any(table.counts(part)[word] for word in table.BAD)
+        assert all(outcome in (*table.GOOD, "hdf5 crash") for found in part["outcomes"].values() for outcome in found)
