@@ -75,7 +75,7 @@ def checksum(path: Path) -> str:
     """Of a whole ``.npz`` file: whether it is still the one that was written."""
     check_regular(path)
     if not zipfile.is_zipfile(path):  # only its end is looked at: it may have become as long as it likes
-        raise ValueError(f"{path.name} is damaged: it does not end like a .npz file")
+        return ""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

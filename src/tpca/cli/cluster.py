@@ -21,6 +21,7 @@ Workers = Annotated[
     ),
 ]
 SECONDS = 30  # to reach a scheduler
+CLOSING = 5  # to take leave of one, which may be gone
 
 
 @contextmanager
@@ -45,8 +46,10 @@ def cluster(scheduler: str | None, workers: int | None) -> Iterator[Any]:
         except (OSError, ValueError) as cause:
             told = f"no Dask scheduler answers at {scheduler!r}: {one_line(cause)}"
             raise ClusterError(f"{told}; check the address, such as tcp://host:8786.") from cause
-        with client:
+        try:
             yield client
+        finally:
+            client.close(timeout=CLOSING)  # type: ignore[no-untyped-call]
         return
     with _local(workers or 1) as here, Client(here, set_as_default=False) as client:  # type: ignore[no-untyped-call]
         yield client
