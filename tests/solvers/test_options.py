@@ -453,14 +453,13 @@ def test_a_file_in_the_way_is_one_line_before_the_work(arguments, folder, monkey
     (folder / "file").unlink()
 
 
-def test_missing_folders_on_the_way_are_made(folder, tmp_path, monkeypatch):
+def test_missing_folders_are_made_for_results_and_data(folder, tmp_path, monkeypatch):
+    """Those of pages and pictures are more likely slips, and refused (tests/test_slips.py)."""
     monkeypatch.chdir(folder)
-    tpca("fit", "d.npy", "--out", tmp_path / "a/b/r", "--report", tmp_path / "c/d/r.html", "--quiet")
-    tpca("report", "r", "--out", tmp_path / "e/f/r.html", "--no-checks")
+    tpca("fit", "d.npy", "--out", tmp_path / "a/b/r", "--quiet")
     tpca("generate", "--dims", "3,3", "--samples", "2", "--out", tmp_path / "g/h/d.npy")
-    tpca("plan", "--order", "3", "--dim", "4", "--plot", tmp_path / "i/j/p.png")
     write_markdown(tmp_path / "k/l/m.md", [], {}, {})
-    for made in ("a/b/r/recovery.json", "c/d/r.html", "e/f/r.html", "g/h/d.npy", "i/j/p.png", "k/l/m.md"):
+    for made in ("a/b/r/recovery.json", "g/h/d.npy", "k/l/m.md"):
         assert (tmp_path / made).is_file()
     with pytest.raises(OutputError, match=r"no format 'foo'; give a \.png"):
         tpca("plan", "--order", "3", "--dim", "4", "--plot", tmp_path / "n/p.foo")

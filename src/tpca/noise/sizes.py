@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.tensors.blocks import Array
-from tpca.tensors.namespaces import cast, entries, fused, namespace, to_device, to_host
+from tpca.tensors.namespaces import cast, entries, fused, lowered, namespace, to_device, to_host
 
 ROUGHLY = 2**11  # entries that tell the median size of a sample well enough
 SWEEPS = 4  # over the modes, to take out the means of rows of which entries are missing
@@ -53,13 +53,13 @@ def _middles(step: int, flat: Any) -> Any:
 
 
 def taken_out(logs: Any) -> tuple[Any, Any, list[Any]]:
-    """Logarithms without means of samples and, beside them, of rows of all modes; these means."""
+    """Logarithms, used up, without means of samples and, beside them, of rows of all modes; these means."""
     xp, axes = namespace(logs), tuple(range(1, logs.ndim))
     means = xp.reshape(xp.mean(xp.reshape(logs, (logs.shape[0], -1)), axis=1), (-1, *[1] * len(axes)))
-    logs = logs - means
+    logs = lowered(logs, means)
     rows = [xp.mean(logs, axis=tuple(j for j in axes if j != i), keepdims=True) for i in axes]
     for row in rows:
-        logs = logs - row
+        logs = lowered(logs, row)
     return logs, means, rows
 
 
@@ -69,26 +69,28 @@ def taken_out_partly(logs: Any, there: Any) -> tuple[Any, Any, list[Any]]:
     seen = cast(there, logs.dtype)
     logs = xp.where(there, logs, xp.zeros_like(logs))
     means = xp.sum(logs, axis=axes, keepdims=True) / xp.sum(seen, axis=axes, keepdims=True)
-    logs = logs - means * seen
+    logs = lowered(logs, means * seen)
     rows: list[Any] = [0.0 for _ in axes]
     for _ in range(SWEEPS):
         for place, i in enumerate(axes):
             others = tuple(j for j in axes if j != i)
             counts = xp.sum(seen, axis=others, keepdims=True)
             more = xp.sum(logs, axis=others, keepdims=True) / xp.where(counts > 0, counts, xp.ones_like(counts))
-            logs = logs - more * seen
+            logs = lowered(logs, more * seen)
             rows[place] = rows[place] + more
     return logs, means, rows
 
 
 def row_means(logs: Any, places: Sequence[NDArray[Any]], dims: Sequence[int]) -> tuple[Any, list[Array]]:
-    """Some entries of one sample, at ``places`` along every mode, without the means of their rows; these means."""
+    """Some entries of a sample, used up, at ``places`` along every mode, less the means of their rows; these means."""
     xp = namespace(logs)
     rows = []
     if xp is np:
         for place, d in zip(places, dims, strict=True):
             rows.append(np.bincount(place, logs, d) / np.maximum(np.bincount(place, minlength=d), 1))
-        return logs - sum(row[place] for place, row in zip(places, rows, strict=True)), rows
+        for place, row in zip(places, rows, strict=True):
+            logs -= row[place]
+        return logs, rows
     left = logs
     for place, d in zip(places, dims, strict=True):
         counts = np.maximum(np.bincount(place, minlength=d), 1)

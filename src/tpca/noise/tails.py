@@ -31,7 +31,20 @@ from tpca.checkpoint import kept
 from tpca.noise.sizes import histogram, log_sizes, medians, row_means, taken_out, taken_out_partly
 from tpca.tensors import Accumulator, Batch, DenseBatch
 from tpca.tensors.blocks import Array
-from tpca.tensors.namespaces import cast, entries, fused, name_of, namespace, rows_of, to_device, to_host
+from tpca.tensors.namespaces import (
+    bounded,
+    cast,
+    entries,
+    fused,
+    lowered,
+    name_of,
+    namespace,
+    rounded,
+    rows_of,
+    scaled,
+    to_device,
+    to_host,
+)
 
 # c, in standard deviations.  Variances of means for t with 2.5 degrees of freedom, over the least that any estimate can
 # have: 1.04, 1.08, 1.13, 1.23; where some entries are far off and the others Gaussian more is lost than won below 1.5.
@@ -108,7 +121,7 @@ class EntrySizes(Accumulator):
             if not len(good):
                 return
         near = to_device(middle.reshape(-1, *[1] * (samples.ndim - 1)), logs)
-        logs = xp.clip(logs, near - NEAR, near + NEAR)
+        logs = bounded(logs, near - NEAR, near + NEAR)
         logs, means, rows = fused(taken_out)(logs) if there is None else fused(taken_out_partly)(logs, there)
         sums = [to_host(xp.sum(row, axis=0)).reshape(-1).astype(np.float64) for row in rows]
         self._note(samples, logs, sums, float(to_host(xp.sum(means))), len(middle))
@@ -128,17 +141,17 @@ class EntrySizes(Accumulator):
         middle = float(medians(logs[None, :], None)[0]) if len(chosen) else -math.inf
         if not math.isfinite(middle):
             return
-        logs = xp.clip(logs, middle - NEAR, middle + NEAR)
+        logs = bounded(logs, middle - NEAR, middle + NEAR)
         mean = float(to_host(xp.mean(logs)))
-        logs, rows = row_means(logs - mean, np.unravel_index(chosen, tuple(sample.shape)), sample.shape)
+        logs, rows = row_means(lowered(logs, mean), np.unravel_index(chosen, tuple(sample.shape)), sample.shape)
         self._note(values, logs, rows, mean, 1)
 
     def _note(self, values: Any, logs: Any, rows: list[Array], level: float, count: int) -> None:
-        """Add what ``count`` samples said: logarithms without their scales, and sums of these."""
+        """Add what ``count`` samples said: logarithms without their scales, which are used up, and sums of these."""
         self.rows = [own + row for own, row in zip(self.rows, rows, strict=True)] if self.rows else rows
         self.level += level
-        xp = namespace(logs)
-        places = xp.clip(xp.round(logs * BINS), -OCTAVES * BINS, OCTAVES * BINS) + OCTAVES * BINS
+        places = bounded(rounded(scaled(logs, BINS)), -OCTAVES * BINS, OCTAVES * BINS)
+        places = lowered(places, -OCTAVES * BINS)
         self.counts += histogram(values, places, self.counts.shape[1]).astype(np.int32)
         self.n += count
 

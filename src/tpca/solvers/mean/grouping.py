@@ -49,7 +49,7 @@ class Grouping:
     def __init__(self, dims: Sequence[int], most: int, block: int = 1, plan: Sequence[int] | None = None) -> None:
         self.plan = None if plan is None else list(plan)
         self.dims, self.most = tuple(dims), most if plan is None else len(plan)
-        self._room: Array32 = np.empty((self.most, *dims), dtype=np.float32)  # in one piece: it is had sooner
+        self._room: Array32 = np.zeros((self.most, *dims), dtype=np.float32)  # in one piece: it is had sooner
         self.total: Array | None = None  # kept of samples in float64
         self.counts: list[int] = []
         self.worths: list[float] = []  # their shares of the signal

@@ -39,7 +39,7 @@ def all_observed(grouping: Grouping) -> Grouping:
     twin = copy.copy(grouping)
     twin.counts, twin.worths = list(grouping.counts), list(grouping.worths)
     twin.plan = None if grouping.plan is None else list(grouping.plan)
-    twin._room = np.empty_like(grouping._room)
+    twin._room = np.zeros_like(grouping._room)
     for counted, n in zip(twin.sums, grouping.counts, strict=True):
         counted[...] = n
     twin.total = np.full(grouping.dims, float(grouping.samples))
