@@ -215,7 +215,7 @@ def test_the_command_prints_a_table_and_a_sentence():
 
 
 def test_the_command_as_json_and_its_figure(tmp_path):
-    figure = tmp_path / "figures" / "plan.png"
+    figure = tmp_path / "plan.png"
     done = runner.invoke(app, ["plan", "--dims", "10,20,30", "--json", "--plot", str(figure)])
     assert done.exit_code == 0, done.output
     content = json.loads(done.stdout)

@@ -12,7 +12,7 @@ from tpca.cli import app
 from tpca.cli import fit as fit_command
 from tpca.engines import LocalEngine
 from tpca.engines.looks import DigestWatch, Looks
-from tpca.solvers.mean.fit import spectral_fit
+from tpca.solvers.mean.fit import hosvd_fit
 from tpca.solvers.memory import round_bytes
 from tpca.solvers.race.strategies.choice import strategies_within
 from tpca.solvers.rank_one import rank_ones
@@ -90,7 +90,7 @@ def test_a_long_mode_is_found_from_the_short_side():
             assert (np.abs(found @ true) > 0.99).all()
     tensor = np.ascontiguousarray(block.reshape(3, 2000, 2).transpose(0, 2, 1))
     with Traced() as traced:
-        fit = spectral_fit(tensor)
+        fit = hosvd_fit(tensor)
     assert traced.peak < 40 * tensor.nbytes  # Lanczos vectors are of the short side: most are copies of the tensor
     first, _, last = fit.vectors
     assert fit.strength == pytest.approx(np.linalg.norm(np.einsum("abc,a,c->b", tensor, first, last)))

@@ -462,8 +462,8 @@ def test_missing_folders_are_made_for_results_and_data(folder, tmp_path, monkeyp
     for made in ("a/b/r/recovery.json", "g/h/d.npy", "k/l/m.md"):
         assert (tmp_path / made).is_file()
     with pytest.raises(OutputError, match=r"no format 'foo'; give a \.png"):
-        tpca("plan", "--order", "3", "--dim", "4", "--plot", tmp_path / "n/p.foo")
-    assert not (tmp_path / "n").exists()
+        tpca("plan", "--order", "3", "--dim", "4", "--plot", tmp_path / "p.foo")
+    assert not (tmp_path / "p.foo").exists()
 
 
 # -- what is said of it -----------------------------------------------------------------------------------------------

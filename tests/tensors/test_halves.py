@@ -152,7 +152,8 @@ def test_an_error_of_either_thread_is_raised(monkeypatch):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*fork")  # of Python, and of JAX where another test has loaded it
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_forked_process_has_a_second_thread_of_its_own(monkeypatch):
     monkeypatch.setattr(threads, "_free", True)
     threads.share(int, (1, 2))

@@ -68,11 +68,11 @@ class Dependence:
 class Contrasts:
     """Energies of contrasts at all levels, of vectors that come one after the other.
 
-    With a ``probe``, a unit vector, also that of contrasts along it, of the first entries of the vectors.
+    With a ``direction``, a unit vector, also that of contrasts along it, of the first entries of the vectors.
     """
 
-    def __init__(self, probe: Array | None = None) -> None:
-        self.n, self.probe, self._along = 0, probe, 0.0
+    def __init__(self, direction: Array | None = None) -> None:
+        self.n, self.direction, self._along = 0, direction, 0.0
         self.energies: list[float] = []
         self.counts: list[int] = []
         self._waiting: list[NDArray[np.float32] | None] = []  # at level j, a sum of 2^j that waits for its neighbour
@@ -134,8 +134,8 @@ class Contrasts:
 
     @property
     def loudness(self) -> float:
-        """Energy of contrasts of one sample with the next along the probe, over what is usual; NaN if unknown."""
-        if self.probe is None or self._before is None or not self.energies[0]:
+        """Energy of contrasts of one sample with the next along the direction, over what is usual; NaN if unknown."""
+        if self.direction is None or self._before is None or not self.energies[0]:
             return math.nan
         return self._along / (self.energies[0] / self._before.size)
 
@@ -164,8 +164,8 @@ class Contrasts:
         self.energies[level] += float(np.vdot(wide, wide))
         self.counts[level] += len(wide)
         if level == 0:
-            if self.probe is not None:
-                self._along += float(np.sum((wide[:, : len(self.probe)] @ self.probe) ** 2))
+            if self.direction is not None:
+                self._along += float(np.sum((wide[:, : len(self.direction)] @ self.direction) ** 2))
             chain = wide if self._before is None else np.concatenate([self._before[None].astype(np.float64), wide])
             products = np.einsum("ij,ij->i", chain[:-1], chain[1:])
             self._products += float(products.sum())

@@ -40,8 +40,8 @@ def test_flips_differ_and_none_of_eight_groups_keeps_more_than_half(groups):
         assert np.all(np.abs(signs.sum(axis=1)) <= 4)
 
 
-@pytest.mark.parametrize("tied", [False, True])
-def test_of_all_flips_of_any_data_no_more_than_the_level_are_claimed(tied, monkeypatch):
+@pytest.mark.parametrize("with_symmetric", [False, True])
+def test_of_all_flips_of_any_data_no_more_than_the_level_are_claimed(with_symmetric, monkeypatch):
     """The reason why the level is exact: of data and all their flips, equally likely as data, 3 of 64 are claimed."""
     rng = np.random.default_rng(0)
     data = rng.standard_t(2.5, (8, 4, 4, 4)) * np.exp(rng.standard_normal((8, 1, 4, 1)))
@@ -50,7 +50,7 @@ def test_of_all_flips_of_any_data_no_more_than_the_level_are_claimed(tied, monke
     orbit = np.column_stack([np.ones(64), 1.0 - 2 * codes, 1.0 - 2 * (codes.sum(axis=1) % 2)])
     monkeypatch.setattr(flips, "draw_flips", lambda *_: orbit[1:])
     flipped = (data * signs[:, None, None, None] for signs in orbit)
-    p_values = [flip_test(grouped(one), 0.95, np.random.default_rng(1), (), tied).p_value for one in flipped]
+    p_values = [flip_test(grouped(one), 0.95, np.random.default_rng(1), (), with_symmetric).p_value for one in flipped]
     assert sum(p <= 0.05 for p in p_values) == 3
     assert min(p_values) == 1 / 64
 

@@ -9,7 +9,7 @@ from mean_noises import grouped, serial
 
 from tpca import MeanSolver, SpikedTensor
 from tpca.solvers.mean.coupling import correlation
-from tpca.solvers.mean.fit import spectral_fit
+from tpca.solvers.mean.fit import hosvd_fit
 from tpca.solvers.mean.grouping import Grouping, equal_groups, inner_products
 from tpca.solvers.mean.groups import Groups
 from tpca.solvers.mean.judge import Judge
@@ -125,4 +125,4 @@ def test_what_one_group_alone_has_seen_is_not_plain_to_see(monkeypatch):
             observed.add(counts, 10)
         balance(grouping, observed)
         judge = Judge.of(Groups.of(grouping, pulls=observed.sums), 0.95, 1, 0)
-        assert (judge._plain_to_see(spectral_fit(judge.groups.mean, 25)) is not None) == plain
+        assert (judge._plain_to_see(hosvd_fit(judge.groups.mean, 25)) is not None) == plain

@@ -102,7 +102,10 @@ def read_comparison(folder: Path) -> Comparison:
     with reading(failure, "give the folder that `tpca compare --out` wrote", StudyError):
         found = read_json(folder / FILE, FIELDS, FORMAT)
         trials = {t["seed"]: [Outcome(**_known(o)) for o in t["outcomes"]] for t in found["trials"]}
-        return Comparison(found["settings"], found["left_out"], trials)
+    stray = {o.method for outcomes in trials.values() for o in outcomes} - set(found["settings"]["methods"])
+    if stray:
+        raise StudyError(f"{failure}: outcomes of {min(stray)!r}, which was not compared; compare again.")
+    return Comparison(found["settings"], found["left_out"], trials)
 
 
 def _known(outcome: dict[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tpca.noise import Check
-from tpca.solvers.mean.fit import spectral_fit
+from tpca.solvers.mean.fit import hosvd_fit
 from tpca.tensors.blocks import Array
 
 BEND = 0.13  # β
@@ -43,7 +43,7 @@ def too_strong(mean: Array, samples: int, share: float, scales: Sequence[Array])
     """
     for mode, scale in enumerate(scales):
         mean = mean / scale.reshape(-1, *[1] * (mean.ndim - 1 - mode))
-    fit = spectral_fit(mean, SWEEPS)
+    fit = hosvd_fit(mean, SWEEPS)
     if not fit.strength > sum(math.sqrt(d / samples) for d in mean.shape):
         return False
     return squared_share(fit.strength / share, fit.vectors, [np.ones(d) for d in mean.shape]) > STRONG

@@ -56,21 +56,11 @@ def best_fit(tensor: Array, rng: np.random.Generator) -> RankOne:
     return RankOne(float(values[0, 0]), tuple(v[0, 0] for v in vectors))
 
 
-def spectral_fit(tensor: Array, sweeps: int = MAX_SWEEPS) -> RankOne:
-    """The fit from one start, leading vectors of the modes: enough for a signal that is plain to see.
-
-    Each is looked for in what those before it leave (sequential HOSVD, Vannieuwenhoven, Vandebril & Meerbergen 2012):
-    only the first Gram matrix is one of the whole tensor, and a vector next to the signal makes that clearer for the
-    others.
-    """
+def hosvd_fit(tensor: Array, sweeps: int = MAX_SWEEPS) -> RankOne:
+    """The fit from the leading vectors of all single modes alone (HOSVD): enough for a signal that is plain to see."""
     if tensor.ndim == 2:
         return best_fit(tensor, np.random.default_rng(len(tensor)))
-    start, rest = list[Array](), tensor
-    while rest.ndim > 1:
-        v = leading_of_mode(rest, 0)[0].astype(tensor.dtype, copy=False)
-        start.append(v)
-        rest = (v @ rest.reshape(len(v), -1)).reshape(rest.shape[1:])
-    vectors, value = climb_one(tensor, [*start, unit(rest)], sweeps)
+    vectors, value = climb_one(tensor, [leading_of_mode(tensor, mode)[0] for mode in range(tensor.ndim)], sweeps)
     return RankOne(value, tuple(vectors))
 
 

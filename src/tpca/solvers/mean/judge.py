@@ -23,7 +23,7 @@ from tpca.randomness import generator
 from tpca.solvers.mean.climb import MOVE_TOL, climb_one, least_movement
 from tpca.solvers.mean.components import find_components
 from tpca.solvers.mean.errors import Scatter
-from tpca.solvers.mean.fit import MAX_SWEEPS, best_fit, spectral_fit
+from tpca.solvers.mean.fit import MAX_SWEEPS, best_fit, hosvd_fit
 from tpca.solvers.mean.groups import Groups
 from tpca.solvers.mean.plain import ahead_of_flips, far_beyond, plain_threshold
 from tpca.solvers.mean.reading import symmetry_rejected
@@ -47,13 +47,13 @@ class Found:
 
 @dataclass
 class Judge:
-    """Looks at the groups of one fit; ``tied`` says whether vectors may be the same."""
+    """Looks at the groups of one fit; ``with_symmetric`` says whether vectors may be the same."""
 
     groups: Groups
     confidence: float
     n_components: int
     random_state: int
-    tied: bool
+    with_symmetric: bool
     proofs: list[Proof] = field(default_factory=list)
     """Of every test that was made."""
     _last: Scatter | None = None
@@ -61,12 +61,12 @@ class Judge:
     @classmethod
     def of(cls, groups: Groups, confidence: float, n_components: int, random_state: int, alike: bool = True) -> Judge:
         """``alike``: whether vectors that are the same in the data are so here, too."""
-        tied = alike and n_components == 1 and can_be_symmetric(groups.dims)
-        return cls(groups, confidence, n_components, random_state, tied)
+        with_symmetric = alike and n_components == 1 and can_be_symmetric(groups.dims)
+        return cls(groups, confidence, n_components, random_state, with_symmetric)
 
     def look(self) -> tuple[list[Found], RankOne]:
         """All components that are proven, the strongest first, and the best guess of one where none is."""
-        first = spectral_fit(self.groups.mean, QUICK)
+        first = hosvd_fit(self.groups.mean, QUICK)
         if not self.groups.coupling.enough:
             self.proofs.append(Proof(first.strength, (), math.inf, 1.0, 1.0, False))
             return [], first
@@ -77,7 +77,7 @@ class Judge:
             # What the test came across will do, for it proves nothing; climbed further, unless it is symmetric.
             return [], guess if self.proofs[0].symmetric else self._settled(guess, GUESS_TOL)
         first = self._settled(first) if plain else best_fit(self._mean, self._rng("mean"))
-        if self.tied:
+        if self.with_symmetric:
             return self._one(first)
         rng = self._rng("mean components")
         components = find_components(self._mean, first, self.n_components, rng, self._proven)
@@ -139,7 +139,7 @@ class Judge:
 
     def _test(self, known: Sequence[RankOne]) -> Proof:
         rng = self._rng(f"flips {len(known)}")
-        return flip_test(self.groups, self.confidence, rng, known, self.tied)
+        return flip_test(self.groups, self.confidence, rng, known, self.with_symmetric)
 
     def _symmetric(self, first: RankOne) -> Scatter | None:
         """The scatter around the best fit of equal vectors; ``None`` where it cannot be near the best one."""

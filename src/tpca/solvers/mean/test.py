@@ -103,18 +103,22 @@ class Proof:
 
 
 def flip_test(
-    groups: Groups, confidence: float, rng: np.random.Generator, known: Sequence[RankOne] = (), tied: bool = False
+    groups: Groups,
+    confidence: float,
+    rng: np.random.Generator,
+    known: Sequence[RankOne] = (),
+    with_symmetric: bool = False,
 ) -> Proof:
-    """Test for a signal besides ``known`` components; with ``tied``, also for one of equal vectors."""
+    """Test for a signal besides ``known`` components; with ``with_symmetric``, also for one of equal vectors."""
     signs = draw_flips(len(groups), confidence, rng)
     every = np.vstack([np.ones(len(groups)), signs])
-    reach = _reach(groups.dims, groups.level(every), tied)
+    reach = _reach(groups.dims, groups.level(every), with_symmetric)
     starts = Starts.drawn(groups.dims, rng)
     most = max(1, math.floor((1 - confidence) * (len(every)) + 1e-9))  # so many flips may not reach T
     lengths, guesses = np.empty((0, 2)), None
     for some in _chunks(len(every), groups.entries):
         tensors = without(groups.flipped(every[some]), every[some] @ (groups.weights * groups.shares), known)
-        fits = quick_fits(tensors, starts, tied, rng)
+        fits = quick_fits(tensors, starts, with_symmetric, rng)
         lengths, guesses = np.vstack([lengths, fits.lengths]), guesses or fits.first
         if int(np.count_nonzero(_reaches(np.max(lengths - reach, axis=1)))) >= most:
             break
@@ -123,12 +127,12 @@ def flip_test(
     return dataclasses.replace(proof, guess=guesses[proof.symmetric])
 
 
-def _reach(dims: Sequence[int], sigma: float, tied: bool) -> Array:
+def _reach(dims: Sequence[int], sigma: float, with_symmetric: bool) -> Array:
     """What white noise reaches, of both kinds of fit."""
     order, squared = len(dims), sigma**2
     plain = noise_reach([(d - 1) * squared for d in dims], read)
     symmetric = noise_reach([(dims[0] - 1) * squared / order] * order, read_symmetric) + MARGIN * sigma
-    return np.array([plain, symmetric if tied else 0.0])
+    return np.array([plain, symmetric if with_symmetric else 0.0])
 
 
 def _judged(lengths: Array, reach: Array, most: int, drawn: int) -> Proof:
@@ -207,8 +211,8 @@ class QuickFits:
     first: tuple[RankOne, RankOne]
 
 
-def quick_fits(tensors: Array32, starts: Starts, tied: bool, rng: np.random.Generator) -> QuickFits:
-    """Fits of both kinds, good enough to compare.  Without ``tied`` the second has the length -inf."""
+def quick_fits(tensors: Array32, starts: Starts, with_symmetric: bool, rng: np.random.Generator) -> QuickFits:
+    """Fits of both kinds, good enough to compare.  Without ``with_symmetric`` the second has the length -inf."""
     if tensors.ndim == 3:
         pairs = [top_pairs(matrix, 1, rng) for matrix in tensors]
         plain, vectors = (
@@ -221,7 +225,7 @@ def quick_fits(tensors: Array32, starts: Starts, tied: bool, rng: np.random.Gene
         vectors, values = select(*climb(tensors, vectors, MORE_SWEEPS, 0.0), 1)
         plain = values[:, 0]
     free = RankOne(float(plain[0]), tuple(unit(v[0, 0].astype(np.float64)) for v in vectors))
-    if not tied:
+    if not with_symmetric:
         return QuickFits(np.column_stack([plain, np.full(len(plain), -math.inf)]).astype(np.float64), (free, free))
     fitted = [] if tensors.ndim == 3 else [v[:, 0] for v in vectors]
     fits = best_symmetric(tensors, fitted, rng, SYMMETRIC_SWEEPS)
