@@ -16,3 +16,16 @@ def rng():
     import numpy as np
 
     return np.random.default_rng(20240607)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A headless Chromium, where there is one that starts."""
+    from browser import Browser, BrowserEndedError, find_browser
+
+    try:
+        one = Browser(find_browser())
+    except BrowserEndedError:
+        pytest.skip(f"{find_browser()} does not start here")
+    with one:
+        yield one

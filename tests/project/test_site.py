@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from browser import Browser, BrowserEndedError, find_browser
+from browser import find_browser
 
 ROOT = Path(__file__).parent.parent.parent
 pytestmark = [
@@ -22,16 +22,6 @@ def site(tmp_path_factory):
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
     return folder
-
-
-@pytest.fixture(scope="module")
-def browser():
-    try:
-        one = Browser(find_browser())
-    except BrowserEndedError:
-        pytest.skip(f"{find_browser()} does not start here")
-    with one:
-        yield one
 
 
 def opened(browser, page, width, phone=False):

@@ -10,7 +10,7 @@ import re
 import numpy as np
 import pytest
 
-from browser import Browser, BrowserEndedError, find_browser
+from browser import find_browser
 from tpca import RaceSolver, SpikedTensor
 from tpca.report.folder import write_report
 from tpca.results import write_result, write_run
@@ -50,16 +50,6 @@ def page(tmp_path_factory):
     labels.write_text(json.dumps({"0": {"name": EVIL[1], "entries": EVIL}}))
     write_report(folder / "r", folder / "report.html", labels)
     return (folder / "report.html").as_uri()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    try:
-        one = Browser(find_browser())
-    except BrowserEndedError:
-        pytest.skip(f"{find_browser()} does not start here")
-    with one:
-        yield one
 
 
 def tabs(browser):
