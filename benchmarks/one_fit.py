@@ -1,6 +1,6 @@
 """One race of the table (order 4, d = 32, all strategies), for a profiler to look at:
 
-py-spy record --output docs/figures/race_fit.svg -- python benchmarks/one_fit.py
+py-spy record --output race_fit.svg -- python benchmarks/one_fit.py
 """
 
 import os
