@@ -60,8 +60,9 @@ gallery: $(VENV)/.ready  ## pictures and printed answers of the gallery and of "
 bench: $(VENV)/.ready  ## ratios against the machine's limits and against peers, docs/performance.md (under ten minutes)
 	$(BIN)/python benchmarks/run.py
 
-bench-cca: $(VENV)/.ready  ## TensorCCA against cca-zoo, the table of docs/views.md (a quarter of an hour: the peer is slow)
+bench-cca: $(VENV)/.ready  ## TensorCCA against cca-zoo, the table of docs/views.md (some minutes: the peer is slow)
 	$(BIN)/python benchmarks/tensor_cca.py --out benchmarks/results/tensor_cca.json
+	$(BIN)/python docs/_site/fill.py
 
 bench-variance: $(VENV)/.ready  ## target="variance" against methods that hold everything, docs/guides/variation.md (minutes)
 	$(BIN)/python benchmarks/variance.py --out benchmarks/results/variance.json
