@@ -25,6 +25,7 @@ class FoldedPCA(TensorPCA):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = True
+        tags.array_api_support = False  # folding is done by NumPy
         return tags
 
 
