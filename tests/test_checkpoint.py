@@ -1078,7 +1078,7 @@ def server():
     ("name", "kills"),
     [
         ("components", 4),
-        ("passes", 4),
+        pytest.param("passes", 4, marks=pytest.mark.slow),
         pytest.param("components", 16, marks=pytest.mark.slow),
         pytest.param("passes", 12, marks=pytest.mark.slow),
     ],

@@ -727,7 +727,7 @@ def test_data_that_do_not_fit_the_memory_give_the_same_fit(monkeypatch):
 
 
 @pytest.mark.parametrize("refit", [pytest.param(False, marks=pytest.mark.slow), True])
-@pytest.mark.parametrize("memory", [None, 1e6])
+@pytest.mark.parametrize("memory", [pytest.param(None, marks=pytest.mark.slow), 1e6])
 def test_memory_is_that_of_the_data_and_of_the_covariances(monkeypatch, memory, refit):
     # 4 views of 200 columns: a moment tensor of 1.6e9 entries, 13 GB; 2000 rows of float64 are 12.8 MB.
     # Held: the whitened rows if they may be kept (1 × the data), batches on their way (raw, centred, whitened, and in

@@ -504,7 +504,7 @@ def test_nothing_is_found_below_the_threshold_of_the_unfolding():
 
 
 ALIGNMENTS = [  # dims, β = λ√N / (σ√Σd), alignment of the best rank-one approximation
-    ((100,) * 3, 1.3, (0.854,) * 3),
+    pytest.param((100,) * 3, 1.3, (0.854,) * 3, marks=pytest.mark.slow),
     ((100,) * 3, 2.0, (0.953,) * 3),
     ((100,) * 3, 3.0, (0.981,) * 3),
     ((32,) * 4, 2.0, (0.963,) * 4),
@@ -544,6 +544,7 @@ def test_the_spectral_start_finds_the_best_approximation_where_it_can(cls, dims,
         assert abs(a @ b) > 0.9999  # AMP's fixed point is that of ALS up to terms of order 1/d
 
 
+@pytest.mark.slow
 def test_als_from_the_spectral_start_fails_below_the_threshold():
     """The hardness is real: not the formula but the start is to blame."""
     truth, mean = spiked_mean((32,) * 4, 2.0 * math.sqrt(128), 5)

@@ -22,7 +22,7 @@ def settings(kind, **wanted):
 @pytest.mark.parametrize(
     ("solver", "laws"),
     [
-        ("race", ("resonances", "dirsign8", "smooth0.9", "serial0.9", "ma10")),
+        pytest.param("race", ("resonances", "dirsign8", "smooth0.9", "serial0.9", "ma10"), marks=pytest.mark.slow),
         ("mean", ("serial0.9", "serial0.97", "ma10")),
     ],
 )

@@ -298,6 +298,7 @@ def test_table_figures_and_page_of_a_real_store(tmp_path):
         write_page(page / "below", [study], findings, drawn, store)
 
 
+@pytest.mark.slow
 def test_a_study_goes_on_after_kill_9(tmp_path):
     """A real SIGKILL in the middle; the lines stored before stay as they are, and only the rest is run."""
     store = tmp_path / "store"
