@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 from scipy import sparse
-from scipy.stats import beta
 
 import tpca
+from tpca.lab.studies.estimates import rate_interval
 
 MIXING = np.random.default_rng(0).standard_normal((10, 10))
 
@@ -103,11 +103,6 @@ def cca(first, share):
             yield {"of": "views", "name": name, "runs": runs, "claims": counted(first, runs, claims)}
 
 
-def interval(count, runs):
-    low = float(beta.ppf(0.025, count, runs - count + 1)) if count else 0.0
-    return low, float(beta.ppf(0.975, count + 1, runs - count)) if count < runs else 1.0
-
-
 def table(stored, of):
     lines = ["| fits | claims | 95 % interval |", "|---|---|---|"]
     own = [row for row in stored["rows"] if row["of"] == of]
@@ -117,8 +112,10 @@ def table(stored, of):
             runs, claims = (sum(row[k] for row in both) for k in ("runs", "claims"))
             own.append({"name": f"all of these, {asked} asked for", "runs": runs, "claims": claims})
     for row in own:
-        low, high = interval(row["claims"], row["runs"])
-        lines.append(f"| {row['name']} | {row['claims']} of {row['runs']} | {100 * low:.1f} to {100 * high:.1f} % |")
+        rate = rate_interval(row["claims"], row["runs"])
+        lines.append(
+            f"| {row['name']} | {row['claims']} of {row['runs']} | {100 * rate.low:.1f} to {100 * rate.high:.1f} % |"
+        )
     return lines
 
 

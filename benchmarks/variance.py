@@ -30,7 +30,6 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import beta
 from sklearn.datasets import load_breast_cancer, load_digits
 
 DIMS, STRENGTH, FRESH = (24, 20, 16), 3.0, 500
@@ -201,10 +200,11 @@ def noise(kind, rng, n, dims):
     return coloured(rng, n, dims, {"white": 0.0, "smooth": 0.8}[kind])
 
 
-def interval(count, runs):
-    """Of a rate, 95 %, from ``count`` of ``runs`` (Clopper and Pearson)."""
-    low = float(beta.ppf(0.025, count, runs - count + 1)) if count else 0.0
-    return [low, float(beta.ppf(0.975, count + 1, runs - count)) if count < runs else 1.0]
+def rate_of(count, runs):
+    """A rate with its interval; imported here, for processes that measure memory load no more than they need."""
+    from tpca.lab.studies.estimates import rate_interval
+
+    return rate_interval(count, runs)
 
 
 def claims(runs):
@@ -277,9 +277,9 @@ def claim_table(stored):
     lines = ["| noise | several passes | one pass | 95 % interval of both |", "|---|---|---|---|"]
     for kind in dict.fromkeys(row["noise"] for row in stored["claims"]):
         both = [r for r in stored["claims"] if r["noise"] == kind]
-        low, high = interval(*(sum(r[k] for r in both) for k in ("claims", "runs")))
+        rate = rate_of(*(sum(r[k] for r in both) for k in ("claims", "runs")))
         cells = [f"{r['claims']} of {r['runs']}" for r in both]
-        lines.append(f"| {kind} | {' | '.join(cells)} | {low:.1%} to {high:.1%} |")
+        lines.append(f"| {kind} | {' | '.join(cells)} | {rate.low:.1%} to {rate.high:.1%} |")
     return lines
 
 
@@ -287,9 +287,9 @@ def coverage_table(stored):
     lines = ["| strength | noise | reading | strength in its interval | 95 % interval of that | entries |"]
     lines.append("|---|---|---|---|---|---|")
     for row in stored["coverage"]:
-        low, high = interval(row["held"], row["found"])
+        rate = rate_of(row["held"], row["found"])
         kind = "white" if row["phi"] == 0 else f"smooth, {row['phi']}"
-        cells = f"{row['held']} of {row['found']} | {low:.1%} to {high:.1%} | {row['entries']:.1%}"
+        cells = f"{row['held']} of {row['found']} | {rate.low:.1%} to {rate.high:.1%} | {row['entries']:.1%}"
         lines.append(f"| {row['strength']:g} | {kind} | {row['reading']} | {cells} |")
     return lines
 
