@@ -159,6 +159,57 @@ def test_two_labels_are_the_second_less_the_first_also_where_they_are_sorted():
         effect(items="batches").fit(iter([samples]), labels)
 
 
+@pytest.mark.parametrize("labels", [3, 4, 10])
+@pytest.mark.parametrize("step", [1.0, 3.0, 50.0])  # strong effects are no noise along themselves
+@pytest.mark.parametrize("sort", [False, True])
+def test_labels_are_told_apart_in_any_order_however_strong_their_effect(labels, step, sort):
+    rng = np.random.default_rng([labels, int(step)])
+    codes = rng.integers(0, labels, N)
+    codes = np.sort(codes) if sort else codes
+    samples, vectors = made(rng, step * codes.astype(float), 1.0)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        pca = effect().fit(samples, np.array([f"label {code}" for code in codes]))
+    assert pca.found_
+    assert any("hardly varies among neighbouring" in str(one.message) for one in said) == sort
+    assert min(overlaps(pca, vectors)) > 0.95  # (d-1)/(sd²N) is 3 % at most, for sd = 0.8
+    # The strength is known to 1/√N = 0.06, and blocks take up to a fifth of the samples' information: five of these.
+    assert abs(pca.strengths_[0] - step * codes.std()) < 0.35 + 0.01 * step * codes.std()
+
+
+def test_blocks_of_all_labels_that_are_no_neighbours_are_told():
+    rng = np.random.default_rng(11)
+    codes = rng.permutation(np.resize(np.arange(10), 100))
+    samples, vectors = made(rng, 3.0 * codes, 1.0)
+    with pytest.warns(ConditionsWarning, match=r"effect between 10 labels: .* blocks reach over \d+ of 100 samples"):
+        pca = effect().fit(samples, codes.astype(str))
+    assert min(overlaps(pca, vectors)) > CLOSE
+
+
+def test_columns_for_sorted_labels_are_dealt_too():
+    codes = np.repeat(np.arange(4), N // 4)
+    samples, vectors = made(np.random.default_rng(8), (codes == 2).astype(float), 3.0)
+    with pytest.warns(ConditionsWarning, match="hardly varies among neighbouring"):
+        pca = effect().fit(samples, np.eye(4)[codes][:, 1:])
+    assert pca.effects_ == ["y[1]"]
+    assert min(overlaps(pca, vectors)) > CLOSE - 0.05  # half as many samples of either kind
+
+
+def test_a_strong_effect_in_blocks_of_unequal_contrast_is_not_whitened_away():
+    rng = np.random.default_rng(9)
+    dose = np.exp(1.5 * rng.standard_normal(N))
+    samples, vectors = made(rng, dose, 100.0)
+    assert min(overlaps(effect().fit(samples, dose), vectors)) > 0.9999
+
+
+def test_too_few_samples_for_blocks_of_all_labels_are_told():
+    labels = np.resize(list("abcdefgh"), 32)
+    few = pytest.warns(ConditionsWarning, match="32 samples make [1-5] blocks in which all labels occur, and a claim")
+    with few, pytest.warns(ConvergenceWarning):
+        pca = effect().fit(np.random.default_rng(10).standard_normal((32, *DIMS)), labels)
+    assert not pca.found_
+
+
 def test_more_than_two_labels_give_the_pattern_that_separates_them_most():
     rng = np.random.default_rng(7)
     codes = rng.integers(0, 4, N)

@@ -24,6 +24,8 @@ from tpca.streams.protocol import NumberedStream
 from tpca.streams.running import DerivedPassing
 from tpca.streams.stored import StoredStream
 
+FAR = 0.45  # of all samples, over which blocks of labels reach that are sorted
+
 
 def fit_effects(
     data: Stream | Engine, told: Conditions, asked: EffectOptions, make_solver: MakeSolver
@@ -108,29 +110,49 @@ def _in_samples(
 
 def _warn(told: Conditions, found: list[Plan], names: tuple[str, ...]) -> None:
     for name, plan in zip(names, found, strict=True):
-        if plan.window >= len(told):
-            warnings.warn(
-                f"{name} hardly varies among neighbouring samples, so that samples from all over the data were put "
-                "into one block: what drifts as slowly as that cannot be told from an effect.",
-                ConditionsWarning,
-                stacklevel=4,
-            )
-        elif told.groups is None and plan.efficiency < 0.5:
-            warnings.warn(
-                f"only {plan.efficiency:.0%} of the variation of {name} lies within blocks, and no more of the samples "
-                "is used; mix the conditions, or set a larger block_size.",
-                ConditionsWarning,
-                stacklevel=4,
-            )
+        doubt = _doubt(told, plan, name)
+        if doubt:
+            warnings.warn(doubt, ConditionsWarning, stacklevel=4)
+
+
+def _doubt(told: Conditions, plan: Plan, name: str) -> str:
+    """What is to be said of the blocks, if anything."""
+    if plan.window >= (1 if plan.basis is None else FAR) * len(told):
+        return (
+            f"{name} hardly varies among neighbouring samples, so that samples from all over the data were put into "
+            "one block: what drifts as slowly as that cannot be told from an effect."
+        )
+    if plan.window and plan.basis is not None:
+        return (
+            f"effect {name}: so that all labels occur in every block, blocks reach over {plan.window} of {len(told)} "
+            "samples: what drifts within so many can look like an effect; give more samples of every label."
+        )
+    if told.groups is None and plan.efficiency < 0.5:
+        return (
+            f"only {plan.efficiency:.0%} of the variation of {name} lies within blocks, and no more of the samples is "
+            "used; mix the conditions, or set a larger block_size."
+        )
+    return ""
 
 
 def _warn_of_few(told: Conditions, plan: Plan, confidence: float) -> None:
-    """A warning where there are so few groups that nothing could be proven, whatever they show."""
+    """A warning where there are so few groups or blocks that nothing could be proven, whatever they show."""
     needed = groups_needed(confidence)
-    if told.groups is not None and len(plan) < needed:
-        warnings.warn(
-            f"{len(plan)} of {len(told.group_names)} groups say something, and a claim at confidence {confidence:g} "
-            f"needs {needed}: no signal can be proven; give more groups, or a lower confidence.",
-            ConditionsWarning,
-            stacklevel=4,
-        )
+    if len(plan) >= needed or (told.covariates is None and told.groups is None):
+        return
+    if told.groups is not None:
+        few, more = f"{len(plan)} of {len(told.group_names)} groups say something", "groups"
+    else:
+        few, more = f"{len(told)} samples make {len(plan)} blocks in which {_varying(told)}", "samples"
+    warnings.warn(
+        f"{few}, and a claim at confidence {confidence:g} needs {needed}: no signal can be proven; give more {more}, "
+        "or a lower confidence.",
+        ConditionsWarning,
+        stacklevel=4,
+    )
+
+
+def _varying(told: Conditions) -> str:
+    """What a block must have."""
+    labels = labels_of(told)
+    return f"{'both' if len(labels) == 2 else 'all'} labels occur" if labels else "y varies"

@@ -161,7 +161,7 @@ def too_alike(groups: int, worth: float) -> Check:
         "bad",
         f"{groups} groups of samples are worth {worth:.2g} independent ones",
         "samples are alike for about as long as all of them last, so that a slow change cannot be told from a mean: "
-        "nothing can be proven; give samples over a longer time",
+        "nothing can be proven; give samples over a longer time or, if their order means nothing, in random order",
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.tensors import DenseBatch
+from tpca.tensors.blocks import Array
 from tpca.tensors.namespaces import cast, entries, namespace, permuted, rows_of, to_device, to_host
 
 Gram = NDArray[np.float32]  # single precision: memory is strategies', and 1e-7 is nothing to chance
@@ -43,8 +44,15 @@ def _amounts(batch: DenseBatch) -> Any:
     return namespace(wide).ones_like(wide) if batch.exposure is None else cast(batch.exposure, wide.dtype)
 
 
-def unit_size(odd: Any, even: Any) -> Any:
-    """Differences of root mean square one, without those that are zero or beyond all floats."""
+def unit_size(odd: Any, even: Any, shares: tuple[Array, Array] | None = None) -> Any:
+    """Differences of root mean square one, without those that are zero or beyond all floats.
+
+    ``shares`` of odd and even samples, where these hold unequal ones of the signal: s_even·T_odd - s_odd·T_even has
+    none of it.
+    """
+    if shares is not None:
+        of_odd, of_even = (own.reshape(-1, *[1] * (odd.ndim - 1)).astype(odd.dtype) for own in shares)
+        odd, even = of_even * odd, of_odd * even
     differences = _difference(odd, even)
     xp, axes = namespace(differences), tuple(range(1, differences.ndim))
     if not differences.shape[0]:

@@ -1,7 +1,8 @@
 r"""Covariances of the modes from pairs of neighbouring samples, all pairs of a batch at once.
 
 :math:`\Delta_j = (T_{2j+1} - T_{2j})/\mathrm{rms}`: whatever all samples have in common, the signal above all, is gone
-from them.  Their mode-i Gram matrices are
+from them; of derived samples, which hold unequal shares s of it, from :math:`s_{2j}T_{2j+1} - s_{2j+1}T_{2j}`.  Their
+mode-i Gram matrices are
 
 .. math:: C_i = \frac{d_i}{D}\,\frac1n\sum_j \Delta_{j(i)}\Delta_{j(i)}^\top, \qquad \mathrm{tr}\,C_i = d_i .
 
@@ -27,6 +28,7 @@ from typing import Any
 from tpca.noise.differences import Gram, gram, kurtoses, mean_fourth, rms, unit_size
 from tpca.noise.whitening import Whitening
 from tpca.tensors import Accumulator, Batch, DenseBatch, in_full
+from tpca.tensors.blocks import Array
 
 AT_ONCE = 2**17  # entries of differences that are worked on at a time; one pair's where that is more
 
@@ -139,8 +141,8 @@ class ModeCovariances(PairSums, Accumulator):
         return [batch] if whole else self._slices(batch)
 
     def _slices(self, batch: DenseBatch) -> list[DenseBatch]:
-        samples = batch.samples
-        return [DenseBatch(samples[:, :: self._step, ...]), DenseBatch(samples[:, :, :: self._step, ...])]
+        thinned = batch.samples[:, :: self._step, ...], batch.samples[:, :, :: self._step, ...]
+        return [DenseBatch(samples, shares=batch.shares) for samples in thinned]
 
     def _pairs(self, evens: list[DenseBatch], odds: list[DenseBatch], number: int) -> None:
         """Add the Gram matrices of the differences of some pairs, the first of which is pair ``number``."""
@@ -151,9 +153,10 @@ class ModeCovariances(PairSums, Accumulator):
             self._count(*kurtoses(evens[0].measured, odds[0].measured))
         even, odd = ([one.samples for one in some] for some in (evens, odds))
         for first in range(min(2, odd[0].shape[0])):
-            half = (number + first + self._before) % 2
+            half, turn = (number + first + self._before) % 2, slice(first, None, 2)
+            shares = _shares(odds[0], evens[0], turn)
             parts = [
-                unit_size(others[first::2, ...], some[first::2, ...]) for some, others in zip(even, odd, strict=True)
+                unit_size(others[turn, ...], some[turn, ...], shares) for some, others in zip(even, odd, strict=True)
             ]
             if len(parts) == 1:
                 whole = self._whitened(parts[0])
@@ -179,6 +182,11 @@ class ModeCovariances(PairSums, Accumulator):
             return differences
         differences = self._whitening.tensor(differences)
         return differences / rms(differences)
+
+
+def _shares(odd: DenseBatch, even: DenseBatch, some: slice) -> tuple[Array, Array] | None:
+    """How much of the signal both samples of some pairs hold, where that may differ."""
+    return None if odd.shares is None or even.shares is None else (odd.shares[some], even.shares[some])
 
 
 def slices_apart(dims: Sequence[int], columns: int) -> int:

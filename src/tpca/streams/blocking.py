@@ -6,6 +6,9 @@ given length ends with its last sample.
 
 *Dealt.*  Where y is sorted, neighbours hardly differ in it.  Samples that can be read in any order are then dealt like
 cards: a window is cut into m parts of equal length, and of these one sample each comes next, again and again.
+
+*Even.*  Where more than two labels are sorted, every block gets its part of each: the samples of a label, in their
+order, are cut into as many parts as there are blocks, and block b has part b of all labels.
 """
 
 from __future__ import annotations
@@ -19,17 +22,22 @@ from tpca.tensors.blocks import Array
 
 MANY, FEW = 256, 16  # blocks that are enough for anything, and that there should be in any case
 MIN_BLOCK, MAX_BLOCK = 8, 64  # samples of a block for every degree of freedom that it loses; of 8, an eighth is lost
+PER_LABEL = 4  # samples of each of more than two labels in a block, where there are enough for that
+ENOUGH = 8  # blocks that do for a test, where there are no more with all labels
 UNKNOWN = 16  # the same where nobody knows how many samples there will be
 
 Places = NDArray[np.int64]
 
 
-def block_length(n: int | None, freedom: int) -> int:
-    """Samples of a block, each of which loses ``freedom`` degrees: as many as leave enough blocks."""
+def block_length(n: int | None, freedom: int, labels: int = 0) -> int:
+    """Samples of a block, each of which loses ``freedom`` degrees: as many as leave enough blocks.
+
+    Of more than two ``labels`` it should have some samples of each.
+    """
     if n is None:
         return UNKNOWN * freedom
     long = min(max(n // MANY, MIN_BLOCK * freedom), MAX_BLOCK * freedom)
-    return max(1 + freedom, min(long, n // FEW))
+    return max(1 + freedom, labels, min(max(long, PER_LABEL * labels), n // FEW))
 
 
 class Contrast:
@@ -70,11 +78,18 @@ def contrast_targets(columns: Array, weight: Array, length: int) -> list[float]:
     return [float(s) for s in weight @ centred**2 * ((length - 1) / max(1, len(weight)))]
 
 
-def neighbours(columns: Array, weight: Array, targets: Sequence[float] | None, length: int | None) -> Places:
-    """Edges of blocks of neighbours, by the rule of :class:`Contrast`."""
+def neighbours(
+    columns: Array, weight: Array, targets: Sequence[float] | None, length: int | None, rest: bool = True
+) -> Places:
+    """Edges of blocks of neighbours, by the rule of :class:`Contrast`.
+
+    What is left at the end is a block, too, or, without ``rest``, belongs to the last one.
+    """
     rule = Contrast(targets, length)
     rows, weights = columns.tolist(), weight.tolist()
     ends = [i + 1 for i, (row, w) in enumerate(zip(rows, weights, strict=True)) if rule.add(row, w)]
+    if ends and not rest:
+        ends[-1] = len(rows)
     return np.array([0, *ends, *([len(rows)] if not ends or ends[-1] < len(rows) else [])], dtype=np.int64)
 
 
@@ -89,3 +104,19 @@ def dealt(numbers: NDArray[np.intp], length: int, window: int) -> NDArray[np.int
         stride = -(-len(own) // length)
         parts += [own[j::stride] for j in range(stride)]
     return np.concatenate(parts)
+
+
+def even(codes: NDArray[np.intp], length: int) -> tuple[NDArray[np.intp], Places]:
+    """An order of the samples, and the edges of blocks in it that hold as much of one label as of any other block's.
+
+    ``codes`` is the label of every sample; blocks have about ``length`` samples.
+    """
+    counts = np.bincount(codes)
+    blocks = max(1, min(len(codes) // length, max(ENOUGH, int(counts[counts > 0].min()))))
+    turn = np.argsort(codes, kind="stable")
+    rank = np.empty_like(turn)
+    rank[turn] = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
+    number = (2 * rank + 1) * blocks // (2 * counts[codes])  # in the middle of its part, for labels with few samples
+    order = np.argsort(number, kind="stable")
+    edges = np.searchsorted(number[order], np.arange(blocks + 1))
+    return order, np.unique(edges).astype(np.int64)

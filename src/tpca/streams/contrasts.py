@@ -23,12 +23,18 @@ for unequal levels anyway.
 m, and so much of the samples' information is used.
 
 *Order.*  Neighbours make a block (:mod:`tpca.streams.blocking`), so that drifts slower than a block cancel with the
-background.  Where they differ too little in y, samples are dealt within windows of 8m, 64m, ... samples, or all.
+background.  Where they differ too little in y, or leave too few blocks, samples are dealt within windows of 8m, 64m,
+... samples, or all.
 
-*More than two labels*, with indicators E of K labels and their Gram matrix :math:`G = \frac1{N'}\sum_b E_b^\top W_b =
-UDU^\top` of rank K - 1: :math:`T'_b = D^{-1/2}U^\top W_b^\top T_b/\sqrt{\bar m}` has one mode more, of length K - 1,
-along which its noise is white.  Its leading component is the pattern that separates the labels most; its strength is
-the standard deviation of the amplitudes within blocks; those of labels are :math:`\sqrt{\bar m}\,UD^{-1/2}u\lambda`.
+*More than two labels*, with indicators E of K labels, their Gram matrices :math:`G_b = E_b^\top W_b`, the mean of
+these, :math:`G = UDU^\top` of rank K - 1, c the mean length of a block times the efficiency: with :math:`B =
+\sqrt c\,UD^{-1/2}`, :math:`M_b = B^\top G_bB/c` (the unit matrix on average) and the share :math:`s_b =
+\operatorname{tr}M_b/(K-1)`, :math:`T'_b = s_bM_b^{-1}B^\top W_b^\top T_b/c` has one mode more, of length K - 1.
+:math:`M_b^{-1}` makes the same signal of all blocks, but for their shares: what they differ by would look like noise
+along it, and a strong effect would be whitened away.  It costs some of the efficiency, and is left out where a block
+does not have all labels.  B is turned such that the noise is white along the new mode.  The leading component is the
+pattern that separates the labels most; its strength is the standard deviation of the amplitudes over all samples; those
+of labels are :math:`Bu\lambda`.
 """
 
 from __future__ import annotations
@@ -39,9 +45,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.errors import SampleError
-from tpca.streams.blocking import block_length, contrast_targets, dealt, neighbours
+from tpca.streams.blocking import ENOUGH, FEW, block_length, contrast_targets, dealt, even, neighbours
 from tpca.streams.conditions import Conditions
-from tpca.streams.plan import NOTHING, Plan, residual_weights
+from tpca.streams.plan import NOTHING, Plan, label_weights, residual_weights
 from tpca.tensors.blocks import Array
 
 COUNTED = 4  # blocks with contrast, at least, where most of y varies between them
@@ -54,26 +60,38 @@ def plans(told: Conditions, block: int | None = None, any_order: bool = True) ->
     covariates = told.covariates
     if covariates is None:
         return [_mean_plan(told)]
-    least = len(covariates.labels) if covariates.stacked else 1
-    length = block or max(block_length(len(told), told.freedom), least)
-    windows = [0]
-    while any_order and told.groups is None and windows[-1] < len(told):
-        windows.append(min(STEP * max(windows[-1], length), len(told)))
-    best: list[Plan] = []
-    for window in windows:
-        found = _at_window(told, length, window, block is not None)
-        if not best or _worst(found) > _worst(best):
-            best = found
-        if _worst(best) >= GOOD:
-            break
+    best = _first_good(told, block, any_order)
     for name, plan in zip(covariates.questions, best, strict=True):
+        if plan.lonely:
+            raise _lonely(plan.lonely)
         if plan.efficiency < POOR or (len(plan) < COUNTED and plan.efficiency < GOOD):
             raise _no_contrast(name, plan, told, any_order)
     return best
 
 
+def _first_good(told: Conditions, block: int | None, any_order: bool) -> list[Plan]:
+    """Plans of neighbours, or of samples dealt within the shortest window that serves; else the best of all."""
+    assert told.covariates is not None
+    labels = len(told.covariates.labels) if told.covariates.stacked else 0
+    length = block or block_length(len(told), told.freedom, labels)
+    windows = [0]
+    while any_order and told.groups is None and windows[-1] < len(told):
+        windows.append(len(told) if labels else min(STEP * max(windows[-1], length), len(told)))
+    wanted = 1 if told.groups is not None else max(1, min(ENOUGH if labels else FEW, len(told) // length))
+    best: list[Plan] = []
+    for window in windows:
+        found = _at_window(told, length, window, block is not None)
+        if not best or _worst(found, wanted) > _worst(best, wanted):
+            best = found
+        if _worst(best, wanted) >= GOOD:
+            break
+    return best
+
+
 def _at_window(told: Conditions, length: int, window: int, fixed: bool) -> list[Plan]:
     order, starts, stops = _blocks(told, length, window, fixed)
+    if window and told.covariates is not None and told.covariates.stacked and order is not None:
+        window = int(np.median([np.ptp(order[a:b]) for a, b in zip(starts, stops, strict=True)])) + 1
     return [_plan(told, question, order, starts, stops, window) for question in _questions(told)]
 
 
@@ -97,10 +115,15 @@ def _blocks(
         turn = used[np.argsort(told.groups[used], kind="stable")]
         edges = np.flatnonzero(np.diff(told.groups[turn], prepend=-1, append=-2))
         return _ordered(turn, len(told)), edges[:-1], edges[1:]
-    used = dealt(used, length, window) if window else used
+    stacked = told.covariates is not None and told.covariates.stacked
     columns = np.zeros((len(used), 0)) if told.covariates is None else told.covariates.columns[used]
+    if stacked and window:
+        turn, edges = even(np.argmax(columns, axis=1), length)
+        return _ordered(used[turn], len(told)), edges[:-1], edges[1:]
+    turn = dealt(np.arange(len(used)), length, window) if window else np.arange(len(used))
+    used, columns = used[turn], columns[turn]
     targets = None if fixed else contrast_targets(columns, told.weight[used], length)
-    edges = neighbours(columns, told.weight[used], targets, length if fixed else None)
+    edges = neighbours(columns, told.weight[used], targets, length if fixed else None, rest=not stacked)
     return _ordered(used, len(told)), edges[:-1], edges[1:]
 
 
@@ -149,22 +172,30 @@ def _stacked_plan(
     **known: Any,
 ) -> Plan:
     """Contrasts of more than two labels, white among each other."""
-    inside = np.concatenate([np.arange(a, b) for a, b in zip(starts, stops, strict=True)])
-    gram = y[inside].T @ w[inside] / len(starts)
-    values, axes = np.linalg.eigh(gram)
+    blocks = [slice(int(a), int(b)) for a, b in zip(starts, stops, strict=True)]
+    grams = np.stack([y[own].T @ w[own] for own in blocks])
+    values, axes = np.linalg.eigh(grams.mean(axis=0))
+    m = float(np.mean(stops - starts))
     if values[1] < POOR * values[-1]:
-        lonely = labels[int(np.argmax(np.abs(axes[:, 1])))]
-        raise SampleError(
-            f"label {lonely!r} hardly shares a block with another: it cannot be compared; give more samples of it, or "
-            "a larger block_size."
-        )
-    mean_length = float(np.mean(stops - starts))
-    root = axes[:, 1:] / np.sqrt(values[1:])
-    shares = np.add.reduceat(np.einsum("ij,ij->i", w @ root, y @ root), starts) / (len(labels) - 1)
-    return Plan(
-        order, starts, stops, w @ root / np.sqrt(mean_length), shares, mean_length,
-        basis=np.sqrt(mean_length) * root, **known,
-    )  # fmt: skip
+        known["lonely"] = labels[int(np.argmax(np.abs(axes[:, 1])))]
+        return Plan(order, starts, stops, w, np.ones(len(starts)), m, **known)
+    within = known["efficiency"]  # B is such that strengths are standard deviations over all samples, not within blocks
+    basis, scale = np.sqrt(m * within) * axes[:, 1:] / np.sqrt(values[1:]), m * within
+    shares = np.einsum("kr,bkl,lr->b", basis, grams, basis) / (scale * (len(labels) - 1))
+    own_weights = [label_weights(w[own], y[own], basis, scale, s) for own, s in zip(blocks, shares, strict=True)]
+    if any(one is None for one in own_weights):
+        return Plan(order, starts, stops, w @ basis / scale, shares, scale, basis=basis, **known)
+    weights = np.zeros((len(w), basis.shape[1]))
+    for own, one in zip(blocks, own_weights, strict=True):
+        weights[own] = one
+    level = known["design"][2][:, None]
+    noise = weights.T @ (weights / level) * (scale / len(starts))  # of derived samples, per σ²/c: about h times the
+    levels, turns = np.linalg.eigh(noise)  # unit matrix, with h what it costs that every block stands for itself
+    h = float(np.mean(levels))
+    whiten, unwhiten = (turns * levels**power @ turns.T for power in (-0.5, 0.5))
+    known["efficiency"] = within / h
+    weights, basis = weights @ whiten * np.sqrt(h), basis @ unwhiten / np.sqrt(h)
+    return Plan(order, starts, stops, weights, shares, scale / h, basis=basis, even=True, **known)
 
 
 def _mean_plan(told: Conditions) -> Plan:
@@ -176,8 +207,16 @@ def _mean_plan(told: Conditions) -> Plan:
     return Plan(order, starts, stops, s[:, None] / scale, energy / scale, scale, 1.0)
 
 
-def _worst(found: list[Plan]) -> float:
-    return min(plan.efficiency for plan in found)
+def _worst(found: list[Plan], wanted: int) -> float:
+    """How good plans are: efficiency, and less where they have fewer blocks than ``wanted``, which prove nothing."""
+    return min(plan.efficiency * min(1.0, len(plan) / wanted) for plan in found)
+
+
+def _lonely(label: str) -> SampleError:
+    return SampleError(
+        f"label {label!r} hardly shares a block with another: it cannot be compared; give more samples of it, or a "
+        "larger block_size."
+    )
 
 
 def _no_contrast(name: str, plan: Plan, told: Conditions, any_order: bool) -> SampleError:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tpca.streams.partial import entry_contrast, entry_grams
 from tpca.tensors.blocks import Array
 
+UNEVEN = 0.2  # of its share, that a block must know of every contrast of labels if it is to stand for itself
 NOTHING = 1e-12  # share of its sum of squares that a block's contrast must have: less is rounding
 
 
@@ -32,9 +33,13 @@ class Plan:
     idle: int = 0
     """Blocks in which y does not vary: they say nothing and are left out."""
     window: int = 0
-    """Samples among which blocks were dealt; 0 where neighbours stay together."""
+    """Samples among which blocks were dealt, or over which they reach; 0 where neighbours stay together."""
     basis: Array | None = None
     """Of more than two labels: amplitudes (K,) from the vector (K - 1,) of the first mode."""
+    lonely: str = ""
+    """A label that cannot be compared with the others in these blocks; then they are of no use."""
+    even: bool = False
+    """Of more than two labels: whether every block has what it says of them by itself, times its share."""
     design: tuple[Array, Array, Array] | None = None
     """y (n, r), what is taken out of it, and weights of samples, by place: for blocks of which samples are missing."""
 
@@ -59,8 +64,8 @@ class Plan:
         if energy <= NOTHING * self.scale:
             return None
         if self.basis is not None:
-            weights: Array = w @ self.basis / self.scale
-            return weights
+            share = float(self.shares[block]) if self.even else None
+            return label_weights(w, y[0], self.basis, self.scale, share)
         rescaled: Array = w * (self.shares[block] / energy)
         return rescaled
 
@@ -85,6 +90,23 @@ class Plan:
     def samples_of(self, blocks: int) -> int:
         """Samples in the first so many blocks."""
         return int((self.stops - self.starts)[:blocks].sum())
+
+
+def label_weights(w: Array, y: Array, basis: Array, scale: float, share: float | None) -> Array | None:
+    """Weights (m, r) of a block of labels, from the residual weights w and indicators y (m, K), with B = ``basis``.
+
+    With a ``share`` s, s WB(B^T Y^T W B)^{-1}: s times the least-squares coefficients of this block alone, so that s
+    times the same signal is in every block; ``None`` if they cannot be told.  Without, WB/c: all blocks together are
+    least squares.
+    """
+    contrasts: Array = w @ basis
+    if share is None:
+        return contrasts / scale
+    gram = basis.T @ y.T @ contrasts / scale
+    if np.linalg.eigvalsh(gram)[0] <= UNEVEN * share:
+        return None
+    solved: Array = np.asarray(np.linalg.solve(gram, contrasts.T).T * (share / scale), dtype=np.float64)
+    return solved
 
 
 def residual_weights(y: Array, extra: Array, s: Array) -> Array:

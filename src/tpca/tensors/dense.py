@@ -113,7 +113,7 @@ class DenseBatch:
     def copied(self) -> DenseBatch:
         """The same samples, in memory of their own: for those who hold a few longer than the batch they came in."""
         exposure = None if self.exposure is None else copied(self.exposure)
-        return DenseBatch(copied(self.samples), exposure=exposure)
+        return DenseBatch(copied(self.samples), shares=self.shares, exposure=exposure)
 
     @property
     def nbytes(self) -> int:
