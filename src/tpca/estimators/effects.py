@@ -105,7 +105,8 @@ def _in_samples(
     vectors = [oriented(c.vectors)[0] for c in recovery.components]
     each = [plan.basis @ u * c.strength for u, c in zip(vectors, own.components, strict=True)]
     amplitudes = np.reshape(np.array(each), (len(each), len(plan.basis)))
-    return EffectFit(name, with_amplitudes(own, amplitudes, labels), amplitudes, plan.efficiency, labels)
+    own = with_amplitudes(own, amplitudes, plan.spreads(amplitudes), labels)
+    return EffectFit(name, own, amplitudes, plan.efficiency, labels)
 
 
 def _warn(told: Conditions, found: list[Plan], names: tuple[str, ...]) -> None:

@@ -44,12 +44,16 @@ def in_units(
     )
 
 
-def with_amplitudes(recovery: Recovery, amplitudes: Array, labels: Sequence[str]) -> Recovery:
-    """A recovery that knows the amplitude ``(C, K)`` of every label."""
-    pairs = zip(recovery.components, amplitudes, strict=True)
-    components = (
-        dataclasses.replace(c, label_amplitudes=dict(zip(labels, map(float, own), strict=True))) for c, own in pairs
-    )
+def with_amplitudes(recovery: Recovery, amplitudes: Array, spreads: Array, labels: Sequence[str]) -> Recovery:
+    """A recovery that knows the amplitude ``(C, K)`` of every label; strengths are their ``spreads`` over samples.
+
+    They nearly are before: the contrasts of labels are told apart by what they have within blocks.
+    """
+    components = []
+    for found, own, spread in zip(recovery.components, amplitudes, spreads, strict=True):
+        scaled = _component(found, found.effect, float(spread) / found.strength, 0) if found.strength else found
+        each = dict(zip(labels, map(float, own), strict=True))
+        components.append(dataclasses.replace(scaled, label_amplitudes=each))
     return dataclasses.replace(recovery, components=tuple(components))
 
 

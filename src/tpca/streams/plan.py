@@ -87,6 +87,14 @@ class Plan:
         derived, energies = (np.stack(each) / self.scale for each in zip(*found, strict=True))
         return derived, np.mean(energies, axis=0)
 
+    def spreads(self, amplitudes: Array) -> Array:
+        """Standard deviations over the samples of the amplitudes ``(C, K)`` of their labels."""
+        assert self.design is not None
+        y, _, s = self.design
+        each = y @ amplitudes.T
+        around: Array = each - np.average(each, axis=0, weights=s)
+        return np.sqrt(np.average(around**2, axis=0, weights=s))
+
     def samples_of(self, blocks: int) -> int:
         """Samples in the first so many blocks."""
         return int((self.stops - self.starts)[:blocks].sum())
