@@ -26,6 +26,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tpca.checkpoint
+import tpca.codec
 from kills import kills
 from noises import coloured, serial, smooth
 from tpca import PaperSolver, RaceSolver, SpikedTensor, open_stream
@@ -157,7 +158,7 @@ class KeptColour(enum.Enum):
 @pytest.fixture(autouse=True)
 def own_kept_classes(monkeypatch):
     for cls in (KeptFrozen, KeptPlain, KeptColour):
-        monkeypatch.setitem(tpca.checkpoint._KEPT, cls.__name__, cls)
+        monkeypatch.setitem(tpca.codec._KEPT, cls.__name__, cls)
 
 
 def round_trip(value, folder):

@@ -38,9 +38,10 @@ from tpca.solvers.moments.symmetric_tables import (
 from tpca.solvers.variance.accumulator import Variances
 from tpca.streams import open_views, stored, table_rows
 from tpca.streams import views as views_module
+from tpca.streams.clipping import Clipper, FirstRows
 from tpca.streams.places import places_of
 from tpca.streams.table_rows import open_rows
-from tpca.streams.whitening import Clipper, FirstRows, ViewCovariances
+from tpca.streams.whitening import ViewCovariances
 from tpca.tensors import (
     Accumulator,
     Clipped,
