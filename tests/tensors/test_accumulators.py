@@ -564,8 +564,9 @@ def places(tmp_path_factory):
 def client():
     from distributed import Client, LocalCluster
 
-    options = {"processes": True, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": logging.CRITICAL}
-    with LocalCluster(n_workers=2, **options) as cluster, Client(cluster) as client:
+    # Workers are threads, which import nothing anew; what they are told goes through sockets all the same.
+    options = {"processes": False, "protocol": "tcp://", "threads_per_worker": 1, "dashboard_address": ":0"}
+    with LocalCluster(n_workers=2, silence_logs=logging.CRITICAL, **options) as cluster, Client(cluster) as client:
         yield client
 
 
