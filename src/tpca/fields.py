@@ -7,10 +7,13 @@ may be missing and names that are not in the shape do not matter.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tpca.errors import check_regular
 
@@ -106,3 +109,14 @@ def read_json(path: Path, shape: Any, form: str | None = None) -> Any:
 def _brief(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 40 else text[:40] + " ..."
+
+
+def finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they become null."""
+    if isinstance(value, dict):
+        return {k: finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -23,7 +23,7 @@ JOIN_SECONDS = 10.0
 
 # Bytes that are read ahead, where an item is not larger: what a core reads from the system's cache during a short look.
 AHEAD_BYTES = 2**26
-MOST_AHEAD = 16
+MAX_AHEAD = 16
 
 
 class _End:
@@ -91,7 +91,7 @@ def _read_ahead(
 
 def depth(nbytes: int, count: int) -> int:
     """Items of so many bytes to read ahead, of ``count`` in all; one at least, if there is a second."""
-    return min(max(1, min(AHEAD_BYTES // max(1, nbytes), MOST_AHEAD)), count - 1)
+    return min(max(1, min(AHEAD_BYTES // max(1, nbytes), MAX_AHEAD)), count - 1)
 
 
 class _Job(Generic[Item]):

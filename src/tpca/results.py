@@ -20,11 +20,12 @@ import numpy as np
 
 from tpca.drafts import checksum, replacing
 from tpca.errors import StreamError, reading
-from tpca.fields import check, read_json
+from tpca.fields import check, finite, read_json
 from tpca.labels import Labels, parse_labels
 from tpca.result_fields import RESULT, RUN, STREAM, VIEWS
+from tpca.solvers.claim import Verdict
 from tpca.solvers.moments.views_recovery import ViewsRecovery
-from tpca.solvers.recovery import Recovery, StopReason, Verdict
+from tpca.solvers.recovery import Recovery, StopReason
 from tpca.streams.npy import read_npz
 from tpca.tensors import Scores
 from tpca.tensors.blocks import Array
@@ -224,17 +225,6 @@ def _norm(errors: Array) -> float:
     """Root mean squared error of a vector, as far as it was observed: of the rest nothing is known."""
     known = errors[np.isfinite(errors)]
     return float(np.linalg.norm(known)) if known.size else math.nan
-
-
-def finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity: they become null."""
-    if isinstance(value, dict):
-        return {k: finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(v) for v in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def views_scores(stored: StoredResult, stream: Any, step: int = 1) -> list[Array]:

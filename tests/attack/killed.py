@@ -6,7 +6,7 @@ from collections import Counter
 from attack.cases import CASES, Part, emptied, every_round, resuming
 from attack.forks import INTERRUPTED, Fork, command
 
-MOST = 6  # signals to one fit; then it is let be
+MAX_SIGNALS = 6  # signals to one fit; then it is let be
 ASKING = 0.2  # share of signals that only ask to stop
 STOPPED = (*INTERRUPTED, -signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT)
 
@@ -26,7 +26,7 @@ class Killed(Part):
         """Begin, or go on; unless it was stopped often enough, send a signal some time before the end."""
         more, (_, _, seconds) = resuming(case) if sent else (), self.undisturbed(case)
         fork = Fork(command("fit", *CASES[case], "--out", out, *every_round(case), *more), self.folder)
-        if sent.total() == MOST:
+        if sent.total() == MAX_SIGNALS:
             return fork.end()
         fork.wait(seconds * rng.uniform(0, 1.1))
         asking = rng.random() < ASKING

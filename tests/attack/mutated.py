@@ -23,7 +23,7 @@ from tpca.streams import open_stream
 SOME = [kind for kind in KINDS if kind != "checkpoint"]
 BATCH = 40  # files that one fork reads
 ODDLY = 0.1  # share of files that are replaced by something else
-MOST = 50  # batches that are compared
+MAX_BATCHES = 50  # batches that are compared
 
 
 class Mutated(Part):
@@ -184,7 +184,7 @@ def compared(kind, folder):
         found, ended = [], False
         for batch in stream.batches():
             found.append(np.asarray(batch.samples, dtype=float))
-            if len(found) == MOST:
+            if len(found) == MAX_BATCHES:
                 break
         else:
             ended = True

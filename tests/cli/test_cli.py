@@ -247,7 +247,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("suffix", ["npy", "zarr", "h5"])
+@pytest.mark.parametrize("suffix", ["npy", "zarr", pytest.param("h5", marks=pytest.mark.slow)])
 def test_a_full_disk_leaves_nothing_half_written(suffix, tmp_path):
     command = [sys.executable, "-c", FULL_DISK, "20000", "generate", *SMALL, "--out", f"d.{suffix}"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)

@@ -1,4 +1,4 @@
-"""Watching a fit: the pace, the words, and the screens, on a terminal and without one."""
+"""Watching a fit: the pace, the words, and the displays, on a terminal and without one."""
 
 import io
 import math
@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from tpca import RaceSolver, SpikedTensor, TensorCCA
-from tpca.cli.live import ASCII_BLOCKS, BLOCKS, Bar, Lines, Panel, screen_for, sparkline
+from tpca.cli.live import ASCII_BLOCKS, BLOCKS, Bar, Lines, Panel, display_for, sparkline
 from tpca.cli.progress import Nothing, Pace, Progress, ProgressCallback, line, thinned
 
 
@@ -28,10 +28,10 @@ def terminal(width=80, encoding="utf-8"):
     return Console(file=file, force_terminal=True, width=width, height=24, legacy_windows=False), raw
 
 
-def watched(screen, clock=None):
-    """A race on a planted signal, shown on a screen."""
+def watched(display, clock=None):
+    """A race on a planted signal, shown on a display."""
     truth = SpikedTensor.random((6, 5, 4), 2.0, random_state=1)
-    watch = ProgressCallback(screen, "tpca fit d.npy", clock or Clock())
+    watch = ProgressCallback(display, "tpca fit d.npy", clock or Clock())
     with watch.watching(300):
         found = RaceSolver(max_samples=300, callbacks=[watch]).run(truth.stream(random_state=2))
     return watch, found
@@ -95,8 +95,8 @@ def test_the_live_view_fits_where_letters_are_few():
 def test_without_a_terminal_there_are_plain_lines_at_intervals():
     clock = Clock()
     console = Console(file=io.StringIO(), width=40)
-    screen = screen_for(console, live=True, quiet=False)
-    assert isinstance(screen, Lines)
+    display = display_for(console, live=True, quiet=False)
+    assert isinstance(display, Lines)
     lines = Lines(console, least=2.0, most=60.0, clock=clock)
     progress = Progress("tpca fit x", total=1000)
     lines.open(progress)
@@ -115,9 +115,9 @@ def test_without_a_terminal_there_are_plain_lines_at_intervals():
 
 def test_screens_are_chosen():
     console, _ = terminal()
-    assert isinstance(screen_for(console, live=True, quiet=False), Panel)
-    assert isinstance(screen_for(console, live=False, quiet=False), Bar)
-    assert isinstance(screen_for(console, live=True, quiet=True), Nothing)
+    assert isinstance(display_for(console, live=True, quiet=False), Panel)
+    assert isinstance(display_for(console, live=False, quiet=False), Bar)
+    assert isinstance(display_for(console, live=True, quiet=True), Nothing)
 
 
 def test_the_bar_is_dark_without_a_terminal():

@@ -4,6 +4,8 @@ import contextlib
 import itertools
 import logging
 import math
+import multiprocessing
+import multiprocessing.forkserver
 import os
 import re
 import shutil
@@ -58,6 +60,21 @@ def samples_of(n, dims=DIMS, strength=1.5, seed=2, dtype=np.float32):
 def zarr_array(data, work, chunks=None):
     """Chunks of whole samples, if not told otherwise: thousands of small files would take longer than all else."""
     return stream_suite.zarr_array(data, work, chunks=chunks or (5, *data.shape[1:]))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forked():
+    """Workers are forks of one process that has imported everything, which would take each of them two seconds."""
+    import dask
+
+    multiprocessing.set_forkserver_preload(
+        ["distributed", "tpca.estimators", "tpca.engines.dask", "zarr", "dask.array"]
+    )
+    multiprocessing.forkserver.ensure_running()
+    lean = {"worker.multiprocessing-method": "forkserver", "worker.profile.enabled": False}
+    lean |= {"admin.tick.interval": "1s", "admin.system-monitor.interval": "10s"}
+    with dask.config.set({f"distributed.{name}": value for name, value in lean.items()}):
+        yield
 
 
 @contextlib.contextmanager

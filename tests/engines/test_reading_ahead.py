@@ -10,7 +10,7 @@ import pytest
 from tpca import open_stream
 from tpca.engines import LocalEngine
 from tpca.errors import StreamError
-from tpca.prefetch import MOST_AHEAD, depth, read_ahead
+from tpca.prefetch import MAX_AHEAD, depth, read_ahead
 from tpca.streams import npy, stored, trust
 from tpca.streams.leases import Leases
 from tpca.streams.npy import NpyFile
@@ -64,7 +64,7 @@ def readers():
 def test_the_next_round_is_read_while_nobody_asks_for_it(path, monkeypatch):
     watched = Watched(monkeypatch)
     stream = open_stream(path)
-    assert stream.ahead == MOST_AHEAD  # batches of 160 bytes
+    assert stream.ahead == MAX_AHEAD  # batches of 160 bytes
     engine = LocalEngine(stream)
     engine.reduce(TensorSum(), 4)
     # The solver looks now.  Two batches are used up: meanwhile the next ones are read, and no more than is said.

@@ -498,7 +498,7 @@ def test_one_pass_finds_the_factor(order, clip):
 
 
 @pytest.mark.parametrize("size", [(1,), (7, 1, 60), (499, 2), (500,), (10000,)], ids=str)
-@pytest.mark.parametrize("rows", [60, 499, 500, 700])
+@pytest.mark.parametrize("rows", [*(pytest.param(n, marks=pytest.mark.slow) for n in (60, 499)), 500, 700])
 def test_partial_fit_is_fit_on_an_iterable_of_the_same_batches(size, rows):
     if rows == 700 and size == (1,):
         pytest.skip("slow, and the same as 499 and 500")

@@ -32,8 +32,9 @@ from tpca.lab.baselines.all_samples import AllSamples
 from tpca.lab.baselines.amp import fixed_point, onsager, state_evolution
 from tpca.lab.baselines.one_pass import StepSizes
 from tpca.randomness import generator
+from tpca.solvers.claim import Verdict
 from tpca.solvers.rank_one import top_pairs
-from tpca.solvers.recovery import StopReason, Verdict
+from tpca.solvers.recovery import StopReason
 from tpca.tensors.blocks import unit
 
 SHARED = {"all_samples", "baseline", "one_pass"}  # files that are no method

@@ -5,7 +5,8 @@ import math
 
 import numpy as np
 
-from tpca.solvers.recovery import Component, Evidence, Recovery, StopReason, Verdict
+from tpca.solvers.claim import Verdict
+from tpca.solvers.recovery import Component, Evidence, Recovery, StopReason
 
 VECTORS = (np.array([1.0, 0.0]), np.array([0.0, 1.0, 0.0]))
 RUN = {"solver": "race", "n_samples": 50, "state_bytes": 1000}

@@ -13,7 +13,8 @@ from tpca.cli import app
 from tpca.lab.baselines import ALS
 from tpca.report.folder import write_report
 from tpca.results import read_result, write_result
-from tpca.solvers.recovery import StopReason, Verdict
+from tpca.solvers.claim import Verdict
+from tpca.solvers.recovery import StopReason
 
 CODES = {"signal": 0, "no signal": 3, "not tested": 4}
 HEADLINES = {"signal": ("A signal was found", "✓"), "no signal": ("No signal", "✕"), "not tested": ("Not tested", "?")}

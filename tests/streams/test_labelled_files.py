@@ -181,7 +181,7 @@ def test_a_turned_store_is_read_batch_by_batch(tmp_path, monkeypatch):
     array = zarr.create_array(str(tmp_path / "x.zarr"), shape=(4, 5, 2000), dtype="f8", chunks=(1, 5, 2000))
     long = np.random.default_rng(1).standard_normal((4, 5, 2000))
     array[:] = long
-    monkeypatch.setattr(stored, "MOST_ENTRIES", 2000)
+    monkeypatch.setattr(stored, "MAX_ENTRIES", 2000)
     monkeypatch.setattr(stored, "BATCH_ENTRIES", 200)
     stream = open_stream(tmp_path / "x.zarr", sample_dim=2)
     sizes = [len(batch) for batch in stream.batches()]

@@ -38,9 +38,10 @@ from tpca.solvers.moments.symmetric_tables import (
 from tpca.solvers.variance.accumulator import Variances
 from tpca.streams import open_views, stored, table_rows
 from tpca.streams import views as views_module
+from tpca.streams.clipping import Clipper, FirstRows
 from tpca.streams.places import places_of
 from tpca.streams.table_rows import open_rows
-from tpca.streams.whitening import Clipper, FirstRows, ViewCovariances
+from tpca.streams.whitening import ViewCovariances
 from tpca.tensors import (
     Accumulator,
     Clipped,
@@ -563,8 +564,9 @@ def places(tmp_path_factory):
 def client():
     from distributed import Client, LocalCluster
 
-    options = {"processes": True, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": logging.CRITICAL}
-    with LocalCluster(n_workers=2, **options) as cluster, Client(cluster) as client:
+    # Workers are threads, which import nothing anew; what they are told goes through sockets all the same.
+    options = {"processes": False, "protocol": "tcp://", "threads_per_worker": 1, "dashboard_address": ":0"}
+    with LocalCluster(n_workers=2, silence_logs=logging.CRITICAL, **options) as cluster, Client(cluster) as client:
         yield client
 
 

@@ -204,7 +204,11 @@ def small_slabs(monkeypatch):
         ((6, 6, 6), {"n_components": 2}),
     ],
 )
-@pytest.mark.parametrize("kind", ["npy", "zarr", "h5"])
+@pytest.mark.parametrize(
+    # That every format is read in slabs, tests/streams sees; one fit each of the others is enough here.
+    "kind",
+    ["zarr", pytest.param("npy", marks=pytest.mark.slow), pytest.param("h5", marks=pytest.mark.slow)],
+)
 def test_a_fit_through_slabs_is_the_fit_through_whole_samples(kind, dims, options, tmp_path, small_slabs):
     samples = (
         take(SpikedTensor.random(dims, 1.5, random_state=2), 120)

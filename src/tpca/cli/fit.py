@@ -15,7 +15,7 @@ from tpca.cli.applies import refuse_idle
 from tpca.cli.cluster import Scheduler, Workers, on_cluster
 from tpca.cli.data import DATA, PROJECT, Missing, Modes, Sample, SampleDim, Value, bound, centred, layout, projected
 from tpca.cli.effects import read_told, run_effects
-from tpca.cli.live import screen_for
+from tpca.cli.live import display_for
 from tpca.cli.outputs import EXIT_CODES, check_place, check_result, put_json, recovery_table
 from tpca.cli.progress import ProgressCallback
 from tpca.cli.report import OutputOptions, solver_line
@@ -160,7 +160,7 @@ def fit(
     console = Console(stderr=True)
     if not quiet:
         _mention_chunks(console, path, stream)
-    callback = ProgressCallback(screen_for(console, live, quiet), f"tpca fit {path}")
+    callback = ProgressCallback(display_for(console, live, quiet), f"tpca fit {path}")
     if solver == "paper" and strength is None:
         raise SolverError("--solver paper must be told the strength: give --strength, or use --solver race.")
     passes = int(max_passes) if max_passes.isdecimal() else max_passes

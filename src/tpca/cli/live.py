@@ -1,4 +1,4 @@
-"""Screens for a fit under way: a bar, a live view, plain lines where there is no terminal, or nothing."""
+"""Displays for a fit under way: a bar, a live view, plain lines where there is no terminal, or nothing."""
 
 from __future__ import annotations
 
@@ -146,8 +146,8 @@ class Panel(Nothing):
         return [*rows, ("memory", used)] if used else rows
 
 
-def screen_for(console: Console, live: bool, quiet: bool) -> Nothing:
-    """The screen that was asked for and that the console can show."""
+def display_for(console: Console, live: bool, quiet: bool) -> Nothing:
+    """The display that was asked for and that the console can show."""
     if quiet:
         return Nothing()
     if not live:

@@ -29,7 +29,7 @@ STYLES = {"signal": "bold green", "no signal": "bold yellow", "not tested": "bol
 
 def put_json(value: Any) -> None:
     """One JSON document on standard output; NaN and infinity become null."""
-    from tpca.results import finite
+    from tpca.fields import finite
 
     sys.stdout.write(json.dumps(finite(value)) + "\n")
 
@@ -41,7 +41,7 @@ def recovery_table(console: Console, stored: StoredResult) -> None:
 
     from tpca.report.answer import mode_entries, named
     from tpca.results import verdict_of
-    from tpca.solvers.recovery import headline
+    from tpca.solvers.claim import headline
 
     summary = stored.summary
     verdict, components = verdict_of(summary), summary["components"]
@@ -137,7 +137,8 @@ def places(data: list[str]) -> list[str]:
 def _difference(out: Path, data: list[str], identity: str, settings: dict[str, Any]) -> str:
     """How the fit in ``out`` differs from this one, as far as the folder tells; nothing if it does not."""
     from tpca.errors import TpcaError
-    from tpca.results import finite, read_result, read_run
+    from tpca.fields import finite
+    from tpca.results import read_result, read_run
 
     try:
         summary, run = read_result(out).summary, read_run(out)

@@ -51,19 +51,19 @@ class Nothing:
 class ProgressCallback:
     """The solver's callback: keeps a :class:`Progress` up to date, shows it, and remembers the pace for the report."""
 
-    def __init__(self, screen: Nothing, title: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, display: Nothing, title: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.progress = Progress(title)
         self.engine: Any = None  # asked for its buffer, if given
         self.trace: list[tuple[int, float]] = []  # samples read, those of all passes, and seconds
-        self._screen, self._clock = screen, clock
+        self._display, self._clock = display, clock
         self._pace = Pace(clock)
         self._began = clock()
         self._read, self._place = 0, 0
 
     def watching(self, total: int | None) -> AbstractContextManager[object]:
-        """The screen, open while the solver runs."""
+        """The display, open while the solver runs."""
         self.progress.total, self._began, self._pace = total, self._clock(), Pace(self._clock)
-        return self._screen.open(self.progress)
+        return self._display.open(self.progress)
 
     @property
     def seconds(self) -> float:
@@ -84,7 +84,7 @@ class ProgressCallback:
         if self.engine is not None:
             progress.buffer_bytes = self.engine.buffer_bytes
         self.trace = thinned([*self.trace, (self._read, progress.seconds)])
-        self._screen.show(progress)
+        self._display.show(progress)
 
     def _take(self, record: dict[str, Any]) -> None:
         """What only some solvers know."""

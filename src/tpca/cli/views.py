@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpca.cli.cluster import on_cluster
-from tpca.cli.live import screen_for
+from tpca.cli.live import display_for
 from tpca.cli.outputs import STYLES, check_result, put_json
 from tpca.cli.progress import ProgressCallback
 from tpca.wording import number, shape
@@ -15,7 +15,7 @@ from tpca.wording import number, shape
 if TYPE_CHECKING:
     from tpca.cli.report import OutputOptions
     from tpca.results import StoredResult
-    from tpca.solvers.recovery import Verdict
+    from tpca.solvers.claim import Verdict
 
 
 def fit_views(
@@ -43,7 +43,7 @@ def fit_views(
         share: float | str = shrinkage if shrinkage == "auto" else float(shrinkage)
     except ValueError:
         raise SolverError(f"shrinkage must be a number from 0 to 1, or auto, got {shrinkage!r}.") from None
-    callback = ProgressCallback(screen_for(Console(stderr=True), output.live, output.quiet), "tpca fit --views")
+    callback = ProgressCallback(display_for(Console(stderr=True), output.live, output.quiet), "tpca fit --views")
     cca = TensorCCA(shrinkage=share, callbacks=[callback], **asked)
     stream = open_views(paths, nan_policy=cca.nan_policy)
     labels = output.check(stream.dims)

@@ -18,10 +18,11 @@ from tpca.estimators.handed import EffectFit, HandedEffects
 from tpca.estimators.opening import HandedIn, reader
 from tpca.estimators.units import merged
 from tpca.noise import Check
+from tpca.solvers.claim import Verdict
 from tpca.solvers.moments.symmetric_options import TableRecovery
 from tpca.solvers.moments.views_recovery import ViewsRecovery
 from tpca.solvers.rank_one import oriented
-from tpca.solvers.recovery import Component, Recovery, StopReason, Verdict
+from tpca.solvers.recovery import Component, Recovery, StopReason
 from tpca.streams import Stream
 from tpca.tensors.blocks import Array
 

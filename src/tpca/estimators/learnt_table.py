@@ -6,27 +6,17 @@ import math
 
 import numpy as np
 
-from tpca.estimators.learnt import Learnt, not_fitted
+from tpca.estimators.learnt_rows import LearntRows
 from tpca.solvers.moments.symmetric_options import TableRecovery
 from tpca.solvers.moments.symmetric_passing import PassingTable
 from tpca.tensors.blocks import Array
 
 
-class LearntTable(Learnt):
+class LearntTable(LearntRows[TableRecovery]):
     """Attributes of a fitted estimator of tables, from its recovery."""
 
-    _recovery: TableRecovery | None = None
     _passing: PassingTable | None = None
     model: str
-
-    @property
-    def recovery_(self) -> TableRecovery:
-        """What the fit gave; after ``partial_fit``, what it would give if the rows ended now."""
-        if self._recovery is None:
-            if self._passing is None or not self._passing.n:
-                raise not_fitted(self)
-            self._recovery = self._passing.recovery()
-        return self._recovery
 
     @property
     def components_(self) -> Array:
@@ -83,9 +73,6 @@ class LearntTable(Learnt):
     @property
     def _n_features_out(self) -> int:
         return self.n_components_
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return self._recovery is not None or (self._passing is not None and self._passing.n > 0)
 
     def _proven(self, values: Array) -> Array:
         return values[: self.n_components_]

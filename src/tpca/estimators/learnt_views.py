@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from tpca.estimators.learnt import LearntPatterns, not_fitted
+from tpca.estimators.learnt import LearntPatterns
+from tpca.estimators.learnt_rows import LearntRows
 from tpca.estimators.views_fit import PassingViews
 from tpca.solvers.moments.views_recovery import ViewsRecovery
 from tpca.tensors.blocks import Array
 
 
-class LearntViews(LearntPatterns):
+class LearntViews(LearntRows[ViewsRecovery], LearntPatterns):
     """Attributes of a fitted estimator of views, from its recovery."""
 
-    _recovery: ViewsRecovery | None = None
     _passing: PassingViews | None = None
     shape_in_: tuple[int, ...]
-
-    @property
-    def recovery_(self) -> ViewsRecovery:
-        """What the fit gave; after ``partial_fit``, what it would give if the rows ended now."""
-        if self._recovery is None:
-            if self._passing is None or not self._passing.n:
-                raise not_fitted(self)
-            self._recovery = self._passing.recovery()
-        return self._recovery
 
     @property
     def weights_(self) -> list[Array]:
@@ -60,6 +51,3 @@ class LearntViews(LearntPatterns):
     def moments_(self) -> Array:
         """The moment that was maximised."""
         return np.array([m.moment for m in self.recovery_.components])
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return self._recovery is not None or (self._passing is not None and self._passing.n > 0)

@@ -9,9 +9,10 @@ from typing import Any
 
 from tpca.labels import Labels
 from tpca.noise import NoiseModel
+from tpca.solvers.claim import Verdict
 from tpca.solvers.observing import NAME, observed_check
 from tpca.solvers.rank_one import oriented
-from tpca.solvers.recovery import Component, Evidence, Recovery, Verdict
+from tpca.solvers.recovery import Component, Evidence, Recovery
 from tpca.tensors.blocks import Array
 
 Ends = tuple[float, float] | None

@@ -16,7 +16,7 @@ from tpca.labels import Axis, Labels, plain_labels
 from tpca.report.document import Safe, paragraphs, table, tag
 from tpca.report.verdict import confidence_of
 from tpca.results import StoredResult, verdict_of
-from tpca.solvers.recovery import headline
+from tpca.solvers.claim import headline
 from tpca.tensors.blocks import Array
 from tpca.wording import number, percent, printable, shape, with_error, within
 

@@ -15,6 +15,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tpca.drafts import check_folder, replacing
 from tpca.errors import OutputError
 from tpca.report.pictures import Axis, Trace
@@ -76,9 +78,10 @@ def plain_values(value: Any) -> Any:
     """Lists, dicts, text and finite numbers only: six digits are enough for a picture, and NaN is a gap."""
     if isinstance(value, dict):
         return {str(k): plain_values(v) for k, v in value.items()}
-    if isinstance(value, list | tuple) or hasattr(value, "tolist"):
-        items = value.tolist() if hasattr(value, "tolist") else value
-        return [plain_values(v) for v in items] if isinstance(items, list | tuple) else plain_values(items)
+    if isinstance(value, np.ndarray | np.generic):
+        return plain_values(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain_values(v) for v in value]
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     return value

@@ -13,8 +13,7 @@ from tpca.noise import Check, doubts
 from tpca.report.checks import fitted_checks, states
 from tpca.report.document import Verdict
 from tpca.results import names_of, verdict_of
-from tpca.solvers.claim import withdrawal
-from tpca.solvers.recovery import headline
+from tpca.solvers.claim import headline, withdrawal
 from tpca.wording import amount, count, duration, number, percent, shape, within
 
 ASSUMING = "if samples, or blocks of them, are independent and their noise is symmetric about zero"

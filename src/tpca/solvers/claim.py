@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -14,6 +15,14 @@ from tpca.errors import StreamError
 from tpca.tensors.blocks import Array
 
 MAX_ERROR = math.sqrt(2) * (1 + 1e-9)  # the distance of unit vectors that have nothing in common, and rounding
+
+
+class Verdict(enum.StrEnum):
+    """What a run says of the signal: proven, looked for and not proven, or not tested at all."""
+
+    SIGNAL = "signal"
+    NO_SIGNAL = "no signal"
+    NOT_TESTED = "not tested"
 
 
 @dataclass(frozen=True)
@@ -66,3 +75,11 @@ def withdrawal(flaw: str) -> str:
         f"A claim was withdrawn: with all samples it comes to {flaw}. The noise may be far stronger in one direction "
         "than in others."
     )
+
+
+def headline(verdict: Verdict, doubts: Sequence[str], said: str = "") -> str:
+    """A verdict, or what is ``said`` for it, with its doubts, in one line."""
+    said = said or str(verdict)
+    if not doubts or verdict is Verdict.NOT_TESTED:
+        return said
+    return f"{said}{', but' if verdict is Verdict.SIGNAL else ';'} {'; '.join(doubts)}"

@@ -12,16 +12,8 @@ from typing import Any
 from tpca.checkpoint import kept
 from tpca.labels import Labels
 from tpca.noise import Check, NoiseModel, doubts
-from tpca.solvers.claim import flaws, withdrawal
+from tpca.solvers.claim import Verdict, flaws, headline, withdrawal
 from tpca.tensors.blocks import Array
-
-
-class Verdict(enum.StrEnum):
-    """What a run says of the signal: proven, looked for and not proven, or not tested at all."""
-
-    SIGNAL = "signal"
-    NO_SIGNAL = "no signal"
-    NOT_TESTED = "not tested"
 
 
 @kept
@@ -243,11 +235,3 @@ class Recovery:
         """Why the run ended and what to do, in words; also what was claimed on the way and withdrawn."""
         told = [f"{doubt[0].upper()}{doubt[1:]}." for doubt in self.doubts]
         return " ".join([str(self.stop_reason), *told, *map(withdrawal, self.withdrawn)])
-
-
-def headline(verdict: Verdict, doubts: Sequence[str], said: str = "") -> str:
-    """A verdict, or what is ``said`` for it, with its doubts, in one line."""
-    said = said or str(verdict)
-    if not doubts or verdict is Verdict.NOT_TESTED:
-        return said
-    return f"{said}{', but' if verdict is Verdict.SIGNAL else ';'} {'; '.join(doubts)}"

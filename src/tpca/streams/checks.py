@@ -11,19 +11,18 @@ refused, as is the first array of ``partial_fit``, which can be a batch as well.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpca.errors import SampleError, StreamError, StreamWarning, one_line
 from tpca.streams.protocol import Items, NanPolicy
-from tpca.tensors import Batch, DenseBatch
+from tpca.tensors import DenseBatch
 from tpca.tensors.blocks import check_dims
 from tpca.tensors.namespaces import numpy_dtype
 
-AnyBatch = TypeVar("AnyBatch", bound=Batch)
 Shape = tuple[int, ...]
 MIN_ALIKE = 8  # fewer samples prove nothing, so a list of fewer arrays may well be one of batches
 WHERE = "to TensorPCA, open_stream, or tpca with --items"
@@ -122,22 +121,6 @@ def dense_batch(samples: NDArray[Any], first: int, number: int, policy: NanPolic
         return DenseBatch(samples, first, unchecked=number)
     kept, exposure, _ = usable(samples, policy)
     return DenseBatch(kept, first, len(samples) - len(kept), exposure=exposure)
-
-
-def without_empty(batches: Iterable[AnyBatch]) -> Iterator[AnyBatch]:
-    """The batches, an empty one made part of the next, so that its dropped samples are counted there.
-
-    If nothing is left at the very end, a last empty batch carries the count.
-    """
-    waiting: AnyBatch | None = None
-    for batch in batches:
-        if waiting is not None:
-            batch.first, batch.dropped = waiting.first, waiting.dropped + batch.dropped
-        waiting = None if len(batch) else batch
-        if waiting is None:
-            yield batch
-    if waiting is not None:
-        yield waiting
 
 
 def are_samples(

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpca.errors import StreamError
-from tpca.prefetch import prefetch
-from tpca.streams.checks import all_finite, to_floats, usable, without_empty
+from tpca.streams.checks import all_finite, to_floats, usable
 from tpca.streams.plan import Plan
 from tpca.streams.protocol import Layout, NumberedStream
 from tpca.streams.slabs import cut
-from tpca.streams.stored import SLAB_ENTRIES, SLAB_SAMPLES, StoredStream
+from tpca.streams.stored import SLAB_ENTRIES, SLAB_SAMPLES, StoredStream, even_edges
 from tpca.tensors import Batch, DenseBatch, SlabBatch
 from tpca.tensors.blocks import Array
 from tpca.tensors.dense import missing
@@ -79,7 +78,7 @@ class DerivedStream(NumberedStream):
         self.labels = stream.labels if plan.basis is None else None
         self.readable_elsewhere, self.nan_policy = stream.readable_elsewhere, stream.nan_policy
         certain, private = stream.nan_policy == "raise", stream.kind == "array"
-        bounds = np.minimum(np.arange(-(-len(plan) // self._step) + 1) * self._step, len(plan))
+        bounds = even_edges(len(plan), self._step)
         alone = stream.layout.alone
         self.layout = Layout(bounds, certain, math.prod(self.dims), self.whole, alone, private)
 
@@ -90,15 +89,9 @@ class DerivedStream(NumberedStream):
         order = plan.starts if plan.order is None else plan.order
         return f"{self._stream.identity} blocks {digest([plan.starts, plan.stops, order, plan.weights])}"
 
-    def batches(self, start: int = 0) -> Iterator[Batch]:
-        """The batches from the one whose ``first`` is ``start``; files are read one batch ahead."""
-        number = int(np.searchsorted(self.layout.bounds, start))
-        batches = without_empty(self.batch(i) for i in range(number, self.layout.count))
-        return prefetch(batches) if self.ahead else batches
-
     def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> Batch:
         """Derived samples ``number``; it may be empty, where samples are missing."""
-        first, stop = self._blocks_of(number)
+        first, stop = self._range(number)
         if not self.whole:
             return self._slab_batch(np.arange(first, stop), first)
         places = slice(int(self._plan.starts[first]), int(self._plan.stops[stop - 1]))
@@ -114,11 +107,11 @@ class DerivedStream(NumberedStream):
         """The samples of a batch as Dask arrays, one for every run of neighbours, if they are in one."""
         if self.kind != "dask":
             return None
-        first, stop = self._blocks_of(number)
+        first, stop = self._range(number)
         places = slice(int(self._plan.starts[first]), int(self._plan.stops[stop - 1]))
         return [self._stream.lazy_range(a, b) for a, b in _runs(np.sort(self._samples(places)))]
 
-    def for_workers(self) -> DerivedStream:
+    def for_workers(self) -> Self:
         """What a worker needs of it."""
         twin = copy.copy(self)
         twin._stream = self._stream.for_workers()
@@ -137,9 +130,6 @@ class DerivedStream(NumberedStream):
         step = max(1, int(np.diff(layout.bounds).max() / length))
         chunks = self._stream.chunks
         return step if plan.order is None or chunks is None else max(step, chunks[0])
-
-    def _blocks_of(self, number: int) -> Run:
-        return int(self.layout.bounds[number]), int(self.layout.bounds[number + 1])
 
     def _samples(self, places: slice) -> NDArray[np.intp]:
         order = self._plan.order

@@ -22,11 +22,10 @@ from tpca.streams.checks import (
     sample_dims,
     to_floats,
     unwrapped,
-    without_empty,
     working,
 )
 from tpca.streams.device import check_alike, device_batch, untracked
-from tpca.streams.protocol import Kind, NanPolicy, Stream
+from tpca.streams.protocol import Kind, NanPolicy, Stream, without_empty
 from tpca.tensors import Batch, DenseBatch
 from tpca.tensors.blocks import check_dims
 from tpca.tensors.dense import copied

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-MOST_IDLE = 17  # pieces that wait at most: as many as can be in flight
+MAX_IDLE = 17  # pieces that wait at most: as many as can be in flight
 
 
 class Lease:
@@ -32,7 +32,7 @@ class Leases:
     """Memory for arrays of one size at a time; what is not in use is kept, at most for the last size asked for."""
 
     def __init__(self) -> None:
-        self._idle: deque[NDArray[Any]] = deque(maxlen=MOST_IDLE)
+        self._idle: deque[NDArray[Any]] = deque(maxlen=MAX_IDLE)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Leases, ())  # memory stays in its process

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpca.labels import Axis, Labels
+from tpca.prefetch import prefetch
 from tpca.tensors import Batch
 
 Kind = Literal["array", "npy", "folder", "zarr", "hdf5", "dask", "xarray", "table", "iterable", "synthetic"]
 Items = Literal["auto", "batches", "samples"]
 NanPolicy = Literal["raise", "omit", "zero"]
+
+AnyBatch = TypeVar("AnyBatch", bound=Batch)
 
 KINDS: tuple[str, ...] = get_args(Kind)
 
@@ -94,7 +97,13 @@ class NumberedStream(Stream):
 
     layout: Layout
 
-    def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> Batch:
+    def batches(self, start: int = 0) -> Iterator[Any]:
+        """The batches from the one whose ``first`` is ``start``; one is read ahead, where the stream says so."""
+        numbers = range(int(np.searchsorted(self.layout.bounds, start)), self.layout.count)
+        found = without_empty(map(self.batch, numbers))
+        return prefetch(found) if self.ahead else found
+
+    def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> Any:
         """Batch ``number``, which may be empty; from ``parts``, what :meth:`lazy_parts` gave, if these are given."""
         raise NotImplementedError
 
@@ -102,9 +111,30 @@ class NumberedStream(Stream):
         """The Dask arrays that batch ``number`` consists of; ``None`` where it is read from a file."""
         return None
 
-    def for_workers(self) -> NumberedStream:
+    def for_workers(self) -> Self:
         """What a worker needs of it: all but a Dask array, whose blocks come by themselves."""
         return self
+
+    def _range(self, number: int) -> tuple[int, int]:
+        """The places of batch ``number``."""
+        first, stop = self.layout.bounds[number : number + 2]
+        return int(first), int(stop)
+
+
+def without_empty(batches: Iterable[AnyBatch]) -> Iterator[AnyBatch]:
+    """The batches, an empty one made part of the next, so that its dropped samples are counted there.
+
+    If nothing is left at the very end, a last empty batch carries the count.
+    """
+    waiting: AnyBatch | None = None
+    for batch in batches:
+        if waiting is not None:
+            batch.first, batch.dropped = waiting.first, waiting.dropped + batch.dropped
+        waiting = None if len(batch) else batch
+        if waiting is None:
+            yield batch
+    if waiting is not None:
+        yield waiting
 
 
 class Source:

@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,9 @@ from tpca.labels import labels_of
 from tpca.model.sampling import BATCH_ENTRIES
 from tpca.prefetch import depth, read_ahead
 from tpca.randomness import generator
-from tpca.streams.checks import dense_batch, float_dtype, sample_dims, to_floats, without_empty
+from tpca.streams.checks import dense_batch, float_dtype, sample_dims, to_floats
 from tpca.streams.identity import read_cost, spread
-from tpca.streams.protocol import Layout, NanPolicy, NumberedStream, Source
+from tpca.streams.protocol import Layout, NanPolicy, NumberedStream, Source, without_empty
 from tpca.streams.slabs import SlabReader, cut
 from tpca.streams.stores import without_array
 from tpca.tensors import Batch, DenseBatch, SlabBatch
@@ -31,7 +31,7 @@ SLAB_SAMPLES = 64
 # Samples of a batch at least, if they are no larger together than a slab: one by one, reading and adding up cost more.
 FILE_SAMPLES = 4
 # Entries of a batch at most, where whole chunks would be more: chunks that hold a part of many samples are read again.
-MOST_ENTRIES = 2**24
+MAX_ENTRIES = 2**24
 # Samples of a batch that is a view of an array in memory: so many are added up in one read of each.
 ARRAY_SAMPLES = 16
 
@@ -136,7 +136,7 @@ class StoredStream(NumberedStream):
         entries, alone = math.prod(self.dims), self.kind == "dask"
         return Layout(bounds, self.nan_policy == "raise", entries, not self._slabs, alone, self.kind == "array")
 
-    def for_workers(self) -> StoredStream:
+    def for_workers(self) -> Self:
         """What a worker needs of it: all but a Dask array, whose blocks come by themselves."""
         if self._slabs:
             assert self._cut  # worked out here, so that it is the same everywhere
@@ -239,4 +239,4 @@ def _batch_length(dims: tuple[int, ...], chunks: tuple[int, ...] | None) -> int:
     unit = 1 if chunks is None else chunks[0]
     whole = -(-length // unit) * unit
     parted = chunks is not None and math.prod(chunks[1:]) < math.prod(dims)
-    return max(length, MOST_ENTRIES // math.prod(dims)) if parted and whole * math.prod(dims) > MOST_ENTRIES else whole
+    return max(length, MAX_ENTRIES // math.prod(dims)) if parted and whole * math.prod(dims) > MAX_ENTRIES else whole

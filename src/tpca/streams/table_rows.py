@@ -6,7 +6,7 @@ import copy
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,9 @@ from scipy import sparse
 
 from tpca.errors import SampleError, StreamError
 from tpca.model.sampling import BATCH_ENTRIES
-from tpca.prefetch import prefetch
-from tpca.streams.checks import all_finite, as_array, float_dtype, to_floats, without_empty
+from tpca.streams.checks import all_finite, as_array, float_dtype, to_floats
 from tpca.streams.identity import read_cost, spread
-from tpca.streams.protocol import Layout, NanPolicy, NumberedStream, Source
+from tpca.streams.protocol import Layout, NanPolicy, NumberedStream, Source, without_empty
 from tpca.streams.sources import check_opened, stored_source
 from tpca.streams.stored import even_edges, read_samples
 from tpca.streams.stores import without_array
@@ -62,24 +61,6 @@ class RowsStream(NumberedStream):
         """Says which data these are."""
         return f"rows {self.dims}"
 
-    def batches(self, start: int = 0) -> Iterator[Any]:
-        """The batches from the one whose ``first`` is ``start``."""
-        numbers = range(int(np.searchsorted(self.layout.bounds, start)), self.layout.count)
-        found = without_empty(self.batch(number) for number in numbers)
-        return prefetch(found) if self.ahead else found
-
-    def for_workers(self) -> RowsStream:
-        """What a worker needs of it."""
-        return self
-
-    def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> Any:
-        """Batch ``number``, where there is a layout; it may be empty."""
-        raise NotImplementedError
-
-    def _range(self, number: int) -> tuple[int, int]:
-        first, stop = self.layout.bounds[number : number + 2]
-        return int(first), int(stop)
-
 
 class StoredRows(RowsStream):
     """A table that can be sliced."""
@@ -104,7 +85,7 @@ class StoredRows(RowsStream):
         found = digest(self._read(place, place + 1) for place in places)
         return f"rows {self.dims} {self.length} {self.dtype} {found} {self.nan_policy}"
 
-    def for_workers(self) -> StoredRows:
+    def for_workers(self) -> Self:
         """What a worker needs of it: all but a Dask array, whose blocks come by themselves."""
         twin = copy.copy(self)
         twin._source = without_array(self._source)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from tpca.errors import SampleError, StreamError, check_regular
 from tpca.labels import labels_of
 from tpca.model.sampling import BATCH_ENTRIES
-from tpca.prefetch import prefetch
 from tpca.streams.identity import spread
 from tpca.streams.paths import TABLES
 from tpca.streams.protocol import Kind, Layout, NanPolicy, NumberedStream, Source
@@ -65,14 +64,9 @@ class SparseTableStream(NumberedStream):
         some = (self._table.rows(place, place + 1) for place in spread(self.length or 0, cost=0))
         return f"table {self.dims} {self.length} {digest(array for rows in some for array in rows)}"
 
-    def batches(self, start: int = 0) -> Iterator[Batch]:
-        """The batches from the one whose ``first`` is ``start``, read one ahead."""
-        number = int(np.searchsorted(self.layout.bounds, start))
-        return prefetch(self.batch(place) for place in range(number, self.layout.count))
-
     def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> Batch:  # noqa: ARG002
         """Some samples."""
-        start, stop = map(int, self.layout.bounds[number : number + 2])
+        start, stop = self._range(number)
         sample, cells, values = self._table.rows(start, stop)
         if not np.isfinite(values).all():
             row = int(self._table.starts[start]) + int(np.argmin(np.isfinite(values)))

@@ -7,17 +7,16 @@ import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpca.errors import SampleError, StreamError
 from tpca.model.sampling import BATCH_ENTRIES
-from tpca.prefetch import prefetch
-from tpca.streams.checks import all_finite, as_array, float_dtype, to_floats, without_empty
+from tpca.streams.checks import all_finite, as_array, float_dtype, to_floats
 from tpca.streams.identity import read_cost, spread
-from tpca.streams.protocol import Layout, NanPolicy, NumberedStream, Source
+from tpca.streams.protocol import Layout, NanPolicy, NumberedStream, Source, without_empty
 from tpca.streams.sources import check_opened, stored_source
 from tpca.streams.stored import even_edges, read_samples
 from tpca.streams.stores import without_array
@@ -72,18 +71,6 @@ class ViewsStream(NumberedStream):
         """Says which data these are."""
         return f"views {self.dims}"
 
-    def batches(self, start: int = 0) -> Iterator[ViewsBatch]:
-        """The batches from the one whose ``first`` is ``start``."""
-        raise NotImplementedError
-
-    def for_workers(self) -> ViewsStream:
-        """What a worker needs of it."""
-        return self
-
-    def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> ViewsBatch:
-        """Batch ``number``, where there is a layout; it may be empty."""
-        raise NotImplementedError
-
 
 class StoredViews(ViewsStream):
     """Views that can be sliced, all of the same length."""
@@ -100,11 +87,10 @@ class StoredViews(ViewsStream):
         self.length = lengths[0]
         self.dtype = np.result_type(*(float_dtype(s.dtype, f" in view {i}") for i, s in enumerate(sources)))
         self._sources, self.nan_policy = list(sources), nan_policy
-        self._step = max(1, BATCH_ENTRIES // sum(self.dims))
         self.ahead = int(any(source.kind != "array" for source in sources))
         in_place = {source.edges is not None for source in sources}
         self.readable_elsewhere = len(in_place) == 1 and all(source.shared for source in sources)
-        bounds, certain = even_edges(self.length, self._step), nan_policy == "raise"
+        bounds, certain = even_edges(self.length, max(1, BATCH_ENTRIES // sum(self.dims))), nan_policy == "raise"
         self.layout: Layout = Layout(bounds, certain, sum(self.dims), summable=False, private=not self.ahead)
 
     @cached_property
@@ -115,15 +101,7 @@ class StoredViews(ViewsStream):
         found = digest(_read(source, row, row + 1) for row in rows for source in self._sources)
         return f"views {self.dims} of {self.length} rows {self.dtype} {found} {self.nan_policy}"
 
-    def batches(self, start: int = 0) -> Iterator[ViewsBatch]:
-        """Slices of all views; files are read one batch ahead."""
-        batches = without_empty(self._batches(start))
-        return prefetch(batches) if self.ahead else batches
-
-    def _batches(self, start: int) -> Iterator[ViewsBatch]:
-        return (self.batch(number) for number in range(-(-start // self._step), self.layout.count))
-
-    def for_workers(self) -> StoredViews:
+    def for_workers(self) -> Self:
         """What a worker needs of it: all but Dask arrays, whose blocks come by themselves."""
         twin = copy.copy(self)
         twin._sources = [without_array(source) for source in self._sources]
@@ -131,13 +109,12 @@ class StoredViews(ViewsStream):
 
     def lazy_parts(self, number: int) -> list[Any] | None:
         """The rows of a batch as Dask arrays, if all views are."""
-        a, b = self.layout.bounds[number : number + 2]
-        parts = [source.part(int(a), int(b)) for source in self._sources]
+        parts = [source.part(*self._range(number)) for source in self._sources]
         return None if any(part is None for part in parts) else parts
 
     def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> ViewsBatch:
         """Batch ``number``; it may be empty."""
-        first, stop = (int(edge) for edge in self.layout.bounds[number : number + 2])
+        first, stop = self._range(number)
         read = [_read(source, first, stop) for source in self._sources] if parts is None else parts
         return _clean([to_floats(view) for view in read], first, self.nan_policy, self.dtype)
 

@@ -7,20 +7,21 @@ components, turned; this one is the cheapest.
 ``shrinkage="auto"`` is the oracle approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010, Eq. 23), a function of
 the covariance and the number of rows alone, but at least d/n: whitened noise of few rows looks related.
 
-Clipping: a row farther off than ``clip`` times the typical row is drawn back to that distance.
+Rows may be clipped before (:mod:`tpca.streams.clipping`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from tpca.errors import SampleError
+from tpca.streams.clipping import Clipper, clipped
 from tpca.streams.places import PlacedBatch, places
 from tpca.streams.views import ViewsStream
 from tpca.tensors import Accumulator
@@ -88,25 +89,6 @@ class ViewCovariances(Accumulator):
         self.n += other.n
 
 
-class FirstRows(Accumulator):
-    """Clippers learnt from the first batch, with the bound ``clip``."""
-
-    def __init__(self, clip: float) -> None:
-        super().__init__(clip)
-        self.clippers: list[Clipper] | None = None
-
-    def add(self, batch: ViewsBatch, at: int = 0) -> None:  # noqa: ARG002
-        """Learn from a batch, if it is the first."""
-        assert self.question is not None
-        if self.clippers is None:
-            self.clippers = [Clipper(view, self.question[0]) for view in batch.views]
-        self.n += len(batch)
-
-    def merge(self, other: FirstRows) -> None:
-        """What comes later does not matter."""
-        self.clippers, self.n = self.clippers or other.clippers, self.n + other.n
-
-
 class Whitener:
     """Rows of one view, centred and whitened."""
 
@@ -160,38 +142,6 @@ def auto_shrinkage(covariance: Array, count: int) -> float:
     return 1.0 if bottom <= 0 else min(1.0, top / bottom)
 
 
-class Clipper:
-    """Draws far rows of one view back: a robust centre and typical distance from the first rows it saw."""
-
-    def __init__(self, rows: NDArray[Any], clip: float) -> None:
-        if len(rows) == 0:
-            raise SampleError("clip needs rows to tell what is far, got none; give rows without NaN or Inf.")
-        self.center = np.median(rows, axis=0).astype(np.float64)
-        spread = np.median(np.abs(rows - self.center), axis=0)
-        largest = float(spread.max())
-        # Columns that hardly ever move count by their mean distance, so that they neither vanish nor dominate.
-        fallback = np.mean(np.abs(rows - self.center), axis=0) if largest == 0 else np.full(rows.shape[1], largest)
-        self.scale = np.where(spread > 1e-3 * largest, spread, np.where(fallback > 0, fallback, 1.0))
-        distance = self._distance(rows)
-        typical = float(np.median(distance))
-        if typical == 0 and distance.any():  # most rows are the same: the typical row is one of the others
-            typical = float(np.median(distance[distance > 0]))
-        self._limit = clip * typical
-
-    def __call__(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """The rows, none farther than the limit."""
-        distance = self._distance(rows)
-        far = distance > self._limit
-        if not far.any():
-            return rows
-        drawn, center = rows.copy(), self.center.astype(rows.dtype)
-        drawn[far] = center + (rows[far] - center) * (self._limit / distance[far, None]).astype(rows.dtype)
-        return drawn
-
-    def _distance(self, rows: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray(np.linalg.norm((rows - self.center) / self.scale, axis=1))
-
-
 class WhitenedViews(ViewsStream):
     """A stream of views, clipped if wanted, centred and whitened."""
 
@@ -210,9 +160,9 @@ class WhitenedViews(ViewsStream):
         """Whitened batches."""
         return map(self.whiten, self._stream.batches(start))
 
-    def for_workers(self) -> WhitenedViews:
+    def for_workers(self) -> Self:
         """What a worker needs of it: all but Dask arrays, whose blocks come by themselves."""
-        return WhitenedViews(self._stream.for_workers(), self._whiteners, self._clippers)
+        return type(self)(self._stream.for_workers(), self._whiteners, self._clippers)
 
     def lazy_parts(self, number: int) -> list[Any] | None:
         """The rows of a batch as Dask arrays, if all views are."""
@@ -245,8 +195,3 @@ class KeptViews(ViewsStream):
         if self._kept is None:
             self._kept = [self._prepared(batch) for batch in self._stream.batches()]
         return iter(self._kept)
-
-
-def clipped(views: Sequence[NDArray[Any]], clippers: Sequence[Clipper] | None) -> list[NDArray[Any]]:
-    """The views with far rows drawn back, if there is anything to do that."""
-    return list(views) if clippers is None else [c(view) for c, view in zip(clippers, views, strict=True)]

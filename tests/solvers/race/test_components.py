@@ -157,7 +157,11 @@ def test_the_sign_of_every_component_is_definite():
 
 
 @pytest.mark.parametrize(
-    ("dims", "memory"), [((12,) * 4, 30_000), ((20,) * 3, 30_000), ((6,) * 5, 24_000), ((5,) * 6, 24_000)]
+    ("dims", "memory"),
+    [
+        *(((12,) * 4, 30_000), ((6,) * 5, 24_000)),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in (((20,) * 3, 30_000), ((5,) * 6, 24_000))),
+    ],
 )
 def test_memory_holds_for_all_components_together(dims, memory):
     truth = planted(dims, 0, (12.0, 8.0, 5.0))

@@ -11,10 +11,9 @@ from typing import Any
 
 from tpca.drafts import replacing
 from tpca.errors import StudyError, reading
-from tpca.fields import COUNT, FLAG, LENGTH, NUMBER, POSITIVE, TEXT, maybe, named, read_json
+from tpca.fields import COUNT, FLAG, LENGTH, NUMBER, POSITIVE, TEXT, finite, maybe, named, read_json
 from tpca.lab.studies.compare import TITLES, Outcome, Setting
 from tpca.lab.studies.store import made
-from tpca.results import finite
 from tpca.wording import amount, duration, number
 
 FORMAT = "tpca comparison"

@@ -18,6 +18,9 @@ from tpca.model import SpikedTensor
 from tpca.solvers.loop import drive
 from tpca.solvers.race.components import ComponentsRun
 from tpca.solvers.race.solver import RaceSolver
+from tpca.solvers.race.strategies.flow import BlockFlow
+from tpca.solvers.race.strategies.protocol import Strategy
+from tpca.solvers.race.strategies.replicas import BlockReplicas, SingleReplicas
 
 # dims, and memory in bytes (None: the default)
 SETTINGS: tuple[tuple[tuple[int, ...], int | None], ...] = (
@@ -38,9 +41,15 @@ def run_trial(job: tuple[tuple[int, ...], int | None, int]) -> dict[str, Any]:
     solver = RaceSolver(random_state=seed, memory_limit=memory, max_samples=int(MAX_UNITS * unit) + 400, tol=1e3)
     run = ComponentsRun(solver, engine)
     strategy = run.runs[0].searches[0].strategy
-    size = getattr(strategy, "columns", None) or getattr(strategy, "replicas", None)
     proven = [h["samples"] for h in drive(run, engine).history if h["found"]]
-    return {"strategy": strategy.name, "size": size, "samples": proven[0] if proven else math.inf}
+    return {"strategy": strategy.name, "size": _size(strategy), "samples": proven[0] if proven else math.inf}
+
+
+def _size(strategy: Strategy) -> int | None:
+    """Columns of a flow, or replicas."""
+    if isinstance(strategy, BlockFlow):
+        return strategy.columns
+    return strategy.replicas if isinstance(strategy, SingleReplicas | BlockReplicas) else None
 
 
 def rows(pool_map: Callable[..., list[Any]], seeds: Sequence[int]) -> Iterator[tuple[str, dict[str, Any]]]:

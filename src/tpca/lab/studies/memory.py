@@ -26,7 +26,7 @@ import numpy as np
 from tpca.engines import LawEngine
 from tpca.lab.studies.averages import installed
 from tpca.lab.studies.climbs import cell_of
-from tpca.lab.studies.memory_findings import Point, bound_finding, dial_finding, equal_finding, point
+from tpca.lab.studies.memory_findings import Point, bound_finding, dial_finding, point, symmetric_finding
 from tpca.lab.studies.memory_methods import GOOD, METHODS, ladder_samples
 from tpca.lab.studies.store import key
 from tpca.lab.studies.study import Finding, Params, Record, Scale
@@ -114,7 +114,7 @@ class Memory:
         points = [p for p in self.points(records) if math.isfinite(p.samples.value)]
         for order in self.dims:
             here = [p for p in points if p.order == order]
-            found += [bound_finding(order, here), equal_finding(order, here)]
+            found += [bound_finding(order, here), symmetric_finding(order, here)]
             for dim in sorted({p.dim for p in here}):
                 found.append(dial_finding(order, dim, [p for p in here if p.dim == dim and p.method == "race"]))
         return [finding for finding in found if finding is not None]

@@ -73,13 +73,13 @@ def bound_finding(order: int, points: Sequence[Point]) -> Finding | None:
     return Finding(f"order {order}, S·K·N", told, text, verdict, "S in floats of 64 bits.")
 
 
-def equal_finding(order: int, points: Sequence[Point]) -> Finding | None:
+def symmetric_finding(order: int, points: Sequence[Point]) -> Finding | None:
     """The smallest S·K·N of methods for equal vectors, size by size: it falls with d from order 5 on."""
-    equal = [p for p in points if p.symmetric]
-    dims = sorted({p.dim for p in equal})
+    symmetric = [p for p in points if p.symmetric]
+    dims = sorted({p.dim for p in symmetric})
     if len(dims) < 2:
         return None
-    least = [min((p for p in equal if p.dim == d), key=lambda p: p.product) for d in dims]
+    least = [min((p for p in symmetric if p.dim == d), key=lambda p: p.product) for d in dims]
     text = ", ".join(f"{p.product:.2g}·d^{order} (d = {p.dim}, {p.method})" for p in least)
     slope = math.log(least[-1].product / least[0].product) / math.log(dims[-1] / dims[0])
     predicted = 2 - order / 2

@@ -21,8 +21,8 @@ Summary = dict[str, list[Row]]
 
 CLAIMS_ALLOWED = 0.05
 POOLED = 0.055
-MOST_CLIPPED = 1.5  # the same, for entries with heavy tails and the quartiles of white noise
-MOST_SAMPLES = 1.3  # times the samples in white noise of the same generalised signal-to-noise ratio
+MAX_CLIPPED = 1.5  # the same, for entries with heavy tails and the quartiles of white noise
+MAX_SAMPLES = 1.3  # times the samples in white noise of the same generalised signal-to-noise ratio
 COVERED = (0.93, 0.97)
 ENOUGH = 100  # runs of a setting below which a rate that is not off proves nothing
 DRAWS = 400
@@ -169,7 +169,7 @@ def _samples(rows: Sequence[Row]) -> list[Finding]:
     judged = [row for row in rows if row["solver"] == "race" and row["whiten"] == "auto" and row["law"] != "white"]
     heavy = [row for row in judged if row["law"] == "t2.5-entries"]
     others = [row for row in judged if row["law"] != "t2.5-entries"]
-    return _worst("whitened", others, MOST_SAMPLES) + _worst("heavy tails, clipped", heavy, MOST_CLIPPED)
+    return _worst("whitened", others, MAX_SAMPLES) + _worst("heavy tails, clipped", heavy, MAX_CLIPPED)
 
 
 def _worst(what: str, judged: Sequence[Row], most: float) -> list[Finding]:

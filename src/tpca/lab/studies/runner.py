@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from tpca.errors import ClusterError
+from tpca.fields import finite
 from tpca.lab.studies.store import Store, made
 from tpca.lab.studies.study import Params, Scale, Study
-from tpca.results import finite
 from tpca.threads import cores
 
 Finished = Callable[[Study, float], None]

@@ -26,7 +26,7 @@ from tpca.tensors import Accumulator, ViewsBatch
 from tpca.tensors.blocks import Array
 
 A = TypeVar("A", bound=Accumulator)
-MOST_FOLDS = 10
+MAX_FOLDS = 10
 
 
 class SplitBatch(ViewsBatch):
@@ -70,7 +70,7 @@ class Split:
     @classmethod
     def into(cls, share: float, single: bool = False) -> Split:
         """As many folds of a share as there can be, or a single one."""
-        return cls(share, 1 if single else max(1, min(MOST_FOLDS, int(1 / share + 1e-9))))
+        return cls(share, 1 if single else max(1, min(MAX_FOLDS, int(1 / share + 1e-9))))
 
     def __call__(self, batch: ViewsBatch, room: float = 0.0) -> SplitBatch:
         """The rows of a batch, put in order."""

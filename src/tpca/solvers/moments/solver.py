@@ -21,7 +21,7 @@ without the seed, and the last climb goes on from the tops of all folds, whose s
 adds reaches none higher.
 
 With ``clip`` a score counts at most ``clip`` standard deviations, so that a row's influence on the moment is bounded by
-clip^k̄ (rows were drawn back to ``clip`` typical distances before, :mod:`tpca.streams.whitening`).
+clip^k̄ (rows were drawn back to ``clip`` typical distances before, :mod:`tpca.streams.clipping`).
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ from tpca.solvers.moments.judge import (
     pairs_p_value,
     products,
 )
+from tpca.solvers.moments.progress import Progress
 from tpca.solvers.moments.rows import Rows, Split
-from tpca.solvers.moments.watch import Watch
 from tpca.solvers.rank_one import is_ghost, oriented
 from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array
@@ -112,15 +112,15 @@ class MomentSolver:
 
         ``data`` is a stream of whitened views, or an engine over one.
         """
-        watch = Watch(self.callbacks)
+        progress = Progress(self.callbacks)
         # Without a refit what is judged is what is reported: one fold.
         split = Split.into(self.validation_fraction, single=not self.refit)
-        rows = Rows(open_engine(data), split, self.memory_limit, watch.after_pass)
+        rows = Rows(open_engine(data), split, self.memory_limit, progress.after_pass)
         self._check_rows(rows)
         found: list[Moment] = []
         while len(found) < self.n_components:
-            watch.component = len(found) + 1
-            found.append(self._component(rows, found, watch))
+            progress.component = len(found) + 1
+            found.append(self._component(rows, found, progress))
             if any(is_ghost(found[-1].vectors, earlier.vectors, SAME) for earlier in found[:-1]):
                 found.pop()
                 break
@@ -139,8 +139,8 @@ class MomentSolver:
                 "hold out fewer, or give more."
             )
 
-    def _component(self, rows: Rows, found: Sequence[Moment], watch: Watch) -> Moment:
-        watch.phase = "folds"
+    def _component(self, rows: Rows, found: Sequence[Moment], progress: Progress) -> Moment:
+        progress.phase = "folds"
         # What the rows that a climb sees say of the earlier components is subtracted: nothing of others gets in.
         known = {fold: [moment.trained[fold] for moment in found] for fold in range(rows.split.count)}
         known[NONE] = [RankOne(earlier.moment, earlier.vectors) for earlier in found]
@@ -157,11 +157,11 @@ class MomentSolver:
         p = combined([p_value(each.aside, chosen, self.clip, rng, shufflings) for each in folds])
         best, pairs = folds[0].reached.steps[chosen], math.nan
         if self.refit and self._proven(p):
-            watch.phase = "all rows"
+            progress.phase = "all rows"
             best = step_on_all_rows(objective, chosen, tops, self.random_state, REPORTED)
         elif len(rows.dims) % 2 and not found and not self._proven(p):
             pairs = combined([pairs_p_value(each.pairs, rng, PERMUTATIONS) for each in folds])
-        watch.judged(mean, error, self._proven(p))
+        progress.judged(mean, error, self._proven(p))
         trained = tuple(each.reached.steps[chosen] for each in folds)
         return Moment(oriented(best.vectors), best.strength, mean, error, p, trained, pairs)
 

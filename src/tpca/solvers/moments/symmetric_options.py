@@ -10,10 +10,11 @@ import numpy as np
 from tpca.errors import MemoryBudgetError, SolverError
 from tpca.integers import check_integer
 from tpca.solvers.base import check_memory, check_options, check_share, option
+from tpca.solvers.claim import Verdict
 from tpca.solvers.moments.symmetric_models import Mixture, Model, Sources, Topics
 from tpca.solvers.moments.symmetric_sums import MAX_POWER
 from tpca.solvers.moments.symmetric_whitening import EXTRA
-from tpca.solvers.recovery import StopReason, Verdict
+from tpca.solvers.recovery import StopReason
 from tpca.tensors.blocks import Array
 
 BLOCKS = 32  # sub-batches for errors, which are known to 1/sqrt(2 (K - 1)) = 13 %

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +33,9 @@ class ProjectedRows(RowsStream):
         """Whitened batches."""
         return (projected(batch, self._whitening) for batch in self._stream.batches(start))
 
-    def for_workers(self) -> ProjectedRows:
+    def for_workers(self) -> Self:
         """What a worker needs of it: all but a Dask array, whose blocks come by themselves."""
-        return ProjectedRows(self._stream.for_workers(), self._whitening)
+        return type(self)(self._stream.for_workers(), self._whitening)
 
     def lazy_parts(self, number: int) -> list[Any] | None:
         """The rows of a batch as a Dask array, if they are in one."""

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from tpca.solvers.claim import Verdict
 from tpca.solvers.moments.relations import Relations
 from tpca.solvers.moments.solver import Moment
-from tpca.solvers.recovery import StopReason, Verdict
+from tpca.solvers.recovery import StopReason
 from tpca.streams.whitening import Whitener
 from tpca.tensors.blocks import Array
 

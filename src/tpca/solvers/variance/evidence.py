@@ -30,7 +30,7 @@ from tpca.solvers.variance.accumulator import Variances
 from tpca.solvers.variance.level import noise_level
 from tpca.tensors.blocks import Array
 
-MOST, CAP = 0.8, 2.0  # of what was won so far: the most that is put on one sub-batch, and the most that it adds
+MAX_STAKE, CAP = 0.8, 2.0  # of what was won so far: the most that is put on one sub-batch, and the most that it adds
 CHI = math.sqrt(2.0)  # standard deviation of (r² - V)/V for one sample, in Gaussian noise
 
 
@@ -44,7 +44,7 @@ class Bets:
 
     def add(self, x: Array, freedoms: Array) -> None:
         """Bet on every sub-batch."""
-        stakes = np.minimum(self.bets, MOST / freedoms[:, None])
+        stakes = np.minimum(self.bets, MAX_STAKE / freedoms[:, None])
         self.logs += np.log1p(np.minimum(stakes * x[:, None], CAP)).sum(axis=0)
 
     @property

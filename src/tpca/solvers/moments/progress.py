@@ -1,4 +1,4 @@
-"""What those who watch a fit of views are told: a record after every pass over the rows."""
+"""What is told of a fit of views under way: a record after every pass over the rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from tpca.solvers.base import Callback
 
 
-class Watch:
+class Progress:
     """Counts rows and tells the callbacks what is being done, pass after pass."""
 
     def __init__(self, callbacks: Sequence[Callback]) -> None:
