@@ -55,12 +55,12 @@ def fit_views(
             cca.fit(data)
     seconds = callback.seconds
     summary = write_views_result(out, cca.recovery_, paths, settings, labels)
-    output.write(out, paths, stream.identity, {"seconds": seconds})
+    alarm = output.write(out, paths, stream.identity, {"seconds": seconds})
     if output.as_json:
         put_json({name: value for name, value in summary.items() if name != "settings"})
     elif not output.quiet:
         views_table(as_views_result(cca.recovery_, paths, settings, labels))
-        output.say(out)
+        output.say(out, alarm)
     return cca.verdict_
 
 
