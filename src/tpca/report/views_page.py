@@ -42,7 +42,9 @@ def views_document(stored: StoredResult, run: dict[str, Any], labels: Labels, ro
         Section("rows", "Rows", _rows(summary, rows)),
         Section("numbers", "Numbers", _numbers(stored, labels)),
     ]
-    title = "Fit of the views " + ", ".join(str(s) for s in summary["source"])
+    names = [str(s) for s in summary["source"]]
+    plain = names == [f"view {i}" for i in range(len(names))]
+    title = f"Fit of {count(len(names), 'view')}" if plain else f"Fit of the views {', '.join(names)}"
     return Document(
         title, "tpca report · tensor canonical correlation", _verdict(summary, run, rows), sections, footer(run)
     )
@@ -88,7 +90,10 @@ def _verdict(summary: dict[str, Any], run: dict[str, Any], rows: Rows | str) -> 
         facts.insert(1, ("r of two views", reach, "ordinary correlations of scores, on all rows"))
     if run.get("seconds") is not None:
         facts.append(("time", duration(run["seconds"]), ""))
-    return Verdict("good" if verdict == "signal" else "bad", headline, sentences, facts)
+    tone = "good" if verdict == "signal" else "bad"
+    if tone == "good" and not isinstance(rows, str) and (check := row_check(_products(rows))).state == "bad":
+        tone, sentences = "open", [*sentences, f"Look at the rows: {check.measured}."]
+    return Verdict(tone, headline, sentences, facts)
 
 
 def _shared(summary: dict[str, Any], labels: Labels, rows: Rows | str) -> list[Safe | Figure]:
@@ -138,6 +143,11 @@ def _pairs(labels: Labels, rows: Rows) -> Safe:
     return table(("", *labels.modes[:-1]), listed, title, 1)
 
 
+def _products(rows: Rows) -> Array:
+    """Products of the scores of all views, of the first component."""
+    return np.asarray(np.prod([s[:, 0] for s in rows.scores], axis=0))
+
+
 def _pair_correlations(rows: Rows) -> Array:
     return np.corrcoef([scores[:, 0] for scores in rows.scores])
 
@@ -150,7 +160,7 @@ def row_check(products: Array) -> Check:
     share = float(top.sum() / max(np.abs(products).sum(), 1e-300))
     measured = f"the top 1 % of rows carry {percent(round(share, 3))} of all absolute products"
     if share > HEAVY:
-        advice = f"A few rows decide. Look at them, or fit with --clip {CLIP}."
+        advice = f"A few rows decide. Look at them, or fit with clip={CLIP}."
         return Check("few rows carry it", "bad", measured, advice)
     return Check("few rows carry it", "good", measured, "The correlation rests on many rows.")
 
@@ -159,7 +169,7 @@ def _rows(summary: dict[str, Any], rows: Rows | str) -> list[Safe | Figure]:
     """Products of the scores of single rows, of the first component."""
     if isinstance(rows, str):
         return [paragraphs(rows)]
-    products = np.prod([s[:, 0] for s in rows.scores], axis=0)
+    products = _products(rows)
     listing = np.argsort(-np.abs(products))[:10]
     clip = summary.get("settings", {}).get("clip")
     clipped = "" if clip is None else f" and clipped at {clip:g}"
