@@ -4,9 +4,10 @@ import numpy as np
 import pandas
 import pytest
 import xarray
+from sklearn.exceptions import NotFittedError
 
 from browser import Browser, BrowserEndedError, find_browser
-from tpca import SpikedTensor, TensorCCA, TensorPCA
+from tpca import MomentPCA, SpikedTensor, TensorCCA, TensorPCA
 from tpca.errors import SampleError
 from tpca.report.race_pictures import mean_figure, proofs_figure, strength_figure
 from tpca.wording import beside, with_error, within
@@ -125,6 +126,20 @@ def test_columns_of_views_keep_their_names(tmp_path):
     arrays = [xarray.DataArray(v.to_numpy(), dims=("row", "band"), coords={"band": [4, 8, 16]}) for v in views]
     assert "view 0  " in (told := str(TensorCCA(random_state=0).fit(arrays).summary()))
     assert "16: " in told
+
+
+def test_a_fit_of_a_table_is_summed_up():
+    rng = np.random.default_rng(5)
+    rows = pandas.DataFrame(rng.exponential(size=(3000, 3)) @ rng.standard_normal((3, 3)), columns=["x", "y", "z"])
+    told = str(MomentPCA(n_components=2, random_state=0).fit(rows).summary())
+    assert told.startswith("Signal\n3,000 rows of 3 columns\n\nsource 0: skewness ")
+    assert "columns of the mixing matrix" in told
+    twice = np.vstack([rows, 2 * rows.mean() - rows])  # symmetric about its mean: no skewness at all
+    with pytest.warns(match="no component could be proven"):
+        none = MomentPCA(random_state=0).fit(twice)
+    assert "No component could be proven" in str(none.summary())
+    with pytest.raises(NotFittedError):
+        MomentPCA().summary()
 
 
 def test_years_are_years_and_minus_is_a_minus(tmp_path):

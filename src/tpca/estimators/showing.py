@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpca.engines import Engine
 from tpca.estimators.amplitudes import Amplitudes
+from tpca.estimators.learnt_table import LearntTable
 from tpca.estimators.learnt_views import LearntViews
 from tpca.solvers.options import parameters_of
 
@@ -81,6 +82,18 @@ class ShowsComponents(Amplitudes):
         settings |= {name: given[name] for name in OPTIONS}
         settings |= {name: [str(mode) for mode in given[name]] for name in ("center_modes", "project") if given[name]}
         return as_result(recovery, f"{recovery.n_samples:,} samples", settings)
+
+
+class ShowsTable(LearntTable):
+    """``summary`` of a fit of a table."""
+
+    def summary(self) -> Summary:
+        """What was found, in a few lines: how strong, and the largest entries of every direction, with errors."""
+        from tpca.labels import Axis, Labels
+        from tpca.report.table_answer import table_summary
+
+        _ = self.recovery_  # refuses what was not fitted
+        return table_summary(self, Labels((Axis("column", getattr(self, "feature_names_in_", None)),)))
 
 
 class ShowsViews(LearntViews):
