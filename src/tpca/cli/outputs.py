@@ -62,9 +62,9 @@ def recovery_table(console: Console, stored: StoredResult) -> None:
         table.add_row("strength at most", *(number((ends or (None, None))[1], 4) for ends in intervals))
     else:
         pairs = zip(components, intervals, strict=True)
-        table.add_row("strength", *(beside(c["strength"], ends, 3) for c, ends in pairs))
+        table.add_row("strength", *(beside(c["strength"], ends) for c, ends in pairs))
     if verdict == "signal":
-        table.add_row(f"{percent(confidence_of(summary))} interval", *(within(ends, 3) for ends in intervals))
+        table.add_row(f"{percent(confidence_of(summary))} interval", *(within(ends) for ends in intervals))
         table.add_row("p at most", *(number(c["p_value"], 2) for c in components))
         if any("variance" in c for c in components):
             table.add_row("variance along it", *(number(c.get("variance"), 4) for c in components))

@@ -19,7 +19,7 @@ from tpca.report.verdict import confidence_of
 from tpca.results import StoredResult, verdict_of
 from tpca.solvers.options import CLIP
 from tpca.tensors.blocks import Array
-from tpca.wording import count, duration, number, percent, shape
+from tpca.wording import count, duration, number, percent, shape, with_error
 
 MIN_ROWS = 100  # of which a hundredth is one
 HEAVY = 0.5  # share of a correlation that a hundredth of the rows may carry before it is said
@@ -53,7 +53,8 @@ def views_document(stored: StoredResult, run: dict[str, Any], labels: Labels, ro
 def _verdict(summary: dict[str, Any], run: dict[str, Any], rows: Rows | str) -> Verdict:
     confidence, components = confidence_of(summary), summary["components"]
     first = components[0]
-    told = f"{number(first['correlation'])} ± {number(first['correlation_error'], 2)} (standard error)"
+    held = with_error(first["correlation"], first["correlation_error"])
+    told, (value, _, error) = f"{held} (standard error)", held.partition(" ± ")
     meaning = (
         f"At most {percent(1 - confidence)} of fits of unrelated views claim a component. The correlation is the "
         "mean product of the standardised scores of all views; with two views it is the ordinary one, with more it "
@@ -67,8 +68,8 @@ def _verdict(summary: dict[str, Any], run: dict[str, Any], rows: Rows | str) -> 
             else f"Signal: {len(components)} directions shared by all views"
         )
         sentences = [
-            f"On rows that were not fitted, the correlation of the first is {told}; without any relation, as much "
-            f"has a chance of p = {number(first['p_value'], 2)}.",
+            f"On rows that were not fitted, the correlation{' of the first' * (len(components) > 1)} is {told}; "
+            f"without any relation, as much has a chance of p = {number(first['p_value'], 2)}.",
             meaning,
         ]
     else:
@@ -80,7 +81,7 @@ def _verdict(summary: dict[str, Any], run: dict[str, Any], rows: Rows | str) -> 
             meaning,
         ]
     facts = [
-        ("correlation", number(first["correlation"]), f"± {number(first['correlation_error'], 2)}, on held-out rows"),
+        ("correlation", value, f"± {error or '—'}, on held-out rows"),
         ("p-value", number(first["p_value"], 2), "chance of as much without relation"),
         ("rows", f"{summary['n_samples']:,}", f"of {len(summary['dims'])} views, {shape(summary['dims'])}"),
     ]
@@ -204,7 +205,7 @@ def _numbers(stored: StoredResult, labels: Labels) -> list[Safe | Figure]:
     summary = stored.summary
     rows = []
     for i, c in enumerate(summary["components"]):
-        correlation = f"{number(c['correlation'])} ± {number(c['correlation_error'], 2)}"
+        correlation = with_error(c["correlation"], c["correlation_error"])
         rows.append((str(i), correlation, number(c["p_value"], 2), number(c["moment"])))
     about = [
         ("outcome", summary["advice"]),
