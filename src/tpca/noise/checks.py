@@ -80,15 +80,14 @@ def independence(model: NoiseModel, samples: int, groups: int | None) -> Check:
             name,
             "bad",
             f"{measured}, {samples:,} samples",
-            f"neighbouring samples are alike over about {time:.2g} of them, so that the {samples:,} that were compared "
-            f"count as about {samples / time:.2g}",
+            f"neighbouring samples are alike over about {time:.2g} of them: there are about {samples / time:.2g} "
+            f"independent ones where the test counts {samples:,} (sums of samples, where these were put together)",
         )
-    count = samples // model.block
     return Check(
         name,
         "handled",
         measured,
-        f"Neighbouring samples are alike: {count:,} blocks of {model.block} count as one each.",
+        f"Neighbouring samples are alike: every {model.block} in a row count as one.",
     )
 
 
