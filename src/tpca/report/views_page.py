@@ -42,8 +42,8 @@ def views_document(stored: StoredResult, run: dict[str, Any], labels: Labels, ro
         Section("rows", "Rows", _rows(summary, rows)),
         Section("numbers", "Numbers", _numbers(stored, labels)),
     ]
-    names = [str(s) for s in summary["source"]]
-    plain = names == [f"view {i}" for i in range(len(names))]
+    names = labels.modes
+    plain = list(names) == [f"view {i}" for i in range(len(names))]
     title = f"Fit of {count(len(names), 'view')}" if plain else f"Fit of the views {', '.join(names)}"
     return Document(
         title, "tpca report · tensor canonical correlation", _verdict(summary, run, rows), sections, footer(run)
