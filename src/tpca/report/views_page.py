@@ -161,7 +161,7 @@ def row_check(products: Array) -> Check:
     share = float(top.sum() / max(np.abs(products).sum(), 1e-300))
     measured = f"the top 1 % of rows carry {percent(round(share, 3))} of all absolute products"
     if share > HEAVY:
-        advice = f"A few rows decide. Look at them, or fit with clip={CLIP}."
+        advice = f"A few rows decide. Look at them, or fit with clip={CLIP}, in the command --clip {CLIP}."
         return Check("few rows carry it", "bad", measured, advice)
     return Check("few rows carry it", "good", measured, "The correlation rests on many rows.")
 
