@@ -72,7 +72,6 @@ def main(arguments=None):
         print(f"  {NAMES[i]:12s} {NAMES[j]:12s}  TensorCCA {abs(both):.2f}   CCA of these two alone {own:.2f}")
 
     draw(cca, train, options.out)
-    print(f"\nfigure: {options.out}")
     return {"cca": cca, "held out": ours, "pairwise": value}
 
 

@@ -46,7 +46,8 @@ def number(value: float | None, digits: int = 3) -> str:
 def with_error(value: float | None, error: float | None) -> str:
     """``0.69 ± 0.06``: as many decimals as the error has, two at least; the value alone where no error is known."""
     if value is None or error is None or not math.isfinite(error) or not math.isfinite(value) or error <= 0:
-        return number(value, 3)
+        plain = value is None or not 1e-3 <= abs(value) < 1000
+        return number(value, 3) if plain else f"{value:#.3g}".removesuffix(".").replace("-", "−")
     decimals = min(8, max(2, -math.floor(math.log10(error))))
     if max(abs(value), error) < 1e-6 or max(abs(value), error) >= 1e6:
         return f"{number(value, 3)} ± {number(error, 1)}"
@@ -78,9 +79,21 @@ def count(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def within(interval: Sequence[float | None] | None, digits: int = 3) -> str:
-    """``1.95 to 2.07``, or a dash."""
+def within(interval: Sequence[float | None] | None, digits: int = 2) -> str:
+    """``0.85 to 1.20``, both ends with the decimals in which the width has so many digits; or a dash."""
     if not interval:
         return "—"
     low, high = interval
-    return f"{number(low, digits)} to {number(high, digits)}"
+    return f"{beside(low, interval, digits)} to {beside(high, interval, digits)}"
+
+
+def beside(value: float | None, interval: Sequence[float | None] | None, digits: int = 2) -> str:
+    """A number with as many decimals as the ends of its interval have (:func:`within`)."""
+    low, high = interval or (None, None)
+    known = None not in (value, low, high) and all(math.isfinite(one or 0.0) for one in (value, low, high))
+    width = (high or 0.0) - (low or 0.0) if known else 0.0
+    largest = max(abs(value or 0.0), abs(low or 0.0), abs(high or 0.0))
+    if width <= 0 or not 1e-4 <= largest < 1e4 or width < 1e-6 * largest:
+        return number(value, digits + 1)
+    decimals = max(0, digits - 1 - math.floor(math.log10(width)))
+    return f"{value or 0.0:,.{decimals}f}".replace("-", "−")

@@ -35,3 +35,15 @@ def test_all_options_are_told_when_asked_for(name):
         assert (f"  {spelled} " in few) == (option in (*COMMON[name], "help"))
     assert whole.index("\nOptions:") < whole.index("\nAdvanced options:")
     assert "Advanced options" not in few
+
+
+def test_usage_is_plain():
+    said = CliRunner().invoke(app, ["score", "--help"], prog_name="tpca").output
+    assert said.startswith("Usage: tpca score [OPTIONS] PATH... ")
+    assert "{" not in said
+
+
+def test_a_plan_begins_with_its_advice():
+    said = CliRunner().invoke(app, ["plan", "--order", "3", "--dim", "8", "--memory-limit", "1MB"]).output
+    assert said.startswith("Use MeanSolver")
+    assert "S·K·N" not in said  # a column that a narrow screen goes without

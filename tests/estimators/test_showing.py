@@ -138,8 +138,8 @@ def test_effects_are_named_and_their_scores_shown(tmp_path):
 def test_entries_are_told_largest_first_with_as_many_decimals_as_the_error_has():
     labels = named_labels()
     vector, errors = np.array([0.1, -0.9, 0.4]), np.array([0.004, 0.02, np.inf])
-    assert largest(vector, errors, labels, 0, 2) == ["b: −0.90 ± 0.02", "c: 0.4", "… 1 more"]
-    assert largest(vector, None, labels, 0) == ["b: −0.9", "c: 0.4", "a: 0.1"]
+    assert largest(vector, errors, labels, 0, 2) == ["b: −0.90 ± 0.02", "c: 0.400", "… 1 more"]
+    assert largest(vector, None, labels, 0) == ["b: −0.900", "c: 0.400", "a: 0.100"]
     assert with_error(0.1, 0.004) == "0.100 ± 0.004"
     assert with_error(3e7, 2e6) == "3·10⁷ ± 2·10⁶"
     assert with_error(None, None) == "—"

@@ -109,7 +109,7 @@ def pointer(browser, figure, across, kind="mouseMoved", **more):
 def test_values_show_under_the_pointer_and_a_drag_zooms_in(browser, page):
     browser.open(page)
     first = "document.querySelectorAll('#plot-mode-1 .series').length"
-    for figure, says in (("mode-1", r"\d+: −?0\.\d+ ± 0\.\d+\ncomponent [01]"), ("map-0", r"\d+, \d+: -?\d")):
+    for figure, says in (("mode-1", r"\d+: −?0\.\d+ ± 0\.\d+\ncomponent [01]"), ("map-0", r"\d+, \d+: −?\d")):
         for across in (0.3, 0.4, 0.5, 0.6, 0.7):
             pointer(browser, figure, across)
             if browser.run(TIP.format(figure)):

@@ -463,7 +463,8 @@ def test_views_are_fitted_scored_and_reported(tmp_path):
     page = page_of(html)
     check_page(page)
     component = json.loads((out / "recovery.json").read_text())["components"][0]
-    assert f"correlation of the first is {component['correlation']:.3g} ±" in page.text
+    assert f"the correlation is {component['correlation']:.2f} ±" in page.text
+    assert page.text.startswith("Fit of the views a.npy, b.npy, c.npy, d.npy")
     assert {"correlations", "mode-0", "mode-3", "products"} <= set(page.figures)
     assert "1,500 rows were read again" in page.text
     scored = runner.invoke(app, ["score", *files, str(out), "--json"])

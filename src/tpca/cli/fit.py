@@ -40,7 +40,7 @@ LARGE_CHUNK = 2**28  # bytes of a chunk of stored data that are worth a word
 
 def fit(
     ctx: typer.Context,
-    paths: Annotated[list[str], typer.Argument(help=DATA, show_default=False, metavar="PATH...")],
+    paths: Annotated[list[str], typer.Argument(help=DATA, show_default=False, metavar="PATH")],
     out: Annotated[Path, typer.Option(help="Folder for the result; needed.", show_default=False)],
     views: Annotated[bool, typer.Option("--views", help="Every PATH is a view: (rows, columns).")] = False,
     shrinkage: Annotated[str, typer.Option(help="With --views: of the covariances, 0 to 1, or auto.")] = "auto",
@@ -220,14 +220,15 @@ def _keep(
 
     seconds = callback.seconds
     summary = write_result(out, recovery, path, settings)
-    output.write(out, [path], stream.identity, {"seconds": seconds, "resumed": resume, "trace": callback.trace})
+    run = {"seconds": seconds, "resumed": resume, "trace": callback.trace}
+    alarm = output.write(out, [path], stream.identity, run)
     if output.as_json:
         told = {name: value for name, value in summary.items() if name not in ("history", "settings")}
         put_json({**told, "solver": settings["solver"], "solver_reason": settings["solver_reason"]})
     elif not output.quiet:
         recovery_table(Console(), as_result(recovery, path, settings))
         print(solver_line(summary))
-        output.say(out)
+        output.say(out, alarm)
 
 
 def _run(

@@ -29,6 +29,10 @@ class Command(TyperCommand):
             ctx.meta[ALL], args = True, ["--help"]
         return list(super().parse_args(ctx, args))
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """``PATH...``, without the braces that Typer puts around what is needed."""
+        return [piece.strip("{}").replace("}...", "...") for piece in super().collect_usage_pieces(ctx)]
+
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
         """The first paragraph; all of them with all options."""
         whole = self.name not in COMMON or ALL in ctx.meta

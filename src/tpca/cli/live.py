@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.progress import Progress as Bars
 
+WIDE = 100  # columns of a terminal that has room for everything
 BLOCKS, ASCII_BLOCKS = "▁▂▃▄▅▆▇█", "_.-~=+*#"
 
 
@@ -92,8 +93,9 @@ class Bar(Nothing):
 
     def show(self, progress: Progress) -> None:
         """Move the bar."""
-        left = "" if progress.left is None else f"{duration(progress.left)} left"
-        told: dict[str, Any] = {"rate": f"{progress.rate:,.0f} samples/s", "known": known(progress), "left": left}
+        left = f"{duration(progress.left)} left" if progress.left else ""
+        rate = f"{progress.rate:,.0f} samples/s" if self._console.width >= WIDE else ""  # the least of what is told
+        told: dict[str, Any] = {"rate": rate, "known": known(progress), "left": left}
         self._progress.update(self._bar, completed=progress.done, description=progress.phase, **told)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpca.drafts import check_folder
 from tpca.errors import OutputError
-from tpca.wording import amount, number, printable, shape
+from tpca.wording import amount, beside, number, percent, printable, shape, within
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,7 +39,8 @@ def recovery_table(console: Console, stored: StoredResult) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from tpca.report.answer import mode_entries, named
+    from tpca.report.answer import fewer_components, mode_entries, named
+    from tpca.report.verdict import confidence_of, effect_of
     from tpca.results import verdict_of
     from tpca.solvers.claim import headline
 
@@ -52,17 +53,19 @@ def recovery_table(console: Console, stored: StoredResult) -> None:
     for i in range(len(components)):
         table.add_column("component" if len(components) == 1 else f"component {i}", justify="right")
     if any("effect" in c for c in components):
-        table.add_row("effect of", *(escape(printable(c.get("effect", ""))) for c in components))
+        table.add_row("effect", *(escape(printable(effect_of(c).removeprefix("effect "))) for c in components))
     for label in components[0].get("label_amplitudes", {}):
         each = (c.get("label_amplitudes", {}).get(label) for c in components)
         table.add_row(escape(printable(f"amplitude of {label}")), *(number(one, 3) for one in each))
-    intervals = [c["strength_interval"] or (None, None) for c in components]
+    intervals = [c["strength_interval"] for c in components]
     if verdict == "no signal":
-        table.add_row("strength at most", *(number(high, 4) for _, high in intervals))
+        table.add_row("strength at most", *(number((ends or (None, None))[1], 4) for ends in intervals))
     else:
-        table.add_row("strength", *(number(c["strength"], 4) for c in components))
+        pairs = zip(components, intervals, strict=True)
+        table.add_row("strength", *(beside(c["strength"], ends) for c, ends in pairs))
     if verdict == "signal":
-        table.add_row("its interval", *(f"{number(low, 4)} to {number(high, 4)}" for low, high in intervals))
+        table.add_row(f"{percent(confidence_of(summary))} interval", *(within(ends) for ends in intervals))
+        table.add_row("p at most", *(number(c["p_value"], 2) for c in components))
         if any("variance" in c for c in components):
             table.add_row("variance along it", *(number(c.get("variance"), 4) for c in components))
             table.add_row(
@@ -74,7 +77,7 @@ def recovery_table(console: Console, stored: StoredResult) -> None:
         table.add_section()
         largest = (escape("\n".join(map(printable, own[mode][1]))) for own in told)
         table.add_row(escape(printable(f"{labels.modes[mode]} ({length} entries)")), *largest)
-    table.caption = "vectors: largest entries, ± one standard error" if stored.errors else None
+    table.caption = "largest entries ± standard error" if stored.errors else None
     console.print(table)
     passes = f" in {summary['n_passes']} passes" if summary["n_passes"] > 1 else ""
     skipped = f", {summary['n_skipped']:,} skipped" if summary["n_skipped"] else ""
@@ -82,6 +85,8 @@ def recovery_table(console: Console, stored: StoredResult) -> None:
         f"{summary['n_samples']:,} samples of {shape(summary['dims'])}{passes}{skipped}; "
         f"state {amount(summary['state_bytes'])}, buffer {amount(summary['buffer_bytes'])}."
     )
+    if fewer := fewer_components(summary):
+        console.print(fewer, markup=False, highlight=False)
     for check in summary["checks"]:
         if check["state"] == "handled":
             console.print(printable(check["meaning"]), markup=False)

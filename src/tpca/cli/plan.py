@@ -76,12 +76,10 @@ def _print(console: Console, made: Plan) -> None:
     shown = sorted((r for r in made.rows if not r.obstacle or r.endless), key=lambda r: r.samples)
     each = problem.inside_pairs if len(set(problem.inside_pairs)) > 1 else problem.inside_pairs[:1]
     inside = ", ".join(f"{c:g}" for c in each)
-    kind = "all vectors equal" if problem.symmetric else f"correlation {inside} inside pairs"
-    table = Table(
-        title=f"{shape(problem.dims)}, strength {problem.strength:g}, noise {problem.noise:g}, {kind}; "
-        f"memory {amount(made.memory_limit)}",
-        title_style="bold",
-    )
+    kind = "all vectors equal" if problem.symmetric else f"correlation {inside} inside pairs" * (inside != "0")
+    about = [shape(problem.dims), f"strength {problem.strength:g}", f"noise {problem.noise:g}", kind]
+    console.print(made.recommendation, style="bold", highlight=False)
+    table = Table(title=", ".join(filter(None, [*about, f"memory {amount(made.memory_limit)}"])))
     heads = ["method", "samples", "from", "state", "buffer", "passes", "time"]
     heads += [f"{made.workers} workers"] if made.workers > 1 else []
     heads += ["S·K·N / bound"] + ([f"{made.samples:,} are"] if made.samples is not None else [])
@@ -99,9 +97,8 @@ def _print(console: Console, made: Plan) -> None:
         for obstacle in dict.fromkeys(r.obstacle for r in impossible):
             titles = "; ".join(r.title for r in impossible if r.obstacle == obstacle)
             console.print(f"  {titles}: {obstacle}", highlight=False)
-    console.print(_legend(made), highlight=False)
+    console.print(_legend(made) + (_bound(made) if len(kept) == len(heads) else ""), highlight=False)
     console.print(f"Constants: {provenance()}.", highlight=False)
-    console.print(made.recommendation, style="bold", highlight=False)
 
 
 def _cells(row: Row, made: Plan) -> list[str]:
@@ -117,8 +114,13 @@ def _legend(made: Plan) -> str:
     return (
         "samples: for every overlap above 0.9 in half of all runs; twice that is enough. "
         "from: m constant measured at such sizes, m* measured at others and extrapolated, t theory with constant 1. "
-        f"time: dense samples that come {speed} ({made.machine.bandwidth / 1e9:.1f} GB/s here). "
-        "S·K·N / bound: state times passes times samples over the least that vectors which differ from mode to mode "
+        f"time: dense samples that come {speed} ({made.machine.bandwidth / 1e9:.1f} GB/s here)."
+    )
+
+
+def _bound(made: Plan) -> str:
+    return (
+        " S·K·N / bound: state times passes times samples over the least that vectors which differ from mode to mode "
         f"allow, {_count(made.least_product)} up to constants (Dudeja & Hsu 2024)."
     )
 

@@ -42,8 +42,8 @@ class OutputOptions:
             check_file(self.report, self.out)
         return labels
 
-    def write(self, folder: Path, paths: list[str], identity: str, run: dict[str, Any]) -> None:
-        """How the run went, and the report if one was asked for."""
+    def write(self, folder: Path, paths: list[str], identity: str, run: dict[str, Any]) -> str:
+        """How the run went, and the report if one was asked for; returns what alarms in that, or nothing."""
         import numpy as np
 
         from tpca import __version__
@@ -52,16 +52,17 @@ class OutputOptions:
         machine: dict[str, Any] = {"tpca": __version__, "numpy": np.__version__, "python": platform.python_version()}
         machine |= {"processors": os.cpu_count()}
         write_run(folder, {**run, "data": places(paths), "identity": identity, "made_with": machine})
-        if self.report is not None:
-            from tpca.report.folder import write_report
+        if self.report is None:
+            return ""
+        from tpca.report.folder import write_report
 
-            write_report(folder, self.report, checks=self.checks)
+        return write_report(folder, self.report, checks=self.checks)
 
-    def say(self, folder: Path) -> None:
-        """Where everything is."""
+    def say(self, folder: Path, alarm: str) -> None:
+        """Where everything is, and what alarms in the report."""
         print(f"written to {folder}")
         if self.report is not None:
-            print(f"report in {self.report}")
+            print(f"report in {self.report}" + (f"; {alarm[0].lower()}{alarm[1:]}" if alarm else ""))
 
 
 def solver_line(summary: dict[str, Any]) -> str:

@@ -12,18 +12,19 @@ import typer
 from tpca.cli.applies import refuse_idle
 from tpca.cli.data import DATA, Missing, Modes, Sample, SampleDim, Value, layout_as_fitted
 from tpca.cli.outputs import put_json
-from tpca.wording import number
+from tpca.wording import with_error
 
 if TYPE_CHECKING:
     from tpca.results import StoredResult
 
 
 WORDS = ("rewards", "variances")  # of what all samples share, and of what varies
+SAID = {"rewards": "mean score", "variances": "variance of the scores"}
 
 
 def score(
     ctx: typer.Context,
-    paths: Annotated[list[str], typer.Argument(help=DATA, show_default=False, metavar="PATH...")],
+    paths: Annotated[list[str], typer.Argument(help=DATA, show_default=False, metavar="PATH")],
     result: Annotated[Path, typer.Argument(help="Folder that tpca fit wrote.", show_default=False)],
     truth: Annotated[bool, typer.Option("--truth", help="Compare with the truth beside the data.")] = False,
     nan_policy: Annotated[str, typer.Option(help="NaN, Inf: raise, omit (the sample), zero (use the rest).")] = "raise",
@@ -117,7 +118,7 @@ def _score_views(paths: list[str], stored: StoredResult, nan_policy: str, as_jso
         put_json(report)
         return
     for c, (mean, error) in enumerate(zip(report["correlations"], report["standard_errors"], strict=True)):
-        print(f"component {c}: correlation {number(mean, 4)} ± {number(error, 2)} over {count:,} rows")
+        print(f"component {c}: correlation {with_error(mean, error)} over {count:,} rows")
 
 
 def _print(report: dict[str, Any]) -> None:
@@ -128,7 +129,7 @@ def _print(report: dict[str, Any]) -> None:
     console = Console()
     kind = next(name for name in WORDS if name in report)
     for c, (mean, error) in enumerate(zip(report[kind], report["standard_errors"], strict=True)):
-        told = f"component {c}: {kind.removesuffix('s')} {number(mean, 4)} ± {number(error, 2)}"
+        told = f"component {c}: {SAID[kind]} {with_error(mean, error)}"
         console.print(f"{told} over {report['samples']:,} samples")
     if "overlaps" in report:
         console.print(f"Component {report['component']} against the truth of strength {report['strength']:g}:")

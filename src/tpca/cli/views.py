@@ -10,7 +10,7 @@ from tpca.cli.cluster import on_cluster
 from tpca.cli.live import display_for
 from tpca.cli.outputs import STYLES, check_result, put_json
 from tpca.cli.progress import ProgressCallback
-from tpca.wording import number, shape
+from tpca.wording import number, shape, with_error
 
 if TYPE_CHECKING:
     from tpca.cli.report import OutputOptions
@@ -55,12 +55,12 @@ def fit_views(
             cca.fit(data)
     seconds = callback.seconds
     summary = write_views_result(out, cca.recovery_, paths, settings, labels)
-    output.write(out, paths, stream.identity, {"seconds": seconds})
+    alarm = output.write(out, paths, stream.identity, {"seconds": seconds})
     if output.as_json:
         put_json({name: value for name, value in summary.items() if name != "settings"})
     elif not output.quiet:
         views_table(as_views_result(cca.recovery_, paths, settings, labels))
-        output.say(out)
+        output.say(out, alarm)
     return cca.verdict_
 
 
@@ -79,7 +79,7 @@ def views_table(stored: StoredResult) -> None:
     for heading in ("component", "correlation (held out)", "p", "moment (fitted)"):
         table.add_column(heading, justify="right")
     for i, c in enumerate(summary["components"]):
-        correlation = f"{number(c['correlation'], 3)} ± {number(c['correlation_error'], 2)}"
+        correlation = with_error(c["correlation"], c["correlation_error"])
         table.add_row(str(i), correlation, number(c["p_value"], 2), number(c["moment"], 3))
     console.print(table)
     for c in range(len(stored.vectors[0]) if stored.vectors else 0):

@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tpca.engines import Engine
 from tpca.errors import SampleError, SolverError
+from tpca.estimators.names import view_labels
 from tpca.estimators.opening import rows_opened
 from tpca.estimators.score import Score
 from tpca.estimators.seeds import seed_from
@@ -149,7 +150,7 @@ class TensorCCA(ShowsViews, TransformerMixin, BaseEstimator, auto_wrap_output_ke
             self._refuse_idle()
         seed = seed_from(self.random_state)  # before anything is forgotten: what is refused leaves the last fit alone
         self._recovery = self._passing = None
-        self.shape_in_ = stream.dims
+        self.shape_in_, self._labels = stream.dims, view_labels(X)
         if stream.rereadable:
             self._recovery = fit_stored(stream, reader, asked, seed, self.callbacks or ())
         else:
@@ -168,6 +169,7 @@ class TensorCCA(ShowsViews, TransformerMixin, BaseEstimator, auto_wrap_output_ke
         if self._passing is None:
             seed = seed_from(self.random_state)
             self._passing, self.shape_in_ = PassingViews(stream.dims, asked, seed, self.callbacks or ()), stream.dims
+            self._labels = view_labels(list(X))
         if stream.dims != self.shape_in_:
             raise SampleError(f"views must have widths {self.shape_in_} as in the first batch, got {stream.dims}.")
         for batch in stream.batches():

@@ -9,11 +9,10 @@ import numpy as np
 from tpca.engines import DaskEngine, Engine, LocalEngine, is_engine
 from tpca.errors import ConditionsWarning, SampleError, StreamError
 from tpca.estimators.handed import EffectFit, EffectOptions, HandedEffects, MakeSolver, labels_of
-from tpca.estimators.units import in_units, with_amplitudes
+from tpca.estimators.units import in_units, oriented_last, with_amplitudes
 from tpca.solvers.base import StreamSolver
 from tpca.solvers.loop import run_on_data
 from tpca.solvers.mean.memory import groups_needed
-from tpca.solvers.rank_one import oriented
 from tpca.solvers.recovery import Recovery
 from tpca.streams import Stream
 from tpca.streams.conditions import Conditions
@@ -102,7 +101,7 @@ def _in_samples(
     own = in_units(recovery, name, factor, plan.scale, samples, lead, stream.labels)
     if plan.basis is None:
         return EffectFit(name, own, None, plan.efficiency, labels)
-    vectors = [oriented(c.vectors)[0] for c in recovery.components]
+    vectors = [oriented_last(c.vectors, lead)[-1] for c in recovery.components]
     each = [plan.basis @ u * c.strength for u, c in zip(vectors, own.components, strict=True)]
     amplitudes = np.reshape(np.array(each), (len(each), len(plan.basis)))
     own = with_amplitudes(own, amplitudes, plan.spreads(amplitudes), labels)

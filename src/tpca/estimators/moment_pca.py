@@ -11,10 +11,10 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import ConvergenceWarning
 
 from tpca.engines import Engine
-from tpca.estimators.learnt_table import LearntTable
 from tpca.estimators.names import check_names
 from tpca.estimators.opening import rows_opened
 from tpca.estimators.seeds import seed_from
+from tpca.estimators.showing import ShowsTable
 from tpca.solvers.moments.symmetric import KEEP, TableFit
 from tpca.solvers.moments.symmetric_options import TableOptions
 from tpca.solvers.moments.symmetric_passing import PassingTable
@@ -25,7 +25,7 @@ from tpca.tensors.blocks import Array
 NOT_OF_THE_FIT = ("random_state", "nan_policy")
 
 
-class MomentPCA(LearntTable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class MomentPCA(ShowsTable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Leading rank-one parts of the third or fourth moment tensor of a table, which is never built.
 
     Rows ``x`` are whitened to ``z``, and directions ``u`` found along which ``E[(u·z)³]``, or the fourth cumulant

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from tpca.engines import Engine
 from tpca.estimators.amplitudes import Amplitudes
+from tpca.estimators.learnt_table import LearntTable
 from tpca.estimators.learnt_views import LearntViews
 from tpca.solvers.options import parameters_of
 
 if TYPE_CHECKING:
+    from tpca.labels import Labels
     from tpca.report.answer import Summary
     from tpca.results import StoredResult
 
@@ -59,15 +61,16 @@ class ShowsComponents(Amplitudes):
         scores = None if X is None else self.transform(X)
         return components_figure(self._result(), scores, y, pair)
 
-    def report(self, path: str | os.PathLike[str], X: Any = None) -> Path:
+    def report(self, path: str | os.PathLike[str], X: Any = None, y: Any = None) -> Path:
         """Write a report, one HTML file that needs no network; returns its path.
 
-        With the samples ``X`` of the fit it also shows their scores, and checks the noise in one more pass.
+        With the samples ``X`` of the fit it also shows their scores, over ``y`` if that is given (a number or label
+        for every sample), and checks the noise in one more pass.
         """
         from tpca.report.folder import write_fit_report
 
         place = Path(path)
-        write_fit_report(place, self._result(), None if X is None else self._reader(X, None))
+        write_fit_report(place, self._result(), None if X is None else self._reader(X, None), y)
         return place
 
     def _result(self) -> StoredResult:
@@ -81,14 +84,37 @@ class ShowsComponents(Amplitudes):
         return as_result(recovery, f"{recovery.n_samples:,} samples", settings)
 
 
+class ShowsTable(LearntTable):
+    """``summary`` of a fit of a table."""
+
+    def summary(self) -> Summary:
+        """What was found, in a few lines: how strong, and the largest entries of every direction, with errors."""
+        from tpca.labels import Axis, Labels
+        from tpca.report.table_answer import table_summary
+
+        _ = self.recovery_  # refuses what was not fitted
+        return table_summary(self, Labels((Axis("column", getattr(self, "feature_names_in_", None)),)))
+
+
 class ShowsViews(LearntViews):
-    """``summary`` and ``report`` of a fit of views."""
+    """``summary``, ``plot`` and ``report`` of a fit of views."""
+
+    _labels: Labels | None = None  # names of views and columns, where the data have them
 
     def summary(self) -> Summary:
         """What the views share, in a few lines: correlations, and the largest weights of every view."""
         from tpca.report.answer import summary_of
 
         return summary_of(self._result())
+
+    def plot(self) -> Any:
+        """Draw the loadings of every view, a row for every component; returns the ``matplotlib`` figure.
+
+        A loading is the correlation of a column with the score of its view.
+        """
+        from tpca.report.plots import loadings_figure
+
+        return loadings_figure(self._result())
 
     def report(self, path: str | os.PathLike[str], X: Any = None) -> Path:
         """Write a report, one HTML file that needs no network; returns its path.
@@ -104,9 +130,11 @@ class ShowsViews(LearntViews):
     def _result(self) -> StoredResult:
         from tpca.results import as_views_result
 
-        given = parameters_of(self)
+        recovery, given = self.recovery_, parameters_of(self)
         settings = {name: given[name] for name in given if name not in ("callbacks", "random_state")}
-        return as_views_result(self.recovery_, [f"view {i}" for i in range(len(self.shape_in_))], settings)
+        plain = [f"view {i}" for i in range(len(self.shape_in_))]
+        names = plain if self._labels is None else list(self._labels.modes)
+        return as_views_result(recovery, names, settings, self._labels)
 
     def _views_reader(self, X: Any) -> Engine:
         """Reads views like those that were fitted."""

@@ -86,7 +86,7 @@ def _component(found: Component, effect: str, factor: float, lead: int) -> Compo
     errors = found.standard_errors
     return dataclasses.replace(
         found,
-        vectors=oriented(found.vectors)[lead:],
+        vectors=oriented_last(found.vectors, lead)[: len(found.vectors) - lead],
         strength=found.strength * factor,
         strength_interval=_ends(found.strength_interval, factor),
         strength_sequence=_ends(found.strength_sequence, factor),
@@ -94,6 +94,11 @@ def _component(found: Component, effect: str, factor: float, lead: int) -> Compo
         evidence=None if found.evidence is None else _evidence(found.evidence, factor),
         effect=effect,
     )
+
+
+def oriented_last(vectors: Sequence[Array], lead: int) -> tuple[Array, ...]:
+    """With definite signs, the first ``lead`` modes put last: those of labels take the sign that is left."""
+    return oriented([*vectors[lead:], *vectors[:lead]])
 
 
 def _ends(ends: Ends, factor: float) -> Ends:

@@ -70,7 +70,7 @@ def independence(model: NoiseModel, samples: int, groups: int | None) -> Check:
         return Check(
             name, "handled" if groups > 1 else "good", told, "Groups of samples count as one each, as was said."
         )
-    measured = f"correlation time {time:.3g} samples"
+    measured = f"correlation time {time:.3g} sample{'' if f'{time:.3g}' == '1' else 's'}"
     if not math.isfinite(model.dependence.error):
         return Check(name, "open", "—", "Not checked: there are too few samples.")
     if not model.dependence.present:
@@ -80,15 +80,14 @@ def independence(model: NoiseModel, samples: int, groups: int | None) -> Check:
             name,
             "bad",
             f"{measured}, {samples:,} samples",
-            f"neighbouring samples are alike over about {time:.2g} of them, so that the {samples:,} that were compared "
-            f"count as about {samples / time:.2g}",
+            f"neighbouring samples are alike over about {time:.2g} of them: there are about {samples / time:.2g} "
+            f"independent ones where the test counts {samples:,} (sums of samples, where these were put together)",
         )
-    count = samples // model.block
     return Check(
         name,
         "handled",
         measured,
-        f"Neighbouring samples are alike: {count:,} blocks of {model.block} count as one each.",
+        f"Neighbouring samples are alike: every {model.block} in a row count as one.",
     )
 
 
@@ -115,7 +114,8 @@ def whiteness(model: NoiseModel) -> Check:
         "white noise",
         "handled",
         measured,
-        'The noise is not white and was left as it is; the test holds, but whiten="auto" would find weaker signals.',
+        "The noise is not white and was left as it is, as was asked for, or as there are too few samples to whiten by; "
+        "the test holds, but weak signals may be missed.",
     )
 
 
@@ -136,7 +136,10 @@ def tails(model: NoiseModel, clip: Clip | None, beyond: Sequence[int]) -> Check:
         return Check(name, "open", "—", "Not checked: there are too few samples, or there is too little memory.")
     if model.kurtosis > HEAVY:
         return Check(
-            name, "handled", measured, "Tails are heavy; the test does not mind, but clip could find weaker signals."
+            name,
+            "handled",
+            measured,
+            "Tails are heavy, and nothing was clipped; the test holds, but weak signals may be missed.",
         )
     return Check(name, "good", measured, "Tails are not heavy.")
 
@@ -151,7 +154,9 @@ def level(along: float) -> Check:
             measured,
             f"the noise is {along:.2g} times as strong along the signal as elsewhere: it may be what was found",
         )
-    return Check("noise along the signal", "good", measured, "The noise is as strong along the signal as elsewhere.")
+    return Check(
+        "noise along the signal", "good", measured, "The noise is no stronger along the signal than elsewhere."
+    )
 
 
 def too_alike(groups: int, worth: float) -> Check:

@@ -14,13 +14,15 @@ import numpy as np
 
 from tpca.labels import Axis, Labels, plain_labels
 from tpca.report.document import Safe, paragraphs, table, tag
-from tpca.report.verdict import confidence_of
+from tpca.report.verdict import at_least, confidence_of, effect_of
 from tpca.results import StoredResult, verdict_of
 from tpca.solvers.claim import headline
 from tpca.tensors.blocks import Array
-from tpca.wording import number, percent, printable, shape, with_error, within
+from tpca.wording import beside, count, number, percent, printable, shape, with_error, within
 
-ENTRIES = 5  # of a vector that are told
+ENTRIES, MOST = 5, 10  # of a vector, and components, that are told
+LOADINGS = "The numbers of columns are loadings: correlations with the score of their view."
+MANY_VIEWS = "Of more than two views the correlation is the mean product of all their scores, and may exceed 1."
 ENTRIES_TOLD = ("largest entries", "largest entries, ± one standard error")
 
 
@@ -94,12 +96,9 @@ def mode_entries(stored: StoredResult, labels: Labels, component: int) -> list[t
 
 def component_title(stored: StoredResult, component: int) -> str:
     """``component 1``, ``effect of dose, per unit`` (of numbers, not of labels), or both."""
-    effect = stored.summary["components"][component].get("effect", "")
-    number = f"component {component}" if len(stored.summary["components"]) > 1 else ""
-    of = f"effect {effect}" if effect.startswith("between ") else f"effect of {effect}" if effect else ""
-    if of.startswith("effect of ") and " - " not in effect:
-        of += ", per unit"
-    return ", ".join(filter(None, (number, of))) or "component"
+    components = stored.summary["components"]
+    which = f"component {component}" if len(components) > 1 else ""
+    return ", ".join(filter(None, (which, effect_of(components[component])))) or "component"
 
 
 def summary_of(stored: StoredResult) -> Summary:
@@ -110,9 +109,13 @@ def summary_of(stored: StoredResult) -> Summary:
     handled = [check["meaning"] for check in stored.summary.get("checks", ()) if check["state"] == "handled"]
     parts = [
         Part(component_title(stored, c), _strength(stored.summary, c), mode_entries(stored, labels, c))
-        for c in range(len(stored.vectors[0]) if stored.vectors else 0)
+        for c in range(min(MOST, len(stored.vectors[0])) if stored.vectors else 0)
     ]
-    return Summary(f"{said[0].upper()}{said[1:]}", _about(stored, labels), parts, [*handled, stored.summary["advice"]])
+    more = more_components(len(stored.vectors[0])) if stored.vectors else ""
+    views = stored.summary.get("kind") == "views" and len(stored.summary["dims"]) > 2 and parts
+    told = (more, fewer_components(stored.summary), LOADINGS if stored.loadings else "", MANY_VIEWS if views else "")
+    remarks = [*filter(None, told), *handled, stored.summary["advice"]]
+    return Summary(_capital(said), _about(stored, labels), parts, remarks)
 
 
 def _about(stored: StoredResult, labels: Labels) -> str:
@@ -124,8 +127,10 @@ def _about(stored: StoredResult, labels: Labels) -> str:
     modes = shape(summary["dims"]) if stored.labels is None else " × ".join(f"{name} {d:,}" for name, d in each)
     limit = (summary["components"][0]["strength_interval"] or (None, None))[1]
     bound = f"; a signal, if there is one, has a strength below {number(limit)} (95 % confidence)"
-    hidden = bound if verdict_of(summary) == "no signal" and limit is not None else ""
-    return f"{summary['n_samples']:,} samples of {modes}{skipped}{hidden}"
+    nothing, effect = verdict_of(summary) == "no signal", effect_of(summary["components"][0])
+    asked = f"; looked for: {effect}" if nothing and effect else ""
+    hidden = bound if nothing and limit is not None else ""
+    return f"{summary['n_samples']:,} samples of {modes}{skipped}{asked}{hidden}"
 
 
 def _strength(summary: dict[str, Any], c: int) -> str:
@@ -134,11 +139,12 @@ def _strength(summary: dict[str, Any], c: int) -> str:
     if summary.get("kind") == "views":
         told = f"correlation {with_error(component['correlation'], component['correlation_error'])} on held-out rows"
         return f"{told}, p = {number(component['p_value'], 2)}"
-    told = f"strength {number(component['strength'])}"
+    told = f"strength {beside(component['strength'], component['strength_interval'])}"
     if component["strength_interval"]:
         told += f" ({percent(confidence_of(summary))} interval {within(component['strength_interval'])})"
     if component["p_value"] is not None:
-        told += f", p ≤ {number(component['p_value'], 2)}"
+        least = " (the least of this test)" if at_least(summary, component) else ""
+        told += f", p ≤ {number(component['p_value'], 2)}{least}"
     if "variance_ratio" in component:
         told += f", {number(100 * component['variance_ratio'], 2)} % of all variance"
     amplitudes = component.get("label_amplitudes", {})
@@ -150,8 +156,32 @@ def answer_table(stored: StoredResult, labels: Labels) -> list[Safe]:
     return [
         table(
             ("view", "largest loadings") if stored.loadings else ("mode", ENTRIES_TOLD[bool(stored.errors)]),
-            [(name, ", ".join(entries)) for name, entries in mode_entries(stored, labels, c)],
-            f"{component_title(stored, c).capitalize()}: {_strength(stored.summary, c)}",
+            [(name, ", ".join(map(_unbroken, entries))) for name, entries in mode_entries(stored, labels, c)],
+            f"{_capital(component_title(stored, c))}: {_strength(stored.summary, c)}",
         )
-        for c in range(len(stored.vectors[0]) if stored.vectors else 0)
+        for c in range(min(MOST, len(stored.vectors[0])) if stored.vectors else 0)
     ]
+
+
+def more_components(found: int) -> str:
+    """That only the strongest are told, if there are more."""
+    return f"These are the {MOST} strongest of {count(found, 'component')}." if found > MOST else ""
+
+
+def fewer_components(summary: dict[str, Any]) -> str:
+    """That fewer were proven than were looked for, if it is so and any was."""
+    asked, found = int(summary.get("settings", {}).get("n_components") or 1), len(summary["components"])
+    if asked <= found or verdict_of(summary) != "signal":
+        return ""
+    return f"{count(asked, 'component')} were looked for, and no more than {found} could be proven in these samples."
+
+
+def _unbroken(entry: str) -> str:
+    """``Pz: 0.69 ± 0.06`` for a page: no line ends between a name and its number, nor inside of that."""
+    name, colon, value = entry.rpartition(": ")
+    return f"{name}:\N{NO-BREAK SPACE}{value.replace(' ', chr(0xA0))}" if colon else entry
+
+
+def _capital(text: str) -> str:
+    """With a capital first; names within stay as they are."""
+    return f"{text[:1].upper()}{text[1:]}"

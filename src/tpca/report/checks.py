@@ -72,8 +72,11 @@ def settled(checks: Sequence[Check], fitted: Sequence[Check]) -> list[Check]:
     handled = {check.name for check in fitted if check.state == "handled"}
 
     def told(check: Check) -> Check:
-        harmless = check.name in NOT_ASSUMED or DEALT_WITH.get(check.name) in handled
-        return dataclasses.replace(check, state="handled") if harmless and check.state == "bad" else check
+        if check.state != "bad":
+            return check
+        if DEALT_WITH.get(check.name) in handled:
+            return dataclasses.replace(check, state="handled", meaning="The fit saw that, too, and dealt with it.")
+        return dataclasses.replace(check, state="handled") if check.name in NOT_ASSUMED else check
 
     return [told(check) for check in checks]
 

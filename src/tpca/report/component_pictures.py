@@ -12,6 +12,7 @@ from tpca.errors import SampleError
 from tpca.labels import Labels
 from tpca.report.document import Figure
 from tpca.report.pictures import COLOURS, Axis, Trace, band, colour_map, line, names_axis, points
+from tpca.report.verdict import effect_of
 from tpca.results import StoredResult
 from tpca.tensors.blocks import Array
 from tpca.wording import count, number
@@ -75,10 +76,18 @@ def map_figure(stored: StoredResult, component: int, labels: Labels) -> Figure:
         replace(_axis(down, len(y), labels), down=not upright),
         f"Map of component {component} over {labels.modes[across]} and {labels.modes[down]}; the largest cell is "
         f"{number(reach)} in size.",
-        f"What the component adds to a sample{f', {where}' if where else ''}, in the units of the data. Blue is "
-        f"negative, orange positive, grey zero.{few}",
+        f"{_adds(stored, component)}{f', {where}' if where else ''}, in the units of the data. Blue is negative, "
+        f"orange positive, grey zero.{few}",
         legend=False,
     )
+
+
+def _adds(stored: StoredResult, component: int) -> str:
+    """What a map of a component shows."""
+    if stored.summary["solver"] == "variance":
+        return "What the component adds to a sample in which its amplitude is one standard deviation"
+    effect = effect_of(stored.summary["components"][component])
+    return f"The {effect}{',' * (',' in effect)} on a sample" if effect else "What the component adds to a sample"
 
 
 def _extremes(mode: int, vectors: Array, labels: Labels) -> str:
@@ -190,7 +199,7 @@ def _heat_map(mode: int, vectors: Array, labels: Labels) -> Figure:
     reach = float(np.abs(vectors).max())
     places = _places(mode, length, labels)
     trace = colour_map([places[i] for i in starts], list(range(components)), reach, z=cells)
-    thin = f" Each cell is the largest of {length / len(starts):.0f} entries." if length > len(starts) else ""
+    thin = f" Each cell is the largest of up to {math.ceil(length / len(starts))} entries." * (length > len(starts))
     return Figure(
         f"mode-{mode}",
         [trace],

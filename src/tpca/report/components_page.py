@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tpca.labels import Labels
-from tpca.report.answer import answer_table
+from tpca.report.answer import answer_table, fewer_components, more_components
 from tpca.report.component_pictures import component_figure, map_figure
 from tpca.report.document import Figure, Safe, heading, paragraphs
-from tpca.report.pictures import Axis, level, points
+from tpca.report.pictures import Axis, points
 from tpca.report.residuals import Residuals
+from tpca.report.score_pictures import scores_figure, scores_over
 from tpca.report.share import Share
-from tpca.report.verdict import confidence_of
+from tpca.report.verdict import confidence_of, effect_of
 from tpca.results import StoredResult
 from tpca.wording import count, number, percent
 
-MAPS, SHOWN = 3, 3  # components with a map, and with a picture of scores
+MAPS = 3  # components with a map
 
 
 def component_parts(
-    stored: StoredResult, labels: Labels, scores: Residuals | None = None, share: Share | None = None
+    stored: StoredResult,
+    labels: Labels,
+    scores: Residuals | None = None,
+    share: Share | None = None,
+    y: np.ndarray[Any, Any] | None = None,
 ) -> list[Safe | Figure]:
     """The answer: the largest entries, every mode with its errors, two modes as a map, the scores of the samples."""
     summary = stored.summary
@@ -35,50 +42,35 @@ def component_parts(
         parts += [heading("Two modes as a map" + (f", component {c}" if len(stored.vectors[0]) > 1 else ""))]
         parts += [map_figure(stored, c, labels)]
     if scores is not None and scores.components:
-        parts += [heading("Scores of the samples"), _scores(scores, summary)]
+        drawn = scores_figure(scores, summary) if y is None else scores_over(scores, y, summary)
+        parts += [heading("Scores of the samples"), drawn]
     return parts
 
 
 def _about(summary: dict[str, Any], errors: bool) -> list[str]:
     """How a component is read, and why there are no more of them."""
-    told = (
-        "A component is strength × the outer product of one unit vector per mode: a cell of a sample has strength × "
-        "the product of its entries. Signs are shared out by convention: flipping the vectors of two modes changes "
-        "nothing."
-    )
-    asked, found = int(summary.get("settings", {}).get("n_components") or 1), len(summary["components"])
-    if asked > found:
-        more = f"{count(asked, 'component')} were asked for, and no more than {found} could be proven in these samples."
-    else:
-        more = f"No more than {count(found, 'component')} were looked for (option n_components)." if found > 1 else (
-            "One component was looked for; the option n_components looks for more."
-        )  # fmt: skip
-    return [told, more, *([] if errors else ["This solver gives no standard errors."])]
+    told = f"{_read(summary)} Signs are shared out by convention: flipping the vectors of two modes changes nothing."
+    found = len(summary["components"])
+    several = f"No more than {count(found, 'component')} were looked for (option n_components)."
+    one = "One component was looked for; the option n_components looks for more."
+    more = fewer_components(summary) or (several if found > 1 else one)
+    strongest = more_components(found)
+    return [*filter(None, (strongest,)), told, more, *([] if errors else ["This solver gives no standard errors."])]
 
 
-def _scores(found: Residuals, summary: dict[str, Any]) -> Figure:
-    """The amplitude of single samples along the components, in their order."""
-    places, kept = found.kept
-    shown = min(found.components, SHOWN)
-    traces = [
-        points(places.tolist(), kept[:, c].tolist(), f"component {c}", c, size=4, opacity=0.6) for c in range(shown)
-    ]
-    strength = summary["components"][0]["strength"]
-    shared = summary.get("settings", {}).get("target", "mean") == "mean"
-    if shared and strength is not None and len(places):
-        traces.append(level(places.tolist(), strength, "strength, component 0"))
-    mean = "; their mean is the strength" if shared else ""
-    return Figure(
-        "scores",
-        traces,
-        Axis("sample, in the order it was read"),
-        Axis("score"),
-        f"Scores of {count(len(places), 'sample')} along {count(shown, 'component')}.",
-        f"The score of a sample is its contraction with the vectors of a component, in the units of the data{mean}. "
-        f"{len(places):,} of {found.n:,} samples, spread evenly.",
-        height=300,
-        legend=len(traces) > 1,
-    )
+def _read(summary: dict[str, Any]) -> str:
+    """What a component says of a cell of a sample."""
+    product = "the outer product of one unit vector per mode"
+    if summary["solver"] == "variance":
+        return (
+            f"A component is an amplitude, which differs from sample to sample, × {product}. The strength is the "
+            "standard deviation of the amplitude."
+        )
+    effect = effect_of(summary["components"][0])
+    if effect:
+        said = f"{effect}," if "," in effect else effect
+        return f"The {said} is strength × {product}: a cell changes by strength × the product of its entries."
+    return f"A component is strength × {product}: a cell of a sample has strength × the product of its entries."
 
 
 def mode_parts(stored: StoredResult, labels: Labels, words: tuple[str, str], y: str) -> list[Safe | Figure]:

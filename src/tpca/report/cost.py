@@ -25,7 +25,7 @@ def cost_parts(summary: dict[str, Any], run: dict[str, Any]) -> list[Safe | Figu
     )
     seconds, trace = run.get("seconds"), run.get("trace") or []
     if seconds is None:
-        return [*parts, paragraphs("How long it took was not stored.")]
+        return parts
     again = " since it was last resumed" if run.get("resumed") else ""
     parts.append(
         paragraphs(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tpca.engines import Engine
-from tpca.errors import StreamError, TpcaError
+from tpca.errors import SampleError, StreamError, TpcaError
 from tpca.labels import Labels, parse_labels, read_labels
 from tpca.report.answer import named
 from tpca.report.checks import fitted_checks, run_checks, settled
@@ -16,6 +19,7 @@ from tpca.report.document import Document, write_document
 from tpca.report.recovery_page import Checked, recovery_document
 from tpca.report.residuals import gather
 from tpca.report.share import share_of
+from tpca.report.verdict import LOOK
 from tpca.report.views_page import Rows, views_document
 from tpca.results import StoredResult, read_result, read_run, views_scores
 from tpca.wording import count
@@ -28,18 +32,27 @@ MAX_COMPONENTS = 6  # whose scores are looked at
 
 def write_report(
     folder: Path, path: Path, labels: Path | None = None, data: Sequence[str] = (), checks: bool = True
-) -> None:
-    """Write the report on a result.
+) -> str:
+    """Write the report on a result; returns the sentence of its verdict that says what alarms, or nothing.
 
     ``data`` says where the samples are now, if not where they were; with ``checks`` they are read once more.
     """
-    write_document(path, document_of(folder, labels, data, checks))
+    document = document_of(folder, labels, data, checks)
+    write_document(path, document)
+    return next((said for said in document.verdict.sentences if said.startswith(LOOK)), "")
 
 
-def write_fit_report(path: Path, stored: StoredResult, samples: Engine | None) -> None:
-    """Write the report on a result in memory; with the ``samples`` of the fit, read once more for scores and checks."""
+def write_fit_report(path: Path, stored: StoredResult, samples: Engine | None, y: Any = None) -> None:
+    """Write the report on a result in memory; with the ``samples`` of the fit, read once more for scores and checks.
+
+    Scores are drawn over ``y``, a number or label for every sample, if that is given.
+    """
     none = Checked.open("the samples were not given; give those of the fit, report(path, X)")
     checked = none if samples is None else _looked_at(stored, samples)
+    if y is not None and (checked.residuals is None or np.shape(y) != (checked.residuals.n,)):
+        count_ = "none" if checked.residuals is None else f"{checked.residuals.n:,}"
+        raise SampleError(f"y must have a number or label for every sample, {count_}, got shape {np.shape(y)}.")
+    checked = dataclasses.replace(checked, y=None if y is None else np.asarray(y))
     write_document(path, recovery_document(stored, {}, named(stored), checked))
 
 
@@ -104,7 +117,8 @@ def _looked_at(stored: StoredResult, samples: Engine) -> Checked:
         return Checked.open(reason, found)
     if found.n < summary["n_samples"]:
         return Checked.open(f"the data have {found.n:,} samples now, and {summary['n_samples']:,} were fitted")
-    of = f"the {count(found.components, 'strongest component')} found and " if found.components else ""
+    which = "component" if found.components == 1 else count(found.components, "strongest component")
+    of = f"the {which} found and " if found.components else ""
     basis = (
         f"The checks rest on one more pass over the {found.n:,} samples that were fitted: the scores of every sample "
         f"on {of}four random directions. They are the samples of the fit itself, so they test the noise, not the "
@@ -119,9 +133,9 @@ def _beside(settings: dict[str, Any]) -> str:
     if settings.get("target") == "variance":
         return "amplitudes vary, so scores along the components are no noise"
     if settings.get("target", "mean") != "mean" or settings.get("group_by") is not None:
-        return "the fit is of contrasts of samples, not of samples; its own checks are in its result"
+        return "the fit is of contrasts of samples, whose own checks are those above"
     if settings.get("center_modes") is not None or settings.get("project") is not None:
-        return "the fit is of projected samples; its own checks are in its result"
+        return "the fit is of projected samples, whose own checks are those above"
     return ""
 
 

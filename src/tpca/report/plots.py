@@ -59,6 +59,24 @@ def components_figure(
         return figure
 
 
+def loadings_figure(stored: StoredResult) -> Any:
+    """A matplotlib figure of a fit of views: a row for every component, a panel for every view."""
+    plt, labels = pyplot(), named(stored)
+    with plt.rc_context(settings()):
+        if not stored.vectors:
+            return _nothing(plt, stored)
+        drawn = stored.loadings or stored.vectors
+        count, views = min(len(drawn[0]), ROWS), len(drawn)
+        size = (SIZE[0] * views, SIZE[1] * count + 0.3)
+        figure, axes = plt.subplots(count, views, figsize=size, layout="constrained", squeeze=False)
+        for c, row in enumerate(axes):
+            for view, axis in enumerate(row):
+                _mode(axis, drawn[view][c], None, labels, view, COLOURS[c % len(COLOURS)])
+            row[0].set_ylabel("loading" if stored.loadings else "weight")
+            row[0].set_title(component_title(stored, c), loc="left")
+        return figure
+
+
 def _nothing(plt: Any, stored: StoredResult) -> Any:
     """Nothing was found: say so, and draw no guess that somebody may take for an answer."""
     figure, axis = plt.subplots(figsize=(7, 1.6), layout="constrained")
@@ -94,9 +112,13 @@ def _ticks(axis: Any, labels: Labels, mode: int, length: int) -> None:
     if not by_name(mode, labels):
         return
     step = math.ceil(length / NAMED)
-    names = [cut(labels.entry(mode, i)) for i in range(0, length, step)]
+    _named(axis, range(0, length, step), [cut(labels.entry(mode, i)) for i in range(0, length, step)])
+
+
+def _named(axis: Any, places: Sequence[int], names: Sequence[str]) -> None:
+    """Names at places, upright where they would run into each other."""
     tilted = axis.axis_name == "x" and sum(map(len, names)) + 2 * len(names) > 30
-    axis.set_ticks(range(0, length, step), names, rotation=90 if tilted else 0, size=8 if len(names) > 12 else None)
+    axis.set_ticks(places, names, rotation=90 if tilted else 0, size=8 if len(names) > 12 else None)
 
 
 def _map(figure: Any, axis: Any, stored: StoredResult, c: int, labels: Labels, pair: tuple[int, int]) -> None:
@@ -133,8 +155,9 @@ def _scores(axis: Any, scores: Array, y: Any, strength: float | None, colour: st
         beside = np.linspace(-0.25, 0.25, len(shown))  # in the order of the samples, from left to right
         axis.plot(which + beside, shown, **look)
         means = [shown[which == i].mean() for i in range(len(names))]
-        axis.plot(range(len(names)), means, color=MEAN, marker="_", ms=24, mew=2, ls="", label="mean")
-        axis.set_xticks(range(len(names)), [cut(name) for name in names])
+        wide = min(24.0, 110 / len(names))  # points, less than there are from one label to the next
+        axis.plot(range(len(names)), means, color=MEAN, marker="_", ms=wide, mew=2, ls="", label="mean")
+        _named(axis.xaxis, range(len(names)), [cut(str(name)) for name in names])
         axis.legend(loc="best")
     if told is None and strength is not None:
         axis.axhline(strength, color="0.5", lw=1.2, ls="--")

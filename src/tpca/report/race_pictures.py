@@ -11,7 +11,7 @@ from tpca.report.pictures import BELOW, Axis, Trace, band, level, line, names_ax
 from tpca.wording import count, number
 
 Records = Sequence[dict[str, Any]]
-READ = "samples read by this race"
+READ, FINAL = "samples read by this race", "final interval"
 MAX_POINTS = 600  # points of a line: rounds grow with the samples, so there are hardly ever more
 
 
@@ -95,7 +95,7 @@ def strength_figure(records: Records, number_: int, interval: Sequence[float | N
     """Strength with two standard errors on either side."""
     both = zip(read_samples(records), records, strict=True)
     pairs = [(x, r) for x, r in both if None not in (r.get("strength_error"), r.get("strength"))]
-    if len(pairs) < 2:
+    if len({x for x, _ in pairs}) < 2:
         return None
     pairs = _thinned(pairs)
     xs, ys = [x for x, _ in pairs], [r["strength"] for _, r in pairs]
@@ -103,7 +103,7 @@ def strength_figure(records: Records, number_: int, interval: Sequence[float | N
     low, high = [y - h for y, h in zip(ys, halves, strict=True)], [y + h for y, h in zip(ys, halves, strict=True)]
     traces = [band(xs, low, high, "± 2 standard errors", 0), line(xs, ys, "strength of the candidate", 0)]
     if interval and None not in interval:
-        traces += [level(xs, float(end or 0), name, "2 3") for end, name in zip(interval, ("from", "to"), strict=True)]
+        traces += [level(xs, float(end or 0), name, "2 3") for end, name in zip(interval, (FINAL, ""), strict=True)]
     late = [max(abs(a), abs(b)) for a, b in zip(low[len(low) // 3 :], high[len(high) // 3 :], strict=True)]
     late += [float(interval[1] or 0)] if interval and None not in interval else []
     top = 1.15 * max(late)  # the first rounds know nothing, and would flatten all others
@@ -114,8 +114,7 @@ def strength_figure(records: Records, number_: int, interval: Sequence[float | N
         Axis("strength", low=min(0.0, 1.1 * min(low[len(low) // 3 :])), high=top),
         f"Strength over the samples read; at the end {number(ys[-1])} ± {number(halves[-1], 2)}.",
         "While a candidate is on trial this is its mean reward: the strength times how well it overlaps with the "
-        "signal, so it climbs as the candidate gets better. In the refinement it is the strength itself. Dotted: the "
-        "final interval.",
+        "signal, so it climbs as the candidate gets better. In the refinement it is the strength itself.",
     )
 
 
@@ -158,12 +157,31 @@ def mean_figure(evidence: dict[str, Any] | None, confidence: float) -> Figure | 
     return Figure(
         "mean",
         traces,
-        Axis("length of the best fit", low=0.0, high=1.08 * max(fit, needed)),
+        Axis("length of the best fit", low=0.0, high=1.08 * max(fit, needed, *noise)),
         names_axis(rows, down=True),
         f"Best fit to the mean of the samples: {number(fit)}; needed: {number(needed)}{how}.",
         f"{mixed if noise else ''}Beyond the dashed line noise alone would reach in at most "
         f"{100 * (1 - confidence):.6g} % of all fits.",
         height=200 if noise else 150,
+        legend=False,
+    )
+
+
+def proofs_figure(components: Sequence[dict[str, Any]], confidence: float) -> Figure | None:
+    """Log evidence of every component, and what proves one; where all is decided at one look."""
+    proofs = [c["evidence"] for c in components if c.get("evidence") and c["evidence"]["value"] is not None]
+    if not proofs or any(one["needed"] is None for one in proofs):
+        return None
+    values, needed = [one["value"] for one in proofs], max(one["needed"] for one in proofs)
+    rows = ["the component"] if len(proofs) == 1 else [f"component {c}" for c in range(len(proofs))]
+    return Figure(
+        "proofs",
+        [points(values, list(range(len(values))), "log evidence", 0, size=12), upright(needed, "soft", BELOW)],
+        Axis("log evidence (natural)", low=min(0.0, *values), high=1.08 * max(*values, needed)),
+        names_axis(rows, down=True),
+        f"Log evidence: {', '.join(map(number, values))}; needed: {number(needed)}.",
+        f"Beyond the dashed line noise alone would get in at most {100 * (1 - confidence):.6g} % of all fits.",
+        height=100 + 40 * len(rows),
         legend=False,
     )
 

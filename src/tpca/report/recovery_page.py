@@ -15,12 +15,19 @@ from tpca.report.checks import fitted_checks, outliers
 from tpca.report.components_page import component_parts
 from tpca.report.cost import cost_parts
 from tpca.report.document import Document, Figure, Safe, Section, heading, paragraphs, safe, table, tag
-from tpca.report.race_pictures import error_figure, evidence_figure, mean_figure, paper_figure, strength_figure
+from tpca.report.race_pictures import (
+    error_figure,
+    evidence_figure,
+    mean_figure,
+    paper_figure,
+    proofs_figure,
+    strength_figure,
+)
 from tpca.report.residuals import Residuals
 from tpca.report.share import Share
 from tpca.report.verdict import confidence_of, verdict_on
 from tpca.results import StoredResult, verdict_of
-from tpca.wording import amount, number, percent, shape, within
+from tpca.wording import amount, beside, number, percent, shape, within
 
 ROWS = 100  # entries of a vector in a table
 MARKS = {"good": "✓ as assumed", "handled": "· dealt with", "bad": "! look at it", "open": "– not checked"}
@@ -31,7 +38,7 @@ class Checked:
     """What the checks say, and what they rest on; none, where there is only ``why`` there are none.
 
     ``residuals`` are the scores of the samples, if these could be read again, and ``share`` the part of their mean that
-    the components explain.
+    the components explain; ``y`` is a number or label for every sample, over which scores are drawn.
     """
 
     checks: Sequence[Check]
@@ -39,6 +46,7 @@ class Checked:
     residuals: Residuals | None = None
     why: str = ""
     share: Share | None = None
+    y: np.ndarray[Any, Any] | None = None
 
     @classmethod
     def open(cls, reason: str, residuals: Residuals | None = None) -> Checked:
@@ -51,7 +59,9 @@ def recovery_document(stored: StoredResult, run: dict[str, Any], labels: Labels,
     summary = stored.summary
     seconds = run.get("seconds")
     sections = [
-        Section("components", "Components", component_parts(stored, labels, checked.residuals, checked.share)),
+        Section(
+            "components", "Components", component_parts(stored, labels, checked.residuals, checked.share, checked.y)
+        ),
         Section("finding", TITLES.get(summary["solver"], "Race"), _finding(summary)),
         Section("noise", "Noise", check_parts(checked, fitted_checks(summary), summary["solver"])),
         Section("cost", "Memory and time", cost_parts(summary, run)),
@@ -87,6 +97,10 @@ INTROS = {
     "was refined on all samples. The strength is the standard deviation of the amplitudes.",
 }
 
+CONTRASTS = (
+    "Samples were compared within blocks of neighbours, so that what all share cancels, and the best rank-one fit to "
+    "the mean of these contrasts was searched for."
+)
 ASSUMED = (
     "The confidence holds for samples, or blocks of them, that are independent, with a fixed signal and noise that is "
     "symmetric about zero; it need neither be white nor Gaussian."
@@ -102,10 +116,13 @@ def _finding(summary: dict[str, Any]) -> list[Safe | Figure]:
     """How the signal was found, or not."""
     solver, history = summary["solver"], [r for r in summary.get("history", []) if "samples" in r]
     reason = summary.get("settings", {}).get("solver_reason")
-    why = f" It was chosen because {reason}." if reason and reason != "asked for" else ""
+    chosen = reason and reason != "asked for" and solver != "variance"  # which is the only one for its target
+    why = f" It was chosen because {reason}." if chosen else ""
     drawn: list[Safe | Figure | None]
     if solver == "mean":
         drawn = [mean_figure(summary["components"][0]["evidence"], confidence_of(summary))]
+    elif solver == "variance":
+        drawn = [proofs_figure(summary["components"], confidence_of(summary))]
     elif solver == "paper":
         drawn = [paper_figure(history)]
     elif solver == "baseline":
@@ -114,7 +131,9 @@ def _finding(summary: dict[str, Any]) -> list[Safe | Figure]:
         drawn = _race(summary, history)
     figures = [part for part in drawn if part is not None]
     none = paragraphs("There is nothing to draw: too few samples, or a result without a record of its rounds.")
-    return [paragraphs(INTROS.get(solver, INTROS["race"]) + why), *(figures or [none])]
+    effect = solver == "mean" and "effect" in summary["components"][0]
+    intro = CONTRASTS if effect else INTROS.get(solver, INTROS["race"])
+    return [paragraphs(intro + why), *(figures or [none])]
 
 
 def _race(summary: dict[str, Any], history: Sequence[dict[str, Any]]) -> list[Safe | Figure | None]:
@@ -143,11 +162,11 @@ def check_parts(checked: Checked, fitted: Sequence[Check], solver: str) -> list[
     parts: list[Safe | Figure] = [
         paragraphs(f"{ASSUMED_BY.get(solver, ASSUMED)} {checked.basis}"),
         *([check_table(fitted, "What the fit saw of the noise, and what it did about it")] if fitted else []),
-        check_table(
+        paragraphs(*(check.meaning for check in checked.checks)) if checked.why else check_table(
             checked.checks,
             "Is the noise as assumed? If it is, there still is an alarm in one or two of a hundred reports.",
         ),
-    ]
+    ]  # fmt: skip
     if checked.residuals is None or checked.why:
         return parts
     titles = ("Are scores normal?", "Is the signal steady? Which samples stand out?", "Is the noise steady?")
@@ -167,10 +186,11 @@ def _numbers(stored: StoredResult, labels: Labels) -> list[Safe | Figure]:
     for c, component in enumerate(summary["components"]):
         errors = component["error"] or [None] * len(summary["dims"])
         told = ", ".join(number(e, 2) for e in errors)
-        rows.append((str(c), number(component["strength"], 4), within(component["strength_interval"], 4), told))
+        interval = component["strength_interval"]
+        rows.append((str(c), beside(component["strength"], interval, 3), within(interval, 3), told))
     verdict = verdict_of(summary)
     bounds = "limit, 95 %" if verdict == "no signal" else f"interval, {percent(confidence_of(summary))}"
-    head = ("component", "strength", bounds, "error of the vectors, by mode")
+    head = ("component", "strength", bounds, "errors, by mode")
     about = [
         ("solver", summary["solver"]),
         ("verdict", str(verdict)),

@@ -23,7 +23,7 @@ from tpca.engines import Engine
 from tpca.results import StoredResult
 from tpca.tensors import TensorSum
 from tpca.tensors.blocks import Array
-from tpca.wording import percent
+from tpca.wording import number, percent
 
 STRETCHES = 8
 MAX_ENTRIES = 2**21  # of a sample: eight means of them are 134 MB
@@ -45,7 +45,7 @@ class Share:
             return "How much of the mean of the samples is of rank one they do not tell: the noise in it is too large."
         part = percent(round(min(max(self.value, 0.0), 1.0), 2))
         return (
-            f"About {part} (± {percent(round(self.error, 2))}) of the squared length of the mean, noise taken out, is "
+            f"About {part} (± {number(100 * self.error, 1)} %) of the squared length of the mean, noise taken out, is "
             "explained by what was found; the rest is of another form, or too weak to be proven."
         )
 

@@ -14,11 +14,21 @@ from tpca.report.checks import fitted_checks, states
 from tpca.report.document import Verdict
 from tpca.results import names_of, verdict_of
 from tpca.solvers.claim import headline, withdrawal
-from tpca.wording import amount, count, duration, number, percent, shape, within
+from tpca.wording import amount, beside, count, duration, number, percent, shape, within
 
 ASSUMING = "if samples, or blocks of them, are independent and their noise is symmetric about zero"
 VARYING = "if the covariance of the noise is a product of one for every mode"
+LOOK = "Look at"  # how a sentence begins that says what alarms
+MOST_TOLD = 6  # strengths that are told one by one
 Summary = dict[str, Any]
+
+
+def effect_of(component: Summary) -> str:
+    """``effect of target - standard``, ``effect of dose, per unit``, ``effect between 3 labels``, or nothing."""
+    effect = str(component.get("effect", ""))
+    if not effect or effect.startswith("between "):
+        return effect and f"effect {effect}"
+    return f"effect of {effect}" if " - " in effect else f"effect of {effect}, per unit"
 
 
 def confidence_of(summary: Summary) -> float:
@@ -38,7 +48,7 @@ def verdict_on(summary: Summary, checks: Sequence[Check], seconds: float | None)
     fitted = fitted_checks(summary)
     against = doubts(fitted)
     if tone == "good" and (against or states(list(checks))["bad"]):
-        tone = "open"
+        tone, said = "open", said if against else f"{said}; look at the noise"
     told_all = [*sentences, _checked([*fitted, *checks])]
     return Verdict(tone, headline(verdict, against, said), told_all, _facts(summary, seconds))
 
@@ -47,13 +57,12 @@ def _found(summary: Summary) -> tuple[str, list[str]]:
     confidence, components = confidence_of(summary), summary["components"]
     several = len(components) > 1
     headline = f"{count(len(components), 'component')} found" if several else "A signal was found"
-    strengths = ", ".join(number(c["strength"]) for c in components)
     first = components[0]
     interval = f"with a {percent(confidence)} confidence interval of {within(first['strength_interval'])}"
     told = (
-        f"The strengths are {strengths}; the strongest {interval}."
+        f"{_strengths(components)}; the strongest {interval}."
         if several
-        else f"Its strength is {strengths}, {interval}."
+        else f"{_whose(summary)} {beside(first['strength'], first['strength_interval'])}, {interval}."
     )
     sentences = [told, _proof(summary)]
     errors = {mode: error for mode, error in enumerate(first.get("error") or ()) if error is not None}
@@ -68,6 +77,22 @@ def _found(summary: Summary) -> tuple[str, list[str]]:
     if summary["stop_reason"] == "NOT_ACCURATE":
         sentences.append("Its vectors are not accurate yet: give more samples.")
     return headline, sentences
+
+
+def _strengths(components: Sequence[Summary]) -> str:
+    """All strengths, or from where to where they go."""
+    values = [c["strength"] for c in components]
+    if len(values) > MOST_TOLD:
+        return f"The strengths go from {number(max(values))} down to {number(min(values))}"
+    return "The strengths are " + ", ".join(beside(c["strength"], c["strength_interval"]) for c in components)
+
+
+def _whose(summary: Summary) -> str:
+    """What it is whose strength is told."""
+    effect = effect_of(summary["components"][0])
+    if summary["solver"] == "variance":
+        return "Its strength, the standard deviation of its amplitude from sample to sample, is"
+    return f"The {effect} has strength" if effect else "Its strength is"
 
 
 def _overlap(error: float) -> str:
@@ -89,20 +114,29 @@ def _proof(summary: Summary) -> str:
     if evidence is not None and evidence["kind"] == "length":
         length, needed, noise = number(evidence["value"]), number(evidence["needed"]), evidence["noise"]
         alone = f"; the same fit to noise alone reaches {number(sum(noise) / len(noise))}" if noise else ""
-        told.append(
-            f"Here the best fit to the mean of the samples has length {length}, and {needed} was needed{alone}."
-        )
+        mean = "mean of the contrasts of samples" if first.get("effect") else "mean of the samples"
+        told.append(f"Here the best fit to the {mean} has length {length}, and {needed} was needed{alone}.")
     if p_value is not None:
-        chance = number(p_value, 1) if p_value > 1e-30 else "10⁻³⁰"
-        told.append(f"Evidence as strong as here ever comes up in a share of at most {chance} of such runs.")
+        chance = number(p_value, 2) if p_value > 1e-30 else "10⁻³⁰"
+        least = ", the least that this test can say" if at_least(summary, first) else ""
+        told.append(f"Here p ≤ {chance}{least}: no larger a share of runs on pure noise shows as much.")
     return " ".join(told)
+
+
+def at_least(summary: Summary, component: Summary) -> bool:
+    """Whether a p-value is as small as it can be: that of m flips is 1/(m + 1), and m is twice what the level needs."""
+    evidence, p_value = component["evidence"], component["p_value"]
+    flips = evidence is not None and evidence["kind"] == "length"
+    return flips and p_value is not None and p_value <= (1 - confidence_of(summary)) / 2 + 1e-9
 
 
 def _nothing(summary: Summary) -> tuple[str, list[str]]:
     interval = summary["components"][0]["strength_interval"]
     limit = interval[1] if interval else None
-    sentences = [withdrawal(flaw) for flaw in summary["withdrawn"]]
-    if limit is None and sentences:
+    effect = effect_of(summary["components"][0])
+    sentences = [f"What was looked for is the {effect}."] if effect else []
+    sentences += [withdrawal(flaw) for flaw in summary["withdrawn"]]
+    if limit is None and summary["withdrawn"]:
         sentences.append("The search ended with that claim, too early to say how strong a signal may be hidden.")
     elif limit is None:
         sentences.append("There are too few samples to say how strong a signal they might hide.")
@@ -111,7 +145,8 @@ def _nothing(summary: Summary) -> tuple[str, list[str]]:
             f"If there is one, its strength is below {number(limit)}, with 95 % confidence; these samples do not "
             "tell a weaker one from noise. That is not a proof that there is none."
         )
-    sentences.append("To find a weaker signal, give more samples, or more memory if the race ran in little.")
+    memory = ", or more memory if it ran in little" if summary["solver"] == "race" else ""
+    sentences.append(f"To find a weaker signal, give more samples{memory}.")
     return "No signal was found", sentences
 
 
@@ -141,7 +176,7 @@ def _checked(checks: Sequence[Check]) -> str:
         dealt = [c.meaning for c in checks if c.state == "handled"]
         return " ".join([f"The noise is as assumed, or was dealt with: {count(seen, 'check')}, no alarm.", *dealt])
     names = ", ".join(dict.fromkeys(c.name for c in checks if c.state == "bad"))  # the fit and the pass may agree
-    return f"Look at the noise: {found['bad']} of {seen} checks alarm ({names})."
+    return f"{LOOK} the noise: {found['bad']} of {seen} checks alarm ({names})."
 
 
 def _facts(summary: Summary, seconds: float | None) -> list[tuple[str, str, str]]:
@@ -151,9 +186,8 @@ def _facts(summary: Summary, seconds: float | None) -> list[tuple[str, str, str]
         facts.append(("mean reward", number(first["strength"]), "strength times overlaps"))
     elif verdict == "signal":
         interval = f"{within(first['strength_interval'])} at {percent(confidence)}"
-        facts.append(
-            ("strength" if len(summary["components"]) == 1 else "largest strength", number(first["strength"]), interval)
-        )
+        name = "strength" if len(summary["components"]) == 1 else "largest strength"
+        facts.append((name, beside(first["strength"], first["strength_interval"]), interval))
         facts.append(("false alarms", f"≤ {percent(1 - confidence)}", "of runs on pure noise"))
     else:
         limit = (first["strength_interval"] or (None, None))[1]

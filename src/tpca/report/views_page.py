@@ -19,7 +19,7 @@ from tpca.report.verdict import confidence_of
 from tpca.results import StoredResult, verdict_of
 from tpca.solvers.options import CLIP
 from tpca.tensors.blocks import Array
-from tpca.wording import count, duration, number, percent, shape
+from tpca.wording import count, duration, number, percent, shape, with_error
 
 MIN_ROWS = 100  # of which a hundredth is one
 HEAVY = 0.5  # share of a correlation that a hundredth of the rows may carry before it is said
@@ -42,7 +42,9 @@ def views_document(stored: StoredResult, run: dict[str, Any], labels: Labels, ro
         Section("rows", "Rows", _rows(summary, rows)),
         Section("numbers", "Numbers", _numbers(stored, labels)),
     ]
-    title = "Fit of the views " + ", ".join(str(s) for s in summary["source"])
+    names = labels.modes
+    plain = list(names) == [f"view {i}" for i in range(len(names))]
+    title = f"Fit of {count(len(names), 'view')}" if plain else f"Fit of the views {', '.join(names)}"
     return Document(
         title, "tpca report · tensor canonical correlation", _verdict(summary, run, rows), sections, footer(run)
     )
@@ -51,7 +53,8 @@ def views_document(stored: StoredResult, run: dict[str, Any], labels: Labels, ro
 def _verdict(summary: dict[str, Any], run: dict[str, Any], rows: Rows | str) -> Verdict:
     confidence, components = confidence_of(summary), summary["components"]
     first = components[0]
-    told = f"{number(first['correlation'])} ± {number(first['correlation_error'], 2)} (standard error)"
+    held = with_error(first["correlation"], first["correlation_error"])
+    told, (value, _, error) = f"{held} (standard error)", held.partition(" ± ")
     meaning = (
         f"At most {percent(1 - confidence)} of fits of unrelated views claim a component. The correlation is the "
         "mean product of the standardised scores of all views; with two views it is the ordinary one, with more it "
@@ -65,8 +68,8 @@ def _verdict(summary: dict[str, Any], run: dict[str, Any], rows: Rows | str) -> 
             else f"Signal: {len(components)} directions shared by all views"
         )
         sentences = [
-            f"On rows that were not fitted, the correlation of the first is {told}; without any relation, as much "
-            f"has a chance of p = {number(first['p_value'], 2)}.",
+            f"On rows that were not fitted, the correlation{' of the first' * (len(components) > 1)} is {told}; "
+            f"without any relation, as much has a chance of p = {number(first['p_value'], 2)}.",
             meaning,
         ]
     else:
@@ -78,7 +81,7 @@ def _verdict(summary: dict[str, Any], run: dict[str, Any], rows: Rows | str) -> 
             meaning,
         ]
     facts = [
-        ("correlation", number(first["correlation"]), f"± {number(first['correlation_error'], 2)}, on held-out rows"),
+        ("correlation", value, f"± {error or '—'}, on held-out rows"),
         ("p-value", number(first["p_value"], 2), "chance of as much without relation"),
         ("rows", f"{summary['n_samples']:,}", f"of {len(summary['dims'])} views, {shape(summary['dims'])}"),
     ]
@@ -88,7 +91,10 @@ def _verdict(summary: dict[str, Any], run: dict[str, Any], rows: Rows | str) -> 
         facts.insert(1, ("r of two views", reach, "ordinary correlations of scores, on all rows"))
     if run.get("seconds") is not None:
         facts.append(("time", duration(run["seconds"]), ""))
-    return Verdict("good" if verdict == "signal" else "bad", headline, sentences, facts)
+    tone = "good" if verdict == "signal" else "bad"
+    if tone == "good" and not isinstance(rows, str) and (check := row_check(_products(rows))).state == "bad":
+        tone, sentences = "open", [*sentences, f"Look at the rows: {check.measured}."]
+    return Verdict(tone, headline, sentences, facts)
 
 
 def _shared(summary: dict[str, Any], labels: Labels, rows: Rows | str) -> list[Safe | Figure]:
@@ -138,6 +144,11 @@ def _pairs(labels: Labels, rows: Rows) -> Safe:
     return table(("", *labels.modes[:-1]), listed, title, 1)
 
 
+def _products(rows: Rows) -> Array:
+    """Products of the scores of all views, of the first component."""
+    return np.asarray(np.prod([s[:, 0] for s in rows.scores], axis=0))
+
+
 def _pair_correlations(rows: Rows) -> Array:
     return np.corrcoef([scores[:, 0] for scores in rows.scores])
 
@@ -150,7 +161,7 @@ def row_check(products: Array) -> Check:
     share = float(top.sum() / max(np.abs(products).sum(), 1e-300))
     measured = f"the top 1 % of rows carry {percent(round(share, 3))} of all absolute products"
     if share > HEAVY:
-        advice = f"A few rows decide. Look at them, or fit with --clip {CLIP}."
+        advice = f"A few rows decide. Look at them, or fit with clip={CLIP}, in the command --clip {CLIP}."
         return Check("few rows carry it", "bad", measured, advice)
     return Check("few rows carry it", "good", measured, "The correlation rests on many rows.")
 
@@ -159,7 +170,7 @@ def _rows(summary: dict[str, Any], rows: Rows | str) -> list[Safe | Figure]:
     """Products of the scores of single rows, of the first component."""
     if isinstance(rows, str):
         return [paragraphs(rows)]
-    products = np.prod([s[:, 0] for s in rows.scores], axis=0)
+    products = _products(rows)
     listing = np.argsort(-np.abs(products))[:10]
     clip = summary.get("settings", {}).get("clip")
     clipped = "" if clip is None else f" and clipped at {clip:g}"
@@ -194,7 +205,7 @@ def _numbers(stored: StoredResult, labels: Labels) -> list[Safe | Figure]:
     summary = stored.summary
     rows = []
     for i, c in enumerate(summary["components"]):
-        correlation = f"{number(c['correlation'])} ± {number(c['correlation_error'], 2)}"
+        correlation = with_error(c["correlation"], c["correlation_error"])
         rows.append((str(i), correlation, number(c["p_value"], 2), number(c["moment"])))
     about = [
         ("outcome", summary["advice"]),

@@ -32,10 +32,7 @@ class StopReason(enum.Enum):
         "The stream ended before the schedule did; the vectors are what was reached and may be far off: "
         "give more samples, or use RaceSolver, which needs far fewer."
     )
-    NO_SIGNAL = (
-        "No signal was found in these samples; strength_interval bounds what may be hidden. "
-        "Give more samples or more memory."
-    )
+    NO_SIGNAL = "No signal was found in these samples; strength_interval bounds what may be hidden. Give more samples."
     ITERATED = "The method ran to its end; it has no test of whether there is a signal."
 
     def __str__(self) -> str:
@@ -234,4 +231,6 @@ class Recovery:
     def advice(self) -> str:
         """Why the run ended and what to do, in words; also what was claimed on the way and withdrawn."""
         told = [f"{doubt[0].upper()}{doubt[1:]}." for doubt in self.doubts]
-        return " ".join([str(self.stop_reason), *told, *map(withdrawal, self.withdrawn)])
+        memory = self.stop_reason is StopReason.NO_SIGNAL and self.solver == "race"
+        more = ["More memory may help, too."] if memory else []
+        return " ".join([str(self.stop_reason), *more, *told, *map(withdrawal, self.withdrawn)])

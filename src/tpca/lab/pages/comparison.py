@@ -38,9 +38,10 @@ def _verdict(found: Comparison, rows: list[Row]) -> Verdict:
     best = rows[0]
     most = [row["title"] for row in rows if row["successes"] == best["successes"]]
     shown_, others = most[:4], len(most) - 4
-    names = ", ".join(shown_) + (f" and {count(others, 'other')}" if others > 0 else "")
+    names = "; ".join(shown_) + (f" and {count(others, 'other')}" if others > 0 else "")
     rate = rate_interval(best["successes"], best["trials"])
-    headline = f"{len(most)} of {len(rows)} methods succeeded most often"
+    always = best["successes"] == best["trials"]
+    headline = f"{len(most)} of {len(rows)} methods succeeded " + ("in every trial" if always else "most often")
     if len(most) == len(rows):
         headline = f"All {len(rows)} methods succeeded equally often" if len(rows) > 1 else "The method succeeded"
     sentences = [

@@ -11,6 +11,7 @@ from tpca.lab.planning.methods import least_race_bytes, race_size
 from tpca.lab.planning.plan import Plan, Row, race_samples
 from tpca.lab.studies.demo import Demo
 from tpca.report.style import COLOURS, INK, MARKERS, drawing, save
+from tpca.wording import shape
 
 
 def draw_demo(demo: Demo, path: Path) -> None:
@@ -33,9 +34,7 @@ def draw_demo(demo: Demo, path: Path) -> None:
             axis.legend(loc="lower right" if climb is demo.race else "upper left")
         axes[0].set(ylabel="alignment with the planted vectors", ylim=(0, 1.02))
         entries = float(np.prod(truth.dims))
-        figure.suptitle(
-            f"order {truth.order}, dims {truth.dims}: {entries:,.0f} entries a sample, strength {truth.strength:g}"
-        )
+        figure.suptitle(f"{shape(truth.dims)}: {entries:,.0f} entries a sample, strength {truth.strength:g}")
         save(figure, path)
 
 
@@ -51,12 +50,13 @@ def draw_plan(plan: Plan, path: Path) -> None:
         axis.plot(ends, 8 * plan.least_product / ends, color=INK, linestyle="--", label="S·N = bound, one pass")
         for number, row in enumerate(rows):
             _mark(axis, row, number)
-        axis.axvline(plan.memory_limit, color=INK, linestyle=":", linewidth=1, label="memory")
+        axis.axvline(plan.memory_limit, color=INK, linestyle=":", linewidth=1, label="memory limit")
         if plan.samples is not None:
             axis.axhline(plan.samples, color=INK, linestyle="-.", linewidth=1, label="samples at hand")
         axis.set(xscale="log", yscale="log", xlim=(low, high), xlabel="state (bytes)")
         axis.set(
-            ylabel="samples, half of all runs", title=f"dims {plan.problem.dims}, strength {plan.problem.strength:g}"
+            ylabel="samples for success in half of all runs",
+            title=f"{shape(plan.problem.dims)}, strength {plan.problem.strength:g}",
         )
         axis.set_ylim(bottom=max(1.0, axis.get_ylim()[0]))
         axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8)

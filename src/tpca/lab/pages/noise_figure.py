@@ -73,7 +73,9 @@ def _power(axis: Any, content: Content) -> None:
                 )  # fmt: skip
     axis.set(xlabel="samples", ylabel="share of runs with a claim", ylim=(-0.03, 1.03), xlim=(0, most))
     axis.set_title("planted signals, 12×12×12, λ' = 1")
-    axis.legend(fontsize=8)
+    axis.legend(
+        fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2
+    )  # there are lines all over the panel
 
 
 def _coverage(axis: Any, content: Content) -> None:

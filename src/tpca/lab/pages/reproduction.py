@@ -75,9 +75,9 @@ def _verdict(findings: Sequence[Finding]) -> Verdict:
 def _overview(studies: Sequence[Study], findings: Mapping[str, Sequence[Finding]]) -> Safe:
     rows = []
     for study in studies:
-        numbers = [sum(f.verdict is judgement for f in findings[study.name]) for judgement in Judgement]
-        rows.append((study.name, study.title, *map(str, numbers)))
-    return table(("study", "what it measures", *map(str, Judgement)), rows, "Predictions by study", 2)
+        numbers = [(sum(f.verdict is judgement for f in findings[study.name]), judgement) for judgement in Judgement]
+        rows.append((study.name, study.title, ", ".join(f"{n} {judgement}" for n, judgement in numbers if n)))
+    return table(("study", "what it measures", "predictions"), rows, "Predictions by study")
 
 
 def _section(study: Study, findings: Sequence[Finding], figure: Path | None, trials: int) -> Section:

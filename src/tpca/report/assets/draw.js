@@ -32,17 +32,19 @@ const drawPicture = (() => {
     return lines;
   }
 
+  const minus = (text) => text.replaceAll("-", "−");
+
   function number(v) {
     if (Number.isInteger(v) || (Math.abs(v) >= 1e-4 && Math.abs(v) < 1e15))
-      return v.toLocaleString("en", Number.isInteger(v) ? {} : { maximumSignificantDigits: 4 });
-    return v.toExponential(3);
+      return minus(v.toLocaleString("en", Number.isInteger(v) ? {} : { maximumSignificantDigits: 4 }));
+    return minus(v.toExponential(3));
   }
 
   function short(v) {
     const size = Math.abs(v);
     for (const [unit, name] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]])
-      if (size >= 0.999 * unit && size < 1000 * unit) return `${Number((v / unit).toPrecision(4))}${name}`;
-    return size && (size < 1e-3 || size >= 1e15) ? Number(v.toPrecision(3)).toExponential() : String(Number(v.toPrecision(6)));
+      if (size >= 0.999 * Math.max(unit, 1e4) && size < 1000 * unit) return minus(`${Number((v / unit).toPrecision(4))}${name}`);
+    return minus(size && (size < 1e-3 || size >= 1e15) ? Number(v.toPrecision(3)).toExponential() : String(Number(v.toPrecision(6))));
   }
 
   // From a value to its place between two pixels, and back.

@@ -14,7 +14,7 @@
 
   // Pictures that can be seen, if they are not drawn at this width; colours are those of the page and need no redrawing.
   function drawShown() {
-    const shown = [...document.querySelectorAll(".plot")].filter((div) => div.offsetParent);
+    const shown = [...document.querySelectorAll(".plot")].filter((div) => div.offsetParent && div.clientWidth > 100);  // less is no window yet
     for (const div of shown.filter((one) => one.dataset.drawn !== String(one.clientWidth)))
       try {
         draw(div);

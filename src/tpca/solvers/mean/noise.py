@@ -163,8 +163,8 @@ class MeanNoise:
         least = LEAST_CLIPPED[math.prod(data.dims) > LARGE]
         if self._samples < least:
             raise SolverError(
-                f"clip={clip:g} needs at least {least} samples, some to learn the scales of entries from and "
-                f"some to clip, got {self._samples}; give more, or use clip=None."
+                f"clip={clip:g} needs at least {least} samples (blocks of them, for an effect), some to learn the "
+                f"scales of entries from and some to clip, got {self._samples}; give more, or use clip=None."
             )
 
     def _fits(self, data: Data, room: int) -> bool:
