@@ -30,7 +30,7 @@ from tpca.drafts import checksum, clear_drafts, drafts
 from tpca.errors import CheckpointError, check_regular
 from tpca.fields import LONGEST
 
-VERSION = 8  # raised whenever the attributes of a kept class, or a position, change their meaning
+VERSION = 9  # raised whenever the attributes of a kept class, or a position, change their meaning
 KEEP = 2
 _KEPT: dict[str, type] = {}
 T = TypeVar("T", bound=type)

@@ -29,6 +29,7 @@ COLUMNS = 2**19  # of a piece, at most: narrow ones are read more slowly, and su
 # thousand entries; where there are no others it reads four long rows from end to end, a sixth faster.
 STREAMED = 2**17
 FEW = (4, 2, 1)  # rows that it has a loop for
+MANY = 256  # rows of any length, at most
 
 
 def add_rows(total: NDArray[Any], rows: NDArray[Any], weight: float, fresh: bool = False) -> None:
@@ -41,6 +42,9 @@ def add_rows(total: NDArray[Any], rows: NDArray[Any], weight: float, fresh: bool
     apart = rows.strides[0] // rows.itemsize if count > 1 else entries
     if gemv is None or apart >= COUNTED or not rows.size:
         total[...] = np.full(count, weight, total.dtype) @ rows + (0 if fresh else total)
+        return
+    if entries <= COLUMNS:
+        gemv(total, rows, apart, weight, fresh)
         return
     step = -(-entries // -(-entries // COLUMNS))
     for first in range(0, entries, step):
@@ -58,7 +62,7 @@ def add_in_pieces(total: NDArray[Any], rows: NDArray[Any], weight: float, fresh:
 def portions(count: int, entries: int) -> list[int]:
     """How many rows of so many entries are added at a time, ``count`` in all."""
     if entries < STREAMED:
-        return [count]
+        return [MANY] * (count // MANY) + [count % MANY] * (count % MANY > 0)
     most, *fewer = FEW
     return [most] * (count // most) + [few for few in fewer if count % most & few]
 
@@ -70,19 +74,15 @@ def _gemv(dtype: np.dtype[Any]) -> Callable[..., None] | None:
     routine = _routine(f"{letter}gemv")
     if real is None or routine is None:
         return None
-    at = ctypes.addressof
-    no, one = ctypes.c_char(b"N"), ctypes.c_int(1)
+    no, one, ones, at = ctypes.c_char(b"N"), ctypes.c_int(1), (real * MANY)(*[1] * MANY), ctypes.addressof
 
     def add(total: NDArray[Any], rows: NDArray[Any], apart: int, weight: float, fresh: bool) -> None:
-        count, entries = rows.shape
-        m, n, lda, alpha, beta = (
-            *(ctypes.c_int(size) for size in (entries, count, apart)),
-            *(real(factor) for factor in (weight, not fresh)),
-        )
-        ones = np.ones(count, dtype)
-        start, x, y = (array.ctypes.data for array in (rows, ones, total))
+        count, entries = rows.shape  # often a single one: what goes before the product is kept short
+        m, n, lda = ctypes.c_int(entries), ctypes.c_int(), ctypes.c_int(apart)
+        alpha, beta = real(weight), real(not fresh)
+        start, y, x, step = rows.ctypes.data, total.ctypes.data, at(ones), at(one)
         for n.value in portions(count, entries):
-            routine(at(no), at(m), at(n), at(alpha), start, at(lda), x, at(one), at(beta), y, at(one))
+            routine(at(no), at(m), at(n), at(alpha), start, at(lda), x, step, at(beta), y, step)
             beta.value = 1
             start += n.value * apart * dtype.itemsize
 
