@@ -33,8 +33,8 @@ from tpca.tensors.traces import Traces
 from tpca.threads import share
 
 HALVED = 2**24  # multiplications that are done in two halves: a third of a millisecond, many times waking a thread
-FITTED = 2**22  # that are worth some care: a tenth of one
-FOUR = 4  # rows
+FITTED = 2**22  # multiplications that are worth some care: a tenth of a millisecond
+FOUR = 4  # rows that BLAS multiplies at once
 
 
 class Asked(NamedTuple):
