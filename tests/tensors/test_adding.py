@@ -5,8 +5,8 @@ import pytest
 
 from tpca import MeanSolver, threads
 from tpca.errors import SampleError
-from tpca.tensors import DenseBatch
-from tpca.tensors.adding import LONG
+from tpca.tensors import DenseBatch, adding
+from tpca.tensors.adding import LONG, MANY, add_rows, portions
 
 DIMS = (3, 5, 7001)
 
@@ -77,3 +77,24 @@ def test_a_group_of_an_array_is_added_up_in_one_product(at, monkeypatch):
         return
     assert solver.run(samples).n_samples == 80
     assert counted == [10] * 8
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 7, 25, MANY, 2 * MANY + 3])
+def test_rows_are_added_in_portions_that_blas_has_loops_for(count):
+    long, short = portions(count, adding.STREAMED), portions(count, adding.STREAMED - 1)
+    assert sum(long) == sum(short) == count
+    assert set(long) <= {4, 2, 1}
+    assert len(long) <= count // 4 + 2
+    assert len(short) == -(-count // MANY)
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("count", [1, 3, 7])
+def test_long_rows_in_portions_and_pieces_have_the_sum_of_all(count, fresh, monkeypatch):
+    """The sum is set by the first portion only, in every piece of columns."""
+    whole = np.random.default_rng(0).standard_normal((7, 50))
+    total, rows = np.full(33, np.nan if fresh else 2.0), whole[:count, 4:37]
+    monkeypatch.setattr(adding, "STREAMED", 1)
+    monkeypatch.setattr(adding, "COLUMNS", 8)
+    add_rows(total, rows, 0.5, fresh)
+    np.testing.assert_allclose(total, 0.5 * rows.sum(axis=0) + (0 if fresh else 2), rtol=1e-13)

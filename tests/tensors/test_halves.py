@@ -9,7 +9,7 @@ from threadpoolctl import ThreadpoolController
 
 from tpca import threads
 from tpca.errors import SampleError
-from tpca.tensors import DenseBatch, Gradients, Query, adding, contraction, gradients, halves
+from tpca.tensors import DenseBatch, Gradients, Query, adding, contraction, few_replicas, gradients, halves
 from tpca.tensors.blocks import Partition
 
 DIMS = (6, 5, 4, 7)
@@ -142,6 +142,50 @@ def test_products_of_a_round_are_the_same_in_halves(monkeypatch):
     halved = contraction.contract(tensor, query)
     for m in (0, 1):
         np.testing.assert_allclose(halved.gradients[m], usual.gradients[m], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("count", [1, 4, 9])
+def test_products_of_a_round_are_those_of_whole_matrices(count, monkeypatch):
+    """A transposed matrix is multiplied as it lies in memory, without a copy; rows come in fours."""
+    matrix, turned = np.random.default_rng(0).standard_normal((2, 30, 20))
+    monkeypatch.setattr(contraction, "FITTED", 1)
+    multiplied, work = [], np.matmul
+    monkeypatch.setattr(np, "matmul", lambda *given, out: (multiplied.append((given, out)), work(*given, out=out))[1])
+    for other in (matrix, turned.T):
+        rows = np.random.default_rng(1).standard_normal((count, len(other)))
+        product = contraction._product(rows, other)
+        np.testing.assert_allclose(product, rows @ other, rtol=1e-12, atol=1e-12)
+        assert product.shape == (count, other.shape[1])
+        assert product.flags.c_contiguous
+    assert len(multiplied) == (2 if count >= contraction.FOUR else 0)
+    for ((rows, other), out), own in zip(multiplied, (matrix, turned), strict=False):
+        assert len(rows) % contraction.FOUR == 0
+        assert np.shares_memory(other, own)
+        assert out.flags.f_contiguous == other.flags.f_contiguous
+
+
+@pytest.mark.parametrize("count", range(1, 9))
+def test_a_few_products_are_those_of_every_vector(count, monkeypatch):
+    rng = np.random.default_rng(0)
+    matrix, weights = rng.standard_normal((10, 12)), rng.standard_normal((count, 12))
+    monkeypatch.setattr(few_replicas, "PIECE", 100)
+    many = few_replicas._rounded_up(weights)
+    assert len(many) == count + (count % 4 == 3)
+    room = np.full((2, 10, len(many)), np.nan)
+    few_replicas._few_products(matrix, many, room[1])
+    np.testing.assert_allclose(room[1][:, :count], matrix @ weights.T, rtol=1e-12, atol=1e-12)
+    assert np.isnan(room[0]).all()
+
+
+def test_the_looks_of_a_batch_are_split_at_once(all_large, monkeypatch):
+    """However many sub-batches end in it, and whatever blocks are asked about."""
+    split, usual = [], few_replicas._Side.split
+    monkeypatch.setattr(few_replicas._Side, "split", lambda *given: (split.append(1), usual(*given))[1])
+    samples = np.random.default_rng(0).standard_normal((7, *DIMS), dtype=np.float32)
+    for by_part, sides in (((), 1), ((0, 1, 2, 3), 2)):
+        split.clear()
+        Gradients(queries(by_part), 0.3, range(20)).add(DenseBatch(samples), 0)
+        assert len(split) == sides
 
 
 def test_an_error_of_either_thread_is_raised(monkeypatch):

@@ -24,7 +24,12 @@ LETTERS: dict[Any, tuple[str, Any]] = {
 ARGUMENTS = 11  # all of them pointers
 COUNTED = 2**31  # what an integer of the usual size does not hold
 LONG = 2**20  # entries, from which rows are worth a second thread
-COLUMNS = 2**19  # of a piece, at most: narrow ones are read more slowly
+COLUMNS = 2**19  # of a piece, at most: narrow ones are read more slowly, and sums of wide ones leave the cache
+# Entries of rows that are added a few at a time.  BLAS takes four rows at once, and goes on to the next four after some
+# thousand entries; where there are no others it reads four long rows from end to end, a sixth faster.
+STREAMED = 2**17
+FEW = (4, 2, 1)  # rows that it has a loop for
+MANY = 256  # rows of any length, at most
 
 
 def add_rows(total: NDArray[Any], rows: NDArray[Any], weight: float, fresh: bool = False) -> None:
@@ -38,7 +43,13 @@ def add_rows(total: NDArray[Any], rows: NDArray[Any], weight: float, fresh: bool
     if gemv is None or apart >= COUNTED or not rows.size:
         total[...] = np.full(count, weight, total.dtype) @ rows + (0 if fresh else total)
         return
-    gemv(entries, count, apart, weight, rows, np.ones(count, total.dtype), not fresh, total)
+    if entries <= COLUMNS:
+        gemv(total, rows, apart, weight, fresh)
+        return
+    step = -(-entries // -(-entries // COLUMNS))
+    for first in range(0, entries, step):
+        some = slice(first, first + step)
+        gemv(total[some], rows[:, some], apart, weight, fresh)
 
 
 def add_in_pieces(total: NDArray[Any], rows: NDArray[Any], weight: float, fresh: bool = False) -> None:
@@ -48,6 +59,14 @@ def add_in_pieces(total: NDArray[Any], rows: NDArray[Any], weight: float, fresh:
     share(lambda some: add_rows(total[some], rows[:, some], weight, fresh), pieces)
 
 
+def portions(count: int, entries: int) -> list[int]:
+    """How many rows of so many entries are added at a time, ``count`` in all."""
+    if entries < STREAMED:
+        return [MANY] * (count // MANY) + [count % MANY] * (count % MANY > 0)
+    most, *fewer = FEW
+    return [most] * (count // most) + [few for few in fewer if count % most & few]
+
+
 @functools.cache
 def _gemv(dtype: np.dtype[Any]) -> Callable[..., None] | None:
     """Its product for one dtype; ``None`` where there is none with integers of the usual size."""
@@ -55,16 +74,19 @@ def _gemv(dtype: np.dtype[Any]) -> Callable[..., None] | None:
     routine = _routine(f"{letter}gemv")
     if real is None or routine is None:
         return None
-    no, one = ctypes.c_char(b"N"), ctypes.c_int(1)
+    no, one, ones, at = ctypes.c_char(b"N"), ctypes.c_int(1), (real * MANY)(*[1] * MANY), ctypes.addressof
 
-    def product(
-        m: int, n: int, lda: int, weight: float, a: NDArray[Any], x: NDArray[Any], before: bool, y: NDArray[Any]
-    ) -> None:
-        sizes, factors = [ctypes.c_int(size) for size in (m, n, lda)], (real(weight), real(before))
-        given = (no, *sizes[:2], factors[0], a, sizes[2], x, one, factors[1], y, one)
-        routine(*(g.ctypes.data if isinstance(g, np.ndarray) else ctypes.addressof(g) for g in given))
+    def add(total: NDArray[Any], rows: NDArray[Any], apart: int, weight: float, fresh: bool) -> None:
+        count, entries = rows.shape  # often a single one: what goes before the product is kept short
+        m, n, lda = ctypes.c_int(entries), ctypes.c_int(), ctypes.c_int(apart)
+        alpha, beta = real(weight), real(not fresh)
+        start, y, x, step = rows.ctypes.data, total.ctypes.data, at(ones), at(one)
+        for n.value in portions(count, entries):
+            routine(at(no), at(m), at(n), at(alpha), start, at(lda), x, step, at(beta), y, step)
+            beta.value = 1
+            start += n.value * apart * dtype.itemsize
 
-    return product
+    return add
 
 
 def _routine(name: str) -> Any:

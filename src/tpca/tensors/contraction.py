@@ -33,6 +33,8 @@ from tpca.tensors.traces import Traces
 from tpca.threads import share
 
 HALVED = 2**24  # multiplications that are done in two halves: a third of a millisecond, many times waking a thread
+FITTED = 2**22  # multiplications that are worth some care: a tenth of a millisecond
+FOUR = 4  # rows that BLAS multiplies at once
 
 
 class Asked(NamedTuple):
@@ -217,17 +219,25 @@ def _side_gradients(
 
 
 def _product(rows: Any, matrix: Any) -> Any:
-    """``rows @ matrix``; of a large one on the host the two halves of its columns at once."""
-    if not isinstance(matrix, np.ndarray) or rows.size * matrix.shape[1] < HALVED:
-        return rows @ matrix
-    product: NDArray[Any] = np.empty((len(rows), matrix.shape[1]), matrix.dtype)
-    cut = matrix.shape[1] // 2
+    """``rows @ matrix``; of a large one on the host the two halves of its columns at once.
 
-    def half(some: slice) -> None:
+    BLAS takes four rows at a time.  A transposed ``matrix`` it would rather multiply as it lies in memory, from the
+    left: that gives the transposed product, in a fifth less time, or in half of it where there are few rows.
+    """
+    much, columns = rows.size * matrix.shape[1], matrix.shape[1]
+    if not isinstance(matrix, np.ndarray) or much < min(FITTED, HALVED) or len(rows) < FOUR:
+        return rows @ matrix
+    count, turned = len(rows), matrix.flags.f_contiguous
+    if count % FOUR:
+        rows = np.concatenate([rows, np.zeros((FOUR - count % FOUR, rows.shape[1]), rows.dtype)])
+    product: NDArray[Any] = np.empty((len(rows), columns), matrix.dtype, order="F" if turned else "C")
+    cut = columns // 2 if much >= HALVED else columns
+
+    def part(some: slice) -> None:
         np.matmul(rows, matrix[:, some], out=product[:, some])
 
-    share(half, (slice(0, cut), slice(cut, None)))
-    return product
+    share(part, [slice(first, first + cut) for first in range(0, columns, cut)])
+    return np.ascontiguousarray(product[:count])
 
 
 @functools.cache
@@ -239,19 +249,19 @@ def middle(sizes: tuple[int, ...]) -> int:
 
 
 def split_own(tensors: Any, vectors: list[Any], wanted: Sequence[int]) -> dict[int, Any]:
-    """Gradients when replica r sees its own small tensor ``tensors[r]`` (flattened)."""
+    """Gradients when replica r sees its own small tensor ``tensors[..., r, :]`` (flattened)."""
     if len(vectors) == 1:
         return {0: tensors if tensors.dtype == vectors[0].dtype else cast(tensors, np.result_type(tensors, vectors[0]))}
     sizes = tuple(v.shape[1] for v in vectors)
     cut = middle(sizes)
     xp = namespace(tensors)
-    tensors = xp.reshape(tensors, (tensors.shape[0], math.prod(sizes[:cut]), -1))
+    tensors = xp.reshape(tensors, (*tensors.shape[:-1], math.prod(sizes[:cut]), -1))
     gradients: dict[int, Any] = {}
     if any(m < cut for m in wanted):
-        partial = xp.matmul(tensors, outer(vectors[cut:])[:, :, None])[:, :, 0]
+        partial = xp.matmul(tensors, outer(vectors[cut:])[..., None])[..., 0]
         gradients.update(split_own(partial, vectors[:cut], [m for m in wanted if m < cut]))
     if any(m >= cut for m in wanted):
-        partial = xp.matmul(outer(vectors[:cut])[:, None, :], tensors)[:, 0, :]
+        partial = xp.matmul(outer(vectors[:cut])[..., None, :], tensors)[..., 0, :]
         mine = [m - cut for m in wanted if m >= cut]
         gradients.update({m + cut: g for m, g in split_own(partial, vectors[cut:], mine).items()})
     return gradients

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tpca.tensors.adding import add_rows
 from tpca.tensors.blocks import Array
-from tpca.tensors.few_replicas import FewReplicas, HalfLooks
+from tpca.tensors.few_replicas import FewReplicas
 from tpca.threads import share
 
 LARGE = 2**17  # entries of samples that are cut, whether there is one of them or many: sums do not depend on that
@@ -32,19 +32,20 @@ class Cut(NamedTuple):
 
 def add_in_halves(
     total: NDArray[Any], samples: NDArray[Any], weight: float, cuts: Sequence[Cut], few: FewReplicas
-) -> list[list[dict[int, Array]]]:
-    """Add ``weight`` times the samples to ``total``, in place; the gradients wherever a sub-batch ends."""
-    rows = few.rows
-    matrix, each = total.reshape(rows, -1), samples.reshape(len(samples), rows, -1)
+) -> list[dict[int, Array]]:
+    """Add ``weight`` times the samples to ``total``, in place; of every query the gradients where sub-batches end."""
+    matrix, each = total.reshape(few.rows, -1), samples.reshape(len(samples), few.rows, -1)
+    looks = few.looks(sum(cut.ends for cut in cuts))
 
-    def work(looks: HalfLooks) -> None:
-        half = matrix[looks.rows]
+    def work(number: int) -> None:
+        rows, moment = looks.halves[number], 0
+        half = matrix[rows]
         for cut in cuts:
-            added = each[cut.start : cut.stop, looks.rows]
+            added = each[cut.start : cut.stop, rows]
             add_rows(half.reshape(-1), added.reshape(len(added), half.size), weight)
             if cut.ends:
-                looks.take(half)
+                looks.take(number, moment, half)
+                moment += 1
 
-    first, second = few.looks(slice(0, rows // 2)), few.looks(slice(rows // 2, rows))
-    share(work, (first, second), worth=samples.size >= SHARED)
-    return few.together(first, second)
+    share(work, range(len(looks.halves)), worth=samples.size >= SHARED)
+    return looks.gradients()

@@ -70,11 +70,10 @@ class SubBatchSums:
         """Add large samples to the running sum, two halves of it at once; false where it cannot be cut so."""
         if not self._few(running).in_order:
             return False
-        ended = iter(add_in_halves(running, samples, weight, cuts, self._few(running)))
-        for cut in cuts:
-            self._open = None if cut.ends else cut.sub_batch
-            if cut.ends:
-                self._note(cut.sub_batch, next(ended))
+        gradients = add_in_halves(running, samples, weight, cuts, self._few(running))
+        if any(cut.ends for cut in cuts):
+            self._note(cuts[0].sub_batch, gradients)
+        self._open = None if cuts[-1].ends else cuts[-1].sub_batch
         return True
 
     def _few(self, running: Any) -> FewReplicas:
@@ -83,12 +82,15 @@ class SubBatchSums:
         return self._ready
 
     def _note(self, j: int, gradients: Sequence[dict[int, Array]]) -> None:
-        """The gradients of the running sum at the end of sub-batch ``j``."""
+        """The gradients of the running sum at the ends of sub-batches, of ``j`` and those after it."""
         for found, sums, until in zip(gradients, self._sums, self._until, strict=True):
             for m, gradient in found.items():
-                now = gradient.reshape(until[m].shape)
-                sums[m][j] += now - until[m]
-                until[m][...] = now
+                ends = gradient.reshape(-1, *until[m].shape)
+                steps = ends.astype(np.float64)
+                steps[0] -= until[m]
+                steps[1:] -= ends[:-1]
+                sums[m][j : j + len(steps)] += steps
+                until[m][...] = ends[-1]
 
     def merge(self, other: SubBatchSums) -> None:
         """Take the sums of the samples that come next."""
