@@ -31,6 +31,8 @@ from tpca.checkpoint import kept
 from tpca.errors import ModelError, PartitionError
 from tpca.integers import check_integer
 
+BEYOND = np.float32(2.0**16)  # what is as large becomes infinite in float16
+
 Array = NDArray[np.float64]
 Replicas = tuple[Array, ...]
 
@@ -158,11 +160,12 @@ def narrowed(wide: NDArray[Any], half: NDArray[Any]) -> None:
         half[...] = wide
         return
     bits, target = wide.view(np.int32), half.view(np.int16)
-    np.multiply(wide, np.float32(2.0**-112), out=wide)
-    target[...] = bits >> 16
-    target &= np.int16(-0x8000)  # the signs
-    bits &= np.int32(0x7FFFFFFF)
+    np.minimum(wide, BEYOND, out=wide)
+    np.maximum(wide, -BEYOND, out=wide)
+    wide *= np.float32(2.0**-112)
     bits += np.int32(0x1000)
+    signs = bits & np.int32(-0x80000000)
+    signs >>= 3  # into the place that the sign of float16 has, and the three above it
+    bits ^= signs
     bits >>= 13
-    np.minimum(bits, np.int32(0x7C00), out=bits)
-    target |= bits.astype(np.int16)
+    target[...] = bits

@@ -9,7 +9,7 @@ from tpca.engines import LawEngine
 from tpca.errors import PartitionError
 from tpca.noise import Whitening
 from tpca.solvers.memory import held_bytes
-from tpca.solvers.race.strategies.columns import Columns, Wide
+from tpca.solvers.race.strategies.columns import Columns
 from tpca.solvers.race.strategies.flow import BlockFlow, columns_within, state_floats
 from tpca.solvers.race.strategies.replicas import PairReplicas, SingleReplicas, pairs_floats, singles_floats
 from tpca.solvers.race.strategies.symmetric import (
@@ -21,6 +21,7 @@ from tpca.solvers.race.strategies.symmetric import (
     symmetric_pairs_floats,
 )
 from tpca.solvers.race.strategies.whole import WholeSum, whole_floats
+from tpca.solvers.race.strategies.wide import Wide
 from tpca.solvers.rank_one import along, rank_one
 from tpca.tensors import DenseBatch, Gradients
 from tpca.tensors.blocks import Partition
@@ -137,7 +138,7 @@ def test_half_precision_columns_do_what_full_ones_would():
     assert columns.store.dtype == np.float16
     np.testing.assert_allclose(columns.unit * columns.flat.astype(float), exact, atol=4e-3 * scale)
     p, blocks = rng.standard_normal((2, 5)).astype(np.float32), rng.standard_normal((2, 42)).astype(np.float32)
-    for room in (10**6, 500, 1):  # whole, in parts, an entry of every column at a time
+    for room in (10**6, 500, 1):  # whole, in parts, a column at a time
         wide = Wide(columns, columns.unit, room)
         assert wide.whole == (room == 10**6)
         np.testing.assert_allclose(wide.times(p), p @ exact, atol=2e-2 * scale)
@@ -147,7 +148,8 @@ def test_half_precision_columns_do_what_full_ones_would():
     np.testing.assert_allclose(orthonormal @ orthonormal.T, np.eye(5), atol=1e-3)
 
 
-def test_top_weights_are_those_of_the_svd():
+@pytest.mark.parametrize("room", [10**6, 300, 1])
+def test_top_weights_are_those_of_the_svd(room):
     rng = np.random.default_rng(1)
     columns = Columns(4, (5, 6), level=1.0, rng=None)
     signal = np.einsum("r,i,j->rij", rng.standard_normal(4), rng.standard_normal(5), rng.standard_normal(6))
@@ -155,7 +157,7 @@ def test_top_weights_are_those_of_the_svd():
     stored = columns.store.astype(float)
     left, _, _ = np.linalg.svd(stored.transpose(1, 2, 0).reshape(5, -1))
     expected = np.linalg.svd(np.einsum("i,rij->rj", left[:, 0], stored))[0][:, 0]
-    assert abs(columns.top_weights((0,)) @ expected) == pytest.approx(1.0, abs=1e-4)
+    assert abs(Wide(columns, 1.0, room).top_weights((0,), room) @ expected) == pytest.approx(1.0, abs=1e-4)
 
 
 def test_columns_within_a_budget_are_the_most_that_fit():

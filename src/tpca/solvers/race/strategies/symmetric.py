@@ -30,6 +30,7 @@ import numpy as np
 
 from tpca.checkpoint import kept
 from tpca.errors import PartitionError
+from tpca.solvers.eigen import all_eigenvectors
 from tpca.solvers.race.strategies.protocol import Evidence, Look, Proposal
 from tpca.solvers.race.strategies.replicas import BlockReplicas
 from tpca.solvers.race.strategies.scores import NoiseLevel, all_finite
@@ -244,7 +245,7 @@ def sharpened(block: Array) -> Array:
     """
     wide = block.astype(np.float64)
     if np.array_equal(wide, wide.T):
-        signed, axes = np.linalg.eigh(wide)
+        signed, axes = all_eigenvectors(wide)
         return unit((axes * np.copysign(np.abs(signed) ** POWER, signed)) @ axes.T)
     left, values, right = np.linalg.svd(wide, full_matrices=False)
     return unit((left * values**POWER) @ right)
