@@ -84,11 +84,11 @@ class Wide:
 
     def _unfoldings(self, modes: tuple[int, ...], most: int) -> Iterator[Stored]:
         """Up to ``most`` columns after the other, as a matrix ``modes | columns and other modes``."""
-        to = range(len(modes))
+        side = math.prod(self._shape[i] for i in modes)
+        order = (*(1 + i for i in modes), 0, *(1 + i for i in range(len(self._shape)) if i not in modes))
         for _, piece in self._pieces():
             for first in range(0, len(piece), most):
-                front = np.moveaxis(piece[first : first + most].reshape(-1, *self._shape), [1 + i for i in modes], to)
-                yield front.reshape(math.prod(front.shape[: len(modes)]), -1)
+                yield piece[first : first + most].reshape(-1, *self._shape).transpose(order).reshape(side, -1)
 
     def _pieces(self) -> Iterator[tuple[slice, Stored]]:
         """All columns, some at a time."""
