@@ -31,6 +31,7 @@ from tpca.checkpoint import kept
 from tpca.errors import ModelError, PartitionError
 from tpca.integers import check_integer
 
+FEW = 2**11  # entries that a cast converts sooner than four calls do
 BEYOND = np.float32(2.0**16)  # what is as large becomes infinite in float16
 
 Array = NDArray[np.float64]
@@ -141,7 +142,7 @@ def widen(half: NDArray[Any], wide: NDArray[Any]) -> None:
     Sign and exponent move to their places in float32; the difference of the exponents' offsets is a factor 2^112, exact
     for denormal numbers, too.  Infinity and NaN would come out as numbers: replicas are finite.
     """
-    if half.dtype != np.float16:
+    if half.dtype != np.float16 or half.size < FEW:
         wide[...] = half
         return
     bits = wide.view(np.int32)

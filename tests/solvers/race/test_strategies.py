@@ -229,3 +229,20 @@ def test_symmetric_blocks_are_sharpened_as_any_other():
     expected = np.matmul(left * values[:, None, :] ** 2, right)
     for own, squared in zip(both, expected, strict=True):
         np.testing.assert_allclose(sharpened(own), squared / np.linalg.norm(squared), atol=1e-12)
+
+
+@pytest.mark.parametrize("guess", [1e-12, 1.0, 1e12])
+def test_a_wrong_guess_of_what_is_added_costs_nothing_but_a_pass(guess):
+    """Columns that would leave the range of float16 in the unit that was guessed are scaled by what is really added."""
+    rng = np.random.default_rng(2)
+    columns, exact = Columns(5, (40,), level=0.3, rng=rng), np.zeros((5, 40))
+    for n in (1, 2, 4):
+        mix, gradient = rng.standard_normal((5, 5)).astype(np.float32), rng.standard_normal((5, 40)).astype(np.float16)
+        squares = float(np.sum((mix @ gradient.astype(float)) ** 2))
+        found = columns.add(mix, gradient, n, n == 1, guess * squares)
+        assert found == pytest.approx(squares, rel=1e-3)
+        exact += n * mix @ gradient.astype(float)
+    np.testing.assert_allclose(columns.unit * columns.flat.astype(float), exact, atol=4e-3 * np.abs(exact).max())
+    np.testing.assert_allclose(
+        columns.gram, columns.flat.astype(float) @ columns.flat.T.astype(float), rtol=1e-2, atol=1e-9
+    )

@@ -22,15 +22,17 @@ from tpca.solvers.eigen import all_eigenvectors
 from tpca.tensors.blocks import Partition, narrowed, widen, widened
 
 STORE = np.float16
+SAFE = 2.0**15  # what float16 holds
+TOO_MUCH = 100.0  # times the squares that the largest entry of a gradient speaks for: no guess to go by
 
 Stored = NDArray[Any]  # float16 or float32
 
 
-def _is_finite(stored: Stored) -> bool:
-    """Whether no entry is infinite or NaN; by its bits, which is quicker in float16."""
+def _largest(stored: Stored) -> float:
+    """The largest entry in size, infinite or NaN where one is; by its bits, which is quicker in float16."""
     if stored.dtype != STORE:
-        return bool(np.isfinite(stored).all())
-    return int((stored.view(np.int16) & 0x7FFF).max()) < 0x7C00
+        return float(np.max(np.abs(stored)))
+    return float((stored.view(np.int16) & 0x7FFF).max().view(STORE))
 
 
 @kept
@@ -65,26 +67,29 @@ class Columns:
         self.store = turned(self.store)
         self.gram = self._gram()
 
-    def add(self, mix: Stored | float, gradient: Stored, n: int, anew: bool) -> float:
+    def add(self, mix: Stored | float, gradient: Stored, n: int, anew: bool, expected: float = 0.0) -> float:
         """``U += n * mix @ gradient`` in place (``anew``: instead of what is stored, which was only a direction).
 
         Returns the squared norm of ``mix @ gradient``; a gradient of zeros changes nothing, nor does one that left the
-        range of float16.
+        range of float16.  The unit follows that norm: where a guess is ``expected`` it need not be worked out before.
         """
         gradient = gradient.reshape(len(self.store), -1)
         old = 0.0 if anew else self.unit
-        if not _is_finite(gradient):
+        if not 0 < (largest := _largest(gradient)) < math.inf:
             return 0.0
         first, second = (np.empty(len(self) * self._step, np.float32) for _ in range(2))
-        squares = sum(_squares(self._mixed(mix, gradient[:, some], first, second)) for some in self._pieces())
-        new = math.sqrt(old**2 * float(np.trace(self.gram)) + n**2 * squares) / (
-            math.sqrt(self.store.size) * self.level
-        )
-        if squares == 0.0 or not math.isfinite(new):
-            return 0.0
+        new = self._next_unit(old, n**2 * expected)
+        usual = largest * (float(np.linalg.norm(mix)) / math.sqrt(len(self)) if isinstance(mix, np.ndarray) else mix)
+        if not 0 < expected < TOO_MUCH * usual**2 * self.store.size or not self._fits(old / new, n / new * usual):
+            squares = sum(_squares(self._mixed(mix, gradient[:, some], first, second)) for some in self._pieces())
+            new = self._next_unit(old, n**2 * squares)
+            if squares == 0.0 or not math.isfinite(new):
+                return 0.0
         gram: Stored = np.zeros_like(self.gram)
+        squares = 0.0
         for some in self._pieces():
             fresh = self._mixed(mix, gradient[:, some], first, second)
+            squares += _squares(fresh)
             fresh *= n / new
             if old:
                 kept = first[: fresh.size].reshape(fresh.shape)
@@ -95,6 +100,19 @@ class Columns:
             narrowed(fresh, self.flat[:, some])
         self.unit, self.gram = new, gram
         return squares
+
+    def _next_unit(self, old: float, added: float) -> float:
+        """The unit in which columns of unit ``old`` with ``added`` squares have entries of size ``level``."""
+        return math.sqrt((old**2 * float(np.trace(self.gram)) + added) / self.store.size) / self.level
+
+    def _fits(self, shrink: float, usual: float) -> bool:
+        """Whether ``shrink`` times the store plus a product of entries of ``usual`` size surely stays in range.
+
+        No entry of the store is larger than the norm of its column, and none of the product larger than r times the
+        size that independent ones would have: columns as they should be are a thousand times below that.
+        """
+        stored = shrink * math.sqrt(float(np.max(np.diagonal(self.gram))))
+        return stored + len(self) * usual < SAFE
 
     @staticmethod
     def _mixed(mix: Stored | float, gradient: Stored, first: Stored, second: Stored) -> Stored:

@@ -51,6 +51,7 @@ class Reading:
         self._largest = max(columns.unit for columns in flow.sums)
         self._wide: list[Wide] = []
         self._first_fit, self._later_fits = climb_bytes(flow.partition, flow.columns)
+        self._room, self._half = flow.room, max(columns.store.nbytes for columns in flow.sums)
 
     def propose(self) -> Proposal:
         """Return the best of several proposals: starts from unfoldings of U and V and from the last proposal."""
@@ -79,15 +80,14 @@ class Reading:
 
         Beside them at least half of the larger columns is held in single precision.
         """
-        half = max(columns.store.nbytes for columns in self.flow.sums)
-        return max(1, min(climbs, (self.flow.room - half) // each))
+        return max(1, min(climbs, (self._room - self._half) // each))
 
     def _prepare(self, share: int) -> None:
         """Columns in single precision, in what ``share`` bytes for something else leave.
 
         The smaller come first, and each gets what the others leave.
         """
-        room, held = self.flow.room - share, sum(wide.nbytes for wide in self._wide)
+        room, held = self._room - share, sum(wide.nbytes for wide in self._wide)
         if held <= room and self._wide and (held >= ENOUGH * room or all(wide.whole for wide in self._wide)):
             return
         self._wide, sums = [], self.flow.sums
@@ -188,7 +188,7 @@ class Reading:
             for some in range(1, len(group)):
                 for modes in itertools.combinations(range(len(group)), some):
                     square = SQUARE * math.prod(columns.store.shape[1 + i] for i in modes) ** 2
-                    if square <= self.flow.room:
+                    if square <= self._room:
                         yield m, modes, square
 
 
