@@ -148,16 +148,19 @@ def test_half_precision_columns_do_what_full_ones_would():
     np.testing.assert_allclose(orthonormal @ orthonormal.T, np.eye(5), atol=1e-3)
 
 
-@pytest.mark.parametrize("room", [10**6, 300, 1])
-def test_top_weights_are_those_of_the_svd(room):
+@pytest.mark.parametrize("modes", [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2)])
+@pytest.mark.parametrize("room", [10**6, 900, 1])
+def test_top_weights_are_those_of_the_svd(room, modes):
     rng = np.random.default_rng(1)
-    columns = Columns(4, (5, 6), level=1.0, rng=None)
-    signal = np.einsum("r,i,j->rij", rng.standard_normal(4), rng.standard_normal(5), rng.standard_normal(6))
-    columns.add(1.0, signal + 0.1 * rng.standard_normal((4, 5, 6)), 1, anew=True)
-    stored = columns.store.astype(float)
-    left, _, _ = np.linalg.svd(stored.transpose(1, 2, 0).reshape(5, -1))
-    expected = np.linalg.svd(np.einsum("i,rij->rj", left[:, 0], stored))[0][:, 0]
-    assert abs(Wide(columns, 1.0, room).top_weights((0,), room) @ expected) == pytest.approx(1.0, abs=1e-4)
+    columns = Columns(4, (5, 6, 3), level=1.0, rng=None)
+    signal = np.einsum("r,i,j,k->rijk", *(rng.standard_normal(d) for d in (4, 5, 6, 3)))
+    columns.add(1.0, signal + 0.1 * rng.standard_normal(signal.shape), 1, anew=True)
+    front = np.moveaxis(columns.store.astype(float), [1 + i for i in modes], range(len(modes)))
+    side = math.prod(front.shape[: len(modes)])
+    left, _, _ = np.linalg.svd(front.reshape(side, -1), full_matrices=False)
+    expected = np.linalg.svd((left[:, 0] @ front.reshape(side, -1)).reshape(4, -1))[0][:, 0]
+    found = Wide(columns, 1.0, room).top_weights(modes, room)
+    assert abs(found @ expected) == pytest.approx(1.0, abs=1e-4)
 
 
 def test_columns_within_a_budget_are_the_most_that_fit():
