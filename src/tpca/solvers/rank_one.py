@@ -41,8 +41,7 @@ def lengths(rows: Array) -> Array:
 
 def units(rows: Array) -> Array:
     """Every row divided by its norm; zeros stay zeros."""
-    norms = lengths(rows)[..., None]
-    return np.asarray(rows / np.where(norms > 0, norms, 1.0))
+    return np.asarray(rows / np.where((norms := lengths(rows)[..., None]) > 0, norms, 1.0))
 
 
 def toward(gradients: Array, before: Array) -> tuple[Array, Array]:
@@ -133,7 +132,7 @@ def _dominant(power: Array) -> Array:
     best unit vector, at the cost of a few small products.
     """
     for squaring in range(SQUARINGS):
-        if squaring % 2 == 0:  # the trace of P⁴ is no less than d⁻³ times that of P: nothing vanishes until the next
+        if squaring % 2 == 0:  # of trace 1 P⁴ has a trace of d⁻³ at least: nothing vanishes until the next time
             scale = power.trace(axis1=1, axis2=2)[:, None, None]
             power /= np.where(scale > 0, scale, 1.0)
         power = np.matmul(power, power)

@@ -179,7 +179,8 @@ class Reading:
 
     def _joint_gram(self) -> Stored:
         """U^T U + V^T V."""
-        return sum(np.float32((c.unit / self._largest) ** 2) * c.gram for c in self.flow.sums)
+        grams = [np.float32((c.unit / self._largest) ** 2) * c.gram for c in self.flow.sums]
+        return functools.reduce(np.add, grams)
 
     def _unfoldings(self) -> Iterator[tuple[int, tuple[int, ...], int]]:
         """A block, some of its modes, and the bytes of a square matrix over them: all for which there is room."""

@@ -102,8 +102,7 @@ class Symmetric:
     def queries(self) -> tuple[Query, ...]:
         """Ask for the traces of the next pairings, and the contractions with x."""
         d = self._dims[0]
-        eye: Array = np.zeros((1, d, d), dtype=np.float32)
-        eye[0] = np.eye(d)
+        eye: Array = np.eye(d, dtype=np.float32)[None]
         one: Array = np.ones((1, d), dtype=np.float32)
         chosen = [self._partitions[(self._next + i) % len(self._partitions)] for i in range(self._asked)]
         gradients_of = (0,) if self._odd else None

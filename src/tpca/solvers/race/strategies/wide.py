@@ -30,7 +30,7 @@ class Wide:
         turns = max(1, round(math.sqrt((count - fit) * entries / WORTH)))
         piece = min(fit, -(-(count - fit) // turns))
         self._copy = np.empty((fit, entries), np.float32)
-        self._held = fit - piece
+        self._held: int = fit - piece
         widen(self._flat[: self._held], self._copy[: self._held])
 
     @property
