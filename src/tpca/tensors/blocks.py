@@ -161,8 +161,8 @@ def narrowed(wide: NDArray[Any], half: NDArray[Any]) -> None:
         half[...] = wide
         return
     bits, target = wide.view(np.int32), half.view(np.int16)
-    np.minimum(wide, BEYOND, out=wide)
-    np.maximum(wide, -BEYOND, out=wide)
+    if not (wide.min() > -BEYOND and wide.max() < BEYOND):  # which takes half as long as to clip
+        np.clip(wide, -BEYOND, BEYOND, out=wide)
     wide *= np.float32(2.0**-112)
     bits += np.int32(0x1000)
     signs = bits & np.int32(-0x80000000)

@@ -30,7 +30,6 @@ import numpy as np
 
 from tpca.checkpoint import kept
 from tpca.errors import PartitionError
-from tpca.solvers.eigen import all_eigenvectors
 from tpca.solvers.race.strategies.protocol import Evidence, Look, Proposal
 from tpca.solvers.race.strategies.replicas import BlockReplicas
 from tpca.solvers.race.strategies.scores import NoiseLevel, all_finite
@@ -102,7 +101,8 @@ class Symmetric:
     def queries(self) -> tuple[Query, ...]:
         """Ask for the traces of the next pairings, and the contractions with x."""
         d = self._dims[0]
-        eye: Array = np.eye(d, dtype=np.float32)[None]
+        eye: Array = np.zeros((1, d, d), dtype=np.float32)
+        eye[0] = np.eye(d)
         one: Array = np.ones((1, d), dtype=np.float32)
         chosen = [self._partitions[(self._next + i) % len(self._partitions)] for i in range(self._asked)]
         gradients_of = (0,) if self._odd else None
@@ -244,7 +244,7 @@ def sharpened(block: Array) -> Array:
     """
     wide = block.astype(np.float64)
     if np.array_equal(wide, wide.T):
-        signed, axes = all_eigenvectors(wide)
+        signed, axes = np.linalg.eigh(wide)
         return unit((axes * np.copysign(np.abs(signed) ** POWER, signed)) @ axes.T)
     left, values, right = np.linalg.svd(wide, full_matrices=False)
     return unit((left * values**POWER) @ right)
