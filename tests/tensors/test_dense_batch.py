@@ -8,7 +8,7 @@ from naive import einsum_gradient
 from tpca.engines import LocalEngine
 from tpca.errors import SampleError
 from tpca.tensors import DenseBatch, DeviceBatch, Query, SampleGradients, contract, contract_all
-from tpca.tensors.blocks import Partition, widened
+from tpca.tensors.blocks import Partition, narrowed, widened
 from tpca.tensors.namespaces import to_host
 
 
@@ -175,3 +175,17 @@ def test_every_finite_number_of_half_precision_is_widened_exactly():
     every = np.arange(2**16, dtype=np.uint16).view(np.float16)
     finite = every[np.isfinite(every)]
     np.testing.assert_array_equal(widened(finite), finite.astype(np.float32))
+
+
+@pytest.mark.parametrize("times", [1.0, 1e6])
+def test_single_precision_is_narrowed_to_the_nearest_half_or_to_infinity(times):
+    numbers = (times * np.random.default_rng(0).standard_normal(5000) * 10.0 ** np.arange(-5, 0).repeat(1000)).astype(
+        np.float32
+    )
+    half = np.empty(numbers.shape, np.float16)
+    narrowed(numbers.copy(), half)
+    with np.errstate(over="ignore"):
+        cast = numbers.astype(np.float16)
+    ties = np.abs(widened(np.nextafter(cast, half)) - numbers) == np.abs(cast - numbers)  # to even, or away from zero
+    assert ((half == cast) | ties).all()
+    assert np.isinf(half).any() == (times > 1)

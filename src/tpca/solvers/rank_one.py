@@ -36,20 +36,19 @@ Groups = Sequence[Sequence[int]]
 
 def lengths(rows: Array) -> Array:
     """The norm of every row."""
-    return np.asarray(np.sqrt(np.matmul(rows[..., None, :], rows[..., None])[..., 0, 0]))
+    return np.asarray(np.sqrt(np.vecdot(rows, rows)))
 
 
 def units(rows: Array) -> Array:
     """Every row divided by its norm; zeros stay zeros."""
-    norms = lengths(rows)[..., None]
-    return np.asarray(rows / np.where(norms > 0, norms, 1.0))
+    return np.asarray(rows / np.where((norms := lengths(rows)[..., None]) > 0, norms, 1.0))
 
 
 def toward(gradients: Array, before: Array) -> tuple[Array, Array]:
     """Gradients as unit rows, those of ``before`` where a gradient is zero, and their norms."""
     norms = lengths(gradients)
     scale = norms[..., None]
-    if norms.all():
+    if np.count_nonzero(norms) == norms.size:
         return gradients / scale, norms
     return np.divide(gradients, scale, out=before.copy(), where=scale > 0), norms
 
@@ -132,9 +131,10 @@ def _dominant(power: Array) -> Array:
     The column of P^(2^SQUARINGS) with the largest diagonal entry: as many steps of the power method as that, from the
     best unit vector, at the cost of a few small products.
     """
-    for _ in range(SQUARINGS):
-        scale = np.trace(power, axis1=1, axis2=2)[:, None, None]
-        power /= np.where(scale > 0, scale, 1.0)
+    for squaring in range(SQUARINGS):
+        if squaring % 2 == 0:  # of trace 1 P⁴ has a trace of d⁻³ at least: nothing vanishes until the next time
+            scale = power.trace(axis1=1, axis2=2)[:, None, None]
+            power /= np.where(scale > 0, scale, 1.0)
         power = np.matmul(power, power)
     best = np.argmax(np.einsum("cii->ci", power), axis=1)
     return units(power[np.arange(len(power)), :, best])

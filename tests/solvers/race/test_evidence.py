@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.signal import lfilter
 
-from tpca.solvers.race.evidence import BETS, FLOATS, LEVELS, MIN_BLOCKS, Level, Wealth, log_bets
+from tpca.solvers.race import evidence
+from tpca.solvers.race.evidence import BETS, FLOATS, LEVELS, MIN_BLOCKS, Level, Wealth, bet, log_bets
 
 RUNS, STEPS = 4000, 12
 
@@ -51,7 +52,7 @@ def test_wealth_has_mean_one_in_symmetric_noise(noise, level):
     assert np.minimum(wealth, 20).mean() < 1 + 5 * math.sqrt(20 / RUNS)
     one = Wealth(1.0, 4).levels[level]
     for value in x[0]:
-        one.add(np.array([[value], [4.0]]), bets)
+        bet([one], [np.array([[value], [4.0]])], bets)
     assert one.log == pytest.approx(math.log(wealth[0]), rel=1e-9, abs=1e-9)
 
 
@@ -85,7 +86,7 @@ def test_the_autocorrelation_is_that_of_the_residuals(fitted):
     sums, sizes = rng.standard_normal(40) + 3, rng.integers(1, 9, 40).astype(float)
     level = Level()
     for some in (slice(0, 1), slice(1, 17), slice(17, 40)):
-        level.add(np.stack([sums, sizes])[:, some], np.ones(BETS))
+        bet([level], [np.stack([sums, sizes])[:, some]], np.ones(BETS))
     places = np.cumsum(sizes) - sizes / 2
     design = np.sqrt(sizes)[:, None] * np.stack([np.ones(40), places], axis=1)[:, :fitted]
     y = sums / np.sqrt(sizes)
@@ -134,10 +135,10 @@ def test_a_signal_far_above_the_noise_is_no_slow_direction():
 
 
 def test_sub_batches_of_a_round_are_bet_on_in_one_go(monkeypatch):
-    calls, usual = [], Level.add
-    monkeypatch.setattr(Level, "add", lambda own, *given: (calls.append(1), usual(own, *given))[1])
+    calls = []
+    monkeypatch.setattr(evidence, "log_bets", lambda bets, x: (calls.append(x.size), log_bets(bets, x))[1])
     Wealth(1.0, 16).add(np.ones(16), np.ones(16))
-    assert len(calls) == LEVELS
+    assert calls == [16 + 8 + 4 + 2 + 1]  # at all levels
 
 
 def test_what_is_held_is_counted():

@@ -1,5 +1,7 @@
 """What a look costs, by counts: starts, factorizations, sweeps, widenings, looks of a fit."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -7,13 +9,16 @@ from tpca.engines import LawEngine
 from tpca.model import SpikedTensor
 from tpca.solvers.race.candidate import Candidate
 from tpca.solvers.race.rounds import round_sizes
+from tpca.solvers.race.run import RaceRun
 from tpca.solvers.race.solver import RaceSolver
-from tpca.solvers.race.strategies import columns, reading
+from tpca.solvers.race.strategies import reading, wide
 from tpca.solvers.race.strategies.climb import Climbs
+from tpca.solvers.race.strategies.columns import Columns
 from tpca.solvers.race.strategies.flow import BlockFlow
 from tpca.solvers.race.strategies.whole import WholeSum
+from tpca.streams import open_stream
 from tpca.tensors import Gradients
-from tpca.tensors.blocks import Partition
+from tpca.tensors.blocks import Partition, widen
 
 
 class Counter:
@@ -46,27 +51,55 @@ def flow_after(dims, kind, samples=30):
 def test_a_look_factorises_once_and_climbs_from_few_starts(dims, kind, monkeypatch):
     strategy = flow_after(dims, kind)
     look = strategy.read()
-    past = Counter(monkeypatch, reading.np.linalg, "eigh")
+    past = Counter(monkeypatch, reading, "all_eigenvectors")
+    tops = [Counter(monkeypatch, module, "top_eigenvectors") for module in (reading, wide)]
     fits = Counter(monkeypatch, Climbs, "fit")
-    monkeypatch.setattr(columns, "SMALL", 0)  # so that top eigenvectors are not counted with the rest
     starts = look._starts()
+    assert [top.calls for top in tops] == [1, 2]  # of both Gram matrices, and of an unfolding and what it leaves
     assert len(starts) <= reading.EIGENVECTORS + 2  # an unfolding, and the last proposal
     proposal = look.propose()
     for _ in range(8):  # as many as a candidate refines its vectors with
         look.evidence(proposal.vectors)
     assert past.calls == (1 if strategy.past is not None else 0)
-    groups = -(-len(starts) // max(1, look._together))
+    groups = -(-len(starts) // look._together(len(starts), look._first_fit))
     assert fits.calls <= 2 * (reading.SWEEPS[0] * max(groups, len(starts)) + reading.SWEEPS[1] * reading.FINALISTS)
 
 
 def test_columns_that_there_is_room_for_are_widened_once_a_look(monkeypatch):
     strategy = flow_after((8,) * 3, "whole")
     monkeypatch.setattr(type(strategy), "room", property(lambda self: 10**6))
-    widened = Counter(monkeypatch, columns, "widen")
+    widened = Counter(monkeypatch, wide, "widen")
     look = strategy.read()
     for _ in range(8):
         look.evidence(strategy.last)
     assert widened.calls == 1
+
+
+def test_of_columns_that_there_is_no_room_for_the_rest_alone_is_widened_again(monkeypatch):
+    columns = Columns(10, (6, 7), level=0.3, rng=np.random.default_rng(0))
+    held = wide.Wide(columns, 1.0, room=8 * 42 * 4)  # eight of ten: six are held, two at a time are not
+    rows = []
+    monkeypatch.setattr(wide, "widen", lambda half, single: (rows.append(len(half)), widen(half, single))[1])
+    for _ in range(3):
+        held.times(np.ones((1, 10), np.float32))
+    assert rows == [2, 2] * 3
+
+
+@pytest.mark.parametrize(("dims", "columns"), [((24,) * 4, 30), ((8,) * 6, 20), ((30, 31, 32), 30)])
+def test_a_look_stays_in_the_memory_of_the_answers(dims, columns):
+    """Beside Python's own objects, for which 24 kB are allowed, and at order 3 the past columns in double precision."""
+    strategy = BlockFlow(Partition.halves(dims), columns, np.random.default_rng(0))
+    engine = LawEngine(SpikedTensor.random(dims, 0.1, random_state=1), random_state=2)
+    for n in (2, 30):
+        strategy.absorb(engine.reduce(Gradients(strategy.queries()), n).answers, n)
+        strategy.read().propose()
+    past = 0 if strategy.past is None else 4 * strategy.past.nbytes
+    tracemalloc.start()
+    look = strategy.read()
+    look.evidence(look.propose().vectors)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak <= strategy.room + past + 24_000
 
 
 def test_small_samples_have_fewer_rounds_and_one_look_each(monkeypatch):
@@ -76,3 +109,27 @@ def test_small_samples_have_fewer_rounds_and_one_look_each(monkeypatch):
     assert rounds == 36
     assert len(round_sizes(300)) == 52
     assert looks.calls <= rounds - 3  # the first three are the scale estimate's
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_nothing_is_searched_with_what_will_be_dropped_once_the_noise_is_known(known, monkeypatch):
+    """In 24 kB strategies on 10⁴ entries grow by a third when the noise is known: until then no look, nor the flow."""
+    looks, rounds = Counter(monkeypatch, Candidate, "consider"), Counter(monkeypatch, BlockFlow, "absorb")
+    seen, afresh = [], RaceRun.search_afresh
+    monkeypatch.setattr(
+        RaceRun, "search_afresh", lambda run: (seen.append((looks.calls, rounds.calls, run.samples)), afresh(run))[1]
+    )
+    samples = np.random.default_rng(0).standard_normal((150, *(10,) * 4))
+    source = samples if known else open_stream(iter([samples]), items="batches")
+    RaceSolver(random_state=1, memory_limit=24_000).run(source)
+    ((looked, absorbed, at),) = seen
+    assert (looked, absorbed) == (0, 0) if known else (0 < looked < absorbed < at)
+
+
+def test_samples_that_end_before_the_noise_is_known_are_looked_at_once():
+    strong = SpikedTensor.random((10,) * 4, 40.0, random_state=1)
+    noise = np.random.default_rng(2).standard_normal((12, *strong.dims))
+    source = open_stream(iter([noise + strong.signal()]), items="batches")
+    recovery = RaceSolver(random_state=1, memory_limit=24_000).run(source)
+    assert not recovery.found
+    assert strong.overlaps(recovery.vectors).min() > 0.9

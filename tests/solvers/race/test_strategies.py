@@ -9,7 +9,7 @@ from tpca.engines import LawEngine
 from tpca.errors import PartitionError
 from tpca.noise import Whitening
 from tpca.solvers.memory import held_bytes
-from tpca.solvers.race.strategies.columns import Columns, Wide
+from tpca.solvers.race.strategies.columns import Columns
 from tpca.solvers.race.strategies.flow import BlockFlow, columns_within, state_floats
 from tpca.solvers.race.strategies.replicas import PairReplicas, SingleReplicas, pairs_floats, singles_floats
 from tpca.solvers.race.strategies.symmetric import (
@@ -21,6 +21,7 @@ from tpca.solvers.race.strategies.symmetric import (
     symmetric_pairs_floats,
 )
 from tpca.solvers.race.strategies.whole import WholeSum, whole_floats
+from tpca.solvers.race.strategies.wide import Wide
 from tpca.solvers.rank_one import along, rank_one
 from tpca.tensors import DenseBatch, Gradients
 from tpca.tensors.blocks import Partition
@@ -137,7 +138,7 @@ def test_half_precision_columns_do_what_full_ones_would():
     assert columns.store.dtype == np.float16
     np.testing.assert_allclose(columns.unit * columns.flat.astype(float), exact, atol=4e-3 * scale)
     p, blocks = rng.standard_normal((2, 5)).astype(np.float32), rng.standard_normal((2, 42)).astype(np.float32)
-    for room in (10**6, 500, 1):  # whole, in parts, an entry of every column at a time
+    for room in (10**6, 500, 1):  # whole, in parts, a column at a time
         wide = Wide(columns, columns.unit, room)
         assert wide.whole == (room == 10**6)
         np.testing.assert_allclose(wide.times(p), p @ exact, atol=2e-2 * scale)
@@ -147,15 +148,19 @@ def test_half_precision_columns_do_what_full_ones_would():
     np.testing.assert_allclose(orthonormal @ orthonormal.T, np.eye(5), atol=1e-3)
 
 
-def test_top_weights_are_those_of_the_svd():
+@pytest.mark.parametrize("modes", [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2)])
+@pytest.mark.parametrize("room", [10**6, 900, 1])
+def test_top_weights_are_those_of_the_svd(room, modes):
     rng = np.random.default_rng(1)
-    columns = Columns(4, (5, 6), level=1.0, rng=None)
-    signal = np.einsum("r,i,j->rij", rng.standard_normal(4), rng.standard_normal(5), rng.standard_normal(6))
-    columns.add(1.0, signal + 0.1 * rng.standard_normal((4, 5, 6)), 1, anew=True)
-    stored = columns.store.astype(float)
-    left, _, _ = np.linalg.svd(stored.transpose(1, 2, 0).reshape(5, -1))
-    expected = np.linalg.svd(np.einsum("i,rij->rj", left[:, 0], stored))[0][:, 0]
-    assert abs(columns.top_weights((0,)) @ expected) == pytest.approx(1.0, abs=1e-4)
+    columns = Columns(4, (5, 6, 3), level=1.0, rng=None)
+    signal = np.einsum("r,i,j,k->rijk", *(rng.standard_normal(d) for d in (4, 5, 6, 3)))
+    columns.add(1.0, signal + 0.1 * rng.standard_normal(signal.shape), 1, anew=True)
+    front = np.moveaxis(columns.store.astype(float), [1 + i for i in modes], range(len(modes)))
+    side = math.prod(front.shape[: len(modes)])
+    left, _, _ = np.linalg.svd(front.reshape(side, -1), full_matrices=False)
+    expected = np.linalg.svd((left[:, 0] @ front.reshape(side, -1)).reshape(4, -1))[0][:, 0]
+    found = Wide(columns, 1.0, room).top_weights(modes, room)
+    assert abs(found @ expected) == pytest.approx(1.0, abs=1e-4)
 
 
 def test_columns_within_a_budget_are_the_most_that_fit():
@@ -227,3 +232,20 @@ def test_symmetric_blocks_are_sharpened_as_any_other():
     expected = np.matmul(left * values[:, None, :] ** 2, right)
     for own, squared in zip(both, expected, strict=True):
         np.testing.assert_allclose(sharpened(own), squared / np.linalg.norm(squared), atol=1e-12)
+
+
+@pytest.mark.parametrize("guess", [1e-12, 1.0, 1e12])
+def test_a_wrong_guess_of_what_is_added_costs_nothing_but_a_pass(guess):
+    """Columns that would leave the range of float16 in the unit that was guessed are scaled by what is really added."""
+    rng = np.random.default_rng(2)
+    columns, exact = Columns(5, (40,), level=0.3, rng=rng), np.zeros((5, 40))
+    for n in (1, 2, 4):
+        mix, gradient = rng.standard_normal((5, 5)).astype(np.float32), rng.standard_normal((5, 40)).astype(np.float16)
+        squares = float(np.sum((mix @ gradient.astype(float)) ** 2))
+        found = columns.add(mix, gradient, n, n == 1, guess * squares)
+        assert found == pytest.approx(squares, rel=1e-3)
+        exact += n * mix @ gradient.astype(float)
+    np.testing.assert_allclose(columns.unit * columns.flat.astype(float), exact, atol=4e-3 * np.abs(exact).max())
+    np.testing.assert_allclose(
+        columns.gram, columns.flat.astype(float) @ columns.flat.T.astype(float), rtol=1e-2, atol=1e-9
+    )

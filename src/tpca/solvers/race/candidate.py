@@ -195,6 +195,8 @@ class Candidate:
             return np.zeros(len(vectors[mode]))
         m = next(m for m, group in enumerate(self.partition.groups) if mode in group)
         group = self.partition.groups[m]
+        if len(group) == 1:
+            return self._sums[m]
         return along(self._sums[m], [vectors[i] for i in group], group.index(mode))
 
     def arrays(self) -> dict[str, Array]:

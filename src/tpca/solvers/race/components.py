@@ -23,6 +23,7 @@ from tpca.solvers.loop import Ask
 from tpca.solvers.race.noise import RaceNoise
 from tpca.solvers.race.refine import Refinement
 from tpca.solvers.race.run import RaceRun
+from tpca.solvers.race.state import GROWS
 from tpca.solvers.race.strategies.choice import check_partition, least_bytes, refinement_floats
 from tpca.solvers.rank_one import is_ghost, overlaps
 from tpca.solvers.recovery import Recovery
@@ -37,9 +38,6 @@ MAX_GHOSTS = 3  # races that end with what another one left, before the search f
 # The next race begins when the last component was refined with so many samples, to such an error: what an inaccurate
 # one leaves behind would be found as another component, and bend all others (docs/race.md).
 MIN_REFINED, WELL = 60, 0.1
-# A race begins anew when memory for so many times larger strategies becomes free: the samples that it has seen by then,
-# about 32, are few beside those that it needs where memory is short.
-GROWS = 1.1
 
 
 class ComponentsRun:

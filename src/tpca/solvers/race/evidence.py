@@ -44,7 +44,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+import operator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -65,8 +66,8 @@ ROUNDING = 1e-9  # of squares: what scatters less does not scatter
 
 
 def log_bets(bets: Array, x: Array) -> Array:
-    """log(1 + tanh(λ x)) for all λ, a row for each, and all x."""
-    logs: Array = math.log(2.0) - np.logaddexp(0.0, -2.0 * np.multiply.outer(bets, x))
+    """log(1 + tanh(λ x)) of every λ and its x."""
+    logs: Array = math.log(2.0) - np.logaddexp(0.0, -2.0 * bets * x)
     return logs
 
 
@@ -81,22 +82,21 @@ class Level:
         self._same, self._lagged, self._last = np.zeros(6), np.zeros(6), np.zeros(3)
         self._waiting: tuple[float, float] | None = None  # x and n of one whose neighbour has not come yet
 
-    def add(self, both: Array, bets: Array) -> Array:
-        """Bet on sums of rewards ``both[0]`` over ``both[1]`` samples; those of complete pairs, for the next level."""
-        x, size = both
-        self.logs += log_bets(bets, x).sum(axis=1)
-        root, ends = np.sqrt(size), self.seen + np.cumsum(size)
-        rows = np.vstack([self._last, np.stack([x / root, root, root * (ends - size / 2)], axis=1)])
-        same, lagged = rows[1:].T @ rows[1:], rows[1:].T @ rows[:-1]
-        self._same += same[FIRST, SECOND]
-        self._lagged += 0.5 * (lagged + lagged.T)[FIRST, SECOND]
-        self._last = rows[-1].copy()
-        self.count, self.seen = self.count + len(x), float(ends[-1])
+    def pairs(self, both: Array) -> Array:
+        """Sums of rewards ``both[0]`` over ``both[1]`` samples, of neighbours: what the next level bets on."""
         if self._waiting is not None:
             both = np.concatenate([np.array(self._waiting)[:, None], both], axis=1)
         even = both.shape[1] // 2 * 2
         self._waiting = None if even == both.shape[1] else (float(both[0, even]), float(both[1, even]))
         return both[:, 0:even:2] + both[:, 1:even:2]
+
+    def take(self, sums: Array, last: Array, count: int, seen: float) -> None:
+        """Add up what ``count`` sub-batches until sample ``seen`` gave: logs, products, those with the one before."""
+        self.logs += sums[:BETS]
+        self._same += sums[BETS : BETS + 6]
+        self._lagged += sums[BETS + 6 :]
+        self._last = last.copy()
+        self.count, self.seen = self.count + count, seen
 
     @property
     def arrays(self) -> tuple[Array, ...]:
@@ -106,8 +106,9 @@ class Level:
     @property
     def log(self) -> float:
         """Log E: the mean over all bets."""
-        most = float(self.logs.max())
-        return most + math.log(float(np.exp(self.logs - most).mean()))
+        logs = self.logs.tolist()
+        most = max(logs)
+        return float(most + math.log(sum(math.exp(one - most) for one in logs) / BETS))
 
     @property
     def mean(self) -> float:
@@ -121,10 +122,14 @@ class Level:
 
     def autocorrelation(self, fitted: int) -> float:
         """r: about the mean reward, and with two ``fitted`` numbers about its trend; 0 where nothing scatters."""
-        same, lagged = (_matrix(numbers)[: fitted + 1, : fitted + 1] for numbers in (self._same, self._lagged))
-        weights = np.concatenate([[1.0], -np.linalg.lstsq(same[1:, 1:], same[1:, 0], rcond=None)[0]])
-        scatter = float(weights @ same @ weights)
-        return float(weights @ lagged @ weights) / scatter if scatter > ROUNDING * same[0, 0] else 0.0
+        same, lagged = self._same.tolist(), self._lagged.tolist()
+        mean, trend = same[1] / same[3], 0.0
+        if fitted == 2 and (size := same[3] * same[5] - same[4] ** 2) > ROUNDING * same[3] * same[5]:
+            mean = (same[5] * same[1] - same[4] * same[2]) / size
+            trend = (same[3] * same[2] - same[4] * same[1]) / size
+        weights = (1.0, -2 * mean, -2 * trend, mean**2, 2 * mean * trend, trend**2)  # of the upper halves
+        scatter = sum(map(operator.mul, weights, same))
+        return float(sum(map(operator.mul, weights, lagged)) / scatter) if scatter > ROUNDING * same[0] else 0.0
 
     def excess(self, fitted: int) -> float:
         """How many standard errors r is above what independent rewards have; 0 where it is not looked at."""
@@ -149,9 +154,14 @@ class Wealth:
     def add(self, sums: Array, sizes: Array) -> None:
         """Bet on the sums of rewards of consecutive sub-batches."""
         both: Array = np.stack([sums, sizes])
-        for a, level in enumerate(self.levels):
-            if both.size:
-                both = level.add(both, self.bets / 2 ** (a / 2))
+        parts = []
+        for level in self.levels:
+            if not both.size:
+                break
+            parts.append(both)
+            both = level.pairs(both)
+        if parts:
+            bet(self.levels[: len(parts)], parts, self.bets)
         self._judge()
 
     @property
@@ -179,8 +189,20 @@ class Wealth:
         self.log = min(counted, default=self.levels[0].log)
 
 
-def _matrix(numbers: Array) -> Array:
-    """The symmetric matrix of which these are the upper half."""
-    matrix = np.zeros((3, 3))
-    matrix[FIRST, SECOND] = matrix[SECOND, FIRST] = numbers
-    return matrix
+def bet(levels: Sequence[Level], parts: Sequence[Array], bets: Array) -> None:
+    """Bet on ``parts[a]``, sums of rewards and the samples of each, at level a: at all levels at once."""
+    counts = [part.shape[1] for part in parts]
+    first = [0, *itertools.accumulate(counts[:-1])]
+    which = np.repeat(np.arange(len(parts)), counts)
+    x, size = np.concatenate(parts, axis=1)
+    root, ends = np.sqrt(size), np.cumsum(size)
+    ends += (np.array([level.seen for level in levels]) - (ends - size)[first])[which]
+    rows = np.stack([x / root, root, root * (ends - size / 2)], axis=1)
+    before = np.concatenate([rows[:1], rows[:-1]])
+    before[first] = [level._last for level in levels]
+    left, right = rows[:, FIRST], rows[:, SECOND]
+    logs = log_bets(np.multiply.outer(2.0 ** (-np.arange(len(parts)) / 2), bets)[which], x[:, None])
+    lagged = 0.5 * (left * before[:, SECOND] + right * before[:, FIRST])
+    sums = np.add.reduceat(np.concatenate([logs, left * right, lagged], axis=1), first)
+    for level, own, start, count in zip(levels, sums, first, counts, strict=True):
+        level.take(own, rows[start + count - 1], count, float(ends[start + count - 1]))

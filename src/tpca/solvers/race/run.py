@@ -37,8 +37,6 @@ from tpca.solvers.race.strategies.protocol import Part
 from tpca.solvers.recovery import Recovery, StopReason
 from tpca.tensors import Answer, Gradients, RankOne
 
-# Samples over those at the last look at proposals: making one costs more than a round itself.
-LOOK = 1.08
 # A candidate hands over to the refinement when found and (signal² · samples)/d is at least this: overlap² about 0.9.
 ACCURATE = 8.0
 
@@ -119,6 +117,8 @@ class RaceRun(RaceState):
         if self.phase == "scale":
             self._enter_search()
         elif self.phase == "search":
+            if self.samples and not self._look:  # they have ended while it was waiting
+                self.look()
             self.phase, self._limit = "trial", self.per_pass
         elif self.phase == "trial":
             self._judge(self.leading())
@@ -142,9 +142,9 @@ class RaceRun(RaceState):
         """Who gets the next samples."""
         if self.phase == "scale":
             return [self.scale_estimate]
-        if self.phase == "search":
+        if self.phase == "search" and not (self.waits and self.ends):
             return [part for c in self.searches for part in (c.candidate, c.strategy)]
-        if self.phase == "trial":
+        if self.phase in ("search", "trial"):
             return [c.candidate for c in self.searches]
         if self.phase == "again":
             return [part for part in (self.ascent, self.searches[0].strategy) if part is not None]
@@ -170,10 +170,8 @@ class RaceRun(RaceState):
         if self.is_found(best) and best.candidate.accuracy >= ACCURATE:
             self._proof = best.evidence
             self._enter_refinement(handover(best.candidate))
-        elif self.samples >= self._look:
-            self._look = max(self.samples + 1, LOOK * self.samples)
-            for search in self.searches:
-                search.candidate.consider(search.strategy)
+        elif self.samples >= self._look and not self.waits:
+            self.look()
 
     def _after_trial(self) -> None:
         self._record(self.leading())

@@ -35,6 +35,11 @@ from tpca.tensors import Query, RankOne
 if TYPE_CHECKING:
     from tpca.solvers.race.solver import RaceSolver
 
+# Samples over those at the last look at proposals: making one costs more than a round itself.
+LOOK = 1.08
+# A race begins anew when memory for so many times larger strategies becomes free: the samples that it has seen by then,
+# about 32, are few beside those that it needs where memory is short.
+GROWS = 1.1
 # Share of the data that strategies never see when there are several passes.
 HELD_OUT = 0.2
 
@@ -125,6 +130,25 @@ class RaceState:
         return not isinstance(main, BlockFlow) or main.columns < main.partition.sizes[0]
 
     @property
+    def waits(self) -> bool:
+        """Whether all that is searched with now is dropped for something larger once the noise is known.
+
+        That is so where memory is limited and most of what is learnt in will be free; if data turn out to need
+        whitening or clipping, strategies begin anew all the same.  Where nobody knows when samples end, they may end
+        before that: then it is worth searching from the half of those on after which there may be a claim.
+        """
+        noise = self.noise
+        plain = noise.learning and noise.whitening is None and noise.tails.clip is None
+        if not plain or self.solver.memory_limit is None or not self.grows:
+            return False
+        return noise.limit > GROWS * noise.left() and (self.ends or self.position < self.claims_from // 2)
+
+    @property
+    def ends(self) -> bool:
+        """Whether it is known when the samples end."""
+        return math.isfinite(self.per_pass)
+
+    @property
     def position(self) -> int:
         """Samples of this pass that have gone by."""
         return self.begins + self.samples
@@ -166,6 +190,12 @@ class RaceState:
     def is_found(self, search: Search) -> bool:
         """Whether a signal is proven, and may be claimed by now."""
         return search.candidate.found and self.position >= self.claims_from and not self.noise.learning
+
+    def look(self) -> None:
+        """Let every candidate look at what its strategy proposes."""
+        self._look = max(self.samples + 1, LOOK * self.samples)
+        for search in self.searches:
+            search.candidate.consider(search.strategy)
 
     @property
     def tol(self) -> float | None:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from tpca.solvers.race.strategies.columns import Stored
 from tpca.solvers.rank_one import rank_ones
 from tpca.tensors.blocks import Partition
-from tpca.tensors.contraction import outer
 
 
 class Climbs:
@@ -79,7 +78,10 @@ class Climbs:
 
     def block(self, m: int) -> Stored:
         """The outer products of the vectors of block m, as rows."""
-        return outer([self.vectors[i] for i in self.partition.groups[m]])
+        first, *others = (self.vectors[i] for i in self.partition.groups[m])
+        for v in others:
+            first = (first[:, :, None] * v[:, None, :]).reshape(len(v), -1)
+        return first
 
     def fit(self, m: int, known: Stored) -> None:
         """The vectors of block m from what is known about it, s v + noise."""

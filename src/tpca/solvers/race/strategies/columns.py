@@ -4,9 +4,8 @@ Rounding to float16 is relative, 2^-11 a round; with rounds that grow by 6 % abo
 adds a noise some 10^-3 times that of the samples.  ``unit`` follows the size of U and keeps the store near ``level``,
 inside the range of float16.
 
-Nothing is ever widened whole: passes over the store take a few thousand entries at a time while answers are in flight,
-and half of it at a time when a proposal is made (a quarter, where it is put into another order besides): by then the
-answers, as large as the store, are gone.
+Nothing is widened whole while answers are in flight: passes over the store take a few thousand entries at a time.  When
+a proposal is made the answers, as large as the store, are gone (:mod:`tpca.solvers.race.strategies.wide`).
 """
 
 from __future__ import annotations
@@ -17,38 +16,23 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 
 from tpca.checkpoint import kept
-from tpca.tensors.blocks import Partition, narrowed, unit, widen, widened
+from tpca.solvers.eigen import all_eigenvectors
+from tpca.tensors.blocks import Partition, narrowed, widen, widened
 
 STORE = np.float16
-SMALL = 24  # rows of a matrix all of whose eigenvectors are found as soon as a few
+SAFE = 2.0**15  # what float16 holds
+TOO_MUCH = 100.0  # times the squares that the largest entry of a gradient speaks for: no guess to go by
 
 Stored = NDArray[Any]  # float16 or float32
 
 
-def top_eigenvectors(matrix: Stored, count: int) -> Stored:
-    """The leading eigenvectors of a symmetric matrix, as rows, the first one first; ``matrix`` is used up."""
-    size = len(matrix)
-    if size <= SMALL:
-        return np.linalg.eigh(matrix)[1].T[: -count - 1 : -1]
-    chosen = (size - min(count, size), size - 1)
-    rows: Stored = eigh(matrix, subset_by_index=chosen, overwrite_a=True, check_finite=False)[1].T[::-1]
-    return rows
-
-
-def parts(length: int, count: int) -> list[slice]:
-    """So many slices of an axis, or fewer if it is too short."""
-    step = -(-length // count)
-    return [slice(first, min(first + step, length)) for first in range(0, length, step)]
-
-
-def _is_finite(stored: Stored) -> bool:
-    """Whether no entry is infinite or NaN; by its bits, which is quicker in float16."""
+def _largest(stored: Stored) -> float:
+    """The largest entry in size, infinite or NaN where one is; by its bits, which is quicker in float16."""
     if stored.dtype != STORE:
-        return bool(np.isfinite(stored).all())
-    return int((stored.view(np.int16) & 0x7FFF).max()) < 0x7C00
+        return float(np.max(np.abs(stored)))
+    return float((stored.view(np.int16) & 0x7FFF).max().view(STORE))
 
 
 @kept
@@ -73,7 +57,7 @@ class Columns:
 
     def inverse_root(self) -> Stored:
         """(store storeᵀ)^(-1/2), tiny eigenvalues floored: what turns the store into orthonormal columns."""
-        values, axes = np.linalg.eigh(self.gram)  # all of them: by divide and conquer, twice as quick as SciPy's choice
+        values, axes = all_eigenvectors(self.gram)
         axes *= np.maximum(values, max(1e-6 * values[-1], np.finfo(np.float32).tiny)) ** -0.25
         root: Stored = axes @ axes.T
         return root
@@ -83,26 +67,29 @@ class Columns:
         self.store = turned(self.store)
         self.gram = self._gram()
 
-    def add(self, mix: Stored | float, gradient: Stored, n: int, anew: bool) -> float:
+    def add(self, mix: Stored | float, gradient: Stored, n: int, anew: bool, expected: float = 0.0) -> float:
         """``U += n * mix @ gradient`` in place (``anew``: instead of what is stored, which was only a direction).
 
         Returns the squared norm of ``mix @ gradient``; a gradient of zeros changes nothing, nor does one that left the
-        range of float16.
+        range of float16.  The unit follows that norm: where a guess is ``expected`` it need not be worked out before.
         """
         gradient = gradient.reshape(len(self.store), -1)
         old = 0.0 if anew else self.unit
-        if not _is_finite(gradient):
+        if not 0 < (largest := _largest(gradient)) < math.inf:
             return 0.0
         first, second = (np.empty(len(self) * self._step, np.float32) for _ in range(2))
-        squares = sum(_squares(self._mixed(mix, gradient[:, some], first, second)) for some in self._pieces())
-        new = math.sqrt(old**2 * float(np.trace(self.gram)) + n**2 * squares) / (
-            math.sqrt(self.store.size) * self.level
-        )
-        if squares == 0.0 or not math.isfinite(new):
-            return 0.0
+        new = self._next_unit(old, n**2 * expected)
+        usual = largest * (float(np.linalg.norm(mix)) / math.sqrt(len(self)) if isinstance(mix, np.ndarray) else mix)
+        if not 0 < expected < TOO_MUCH * usual**2 * self.store.size or not self._fits(old / new, n / new * usual):
+            squares = sum(_squares(self._mixed(mix, gradient[:, some], first, second)) for some in self._pieces())
+            new = self._next_unit(old, n**2 * squares)
+            if squares == 0.0 or not math.isfinite(new):
+                return 0.0
         gram: Stored = np.zeros_like(self.gram)
+        squares = 0.0
         for some in self._pieces():
             fresh = self._mixed(mix, gradient[:, some], first, second)
+            squares += _squares(fresh)
             fresh *= n / new
             if old:
                 kept = first[: fresh.size].reshape(fresh.shape)
@@ -113,6 +100,19 @@ class Columns:
             narrowed(fresh, self.flat[:, some])
         self.unit, self.gram = new, gram
         return squares
+
+    def _next_unit(self, old: float, added: float) -> float:
+        """The unit in which columns of unit ``old`` with ``added`` squares have entries of size ``level``."""
+        return math.sqrt((old**2 * float(np.trace(self.gram)) + added) / self.store.size) / self.level
+
+    def _fits(self, shrink: float, usual: float) -> bool:
+        """Whether ``shrink`` times the store plus a product of entries of ``usual`` size surely stays in range.
+
+        No entry of the store is larger than the norm of its column, and none of the product larger than r times the
+        size that independent ones would have: columns as they should be are a thousand times below that.
+        """
+        stored = shrink * math.sqrt(float(np.max(np.diagonal(self.gram))))
+        return stored + len(self) * usual < SAFE
 
     @staticmethod
     def _mixed(mix: Stored | float, gradient: Stored, first: Stored, second: Stored) -> Stored:
@@ -125,26 +125,6 @@ class Columns:
             widen(gradient, mixed)
             mixed *= np.float32(mix)
         return mixed
-
-    def top_weights(self, modes: tuple[int, ...]) -> Stored:
-        """P from the top singular pair of the unfolding ``modes | other modes and columns``."""
-        side = math.prod(self.store.shape[1 + i] for i in modes)
-        gram: Stored = np.zeros((side, side), np.float32)
-        for matrix in self._unfoldings(modes):
-            gram += matrix @ matrix.T
-        (top,) = top_eigenvectors(gram, 1)
-        del gram
-        size = self.flat.shape[1] // side
-        rest = np.concatenate([(top @ matrix).reshape(-1, size) for matrix in self._unfoldings(modes)])
-        if len(rest) < rest.shape[1]:
-            return np.asarray(top_eigenvectors(rest @ rest.T, 1)[0])
-        return unit(rest @ top_eigenvectors(rest.T @ rest, 1)[0])
-
-    def _unfoldings(self, modes: tuple[int, ...]) -> Iterator[Stored]:
-        """Some columns after the other, as a matrix ``modes | columns and other modes``."""
-        for some in parts(len(self.store), 4):
-            front = np.moveaxis(widened(self.store[some]), [1 + i for i in modes], range(len(modes)))
-            yield front.reshape(math.prod(front.shape[: len(modes)]), -1)
 
     def _gram(self) -> Stored:
         gram: Stored = np.zeros((len(self.store), len(self.store)), np.float32)
@@ -163,52 +143,6 @@ class Columns:
     def _pieces(self) -> Iterator[slice]:
         for first in range(0, self.flat.shape[1], self._step):
             yield slice(first, first + self._step)
-
-
-class Wide:
-    """Columns times ``scale`` in single precision, while proposals are made: whole, or parts that fit into ``room``."""
-
-    def __init__(self, columns: Columns, scale: float, room: int) -> None:
-        self._flat, self._scale = columns.flat, np.float32(scale)
-        self._parts = parts(self._flat.shape[1], max(1, -(-4 * self._flat.size // max(1, room))))
-        self._copy = np.empty((len(columns), self._parts[0].stop), np.float32)
-        if self.whole:
-            widen(self._flat, self._copy)
-
-    @property
-    def whole(self) -> bool:
-        """Whether all columns are held."""
-        return len(self._parts) == 1
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the copy."""
-        return self._copy.nbytes
-
-    def times(self, p: Stored) -> Stored:
-        """``U p`` as a row, for every p of a stack."""
-        product: Stored = np.empty((len(p), self._flat.shape[1]), np.float32)
-        for some, piece in self._pieces():
-            np.matmul(p, piece, out=product[:, some])
-        product *= self._scale
-        return product
-
-    def weigh(self, blocks: Stored) -> Stored:
-        """``Uᵀ block`` for every block, a row, of a stack."""
-        total: Stored = np.zeros((len(blocks), len(self._flat)), np.float32)
-        for some, piece in self._pieces():
-            total += blocks[:, some] @ piece.T
-        total *= self._scale
-        return total
-
-    def _pieces(self) -> Iterator[tuple[slice, Stored]]:
-        if self.whole:
-            yield self._parts[0], self._copy
-            return
-        for some in self._parts:
-            piece = self._copy[:, : some.stop - some.start]
-            widen(self._flat[:, some], piece)
-            yield some, piece
 
 
 def working_bytes(partition: Partition, columns: int) -> int:

@@ -112,7 +112,7 @@ class BlockFlow:
         if self.past is not None:
             self._keep_past(self.past, mixes[0], n)
         for m in (0, 1):
-            squares = self.sums[m].add(mixes[1 - m], gradients[m], n, anew=self.count == 0)
+            squares = self.sums[m].add(mixes[1 - m], gradients[m], n, self.count == 0, self._expected(m, n))
             self._note_noise(n * squares, gradients[m].size)
         self.count += n
 
@@ -150,6 +150,10 @@ class BlockFlow:
         """Random columns for both blocks."""
         level = self.partition.sizes[1] ** -0.25
         return [Columns(self.columns, shape, level, rng) for shape in self.partition.shapes]
+
+    def _expected(self, m: int, n: int) -> float:
+        """About what noise adds to the squares of block m in a round of ``n`` samples; 0 before anything is known."""
+        return self.sigma**2 / n * self.columns * self.partition.sizes[m] if self._entries else 0.0
 
     def _note_noise(self, squares: float, entries: int) -> None:
         self._squares += squares

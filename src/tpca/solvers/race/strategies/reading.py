@@ -23,11 +23,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tpca.solvers.eigen import all_eigenvectors, top_eigenvectors
 from tpca.solvers.race.strategies.climb import Climbs
-from tpca.solvers.race.strategies.columns import Columns, Stored, Wide, top_eigenvectors
+from tpca.solvers.race.strategies.columns import Stored
 from tpca.solvers.race.strategies.protocol import Evidence, Proposal
+from tpca.solvers.race.strategies.wide import Wide
 from tpca.solvers.rank_one import along, lengths, units
-from tpca.tensors.blocks import Array
+from tpca.tensors.blocks import Array, Partition
 
 if TYPE_CHECKING:
     from tpca.solvers.race.strategies.flow import BlockFlow
@@ -36,8 +38,7 @@ EIGENVECTORS = 3  # of U^T U + V^T V, as starts of proposals
 FINALISTS = 3  # climbs that are carried on after the first sweeps; the best of them goes on at the next look
 SWEEPS = (2, 4)
 GAIN_TOL = 2e-3  # a climb that gains no more than this share in a sweep is on top
-# Bytes per entry of a block in a climb: what is known of it, its fit; at first, Gram matrices.
-FIRST_FIT, LATER_FITS = 20, 8
+ENOUGH = 0.9  # of the columns that there is room for: to hold the others, too, all would be widened anew
 IN_TURN = 2**15  # entries of samples of which one unfolding a look is tried, in turn: of larger ones samples cost more
 SQUARE = 14  # bytes per entry of a symmetric matrix in single precision and what its top eigenvector takes to find
 
@@ -49,15 +50,13 @@ class Reading:
         self.flow, self.partition = flow, flow.partition
         self._largest = max(columns.unit for columns in flow.sums)
         self._wide: list[Wide] = []
-        self._together, self._each = 0, 0
+        self._first_fit, self._later_fits = climb_bytes(flow.partition, flow.columns)
+        self._room, self._half = flow.room, max(columns.store.nbytes for columns in flow.sums)
 
     def propose(self) -> Proposal:
         """Return the best of several proposals: starts from unfoldings of U and V and from the last proposal."""
-        starts = self._starts()
-        self._prepare(len(starts), FIRST_FIT)
-        climbs = self._climb(Climbs(self.partition, starts), SWEEPS[0])
-        self._prepare(FINALISTS, LATER_FITS)
-        finals = self._climb(climbs[np.argsort(-climbs.signals)[:FINALISTS]], SWEEPS[1])
+        climbs = self._climb(Climbs(self.partition, self._starts()), SWEEPS[0], self._first_fit)
+        finals = self._climb(climbs[np.argsort(-climbs.signals)[:FINALISTS]], SWEEPS[1], self._later_fits)
         best = int(np.argmax(finals.signals))
         vectors = self.flow.last = tuple(units(v[best].astype(np.float64)) for v in finals.vectors)
         score = self._largest * float(finals.signals[best]) / (self.flow.sigma * math.sqrt(self.flow.count))
@@ -65,7 +64,7 @@ class Reading:
 
     def evidence(self, vectors: tuple[Array, ...]) -> Evidence:
         """U p and V p contracted with the partner vectors inside each block, p read off from ``vectors``."""
-        self._prepare(FINALISTS, LATER_FITS)
+        self._prepare(self._together(FINALISTS, self._later_fits) * self._later_fits)
         climb = Climbs(self.partition, None, [v[None].astype(np.float32) for v in vectors])
         climb.p = self._weights(climb)
         sums: list[Array] = [np.empty(0)] * self.partition.order
@@ -76,19 +75,22 @@ class Reading:
                 sums[i] = along(block, inside, place)
         return Evidence(tuple(sums), float(self.flow.count))
 
-    def _prepare(self, climbs: int, each: int) -> None:
-        """Share the room between so many climbs, of ``each`` so many bytes an entry, and columns in single precision.
+    def _together(self, climbs: int, each: int) -> int:
+        """How many of so many climbs, of ``each`` so many bytes, there is room for at a time.
 
-        Of the larger columns at least half is held; the smaller come first, and each gets what the others leave.
+        Beside them at least half of the larger columns is held in single precision.
         """
-        if climbs <= self._together and each == self._each:
+        return max(1, min(climbs, (self._room - self._half) // each))
+
+    def _prepare(self, share: int) -> None:
+        """Columns in single precision, in what ``share`` bytes for something else leave.
+
+        The smaller come first, and each gets what the others leave.
+        """
+        room, held = self._room - share, sum(wide.nbytes for wide in self._wide)
+        if held <= room and self._wide and (held >= ENOUGH * room or all(wide.whole for wide in self._wide)):
             return
-        sums, entries = self.flow.sums, each * max(self.partition.sizes)
-        half = max(columns.store.nbytes for columns in sums)
-        self._together, self._each = max(1, min(climbs, (self.flow.room - half) // entries)), each
-        if self._wide and all(wide.whole for wide in self._wide):
-            return
-        self._wide, room = [], self.flow.room - self._together * entries
+        self._wide, sums = [], self.flow.sums
         for m, columns in enumerate(sums):
             later = sum(c.store.nbytes for c in sums[m + 1 :])
             self._wide.append(Wide(columns, columns.unit / self._largest, room - later))
@@ -120,7 +122,7 @@ class Reading:
         """The past columns, Λ, and Q^T times the past columns."""
         assert self.flow.past is not None
         past = self.flow.past.astype(np.float64)
-        values, axes = np.linalg.eigh(past @ past.T)
+        values, axes = all_eigenvectors(past @ past.T)
         return past, values, axes.T @ past
 
     def _regress(self, own: Stored, side: Stored, mine: Stored | None) -> Stored:
@@ -141,11 +143,12 @@ class Reading:
         better /= ridge * factor * np.sqrt(spread / size)[:, None]
         return np.asarray(better, np.float32)
 
-    def _climb(self, climbs: Climbs, sweeps: int) -> Climbs:
-        """Some sweeps of every climb, as many climbs at a time as there is room for."""
-        parts = [climbs]
-        if len(climbs) > self._together:
-            parts = [climbs[first : first + self._together] for first in range(0, len(climbs), self._together)]
+    def _climb(self, climbs: Climbs, sweeps: int, each: int) -> Climbs:
+        """Some sweeps of every climb, of ``each`` so many bytes: as many at a time as there is room for."""
+        parts, together = [climbs], self._together(len(climbs), each)
+        self._prepare(together * each)
+        if len(climbs) > together:
+            parts = [climbs[first : first + together] for first in range(0, len(climbs), together)]
         for some in parts:
             for _ in range(sweeps):
                 before = some.signals
@@ -158,29 +161,36 @@ class Reading:
 
     def _starts(self) -> Stored:
         """Weights to start from: top eigenvectors of U^T U + V^T V, of unfoldings, and the last proposal."""
-        sums = self.flow.sums
-        joint = functools.reduce(np.add, [np.float32((c.unit / self._largest) ** 2) * c.gram for c in sums])
-        starts = list(top_eigenvectors(joint, EIGENVECTORS))
+        starts = list(top_eigenvectors(self._joint_gram(), EIGENVECTORS))
         unfoldings = list(self._unfoldings())
         if unfoldings and math.prod(self.partition.dims) <= IN_TURN:
             unfoldings = [unfoldings[self.flow.looks % len(unfoldings)]]
-        starts += [columns.top_weights(modes) for columns, modes in unfoldings]
+        count = len(starts) + len(unfoldings) + (self.flow.last is not None)
+        share = self._together(count, self._first_fit) * self._first_fit
+        for m, modes, square in unfoldings:
+            self._prepare(max(share, square))
+            starts.append(self._wide[m].top_weights(modes, max(share, square) - square))
         self.flow.looks += 1
         if self.flow.last is not None:
-            self._prepare(len(starts) + 1, FIRST_FIT)
+            self._prepare(share)
             last = Climbs(self.partition, None, [v[None].astype(np.float32) for v in self.flow.last])
             starts.append(self._weights(last)[0])
         return np.stack(starts)
 
-    def _unfoldings(self) -> Iterator[tuple[Columns, tuple[int, ...]]]:
-        """Modes of a block, columns and the other modes on the other side: all for which there is room."""
+    def _joint_gram(self) -> Stored:
+        """U^T U + V^T V."""
+        grams = [np.float32((c.unit / self._largest) ** 2) * c.gram for c in self.flow.sums]
+        return functools.reduce(np.add, grams)
+
+    def _unfoldings(self) -> Iterator[tuple[int, tuple[int, ...], int]]:
+        """A block, some of its modes, and the bytes of a square matrix over them: all for which there is room."""
         sums = self.flow.sums
-        for columns, group in zip(sums, self.partition.groups[-len(sums) :], strict=True):
+        for m, (columns, group) in enumerate(zip(sums, self.partition.groups[-len(sums) :], strict=True)):
             for some in range(1, len(group)):
                 for modes in itertools.combinations(range(len(group)), some):
-                    side = math.prod(columns.store.shape[1 + i] for i in modes)
-                    if SQUARE * side**2 <= self.flow.room:
-                        yield columns, modes
+                    square = SQUARE * math.prod(columns.store.shape[1 + i] for i in modes) ** 2
+                    if square <= self._room:
+                        yield m, modes, square
 
 
 class WholeReading(Reading):
@@ -209,3 +219,17 @@ class Blank:
     def evidence(self, vectors: tuple[Array, ...]) -> Evidence:  # noqa: ARG002
         """Nothing."""
         return Evidence(tuple(np.zeros(d) for d in self._dims), 1.0)
+
+
+def climb_bytes(partition: Partition, columns: int) -> tuple[int, int]:
+    """Bytes of a climb, when the vectors of a block are fitted for the first time and later.
+
+    What is known of the block, and its outer product or a copy in another order; at first two Gram matrices of its
+    shorter sides; and weights and vectors.
+    """
+    first, later = 0, 8 * max(partition.sizes)
+    for shape, size in zip(partition.shapes, partition.sizes, strict=True):
+        sides = [min(d, size // d) for d in shape[1:]]
+        first = max(first, (8 if len(shape) != 2 else 4) * size + 8 * max(sides, default=0) ** 2)
+    vectors = 16 * columns + 8 * sum(partition.dims)
+    return max(first, later) + vectors, later + vectors

@@ -51,7 +51,7 @@ class WholeSum(BlockFlow):
         """Add the batch."""
         (columns,) = self.sums
         gradient = answers[0].gradients[1]
-        squares = columns.add(1 / columns.level, gradient, n, anew=self.count == 0)
+        squares = columns.add(1 / columns.level, gradient, n, self.count == 0, self._expected(1, n))
         self._note_noise(n * squares, gradient.size)
         self.count += n
 
