@@ -89,7 +89,8 @@ class MeanRun:
             return None
         # Before their size is known, samples are asked for so small that not even the sum of the largest overflows.
         self._asked = 2.0 ** -size.bit_length() if self.unit is None else min(max(self.unit, SMALL), 1.0)
-        return Ask(self.noise.tails.together(TensorSum(self._asked), *self.noise.blanks()), size)
+        stored = self.data.rereadable and self.data.length is not None
+        return Ask(self.noise.tails.together(TensorSum(self._asked), *self.noise.blanks(stored)), size)
 
     def tell(self, part: TensorSum | Together) -> None:
         """Add the samples to the open group; learn from the first of them."""
