@@ -78,6 +78,14 @@ class Grouping:
             return self.size - self.counts[-1], self.size
         return self._next_size(), self._next_size()
 
+    @property
+    def ahead(self) -> list[int]:
+        """The room of the open group and the sizes of those after it; empty where there is no plan."""
+        if self.plan is None:
+            return []
+        left = self.size - self.counts[-1] if self.counts else 0
+        return [*([left] if left > 0 else []), *self.plan[len(self.counts) :]]
+
     def add(self, part: NDArray[np.floating], n: int, worth: float | None = None) -> None:
         """Add ``n`` samples, which sum to ``part`` and are ``worth`` so many, to the open group."""
         if self.total is None and part.dtype.itemsize > 4:
