@@ -24,7 +24,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tpca.noise.differences import Gram, gram, kurtoses, mean_fourth, rms, unit_size
+from tpca.noise.differences import Gram, every_other, gram, kurtoses, mean_fourth, rms, unit_size
 from tpca.noise.whitening import Whitening
 from tpca.tensors import Accumulator, Batch, DenseBatch, in_full
 
@@ -150,16 +150,16 @@ class ModeCovariances(PairSums, Accumulator):
         elif partly:
             self._count(*kurtoses(evens[0].measured, odds[0].measured))
         even, odd = ([one.samples for one in some] for some in (evens, odds))
+        every = [unit_size(others, some) for some, others in zip(even, odd, strict=True)]
+        if len(every) == 1:
+            ((whole, places),) = every
+            whole = self._whitened(whole)
+            every = [(whole, places), (whole, places)]
+            if self._step > 1:
+                every = [(whole[:, :: self._step, ...], places), (whole[:, :, :: self._step, ...], places)]
         for first in range(min(2, odd[0].shape[0])):
             half = (number + first + self._before) % 2
-            parts = [
-                unit_size(others[first::2, ...], some[first::2, ...]) for some, others in zip(even, odd, strict=True)
-            ]
-            if len(parts) == 1:
-                whole = self._whitened(parts[0])
-                parts = [whole, whole]
-                if self._step > 1:
-                    parts = [whole[:, :: self._step, ...], whole[:, :, :: self._step, ...]]
+            parts = [every_other(some, places, first) for some, places in every]
             if not (count := parts[0].shape[0]):
                 continue
             grams = [gram(parts[mode == 0], mode) for mode in range(even[0].ndim - 1)]

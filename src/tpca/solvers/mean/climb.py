@@ -60,8 +60,8 @@ def climb_one(
     matrix = tensor.reshape(math.prod(tensor.shape[:cut]), -1)
     for _ in range(sweeps):
         before = own.copy()
-        value = _turns((matrix @ _ray(own[cut:])).reshape(tensor.shape[:cut]), own, 0)
-        value = _turns((_ray(own[:cut]) @ matrix).reshape(tensor.shape[cut:]), own, cut) or value
+        value = _turns((matrix @ ray(own[cut:])).reshape(tensor.shape[:cut]), own, 0)
+        value = _turns((ray(own[:cut]) @ matrix).reshape(tensor.shape[cut:]), own, cut) or value
         if tolerance and sum(float((v - w) @ (v - w)) for v, w in zip(own, before, strict=True)) < tolerance:
             break
     return [unit(v.astype(np.float64)) for v in own] if tensor.dtype == np.float32 else own, value
@@ -91,8 +91,16 @@ def halves(tensors: Array, vectors: Sequence[Array], cut: int, left: bool) -> Ar
     count, starts, dims = len(tensors), vectors[0].shape[1], tensors.shape[1:]
     matrices = tensors.reshape(count, math.prod(dims[:cut]), -1)
     if left:
-        return times(matrices, outer(vectors[cut:])).reshape(count, starts, *dims[:cut])
-    return np.asarray(np.matmul(outer(vectors[:cut]), matrices)).reshape(count, starts, *dims[cut:])
+        return times(matrices, _rays(vectors[cut:])).reshape(count, starts, *dims[:cut])
+    return np.asarray(np.matmul(_rays(vectors[:cut]), matrices)).reshape(count, starts, *dims[cut:])
+
+
+def _rays(vectors: Sequence[Array]) -> Array:
+    """The outer products of the vectors ``(T, R, d_i)`` of every start, ``(T, R, ...)``."""
+    product, *others = vectors
+    for v in others:
+        product = (product[..., None] * v[:, :, None]).reshape(*v.shape[:2], -1)
+    return product
 
 
 def _climb(
@@ -142,11 +150,11 @@ def _turns(block: Array, own: list[Array], first: int) -> float:
     return value
 
 
-def _ray(vectors: Sequence[Array]) -> Array:
+def ray(vectors: Sequence[Array]) -> Array:
     """The outer product of some vectors, as one vector."""
     product, *others = vectors
     for v in others:
-        product = np.multiply.outer(product, v).reshape(-1)
+        product = (product[:, None] * v).reshape(-1)
     return product
 
 

@@ -25,6 +25,7 @@ Where a signal is plain to see (:mod:`tpca.solvers.mean.plain`) nothing of this 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -56,6 +57,7 @@ TURNS = 5  # over several known components that are taken off
 TIE = 1e-6  # relative difference of two T that is rounding
 
 
+@functools.cache
 def flips_allowed(confidence: float) -> tuple[int, int]:
     """How many flips to draw, with one of them, or with none, allowed to reach T."""
     chance = 1 - confidence
@@ -63,6 +65,7 @@ def flips_allowed(confidence: float) -> tuple[int, int]:
     return one, none
 
 
+@functools.cache
 def flips_there(groups: int, confidence: float) -> tuple[int, int, bool]:
     """How many flips are drawn, of how many there are, and whether these all have an even number of changes."""
     evens, all_ = (2 ** max(0, groups - fixed) - 1 for fixed in (2, 1))
