@@ -20,11 +20,11 @@ from tpca.errors import SolverError
 from tpca.solvers.loop import Ask
 from tpca.solvers.mean.bending import too_strong
 from tpca.solvers.mean.ending import Ending
-from tpca.solvers.mean.grouping import Grouping, equal_groups
+from tpca.solvers.mean.grouping import LARGE, Grouping, equal_groups
 from tpca.solvers.mean.memory import groups_within, mean_bytes
 from tpca.solvers.mean.noise import MeanNoise
 from tpca.solvers.mean.observed import all_observed
-from tpca.solvers.mean.sums import GroupSums
+from tpca.solvers.mean.sums import GroupSums, SumInPlace
 from tpca.solvers.overflow import largest, refuse_beyond
 from tpca.solvers.recovery import Recovery
 from tpca.tensors import TensorSum, Together
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from tpca.solvers.mean.solver import MeanSolver
 
 ROUNDS, LONG = 2, 2**28  # a group is read in so many if it has so many entries, for checkpoints in between
-# All groups are read at once if they have fewer entries than this, so few that no engine cuts them: the bits are those
-# of groups that are read one by one.
+# All groups of small samples are read at once if they have fewer entries than this, so few that no engine cuts them:
+# the bits are those of groups that are read one by one.
 SHORT = 2 * GROUP_ENTRIES
 # Sums between 2^-FAR and 2^FAR are kept as they are, others in units of a power of two.  Samples are asked for in units
 # between SMALL and 1, which all types of floats have and in which no sample overflows.
@@ -101,11 +101,12 @@ class MeanRun:
         tails, sizes = self.noise.tails, self.grouping.ahead
         if stored and not (wanted or tails.on_trial or self.unit is None) and self._few(sum(sizes)):
             return Ask(tails.together(GroupSums(self._asked, sizes)), sum(sizes))
-        return Ask(tails.together(TensorSum(self._asked), *self.noise.blanks(stored)), size)
+        return Ask(tails.together(SumInPlace(self._asked, self.grouping.vacant), *self.noise.blanks(stored)), size)
 
     def _few(self, samples: int) -> bool:
-        """Whether so many samples, more than one group's, have few entries."""
-        return self.grouping.filling[0] < samples < SHORT / math.prod(self.data.dims)
+        """Whether so many samples, more than one group's, are small and have few entries."""
+        entries = math.prod(self.data.dims)
+        return entries <= LARGE and self.grouping.filling[0] < samples < SHORT / entries
 
     def tell(self, part: TensorSum | GroupSums | Together) -> None:
         """Add the samples to the open group, or groups; learn from the first of them."""

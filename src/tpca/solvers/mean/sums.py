@@ -1,11 +1,41 @@
-"""The sums of several groups of samples, read at once: of small samples a reading takes longer than adding them up."""
+"""Sums of groups of samples: of several at once, or made where they are kept.
+
+Of small samples a reading takes longer than adding them up; of large ones a copy, and fresh memory for it, are worth
+saving.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
 
-from tpca.tensors import Accumulator, Batch, TensorSum
+from typing import Any
+
+from tpca.solvers.mean.grouping import Array32
+from tpca.tensors import Accumulator, Batch, DenseBatch, TensorSum
+
+
+class SumInPlace(TensorSum):
+    """A sum that is made in the memory that ``room`` holds, if that is of the dtype of the samples and they are dense.
+
+    The first part that has samples takes it; what is copied, or sent to a worker, has memory of its own.
+    """
+
+    def __init__(self, weight: float, room: list[Array32]) -> None:
+        super().__init__(weight)
+        self.question, self._room = (weight, room), room
+
+    def _plus(self, batch: Batch) -> Any:
+        if self.total is None and self._room and type(batch) is DenseBatch:
+            (room,) = self._room
+            if len(batch) and room.dtype == batch.content()[0].dtype:
+                self._room.clear()
+                batch.sum_into(room, self.weight)
+                return room
+        return super()._plus(batch)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "question": (self.weight, []), "_room": []}
 
 
 class GroupSums(Accumulator):
