@@ -7,7 +7,6 @@ Another option of the race and the mean is one more line of :class:`StreamSolver
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -55,11 +54,15 @@ def check_options(self: Any) -> None:
             own[name] = check(name, own[name])
 
 
-@functools.cache
 def _checks(kind: type[Any]) -> list[tuple[str, Check, bool]]:
-    """Options of a class that have a check, each with that, and whether ``None`` may stay."""
-    fields = ((field, field.metadata.get("check")) for field in dataclasses.fields(kind))
-    return [(field.name, check, field.default is None) for field, check in fields if check is not None]
+    """Options of a class that have a check, each with that, and whether ``None`` may stay; looked up once."""
+    if kind not in _KNOWN:
+        fields = ((field, field.metadata.get("check")) for field in dataclasses.fields(kind))
+        _KNOWN[kind] = [(field.name, check, field.default is None) for field, check in fields if check is not None]
+    return _KNOWN[kind]
+
+
+_KNOWN: dict[type[Any], list[tuple[str, Check, bool]]] = {}
 
 
 def check_seed(name: str, value: Any) -> int:

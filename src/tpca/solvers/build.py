@@ -34,7 +34,7 @@ def build_solver(name: str, data: Data, options: Mapping[str, Any]) -> tuple[Sol
         raise SolverError(f"{option}={options[option]!r} means nothing to solver={name!r}; {way}.")
     built = {}
     for one, solver in possible.items():
-        own = options_of(solver)
+        own = _known(one)
         built[one] = solver(**{option: value for option, value in options.items() if option in own})
     if name != "auto":
         return built[name], Choice(name, "asked for")
@@ -71,16 +71,15 @@ def applicable(options: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {option: value for option, value in options.items() if option in known}
 
 
-@functools.cache
-def options_of(solver: type[CommonOptions]) -> frozenset[str]:
-    """Names of the options of a kind of solver; to look them up takes as long as a small fit."""
-    return frozenset(field.name for field in dataclasses.fields(solver))
+def options_of(solver: type[CommonOptions]) -> tuple[str, ...]:
+    """Names of the options of a kind of solver."""
+    return tuple(field.name for field in dataclasses.fields(solver))
 
 
 @functools.cache
 def _known(name: str) -> frozenset[str]:
-    """Options of all solvers that ``name`` may stand for."""
-    return frozenset[str]().union(*(options_of(solver) for solver in _possible(name).values()))
+    """Options of all solvers that ``name`` may stand for; to look them up takes a while beside a small fit."""
+    return frozenset(option for solver in _possible(name).values() for option in options_of(solver))
 
 
 def _possible(name: str) -> dict[str, type[CommonOptions]]:

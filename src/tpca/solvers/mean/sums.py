@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-
 from typing import Any
 
 from tpca.solvers.mean.grouping import Array32

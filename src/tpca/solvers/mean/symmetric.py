@@ -86,9 +86,7 @@ def random_rows(length: int, rng: np.random.Generator) -> Array:
     return units(rng.standard_normal((RANDOM, length)))
 
 
-def climb_symmetric(
-    tensors: Array, x: Array, signs: Array, sweeps: int, same: bool = False
-) -> tuple[Array, Array]:
+def climb_symmetric(tensors: Array, x: Array, signs: Array, sweeps: int, same: bool = False) -> tuple[Array, Array]:
     """Shifted power iteration from ``(T, R, d)`` with signs ``(T, R, 1)``, until all stand still; Z never falls.
 
     ``same``: the tensors are symmetric.
@@ -158,9 +156,7 @@ def _directed(tensors: Array, x: Array, signs: Array, same: bool) -> tuple[Array
     return x, np.where(signs == 0, seen, signs)
 
 
-def _starts(
-    tensors: Array, fitted: Sequence[Array], rng: np.random.Generator, random: Array
-) -> tuple[Array, Array]:
+def _starts(tensors: Array, fitted: Sequence[Array], rng: np.random.Generator, random: Array) -> tuple[Array, Array]:
     """Unit vectors ``(T, R, d)`` of all starts and their signs ``(T, R, 1)``, 0 where not known.
 
     Those of the traces, the middle of the fitted vectors, and at ``random``, the same for all tensors.

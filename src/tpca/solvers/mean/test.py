@@ -48,7 +48,7 @@ MAX_MIXED = 32  # leading vectors that are mixed
 SWEEPS, BEST, MORE_SWEEPS = 10, 6, 15  # of all starts, and of the best
 SYMMETRIC_SWEEPS = (8, 17, 0)  # of symmetric fits: of all starts, and of the best few
 USUAL = 40  # the mean and its flips, at a confidence of 0.95
-FIRST, NEXT = 4, 8  # flips looked at before more are at a time: of pure noise three of five, and eleven of 13 tests, end with them
+FIRST, NEXT = 4, 8  # flips looked at before the rest: on pure noise 3 of 5 tests end with these, 11 of 13 with those
 # What a symmetric fit must be ahead, in units of σ: the larger of two reaches further than one.  Of signals (8³) that
 # one kind of fit proves alone, a fifth of the unrestricted ones is lost with 0, a tenth of either kind with 0.5, a
 # fourth of the symmetric ones with 0.75.
