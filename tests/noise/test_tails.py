@@ -120,7 +120,7 @@ def test_samples_that_are_looked_at_later_say_the_same(dims, closing):
         if closing:
             whole.close()
             other.close()
-            assert not (whole._waiting or other._waiting)
+            assert whole._waiting == other._waiting == ()
         whole.merge(other)
         whole.settle()
         parts[later] = whole
