@@ -103,3 +103,29 @@ def test_sparse_samples_say_nothing_and_do_no_harm(rng):
     assert all(np.array_equal(one, other) for one, other in zip(zeros.rows, rows, strict=True))
     rare = 10 * rng.standard_normal((N, *DIMS)) * (rng.random((N, *DIMS)) < 0.01)
     assert clip_for(sizes_of(rare)) is None
+
+
+@pytest.mark.parametrize("dims", [DIMS, (40, 30, 30)])
+@pytest.mark.parametrize("closing", [False, True])
+def test_samples_that_are_looked_at_later_say_the_same(dims, closing):
+    """Small and large ones, in batches and parts; those of a closed group are not kept until then."""
+    samples = np.random.default_rng(1).standard_t(3, (12, *dims))
+    parts = {}
+    for later in (False, True):
+        whole, other = EntrySizes(later), EntrySizes(later)
+        whole.add(DenseBatch(samples[:4]), 0)
+        whole.add(DenseBatch(samples[4:8]), 4)
+        other.add(DenseBatch(samples[8:]), 8)
+        assert bool(whole._waiting) == later
+        if closing:
+            whole.close()
+            other.close()
+            assert whole._waiting == other._waiting == ()
+        whole.merge(other)
+        whole.settle()
+        parts[later] = whole
+    now, later = parts[False], parts[True]
+    assert (now.n, now.entries) == (later.n, later.entries)
+    np.testing.assert_array_equal(now.counts, later.counts)
+    for row, other in zip(now.rows, later.rows, strict=True):
+        np.testing.assert_allclose(row, other, rtol=1e-12, atol=1e-12)  # sums in another order

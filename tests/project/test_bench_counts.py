@@ -45,10 +45,11 @@ def two_threads():
 @pytest.mark.parametrize("solver", [RaceSolver, MeanSolver])
 def test_every_sample_is_added_up_exactly_once_in_a_pass(solver, monkeypatch):
     samples, counted = noise(400), []
-    add_to = DenseBatch.add_to
-    monkeypatch.setattr(
-        DenseBatch, "add_to", lambda batch, *rest: (counted.append(len(batch)), add_to(batch, *rest))[1]
-    )
+    for name in ("add_to", "sum_into"):
+        own = getattr(DenseBatch, name)
+        monkeypatch.setattr(
+            DenseBatch, name, lambda batch, *rest, own=own: (counted.append(len(batch)), own(batch, *rest))[1]
+        )
     # What the first samples tell of the noise is looked at one by one, and not looked for here.
     recovery = solver(random_state=1, whiten=None, clip=None, groups=1).run(samples)
     assert sum(counted) == recovery.n_samples == 400

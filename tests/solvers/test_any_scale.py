@@ -185,16 +185,20 @@ def _scale_estimate_queries(solver, data):
     return ComponentsRun(solver, LocalEngine(data)).ask().blank.parts[0].queries
 
 
-def test_an_interrupted_mean_of_huge_samples_goes_on_with_the_same_bits(tmp_path):
+@pytest.mark.parametrize("rounds", [1, 4, 10])
+def test_an_interrupted_mean_of_huge_samples_goes_on_with_the_same_bits(rounds, monkeypatch):
+    """Also if the groups were read one by one before, and all at once after."""
     from tpca.solvers.mean.run import MeanRun
 
     data = 1e307 * samples()
     whole = MeanSolver(random_state=1).run(data)
+    monkeypatch.setattr("tpca.solvers.mean.run.SHORT", 0)
     engine = LocalEngine(data)
     run = MeanRun(MeanSolver(random_state=1), engine)
-    for _ in range(10):
+    for _ in range(rounds):
         ask = run.ask()
         run.tell(engine.reduce(ask.blank, ask.n))
+    monkeypatch.undo()
     again = MeanRun(MeanSolver(random_state=1), engine)
     again.restore(run.state())
     assert drive(again, engine).strength == whole.strength

@@ -21,6 +21,7 @@ from tpca.engines.groups import cut_samples
 from tpca.errors import StreamError
 from tpca.noise import EntrySizes, ModeCovariances, QueryGradients, Whitening
 from tpca.randomness import generator
+from tpca.solvers.mean.sums import GroupSums, SumInPlace
 from tpca.solvers.moments.accumulators import BasisImage, FoldCounts, HeldScores, Products
 from tpca.solvers.moments.relations import Relations
 from tpca.solvers.moments.rows import InFolds, Split
@@ -363,6 +364,14 @@ def view_clippers():
 
 CASES = {
     "sum": Case(lambda: TensorSum(2.0), lambda p: [p.total], lambda x: [2 * x.sum(axis=0)]),
+    "sums of groups": Case(
+        lambda: GroupSums(2.0, np.diff((*EDGES, N)).tolist()),
+        lambda p: [np.zeros(DIMS) if part.total is None else part.total for part in p.parts],
+        lambda x: [2 * x[start:stop].sum(axis=0) for start, stop in itertools.pairwise((*EDGES, N))],
+    ),
+    "sum in place": Case(
+        lambda: SumInPlace(2.0, [np.full(DIMS, 7.0)]), lambda p: [p.total], lambda x: [2 * x.sum(axis=0)]
+    ),
     "gradients": Case(lambda: Gradients(QUERIES, SCALE), answered, lambda x: gradients_of(x, QUERIES)),
     "one gradient": Case(lambda: Gradients(ONE, SCALE), answered, lambda x: gradients_of(x, ONE)),
     # Rounded to 11 bits once, from sums in double precision.

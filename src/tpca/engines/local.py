@@ -20,7 +20,7 @@ class LocalEngine:
     """Reads the next samples of a stream; holds no more than a batch and the accumulators of a few groups."""
 
     def __init__(self, source: Any) -> None:
-        self.stream: Stream = open_stream(source)
+        self.stream: Stream = source if isinstance(source, Stream) else open_stream(source)
         self.dims, self.length, self.endless = self.stream.dims, self.stream.length, self.stream.endless
         self.rereadable, self.whole, self.labels = self.stream.rereadable, self.stream.whole, self.stream.labels
         self.partial = self.stream.partial

@@ -41,9 +41,12 @@ class Tails:
         sizes = self._sizes
         return sizes is not None and (sizes.entries < ENOUGH or sizes.n < SEVERAL)
 
-    def blanks(self) -> tuple[Accumulator, ...]:
-        """What is to be kept of the next samples, while nothing is decided and too little is known."""
-        return (EntrySizes(),) if self._looking else ()
+    def blanks(self, later: bool = False) -> tuple[Accumulator, ...]:
+        """What is to be kept of the next samples, while nothing is decided and too little is known.
+
+        With ``later`` they may be looked at in :meth:`decide`, or :meth:`settle`, which must follow before the next.
+        """
+        return (EntrySizes(later),) if self._looking else ()
 
     def take(self, parts: Sequence[Any]) -> Sequence[Any]:
         """Take what was kept, as long as there is something the last of ``parts``; returns the others."""
@@ -53,6 +56,11 @@ class Tails:
         assert isinstance(own, EntrySizes)
         self._sizes.merge(own)
         return others
+
+    def settle(self) -> None:
+        """Look at all samples that were taken."""
+        if self._sizes is not None:
+            self._sizes.settle()
 
     def decide_early(self, left: float, kurtosis: float) -> bool:
         """Whether it is plain, before there are as many samples as a decision should have, that they must be clipped.
@@ -73,8 +81,8 @@ class Tails:
         """
         if self._sizes is not None:
             bound = None if isinstance(self.asked, str) else self.asked
-            clip = clip_for(self._sizes, bound)
-            if clip is not None and (bound is not None or (clip.gain * left > 1 and kurtosis > HEAVY)):
+            clip = clip_for(self._sizes, bound) if bound is not None or kurtosis > HEAVY else None
+            if clip is not None and (bound is not None or clip.gain * left > 1):
                 self.clip, self.on_trial = clip, bound is None
             self._sizes = None
         return self.clip is not None

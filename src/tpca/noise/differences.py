@@ -44,29 +44,35 @@ def _amounts(batch: DenseBatch) -> Any:
     return namespace(wide).ones_like(wide) if batch.exposure is None else cast(batch.exposure, wide.dtype)
 
 
-def unit_size(odd: Any, even: Any, shares: tuple[Array, Array] | None = None) -> Any:
-    """Differences of root mean square one, without those that are zero or beyond all floats.
+def unit_size(odd: Any, even: Any, shares: tuple[Array, Array] | None = None) -> tuple[Any, NDArray[np.int64] | None]:
+    """Differences of root mean square one, without those that are zero or beyond all floats, and which these are.
 
-    ``shares`` of odd and even samples, where these hold unequal ones of the signal: s_even·T_odd - s_odd·T_even has
-    none of it.
+    ``None``: all of them.  ``shares`` of odd and even samples, where these hold unequal ones of the signal:
+    s_even·T_odd - s_odd·T_even has none of it.
     """
     if shares is not None:
         of_odd, of_even = (own.reshape(-1, *[1] * (odd.ndim - 1)).astype(odd.dtype) for own in shares)
         odd, even = of_even * odd, of_odd * even
-    differences = _difference(odd, even)
+    differences, places = _difference(odd, even), None
     xp, axes = namespace(differences), tuple(range(1, differences.ndim))
     if not differences.shape[0]:
-        return differences
+        return differences, None
     extremes = xp.max(differences, axis=axes), -xp.min(differences, axis=axes)
     largest = np.maximum(*(to_host(one) for one in extremes)).astype(np.float64)
     good = (largest > 0) & np.isfinite(largest)
     if not good.all():
-        differences, largest = rows_of(differences, np.flatnonzero(good)), largest[good]
+        places = np.flatnonzero(good)
+        differences, largest = rows_of(differences, places), largest[good]
     if not np.all((largest > 1e-10) & (largest < 1e10)):  # first: squares would leave the range
         differences /= to_device(largest.reshape(-1, *[1] * len(axes)), differences)
     if differences.shape[0]:
         differences /= rms(differences)
-    return differences
+    return differences, places
+
+
+def every_other(differences: Any, places: NDArray[np.int64] | None, first: int) -> Any:
+    """Those of some differences, which have ``places`` among all, whose places are ``first``, ``first`` + 2, ..."""
+    return differences[first::2, ...] if places is None else rows_of(differences, np.flatnonzero(places % 2 == first))
 
 
 def _difference(odd: Any, even: Any) -> Any:

@@ -91,18 +91,22 @@ class NoiseModel:
         return 0 if self.whitening is None else self.whitening.nbytes
 
 
-def samples_wanted(sketch: Sketch, serial: bool = True) -> int:
+def samples_wanted(sketch: Sketch, serial: bool = True, model: NoiseModel | None = None) -> int:
     """Samples after which a sketch can be learnt from; it may then want more.
 
     A first sketch only tells white from not white, and neighbours that are alike from those that are not.  Small
     samples tell less each.  A second one is for the covariances: ten columns for every row, as far as that is bearable.
+    ``model`` is what describes the sketch, where that is known.
     """
     entries, longest = math.prod(sketch.dims), max(sketch.dims)
     columns = FIRST if sketch.whitening is None else math.ceil(2 * COLUMNS * longest**2 / entries)
     least = min(max(FIRST, columns), MAX_SECOND)
-    if sketch.n < least or (sketch.whitening is None and not described(sketch).white):
+    if sketch.n < least:
+        return least
+    model = model or described(sketch)
+    if sketch.whitening is None and not model.white:
         return least  # what is not white is looked at again once it is whitened
-    dependence = sketch.contrasts.dependence()
+    dependence = model.dependence
     if not serial:  # somebody knows already
         return least
     if dependence.present:
@@ -125,9 +129,9 @@ def is_plain(sketch: Sketch) -> bool:
     return rows and any(w > PLAIN * limit for w, limit in zip(model.whiteness, model.limits, strict=True))
 
 
-def learn(sketch: Sketch, always: bool = False) -> NoiseModel:
-    """What a sketch says; with ``always`` noise is whitened even if it passes for white."""
-    model = described(sketch)
+def learn(sketch: Sketch, always: bool = False, model: NoiseModel | None = None) -> NoiseModel:
+    """What a sketch says, which a ``model`` may describe; with ``always`` noise is whitened even if it looks white."""
+    model = model or described(sketch)
     if min(sketch.counts) == 0 or (model.white and not always and sketch.whitening is None):
         return model
     # A direction that none of m columns has shown may still have a variance of about 1/m.

@@ -25,7 +25,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tpca.noise.differences import Gram, gram, kurtoses, mean_fourth, rms, unit_size
+from tpca.noise.differences import Gram, every_other, gram, kurtoses, mean_fourth, rms, unit_size
 from tpca.noise.whitening import Whitening
 from tpca.tensors import Accumulator, Batch, DenseBatch, in_full
 from tpca.tensors.blocks import Array
@@ -152,17 +152,17 @@ class ModeCovariances(PairSums, Accumulator):
         elif partly:
             self._count(*kurtoses(evens[0].measured, odds[0].measured))
         even, odd = ([one.samples for one in some] for some in (evens, odds))
+        shares = _shares(odds[0], evens[0])
+        every = [unit_size(others, some, shares) for some, others in zip(even, odd, strict=True)]
+        if len(every) == 1:
+            ((whole, places),) = every
+            whole = self._whitened(whole)
+            every = [(whole, places), (whole, places)]
+            if self._step > 1:
+                every = [(whole[:, :: self._step, ...], places), (whole[:, :, :: self._step, ...], places)]
         for first in range(min(2, odd[0].shape[0])):
-            half, turn = (number + first + self._before) % 2, slice(first, None, 2)
-            shares = _shares(odds[0], evens[0], turn)
-            parts = [
-                unit_size(others[turn, ...], some[turn, ...], shares) for some, others in zip(even, odd, strict=True)
-            ]
-            if len(parts) == 1:
-                whole = self._whitened(parts[0])
-                parts = [whole, whole]
-                if self._step > 1:
-                    parts = [whole[:, :: self._step, ...], whole[:, :, :: self._step, ...]]
+            half = (number + first + self._before) % 2
+            parts = [every_other(some, places, first) for some, places in every]
             if not (count := parts[0].shape[0]):
                 continue
             grams = [gram(parts[mode == 0], mode) for mode in range(even[0].ndim - 1)]
@@ -184,9 +184,9 @@ class ModeCovariances(PairSums, Accumulator):
         return differences / rms(differences)
 
 
-def _shares(odd: DenseBatch, even: DenseBatch, some: slice) -> tuple[Array, Array] | None:
-    """How much of the signal both samples of some pairs hold, where that may differ."""
-    return None if odd.shares is None or even.shares is None else (odd.shares[some], even.shares[some])
+def _shares(odd: DenseBatch, even: DenseBatch) -> tuple[Array, Array] | None:
+    """How much of the signal both samples of every pair hold, where that may differ."""
+    return None if odd.shares is None or even.shares is None else (odd.shares, even.shares)
 
 
 def slices_apart(dims: Sequence[int], columns: int) -> int:

@@ -93,7 +93,7 @@ class Sketch(PairSums):
     ) -> None:
         self.dims, self.whitening, self.modes, self.step = tuple(dims), whitening, modes, step
         self.numbers = numbers
-        self.directions = [np.stack([unit(rng.standard_normal(d)) for _ in range(queries)]) for d in self.dims]
+        self.directions = [np.stack([unit(row) for row in rng.standard_normal((queries, d))]) for d in self.dims]
         if whitening is not None:
             for mode, own in enumerate(self.directions):
                 own[0] = whitening.loudest(mode)  # together, what should be as quiet as everything else by now

@@ -70,12 +70,18 @@ class Clip:
 
 @kept
 class EntrySizes(Accumulator):
-    """Sizes of the entries of dense samples; others are passed over: ``n`` counts samples that were looked at."""
+    """Sizes of the entries of dense samples; others are passed over: ``n`` counts samples that were looked at.
+
+    With ``later`` samples of a group that is not closed, which are in memory anyway, are looked at when somebody wants
+    to know (:meth:`settle`): where tails are not heavy, nobody does.
+    """
 
     of_few = True
+    _waiting: tuple[DenseBatch, ...] = ()
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, later: bool = False) -> None:
+        super().__init__(later)
+        self._later = later
         self.counts = np.zeros((2, 2 * OCTAVES * BINS + 1), np.int32)  # below and above zero
         self.rows: list[Array] = []  # of every mode, the sum over samples of ℓ_i - ℓ
         self.level = 0.0  # the sum over samples of ℓ
@@ -86,14 +92,27 @@ class EntrySizes(Accumulator):
         if isinstance(batch, DenseBatch) and len(batch):
             batch.check()
             most = LOOKED // math.prod(batch.dims)
-            if at < most:
-                some = batch[: most - at]
+            if at < max(most, 1):
+                self._waiting = (*self._waiting, batch[: max(most, 1) - at])
+                if not self._later:
+                    self.settle()
+
+    def settle(self) -> None:
+        """Look at samples that are still waiting for it."""
+        waiting, self._waiting = self._waiting, ()
+        for some in waiting:
+            if math.prod(some.dims) > LOOKED:
+                self._glance(some.samples[0, ...], _observed(some))
+            else:
                 self._look(_wide(some.samples), _observed(some))
-            elif most == 0 and at == 0:
-                self._glance(batch[:1].samples[0, ...], _observed(batch[:1]))
+
+    def close(self) -> None:
+        """Samples of a closed group are not kept."""
+        self.settle()
 
     def merge(self, other: EntrySizes) -> None:
         """Add up all that is kept."""
+        self._waiting += other._waiting
         self.counts += other.counts
         if self.rows and other.rows:
             self.rows = [own + others for own, others in zip(self.rows, other.rows, strict=True)]
@@ -177,6 +196,7 @@ def clip_for(sizes: EntrySizes, bound: float | None = None) -> Clip | None:
 
     ``None``: nowhere.
     """
+    sizes.settle()
     total = sizes.counts.sum()
     if total < DENSE * sizes.entries or not total:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,13 +28,13 @@ def build_solver(name: str, data: Data, options: Mapping[str, Any]) -> tuple[Sol
     whichever is chosen.  An option that means nothing to any of them is an error.
     """
     possible = _possible(name)
-    for option in options.keys() - applicable(options, name).keys():
+    for option in options.keys() - _known(name):
         elsewhere = [one for one in SOLVERS if option in options_of(CLASSES[one])]
         way = f"leave it out, or use {' or '.join(map(repr, elsewhere))}" if elsewhere else "leave it out"
         raise SolverError(f"{option}={options[option]!r} means nothing to solver={name!r}; {way}.")
     built = {}
     for one, solver in possible.items():
-        own = options_of(solver)
+        own = _known(one)
         built[one] = solver(**{option: value for option, value in options.items() if option in own})
     if name != "auto":
         return built[name], Choice(name, "asked for")
@@ -66,13 +67,19 @@ def given_solver(solver: Any) -> tuple[Solver, Choice]:
 
 def applicable(options: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Those of some options that are options of a solver that ``name`` may stand for."""
-    known = {option for solver in _possible(name).values() for option in options_of(solver)}
+    known = _known(name)
     return {option: value for option, value in options.items() if option in known}
 
 
 def options_of(solver: type[CommonOptions]) -> tuple[str, ...]:
     """Names of the options of a kind of solver."""
     return tuple(field.name for field in dataclasses.fields(solver))
+
+
+@functools.cache
+def _known(name: str) -> frozenset[str]:
+    """Options of all solvers that ``name`` may stand for; to look them up takes a while beside a small fit."""
+    return frozenset(option for solver in _possible(name).values() for option in options_of(solver))
 
 
 def _possible(name: str) -> dict[str, type[CommonOptions]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from typing import Any
 
@@ -56,6 +57,7 @@ APPLIES: dict[str, tuple[str, ...]] = {
 CLIP = 2
 
 
+@functools.cache
 def applies(option: str, kind: str) -> bool:
     """Whether an option means something to a kind of fit; to ``"auto"``, if it does to what may be chosen."""
     kinds = APPLIES.get(option)

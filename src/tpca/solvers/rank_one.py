@@ -48,7 +48,7 @@ def toward(gradients: Array, before: Array) -> tuple[Array, Array]:
     """Gradients as unit rows, those of ``before`` where a gradient is zero, and their norms."""
     norms = lengths(gradients)
     scale = norms[..., None]
-    if np.count_nonzero(norms) == norms.size:
+    if np.count_nonzero(norms) == norms.size:  # in less time than ``all``
         return gradients / scale, norms
     return np.divide(gradients, scale, out=before.copy(), where=scale > 0), norms
 
@@ -82,9 +82,9 @@ def along(blocks: Array, vectors: Sequence[Array], place: int) -> Array:
     """
     stack = vectors[0].shape[:-1]
     for v in vectors[:place]:
-        blocks = np.matmul(v[..., None, :], blocks.reshape(*stack, v.shape[-1], -1))
+        blocks = np.vecmat(v, blocks.reshape(*stack, v.shape[-1], -1))
     for v in reversed(vectors[place + 1 :]):
-        blocks = np.matmul(blocks.reshape(*stack, -1, v.shape[-1]), v[..., None])
+        blocks = np.matvec(blocks.reshape(*stack, -1, v.shape[-1]), v)
     return blocks.reshape(*stack, -1)
 
 

@@ -104,10 +104,14 @@ class TensorSum(Accumulator):
 
     def add(self, batch: Batch, at: int = 0) -> None:  # noqa: ARG002
         """Add the samples up."""
-        self.total = batch.add_to(self.total, self.weight)
+        self.total = self._plus(batch)
         self._count(exposure_sum(batch), len(batch))
         self.n += len(batch)
         self.worth += len(batch) if batch.shares is None else float(batch.shares.sum())
+
+    def _plus(self, batch: Batch) -> Any:
+        """The total with the samples of a batch."""
+        return batch.add_to(self.total, self.weight)
 
     def add_mean(self, mean: Array, n: int) -> None:
         """Take ``n`` samples, all there are, that are known by their mean only, which may be changed."""

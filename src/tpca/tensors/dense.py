@@ -134,6 +134,12 @@ class DenseBatch:
             return self._add_to(make(self._samples.shape[1:], self._samples.dtype), weight, fresh=True)
         return self._add_to(total, weight)
 
+    def sum_into(self, total: NDArray[Any], weight: float = 1.0) -> None:
+        """Have ``weight`` times the sum of the samples in a ``total`` of their dtype, whatever was in it."""
+        if self._samples.size < LONG:
+            total[...] = 0
+        self._add_to(total, weight, fresh=True)
+
     def _add_to(self, total: NDArray[Any], weight: float, fresh: bool = False) -> NDArray[Any]:
         """The same for a ``total`` that is there; of a ``fresh`` one the entries do not count."""
         if not len(self):

@@ -1,10 +1,14 @@
 """What a fit of the mean does, by counts of fits, contractions and flips; a clip without effect is refused."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 from tpca import MeanSolver, SpikedTensor
+from tpca.engines import LocalEngine
 from tpca.errors import MemoryBudgetError, SolverError
+from tpca.noise import EntrySizes
 from tpca.solvers.mean import climb, judge, plain, symmetric
 from tpca.solvers.mean import test as flips
 
@@ -39,6 +43,61 @@ def test_noise_is_fitted_by_the_test_alone(monkeypatch):
         tensors.append(sum(len(args[0]) for args in looked))
     assert not fits
     assert min(tensors) == 1 + flips.FIRST  # the mean and the first few flips
+
+
+def test_a_test_on_noise_looks_at_a_few_flips_then_at_some_more(monkeypatch):
+    """Chunks of 4 and 8 flips before the rest; two of them as far as the mean end the test.
+
+    The place of the mean among 13 is as likely as any other: all 39 flips are looked at in 2 of 13 runs, and in more
+    than 9 of 20 with a chance of 3e-5 (binomial).
+    """
+    looked, tensors = counted(monkeypatch, flips, "quick_fits"), []
+    for seed in range(20):
+        looked.clear()
+        noise = np.random.default_rng(seed).standard_normal((60, *DIMS))
+        MeanSolver(random_state=0).run(noise)
+        tensors.append([len(args[0]) for args in looked])
+    assert all(chunks[:3] == [5, 8, 27][: len(chunks)] for chunks in tensors)
+    assert sum(len(chunks) == 3 for chunks in tensors) <= 9
+
+
+def test_small_groups_are_read_at_once(monkeypatch):
+    """A round for the noise, one for all groups, and one that finds the end; the sums have the bits of one by one."""
+    calls = counted(monkeypatch, LocalEngine, "reduce")
+    data = samples(0.5, 300).astype(np.float32)
+    once = MeanSolver(random_state=0).run(data)
+    assert len(calls) == 3
+    monkeypatch.setattr("tpca.solvers.mean.run.SHORT", 0)
+    calls.clear()
+    one_by_one = MeanSolver(random_state=0).run(data)
+    assert len(calls) == 10
+    assert once.strength == one_by_one.strength
+    assert [r["samples"] for r in once.history] == [r["samples"] for r in one_by_one.history]
+
+
+def test_large_groups_are_summed_where_they_are_kept():
+    """No group is copied once it is added up; the first, which began with the look at the noise, is added to."""
+    from tpca.solvers.mean.run import MeanRun
+
+    data = np.random.default_rng(0).standard_normal((32, 64, 64, 64), dtype=np.float32)
+    engine = LocalEngine(data)
+    run, made = MeanRun(MeanSolver(), engine), []
+    while (ask := run.ask()) is not None:
+        part = engine.reduce(ask.blank, ask.n)
+        total = run.noise.tails.parts(part)[0].total
+        made.append(total is not None and np.shares_memory(total, run.grouping._room))
+        run.tell(part)
+    assert made.count(True) == len(run.grouping.counts) == 8
+    np.testing.assert_allclose(run.grouping.sums.sum(axis=0), data.sum(axis=0), atol=1e-4)
+
+
+def test_sizes_of_entries_are_looked_at_where_tails_are_heavy(monkeypatch):
+    looks = counted(monkeypatch, EntrySizes, "_look")
+    rng = np.random.default_rng(0)
+    MeanSolver(random_state=0).run(rng.standard_normal((300, *DIMS)))
+    assert not looks
+    MeanSolver(random_state=0).run(rng.standard_t(2, (300, *DIMS)))
+    assert len(looks) == 1
 
 
 def test_two_contractions_a_sweep(monkeypatch):
@@ -78,6 +137,21 @@ def test_symmetric_starts_are_made_for_all_tensors_at_once(monkeypatch):
     tensors = rng.standard_normal((5, 6, 6, 6))
     symmetric.best_symmetric(tensors, [rng.standard_normal((5, 6)) for _ in range(3)], rng, (3, 3, 0))
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("dims", [(5, 5, 5), (4, 4, 4, 4), (3, 3, 3, 3, 3)])
+def test_symmetric_tensors_have_one_gradient(dims, monkeypatch):
+    """That of the mean over all orders of the modes, with one contraction instead of two."""
+    rng = np.random.default_rng(0)
+    tensors, x = rng.standard_normal((2, *dims)), rng.standard_normal((2, 3, dims[0]))
+    orders = list(itertools.permutations(range(1, 1 + len(dims))))
+    whole = sum(tensors.transpose(0, *order) for order in orders) / len(orders)
+    same = symmetric.symmetrised(tensors)
+    np.testing.assert_allclose(same, whole, atol=1e-13)
+    expected = symmetric.symmetric_gradients(tensors, x)
+    contractions = counted(monkeypatch, symmetric, "halves")
+    np.testing.assert_allclose(symmetric.symmetric_gradients(same, x, same=True), expected, atol=1e-12)
+    assert len(contractions) == 1
 
 
 def test_a_clip_without_effect_is_refused():

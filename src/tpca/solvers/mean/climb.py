@@ -59,10 +59,10 @@ def climb_one(
     tolerance = least_movement(tensor, tolerance)
     matrix = tensor.reshape(math.prod(tensor.shape[:cut]), -1)
     for _ in range(sweeps):
-        before = own.copy()
-        value = _turns((matrix @ _ray(own[cut:])).reshape(tensor.shape[:cut]), own, 0)
-        value = _turns((_ray(own[:cut]) @ matrix).reshape(tensor.shape[cut:]), own, cut) or value
-        if tolerance and sum(float((v - w) @ (v - w)) for v, w in zip(own, before, strict=True)) < tolerance:
+        value, left = _turns((matrix @ ray(own[cut:])).reshape(tensor.shape[:cut]), own, 0)
+        last, right = _turns((ray(own[:cut]) @ matrix).reshape(tensor.shape[cut:]), own, cut)
+        value = last or value
+        if left + right < tolerance:
             break
     return [unit(v.astype(np.float64)) for v in own] if tensor.dtype == np.float32 else own, value
 
@@ -91,8 +91,16 @@ def halves(tensors: Array, vectors: Sequence[Array], cut: int, left: bool) -> Ar
     count, starts, dims = len(tensors), vectors[0].shape[1], tensors.shape[1:]
     matrices = tensors.reshape(count, math.prod(dims[:cut]), -1)
     if left:
-        return times(matrices, outer(vectors[cut:])).reshape(count, starts, *dims[:cut])
-    return np.asarray(np.matmul(outer(vectors[:cut]), matrices)).reshape(count, starts, *dims[cut:])
+        return times(matrices, _rays(vectors[cut:])).reshape(count, starts, *dims[:cut])
+    return np.asarray(np.matmul(_rays(vectors[:cut]), matrices)).reshape(count, starts, *dims[cut:])
+
+
+def _rays(vectors: Sequence[Array]) -> Array:
+    """The outer products of the vectors ``(T, R, d_i)`` of every start, ``(T, R, ...)``."""
+    product, *others = vectors
+    for v in others:
+        product = (product[..., None] * v[:, :, None]).reshape(*v.shape[:2], -1)
+    return product
 
 
 def _climb(
@@ -127,26 +135,31 @@ def _joined(
     return own, values
 
 
-def _turns(block: Array, own: list[Array], first: int) -> float:
-    """Set the vectors of one half, from mode ``first`` on, each given all others; the length of the last gradient."""
-    value = 0.0
+def _turns(block: Array, own: list[Array], first: int) -> tuple[float, float]:
+    """Set the vectors of one half, from mode ``first`` on, each given all others.
+
+    The length of the last gradient, and the squared movement of all.
+    """
+    value = moved = 0.0
     for place in range(block.ndim):
         gradient = block
         for v in own[first : first + place]:
             gradient = v @ gradient.reshape(len(v), -1)
         for v in reversed(own[first + place + 1 : first + block.ndim]):
             gradient = gradient.reshape(-1, len(v)) @ v
-        value = math.sqrt(float(gradient @ gradient))
+        value = math.sqrt(gradient @ gradient)
         if value > 0:
-            own[first + place] = gradient / value
-    return value
+            fresh = gradient / value
+            change = fresh - own[first + place]
+            own[first + place], moved = fresh, moved + float(change @ change)
+    return value, moved
 
 
-def _ray(vectors: Sequence[Array]) -> Array:
+def ray(vectors: Sequence[Array]) -> Array:
     """The outer product of some vectors, as one vector."""
     product, *others = vectors
     for v in others:
-        product = np.multiply.outer(product, v).reshape(-1)
+        product = (product[:, None] * v).reshape(-1)
     return product
 
 

@@ -31,10 +31,12 @@ about as long as their memory: what changes so slowly cannot be told from a mean
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tpca.tensors.blocks import Array
 
@@ -99,15 +101,21 @@ def correlation(products: Array, sizes: Array) -> float:
     if groups < MIN_GROUPS:
         return 0.0
     shares = np.sqrt(np.outer(sizes, sizes)) / sizes.mean()
-    apart = np.abs(np.subtract.outer(np.arange(groups), np.arange(groups)))
-    plateau = float(np.mean(products[apart >= 2] / shares[apart >= 2]))
+    apart = _apart(groups)
+    plateau = float((products[apart] / shares[apart]).mean())
     noise = products - plateau * shares
-    own, next_, far = (noise[np.triu(apart == 0)], noise[np.triu(apart == 1)], noise[np.triu(apart >= 2)])
-    level = float(np.mean(own))
+    own, next_, far = noise.diagonal(), noise.diagonal(1), noise[apart]
+    level = float(own.mean())
     if not level > ROUNDING * float(np.mean(np.diag(products))):
         return 0.0
-    r, error = float(np.mean(next_)) / level, float(np.std(far, ddof=1)) / math.sqrt(groups - 1) / level
+    r, error = float(next_.mean()) / level, float(far.std(ddof=1)) / math.sqrt(groups - 1) / level
     return r if r > max(ERRORS * error, SLIGHT) else 0.0
+
+
+@functools.cache
+def _apart(groups: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The pairs of groups that do not touch, each once: K is symmetric."""
+    return np.triu_indices(groups, 2)
 
 
 def serial_covariance(sizes: Array, time: float) -> Array:

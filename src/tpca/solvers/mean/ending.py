@@ -62,7 +62,7 @@ class Ending:
             self._more.append(too_alike(len(groups), groups.coupling.worth))
         scale, projection = groups.unit / groups.length / self._share(), solver.projection
         units = Units(scale, self.run.unit or 1.0, whitening, projection)
-        level = groups.level(np.ones((1, len(groups))))
+        level = groups.own_level
         self._sigma = groups.pulled_level() * groups.unit / units.unit / math.sqrt(louder)
         alike = (whitening is None or whitening.shared) and (projection is None or projection.shared)
         judge = Judge.of(groups, solver.confidence, solver.n_components, solver.random_state, alike)

@@ -128,6 +128,7 @@ def _centred(values: Array, groups: Groups) -> Array:
     return np.asarray(values - np.multiply.outer(groups.shares, groups.weights @ values))
 
 
+@functools.lru_cache(256)
 def student(probability: float, freedom: float) -> float:
     """Quantile of Student's t."""
     return float(stdtrit(min(freedom, MANY), probability))
@@ -144,14 +145,27 @@ def moderated(pulls: Array, vector: Array) -> tuple[Array, float]:
     most = freedom * dimensions(pulls)
     if len(own) < 3 or freedom < 1 or not np.all(own > 1e-12 * common):
         return np.full(len(own), common), most
-    spread = np.log(own) - digamma(freedom / 2) + math.log(freedom / 2)
-    excess = float(np.var(spread, ddof=1)) - float(zeta(2, freedom / 2))
+    spread = np.log(own) + _log_bias(freedom)
+    centre = float(spread.mean())
+    excess = float(np.sum((spread - centre) ** 2)) / (len(own) - 1) - _log_variance(freedom)
     if excess <= 1 / MANY:
         return np.full(len(own), common), most
     prior = 2 * _inverse_trigamma(excess)
-    centre = math.exp(float(np.mean(spread)) + float(digamma(prior / 2)) - math.log(prior / 2))
-    moderate = (prior * centre + freedom * own) / (prior + freedom)
+    common = math.exp(centre - _log_bias(prior))
+    moderate = (prior * common + freedom * own) / (prior + freedom)
     return np.asarray(moderate), max(freedom, min(most, prior + freedom))
+
+
+@functools.lru_cache(64)
+def _log_bias(freedom: float) -> float:
+    """By how much the logarithm of a variance is too small on average."""
+    return math.log(freedom / 2) - float(digamma(freedom / 2))
+
+
+@functools.lru_cache(64)
+def _log_variance(freedom: float) -> float:
+    """The variance of the logarithm of a variance."""
+    return float(zeta(2, freedom / 2))
 
 
 def dimensions(pulls: Array) -> float:
@@ -164,7 +178,7 @@ def dimensions(pulls: Array) -> float:
     if freedom < 2:
         return 1.0
     products = pulls @ pulls.T
-    trace = float(np.trace(products))
+    trace = float(products.trace())
     squares = (float(np.sum(products**2)) - trace**2 / freedom) * freedom**2 / ((freedom - 1) * (freedom + 2))
     return min(most, max(1.0, trace**2 / squares)) if squares > 0 else float(most)
 

@@ -84,6 +84,9 @@ def gram(tensor: Array, mode: int) -> Array:
     if mode == tensor.ndim - 1:
         rows = tensor.reshape(-1, length)
         return np.asarray(rows.T @ rows, dtype=np.float64)
+    if tensor.size <= WORK:
+        rows = np.moveaxis(tensor, mode, 0).reshape(length, -1)
+        return np.asarray(rows @ rows.T, dtype=np.float64)
     total = np.zeros((length, length))
     # Many small blocks cost more than a copy of them in another order, a slice of the first mode at a time.
     for block in tensor.reshape(-1, length, math.prod(tensor.shape[mode + 1 :])) if mode < 2 else tensor:

@@ -78,6 +78,21 @@ class Grouping:
             return self.size - self.counts[-1], self.size
         return self._next_size(), self._next_size()
 
+    @property
+    def ahead(self) -> list[int]:
+        """The room of the open group and the sizes of those after it; empty where there is no plan."""
+        if self.plan is None:
+            return []
+        left = self.size - self.counts[-1] if self.counts else 0
+        return [*([left] if left > 0 else []), *self.plan[len(self.counts) :]]
+
+    @property
+    def vacant(self) -> list[Array32]:
+        """The memory of the next group, where a plan says that the samples to come are its first; empty elsewhere."""
+        begins = not self.counts or self.counts[-1] >= self.size
+        planned = self.plan is not None and len(self.counts) < self.most
+        return [self._room[len(self.counts)]] if begins and planned else []
+
     def add(self, part: NDArray[np.floating], n: int, worth: float | None = None) -> None:
         """Add ``n`` samples, which sum to ``part`` and are ``worth`` so many, to the open group."""
         if self.total is None and part.dtype.itemsize > 4:
@@ -88,7 +103,7 @@ class Grouping:
             self.total += part
         if self.counts[-1]:
             self.sums[-1] += part
-        else:
+        elif part.ctypes.data != self.sums[-1].ctypes.data:  # else it is there already
             self.sums[-1] = part
         self.counts[-1] += n
         self.worths[-1] += n if worth is None else worth

@@ -16,13 +16,14 @@ which is :math:`\sqrt N\bar T` and π = w where nothing was decorrelated.  A fli
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from tpca.solvers.mean.climb import halves
+from tpca.solvers.mean.climb import ray
 from tpca.solvers.mean.coupling import Coupling
 from tpca.solvers.mean.grouping import LARGE, Array32, Grouping, inner_products, total_type
 from tpca.solvers.rank_one import along
@@ -134,7 +135,10 @@ class Groups:
 
     def along(self, vectors: Sequence[Array]) -> Array:
         """Every x' contracted with some rank-one components: ``(R, G)`` for vectors ``(R, d_i)``."""
-        rewards = self.sums.reshape(len(self), -1) @ outer([v[None] for v in vectors])[0].T
+        cut, count = middle(self.dims), len(vectors[0])
+        left, right = (outer([v[None] for v in side])[0] for side in (vectors[:cut], vectors[cut:]))
+        part = (self.sums.reshape(-1, right.shape[1]) @ right.T).reshape(len(self), -1, count)
+        rewards = np.sum(part * left.T, axis=1)
         return np.asarray((self.turn @ rewards.astype(np.float64)).T)
 
     @property
@@ -142,13 +146,17 @@ class Groups:
         """The same groups, as they are flipped, whatever is missing."""
         return self if self.pulls is None else dataclasses.replace(self, pulls=None)
 
+    @functools.cached_property
+    def own_level(self) -> float:
+        """σ of all entries, of what the mean leaves of the groups."""
+        return self.level(np.ones((1, len(self))))
+
     def pulled_level(self) -> float:
-        """σ of what the mean leaves of the groups as they pull it."""
-        signs = np.ones((1, len(self)))
+        """The same of the groups as they pull the mean."""
         if self.pulls is None:
-            return self.level(signs)
+            return self.own_level
         products = self.turn @ inner_products(self.pulls) @ self.turn.T
-        return dataclasses.replace(self, products=products).level(signs)
+        return dataclasses.replace(self, products=products).own_level
 
     def level(self, signs: Array) -> float:
         """σ, the level of the noise: what a mean, or one of its flips, the largest of them, leaves in the groups.
@@ -156,19 +164,19 @@ class Groups:
         It is the same for the samples and for any of their flips, if the same are looked at.
         """
         mixed = signs * self.weights
-        energies = np.einsum("sg,gh,sh->s", mixed, self.products, mixed)
+        energies = np.sum((mixed @ self.products) * mixed, axis=1)
         left = float(np.trace(self.products)) - float(energies.max())
         return math.sqrt(max(0.0, left) / max(1, len(self) - 1) / self.entries)
 
 
 def _sides(tensors: Array32, vectors: Sequence[Array]) -> list[Array32]:
     """Every tensor contracted with all vectors but one, ``(T, d_i)`` for every mode."""
-    cut = middle(tensors.shape[1:])
-    each: list[Array32] = [np.broadcast_to(v.astype(np.float32), (len(tensors), 1, len(v))) for v in vectors]
-    found = []
-    for first, stop in ((0, cut), (cut, len(each))):
-        part = halves(tensors, each, cut, first == 0)
-        found += [along(part, each[first:stop], mode)[:, 0] for mode in range(stop - first)]
+    dims, cut, found = tensors.shape[1:], middle(tensors.shape[1:]), list[Array32]()
+    own: list[Array32] = [v.astype(np.float32) for v in vectors]
+    matrices = tensors.reshape(len(tensors), math.prod(dims[:cut]), -1)
+    for first, part in ((0, matrices @ ray(own[cut:])), (cut, ray(own[:cut]) @ matrices)):
+        some = [np.broadcast_to(v, (len(tensors), len(v))) for v in (own[:cut] if first == 0 else own[cut:])]
+        found += [along(part, some, place) for place in range(len(some))]
     return found
 
 

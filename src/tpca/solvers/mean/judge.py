@@ -108,7 +108,7 @@ class Judge:
         _, value = climb_one(self.groups.mean, symmetric.fit.vectors, MAX_SWEEPS)
         if first.strength > value * (1 + ELSEWHERE):
             return not proof.symmetric
-        sigma = max(self._level(), symmetric.level)
+        sigma = max(self.groups.own_level, symmetric.level)
         return symmetry_rejected(dims, first.strength, symmetric.fit.strength, sigma, proof.symmetric)
 
     def _plain_to_see(self, fit: RankOne, known: Sequence[RankOne] = ()) -> Proof | None:
@@ -119,7 +119,7 @@ class Judge:
         """
         flipped = self.groups.without_pulls
         scatter = self._around(fit) if flipped is self.groups else Scatter.around(flipped, fit)
-        sigma = max(self._level(), scatter.level)
+        sigma = max(self.groups.own_level, scatter.level)
         groups = len(self.groups)
         needed = plain_threshold(self.groups.dims, sigma, scatter.along, groups, self.confidence)
         if not fit.strength > needed:
@@ -155,10 +155,6 @@ class Judge:
         if self._last is None or self._last.fit is not fit:
             self._last = Scatter.around(self.groups, fit)
         return self._last
-
-    def _level(self) -> float:
-        """σ of all entries, of what the mean leaves of the groups."""
-        return self.groups.level(np.ones((1, len(self.groups))))
 
     @functools.cached_property
     def _mean(self) -> Array:

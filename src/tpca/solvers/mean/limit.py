@@ -31,6 +31,7 @@ from tpca.solvers.mean.errors import student
 from tpca.solvers.mean.fit import gram, leading_of_modes
 from tpca.solvers.mean.groups import Groups
 from tpca.solvers.mean.reading import read
+from tpca.solvers.mean.test import flips_at_once
 from tpca.solvers.rank_one import units
 from tpca.tensors.blocks import Array
 
@@ -48,10 +49,10 @@ def strength_limit(groups: Groups, rng: np.random.Generator) -> float:
         return math.inf
     mode = max((m for m, d in enumerate(groups.dims) if d * d <= groups.entries), key=lambda m: groups.dims[m])
     own = gram(groups.mean, mode)
-    all_ = sum((gram(group, mode) for group in each_of(groups)), np.zeros_like(own))
+    all_ = sum((grams(some, mode) for some in parts_of(groups)), np.zeros_like(own))
     values, axes = np.linalg.eigh(own - (all_ - own) / (count - 1))
     u, t = axes[:, -1], student(LIMIT, count - 1)
-    energies = [float(np.sum(np.tensordot(u, group, (0, mode)) ** 2)) for group in each_of(groups)]
+    energies = np.concatenate([_energies(some, mode, u) for some in parts_of(groups)])
     spread = t * float(np.std(energies, ddof=1)) * math.sqrt(1 + 1 / (count - 1))
     error = t * strongest_noise(groups, rng)
     return error + math.sqrt(max(0.0, float(values[-1]) + spread) + error**2)
@@ -59,7 +60,7 @@ def strength_limit(groups: Groups, rng: np.random.Generator) -> float:
 
 def strongest_noise(groups: Groups, rng: np.random.Generator) -> float:
     """Standard deviation of the noise along the rank-one direction where it is strongest, as far as groups show it."""
-    sigma = groups.level(np.ones((1, len(groups))))
+    sigma = groups.own_level
     freedom = len(groups) - 1
     starts, step = rng.standard_normal((STARTS, len(groups))), max(1, min(STARTS, WORK // groups.entries))
     longest = max(_strongest(groups, starts[i : i + step]) for i in range(0, STARTS, step))
@@ -89,6 +90,21 @@ def _across(coefficients: Array, groups: Groups, unit: bool = True) -> Array:
     return units(rest) if unit else rest
 
 
-def each_of(groups: Groups) -> Iterator[Array]:
-    """Each x', one after the other."""
-    yield from (groups.mixed(row[None])[0] for row in np.eye(len(groups)))
+def parts_of(groups: Groups) -> Iterator[Array]:
+    """All x', some at a time, as many as the test has flips at once."""
+    rows, step = np.eye(len(groups)), flips_at_once(groups.entries)
+    yield from (groups.mixed(rows[g : g + step]) for g in range(0, len(groups), step))
+
+
+def grams(tensors: Array, mode: int) -> Array:
+    """The sum of the Gram matrices of a mode of some tensors: of their unfoldings side by side."""
+    if len(tensors) == 1:
+        return gram(tensors[0], mode)
+    rows = np.moveaxis(tensors, 1 + mode, 0).reshape(tensors.shape[1 + mode], -1)
+    return np.asarray(rows @ rows.T, dtype=np.float64)
+
+
+def _energies(tensors: Array, mode: int, u: Array) -> Array:
+    r""":math:`\|x'^\top u\|^2` of every tensor."""
+    slices = np.tensordot(tensors, u, (1 + mode, 0)).reshape(len(tensors), -1)
+    return np.asarray(np.sum(slices**2, axis=1))

@@ -21,6 +21,11 @@ GROUPS = 8  # at least so many where there is memory: errors rest on them
 
 def noise_bytes(dims: Sequence[int]) -> int:
     """Bytes that learning the noise takes: matrices of the modes, and gradients of queries over many samples."""
+    return _noise_bytes(tuple(dims))
+
+
+@functools.lru_cache(256)
+def _noise_bytes(dims: tuple[int, ...]) -> int:
     return matrix_bytes(dims) + gradient_bytes(dims, QUERIES, NOISE_SAMPLES)
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tpca.checkpoint import kept
 from tpca.engines import Data
 from tpca.errors import MemoryBudgetError, SolverError
-from tpca.noise import Check, NoiseModel, Sketch, Tails, Whitening, learn, noise_checks, samples_wanted
+from tpca.noise import Check, NoiseModel, Sketch, Tails, Whitening, described, learn, noise_checks, samples_wanted
 from tpca.noise.pairs import slices_apart
 from tpca.noise.sketch import QUERIES
 from tpca.randomness import generator
@@ -83,9 +83,9 @@ class MeanNoise:
         seen = self.model.dependence
         return seen.time * (1 + 2 * seen.error) if seen.settled else math.inf
 
-    def blanks(self) -> tuple[Accumulator, ...]:
-        """What is to be kept of the next samples."""
-        return () if self.sketch is None else (*self.sketch.blanks(), *self.tails.blanks())
+    def blanks(self, stored: bool = False) -> tuple[Accumulator, ...]:
+        """What is to be kept of the next samples; ``stored`` ones can be looked at later, too."""
+        return () if self.sketch is None else (*self.sketch.blanks(), *self.tails.blanks(later=stored))
 
     def take(self, parts: Sequence[Any]) -> bool:
         """Take what was kept of samples; learn from it once that is enough.
@@ -96,12 +96,13 @@ class MeanNoise:
             return False
         before = self.tails.clip
         self.sketch.take(*self.tails.take(parts))
-        seen = self.sketch.n
-        if seen >= self._needed(self.sketch):
-            if before is None and self.tails.decide(1 - seen / self._samples, learn(self.sketch).kurtosis):
-                self._begin(self.sketch.dims)  # heavy tails hide what else there is to see: look again, at clipped ones
-            else:
-                self._learn(again=True)
+        seen, model = self.sketch.n, described(self.sketch)
+        if seen < self._needed(self.sketch, model):
+            self.tails.settle()
+        elif before is None and self.tails.decide(1 - seen / self._samples, model.kurtosis):
+            self._begin(self.sketch.dims)  # heavy tails hide what else there is to see: look again, at clipped ones
+        else:
+            self._learn(model, again=True)
         return self.tails.clip is not before
 
     def unclip(self, dims: Sequence[int]) -> None:
@@ -119,25 +120,26 @@ class MeanNoise:
         if self.sketch is None:
             return
         if self.sketch.pairs >= MIN_PAIRS:
-            self._learn(again=False)
+            self._learn(described(self.sketch), again=False)
         elif self.model is None:  # too little to whiten by, but all that is known
-            self.model = dataclasses.replace(learn(self.sketch), whitening=None)
+            self.model = described(self.sketch)
         self.sketch = None
 
-    def _learn(self, again: bool) -> None:
+    def _learn(self, model: NoiseModel, again: bool) -> None:
+        """Learn from the sketch, which is described by a model."""
         assert self.sketch is not None
         first, dims = self.sketch.whitening is None, self.sketch.dims
-        model = learn(self.sketch, self.always)
+        model = learn(self.sketch, self.always, model)
         self.model = model if self._modes else dataclasses.replace(model, whitening=None)
         self.whitening, self.sketch = self.model.whitening, None
         if again and first and self.whitening is not None:
             self._begin(dims)
 
-    def _needed(self, sketch: Sketch) -> int:
-        """Samples after which a sketch is learnt from."""
+    def _needed(self, sketch: Sketch, model: NoiseModel | None = None) -> int:
+        """Samples after which a sketch is learnt from, which is described by a ``model``."""
         entries, longest = math.prod(sketch.dims), max(sketch.dims)
         if entries <= LARGE:
-            return samples_wanted(sketch, self.serial)
+            return samples_wanted(sketch, self.serial, model)
         return 2 * max(MIN_LARGE, math.ceil(max(COLUMNS, 10 * longest) * longest / entries))
 
     def _begin(self, dims: Sequence[int]) -> None:

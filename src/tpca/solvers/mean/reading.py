@@ -31,6 +31,7 @@ strength that is read off Z.  Symmetry is rejected if more than the quantile ``S
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -65,7 +66,7 @@ def read(energies: Sequence[float], value: float) -> Reading:
     unit = math.sqrt(sum(energies))
     if unit <= 1e-12 * value or unit == 0:
         return Reading(value, (1.0,) * len(energies), value <= 0)
-    c, z = [max(e / unit**2, 1e-12) for e in energies], value / unit
+    c, z = tuple(max(e / unit**2, 1e-12) for e in energies), value / unit
     least = _edge(c)
     edge = z <= _observed(c, least)
     y = least if edge else _inverted(c, z)
@@ -90,7 +91,7 @@ def noise_reach(energies: Sequence[float], law: Law) -> float:
     if law is read_symmetric:
         return 2 * math.sqrt(float(energies[0]) * (len(energies) - 1))
     n = float(sum(energies))
-    c = [e / n for e in energies] if n > 0 else []
+    c = tuple(e / n for e in energies) if n > 0 else ()
     return math.sqrt(n) * _observed(c, _edge(c)) if n > 0 else 0.0
 
 
@@ -125,7 +126,8 @@ def _observed(c: Sequence[float], y: float) -> float:
     return y + 0.5 * sum(math.sqrt(y * y + 4 * e) - y for e in c)
 
 
-def _edge(c: Sequence[float]) -> float:
+@functools.lru_cache(64)  # the same energies are read at both ends of an interval, too
+def _edge(c: tuple[float, ...]) -> float:
     """The y with the least z: below that the fit is one to noise.
 
     By Newton's method: the slope of z is concave, so that steps from the left never go too far.
@@ -147,8 +149,9 @@ def _inverted(c: Sequence[float], z: float) -> float:
     """The y, beyond the edge, with this z, by Newton's method: z is convex, no step from the right goes too far."""
     y = z
     for _ in range(STEPS):
-        slope = 1 + 0.5 * sum(y / math.sqrt(y * y + 4 * e) - 1 for e in c)
-        step = (_observed(c, y) - z) / slope if slope > 0 else 0.0
+        roots = [math.sqrt(y * y + 4 * e) for e in c]
+        slope = 1 + 0.5 * sum([y / root - 1 for root in roots])
+        step = (y + 0.5 * sum([root - y for root in roots]) - z) / slope if slope > 0 else 0.0
         y -= step
         if step <= 1e-13 * y:
             break

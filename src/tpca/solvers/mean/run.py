@@ -15,14 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.engines import Data
+from tpca.engines.groups import GROUP_ENTRIES
 from tpca.errors import SolverError
 from tpca.solvers.loop import Ask
 from tpca.solvers.mean.bending import too_strong
 from tpca.solvers.mean.ending import Ending
-from tpca.solvers.mean.grouping import Grouping, equal_groups
+from tpca.solvers.mean.grouping import LARGE, Grouping, equal_groups
 from tpca.solvers.mean.memory import groups_within, mean_bytes
 from tpca.solvers.mean.noise import MeanNoise
 from tpca.solvers.mean.observed import all_observed
+from tpca.solvers.mean.sums import GroupSums, SumInPlace
 from tpca.solvers.overflow import largest, refuse_beyond
 from tpca.solvers.recovery import Recovery
 from tpca.tensors import TensorSum, Together
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
     from tpca.solvers.mean.solver import MeanSolver
 
 ROUNDS, LONG = 2, 2**28  # a group is read in so many if it has so many entries, for checkpoints in between
+# All groups of small samples are read at once if they have fewer entries than this, so few that no engine cuts them:
+# the bits are those of groups that are read one by one.
+SHORT = 2 * GROUP_ENTRIES
 # Sums between 2^-FAR and 2^FAR are kept as they are, others in units of a power of two.  Samples are asked for in units
 # between SMALL and 1, which all types of floats have and in which no sample overflows.
 FAR, SMALL = 40, 2.0**-120
@@ -76,8 +81,11 @@ class MeanRun:
         """Samples so far."""
         return self.left_out + self.grouping.samples
 
-    def ask(self) -> Ask[TensorSum | Together] | None:
-        """The sum of the next few samples, and what they tell of the noise; ``None`` when they have ended."""
+    def ask(self) -> Ask[TensorSum | GroupSums | Together] | None:
+        """The sum of the next few samples, and what they tell of the noise; ``None`` when they have ended.
+
+        Of few entries the sums of all groups that are left.
+        """
         room, whole = self.grouping.filling
         wanted = self.noise.wanted
         rounds = ROUNDS if whole * math.prod(self.data.dims) >= LONG else 1
@@ -89,19 +97,33 @@ class MeanRun:
             return None
         # Before their size is known, samples are asked for so small that not even the sum of the largest overflows.
         self._asked = 2.0 ** -size.bit_length() if self.unit is None else min(max(self.unit, SMALL), 1.0)
-        return Ask(self.noise.tails.together(TensorSum(self._asked), *self.noise.blanks()), size)
+        stored = self.data.rereadable and self.data.length is not None
+        tails, sizes = self.noise.tails, self.grouping.ahead
+        if stored and not (wanted or tails.on_trial or self.unit is None) and self._few(sum(sizes)):
+            return Ask(tails.together(GroupSums(self._asked, sizes)), sum(sizes))
+        return Ask(tails.together(SumInPlace(self._asked, self.grouping.vacant), *self.noise.blanks(stored)), size)
 
-    def tell(self, part: TensorSum | Together) -> None:
-        """Add the samples to the open group; learn from the first of them."""
+    def _few(self, samples: int) -> bool:
+        """Whether so many samples, more than one group's, are small and have few entries."""
+        entries = math.prod(self.data.dims)
+        return entries <= LARGE and self.grouping.filling[0] < samples < SHORT / entries
+
+    def tell(self, part: TensorSum | GroupSums | Together) -> None:
+        """Add the samples to the open group, or groups; learn from the first of them."""
         sum_, *learnt = self.noise.tails.parts(part)
-        assert isinstance(sum_, TensorSum)
-        part = sum_
-        if part.total is None:
+        assert isinstance(sum_, TensorSum | GroupSums)
+        if not sum_.n:
             self.close()
-            return
-        if self.noise.take(learnt):
-            self._begin_anew(part.n)
-            return
+        elif self.noise.take(learnt):
+            self._begin_anew(sum_.n)
+        else:
+            for one in sum_.parts if isinstance(sum_, GroupSums) else (sum_,):
+                if one.n:  # the samples may have ended before
+                    self._add(one)
+
+    def _add(self, part: TensorSum) -> None:
+        """Add samples to the open group."""
+        assert part.total is not None
         self._choose_unit(part.total, part.n)
         if self.observed is None and part.observed is not None:
             self.observed = all_observed(self.grouping)

@@ -8,6 +8,9 @@ s the sign of the strength (always 1 at odd order, where v takes it).  The shift
 even order it may; that step is taken back and α doubled (Kolda & Mayo 2011).  The climb begins at the leading
 eigenvectors of the partial traces (:mod:`tpca.solvers.race.strategies.symmetric`), at the unrestricted fit, and at
 random.  What it means: :mod:`tpca.solvers.mean.reading`.
+
+All of this is the same for the mean S of X over all orders of its modes, whose gradients are the same along every mode:
+one is worked out instead of k.  That takes a copy, which the many flips of a test have room for.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from tpca.tensors.contraction import middle
 
 RANDOM = 8  # random starts
 LEADING = 2  # eigenvectors of a trace
-LOSS_TOL = 1e-14  # relative loss of Z that is rounding
+LOSS_TOL = 1e-14, 5e-7  # relative loss of Z that is rounding, in float64 and in float32
 
 
 @dataclass(frozen=True)
@@ -55,46 +58,82 @@ def best_symmetric(
     fitted: Sequence[Array],
     rng: np.random.Generator,
     sweeps: tuple[int, int, int] = (SWEEPS, MORE_SWEEPS, MAX_SWEEPS),
+    random: Array | None = None,
+    copied: bool = False,
 ) -> SymmetricFits:
     """The best symmetric fits to ``tensors``.
 
     ``fitted`` has the vectors ``(T, d)`` of each mode of their unrestricted fits; ``sweeps`` are those of all starts,
-    of the best few, and of the best.
+    of the best few, and of the best; ``random`` unit rows to start from, drawn if not given.  ``copied``: whether there
+    is room for a copy of all tensors.
     """
     if tensors.ndim == 3:  # a matrix: the eigenvector of largest absolute eigenvalue is the best fit
         pairs = [leading(matrix, 1, rng) for matrix in tensors]
         values = np.array([value[0] for value, _ in pairs])
         return SymmetricFits(2, np.concatenate([x for _, x in pairs]), np.where(values < 0, -1.0, 1.0), np.abs(values))
-    x, signs = (part.astype(tensors.dtype, copy=False) for part in _starts(tensors, fitted, rng))
-    x, signs = _directed(tensors, x, signs)
+    random = random_rows(tensors.shape[1], rng) if random is None else random
+    x, signs = (part.astype(tensors.dtype, copy=False) for part in _starts(tensors, fitted, rng, random))
+    tensors = symmetrised(tensors) if copied else tensors
+    x, signs = _directed(tensors, x, signs, copied)
     for count, most in zip((BEST, 1, 1), sweeps, strict=True):
-        x, values = climb_symmetric(tensors, x, signs, most)
+        x, values = climb_symmetric(tensors, x, signs, most, copied)
         (x, signs), values = select([x, signs], values, count)
     return SymmetricFits(tensors.ndim - 1, x[:, 0], signs[:, 0, 0], values[:, 0])
 
 
-def climb_symmetric(tensors: Array, x: Array, signs: Array, sweeps: int) -> tuple[Array, Array]:
-    """Shifted power iteration from ``(T, R, d)`` with signs ``(T, R, 1)``, until all stand still; Z never falls."""
-    gradient = signs * symmetric_gradients(tensors, x)
-    values = np.sum(gradient * x, axis=2, keepdims=True)
-    shifts = np.zeros_like(values)
+def random_rows(length: int, rng: np.random.Generator) -> Array:
+    """Unit vectors ``(R, d)`` to start from."""
+    return units(rng.standard_normal((RANDOM, length)))
+
+
+def climb_symmetric(tensors: Array, x: Array, signs: Array, sweeps: int, same: bool = False) -> tuple[Array, Array]:
+    """Shifted power iteration from ``(T, R, d)`` with signs ``(T, R, 1)``, until all stand still; Z never falls.
+
+    ``same``: the tensors are symmetric.
+    """
+    gradient = signs * symmetric_gradients(tensors, x, same)
+    values = _inner(gradient, x)
+    shifts, rounding = np.zeros_like(values), LOSS_TOL[x.dtype == np.float32]
+    shifted = False
     for _ in range(sweeps):
-        fresh, length = toward(gradient + shifts * x, x)
-        moved = float(np.max(np.sum((fresh - x) ** 2, axis=2)))
-        there = signs * symmetric_gradients(tensors, fresh)
-        reached = np.sum(there * fresh, axis=2, keepdims=True)
-        better = reached >= values - LOSS_TOL * np.abs(values)
-        shifts = np.where(better, shifts, np.maximum(2 * shifts, length[..., None] / 2))
-        x, values = np.where(better, fresh, x), np.where(better, reached, values)
-        gradient = np.where(better, there, gradient)
-        if moved < MOVE_TOL:
+        fresh, length = toward(gradient + shifts * x if shifted else gradient, x)
+        there = signs * symmetric_gradients(tensors, fresh, same)
+        reached = _inner(there, fresh)
+        still = x.dtype == np.float64 and float(np.max(np.sum((fresh - x) ** 2, axis=2))) < MOVE_TOL
+        better = reached >= values - rounding * np.abs(values)
+        if better.all():
+            x, values, gradient = fresh, reached, there
+        else:
+            shifted, shifts = True, np.where(better, shifts, np.maximum(2 * shifts, length[..., None] / 2))
+            x, values = np.where(better, fresh, x), np.where(better, reached, values)
+            gradient = np.where(better, there, gradient)
+        if still:
             break
     return x, values[..., 0]
 
 
-def symmetric_gradients(tensors: Array, x: Array) -> Array:
-    """The mean gradient g ``(T, R, d)`` of as many vectors."""
+def _inner(rows: Array, others: Array) -> Array:
+    """The inner product of every pair of rows, ``(T, R, 1)``."""
+    return np.asarray(np.matmul(rows[..., None, :], others[..., None])[..., 0])
+
+
+def symmetrised(tensors: Array) -> Array:
+    """S of every tensor: the mean over all orders of its modes, each new mode put in every place."""
+    whole = tensors
+    for modes in range(2, tensors.ndim):
+        last = tensors.ndim - modes  # the modes from here on are symmetric after this turn
+        part = whole.copy()
+        for place in range(last + 1, tensors.ndim):
+            part += np.swapaxes(whole, last, place)
+        whole = part / np.asarray(modes, part.dtype)
+    return whole
+
+
+def symmetric_gradients(tensors: Array, x: Array, same: bool = False) -> Array:
+    """The mean gradient g ``(T, R, d)`` of as many vectors; where it is the ``same`` along all modes, of the first."""
     order, cut = tensors.ndim - 1, middle(tensors.shape[1:])
+    if same:
+        return along(halves(tensors, [x] * order, cut, True), [x] * cut, 0)
     if at_once(tensors, cut) < x.shape[0] * x.shape[1]:
         total = gradients(tensors, [x] * order, 0)
         for mode in range(1, order):
@@ -108,25 +147,24 @@ def symmetric_gradients(tensors: Array, x: Array) -> Array:
     return np.asarray(total / order)
 
 
-def _directed(tensors: Array, x: Array, signs: Array) -> tuple[Array, Array]:
+def _directed(tensors: Array, x: Array, signs: Array, same: bool) -> tuple[Array, Array]:
     """Signs that are not known (0) as those of Z; at odd order v takes them."""
-    seen = np.where(np.sum(symmetric_gradients(tensors, x) * x, axis=2, keepdims=True) < 0, -1.0, 1.0)
+    one = np.ones((), x.dtype)
+    seen = np.where(_inner(symmetric_gradients(tensors, x, same), x) < 0, -one, one)
     if tensors.ndim % 2 == 0:
         return seen * x, np.ones_like(seen)
     return x, np.where(signs == 0, seen, signs)
 
 
-def _starts(tensors: Array, fitted: Sequence[Array], rng: np.random.Generator) -> tuple[Array, Array]:
+def _starts(tensors: Array, fitted: Sequence[Array], rng: np.random.Generator, random: Array) -> tuple[Array, Array]:
     """Unit vectors ``(T, R, d)`` of all starts and their signs ``(T, R, 1)``, 0 where not known.
 
-    Those of the traces, the middle of the fitted vectors, and at random, the same for all tensors.
+    Those of the traces, the middle of the fitted vectors, and at ``random``, the same for all tensors.
     """
     known, signs = _traced(tensors, rng)
     first = fitted[0]
     middle_ = sum((np.where(np.sum(v * first, axis=1, keepdims=True) < 0, -v, v) for v in fitted), np.zeros_like(first))
-    random = np.broadcast_to(
-        units(rng.standard_normal((RANDOM, first.shape[1]))), (len(tensors), RANDOM, first.shape[1])
-    )
+    random = np.broadcast_to(random, (len(tensors), *random.shape))
     x = np.concatenate([known, units(middle_)[:, None], random], axis=1)[:, : most_starts(tensors.shape[1:])]
     signs = np.concatenate([signs, np.zeros((len(tensors), 1 + RANDOM))], axis=1)[:, : x.shape[1], None]
     return x, signs
