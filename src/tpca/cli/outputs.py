@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpca.drafts import check_folder
 from tpca.errors import OutputError
-from tpca.wording import amount, number, printable, shape
+from tpca.wording import amount, count, number, printable, shape
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,6 +61,8 @@ def recovery_table(console: Console, stored: StoredResult) -> None:
         table.add_row("strength at most", *(number(high, 4) for _, high in intervals))
     else:
         table.add_row("strength", *(number(c["strength"], 4) for c in components))
+    if any(c["p_value"] is not None for c in components):
+        table.add_row("p at most", *(number(c["p_value"], 2) for c in components))
     if verdict == "signal":
         table.add_row("its interval", *(f"{number(low, 4)} to {number(high, 4)}" for low, high in intervals))
         if any("variance" in c for c in components):
@@ -79,7 +81,7 @@ def recovery_table(console: Console, stored: StoredResult) -> None:
     passes = f" in {summary['n_passes']} passes" if summary["n_passes"] > 1 else ""
     skipped = f", {summary['n_skipped']:,} skipped" if summary["n_skipped"] else ""
     console.print(
-        f"{summary['n_samples']:,} samples of {shape(summary['dims'])}{passes}{skipped}; "
+        f"{count(summary['n_samples'], 'sample')} of {shape(summary['dims'])}{passes}{skipped}; "
         f"state {amount(summary['state_bytes'])}, buffer {amount(summary['buffer_bytes'])}."
     )
     for check in summary["checks"]:

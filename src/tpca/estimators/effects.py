@@ -7,11 +7,12 @@ import warnings
 import numpy as np
 
 from tpca.engines import DaskEngine, Engine, LocalEngine, is_engine
+from tpca.engines.looks import Looks
 from tpca.errors import ConditionsWarning, SampleError, StreamError
 from tpca.estimators.handed import EffectFit, EffectOptions, HandedEffects, MakeSolver, labels_of
 from tpca.estimators.units import in_units, with_amplitudes
 from tpca.solvers.base import StreamSolver
-from tpca.solvers.loop import run_on_data
+from tpca.solvers.loop import CONSTANT, run_on_data
 from tpca.solvers.mean.memory import groups_needed
 from tpca.solvers.rank_one import oriented
 from tpca.solvers.recovery import Recovery
@@ -38,6 +39,8 @@ def fit_effects(
         )
     found = plans(told, asked.fixed(told), any_order=stored)
     names = ("",) if told.covariates is None else told.covariates.questions
+    if isinstance(stream, StoredStream):
+        _refuse_constant(stream)
     _warn(told, found, names)
     if not stored and not stream.rereadable and len(found) > 1:
         poured = HandedEffects(stream, told, asked, make_solver, found)
@@ -51,9 +54,28 @@ def fit_effects(
         solver = make_solver(derived, asked.for_solver(told, per_block, place))
         if isinstance(solver, StreamSolver):
             _warn_of_few(told, plan, solver.confidence)
-        recovery = run_on_data(solver, derived)
+        recovery = run_on_data(solver, derived, _unit(told, per_block))
         fits.append(_in_samples(recovery, name, plan, derived, stream, labels_of(told)))
     return fits
+
+
+def _refuse_constant(stream: StoredStream) -> None:
+    """Refuse samples that are all the same: their contrasts are rounding, which may pass for a signal.
+
+    Others differ in the first batch, and no more is read.
+    """
+    looks = Looks(wanted=True)
+    for number in range(stream.layout.count):
+        looks.at(stream.batch(number))
+        if looks.varied:
+            return
+    if looks.digests and stream.length > 1:  # where none is left because of NaN, that is what is wrong
+        raise StreamError(CONSTANT)
+
+
+def _unit(told: Conditions, per_block: float) -> str:
+    """What derived samples are called."""
+    return "groups" if told.groups is not None else "samples" if per_block == 1 else "blocks of samples"
 
 
 def _stream_of(data: Stream | Engine) -> Stream:

@@ -18,7 +18,7 @@ from tpca.report.verdict import confidence_of
 from tpca.results import StoredResult, verdict_of
 from tpca.solvers.recovery import headline
 from tpca.tensors.blocks import Array
-from tpca.wording import number, percent, printable, shape, with_error, within
+from tpca.wording import count, number, percent, printable, shape, with_error, within
 
 ENTRIES = 5  # of a vector that are told
 ENTRIES_TOLD = ("largest entries", "largest entries, ± one standard error")
@@ -125,7 +125,7 @@ def _about(stored: StoredResult, labels: Labels) -> str:
     limit = (summary["components"][0]["strength_interval"] or (None, None))[1]
     bound = f"; a signal, if there is one, has a strength below {number(limit)} (95 % confidence)"
     hidden = bound if verdict_of(summary) == "no signal" and limit is not None else ""
-    return f"{summary['n_samples']:,} samples of {modes}{skipped}{hidden}"
+    return f"{count(summary['n_samples'], 'sample')} of {modes}{skipped}{hidden}"
 
 
 def _strength(summary: dict[str, Any], c: int) -> str:
