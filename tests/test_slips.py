@@ -249,3 +249,11 @@ def test_an_effect_is_scored_by_its_slope(tmp_path):
     assert "--y is for a fit with --target effect" in line(
         run("score", "d.npz::X", "m", "--y", "d.npz::y", cwd=tmp_path)
     )
+
+
+def test_a_plan_has_one_memory_and_explains_what_is_there(tmp_path):
+    """Without a limit the mean was recommended, and not possible in the memory of another solver, at once."""
+    told = " ".join(run("plan", "--order", "3", "--dim", "20", cwd=tmp_path).stdout.split())
+    assert "Use MeanSolver: the mean of all samples fits into memory: it needs 1.13 MB, and takes 1.2 MB of" in told
+    assert "but on this machine" not in told
+    assert "S·K·N" not in told  # a narrow screen has no room for that column
