@@ -644,7 +644,7 @@ class TestDoors:
         reduce = DaskEngine.reduce
         monkeypatch.setattr(DaskEngine, "reduce", lambda self, *args: asked.append(1) or reduce(self, *args))
         there = TensorPCA(random_state=0).fit(array)
-        assert len(asked) > 5
+        assert len(asked) > 1  # every round, and all groups at once
         assert (there.solver_, there.shape_in_) == ("mean", DIMS)
         monkeypatch.setattr("tpca.engines.active_client", lambda: None)
         here = TensorPCA(random_state=0).fit(array)

@@ -151,6 +151,8 @@ IDLE = [
     ("--data", ("report", "v", "--data", "a.npy", "--data", "b.npy", "--no-checks")),
     ("--truth", ("score", "a.npy", "b.npy", "v", "--truth")),
     ("--items", ("score", "a.npy", "b.npy", "v", "--items", "samples")),
+    *((option, ("score", "a.npy", "b.npy", "v", option, "y.npy")) for option in ("--y", "--nuisance")),
+    *((option, ("score", "d.npy", "r", option, "y.npy")) for option in ("--y", "--nuisance")),
     ("--items", ("info", "r", "--items", "samples")),
     *((option, ("score", "a.npy", "b.npy", "v", option, "zero")) for option in LAYOUT),
     *((option, ("info", "r", option, "zero")) for option in LAYOUT),

@@ -81,7 +81,7 @@ def test_files_screens_and_report_say_the_same(name, fitted, tmp_path):
     assert len(read_result(tmp_path).vectors) == (0 if verdict == "no signal" else 4)
     told = runner.invoke(app, ["info", str(tmp_path)]).output
     assert verdict.capitalize() in told.splitlines()[1]
-    assert ("its interval" in told, "strength at most" in told) == (verdict == "signal", verdict == "no signal")
+    assert ("95 % interval" in told, "strength at most" in told) == (verdict == "signal", verdict == "no signal")
     write_report(tmp_path, tmp_path / "r.html", checks=False)
     page = (tmp_path / "r.html").read_text()
     headline, sign = HEADLINES[verdict]

@@ -200,7 +200,7 @@ def test_a_turned_store_is_read_batch_by_batch(tmp_path, monkeypatch):
         (X, {"sample_dim": 3}, "0 to 2 of the array, got 3"),
         (X, {"sample_dim": True}, "got True"),
         (X, {"sample_dim": 1.5j}, "got 1.5j"),
-        ([X[:3], X], {"sample_dim": 0}, "needs an array or a file, got list"),
+        ([X[:3], X], {"sample_dim": 0, "items": "batches"}, "needs an array or a file, got list"),
         (open_stream(X), {"sample_dim": 1}, "comes too late"),
         (data_array().assign_coords(channel=["a", "b", "a", "c"]), {}, r"'a' 2 times along 'channel' .*entries 0, 2"),
         (xarray.Dataset({"a": data_array(), "b": data_array()}), {}, "a Dataset of 2 variables .* such as 'a', 'b'"),

@@ -216,7 +216,7 @@ class TestContents:
         with pytest.raises(TpcaError, match=r"holds no samples|is empty|holds no \.npy files") as caught:
             member.open(data(0), work)
         assert "\n" not in str(caught.value)
-        with pytest.raises(TpcaError, match=r"at least two modes, got|of at least 3 axes"):
+        with pytest.raises(TpcaError, match=r"at least two modes.*, got|of at least 3 axes"):
             member.open(data(dims=(3,)), work)
         with pytest.raises(StreamError, match="starts at sample 3; go on with the data"):
             read(member.open(data(), work), start=3)
@@ -342,7 +342,7 @@ class TestItems:
             ([data(5), [[1.0], [1.0, 2.0]]], "cannot make an array of a list at sample 5"),
             ([np.ma.masked_array(data(5))], "would lose their mask"),
             ([data(5).astype(object)], "real numbers, got dtype object"),
-            ([data(5, (3,))], r"at least two modes, got \(5, 3\); wrap a single sample as sample\[None\]"),
+            ([data(5, (3,))], r"at least two modes.*, got \(5, 3\); wrap a single sample as sample\[None\]"),
         ],
     )
     def test_bad_items_are_named(self, items, says):
@@ -383,7 +383,7 @@ class TestItems:
             list(stream.batches(15))
 
     def test_arrays_of_other_kinds_are_refused(self):
-        with pytest.raises(SampleError, match=r"at least two modes, got \(5, 3\)"):
+        with pytest.raises(SampleError, match=r"at least two modes.*, got \(5, 3\)"):
             open_stream(np.zeros((5, 3)))
         with pytest.raises(ModelError, match="at least 2 long"):
             open_stream(np.zeros((5, 3, 1)))

@@ -186,8 +186,17 @@ def test_a_file_must_have_the_rows_of_a_sample_together(form, tmp_path):
 
 def test_a_table_without_words_and_a_matrix_say_what_to_do(tmp_path):
     np.savetxt(tmp_path / "m.csv", X[0], delimiter=",")
-    for source in (frame(), csv(frame(), tmp_path), tmp_path / "m.csv"):
-        with pytest.raises(TpcaError, match=r"say which columns are .*--sample, --modes, --value.*reshape\(n, d_1"):
+    named = "with columns 'trial', 'gene', 'time', 'count'"
+    call = r".* say which columns are .*tpca.open_stream\({}, sample=..., modes=\[..., ...\], value=...\)"
+    shown = call.format("df") + r", .*df.to_numpy\(\).reshape\(n, d_1, ..., d_k\)\.$"
+    stored = call.format(".*") + r" \(tpca: --sample, --modes, --value\).*numpy.loadtxt.*reshape\(n, d_1.*numpy.save"
+    for source, says in (
+        (frame(), f"^a DataFrame is a table {named}{shown}"),
+        (csv(frame(), tmp_path), f"t.csv' is a table {named}{stored}"),
+        (tmp_path / "m.csv", f"m.csv' is a table, {stored}"),
+        (tmp_path / "none.csv", "no such file or folder: '.*none.csv'"),
+    ):
+        with pytest.raises(TpcaError, match=says):
             open_stream(source)
     with pytest.raises(TpcaError, match=r"are for long tables .*, got ndarray; leave them out"):
         open_stream(X, **COLUMNS)

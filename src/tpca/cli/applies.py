@@ -53,6 +53,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(("data",), lambda p: not p["checks"], "is read for the checks, and --no-checks leaves them out; choose"),
     ),
     "score": (
+        Rule(("y", "nuisance"), lambda p: p["kind"] != "effects", "is for a fit with --target effect; leave it out"),
         Rule(("truth", *_READING), lambda p: p["kind"] == "views", "is for samples, not for views; leave it out"),
     ),
     "info": (Rule(_READING, lambda p: p["kind"] == "result", "is for data, not for a result; leave it out"),),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpca.errors import StreamError, reading
+from tpca.errors import SolverError, StreamError, reading
 
 if TYPE_CHECKING:
     from tpca.engines import Engine
@@ -15,15 +15,24 @@ if TYPE_CHECKING:
     from tpca.streams import Stream
     from tpca.streams.conditions import Conditions
 
-COLUMNS = "a .npy file, or columns of a CSV file with a header, as t.csv::dose or t.csv::age,sex"
+COLUMNS = "a .npy file, an array in another file, as d.npz::y, or columns of a CSV file with a header, as t.csv::dose"
+ARRAYS = (".npz", ".mat", ".zarr", ".h5", ".hdf5", ".nc")  # files of several arrays
 
 
-def read_told(given: Mapping[str, Any], n: int | None) -> Conditions | None:
+def read_told(given: Mapping[str, Any], stream: Stream) -> Conditions | None:
     """What the options of the command tell of the samples; ``None`` where that is nothing."""
     from tpca.estimators.conditions import conditions
+    from tpca.streams.axes import check_axis
 
+    if given["target"] == "effect" and given["y"] is None:
+        raise SolverError(
+            f"--target effect needs --y, a number or a label for every sample: give {COLUMNS}; or use --target mean."
+        )
     y, nuisance, groups = (read_columns(given[name]) for name in ("y", "nuisance", "group_by"))
-    return conditions(given["target"], n, y, nuisance, None, groups)
+    if given["sample"] is None:  # a table has no axes
+        told = {"--y": y, "--nuisance": nuisance, "--group-by": groups}
+        check_axis(None, stream, given["sample_dim"], **told)
+    return conditions(given["target"], stream.length, y, nuisance, None, groups)
 
 
 def read_columns(place: str | None) -> Any:
@@ -36,6 +45,8 @@ def read_columns(place: str | None) -> Any:
     with reading(f"cannot read {path!r}", f"give {COLUMNS}"):
         if path.endswith(".npy"):
             return np.load(path, allow_pickle=False)
+        if path.endswith(ARRAYS):
+            return _array_in(place)
         with Path(path).open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
     header = list(rows[0]) if rows else []
@@ -51,6 +62,16 @@ def read_columns(place: str | None) -> Any:
         return columns.astype(np.float64)
     except ValueError:
         return columns
+
+
+def _array_in(place: str) -> Any:
+    """An array in a file of several, which must be named."""
+    from tpca.streams.paths import stored_at
+
+    if "::" not in place:
+        raise StreamError(f"{place!r} may hold several arrays; say which: {place}::y.")
+    found = stored_at(place, "auto", None).read((slice(None),))
+    return found.astype(str) if found.dtype.kind == "S" else found  # HDF5 has text in bytes
 
 
 def run_effects(data: Stream | Engine, told: Conditions, solver: str, options: Mapping[str, Any]) -> Recovery:

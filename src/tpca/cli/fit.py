@@ -155,7 +155,7 @@ def fit(
     reading: dict[str, Any] = {"items": items, "shuffle": shuffle, "nan_policy": nan_policy, **layout(ctx.params)}
     stream = open_stream(path, random_state=random_state, **reading)
     stream.labels = output.check(stream.dims, stream.labels)
-    told = read_told(ctx.params, stream.length)
+    told = read_told(ctx.params, stream)
     kept = Checkpoints(checkpoint or out / "checkpoint", checkpoint_every)
     console = Console(stderr=True)
     if not quiet:

@@ -10,7 +10,7 @@ from typer.core import TyperCommand
 _FIT = ["memory_limit", "views", "overwrite", "resume"]
 COMMON = {
     "fit": ["out", "report", "target", "y", "n_components", "sample_dim", "nan_policy", *_FIT],
-    "score": ["truth", "nan_policy", "as_json"],
+    "score": ["y", "truth", "nan_policy", "as_json"],
     "info": ["sample_dim", "as_json"],
     "generate": ["out", "dims", "strength", "samples", "noise", "random_state", "overwrite"],
     "plan": ["order", "dim", "dims", "strength", "samples", "memory_limit", "plot"],

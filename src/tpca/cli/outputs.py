@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpca.drafts import check_folder
 from tpca.errors import OutputError
-from tpca.wording import amount, beside, number, percent, printable, shape, within
+from tpca.wording import amount, beside, count, number, percent, printable, shape, within
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,9 +63,10 @@ def recovery_table(console: Console, stored: StoredResult) -> None:
     else:
         pairs = zip(components, intervals, strict=True)
         table.add_row("strength", *(beside(c["strength"], ends) for c, ends in pairs))
+    if any(c["p_value"] is not None for c in components):
+        table.add_row("p at most", *(number(c["p_value"], 2) for c in components))
     if verdict == "signal":
         table.add_row(f"{percent(confidence_of(summary))} interval", *(within(ends) for ends in intervals))
-        table.add_row("p at most", *(number(c["p_value"], 2) for c in components))
         if any("variance" in c for c in components):
             table.add_row("variance along it", *(number(c.get("variance"), 4) for c in components))
             table.add_row(
@@ -82,7 +83,7 @@ def recovery_table(console: Console, stored: StoredResult) -> None:
     passes = f" in {summary['n_passes']} passes" if summary["n_passes"] > 1 else ""
     skipped = f", {summary['n_skipped']:,} skipped" if summary["n_skipped"] else ""
     console.print(
-        f"{summary['n_samples']:,} samples of {shape(summary['dims'])}{passes}{skipped}; "
+        f"{count(summary['n_samples'], 'sample')} of {shape(summary['dims'])}{passes}{skipped}; "
         f"state {amount(summary['state_bytes'])}, buffer {amount(summary['buffer_bytes'])}."
     )
     if fewer := fewer_components(summary):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from tpca.lab.planning.plan import Plan, Row
 
+BOUND = "S·K·N / bound"
 BASIS = {"measured": "m", "extrapolated": "m*", "theory": "t", "": ""}
 
 
@@ -82,9 +83,9 @@ def _print(console: Console, made: Plan) -> None:
     table = Table(title=", ".join(filter(None, [*about, f"memory {amount(made.memory_limit)}"])))
     heads = ["method", "samples", "from", "state", "buffer", "passes", "time"]
     heads += [f"{made.workers} workers"] if made.workers > 1 else []
-    heads += ["S·K·N / bound"] + ([f"{made.samples:,} are"] if made.samples is not None else [])
+    heads += [BOUND] + ([f"{made.samples:,} are"] if made.samples is not None else [])
     # A narrow screen goes without what matters least.
-    kept = [i for i, head in enumerate(heads) if console.width >= 100 or head not in ("buffer", "S·K·N / bound")]
+    kept = [i for i, head in enumerate(heads) if console.width >= 100 or head not in ("buffer", BOUND)]
     for i in kept:
         table.add_column(heads[i], justify="left" if heads[i] in ("method", "from") else "right")
     for row in shown:
@@ -97,7 +98,7 @@ def _print(console: Console, made: Plan) -> None:
         for obstacle in dict.fromkeys(r.obstacle for r in impossible):
             titles = "; ".join(r.title for r in impossible if r.obstacle == obstacle)
             console.print(f"  {titles}: {obstacle}", highlight=False)
-    console.print(_legend(made) + (_bound(made) if len(kept) == len(heads) else ""), highlight=False)
+    console.print(_legend(made, BOUND in [heads[i] for i in kept]), highlight=False)
     console.print(f"Constants: {provenance()}.", highlight=False)
 
 
@@ -109,20 +110,18 @@ def _cells(row: Row, made: Plan) -> list[str]:
     return cells + [_count(row.product)] + ([row.suffices] if made.samples is not None else [])
 
 
-def _legend(made: Plan) -> str:
+def _legend(made: Plan, with_bound: bool) -> str:
     speed = f"{made.rate:g} samples a second" if made.rate else "as fast as memory delivers them"
-    return (
+    legend = (
         "samples: for every overlap above 0.9 in half of all runs; twice that is enough. "
         "from: m constant measured at such sizes, m* measured at others and extrapolated, t theory with constant 1. "
         f"time: dense samples that come {speed} ({made.machine.bandwidth / 1e9:.1f} GB/s here)."
     )
-
-
-def _bound(made: Plan) -> str:
-    return (
-        " S·K·N / bound: state times passes times samples over the least that vectors which differ from mode to mode "
+    bound = (
+        f" {BOUND}: state times passes times samples over the least that vectors which differ from mode to mode "
         f"allow, {_count(made.least_product)} up to constants (Dudeja & Hsu 2024)."
     )
+    return legend + (bound if with_bound else "")
 
 
 def _count(value: float) -> str:

@@ -16,10 +16,11 @@ from tpca.wording import with_error
 
 if TYPE_CHECKING:
     from tpca.results import StoredResult
+    from tpca.tensors.blocks import Array
 
 
-WORDS = ("rewards", "variances")  # of what all samples share, and of what varies
-SAID = {"rewards": "mean score", "variances": "variance of the scores"}
+WORDS = ("rewards", "variances", "slopes")  # of what all samples share, of what varies, and of what follows y
+SAID = {"rewards": "mean score", "variances": "variance of the scores", "slopes": "slope of the scores"}
 
 
 def score(
@@ -27,6 +28,8 @@ def score(
     paths: Annotated[list[str], typer.Argument(help=DATA, show_default=False, metavar="PATH")],
     result: Annotated[Path, typer.Argument(help="Folder that tpca fit wrote.", show_default=False)],
     truth: Annotated[bool, typer.Option("--truth", help="Compare with the truth beside the data.")] = False,
+    y: Annotated[str | None, typer.Option(help="Of an effect: a number or label per sample, as in fit.")] = None,
+    nuisance: Annotated[str | None, typer.Option(help="Of an effect: columns whose effect is taken out.")] = None,
     nan_policy: Annotated[str, typer.Option(help="NaN, Inf: raise, omit (the sample), zero (use the rest).")] = "raise",
     items: Annotated[str, typer.Option(help="What each file of a folder is: batches, samples, or auto.")] = "auto",
     sample_dim: SampleDim = None,  # noqa: ARG001
@@ -38,7 +41,7 @@ def score(
 ) -> None:
     """Try a result on other data: mean score, standard error.
 
-    Of a fit with --target variance, the variance of the rewards.
+    Of a fit with --target variance, the variance of the rewards; with --target effect, their slope on --y.
 
     With --truth also the overlap of every vector with the planted one (1 is perfect).
 
@@ -46,6 +49,8 @@ def score(
 
     Of a fit of views, the correlation of the scores; give one PATH for every view.
     """
+    import numpy as np
+
     from tpca.engines import mean_and_error, open_engine, reward_pieces
     from tpca.errors import StreamError
     from tpca.results import names_of, read_result
@@ -53,7 +58,8 @@ def score(
     from tpca.streams.writing import read_truth, truth_path
 
     stored = read_result(result)
-    refuse_idle(ctx, str(stored.summary.get("kind", "samples")))
+    effects = [str(c.get("effect") or "") for c in stored.summary["components"]]
+    refuse_idle(ctx, "effects" if any(effects) else str(stored.summary.get("kind", "samples")))
     if stored.vectors and stored.summary.get("kind") == "views":
         _score_views(paths, stored, nan_policy, as_json)
         return
@@ -72,9 +78,13 @@ def score(
     known = read_truth(truth_path(path)) if truth else None
     pieces, components = reward_pieces(open_engine(stream), stored.vectors), len(stored.vectors[0])
     varying = stored.summary["solver"] == "variance"
-    found = mean_and_error(_squares(pieces) if varying else pieces, components)
-    means, errors, count = found[0].tolist(), found[1].tolist(), found[2]
-    report: dict[str, Any] = {"samples": count, WORDS[varying]: means, "standard_errors": errors}
+    if any(effects):
+        means, errors, count = _slopes(np.concatenate(list(pieces)), stored, effects, y, nuisance)
+    else:
+        found = mean_and_error(_squares(pieces) if varying else pieces, components)
+        means, errors, count = found[0].tolist(), found[1].tolist(), found[2]
+    word = WORDS[2 if any(effects) else varying]
+    report: dict[str, Any] = {"samples": count, word: means, "standard_errors": errors}
     if known is not None:
         each = [known.overlaps([v[c] for v in stored.vectors]) for c in range(len(means))]
         best = max(range(len(each)), key=lambda c: float(each[c].min()))
@@ -88,6 +98,43 @@ def score(
         put_json(report)
         return
     _print(report)
+
+
+def _slopes(
+    rewards: Array, stored: StoredResult, effects: list[str], y: str | None, nuisance: str | None
+) -> tuple[list[float], list[float], int]:
+    """For every component the slope of its rewards on what it is the effect of, beside all else that is told."""
+    import numpy as np
+
+    from tpca.cli.effects import COLUMNS, read_columns
+    from tpca.errors import StreamError
+    from tpca.estimators.score import slope_score
+    from tpca.streams.conditions import read_conditions
+
+    if y is None:
+        raise StreamError(f"the result is {_of(effects[0])}: the score is the slope on --y; give {COLUMNS}.")
+    amplitudes = [c.get("label_amplitudes") or {} for c in stored.summary["components"]]
+    known = tuple(amplitudes[0]) or None
+    told = read_conditions("effect", len(rewards), read_columns(y), read_columns(nuisance), labels=known)
+    assert told.covariates is not None
+    columns, found = told.covariates.columns, []
+    for c, effect in enumerate(effects):
+        if effect not in told.covariates.questions:
+            raise StreamError(
+                f"the result is {_of(effect)}, and --y {y} has {', '.join(map(_of, told.covariates.questions))}; give "
+                "the same labels, or columns, as for the fit."
+            )
+        place = told.covariates.questions.index(effect)
+        own, others = columns[:, place], np.delete(columns, place, axis=1)
+        if known:
+            strength = stored.summary["components"][c]["strength"]
+            own, others = columns @ np.array(list(amplitudes[c].values())) / strength, columns[:, :0]
+        found.append(slope_score(rewards[:, c : c + 1], [(own, others)], told.nuisance))
+    return [float(one) for one in found], [one.standard_error for one in found], len(rewards)
+
+
+def _of(effect: str) -> str:
+    return f"the effect {effect}" if effect.startswith("between ") else f"the effect of {effect}"
 
 
 def _squares(pieces: Iterable[Any]) -> list[Any]:

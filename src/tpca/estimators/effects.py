@@ -7,11 +7,12 @@ import warnings
 import numpy as np
 
 from tpca.engines import DaskEngine, Engine, LocalEngine, is_engine
+from tpca.engines.looks import Looks
 from tpca.errors import ConditionsWarning, SampleError, StreamError
 from tpca.estimators.handed import EffectFit, EffectOptions, HandedEffects, MakeSolver, labels_of
 from tpca.estimators.units import in_units, oriented_last, with_amplitudes
 from tpca.solvers.base import StreamSolver
-from tpca.solvers.loop import run_on_data
+from tpca.solvers.loop import CONSTANT, run_on_data
 from tpca.solvers.mean.memory import groups_needed
 from tpca.solvers.recovery import Recovery
 from tpca.streams import Stream
@@ -39,6 +40,8 @@ def fit_effects(
         )
     found = plans(told, asked.fixed(told), any_order=stored)
     names = ("",) if told.covariates is None else told.covariates.questions
+    if isinstance(stream, StoredStream):
+        _refuse_constant(stream)
     _warn(told, found, names)
     if not stored and not stream.rereadable and len(found) > 1:
         poured = HandedEffects(stream, told, asked, make_solver, found)
@@ -52,9 +55,28 @@ def fit_effects(
         solver = make_solver(derived, asked.for_solver(told, per_block, place))
         if isinstance(solver, StreamSolver):
             _warn_of_few(told, plan, solver.confidence)
-        recovery = run_on_data(solver, derived)
+        recovery = run_on_data(solver, derived, _unit(told, per_block))
         fits.append(_in_samples(recovery, name, plan, derived, stream, labels_of(told)))
     return fits
+
+
+def _refuse_constant(stream: StoredStream) -> None:
+    """Refuse samples that are all the same: their contrasts are rounding, which may pass for a signal.
+
+    Others differ in the first batch, and no more is read.
+    """
+    looks = Looks(wanted=True)
+    for number in range(stream.layout.count):
+        looks.at(stream.batch(number))
+        if looks.varied:
+            return
+    if looks.digests and stream.length > 1:  # where none is left because of NaN, that is what is wrong
+        raise StreamError(CONSTANT)
+
+
+def _unit(told: Conditions, per_block: float) -> str:
+    """What derived samples are called."""
+    return "groups" if told.groups is not None else "samples" if per_block == 1 else "blocks of samples"
 
 
 def _stream_of(data: Stream | Engine) -> Stream:
@@ -136,23 +158,12 @@ def _doubt(told: Conditions, plan: Plan, name: str) -> str:
 
 
 def _warn_of_few(told: Conditions, plan: Plan, confidence: float) -> None:
-    """A warning where there are so few groups or blocks that nothing could be proven, whatever they show."""
+    """A warning where there are so few groups that nothing could be proven, whatever they show."""
     needed = groups_needed(confidence)
-    if len(plan) >= needed or (told.covariates is None and told.groups is None):
-        return
-    if told.groups is not None:
-        few, more = f"{len(plan)} of {len(told.group_names)} groups say something", "groups"
-    else:
-        few, more = f"{len(told)} samples make {len(plan)} blocks in which {_varying(told)}", "samples"
-    warnings.warn(
-        f"{few}, and a claim at confidence {confidence:g} needs {needed}: no signal can be proven; give more {more}, "
-        "or a lower confidence.",
-        ConditionsWarning,
-        stacklevel=4,
-    )
-
-
-def _varying(told: Conditions) -> str:
-    """What a block must have."""
-    labels = labels_of(told)
-    return f"{'both' if len(labels) == 2 else 'all'} labels occur" if labels else "y varies"
+    if told.groups is not None and len(plan) < needed:
+        warnings.warn(
+            f"{len(plan)} of {len(told.group_names)} groups say something, and a claim at confidence {confidence:g} "
+            f"needs {needed}: no signal can be proven; give more groups, or a lower confidence.",
+            ConditionsWarning,
+            stacklevel=4,
+        )

@@ -22,6 +22,7 @@ from tpca.estimators.units import merged
 from tpca.solvers.base import Callback, Solver
 from tpca.solvers.loop import run_on_data
 from tpca.streams import Stream
+from tpca.streams.axes import check_axis
 
 
 class TensorPCA(ShowsComponents, TakesParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -214,6 +215,7 @@ class TensorPCA(ShowsComponents, TakesParts, ClassNamePrefixFeaturesOutMixin, Tr
         seed = self._seed()
         options = {"items": self.items, "shuffle": self.shuffle, "nan_policy": self.nan_policy}
         data = opened(X, None, random_state=seed, sample_dim=sample_dim, **options)
+        check_axis(X, data, sample_dim, y=y, nuisance=nuisance, sample_weight=sample_weight, groups=groups)
         asked = effect_options(self)
         told = conditions(self.target, data.length, y, nuisance, sample_weight, groups)
         self._refuse_elsewhere(data, told)

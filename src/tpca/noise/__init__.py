@@ -1,6 +1,6 @@
 """What is known of the noise: covariances of the modes, whitening of queries, how long neighbours are alike."""
 
-from tpca.noise.checks import CENTRED, Check, doubts, noise_checks, steadiness, too_alike
+from tpca.noise.checks import CENTRED, Check, doubts, noise_checks, steadiness, too_alike, too_few
 from tpca.noise.clipping import Tails
 from tpca.noise.model import NoiseModel, described, is_plain, learn, samples_wanted
 from tpca.noise.pairs import ModeCovariances
@@ -32,4 +32,5 @@ __all__ = [
     "samples_wanted",
     "steadiness",
     "too_alike",
+    "too_few",
 ]

@@ -170,6 +170,16 @@ def too_alike(groups: int, worth: float) -> Check:
     )
 
 
+def too_few(count: int, needed: int, unit: str, confidence: float) -> Check:
+    """Fewer samples, or blocks of them, as ``unit`` says, than any claim takes."""
+    return Check(
+        "enough samples",
+        "bad",
+        f"{count:,} of {needed:,} {unit}",
+        f"fewer than {needed:,} {unit} can prove nothing at confidence {confidence:g}, whatever is in them; give more",
+    )
+
+
 def steadiness(excess: float) -> Check:
     """Whether neighbouring samples are alike along the signal, by so many standard errors of an autocorrelation."""
     measured = f"autocorrelation {excess:.2g} standard errors above independence"

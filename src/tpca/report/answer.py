@@ -130,7 +130,7 @@ def _about(stored: StoredResult, labels: Labels) -> str:
     nothing, effect = verdict_of(summary) == "no signal", effect_of(summary["components"][0])
     asked = f"; looked for: {effect}" if nothing and effect else ""
     hidden = bound if nothing and limit is not None else ""
-    return f"{summary['n_samples']:,} samples of {modes}{skipped}{asked}{hidden}"
+    return f"{count(summary['n_samples'], 'sample')} of {modes}{skipped}{asked}{hidden}"
 
 
 def _strength(summary: dict[str, Any], c: int) -> str:

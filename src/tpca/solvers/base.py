@@ -131,6 +131,10 @@ class CommonOptions:
         """Recover the vectors from a stream or an engine."""
         raise NotImplementedError
 
+    def least_samples(self, data: Data) -> int:  # noqa: ARG002
+        """Fewer samples than this prove nothing, whatever is in them."""
+        return 1
+
     def settings(self) -> dict[str, Any]:
         """What a run depends on besides its data, as plain values."""
         names = (field.name for field in dataclasses.fields(self) if field.metadata.get("setting", True))

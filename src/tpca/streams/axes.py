@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.errors import StreamError
+from tpca.errors import SampleError, StreamError, StreamWarning
 from tpca.streams.protocol import Source
 
 SampleDim = str | int | None
+FEW, LONG, TIMES = 8, 30, 4  # samples, beside an axis so long, and so many times as long: they may lie along that one
 
 
 class Turned(Source):
@@ -72,3 +74,44 @@ def _axis(source: Source, sample_dim: str | int) -> int:
             f"got {sample_dim!r}."
         )
     return number % count
+
+
+def check_axis(source: Any, data: Any, sample_dim: SampleDim, **told: Any) -> None:
+    """Say so where samples seem to lie along another axis than the first, and nobody named one.
+
+    Refused if what is ``told`` of them, by name, has as many rows as another axis is long; a note if there are next to
+    none of them beside a long axis.  ``data`` are the samples as they were opened; of a ``source`` that was open
+    already nobody knows what the axes were.
+    """
+    n, dims = data.length, tuple(data.dims)
+    if sample_dim is not None or n is None or source is data:
+        return
+    for name, rows in ((name, _rows(values)) for name, values in told.items()):
+        if rows != n and rows in dims:
+            raise SampleError(
+                f"{name} must have a row for every sample, got {rows}, and the samples, along the first axis, are {n}; "
+                f"{_way_out(data, dims.index(rows))}."
+            )
+    long = [mode for mode, d in enumerate(dims) if d >= max(LONG, TIMES * n)]
+    if n < FEW and long:
+        warnings.warn(
+            f"the samples, along the first axis, are {n}, of shape {dims}; {_way_out(data, long[-1])}.",
+            StreamWarning,
+            stacklevel=3,
+        )
+
+
+def _rows(values: Any) -> int | None:
+    """How many rows something has, where that is plain."""
+    return None if values is None or isinstance(values, str) or not np.ndim(values) else len(values)
+
+
+def _way_out(data: Any, mode: int) -> str:
+    axes = () if data.labels is None else data.labels.axes
+    name = axes[mode].name if axes else ""
+    which = f"axis {name!r}" if name else f"axis {mode + 1}"
+    given = (repr(name), name) if name else (mode + 1, mode + 1)
+    return (
+        f"{which} is {data.dims[mode]} long: if the samples lie along it, give sample_dim={given[0]} (tpca: "
+        f"--sample-dim {given[1]})"
+    )

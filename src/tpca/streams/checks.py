@@ -5,13 +5,15 @@ Items of two dimensions can only be samples: a batch has at least three.  Items 
 their shapes differ, or if there are fewer than two entries along their first axis, as in ``sample[None]``.  Where the
 shape of a sample is known already, an item that has it is a sample.  All else can be either: what an iterator gives,
 and ``MIN_ALIKE`` items of a list or folder, all of one shape, are taken for samples, and a note says so; the rest is
-refused, as is the first array of ``partial_fit``, which can be a batch as well.
+refused, as is the first array of ``partial_fit``, which can be a batch as well.  A list of items of
+different lengths that do not look cut from one array may be one of samples that nobody brought to one length: a note
+says what they are taken for.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,10 @@ from tpca.tensors.namespaces import numpy_dtype
 Shape = tuple[int, ...]
 MIN_ALIKE = 8  # fewer samples prove nothing, so a list of fewer arrays may well be one of batches
 WHERE = "to TensorPCA, open_stream, or tpca with --items"
+_OF_A_TABLE = (
+    "; if every row is an array written out, give X.reshape({n}, d_1, d_2), and one sample as X[None]; a plain table "
+    "is for scikit-learn's PCA, tpca.MomentPCA or, beside others of the same rows, tpca.TensorCCA"
+)
 
 
 def as_array(item: Any, first: int = 0) -> NDArray[Any]:
@@ -62,7 +68,11 @@ def to_floats(array: NDArray[Any]) -> NDArray[Any]:
 def sample_dims(shape: tuple[int, ...], what: str, way_out: str = "") -> tuple[int, ...]:
     """Dims of the samples of an array of samples."""
     if len(shape) < 3:
-        raise SampleError(f"{what} must have shape (n, d_1, ..., d_k) with at least two modes, got {shape}{way_out}.")
+        way_out = way_out or (_OF_A_TABLE.format(n=shape[0]) if len(shape) == 2 else "; reshape it to (n, d_1, d_2)")
+        raise SampleError(
+            f"{what} must have shape (n, d_1, ..., d_k), a first axis of samples and at least two modes (axes of a "
+            f"sample), got {shape}{way_out}."
+        )
     return check_dims(shape[1:])
 
 
@@ -153,6 +163,27 @@ def are_samples(
     raise StreamError(
         f"{what} of shape {first} can be batches of samples {first[1:]}, or single samples {first}; say "
         f'items="batches" or items="samples" ({WHERE}).'
+    )
+
+
+def note_lengths(shapes: Sequence[Shape | None]) -> None:
+    """A note where a list taken for batches may be one of samples that nobody brought to one length.
+
+    Not where it looks cut from one array, as by loaders, the last batch shorter, or by ``numpy.array_split``; nor
+    where shapes differ in more than the length, of which an error will tell.
+    """
+    known = [shape for shape in shapes if shape is not None]
+    if len(known) < len(shapes) or len({shape[1:] for shape in known}) > 1 or len(known) < 2 or known[0][0] < 2:
+        return
+    lengths = [shape[0] for shape in known]
+    if lengths[0] >= MIN_ALIKE and lengths[0] - min(lengths[:-1]) <= 1 and sorted(lengths)[::-1] == lengths:
+        return
+    warnings.warn(
+        f"items of shapes {known[0]}, {known[1]}{', ...' if len(known) > 2 else ''} are taken for batches of samples "
+        f"{known[0][1:]}; if each is one sample, cut or pad all of them to one shape, and if they are batches say "
+        f'items="batches" to have no note ({WHERE}).',
+        StreamWarning,
+        stacklevel=2,
     )
 
 

@@ -14,7 +14,7 @@ from tpca.integers import check_integer
 from tpca.model import Samples
 from tpca.streams.arrays import ArraySource
 from tpca.streams.axes import SampleDim, along
-from tpca.streams.checks import MIN_ALIKE, are_samples, as_array, only_batches, shape_of
+from tpca.streams.checks import MIN_ALIKE, are_samples, as_array, note_lengths, only_batches, shape_of
 from tpca.streams.device import DeviceStream, device_source
 from tpca.streams.hdf5 import hdf5_source
 from tpca.streams.iterables import IterableStream, OwnStream, SamplesStream, stacked
@@ -60,7 +60,8 @@ def open_stream(
         single ``"samples"`` ``(d_1, ..., d_k)``.  ``"auto"`` takes items of two dimensions for samples, and the batches
         of a data loader that has a ``batch_size``, items of different shapes and items that are less than two long for
         batches.  All else can be either: eight or more of one shape are taken for samples, as is what an iterator
-        gives, with a :class:`~tpca.errors.StreamWarning`; fewer are refused.
+        gives, with a :class:`~tpca.errors.StreamWarning`; fewer are refused.  A list of batches whose lengths look like
+        those of samples that were never brought to one has such a warning, too.
         A list of samples is stacked: ``list(X)`` is the same as ``X``, as is ``X.tolist()``.
     shuffle, random_state
         Whether to read batches in random order, samples in random order within each, and the seed of that order, which
@@ -234,5 +235,9 @@ def _listed(source: Sequence[Any], items: Items, dims: tuple[int, ...] | None) -
     if not source or is_sparse(source[0]):
         return None
     written_out = items == "auto" and _written_out(source)
-    single = written_out or are_samples(map(shape_of, source), items, dims, "items", MIN_ALIKE)
-    return ArraySource(stacked(source)) if single else None
+    shapes = [] if written_out else list(map(shape_of, source))
+    if written_out or are_samples(shapes, items, dims, "items", MIN_ALIKE):
+        return ArraySource(stacked(source))
+    if items == "auto" and dims is None:
+        note_lengths(shapes)
+    return None

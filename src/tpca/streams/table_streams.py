@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.errors import SampleError, StreamError, check_regular
+from tpca.errors import SampleError, StreamError, TpcaError, check_regular
 from tpca.labels import labels_of
 from tpca.model.sampling import BATCH_ENTRIES
 from tpca.streams.identity import spread
@@ -17,7 +17,7 @@ from tpca.streams.paths import TABLES
 from tpca.streams.protocol import Kind, Layout, NanPolicy, NumberedStream, Source
 from tpca.streams.stored import StoredStream
 from tpca.streams.table_columns import Columns
-from tpca.streams.table_files import CsvPieces, MemoryPieces, ParquetPieces, Pieces
+from tpca.streams.table_files import CsvPieces, MemoryPieces, ParquetPieces, Pieces, brief
 from tpca.streams.tables import Table
 from tpca.tensors import Batch
 from tpca.tensors.blocks import check_dims
@@ -25,6 +25,7 @@ from tpca.tensors.digest import digest
 from tpca.tensors.sparse import SparseBatch
 
 DENSE_SHARE = 0.05  # of cells with a row, from which on samples are dense: adding up costs far less than contracting
+SHOWN = 8  # columns that a message names
 
 
 class TableSource(Source):
@@ -117,17 +118,58 @@ def _pieces(source: Any, columns: Columns) -> Pieces:
     if not isinstance(source, str | os.PathLike):
         return MemoryPieces(source, columns.sample)
     path = os.fsdecode(source)
+    _check_file(path)
+    return _file_pieces(path)
+
+
+def _check_file(path: str) -> None:
     if not os.path.exists(path):
         raise StreamError(f"no such file or folder: {path!r}.")
     check_regular(path)
+
+
+def _file_pieces(path: str) -> Pieces:
     return ParquetPieces(path) if path.lower().endswith((".parquet", ".pq")) else CsvPieces(path)
 
 
 def _what_to_do(source: Any) -> str:
     """Of a table that nothing was said of, maybe a matrix of numbers: what it is, and what to do."""
-    what = f"{os.fsdecode(source)!r}" if isinstance(source, str | os.PathLike) else f"a {type(source).__name__}"
+    file = isinstance(source, str | os.PathLike)
+    name = repr(os.fsdecode(source)) if file else "df"
+    matrix = "numpy.loadtxt(path, delimiter=',')" if file else "df.to_numpy()"
+    matrix = matrix if file or hasattr(source, "to_numpy") else "df.to_pandas().to_numpy()"  # an Arrow table
+    command = " (tpca: --sample, --modes, --value)" if file else ""
     return (
-        f"{what} is a table, and a sample is a tensor: say which columns are the sample, the modes and the value "
-        "(sample=, modes=, value=, or --sample, --modes, --value). A matrix of numbers, one sample a row, is given as "
-        "an array: numpy.loadtxt(path, delimiter=',').reshape(n, d_1, ..., d_k), saved with numpy.save for the command."
+        f"{name if file else f'a {type(source).__name__}'} is a table{_columns(source)}, and a sample is an array: say "
+        "which columns are the sample, the modes (axes of a sample) and the value, "
+        f"tpca.open_stream({name}, sample=..., modes=[..., ...], value=...){command}, and fit that. A matrix, one "
+        f"sample a row, is given as an array: {matrix}.reshape(n, d_1, ..., d_k)"
+        f"{', saved with numpy.save for the command' if file else ''}."
     )
+
+
+def _columns(source: Any) -> str:
+    """The columns of a table; none of a file that cannot be parsed, or begins with numbers."""
+    if isinstance(source, str | os.PathLike):
+        names = _file_columns(os.fsdecode(source))
+    else:
+        names = list(map(str, getattr(source, "column_names", None) or source.columns))
+    shown = ", ".join(map(brief, names[:SHOWN])) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    return f" with columns {shown}" if names else ""
+
+
+def _file_columns(path: str) -> list[str]:
+    _check_file(path)
+    try:
+        names = _file_pieces(path).columns
+    except TpcaError:
+        return []
+    return [] if any(map(_is_number, names)) else names
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -375,7 +375,7 @@ def test_the_command_fits_scores_and_reports(tmp_path):
     assert "amplitudes vary from sample to sample" in page
     assert "product of one for every mode" in page
     scored = command.run("score", "x.npy", "r", cwd=tmp_path)
-    assert "component 0: variance 1" in scored.stdout
+    assert "component 0: variance of the scores 1" in scored.stdout
     refused = command.run("fit", "x.npy", "--target", "variance", "--out", "s", "--whiten", "none", cwd=tmp_path)
     assert refused.returncode == 2
     assert "--whiten is for --solver mean or race, not for --target variance; leave it out." in refused.stderr

@@ -19,6 +19,7 @@ from tpca.lab.planning.methods import METHODS, Method, RaceSize, least_race_byte
 from tpca.lab.planning.problem import Problem, parse_samples
 from tpca.model.sampling import BATCH_ENTRIES
 from tpca.solvers.choice import choose_solver
+from tpca.solvers.mean.memory import default_mean_memory
 from tpca.solvers.memory import default_memory, machine_memory, parse_memory
 from tpca.solvers.race.rounds import round_sizes
 from tpca.streams.stored import SLAB_ENTRIES
@@ -84,7 +85,7 @@ def make_plan(
     samples
         How many there are, a number or an expression such as ``"4d^2"``.
     memory_limit
-        Bound on a method's state; by default what a solver would take (:func:`tpca.solvers.memory.default_memory`).
+        Bound on a method's state; by default what the solver that is chosen would take.
     rate
         Samples a second that arrive or can be read; by default as fast as memory delivers them.
     workers
@@ -94,12 +95,18 @@ def make_plan(
         raise SolverError(f"rate must be a positive number of samples a second, got {rate}.")
     if workers < 1:
         raise SolverError(f"workers must be at least 1, got {workers}.")
-    nbytes = default_memory(problem.dims) if memory_limit is None else parse_memory(memory_limit)
+    nbytes = _usual_memory(problem.dims) if memory_limit is None else parse_memory(memory_limit)
     count = None if samples is None else parse_samples(samples, problem.dims)
     asked = Plan(problem, nbytes, count, rate, workers, problem.least_product, this_machine())
     plan = replace(asked, rows=(_race_row(asked), *(_row(asked, method) for method in METHODS)))
     recommended, sentence = _recommend(plan, memory_limit is not None)
     return replace(plan, recommended=recommended, recommendation=sentence)
+
+
+def _usual_memory(dims: tuple[int, ...]) -> int:
+    """What the solver that would be chosen takes, where nothing is said."""
+    mean = choose_solver(dims).solver == "mean"
+    return max(default_memory(dims), default_mean_memory(dims) if mean else 0)
 
 
 def _race_row(plan: Plan) -> Row:
@@ -173,7 +180,10 @@ def _recommend(plan: Plan, told: bool) -> tuple[str, str]:
     choice = choose_solver(plan.problem.dims, plan.memory_limit if told else None, max_samples=plan.samples)
     row = next(r for r in plan.rows if r.name == choice.solver)
     name = {"mean": "MeanSolver", "race": "RaceSolver"}[choice.solver]
-    sentence = f"Use {name}: {choice.reason}"
+    why, _, taken = choice.reason.partition(": ")  # of the mean: what it takes, of what is there
+    sizes = f"it needs {amount(row.state_bytes)}, and takes {taken} for more groups of samples, a better test"
+    reason = f"{why}: {sizes}" if taken and not taken.startswith(amount(row.state_bytes)) else choice.reason
+    sentence = f"Use {name}: {reason}"
     if math.isnan(row.samples):
         return _instead(plan.rows, f"RaceSolver {row.obstacle}, the memory is {amount(plan.memory_limit)}")
     sentence += f"; about {approximately(row.samples)} samples recover the signal in half of all runs"

@@ -43,6 +43,11 @@ SHORT = 2 * GROUP_ENTRIES
 FAR, SMALL = 40, 2.0**-120
 
 
+def least_group(solver: MeanSolver, data: Data) -> int:
+    """Samples of the smallest group: where nobody knows how many there will be, two neighbours tell of the noise."""
+    return solver.groups or (1 if solver.whiten is None or data.length is not None else 2)
+
+
 class MeanRun:
     """The sums of the samples, in groups."""
 
@@ -71,8 +76,8 @@ class MeanRun:
         budget = solver.budget(dims, partial)
         limits = [limit for limit in (self.data.length, solver.max_samples) if limit is not None]
         if self.data.length is None or not min(limits):
-            block = solver.groups or (1 if solver.whiten is None else 2)  # two neighbours tell of the noise
-            return Grouping(dims, groups_within(dims, budget, solver.confidence, spare=1, partial=partial), block)
+            groups = groups_within(dims, budget, solver.confidence, spare=1, partial=partial)
+            return Grouping(dims, groups, least_group(solver, self.data))
         groups = groups_within(dims, budget, solver.confidence, partial=partial)
         return Grouping(dims, groups, plan=equal_groups(min(limits) - self.left_out, groups, solver.groups or 1))
 

@@ -26,8 +26,8 @@ from typing import ClassVar
 from tpca.engines import Data
 from tpca.solvers.base import StreamSolver
 from tpca.solvers.loop import Run
-from tpca.solvers.mean.memory import default_mean_memory
-from tpca.solvers.mean.run import MeanRun
+from tpca.solvers.mean.memory import default_mean_memory, groups_needed
+from tpca.solvers.mean.run import MeanRun, least_group
 
 
 @dataclass(kw_only=True, eq=False)
@@ -77,6 +77,10 @@ class MeanSolver(StreamSolver):
     def begin(self, data: Data) -> Run:
         """The sums of the samples, to be fitted at their end."""
         return MeanRun(self, data)
+
+    def least_samples(self, data: Data) -> int:
+        """As many groups of samples as a test at all needs; how many make one is in :mod:`tpca.solvers.mean.run`."""
+        return groups_needed(self.confidence) * least_group(self, data)
 
     def budget(self, dims: tuple[int, ...], partial: bool = False) -> int:
         """Bytes that the state may take for samples of shape ``dims``, of which some entries may be missing."""

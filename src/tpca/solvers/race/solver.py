@@ -32,6 +32,7 @@ from tpca.engines import Data
 from tpca.solvers.base import StreamSolver, check_passes, check_positive, option
 from tpca.solvers.loop import Run
 from tpca.solvers.race.components import ComponentsRun
+from tpca.solvers.race.evidence import MIN_BLOCKS
 
 
 @dataclass(kw_only=True, eq=False)
@@ -87,6 +88,10 @@ class RaceSolver(StreamSolver):
     def begin(self, data: Data) -> Run:
         """A race for every component, one after the other."""
         return ComponentsRun(self, data)
+
+    def least_samples(self, data: Data) -> int:  # noqa: ARG002
+        """As many as evidence has sub-batches at least."""
+        return MIN_BLOCKS * (self.groups or 1)
 
     def settings(self) -> dict[str, Any]:
         """What a run depends on besides its data, as plain values."""

@@ -36,7 +36,9 @@ def record_of(run: VarianceRun) -> tuple[dict[str, Any], tuple[Array, ...] | Non
 
 
 def _distinct(run: VarianceRun) -> int:
-    """Samples, those read again counted once."""
+    """Samples, those read again counted once; all of so few that there is no quarter of them to be fitted, nor read."""
+    if run.stored and run.limit is not None and run.limit < 4:
+        return run.limit
     return run.read if run.limit is None else min(run.read, run.limit)
 
 

@@ -27,7 +27,7 @@ import numpy as np
 from tpca.checkpoint import kept
 from tpca.solvers.race.evidence import BETS
 from tpca.solvers.variance.accumulator import Variances
-from tpca.solvers.variance.level import noise_level
+from tpca.solvers.variance.level import least_noise, noise_level
 from tpca.tensors.blocks import Array
 
 MAX_STAKE, CAP = 0.8, 2.0  # of what was won so far: the most that is put on one sub-batch, and the most that it adds
@@ -60,6 +60,13 @@ def log_won(bets: Sequence[Bets]) -> float:
     return float(np.logaddexp.reduce([*weighted, -math.log(len(weighted) + 1)]))
 
 
+def most_won(sub_batches: Sequence[int]) -> float:
+    """What :func:`log_won` can come to at most, after tests of so many sub-batches; one alone is no test."""
+    logs = [count * math.log1p(CAP) for count in sub_batches if count > 1]
+    weighted = [sum(logs[k - 1 :]) - math.log(k * (k + 1)) for k in range(1, len(logs) + 1)]
+    return float(np.logaddexp.reduce([*weighted, -math.log(len(weighted) + 1)]))
+
+
 def contrasts(part: Variances, vectors: Sequence[Array]) -> tuple[Array, Array]:
     """x_b and ν_b of all sub-batches; none where there is but one, for then the scatter of V_0 is not known."""
     each = part.by_part
@@ -71,7 +78,7 @@ def contrasts(part: Variances, vectors: Sequence[Array]) -> tuple[Array, Array]:
         return np.zeros(0), np.zeros(0)
     variances, totals, along = variances[varied], totals[varied], along[varied]
     levels = noise_level(variances, totals, along)
-    rest = np.maximum(totals - variances, np.finfo(float).tiny)
+    rest = np.maximum(totals - variances, least_noise(variances, totals))
     scatter = float(np.log(levels / rest).var(ddof=1))
     freedoms = part.freedoms[varied]
     return freedoms * (variances / (math.exp(min(scatter, 700.0)) * levels) - 1), freedoms

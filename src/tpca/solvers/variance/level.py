@@ -39,18 +39,25 @@ from tpca.tensors.blocks import Array
 
 STEPS = 60  # of the iteration for V_0, each of which more than halves its error in all but the smallest tensors
 ACCURATE, CLOSE = 0.01, 0.25  # squared errors of all vectors together: next to nothing, and small
-MIN_SHARE, MIN_LEVEL = 1e-12, 1e-200  # of V, and at all: noise along a pattern is never taken to be less
+# Of V, of τ, and at all: what noise gives along a pattern, or next to it, is never taken to be less.  A few samples
+# vary along few patterns only, elsewhere by rounding: in units of that, steps would leave the range of floats.
+MIN_SHARE, MIN_OF_TOTAL, MIN_LEVEL = 1e-12, 1e-40, 1e-200
 
 
 def noise_level(variance: Array, total: Array, along: Array) -> Array:
     """V_0 of patterns with these numbers; ``along`` is ``(..., k)``."""
     off = np.maximum(along - variance[..., None], 0.0)
-    rest = np.maximum(total - variance, np.finfo(float).tiny)
+    rest = np.maximum(total - variance, least_noise(variance, total))
     scaled = off / rest[..., None]
     share = np.prod(scaled, axis=-1)  # V_0 over the total that is left
     for _ in range(STEPS):
         share = np.prod(scaled + share[..., None], axis=-1) / (1 + share) ** (along.shape[-1] - 1)
-    return np.asarray(np.maximum(np.maximum(share * rest, MIN_SHARE * variance), MIN_LEVEL))
+    return np.asarray(np.maximum(share * rest, least_noise(variance, total)))
+
+
+def least_noise(variance: Array, total: Array | float) -> Array:
+    """The least that noise is taken to be, beside a variance V of the total τ."""
+    return np.maximum(np.maximum(MIN_SHARE * variance, MIN_OF_TOTAL * total), MIN_LEVEL)
 
 
 def told_plainly(bare: Array, filtered: Array, entries: int, freedom: float) -> Array:
@@ -75,6 +82,7 @@ def excess_gradients(moments: SecondMoments, queries: Sequence[Array], levels: A
     found = []
     for g, h, u in zip(moments.gradients, moments.energies, queries, strict=True):
         some = slice(0, len(levels))
-        off = np.maximum(np.einsum("rd,rd->r", h[some], u[some]) - moments.squares[some], np.finfo(float).tiny)
+        squares = moments.squares[some]
+        off = np.maximum(np.einsum("rd,rd->r", h[some], u[some]) - squares, least_noise(squares, moments.total))
         found.append(g[some] - (levels / off)[:, None] * (h[some] - g[some]))
     return found

@@ -11,6 +11,7 @@ from tpca.errors import MemoryBudgetError, SampleError, SolverError
 from tpca.solvers.memory import default_memory
 from tpca.solvers.race.rounds import sub_batch_edges
 from tpca.solvers.variance.accumulator import Variances
+from tpca.solvers.variance.evidence import most_won
 from tpca.wording import amount, count
 
 REPLICAS = 30  # starts, where there is memory for them
@@ -18,6 +19,7 @@ SUB_BATCHES, MIN_SIZE = 16, 4  # of a reading, each with moments of the candidat
 SQUARES = 20  # that every factor of the level of noise is the mean of, at least
 FEW = 4  # where only sums over all are wanted: the mean of each costs one degree of freedom
 STEPS, HALVES, REFINING = 7, 4, 4  # most readings of the same samples for steps; steps on halves of them; refinements
+FIRST = 64  # samples of the first look of a single pass
 EVERY = 4  # first steps in which all replicas stay
 AUTO_PASSES, MIN_PASSES = 12, 4  # for every component
 BETS = 4000  # bytes that evidence takes
@@ -92,6 +94,22 @@ def edges_within(n: int, judged: bool, dims: Sequence[int]) -> tuple[int, ...]:
     off = max(1, math.prod(dims) // max(dims) - 1)  # entries with the pattern's vector in one mode, but itself
     size = max(MIN_SIZE, 1 + math.ceil(SQUARES / off) if judged else 0)
     return (*sub_batch_edges(n, 1, max(1, min(SUB_BATCHES if judged else FEW, n // size))), n)
+
+
+def least_samples(dims: tuple[int, ...], confidence: float, stored: bool) -> int:
+    """The fewest samples whose tests can prove something, if every sub-batch wins the most that there is to win."""
+    needed, n = -math.log(1 - confidence), 2
+    while most_won(_sub_batches(n, dims, stored)) < needed and (stored or n < FIRST + FIRST // 2):
+        n += 1
+    return n
+
+
+def _sub_batches(n: int, dims: tuple[int, ...], stored: bool) -> list[int]:
+    """How many sub-batches there are in every test of n samples."""
+    if stored:
+        return [len(edges_within(m, True, dims)) - 1 for m in (n // 2 - n // 4, n - n // 2)]
+    edges = edges_within(FIRST // 2, True, dims)  # of the first round after the look, which may be cut short
+    return [sum(edge < n - FIRST for edge in edges[:-1])]
 
 
 def steps_within(max_passes: int | str) -> Steps:

@@ -25,6 +25,7 @@ from tpca.solvers.variance.accumulator import Variances
 from tpca.solvers.variance.conclude import conclusion, record_of
 from tpca.solvers.variance.filters import Filters
 from tpca.solvers.variance.limits import (
+    FIRST,
     Plan,
     check_data,
     edges_within,
@@ -39,8 +40,6 @@ from tpca.tensors.blocks import Array
 
 if TYPE_CHECKING:
     from tpca.solvers.variance.solver import VarianceSolver
-
-FIRST = 64  # samples of the first look of a single pass
 
 
 class VarianceRun:

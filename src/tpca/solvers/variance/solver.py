@@ -31,7 +31,7 @@ from tpca.solvers.keeping import keeper_of
 from tpca.solvers.loop import Run, drive
 from tpca.solvers.memory import parse_memory
 from tpca.solvers.recovery import Recovery
-from tpca.solvers.variance.limits import default_budget
+from tpca.solvers.variance.limits import default_budget, least_samples, steps_within
 from tpca.solvers.variance.run import VarianceRun
 
 
@@ -75,6 +75,11 @@ class VarianceSolver(CommonOptions):
         """Read a stream (or engine) as far as needed; what was found, or that nothing was."""
         engine = open_engine(source)
         return drive(self.start(engine), engine, keeper_of(self))
+
+    def least_samples(self, data: Data) -> int:
+        """As many as tests need sub-batches of."""
+        stored = data.rereadable and data.length is not None and steps_within(self.max_passes).all > 0
+        return least_samples(data.dims, self.confidence, stored)
 
     def budget(self, dims: tuple[int, ...]) -> int:
         """Bytes that the state may take for samples of shape ``dims``."""
