@@ -181,14 +181,6 @@ def test_a_plain_table_is_told_where_to_go():
         TensorPCA().fit(X.ravel())
 
 
-def test_samples_of_different_lengths_are_not_taken_for_batches_in_silence():
-    with (
-        pytest.warns(StreamWarning, match=r"shapes \(4, 5, 3\), \(3, 5, 3\) are taken for batches of samples \(5, 3\)"),
-        pytest.warns(ConvergenceWarning),
-    ):
-        TensorPCA(random_state=0).fit([X[0], X[1][:3]])
-
-
 @pytest.mark.parametrize("options", [{}, {"target": "variance"}, {"target": "effect"}], ids=str)
 def test_samples_that_are_all_the_same_are_refused(options):
     """Contrasts of such samples are rounding, of which 7 fits of 60 made a signal."""

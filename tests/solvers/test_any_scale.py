@@ -142,7 +142,7 @@ def test_a_strength_beyond_the_largest_float_is_named():
 @pytest.mark.parametrize("dims", [(3, 4), (100, 100), (400, 400), (30, 1000), (70, 20, 70), (66, 66, 5)])
 def test_zeros_are_samples_that_are_all_the_same(solver, dims):
     with pytest.raises(StreamError, match="all samples are the same"):
-        TensorPCA(solver=solver, random_state=0).fit(np.zeros((3, *dims)))
+        TensorPCA(solver=solver, random_state=0).fit(np.zeros((8, *dims)))
     direct = {"mean": MeanSolver, "race": RaceSolver}[solver](random_state=0).run(np.zeros((3, *dims)))
     assert not direct.found
     assert not math.isnan(direct.strength_interval[1])

@@ -5,15 +5,13 @@ Items of two dimensions can only be samples: a batch has at least three.  Items 
 their shapes differ, or if there are fewer than two entries along their first axis, as in ``sample[None]``.  Where the
 shape of a sample is known already, an item that has it is a sample.  All else can be either: what an iterator gives,
 and ``MIN_ALIKE`` items of a list or folder, all of one shape, are taken for samples, and a note says so; the rest is
-refused, as is the first array of ``partial_fit``, which can be a batch as well.  A list of items of
-different lengths that do not look cut from one array may be one of samples that nobody brought to one length: a note
-says what they are taken for.
+refused, as is the first array of ``partial_fit``, which can be a batch as well.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -163,27 +161,6 @@ def are_samples(
     raise StreamError(
         f"{what} of shape {first} can be batches of samples {first[1:]}, or single samples {first}; say "
         f'items="batches" or items="samples" ({WHERE}).'
-    )
-
-
-def note_lengths(shapes: Sequence[Shape | None]) -> None:
-    """A note where a list taken for batches may be one of samples that nobody brought to one length.
-
-    Not where it looks cut from one array, as by loaders, the last batch shorter, or by ``numpy.array_split``; nor
-    where shapes differ in more than the length, of which an error will tell.
-    """
-    known = [shape for shape in shapes if shape is not None]
-    if len(known) < len(shapes) or len({shape[1:] for shape in known}) > 1 or len(known) < 2 or known[0][0] < 2:
-        return
-    lengths = [shape[0] for shape in known]
-    if lengths[0] >= MIN_ALIKE and lengths[0] - min(lengths[:-1]) <= 1 and sorted(lengths)[::-1] == lengths:
-        return
-    warnings.warn(
-        f"items of shapes {known[0]}, {known[1]}{', ...' if len(known) > 2 else ''} are taken for batches of samples "
-        f"{known[0][1:]}; if each is one sample, cut or pad all of them to one shape, and if they are batches say "
-        f'items="batches" to have no note ({WHERE}).',
-        StreamWarning,
-        stacklevel=2,
     )
 
 

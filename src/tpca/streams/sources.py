@@ -14,7 +14,7 @@ from tpca.integers import check_integer
 from tpca.model import Samples
 from tpca.streams.arrays import ArraySource
 from tpca.streams.axes import SampleDim, along
-from tpca.streams.checks import MIN_ALIKE, are_samples, as_array, note_lengths, only_batches, shape_of
+from tpca.streams.checks import MIN_ALIKE, are_samples, as_array, only_batches, shape_of
 from tpca.streams.device import DeviceStream, device_source
 from tpca.streams.hdf5 import hdf5_source
 from tpca.streams.iterables import IterableStream, OwnStream, SamplesStream, stacked
@@ -238,6 +238,4 @@ def _listed(source: Sequence[Any], items: Items, dims: tuple[int, ...] | None) -
     shapes = [] if written_out else list(map(shape_of, source))
     if written_out or are_samples(shapes, items, dims, "items", MIN_ALIKE):
         return ArraySource(stacked(source))
-    if items == "auto" and dims is None:
-        note_lengths(shapes)
     return None
