@@ -9,7 +9,7 @@ from threadpoolctl import ThreadpoolController
 
 from tpca import threads
 from tpca.errors import SampleError
-from tpca.tensors import DenseBatch, Gradients, Query, adding, contraction, few_replicas, gradients, halves
+from tpca.tensors import DenseBatch, Gradients, Query, adding, contraction, few_replicas, gradients, halves, products
 from tpca.tensors.blocks import Partition
 
 DIMS = (6, 5, 4, 7)
@@ -137,7 +137,7 @@ def test_products_of_a_round_are_the_same_in_halves(monkeypatch):
     tensor, partition = rng.standard_normal((6, 5, 4, 7)), Partition((6, 5, 4, 7), ((0, 1), (2, 3)))
     query = Query(partition, tuple(rng.standard_normal((9, *shape)) for shape in partition.shapes))
     usual = contraction.contract(tensor, query)
-    monkeypatch.setattr(contraction, "HALVED", 1)
+    monkeypatch.setattr(products, "HALVED", 1)
     monkeypatch.setattr(threads, "_free", True)
     halved = contraction.contract(tensor, query)
     for m in (0, 1):
@@ -148,18 +148,18 @@ def test_products_of_a_round_are_the_same_in_halves(monkeypatch):
 def test_products_of_a_round_are_those_of_whole_matrices(count, monkeypatch):
     """A transposed matrix is multiplied as it lies in memory, without a copy; rows come in fours."""
     matrix, turned = np.random.default_rng(0).standard_normal((2, 30, 20))
-    monkeypatch.setattr(contraction, "FITTED", 1)
+    monkeypatch.setattr(products, "FITTED", 1)
     multiplied, work = [], np.matmul
     monkeypatch.setattr(np, "matmul", lambda *given, out: (multiplied.append((given, out)), work(*given, out=out))[1])
     for other in (matrix, turned.T):
         rows = np.random.default_rng(1).standard_normal((count, len(other)))
-        product = contraction._product(rows, other)
+        product = products.multiply(rows, other)
         np.testing.assert_allclose(product, rows @ other, rtol=1e-12, atol=1e-12)
         assert product.shape == (count, other.shape[1])
         assert product.flags.c_contiguous
-    assert len(multiplied) == (2 if count >= contraction.FOUR else 0)
+    assert len(multiplied) == (2 if count >= products.FOUR else 0)
     for ((rows, other), out), own in zip(multiplied, (matrix, turned), strict=False):
-        assert len(rows) % contraction.FOUR == 0
+        assert len(rows) % products.FOUR == 0
         assert np.shares_memory(other, own)
         assert out.flags.f_contiguous == other.flags.f_contiguous
 

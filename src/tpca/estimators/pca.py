@@ -11,7 +11,6 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from tpca.engines import Engine
 from tpca.estimators.conditions import conditions, effect_options
 from tpca.estimators.effects import fit_effects
-from tpca.estimators.handed import EffectFit
 from tpca.estimators.lines import Lines, say
 from tpca.estimators.opening import opened
 from tpca.estimators.parts import TakesParts
@@ -219,9 +218,8 @@ class TensorPCA(ShowsComponents, TakesParts, ClassNamePrefixFeaturesOutMixin, Tr
         asked = effect_options(self)
         told = conditions(self.target, data.length, y, nuisance, sample_weight, groups)
         self._refuse_elsewhere(data, told)
-        effects: list[EffectFit] = []
         if told is None:
-            recovery = run_on_data(self._solver(data, seed), data)
+            effects, recovery = [], run_on_data(self._solver(data, seed), data)
         else:
             effects = fit_effects(data, told, asked, self._solver_of_effects(data, seed))
             recovery = merged([one.recovery for one in effects])

@@ -19,7 +19,7 @@ from tpca.wording import amount, beside, count, duration, number, percent, shape
 ASSUMING = "if samples, or blocks of them, are independent and their noise is symmetric about zero"
 VARYING = "if the covariance of the noise is a product of one for every mode"
 LOOK = "Look at"  # how a sentence begins that says what alarms
-MOST_TOLD = 6  # strengths that are told one by one
+MAX_TOLD = 6  # strengths that are told one by one
 Summary = dict[str, Any]
 
 
@@ -82,7 +82,7 @@ def _found(summary: Summary) -> tuple[str, list[str]]:
 def _strengths(components: Sequence[Summary]) -> str:
     """All strengths, or from where to where they go."""
     values = [c["strength"] for c in components]
-    if len(values) > MOST_TOLD:
+    if len(values) > MAX_TOLD:
         return f"The strengths go from {number(max(values))} down to {number(min(values))}"
     return "The strengths are " + ", ".join(beside(c["strength"], c["strength_interval"]) for c in components)
 

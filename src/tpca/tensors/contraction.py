@@ -28,13 +28,9 @@ from numpy.typing import NDArray
 
 from tpca.tensors.blocks import Array, narrowed, widened
 from tpca.tensors.namespaces import cast, entries, fused, joined, namespace, numpy_dtype, permuted, to_device, to_host
+from tpca.tensors.products import multiply
 from tpca.tensors.query import Answer, Query, rewards, subtract
 from tpca.tensors.traces import Traces
-from tpca.threads import share
-
-HALVED = 2**24  # multiplications that are done in two halves: a third of a millisecond, many times waking a thread
-FITTED = 2**22  # multiplications that are worth some care: a tenth of a millisecond
-FOUR = 4  # rows that BLAS multiplies at once
 
 
 class Asked(NamedTuple):
@@ -208,7 +204,7 @@ def _side_gradients(
     """Gradients of the blocks of one side: for every query its own blocks, the others, and those that are wanted."""
     pairs = list(zip(spec, vectors, strict=True))
     rows = [cast(outer([own[m] for m in rest]), matrix.dtype) for (_, rest, _), own in pairs]
-    partial = _product(rows[0] if len(rows) == 1 else joined(rows), matrix)
+    partial = multiply(rows[0] if len(rows) == 1 else joined(rows), matrix)
     del rows
     found, end = [], 0
     for (blocks, _, wanted), own in pairs:
@@ -216,28 +212,6 @@ def _side_gradients(
         mine = split_own(partial[start:end, :], [own[m] for m in blocks], [m - blocks[0] for m in wanted])
         found.append({m + blocks[0]: gradient for m, gradient in mine.items()})
     return found
-
-
-def _product(rows: Any, matrix: Any) -> Any:
-    """``rows @ matrix``; of a large one on the host the two halves of its columns at once.
-
-    BLAS takes four rows at a time.  A transposed ``matrix`` it would rather multiply as it lies in memory, from the
-    left: that gives the transposed product, in a fifth less time, or in half of it where there are few rows.
-    """
-    much, columns = rows.size * matrix.shape[1], matrix.shape[1]
-    if not isinstance(matrix, np.ndarray) or much < min(FITTED, HALVED) or len(rows) < FOUR:
-        return rows @ matrix
-    count, turned = len(rows), matrix.flags.f_contiguous
-    if count % FOUR:
-        rows = np.concatenate([rows, np.zeros((FOUR - count % FOUR, rows.shape[1]), rows.dtype)])
-    product: NDArray[Any] = np.empty((len(rows), columns), matrix.dtype, order="F" if turned else "C")
-    cut = columns // 2 if much >= HALVED else columns
-
-    def part(some: slice) -> None:
-        np.matmul(rows, matrix[:, some], out=product[:, some])
-
-    share(part, [slice(first, first + cut) for first in range(0, columns, cut)])
-    return np.ascontiguousarray(product[:count])
 
 
 @functools.cache

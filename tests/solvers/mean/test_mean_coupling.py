@@ -6,7 +6,7 @@ from mean_noises import grouped, outer, rank_one, serial
 from scipy.stats import binom
 
 from tpca import MeanSolver
-from tpca.solvers.mean.coupling import LEAST_WORTH, Coupling, correlation, serial_covariance
+from tpca.solvers.mean.coupling import MIN_WORTH, Coupling, correlation, serial_covariance
 
 
 def brute_force(sizes, time):
@@ -78,7 +78,7 @@ def test_a_memory_as_long_as_the_samples_proves_nothing_and_says_so():
     assert "nothing can be proven" in recovery.headline
     signal = MeanSolver().run(walk / 10 + 5 * outer(rank_one(rng, (4, 5, 6))))
     assert not signal.found
-    assert grouped(walk).coupling.worth < LEAST_WORTH
+    assert grouped(walk).coupling.worth < MIN_WORTH
 
 
 @pytest.mark.slow

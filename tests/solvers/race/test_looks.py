@@ -11,7 +11,8 @@ from tpca.solvers.race.candidate import Candidate
 from tpca.solvers.race.rounds import round_sizes
 from tpca.solvers.race.run import RaceRun
 from tpca.solvers.race.solver import RaceSolver
-from tpca.solvers.race.strategies import reading, wide
+from tpca.solvers.race.strategies import look as looks
+from tpca.solvers.race.strategies import wide
 from tpca.solvers.race.strategies.climb import Climbs
 from tpca.solvers.race.strategies.columns import Columns
 from tpca.solvers.race.strategies.flow import BlockFlow
@@ -51,18 +52,18 @@ def flow_after(dims, kind, samples=30):
 def test_a_look_factorises_once_and_climbs_from_few_starts(dims, kind, monkeypatch):
     strategy = flow_after(dims, kind)
     look = strategy.read()
-    past = Counter(monkeypatch, reading, "all_eigenvectors")
-    tops = [Counter(monkeypatch, module, "top_eigenvectors") for module in (reading, wide)]
+    past = Counter(monkeypatch, looks, "all_eigenvectors")
+    tops = [Counter(monkeypatch, module, "top_eigenvectors") for module in (looks, wide)]
     fits = Counter(monkeypatch, Climbs, "fit")
     starts = look._starts()
     assert [top.calls for top in tops] == [1, 2]  # of both Gram matrices, and of an unfolding and what it leaves
-    assert len(starts) <= reading.EIGENVECTORS + 2  # an unfolding, and the last proposal
+    assert len(starts) <= looks.EIGENVECTORS + 2  # an unfolding, and the last proposal
     proposal = look.propose()
     for _ in range(8):  # as many as a candidate refines its vectors with
         look.evidence(proposal.vectors)
     assert past.calls == (1 if strategy.past is not None else 0)
     groups = -(-len(starts) // look._together(len(starts), look._first_fit))
-    assert fits.calls <= 2 * (reading.SWEEPS[0] * max(groups, len(starts)) + reading.SWEEPS[1] * reading.FINALISTS)
+    assert fits.calls <= 2 * (looks.SWEEPS[0] * max(groups, len(starts)) + looks.SWEEPS[1] * looks.FINALISTS)
 
 
 def test_columns_that_there_is_room_for_are_widened_once_a_look(monkeypatch):

@@ -24,7 +24,7 @@ below the largest (one standard error), it is the longest one that counts.  A co
 themselves have shown limits it to :math:`\theta = 1/\ln\frac{\tau + 1}{\tau - 1}`, unless the groups contradict: ℓ is
 more than 2 below the largest there.
 
-The groups are *worth* :math:`G\sum n_gR_{gg}/u^\top Ru` independent ones.  If that is less than ``LEAST_WORTH`` (where
+The groups are *worth* :math:`G\sum n_gR_{gg}/u^\top Ru` independent ones.  If that is less than ``MIN_WORTH`` (where
 the samples themselves had shown nothing: and any R by which it is more is contradicted), all samples together last
 about as long as their memory: what changes so slowly cannot be told from a mean, and nothing can be proven.
 """
@@ -46,7 +46,7 @@ MIN_GROUPS = 5  # fewer have too few pairs that do not touch to tell a correlati
 # θ from a tenth of a group to twice all samples, and a: steps of 14 % and of 2 %, far below their errors
 TIMES, SHARES, SHORTEST, LONGEST = 40, 51, 0.1, 2.0
 AS_LIKELY, CONTRADICTED = 0.5, 2.0  # of ℓ: one standard error, and two
-LEAST_WORTH = 2.0
+MIN_WORTH = 2.0
 ROUNDING = 1e-6  # share of the energy of groups that is not to be told from rounding in float32
 
 
@@ -84,7 +84,7 @@ class Coupling:
     @property
     def enough(self) -> bool:
         """Whether something can be proven."""
-        return self.time == 0 or self.worth >= LEAST_WORTH
+        return self.time == 0 or self.worth >= MIN_WORTH
 
     def roots(self) -> tuple[Array, Array]:
         """R^(-1/2) and R^(1/2)."""

@@ -10,7 +10,8 @@ from tpca.errors import MemoryBudgetError
 from tpca.noise.sketch import QUERIES, gradient_bytes, matrix_bytes
 from tpca.solvers.mean.climb import WORK
 from tpca.solvers.mean.fit import most_starts, unfoldings
-from tpca.solvers.mean.test import MORE_MIXTURES, RANDOM, flips_allowed, flips_at_once
+from tpca.solvers.mean.starts import MORE_MIXTURES, RANDOM
+from tpca.solvers.mean.test import flips_allowed, flips_at_once
 from tpca.solvers.memory import MIN_BYTES, SHARE_OF_MACHINE, machine_memory
 from tpca.solvers.rank_one import DENSE_ROWS, LANCZOS
 

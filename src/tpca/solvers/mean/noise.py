@@ -36,7 +36,7 @@ MIN_PAIRS = 8  # of samples, to go by
 LARGE, COLUMNS, MIN_LARGE, PROBED = 2**16, 2**13, 2, 2**14
 # Entries of a pair that a first look takes, and rows' worth of them: 3.5 standard deviations of w_i are a hundredth.
 FIRST_ENTRIES, FIRST_ROWS = 2**11, 64
-LEAST_CLIPPED = 64, 8  # samples, or large ones, where a bound was given: half of them only tell the scales
+MIN_CLIPPED = 64, 8  # samples, or large ones, where a bound was given: half of them only tell the scales
 IN_FULL = 3 * 8  # bytes per entry, of two samples and their difference
 
 
@@ -162,7 +162,7 @@ class MeanNoise:
                 f"clip={clip:g} needs {noise_bytes(data.dims) - room} bytes more than memory_limit leaves for samples "
                 f"of shape {data.dims}, to learn the scales of entries; give more, or use clip=None."
             )
-        least = LEAST_CLIPPED[math.prod(data.dims) > LARGE]
+        least = MIN_CLIPPED[math.prod(data.dims) > LARGE]
         if self._samples < least:
             raise SolverError(
                 f"clip={clip:g} needs at least {least} samples (blocks of them, for an effect), some to learn the "

@@ -40,7 +40,7 @@ from scipy.optimize import brentq
 from scipy.special import chdtri
 
 SAME = 0.95  # so one in twenty of vectors that are the same is taken for different (up to 8 % for weak signals)
-LEAST_OVERLAP = 1e-3
+MIN_OVERLAP = 1e-3
 STEPS = 100  # of Newton's method at most; next to the edge a few dozen are needed, elsewhere a few
 
 
@@ -71,7 +71,7 @@ def read(energies: Sequence[float], value: float) -> Reading:
     edge = z <= _observed(c, least)
     y = least if edge else _inverted(c, z)
     overlaps = tuple(
-        math.sqrt(max(1 - (0.5 * (y - math.hypot(y, 2 * math.sqrt(e)))) ** 2 / e, LEAST_OVERLAP**2)) for e in c
+        math.sqrt(max(1 - (0.5 * (y - math.hypot(y, 2 * math.sqrt(e)))) ** 2 / e, MIN_OVERLAP**2)) for e in c
     )
     return Reading(unit * y / math.prod(overlaps), overlaps, edge)
 
@@ -82,7 +82,7 @@ def read_symmetric(energies: Sequence[float], value: float) -> Reading:
     rest = value**2 - 4 * noise * (order - 1)
     edge = rest <= 0 or value <= 0
     y = math.sqrt(noise * (order - 1)) if edge else (value + math.sqrt(rest)) / 2
-    q = math.sqrt(max(1 - noise / y**2, LEAST_OVERLAP**2)) if y > 0 else 1.0
+    q = math.sqrt(max(1 - noise / y**2, MIN_OVERLAP**2)) if y > 0 else 1.0
     return Reading(y * q ** (2 - order), (q,) * order, edge)
 
 

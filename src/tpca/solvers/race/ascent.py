@@ -27,7 +27,7 @@ from tpca.solvers.rank_one import toward
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, Partition
 
-REST_OVERLAP = 0.99  # vectors have come to rest when every one overlaps this much with that of the pass before
+SETTLED_OVERLAP = 0.99  # vectors have come to rest when every one overlaps this much with that of the pass before
 RISE = 1.1  # the reward that a challenger must come to, over that of the pass before, to be left climbing
 BEST, CHALLENGER = 0, 1
 
@@ -59,7 +59,7 @@ class Ascent:
             after, _ = toward(signs * answer.gradients[i], before)
             least = np.minimum(least, np.abs(np.einsum("ci,ci->c", before, after)))
             self.stacks[i] = (after if i else signs * after)[order]  # one sign makes the reward positive
-        self.rests, self.rises = (least > REST_OVERLAP)[order], (rewards > RISE * self.rewards)[order]
+        self.rests, self.rises = (least > SETTLED_OVERLAP)[order], (rewards > RISE * self.rewards)[order]
         self.rewards = rewards[order]
 
     def challenge(self, vectors: tuple[Array, ...]) -> bool:

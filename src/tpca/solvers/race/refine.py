@@ -47,7 +47,7 @@ from tpca.tensors.blocks import Array, Partition, unit
 
 FLOOR = 0.05  # an estimated overlap is never taken for less: a weight of zero would learn nothing
 KEPT = 10.0  # signal over noise that vectors count for when their sums are forgotten
-LEAST_OVERLAP = 0.25  # of all vectors together: a mean reward is not blown up further than this
+MIN_OVERLAP = 0.25  # of all vectors together: a mean reward is not blown up further than this
 TURNED = 0.5  # overlap with what was claimed below which a vector is another one
 SETTLED = 0.25  # the refinement's own strength is used once it weighs this share of what the search knew
 
@@ -98,7 +98,7 @@ class Refinement:
         """λ: the mean reward, corrected for the estimated overlaps; the candidate's until the vectors have settled."""
         if self.settled:
             return self.rewards.strength
-        return self.rewards.claimed / max(float(np.prod(self.quality)), LEAST_OVERLAP)
+        return self.rewards.claimed / max(float(np.prod(self.quality)), MIN_OVERLAP)
 
     @property
     def strength_error(self) -> float:

@@ -22,7 +22,7 @@ symbol           code
 ===============  ==========================================================================================
 U, V             ``sums[m]`` for the blocks m = 0, 1: :class:`~tpca.solvers.race.strategies.columns.Columns`
 U^T U, V^T V     ``sums[m].unit**2 * sums[m].gram``
-mean of Û        ``past`` over all samples (narrow block only), see :mod:`tpca.solvers.race.strategies.reading`
+mean of Û        ``past`` over all samples (narrow block only), see :mod:`tpca.solvers.race.strategies.look`
 n, sigma         ``count``, ``sigma``
 ===============  ==========================================================================================
 """
@@ -38,8 +38,8 @@ from tpca.checkpoint import kept
 from tpca.errors import PartitionError
 from tpca.noise import Whitening
 from tpca.solvers.race.strategies.columns import STORE, Columns, Stored, working_bytes
+from tpca.solvers.race.strategies.look import Blank, FlowLook
 from tpca.solvers.race.strategies.protocol import Look
-from tpca.solvers.race.strategies.reading import Blank, Reading
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, Partition
 
@@ -138,7 +138,7 @@ class BlockFlow:
         """A look at what the samples so far say."""
         if self.count == 0 or any(columns.unit == 0 for columns in self.sums):
             return Blank(self.partition.dims, self._rng)
-        return Reading(self)
+        return FlowLook(self)
 
     def arrays(self) -> dict[str, Stored]:
         """Every array of the state, by name."""

@@ -14,8 +14,8 @@ import numpy as np
 from tpca.checkpoint import kept
 from tpca.solvers.race.strategies.columns import STORE, Columns, Stored, working_bytes
 from tpca.solvers.race.strategies.flow import BlockFlow
+from tpca.solvers.race.strategies.look import Blank, WholeLook
 from tpca.solvers.race.strategies.protocol import Look
-from tpca.solvers.race.strategies.reading import Blank, WholeReading
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Partition
 
@@ -59,7 +59,7 @@ class WholeSum(BlockFlow):
         """A look at the sum."""
         if self.count == 0 or self.sums[0].unit == 0:
             return Blank(self.partition.dims, self._rng)
-        return WholeReading(self)
+        return WholeLook(self)
 
     def mean(self) -> Stored:
         """The mean of all samples so far, its modes in the order of the blocks; in single precision."""

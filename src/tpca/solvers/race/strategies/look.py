@@ -43,7 +43,7 @@ IN_TURN = 2**15  # entries of samples of which one unfolding a look is tried, in
 SQUARE = 14  # bytes per entry of a symmetric matrix in single precision and what its top eigenvector takes to find
 
 
-class Reading:
+class FlowLook:
     """One look at a flow that has seen samples."""
 
     def __init__(self, flow: BlockFlow) -> None:
@@ -193,7 +193,7 @@ class Reading:
                         yield m, modes, square
 
 
-class WholeReading(Reading):
+class WholeLook(FlowLook):
     """One look at the sum of all samples; the weights of a climb are the outer product of its vectors of block A."""
 
     def _weights(self, climbs: Climbs) -> Stored:
