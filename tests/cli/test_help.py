@@ -39,7 +39,7 @@ def test_all_options_are_told_when_asked_for(name):
 
 def test_usage_is_plain():
     said = CliRunner().invoke(app, ["score", "--help"], prog_name="tpca").output
-    assert said.startswith("Usage: tpca score [OPTIONS] PATH... ")
+    assert said.startswith("Usage: tpca score [OPTIONS] PATH")  # the oldest typer has no dots
     assert "{" not in said
 
 
