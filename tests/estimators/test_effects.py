@@ -186,6 +186,15 @@ def test_blocks_of_all_labels_that_are_no_neighbours_are_told():
     assert min(overlaps(pca, vectors)) > CLOSE
 
 
+def test_one_label_that_comes_by_itself_is_dealt_among_the_others():
+    rng = np.random.default_rng(12)
+    codes = np.concatenate([rng.integers(0, 3, 400), np.full(16, 3)])
+    samples, vectors = made(rng, codes.astype(float), 2.0)
+    with pytest.warns(ConditionsWarning):
+        pca = effect(block_size=8).fit(samples, codes.astype(str))
+    assert min(overlaps(pca, vectors)) > CLOSE - 0.02
+
+
 def test_columns_for_sorted_labels_are_dealt_too():
     codes = np.repeat(np.arange(4), N // 4)
     samples, vectors = made(np.random.default_rng(8), (codes == 2).astype(float), 3.0)

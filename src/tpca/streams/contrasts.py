@@ -208,8 +208,8 @@ def _mean_plan(told: Conditions) -> Plan:
 
 
 def _worst(found: list[Plan], wanted: int) -> float:
-    """How good plans are: efficiency, and less where they have fewer blocks than ``wanted``, which prove nothing."""
-    return min(plan.efficiency * min(1.0, len(plan) / wanted) for plan in found)
+    """How good plans are: efficiency, less with fewer blocks than ``wanted``, nothing with a lonely label."""
+    return min(plan.efficiency * min(1.0, len(plan) / wanted) * (not plan.lonely) for plan in found)
 
 
 def _lonely(label: str) -> SampleError:
