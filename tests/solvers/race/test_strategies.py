@@ -11,7 +11,8 @@ from tpca.noise import Whitening
 from tpca.solvers.memory import held_bytes
 from tpca.solvers.race.strategies.columns import Columns
 from tpca.solvers.race.strategies.flow import BlockFlow, columns_within, state_floats
-from tpca.solvers.race.strategies.replicas import PairReplicas, SingleReplicas, pairs_floats, singles_floats
+from tpca.solvers.race.strategies.replicas import PairReplicas, pairs_floats
+from tpca.solvers.race.strategies.singles import SingleReplicas, singles_floats
 from tpca.solvers.race.strategies.symmetric import (
     Symmetric,
     SymmetricPairs,

@@ -44,7 +44,7 @@ from tpca.solvers.race.strategies.choice import (
     refinement_floats,
 )
 from tpca.solvers.race.strategies.flow import state_floats
-from tpca.solvers.race.strategies.replicas import singles_floats
+from tpca.solvers.race.strategies.singles import singles_floats
 from tpca.solvers.race.strategies.symmetric import symmetric_floats, symmetric_pairs_floats
 from tpca.solvers.race.strategies.whole import whole_floats
 from tpca.solvers.rank_one import DENSE_ROWS, LANCZOS

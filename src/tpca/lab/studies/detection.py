@@ -20,7 +20,8 @@ from tpca.solvers.race.components import ComponentsRun
 from tpca.solvers.race.solver import RaceSolver
 from tpca.solvers.race.strategies.flow import BlockFlow
 from tpca.solvers.race.strategies.protocol import Strategy
-from tpca.solvers.race.strategies.replicas import BlockReplicas, SingleReplicas
+from tpca.solvers.race.strategies.replicas import BlockReplicas
+from tpca.solvers.race.strategies.singles import SingleReplicas
 
 # dims, and memory in bytes (None: the default)
 SETTINGS: tuple[tuple[tuple[int, ...], int | None], ...] = (

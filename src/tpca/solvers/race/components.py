@@ -23,7 +23,6 @@ from tpca.solvers.loop import Ask
 from tpca.solvers.race.noise import RaceNoise
 from tpca.solvers.race.refine import Refinement
 from tpca.solvers.race.run import RaceRun
-from tpca.solvers.race.state import GROWS
 from tpca.solvers.race.strategies.choice import check_partition, least_bytes, refinement_floats
 from tpca.solvers.rank_one import is_ghost, overlaps
 from tpca.solvers.recovery import Recovery
@@ -99,14 +98,16 @@ class ComponentsRun:
         """What is learnt of the noise may make the races begin anew."""
         before, clip, left = self.noise.whitening, self.noise.tails.clip, self.noise.left()
         self.noise.take(parts)
-        larger = self.noise.left() > GROWS * left
         for run in self.runs:
-            if self.noise.tails.clip is not clip or (larger and run.grows):
+            if self.noise.tails.clip is not clip:
                 run.search_afresh()
             elif self.noise.whitening is not before:
                 run.whiten(before)
-            elif self.noise.dependent:
-                run.count_afresh()
+            else:
+                if self.noise.left() > left and run.grows:
+                    run.enlarge()
+                if self.noise.dependent:
+                    run.count_afresh()
 
     def _stop_learning(self) -> None:
         """There are no more samples to learn the noise from."""

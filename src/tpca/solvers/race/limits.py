@@ -20,7 +20,8 @@ from collections.abc import Sequence
 
 from tpca.solvers.race.strategies.flow import BlockFlow
 from tpca.solvers.race.strategies.protocol import Strategy
-from tpca.solvers.race.strategies.replicas import PairReplicas, SingleReplicas
+from tpca.solvers.race.strategies.replicas import PairReplicas
+from tpca.solvers.race.strategies.singles import SingleReplicas
 from tpca.solvers.race.strategies.whole import WholeSum
 
 START = 95.0  # N_0: what the trial alone takes

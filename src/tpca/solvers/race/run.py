@@ -20,7 +20,6 @@ import math
 import numpy as np
 
 from tpca.noise import Whitening
-from tpca.randomness import generator
 from tpca.solvers.loop import Ask
 from tpca.solvers.memory import round_bytes
 from tpca.solvers.overflow import WILD, largest, refuse_beyond
@@ -107,11 +106,6 @@ class RaceRun(RaceState):
             for search in self.searches:
                 search.candidate.adopt(search.strategy)
 
-    def search_afresh(self) -> None:
-        """Forget all: from now on the data are seen otherwise."""
-        self.searches = self.strategies(generator(self.solver.random_state, f"race {self.number} at {self.samples}"))
-        self._look = 0.0
-
     def end(self) -> None:
         """The samples of this phase have ended."""
         if self.phase == "scale":
@@ -142,9 +136,9 @@ class RaceRun(RaceState):
         """Who gets the next samples."""
         if self.phase == "scale":
             return [self.scale_estimate]
-        if self.phase == "search" and not (self.waits and self.ends):
+        if self.phase == "search":
             return [part for c in self.searches for part in (c.candidate, c.strategy)]
-        if self.phase in ("search", "trial"):
+        if self.phase == "trial":
             return [c.candidate for c in self.searches]
         if self.phase == "again":
             return [part for part in (self.ascent, self.searches[0].strategy) if part is not None]

@@ -20,6 +20,7 @@ from tpca.solvers.race.refine import Refinement
 from tpca.solvers.race.rounds import SUB_BATCHES, sub_batch_edges
 from tpca.solvers.race.scale import ScaleEstimate
 from tpca.solvers.race.stopping import allowed_passes, claims_from, samples_per_pass, tolerance
+from tpca.solvers.race.strategies.carrying import enlarged
 from tpca.solvers.race.strategies.choice import (
     Search,
     check_partition,
@@ -37,8 +38,7 @@ if TYPE_CHECKING:
 
 # Samples over those at the last look at proposals: making one costs more than a round itself.
 LOOK = 1.08
-# A race begins anew when memory for so many times larger strategies becomes free: the samples that it has seen by then,
-# about 32, are few beside those that it needs where memory is short.
+# Memory for strategies over that while the noise is learnt from which on looks wait until it is known.
 GROWS = 1.1
 # Share of the data that strategies never see when there are several passes.
 HELD_OUT = 0.2
@@ -121,6 +121,19 @@ class RaceState:
         alike = self.noise.symmetric and (projection is None or projection.shared)
         return strategies_within(dims, left, partition, delta, rng, alike)
 
+    def enlarge(self) -> None:
+        """Search in the memory that has become free: what is known stays, if the strategies are the same."""
+        before, look = self.searches, self._look
+        self.search_afresh()
+        main = self.searches[0].strategy
+        if [one.name for one in before] == [one.name for one in self.searches] and enlarged(before[0].strategy, main):
+            self.searches, self._look = [Search(main, before[0].candidate), *before[1:]], look
+
+    def search_afresh(self) -> None:
+        """Forget all: from now on the data are seen otherwise."""
+        self.searches = self.strategies(generator(self.solver.random_state, f"race {self.number} at {self.samples}"))
+        self._look = 0.0
+
     @property
     def grows(self) -> bool:
         """Whether a search is under way whose main strategy would be larger in more memory."""
@@ -131,11 +144,10 @@ class RaceState:
 
     @property
     def waits(self) -> bool:
-        """Whether all that is searched with now is dropped for something larger once the noise is known.
+        """Whether strategies are not looked at yet: they will be larger once the noise is known, or begin anew.
 
-        That is so where memory is limited and most of what is learnt in will be free; if data turn out to need
-        whitening or clipping, strategies begin anew all the same.  Where nobody knows when samples end, they may end
-        before that: then it is worth searching from the half of those on after which there may be a claim.
+        Until then nothing is claimed anyway.  Where nobody knows when samples end, they may end before that: then it is
+        worth looking from the half of those on after which there may be a claim.
         """
         noise = self.noise
         plain = noise.learning and noise.whitening is None and noise.tails.clip is None

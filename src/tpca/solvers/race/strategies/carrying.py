@@ -1,4 +1,4 @@
-"""What a strategy knows, carried over when data are seen whitened otherwise."""
+"""What a strategy knows, carried over when data are seen whitened otherwise, or to a larger one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 from tpca.noise import Whitening
 from tpca.solvers.race.strategies.flow import BlockFlow
 from tpca.solvers.race.strategies.protocol import Strategy
+from tpca.solvers.race.strategies.singles import SingleReplicas
 from tpca.solvers.race.strategies.whole import WholeSum
 
 # Bytes per entry while a sum of samples is whitened: two sums in half precision, two copies in single.
@@ -31,3 +32,16 @@ def carried(old: Strategy, new: Strategy, before: Whitening | None, after: White
         old.rewhiten(before, after)
         return old
     return new
+
+
+def enlarged(old: Strategy, new: Strategy) -> bool:
+    """Let ``new``, the same strategy in more memory, go on where ``old`` is; tell whether it can."""
+    if isinstance(old, WholeSum) or isinstance(new, WholeSum):
+        return False
+    if isinstance(old, BlockFlow) and isinstance(new, BlockFlow) and old.columns <= new.columns:
+        new.take_over(old)
+        return True
+    if isinstance(old, SingleReplicas) and isinstance(new, SingleReplicas) and old.replicas <= new.replicas:
+        new.take_over(old)
+        return True
+    return False

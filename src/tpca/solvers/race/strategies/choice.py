@@ -22,7 +22,8 @@ from tpca.solvers.race.evidence import FLOATS
 from tpca.solvers.race.rounds import GRADIENT_SUB_BATCHES, SUB_BATCHES
 from tpca.solvers.race.strategies.flow import BlockFlow, columns_within, state_floats
 from tpca.solvers.race.strategies.protocol import Strategy
-from tpca.solvers.race.strategies.replicas import PairReplicas, SingleReplicas, pairs_floats, singles_floats
+from tpca.solvers.race.strategies.replicas import PairReplicas, pairs_floats
+from tpca.solvers.race.strategies.singles import SingleReplicas, singles_floats
 from tpca.solvers.race.strategies.symmetric import Symmetric, SymmetricPairs, symmetric_floats, symmetric_pairs_floats
 from tpca.solvers.race.strategies.whole import WholeSum, whole_floats
 from tpca.solvers.recovery import Evidence

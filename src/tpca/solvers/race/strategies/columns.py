@@ -62,6 +62,11 @@ class Columns:
         root: Stored = axes @ axes.T
         return root
 
+    def take_over(self, fewer: Columns) -> None:
+        """Go on as ``fewer`` columns do; the others stay random, and as large as these are in their unit."""
+        self.store[: len(fewer)] = fewer.store
+        self.unit, self.gram = fewer.unit, self._gram()
+
     def turn(self, turned: Callable[[Stored], Stored]) -> None:
         """Every column seen in other coordinates; ``turned`` takes and returns arrays like the store."""
         self.store = turned(self.store)

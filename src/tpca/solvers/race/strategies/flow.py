@@ -120,6 +120,19 @@ class BlockFlow:
         """Keep the columns as the next query, forget the sums: the next round starts them afresh."""
         self.count = 0
 
+    def take_over(self, smaller: BlockFlow) -> None:
+        r"""Go on where a flow with fewer columns is.
+
+        The columns that it lacks begin as noise, :math:`N(0, n\sigma^2)`: what is assumed of all holds for them with
+        weights p of 0.
+        """
+        for own, known in zip(self.sums, smaller.sums, strict=True):
+            own.take_over(known)
+        if self.past is not None and smaller.past is not None:
+            self.past[: smaller.columns] = smaller.past
+        self.count, self.last, self.looks = smaller.count, smaller.last, smaller.looks
+        self._squares, self._entries = smaller._squares, smaller._entries
+
     def rewhiten(self, before: Whitening, after: Whitening) -> None:
         r"""Go on with data whitened by ``after``, no more by ``before``.
 

@@ -55,6 +55,11 @@ class Scores:
         self.sums += n * rewards
         self._variance = MEMORY_OF_SCORES**2 * self._variance + n
 
+    def take_over(self, fewer: Scores) -> None:
+        """Go on with the scores of ``fewer`` replicas; those of the others are 0."""
+        self.sums[: len(fewer.sums)] = fewer.sums
+        self._variance = fewer._variance
+
     def restart(self) -> None:
         """Forget all rewards."""
         self.sums[:] = 0.0
