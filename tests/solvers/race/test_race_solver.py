@@ -314,7 +314,7 @@ def test_more_passes_make_vectors_accurate_that_the_first_has_found(monkeypatch)
     """Of eight runs some find a signal in the first pass, inaccurately, and again in a later one."""
     better, first = [], []
     for seed in range(8):
-        truth = SpikedTensor.random((7,) * 4, 2.2, random_state=seed)
+        truth = SpikedTensor.random((7,) * 4, 1.8, random_state=seed)
         samples = take(truth, 60, random_state=seed)
         solver = RaceSolver(random_state=seed, memory_limit=14_000, max_passes=4)
         recovery = solver.run(samples)
@@ -333,9 +333,9 @@ def test_more_passes_make_vectors_accurate_that_the_first_has_found(monkeypatch)
         assert stands.evidence.value > stands.evidence.needed
         first.append(float(truth.loss(stands.vectors).mean()))
     assert len(better) >= 2
-    # About 6/(2.2² · 48) = 0.026 at rest; the mean of errors of 28 entries a run is within a factor of two of that but
+    # About 6/(1.8² · 48) = 0.039 at rest; the mean of errors of 28 entries a run is within a factor of two of that but
     # once in 1e4.
-    assert np.mean(better) < 0.052
+    assert np.mean(better) < 0.077
     assert np.mean(better) < np.mean(first)
 
 
