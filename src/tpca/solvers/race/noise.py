@@ -19,7 +19,7 @@ alike.  The sum of all samples, where a strategy keeps it, is whitened and stays
 of a flow the second time (:meth:`tpca.solvers.race.run.RaceRun.whiten`).
 
 What is learnt takes memory, and is part of the limit: what does not fit is left out, and :attr:`RaceNoise.without` says
-so.
+so.  Where the noise turns out to be white that memory is free, and strategies grow into it, with all that they know.
 """
 
 from __future__ import annotations
