@@ -31,6 +31,7 @@ class LawEngine:
     """
 
     labels: Labels | None = None
+    like = None
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ class Amplitudes(LearntComponents):
                 f"{reader.n_skipped} samples have no observed entry at all, and so no amplitude; leave them out: "
                 "rows of amplitudes must be those of samples."
             )
-        return rewards, getattr(getattr(reader, "stream", None), "like", None)
+        return rewards, reader.like
 
     def inverse_transform(self, X: Any) -> Any:
         """Tensors ``(n, d_1, ..., d_k)`` from scores ``(n, n_components_)``: ``sum_c X[:, c] v_1c ⊗ ... ⊗ v_kc``."""

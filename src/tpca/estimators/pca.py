@@ -18,8 +18,7 @@ from tpca.estimators.seeds import seed_from
 from tpca.estimators.showing import ShowsComponents
 from tpca.estimators.solver import solver_for
 from tpca.estimators.units import merged
-from tpca.solvers.base import Callback, Solver
-from tpca.solvers.loop import run_on_data
+from tpca.solvers.base import Callback, Solver, run_on_data
 from tpca.streams import Stream
 from tpca.streams.axes import check_axis
 
