@@ -37,12 +37,10 @@ from tpca.solvers.moments.symmetric_tables import (
     WordMeans,
 )
 from tpca.solvers.variance.accumulator import Variances
-from tpca.streams import open_views, stored, table_rows
-from tpca.streams import views as views_module
-from tpca.streams.clipping import Clipper, FirstRows
+from tpca.streams import open_views, stored, table_rows, vectors
 from tpca.streams.places import places_of
 from tpca.streams.table_rows import open_rows
-from tpca.streams.whitening import ViewCovariances
+from tpca.streams.whitening import Clipper, FirstRows, ViewCovariances
 from tpca.tensors import (
     Accumulator,
     Clipped,
@@ -485,7 +483,7 @@ CASES = {
     ),
     "topics": Case(
         lambda: TopicSums(WEIGHTS, WEIGHTS @ CENTRE),
-        lambda p: [p.products[0], p.pairs, np.array(p.short)],
+        lambda p: [p.products[0], p.pairs],
         topic_sums_of,
         table=True,
     ),
@@ -550,7 +548,7 @@ def small(monkeypatch):
     """Small batches and groups, so that few samples are many of them."""
     monkeypatch.setattr(stored, "BATCH_ENTRIES", 5 * SAMPLES[0].size)
     monkeypatch.setattr(stored, "FILE_SAMPLES", 1)
-    monkeypatch.setattr(views_module, "BATCH_ENTRIES", BATCH * sum(DIMS))
+    monkeypatch.setattr(vectors, "BATCH_ENTRIES", BATCH * sum(DIMS))
     monkeypatch.setattr(table_rows, "BATCH_ENTRIES", BATCH * sum(DIMS))
     monkeypatch.setattr(groups, "GROUP_ENTRIES", 10 * sum(DIMS))
     monkeypatch.setattr(groups, "GROUP_SAMPLES", 2)

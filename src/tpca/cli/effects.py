@@ -21,7 +21,7 @@ ARRAYS = (".npz", ".mat", ".zarr", ".h5", ".hdf5", ".nc")  # files of several ar
 
 def read_told(given: Mapping[str, Any], stream: Stream) -> Conditions | None:
     """What the options of the command tell of the samples; ``None`` where that is nothing."""
-    from tpca.estimators.conditions import conditions
+    from tpca.estimators.handed import conditions
     from tpca.streams.axes import check_axis
 
     if given["target"] == "effect" and given["y"] is None:

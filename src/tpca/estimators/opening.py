@@ -44,9 +44,10 @@ def opened(X: Any, dims: tuple[int, ...] | None, **options: Any) -> Stream | Eng
 
 
 S = TypeVar("S", bound=NumberedStream)
+Reader = Callable[[NumberedStream], Engine]
 
 
-def rows_opened(X: Any, stream_of: Callable[[Any], S], hold: float = 0.0) -> tuple[S, Callable[[S], Engine]]:
+def rows_opened(X: Any, stream_of: Callable[[Any], S], hold: float = 0.0) -> tuple[S, Reader]:
     """Rows as a stream, and what reads it: this process, or the workers of a Dask client, which may ``hold`` rows."""
     client = X.cluster.client if isinstance(X, DaskEngine) else None
     stream = stream_of(X.stream if isinstance(X, StreamEngine) else X)

@@ -7,8 +7,7 @@ from typing import Any, Self
 
 from tpca.engines import Engine
 from tpca.estimators.amplitudes import Amplitudes
-from tpca.estimators.conditions import conditions, effect_options, hand_in
-from tpca.estimators.handed import HandedEffects, MakeSolver
+from tpca.estimators.handed import HandedEffects, MakeSolver, conditions, effect_options, hand_in
 from tpca.estimators.opening import HandedIn, handed, refuse_elsewhere
 from tpca.solvers.base import Solver
 from tpca.solvers.options import refuse_idle

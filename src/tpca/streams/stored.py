@@ -17,8 +17,7 @@ from tpca.model.sampling import BATCH_ENTRIES
 from tpca.prefetch import depth, read_ahead
 from tpca.randomness import generator
 from tpca.streams.checks import dense_batch, float_dtype, sample_dims, to_floats
-from tpca.streams.identity import read_cost, spread
-from tpca.streams.protocol import Layout, NanPolicy, NumberedStream, Source, without_empty
+from tpca.streams.protocol import Layout, NanPolicy, NumberedStream, Source, read_cost, spread, without_empty
 from tpca.streams.slabs import SlabReader, cut
 from tpca.streams.stores import without_array
 from tpca.tensors import Batch, DenseBatch, SlabBatch
