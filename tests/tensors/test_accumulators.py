@@ -25,7 +25,7 @@ from tpca.solvers.mean.sums import GroupSums, SumInPlace
 from tpca.solvers.moments.accumulators import BasisImage, FoldCounts, HeldScores, Products
 from tpca.solvers.moments.relations import Relations
 from tpca.solvers.moments.rows import InFolds, Split
-from tpca.solvers.moments.symmetric_contrasts import ContrastSums
+from tpca.solvers.moments.symmetric_climb import ContrastSums
 from tpca.solvers.moments.symmetric_sums import Part, PowerSums, TopicSums
 from tpca.solvers.moments.symmetric_tables import (
     Covariances,
@@ -503,7 +503,7 @@ CASES = {
     ),
     "row covariances": Case(
         lambda: Covariances(sum(DIMS), (replace(HELD, held=False), HELD)),
-        lambda p: [x for own in p.parts for x in (own.mean, own.covariance)],
+        lambda p: [x for own in p.parts for x in (own.mean, own.second_moment)],
         covariances_of,
         table=True,
     ),

@@ -108,7 +108,7 @@ def _slopes(
 
     from tpca.cli.effects import COLUMNS, read_columns
     from tpca.errors import StreamError
-    from tpca.estimators.score import slope_score
+    from tpca.estimators.amplitudes import slope_score
     from tpca.streams.conditions import read_conditions
 
     if y is None:

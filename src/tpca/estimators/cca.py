@@ -14,10 +14,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tpca.engines import Engine
 from tpca.errors import SampleError, SolverError
+from tpca.estimators.amplitudes import Score
 from tpca.estimators.asking import seed_from
 from tpca.estimators.names import view_labels
 from tpca.estimators.opening import Reader, rows_opened
-from tpca.estimators.score import Score
 from tpca.estimators.showing import ShowsViews
 from tpca.estimators.views_fit import PassingViews, ViewsOptions, fit_stored, views_memory
 from tpca.solvers.base import Callback

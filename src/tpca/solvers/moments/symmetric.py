@@ -7,7 +7,7 @@ to learn from; every component is then judged on the rows held out, which know n
 
 Moments, whitening and tests of the three kinds of rows: :mod:`~tpca.solvers.moments.symmetric_models`; the climb:
 :mod:`~tpca.solvers.moments.symmetric_search`, and of sources at order 4 a last one by functions of least variance,
-:mod:`~tpca.solvers.moments.symmetric_contrasts`.
+:mod:`~tpca.solvers.moments.symmetric_climb`.
 
 Errors: the gradient c at the final weights is kept for K sub-batches of rows.  With the direction scaled so that
 ⟨ℓ, a⟩ is fixed (ℓ = w; for topics the sum of all entries), a = c/⟨ℓ, c⟩·const and
