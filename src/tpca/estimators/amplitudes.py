@@ -15,7 +15,7 @@ from tpca.engines import Engine, mean_and_error, reward_pieces
 from tpca.errors import SampleError
 from tpca.estimators.learnt import LearntComponents
 from tpca.solvers.recovery import StopReason
-from tpca.streams.conditions import read_conditions
+from tpca.streams.conditions import Covariates, read_conditions
 from tpca.tensors import Rewards
 from tpca.tensors.blocks import Array
 from tpca.tensors.namespaces import is_device_array, namespace, to_device, working_like
@@ -76,6 +76,21 @@ def slope_score(amplitudes: Array, regressors: Sequence[tuple[Array, Array]], nu
     return Score(total, error)
 
 
+def regressors(
+    covariates: Covariates, effects: Sequence[str], label_amplitudes: Array | None, strengths: Array
+) -> list[tuple[Array, Array]]:
+    """For every component what its amplitudes follow, of strength one, and the covariates beside that.
+
+    ``effects`` are what components are the effects of; of more than two labels these have ``label_amplitudes``.
+    """
+    if covariates.stacked:
+        assert label_amplitudes is not None
+        each = label_amplitudes / strengths[:, None]
+        return [(covariates.columns @ own, np.zeros((len(covariates.columns), 0))) for own in each]
+    places = [covariates.questions.index(effect) for effect in effects]
+    return [(covariates.columns[:, j], np.delete(covariates.columns, j, axis=1)) for j in places]
+
+
 class Amplitudes(LearntComponents):
     """What a fitted estimator says of samples."""
 
@@ -127,20 +142,13 @@ class Amplitudes(LearntComponents):
             return variance_score(self._amplitudes(X, sample_dim)[0])
         amplitudes, _ = self._amplitudes(X, sample_dim)
         told = read_conditions(self.target, len(amplitudes), y, nuisance, labels=self._labels())
-        return slope_score(amplitudes, self._regressors(told.covariates), told.nuisance)
+        assert told.covariates is not None
+        each = regressors(told.covariates, self.effects_, self.label_amplitudes_, self.strengths_)
+        return slope_score(amplitudes, each, told.nuisance)
 
     def _labels(self) -> tuple[str, ...] | None:
         """Labels that were fitted, so that a part of the samples may have fewer."""
         return next((one.labels for one in self._effects if one.labels), None)
-
-    def _regressors(self, covariates: Any) -> list[tuple[Array, Array]]:
-        """For every component what its amplitudes follow, of strength one, and the covariates beside that."""
-        if covariates.stacked:
-            assert self.label_amplitudes_ is not None
-            each = self.label_amplitudes_ / self.strengths_[:, None]
-            return [(covariates.columns @ own, np.zeros((len(covariates.columns), 0))) for own in each]
-        places = [covariates.questions.index(effect) for effect in self.effects_]
-        return [(covariates.columns[:, j], np.delete(covariates.columns, j, axis=1)) for j in places]
 
     def _warn(self) -> None:
         recovery = self.recovery_

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.labels import Axis, Labels
-from tpca.prefetch import prefetch
+from tpca.prefetch import read_ahead
 from tpca.tensors import Batch
 
 Kind = Literal["array", "npy", "folder", "zarr", "hdf5", "dask", "xarray", "table", "iterable", "synthetic"]
@@ -104,8 +104,7 @@ class NumberedStream(Stream):
     def batches(self, start: int = 0) -> Iterator[Any]:
         """The batches from the one whose ``first`` is ``start``; one is read ahead, where the stream says so."""
         numbers = range(int(np.searchsorted(self.layout.bounds, start)), self.layout.count)
-        found = without_empty(map(self.batch, numbers))
-        return prefetch(found) if self.ahead else found
+        return without_empty(read_ahead(self.batch, numbers) if self.ahead else map(self.batch, numbers))
 
     def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> Any:
         """Batch ``number``, which may be empty; from ``parts``, what :meth:`lazy_parts` gave, if these are given."""

@@ -82,9 +82,13 @@ class StoredStream(NumberedStream):
             self._read((slice(place, place + 1), *[slice(None)] * mode, part))
             for place, part in zip(places, some, strict=True)
         )
+        return f"{self.kind} {self._source.shape} {self._source.dtype} {found}{self._told_options}"
+
+    @property
+    def _told_options(self) -> str:
+        """What changes the batches, for the identity."""
         options = "" if self.shuffle is None else f" shuffle={self.shuffle}"
-        options += "" if self.nan_policy == "raise" else f" nan_policy={self.nan_policy}"
-        return f"{self.kind} {self._source.shape} {self._source.dtype} {found}{options}"
+        return options + ("" if self.nan_policy == "raise" else f" nan_policy={self.nan_policy}")
 
     def batches(self, start: int = 0) -> Iterator[Batch]:
         """The batches from the one whose ``first`` is ``start``; files are read ahead, by all cores if that helps."""
