@@ -262,7 +262,7 @@ def topic_sums_of(rows):
     offset = WEIGHTS - (WEIGHTS @ CENTRE)[:, None]
     long = [row[None] for row in rows if row.sum() >= 3]
     h = np.array([np.einsum("ab,la,lb->l", *different_words_of(row, 2), offset, offset) for row in long])
-    return [np.sum(triples, axis=0), np.stack([h.sum(axis=0), (h**2).sum(axis=0)]), np.array(len(rows) - len(long))]
+    return [np.sum(triples, axis=0), np.stack([h.sum(axis=0), (h**2).sum(axis=0)])]
 
 
 def covariances_of(rows):
