@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tpca.lab.studies.climbs import GOOD, cell_of, cells, climb, constants_of, curves, planted
+from tpca.lab.studies.climbs import GOOD, cells, climb, constants_of, curves, drawn_runs
 from tpca.lab.studies.estimates import Curve, PowerLaw, Ratio, power_law, power_law_of, rate_interval, slope_finding
 from tpca.lab.studies.odd_order import sampled_climb, worst_alignment
 from tpca.lab.studies.study import Finding, Params, Record, Scale, Verdict
 from tpca.model import SpikedTensor
 from tpca.model.sampling import NOISE_LAWS
-from tpca.randomness import generator
 from tpca.solvers.paper.schedules import theorem_schedule
 from tpca.solvers.paper.solver import PaperSolver
 from tpca.solvers.race.solver import RaceSolver
@@ -133,9 +132,7 @@ class PaperNoise:
         if params["kind"] == LAW:
             return climb(params)
         wins, taken = 0, 0
-        for i in range(params["count"]):
-            rng = generator(params["first"] + i, cell_of(params))
-            truth = planted(params, int(rng.integers(2**31)))
+        for rng, truth in drawn_runs(params):
             schedule = theorem_schedule(truth, constants_of(params))
             run = sampled_climb(truth, schedule, params["kind"], rng)
             wins += worst_alignment(run, truth) > GOOD

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tpca.lab.simulate import SimulatedRun
-from tpca.lab.studies.climbs import COARSE, GOOD, ClimbStudy, cell_of, cells, constants_of, kind_of, planted
+from tpca.lab.studies.climbs import COARSE, GOOD, ClimbStudy, cell_of, cells, constants_of, drawn_runs, kind_of
 from tpca.lab.studies.estimates import Estimate, rate_interval
 from tpca.lab.studies.study import Finding, Params, Record, Scale, Verdict
 from tpca.model.bounds import initial_overlap
@@ -170,9 +170,7 @@ def _overlap(params: Params) -> dict[str, Any]:
 def _failures(params: Params) -> dict[str, Any]:
     """Climbs with the theory preset: its c₀ and c₂ come from δ."""
     bad, constants = 0, Constants(delta=params["delta"])
-    for i in range(params["count"]):
-        rng = generator(params["first"] + i, cell_of(params))
-        truth = planted(params, int(rng.integers(2**31)))
+    for rng, truth in drawn_runs(params):
         schedule = theorem_schedule(truth, constants)
         run = SimulatedRun(truth, rng, coarse=COARSE)
         run.climb(schedule)
@@ -184,9 +182,7 @@ def _failures(params: Params) -> dict[str, Any]:
 def _selection(params: Params) -> dict[str, Any]:
     """Climbs, and of each the starts that selections of every N₀ would pick."""
     wins, able = np.zeros(len(SELECTIONS), dtype=int), 0
-    for i in range(params["count"]):
-        rng = generator(params["first"] + i, cell_of(params))
-        truth = planted(params, int(rng.integers(2**31)))
+    for rng, truth in drawn_runs(params):
         run = SimulatedRun(truth, rng, coarse=COARSE)
         run.climb(theorem_schedule(truth, constants_of(params)))
         means = truth.strength * np.prod(run.alignments, axis=0)
