@@ -17,7 +17,7 @@ from tpca.solvers.build import applicable, build_for, build_solver, given_solver
 from tpca.solvers.choice import Choice
 from tpca.solvers.options import parameters_of, refuse_idle
 
-KNOWN = ("strength", "error", "log_evidence", "reward")
+KNOWN = ("strength", "error", "log_evidence", "reward")  # numbers of a record that a line tells
 
 
 def seed_from(random_state: Any, resumed: str | os.PathLike[str] | None = None) -> int:

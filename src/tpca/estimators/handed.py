@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tpca.engines import Data
 from tpca.errors import SampleError, SolverError
 from tpca.estimators.opening import HandedIn, check_labels
 from tpca.estimators.units import in_units
@@ -17,6 +18,7 @@ from tpca.integers import check_integer
 from tpca.solvers.base import Solver, StreamSolver
 from tpca.solvers.loop import Feed
 from tpca.solvers.options import TARGETS, parameters_of
+from tpca.solvers.projecting import numbered
 from tpca.solvers.recovery import Recovery
 from tpca.streams import Stream
 from tpca.streams.blocking import Contrast, block_length, contrast_targets
@@ -27,6 +29,16 @@ from tpca.streams.running import RunningBlocks
 from tpca.tensors.blocks import Array
 
 MakeSolver = Callable[[Any, dict[str, Any]], Solver]
+
+
+def for_derived(data: Data, center_modes: Any, project: Any, make: MakeSolver) -> MakeSolver:
+    """Makes the solver for samples derived from ``data``, whose modes come last and may have lost their names."""
+
+    def solver(derived: Data, known: dict[str, Any]) -> Solver:
+        lead = len(derived.dims) - len(data.dims)
+        return make(derived, known | numbered(center_modes, project, data.dims, data.labels, lead))
+
+    return solver
 
 
 @dataclass(frozen=True)

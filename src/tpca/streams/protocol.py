@@ -22,8 +22,8 @@ AnyBatch = TypeVar("AnyBatch", bound=Batch)
 
 KINDS: tuple[str, ...] = get_args(Kind)
 # What tells data apart is a look at some samples spread over a store, that costs no more than a few reads.
-MAX_SAMPLES = 8
-MAX_BYTES = 2**26  # read for them, unless two samples are more
+MAX_LOOKS = 8
+MAX_LOOK_BYTES = 2**26  # read for them, unless two samples are more
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class ArraySource(Source):
 
 def spread(length: int, cost: int) -> list[int]:
     """The samples to look at, where one costs so many bytes to read: the first, the last, and others between."""
-    count = min(max(2, MAX_BYTES // max(1, cost)), MAX_SAMPLES, length)
+    count = min(max(2, MAX_LOOK_BYTES // max(1, cost)), MAX_LOOKS, length)
     return [place * (length - 1) // max(1, count - 1) for place in range(count)]
 
 
