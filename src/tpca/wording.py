@@ -101,4 +101,5 @@ def beside(value: float | None, interval: Sequence[float | None] | None, digits:
 
 def markdown_table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table in Markdown."""
-    return "".join(f"| {' | '.join(line)} |\n" for line in (heading, ["---"] * len(heading), *rows))
+    lines = [f"| {' | '.join(cells)} |\n" for cells in (heading, *rows)]
+    return "".join([lines[0], "|" + "---|" * len(heading) + "\n", *lines[1:]])
