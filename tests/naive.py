@@ -192,3 +192,20 @@ def rank_one(tensor, sweeps=1000):
             pulled = np.einsum(subscripts, tensor, *(v for i, v in enumerate(vectors) if i != m))
             vectors[m] = pulled / np.linalg.norm(pulled)
     return float(np.einsum("abc,a,b,c->", tensor, *vectors)), vectors
+
+
+def state_evolution(dims, ratio, overlaps):
+    """Overlaps after one iteration, at λ√N/σ = ``ratio``, from the overlaps before it."""
+    q = np.asarray(overlaps, dtype=np.float64)
+    fields = np.array([ratio * np.prod(np.delete(q, n)) for n in range(len(q))])
+    return fields / np.sqrt(fields**2 + np.asarray(dims))
+
+
+def fixed_point(dims, ratio):
+    """The largest fixed point of the state evolution: overlaps that a start near the truth ends with."""
+    overlaps = np.ones(len(dims))
+    for _ in range(10_000):
+        before, overlaps = overlaps, state_evolution(dims, ratio, overlaps)
+        if np.max(np.abs(overlaps - before)) < 1e-12:
+            break
+    return overlaps

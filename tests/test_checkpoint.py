@@ -37,8 +37,8 @@ from tpca.drafts import drafts
 from tpca.engines import LawEngine, open_engine
 from tpca.errors import CheckpointError, SolverError, StreamError
 from tpca.locks import alone_in
+from tpca.solvers.base import run_on_data
 from tpca.solvers.keeping import Keeper
-from tpca.solvers.loop import run_on_data
 from tpca.solvers.observing import ObservedRun
 from tpca.solvers.race.components import ComponentsRun
 from tpca.solvers.race.strategies.flow import BlockFlow

@@ -83,9 +83,9 @@ class Labels:
         return {"sample": self.sample, **told} if self.sample else told
 
 
-def plain_labels(dims: Sequence[int], word: str = "mode") -> Labels:
+def plain_labels(dims: Sequence[int]) -> Labels:
     """Modes by their number."""
-    return Labels(tuple(Axis(f"{word} {i}") for i in range(len(dims))))
+    return Labels(tuple(Axis(f"mode {i}") for i in range(len(dims))))
 
 
 def labels_of(axes: Sequence[Axis], what: str) -> Labels | None:

@@ -1,8 +1,8 @@
-"""Read the next items while the present one is worked on.
+"""Read the next items, which have numbers, while the present one is worked on.
 
-:func:`prefetch` draws from any iterator, one item ahead, in one thread.  :func:`read_ahead` reads items that have
-numbers: several ahead, by several threads at once, so that all cores decompress; they come in their order all the same.
-A solver that works between two rounds (a look) takes nothing meanwhile, and finds the beginning of the next round read.
+One ahead or several, by one thread or by several at once, so that all cores decompress; they come in their order all
+the same.  A solver that works between two rounds (a look) takes nothing meanwhile, and finds the beginning of the next
+round read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -26,67 +26,11 @@ AHEAD_BYTES = 2**26
 MAX_AHEAD = 16
 
 
-class _End:
-    """Says that nothing more comes, and why."""
+class _Failed:
+    """Says that an item does not come, and why."""
 
-    def __init__(self, error: BaseException | None) -> None:
+    def __init__(self, error: BaseException) -> None:
         self.error = error
-
-
-def prefetch(iterator: Iterator[Item]) -> Iterator[Item]:
-    """The items of ``iterator``, each read in a thread while the one before it is in use.
-
-    Exactly one item is read ahead, so that two of them are in memory.  An exception of the iterator arrives where its
-    item would have.  The thread starts with the first item and is gone when the iterator is exhausted, closed or
-    garbage collected.
-    """
-    ready: queue.SimpleQueue[Item | _End] = queue.SimpleQueue()
-    wanted = threading.Semaphore(1)
-    stop = threading.Event()
-    # The thread is given these four and not the generator: a reference to it would keep it alive for ever.
-    reader = threading.Thread(
-        target=_read_ahead, args=(iterator, ready, wanted, stop), name="tpca-prefetch", daemon=True
-    )
-    reader.start()
-    try:
-        while True:
-            item = ready.get()
-            if isinstance(item, _End):
-                if item.error is not None:
-                    raise item.error
-                return
-            wanted.release()
-            yield item
-            del item  # else the consumed item would stay in memory while the next one is waited for
-    finally:
-        stop.set()
-        wanted.release()
-        # The collector may run this in the reader itself; at exit daemon threads are frozen and cannot be waited for.
-        if threading.current_thread() is not reader and not sys.is_finalizing():
-            reader.join(JOIN_SECONDS)
-
-
-def _read_ahead(
-    iterator: Iterator[Item],
-    ready: queue.SimpleQueue[Item | _End],
-    wanted: threading.Semaphore,
-    stop: threading.Event,
-) -> None:
-    """Put an item into ``ready`` whenever one is wanted, until the end, an error, or ``stop``."""
-    error: BaseException | None = None
-    try:
-        while wanted.acquire() and not stop.is_set():
-            try:
-                ready.put(next(iterator))
-            except StopIteration:
-                break
-    except BaseException as caught:
-        error = caught
-    finally:
-        close = getattr(iterator, "close", None)
-        if close is not None:
-            close()  # a generator must be closed in the thread that runs it
-        ready.put(_End(error))
 
 
 def depth(nbytes: int, count: int) -> int:
@@ -99,10 +43,12 @@ class _Job(Generic[Item]):
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.reply: queue.SimpleQueue[Item | _End] = queue.SimpleQueue()
+        self.reply: queue.SimpleQueue[Item | _Failed] = queue.SimpleQueue()
 
 
-def read_ahead(read: Callable[[int], Item], numbers: Sequence[int], ahead: int, readers: int) -> Iterator[Item]:
+def read_ahead(
+    read: Callable[[int], Item], numbers: Iterable[int], ahead: int = 1, readers: int = 1
+) -> Generator[Item]:
     """``read(number)`` of all numbers, in their order, ``ahead`` of them begun while one is in use.
 
     At most ``ahead`` + 1 items are in memory; ``readers`` threads read them, each one at a time.  An error arrives
@@ -111,7 +57,7 @@ def read_ahead(read: Callable[[int], Item], numbers: Sequence[int], ahead: int, 
     """
     jobs: queue.SimpleQueue[_Job[Item] | None] = queue.SimpleQueue()
     stop = threading.Event()
-    # As above, the threads know nothing of the generator.
+    # The threads know nothing of the generator: a reference to it would keep it alive for ever.
     threads = [
         threading.Thread(target=_serve, args=(read, jobs, stop), name="tpca-prefetch", daemon=True)
         for _ in range(max(1, min(readers, ahead)))
@@ -130,12 +76,11 @@ def read_ahead(read: Callable[[int], Item], numbers: Sequence[int], ahead: int, 
         begin(ahead + 1)  # nothing is in use yet
         while begun:
             item = begun.popleft().reply.get()
-            if isinstance(item, _End):
-                assert item.error is not None
+            if isinstance(item, _Failed):
                 raise item.error
             begin(ahead)
             yield item
-            del item
+            del item  # else the consumed item would stay in memory while the next one is waited for
     finally:
         stop.set()
         _dismiss(threads, jobs)
@@ -159,5 +104,5 @@ def _serve(read: Callable[[int], Item], jobs: queue.SimpleQueue[_Job[Item] | Non
         try:
             job.reply.put(read(job.number))
         except BaseException as caught:
-            job.reply.put(_End(caught))
+            job.reply.put(_Failed(caught))
         del job  # else the last item would stay in memory for as long as there is nothing to do

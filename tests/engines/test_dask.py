@@ -41,7 +41,7 @@ from tpca.solvers.moments.starts import Effort
 from tpca.solvers.paper.schedules import Leg, Schedule
 from tpca.solvers.paper.solver import PaperSolver
 from tpca.solvers.race.solver import RaceSolver
-from tpca.streams import open_stream, open_views, stored
+from tpca.streams import open_stream, open_views, stored, vectors
 from tpca.streams import views as views_module
 from tpca.tensors import Gradients, Query, TensorSum, gradients
 from tpca.tensors.blocks import Partition
@@ -106,7 +106,7 @@ def small(monkeypatch):
     """Small batches and groups, so that small data are many of them."""
     monkeypatch.setattr(stored, "BATCH_ENTRIES", 4 * ENTRIES)
     monkeypatch.setattr(stored, "FILE_SAMPLES", 1)
-    monkeypatch.setattr(views_module, "BATCH_ENTRIES", 10 * sum(DIMS))
+    monkeypatch.setattr(vectors, "BATCH_ENTRIES", 10 * sum(DIMS))
     monkeypatch.setattr(groups, "GROUP_ENTRIES", 4 * ENTRIES)
     monkeypatch.setattr(groups, "GROUP_SAMPLES", 2)
     monkeypatch.setattr(gradients, "REPLICA_SAMPLES", 0.02)
@@ -608,7 +608,7 @@ class TestViews:
 
     @pytest.mark.parametrize("memory", [pytest.param("1KB", marks=pytest.mark.slow), "1MB"])
     def test_whitening_starts_and_climb_on_workers(self, memory, client, work, monkeypatch):
-        monkeypatch.setattr(views_module, "BATCH_ENTRIES", 30 * sum(DIMS))
+        monkeypatch.setattr(vectors, "BATCH_ENTRIES", 30 * sum(DIMS))
         monkeypatch.setattr(groups, "GROUP_ENTRIES", 50 * sum(DIMS))
         views = views_of(450)
         views[1][[3, 300], 2] = np.nan
@@ -624,7 +624,7 @@ class TestViews:
     def test_views_that_are_dask_arrays_use_the_active_client(self, client, monkeypatch):
         import dask.array
 
-        monkeypatch.setattr(views_module, "BATCH_ENTRIES", 90 * sum(DIMS))
+        monkeypatch.setattr(vectors, "BATCH_ENTRIES", 90 * sum(DIMS))
         views = views_of(300)
         arrays = [dask.array.from_array(view, chunks=(90, -1)).persist() for view in views]
         passes, reduce = [], DaskEngine.reduce

@@ -719,7 +719,7 @@ def test_single_precision_gives_the_same_fit(way):
 
 
 def test_data_that_do_not_fit_the_memory_give_the_same_fit(monkeypatch):
-    monkeypatch.setattr("tpca.streams.views.BATCH_ENTRIES", 800)
+    monkeypatch.setattr("tpca.streams.vectors.BATCH_ENTRIES", 800)
     views = Planted(15, (4, 4), [2.0]).draw(400)
     # 400 rows of 8 float64 columns are 26 kB.
     same_fit(TensorCCA(random_state=0, memory_limit=1e4).fit(views), TensorCCA(random_state=0).fit(views))

@@ -14,7 +14,7 @@ import tpca
 from amounts import few_or_many
 from tpca.errors import SampleError, SolverError
 from tpca.solvers.moments import symmetric_passing
-from tpca.streams import table_rows
+from tpca.streams import table_rows, vectors
 
 RNG = np.random.default_rng(0)
 MIXING = RNG.standard_normal((4, 4))
@@ -144,7 +144,8 @@ def test_without_rows_to_judge_there_is_no_test():
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    monkeypatch.setattr(table_rows, "BATCH_ENTRIES", 4 * 700)
+    for module in (table_rows, vectors):
+        monkeypatch.setattr(module, "BATCH_ENTRIES", 4 * 700)
 
 
 @pytest.mark.parametrize("options", [{"order": 4}, {"order": 3, "whiten_rank": 3, "n_components": 3}])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tpca.lab.baselines
+from naive import fixed_point, state_evolution
 from tpca import SpikedTensor, open_stream, open_views
 from tpca.engines import LawEngine, LocalEngine
 from tpca.errors import MemoryBudgetError, ModelError, SolverError, StreamError
@@ -29,7 +30,7 @@ from tpca.lab.baselines import (
     VectorSGD,
 )
 from tpca.lab.baselines.all_samples import AllSamples
-from tpca.lab.baselines.amp import fixed_point, onsager, state_evolution
+from tpca.lab.baselines.amp import onsager
 from tpca.lab.baselines.one_pass import StepSizes
 from tpca.randomness import generator
 from tpca.solvers.claim import Verdict

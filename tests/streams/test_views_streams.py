@@ -36,7 +36,7 @@ def work(tmp_path):
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
     """7 rows of 3 + 4 + 2 columns per batch, so that a few rows make several."""
-    monkeypatch.setattr("tpca.streams.views.BATCH_ENTRIES", STEP * sum(DIMS))
+    monkeypatch.setattr("tpca.streams.vectors.BATCH_ENTRIES", STEP * sum(DIMS))
 
 
 def data(n=N, dims=DIMS, dtype=np.float64, seed=0):

@@ -25,7 +25,7 @@ from tpca.solvers.mean.sums import GroupSums, SumInPlace
 from tpca.solvers.moments.accumulators import BasisImage, FoldCounts, HeldScores, Products
 from tpca.solvers.moments.relations import Relations
 from tpca.solvers.moments.rows import InFolds, Split
-from tpca.solvers.moments.symmetric_contrasts import ContrastSums
+from tpca.solvers.moments.symmetric_climb import ContrastSums
 from tpca.solvers.moments.symmetric_sums import Part, PowerSums, TopicSums
 from tpca.solvers.moments.symmetric_tables import (
     Covariances,
@@ -37,12 +37,10 @@ from tpca.solvers.moments.symmetric_tables import (
     WordMeans,
 )
 from tpca.solvers.variance.accumulator import Variances
-from tpca.streams import open_views, stored, table_rows
-from tpca.streams import views as views_module
-from tpca.streams.clipping import Clipper, FirstRows
+from tpca.streams import open_views, stored, table_rows, vectors
 from tpca.streams.places import places_of
 from tpca.streams.table_rows import open_rows
-from tpca.streams.whitening import ViewCovariances
+from tpca.streams.whitening import Clipper, FirstRows, ViewCovariances
 from tpca.tensors import (
     Accumulator,
     Clipped,
@@ -264,7 +262,7 @@ def topic_sums_of(rows):
     offset = WEIGHTS - (WEIGHTS @ CENTRE)[:, None]
     long = [row[None] for row in rows if row.sum() >= 3]
     h = np.array([np.einsum("ab,la,lb->l", *different_words_of(row, 2), offset, offset) for row in long])
-    return [np.sum(triples, axis=0), np.stack([h.sum(axis=0), (h**2).sum(axis=0)]), np.array(len(rows) - len(long))]
+    return [np.sum(triples, axis=0), np.stack([h.sum(axis=0), (h**2).sum(axis=0)])]
 
 
 def covariances_of(rows):
@@ -485,7 +483,7 @@ CASES = {
     ),
     "topics": Case(
         lambda: TopicSums(WEIGHTS, WEIGHTS @ CENTRE),
-        lambda p: [p.products[0], p.pairs, np.array(p.short)],
+        lambda p: [p.products[0], p.pairs],
         topic_sums_of,
         table=True,
     ),
@@ -505,7 +503,7 @@ CASES = {
     ),
     "row covariances": Case(
         lambda: Covariances(sum(DIMS), (replace(HELD, held=False), HELD)),
-        lambda p: [x for own in p.parts for x in (own.mean, own.covariance)],
+        lambda p: [x for own in p.parts for x in (own.mean, own.second_moment)],
         covariances_of,
         table=True,
     ),
@@ -550,7 +548,7 @@ def small(monkeypatch):
     """Small batches and groups, so that few samples are many of them."""
     monkeypatch.setattr(stored, "BATCH_ENTRIES", 5 * SAMPLES[0].size)
     monkeypatch.setattr(stored, "FILE_SAMPLES", 1)
-    monkeypatch.setattr(views_module, "BATCH_ENTRIES", BATCH * sum(DIMS))
+    monkeypatch.setattr(vectors, "BATCH_ENTRIES", BATCH * sum(DIMS))
     monkeypatch.setattr(table_rows, "BATCH_ENTRIES", BATCH * sum(DIMS))
     monkeypatch.setattr(groups, "GROUP_ENTRIES", 10 * sum(DIMS))
     monkeypatch.setattr(groups, "GROUP_SAMPLES", 2)

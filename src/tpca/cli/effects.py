@@ -21,7 +21,7 @@ ARRAYS = (".npz", ".mat", ".zarr", ".h5", ".hdf5", ".nc")  # files of several ar
 
 def read_told(given: Mapping[str, Any], stream: Stream) -> Conditions | None:
     """What the options of the command tell of the samples; ``None`` where that is nothing."""
-    from tpca.estimators.conditions import conditions
+    from tpca.estimators.handed import conditions
     from tpca.streams.axes import check_axis
 
     if given["target"] == "effect" and given["y"] is None:
@@ -77,16 +77,14 @@ def _array_in(place: str) -> Any:
 def run_effects(data: Stream | Engine, told: Conditions, solver: str, options: Mapping[str, Any]) -> Recovery:
     """The fit; options of the solver among those of the command."""
     from tpca.estimators.effects import fit_effects
-    from tpca.estimators.handed import EffectOptions
+    from tpca.estimators.handed import EffectOptions, for_derived
     from tpca.estimators.units import merged
     from tpca.solvers.build import applicable, build_solver
-    from tpca.solvers.projecting import numbered
 
     asked = EffectOptions(**{name: options[name] for name in EffectOptions.__annotations__})
 
-    def make_solver(derived: Any, known: dict[str, Any]) -> Any:
-        lead = len(derived.dims) - len(data.dims)
-        modes = numbered(options["center_modes"], options["project"], data.dims, data.labels, lead)
-        return build_solver(solver, derived, applicable({**options, **known, **modes}, solver))[0]
+    def make(derived: Any, known: dict[str, Any]) -> Any:
+        return build_solver(solver, derived, applicable({**options, **known}, solver))[0]
 
+    make_solver = for_derived(data, options["center_modes"], options["project"], make)
     return merged([one.recovery for one in fit_effects(data, told, asked, make_solver)])

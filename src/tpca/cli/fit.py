@@ -236,7 +236,7 @@ def _run(
 ) -> Recovery:
     """Run the solver, or another fit."""
     from tpca.engines import open_engine
-    from tpca.solvers.loop import run_on_data
+    from tpca.solvers.base import run_on_data
 
     limits = [one for one in (stream.length, limit) if one is not None]
     callback.engine = open_engine(stream)

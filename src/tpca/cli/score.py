@@ -108,7 +108,7 @@ def _slopes(
 
     from tpca.cli.effects import COLUMNS, read_columns
     from tpca.errors import StreamError
-    from tpca.estimators.score import slope_score
+    from tpca.estimators.amplitudes import regressors, slope_score
     from tpca.streams.conditions import read_conditions
 
     if y is None:
@@ -117,19 +117,16 @@ def _slopes(
     known = tuple(amplitudes[0]) or None
     told = read_conditions("effect", len(rewards), read_columns(y), read_columns(nuisance), labels=known)
     assert told.covariates is not None
-    columns, found = told.covariates.columns, []
-    for c, effect in enumerate(effects):
-        if effect not in told.covariates.questions:
-            raise StreamError(
-                f"the result is {_of(effect)}, and --y {y} has {', '.join(map(_of, told.covariates.questions))}; give "
-                "the same labels, or columns, as for the fit."
-            )
-        place = told.covariates.questions.index(effect)
-        own, others = columns[:, place], np.delete(columns, place, axis=1)
-        if known:
-            strength = stored.summary["components"][c]["strength"]
-            own, others = columns @ np.array(list(amplitudes[c].values())) / strength, columns[:, :0]
-        found.append(slope_score(rewards[:, c : c + 1], [(own, others)], told.nuisance))
+    asked = told.covariates.questions
+    if unknown := [effect for effect in effects if effect not in asked]:
+        raise StreamError(
+            f"the result is {_of(unknown[0])}, and --y {y} has {', '.join(map(_of, asked))}; give the same labels, or "
+            "columns, as for the fit."
+        )
+    of_labels = np.array([list(one.values()) for one in amplitudes]) if known else None
+    strengths = np.array([c["strength"] for c in stored.summary["components"]])
+    each = regressors(told.covariates, effects, of_labels, strengths)
+    found = [slope_score(rewards[:, [c]], [own], told.nuisance) for c, own in enumerate(each)]
     return [float(one) for one in found], [one.standard_error for one in found], len(rewards)
 
 

@@ -6,6 +6,7 @@ from tpca.engines.dask.cluster import active_client
 from tpca.engines.dask.engine import DaskEngine
 from tpca.engines.law import LawEngine
 from tpca.engines.local import LocalEngine
+from tpca.engines.over_stream import StreamEngine
 from tpca.engines.pieces import mean_and_error, reward_pieces
 from tpca.engines.protocol import Data, Engine
 from tpca.engines.push import PushEngine
@@ -18,6 +19,7 @@ __all__ = [
     "LawEngine",
     "LocalEngine",
     "PushEngine",
+    "StreamEngine",
     "active_client",
     "is_engine",
     "mean_and_error",

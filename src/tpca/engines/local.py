@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from tpca.engines.groups import Cut, Groups, cut_samples
-from tpca.engines.looks import DigestWatch, Looks, Receipt, changed, compare
+from tpca.engines.looks import Looks, Receipt, changed, compare
+from tpca.engines.over_stream import StreamEngine
 from tpca.engines.protocol import A
 from tpca.streams import Stream, open_stream
 from tpca.streams.protocol import Layout
@@ -16,15 +17,11 @@ from tpca.tensors import Batch, DenseBatch
 from tpca.tensors.device_memory import refuse_beyond_memory
 
 
-class LocalEngine:
+class LocalEngine(StreamEngine):
     """Reads the next samples of a stream; holds no more than a batch and the accumulators of a few groups."""
 
     def __init__(self, source: Any) -> None:
-        self.stream: Stream = source if isinstance(source, Stream) else open_stream(source)
-        self.dims, self.length, self.endless = self.stream.dims, self.stream.length, self.stream.endless
-        self.rereadable, self.whole, self.labels = self.stream.rereadable, self.stream.whole, self.stream.labels
-        self.partial = self.stream.partial
-        self.buffer_bytes = 0
+        super().__init__(source if isinstance(source, Stream) else open_stream(source))
         self._skipped, self._skipped_before = 0, 0  # in this pass, and at most in one before
         self._layout: Layout | None = self.stream.layout
         self._batches: Iterator[Batch] | None = None  # opened when the first samples are wanted
@@ -32,23 +29,12 @@ class LocalEngine:
         self._batch: Batch | None = None
         self._offset = 0  # samples of the batch in hand that were taken
         self._ended = False
-        self._watch = DigestWatch()
         self._receipt = Receipt(drawn=self._layout is None and not self.stream.endless)
-
-    @property
-    def identity(self) -> str:
-        """Which data these are."""
-        return self.stream.identity
 
     @property
     def n_skipped(self) -> int:
         """Samples that the stream left out, those of later passes not counted again."""
         return max(self._skipped, self._skipped_before)
-
-    @property
-    def constant(self) -> bool:
-        """Whether there were several samples, and all of them the same."""
-        return self._watch.constant
 
     def rewind(self) -> None:
         """Start the next pass over a re-readable stream."""
@@ -64,9 +50,7 @@ class LocalEngine:
             "offset": self._offset,
             "ended": self._ended,
             "skipped": [self._skipped - counted_again, self._skipped_before],
-            "buffer_bytes": self.buffer_bytes,
-            "seen": self._watch.seen,
-            "varied": self._watch.varied,
+            **self._seen(),
             "digest": None if self._batch is None else self._receipt.of(self._batch),
         }
 
@@ -75,8 +59,7 @@ class LocalEngine:
 
         The batch that was read last is read again, and must be the same.
         """
-        self.buffer_bytes = int(position["buffer_bytes"])
-        self._watch = DigestWatch(int(position["seen"]), bool(position["varied"]))
+        self._see_again(position)
         first, offset = int(position["first"]), int(position["offset"])
         self._open(0 if self._receipt.drawn else first)
         dropped = self._reread(first, position["digest"]) if offset or position["ended"] else 0

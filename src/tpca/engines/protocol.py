@@ -51,6 +51,10 @@ class Data(Protocol):
 class Engine(Data, Protocol):
     """Reads samples into accumulators."""
 
+    @property
+    def like(self) -> Any:
+        """Of samples on a device: an array there; ``None`` of those of the host."""
+
     def reduce(self, blank: A, n: int | None = None) -> A:
         """The next ``n`` samples (``None``: all to the end of the pass) in an accumulator like ``blank``, finished.
 

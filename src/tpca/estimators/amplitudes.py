@@ -1,22 +1,94 @@
-"""Amplitudes of samples along the components that were found, and what new samples say of these."""
+"""Amplitudes of samples along the components that were found, and scores of samples that were not fitted."""
 
 from __future__ import annotations
 
 import functools
+import math
 import warnings
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from tpca.engines import Engine, mean_and_error, reward_pieces
 from tpca.errors import SampleError
 from tpca.estimators.learnt import LearntComponents
-from tpca.estimators.score import Score, reward_score, slope_score, variance_score
 from tpca.solvers.recovery import StopReason
-from tpca.streams.conditions import read_conditions
+from tpca.streams.conditions import Covariates, read_conditions
 from tpca.tensors import Rewards
 from tpca.tensors.blocks import Array
 from tpca.tensors.namespaces import is_device_array, namespace, to_device, working_like
+
+
+class Score(float):
+    """A mean, with its standard error: a float that also has ``standard_error``."""
+
+    standard_error: float
+
+    def __new__(cls, value: float, standard_error: float) -> Self:
+        """The mean ``value`` and its ``standard_error``."""
+        score = super().__new__(cls, value)
+        score.standard_error = standard_error
+        return score
+
+    def __repr__(self) -> str:
+        return f"{float(self):.6g} ± {self.standard_error:.2g}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Score, (float(self), self.standard_error))
+
+
+def reward_score(engine: Engine, components: Sequence[Array]) -> Score:
+    """Mean reward of all samples of an engine, summed over components, which are the rows of every mode."""
+    pieces = reward_pieces(engine, components)
+    mean, error, _ = mean_and_error((piece.sum(axis=1, keepdims=True) for piece in pieces), 1)
+    return Score(float(mean[0]), float(error[0]))
+
+
+def variance_score(amplitudes: Array) -> Score:
+    """Sum over components of the variance of their amplitudes, with the error of a mean of squares."""
+    n = len(amplitudes)
+    if n < 2:
+        return Score(math.nan if amplitudes.shape[1] else 0.0, math.nan)
+    squares = ((amplitudes - amplitudes.mean(axis=0)) ** 2).sum(axis=1) * (n / (n - 1))
+    return Score(float(squares.mean()), float(squares.std(ddof=1)) / math.sqrt(n))
+
+
+def slope_score(amplitudes: Array, regressors: Sequence[tuple[Array, Array]], nuisance: Array) -> Score:
+    r"""Sum over components of the slope of their amplitudes on what they follow, beside a constant and all else.
+
+    With w what is left of y, and e the residuals of the amplitudes, the slope is :math:`w^\top a/w^\top y`; its error,
+    with errors of unequal size (White, 1980), is that of :math:`\sum_i w_ie_i/w^\top y`.
+    """
+    n, total, influence = len(amplitudes), 0.0, np.zeros(len(amplitudes))
+    lost = 0
+    for own, (y, others) in zip(amplitudes.T, regressors, strict=True):
+        design = np.column_stack([np.ones(n), others, nuisance])
+        w = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
+        energy = float(w @ y)
+        rest = own - design @ np.linalg.lstsq(design, own, rcond=None)[0]
+        slope = float(w @ own) / energy
+        total += slope
+        influence += w * (rest - slope * w) / energy
+        lost = max(lost, design.shape[1] + 1)
+    error = math.sqrt(float(influence @ influence) * n / (n - lost)) if n > lost and regressors else math.nan
+    return Score(total, error)
+
+
+def regressors(
+    covariates: Covariates, effects: Sequence[str], label_amplitudes: Array | None, strengths: Array
+) -> list[tuple[Array, Array]]:
+    """For every component what its amplitudes follow, of strength one, and the covariates beside that.
+
+    ``effects`` are what components are the effects of; of more than two labels these have ``label_amplitudes``.
+    """
+    if covariates.stacked:
+        assert label_amplitudes is not None
+        each = label_amplitudes / strengths[:, None]
+        return [(covariates.columns @ own, np.zeros((len(covariates.columns), 0))) for own in each]
+    places = [covariates.questions.index(effect) for effect in effects]
+    return [(covariates.columns[:, j], np.delete(covariates.columns, j, axis=1)) for j in places]
 
 
 class Amplitudes(LearntComponents):
@@ -44,7 +116,7 @@ class Amplitudes(LearntComponents):
                 f"{reader.n_skipped} samples have no observed entry at all, and so no amplitude; leave them out: "
                 "rows of amplitudes must be those of samples."
             )
-        return rewards, getattr(getattr(reader, "stream", None), "like", None)
+        return rewards, reader.like
 
     def inverse_transform(self, X: Any) -> Any:
         """Tensors ``(n, d_1, ..., d_k)`` from scores ``(n, n_components_)``: ``sum_c X[:, c] v_1c ⊗ ... ⊗ v_kc``."""
@@ -70,20 +142,13 @@ class Amplitudes(LearntComponents):
             return variance_score(self._amplitudes(X, sample_dim)[0])
         amplitudes, _ = self._amplitudes(X, sample_dim)
         told = read_conditions(self.target, len(amplitudes), y, nuisance, labels=self._labels())
-        return slope_score(amplitudes, self._regressors(told.covariates), told.nuisance)
+        assert told.covariates is not None
+        each = regressors(told.covariates, self.effects_, self.label_amplitudes_, self.strengths_)
+        return slope_score(amplitudes, each, told.nuisance)
 
     def _labels(self) -> tuple[str, ...] | None:
         """Labels that were fitted, so that a part of the samples may have fewer."""
         return next((one.labels for one in self._effects if one.labels), None)
-
-    def _regressors(self, covariates: Any) -> list[tuple[Array, Array]]:
-        """For every component what its amplitudes follow, of strength one, and the covariates beside that."""
-        if covariates.stacked:
-            assert self.label_amplitudes_ is not None
-            each = self.label_amplitudes_ / self.strengths_[:, None]
-            return [(covariates.columns @ own, np.zeros((len(covariates.columns), 0))) for own in each]
-        places = [covariates.questions.index(effect) for effect in self.effects_]
-        return [(covariates.columns[:, j], np.delete(covariates.columns, j, axis=1)) for j in places]
 
     def _warn(self) -> None:
         recovery = self.recovery_

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -14,10 +14,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tpca.engines import Engine
 from tpca.errors import SampleError, SolverError
+from tpca.estimators.amplitudes import Score
+from tpca.estimators.asking import seed_from
 from tpca.estimators.names import view_labels
-from tpca.estimators.opening import rows_opened
-from tpca.estimators.score import Score
-from tpca.estimators.seeds import seed_from
+from tpca.estimators.opening import Reader, rows_opened
 from tpca.estimators.showing import ShowsViews
 from tpca.estimators.views_fit import PassingViews, ViewsOptions, fit_stored, views_memory
 from tpca.solvers.base import Callback
@@ -228,5 +228,5 @@ class TensorCCA(ShowsViews, TransformerMixin, BaseEstimator, auto_wrap_output_ke
             warnings.warn(told, ConvergenceWarning, stacklevel=3)
 
 
-def _opened(X: Any, nan_policy: str, hold: float = 0.0) -> tuple[ViewsStream, Callable[[ViewsStream], Engine]]:
+def _opened(X: Any, nan_policy: str, hold: float = 0.0) -> tuple[ViewsStream, Reader]:
     return rows_opened(X, lambda source: open_views(source, nan_policy=nan_policy), hold)

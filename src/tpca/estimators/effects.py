@@ -6,13 +6,12 @@ import warnings
 
 import numpy as np
 
-from tpca.engines import DaskEngine, Engine, LocalEngine, is_engine
+from tpca.engines import DaskEngine, Engine, StreamEngine, is_engine
 from tpca.engines.looks import Looks
 from tpca.errors import ConditionsWarning, SampleError, StreamError
 from tpca.estimators.handed import EffectFit, EffectOptions, HandedEffects, MakeSolver, labels_of
 from tpca.estimators.units import in_units, oriented_last, with_amplitudes
-from tpca.solvers.base import StreamSolver
-from tpca.solvers.loop import CONSTANT, run_on_data
+from tpca.solvers.base import CONSTANT, StreamSolver, run_on_data
 from tpca.solvers.mean.memory import groups_needed
 from tpca.solvers.recovery import Recovery
 from tpca.streams import Stream
@@ -80,7 +79,7 @@ def _unit(told: Conditions, per_block: float) -> str:
 
 
 def _stream_of(data: Stream | Engine) -> Stream:
-    if isinstance(data, LocalEngine | DaskEngine):
+    if isinstance(data, StreamEngine):
         return data.stream
     if is_engine(data):
         raise StreamError(
@@ -112,7 +111,7 @@ def _in_samples(
     """In the units of the samples, with their names; of a run that ended early, for the blocks that it read."""
     passes, rest = divmod(recovery.n_samples, len(plan))
     samples = passes * plan.samples_of(len(plan)) + plan.samples_of(rest)
-    source = derived.stream if isinstance(derived, LocalEngine | DaskEngine) else derived
+    source = derived.stream if isinstance(derived, StreamEngine) else derived
     if isinstance(source, Stream) and source.partial:  # derived samples say how much they count
         factor = 1.0
     elif isinstance(source, DerivedPassing):

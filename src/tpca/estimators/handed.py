@@ -1,4 +1,4 @@
-"""What is asked of samples with conditions, and runs to which both are handed in."""
+"""What is told of samples and asked of them, and runs to which both are handed in."""
 
 from __future__ import annotations
 
@@ -10,23 +10,35 @@ from typing import Any
 
 import numpy as np
 
+from tpca.engines import Data
 from tpca.errors import SampleError, SolverError
-from tpca.estimators.opening import check_labels
+from tpca.estimators.opening import HandedIn, check_labels
 from tpca.estimators.units import in_units
 from tpca.integers import check_integer
 from tpca.solvers.base import Solver, StreamSolver
 from tpca.solvers.loop import Feed
-from tpca.solvers.options import TARGETS
+from tpca.solvers.options import TARGETS, parameters_of
+from tpca.solvers.projecting import numbered
 from tpca.solvers.recovery import Recovery
 from tpca.streams import Stream
 from tpca.streams.blocking import Contrast, block_length, contrast_targets
-from tpca.streams.conditions import Conditions
+from tpca.streams.conditions import Conditions, read_conditions
 from tpca.streams.plan import Plan
 from tpca.streams.rows import Rows, origin_of, raw_batches
 from tpca.streams.running import RunningBlocks
 from tpca.tensors.blocks import Array
 
 MakeSolver = Callable[[Any, dict[str, Any]], Solver]
+
+
+def for_derived(data: Data, center_modes: Any, project: Any, make: MakeSolver) -> MakeSolver:
+    """Makes the solver for samples derived from ``data``, whose modes come last and may have lost their names."""
+
+    def solver(derived: Data, known: dict[str, Any]) -> Solver:
+        lead = len(derived.dims) - len(data.dims)
+        return make(derived, known | numbered(center_modes, project, data.dims, data.labels, lead))
+
+    return solver
 
 
 @dataclass(frozen=True)
@@ -184,3 +196,43 @@ class _Unread(Stream):
     def __init__(self, first: Stream) -> None:
         self.dims, self.dtype, self.kind = first.dims, np.dtype(np.float64), "handed in"
         self.labels, self.nan_policy = first.labels, first.nan_policy
+
+
+def effect_options(estimator: Any) -> EffectOptions:
+    """Those of its options that say how samples are put into blocks, checked."""
+    known = parameters_of(estimator)
+    return EffectOptions(**{name: known[name] for name in EffectOptions.__annotations__})
+
+
+def conditions(
+    target: str,
+    n: int | None,
+    y: Any,
+    nuisance: Any,
+    sample_weight: Any,
+    groups: Any,
+    labels: tuple[str, ...] | None = None,
+    part: bool = False,
+) -> Conditions | None:
+    """What is told, or ``None`` where there is nothing: ``y`` means nothing to the mean, nor to the variance.
+
+    Of a ``part`` of a stream y may be constant; ``labels`` are those of the first part.
+    """
+    told = {"nuisance": nuisance, "sample_weight": sample_weight, "groups": groups}
+    if target == "variance" and (given := [name for name, value in told.items() if value is not None]):
+        raise SampleError(f"{given[0]} means nothing to target='variance'; leave it out, or use target='effect'.")
+    if target != "effect" and nuisance is None and sample_weight is None and groups is None:
+        return None
+    return read_conditions(target, n, y, nuisance, sample_weight, groups, labels, part)
+
+
+def hand_in(handed: HandedIn | HandedEffects, batches: Stream, X: Any, told: Conditions | None) -> None:
+    """Hand samples to a run, with what is told of them, which must be the same sort of things every time."""
+    if isinstance(handed, HandedIn):
+        if told is not None:
+            raise SampleError("the first samples came without sample_weight and groups, these have some; call fit.")
+        handed.take(batches, X)
+        return
+    if told is None:
+        raise SampleError("the first samples came with sample_weight or groups, these have none; give them every time.")
+    handed.take(batches, told)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from tpca.engines import Engine
+from tpca.estimators.asking import seed_from
 from tpca.estimators.names import check_names
-from tpca.estimators.opening import rows_opened
-from tpca.estimators.seeds import seed_from
+from tpca.estimators.opening import Reader, rows_opened
 from tpca.estimators.showing import ShowsTable
 from tpca.solvers.moments.symmetric import KEEP, TableFit
 from tpca.solvers.moments.symmetric_options import TableOptions
@@ -194,5 +192,5 @@ class MomentPCA(ShowsTable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         return tags
 
 
-def _opened(X: Any, nan_policy: str) -> tuple[RowsStream, Callable[[RowsStream], Engine]]:
+def _opened(X: Any, nan_policy: str) -> tuple[RowsStream, Reader]:
     return rows_opened(X, lambda source: open_rows(source, nan_policy), KEEP)

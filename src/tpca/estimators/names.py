@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils import validation
+from sklearn.utils.validation import validate_data
 
 from tpca.errors import SampleError
 from tpca.labels import Axis, Coords, Labels
@@ -42,7 +42,4 @@ def check_names(estimator: Any, X: Any, width: int, *, reset: bool) -> None:
         )
     if not hasattr(X, "shape"):  # a path, a list or batches: without names
         return
-    if "validate_data" in vars(validation):
-        validation.validate_data(estimator, X, reset=reset, skip_check_array=True)
-    else:  # before version 1.6
-        estimator._check_feature_names(X, reset=reset)
+    validate_data(estimator, X, reset=reset, skip_check_array=True)

@@ -7,13 +7,21 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tpca.engines import DaskEngine, Engine, LocalEngine, active_client, is_engine, on_active_cluster, open_engine
+from tpca.engines import (
+    DaskEngine,
+    Engine,
+    LocalEngine,
+    StreamEngine,
+    active_client,
+    is_engine,
+    on_active_cluster,
+    open_engine,
+)
 from tpca.errors import SampleError, SolverError
 from tpca.labels import Labels, labels_of
-from tpca.solvers.base import Solver, StreamSolver
+from tpca.solvers.base import ClaimingSolver, Solver
 from tpca.solvers.loop import Feed
 from tpca.solvers.recovery import Recovery
-from tpca.solvers.variance.solver import VarianceSolver
 from tpca.streams import Stream
 from tpca.streams.axes import SampleDim, along
 from tpca.streams.checks import are_samples, shape_of
@@ -31,17 +39,18 @@ def opened(X: Any, dims: tuple[int, ...] | None, **options: Any) -> Stream | Eng
     """An engine as it is; anything else as a stream, or on the active Dask client if it is a Dask array."""
     if not is_engine(X):
         return on_active_cluster(open_known(X, dims, **options))
-    check_opened(X.stream if isinstance(X, LocalEngine | DaskEngine) else Stream(), **options)
+    check_opened(X.stream if isinstance(X, StreamEngine) else Stream(), **options)
     return X
 
 
 S = TypeVar("S", bound=NumberedStream)
+Reader = Callable[[NumberedStream], Engine]
 
 
-def rows_opened(X: Any, stream_of: Callable[[Any], S], hold: float = 0.0) -> tuple[S, Callable[[S], Engine]]:
+def rows_opened(X: Any, stream_of: Callable[[Any], S], hold: float = 0.0) -> tuple[S, Reader]:
     """Rows as a stream, and what reads it: this process, or the workers of a Dask client, which may ``hold`` rows."""
     client = X.cluster.client if isinstance(X, DaskEngine) else None
-    stream = stream_of(X.stream if isinstance(X, DaskEngine | LocalEngine) else X)
+    stream = stream_of(X.stream if isinstance(X, StreamEngine) else X)
     if client is None and stream.readable_elsewhere and stream.lazy_parts(0) is not None:
         client = active_client()
     return stream, lambda rows: LocalEngine(rows) if client is None else DaskEngine(client, rows, hold=hold)
@@ -93,10 +102,9 @@ def handed(X: Any, dims: tuple[int, ...] | None, items: Any, nan_policy: Any, sa
 
 def refuse_elsewhere(data: Stream | Engine, what: str) -> None:
     """Refuse samples on a device where nothing works on them yet: they are never copied to the host in secret."""
-    like = getattr(getattr(data, "stream", data), "like", None)
-    if like is not None:
+    if data.like is not None:
         raise SampleError(
-            f"{what} cannot work on samples on a device yet, got {home_of(like)}; give NumPy arrays, e.g. "
+            f"{what} cannot work on samples on a device yet, got {home_of(data.like)}; give NumPy arrays, e.g. "
             "X.cpu().numpy() of PyTorch, numpy.asarray(X) of JAX, X.get() of CuPy."
         )
 
@@ -105,7 +113,7 @@ class HandedIn:
     """The samples of ``partial_fit``: batches of one shape and one form, for a run that they feed."""
 
     def __init__(self, solver: Solver, first: Stream) -> None:
-        if not isinstance(solver, StreamSolver | VarianceSolver):
+        if not isinstance(solver, ClaimingSolver):
             raise SolverError(f"partial_fit needs solver='race', 'mean' or 'auto', got {solver!r}; use fit.")
         self.dims, self._form = first.dims, _form(first)
         self.labels = first.labels

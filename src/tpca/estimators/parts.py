@@ -7,12 +7,10 @@ from typing import Any, Self
 
 from tpca.engines import Engine
 from tpca.estimators.amplitudes import Amplitudes
-from tpca.estimators.conditions import conditions, effect_options, hand_in
-from tpca.estimators.handed import HandedEffects, MakeSolver
+from tpca.estimators.handed import HandedEffects, MakeSolver, conditions, effect_options, for_derived, hand_in
 from tpca.estimators.opening import HandedIn, handed, refuse_elsewhere
 from tpca.solvers.base import Solver
 from tpca.solvers.options import refuse_idle
-from tpca.solvers.projecting import numbered
 from tpca.streams import Stream
 
 
@@ -71,14 +69,10 @@ class TakesParts(Amplitudes):
             refuse_elsewhere(data, "target='variance'")
 
     def _solver_of_effects(self, data: Stream | Engine, seed: int) -> MakeSolver:
-        """Makes the solver for samples derived from ``data``, whose modes come last and may have lost their names."""
-
-        def make(derived: Stream | Engine, known: dict[str, Any]) -> Solver:
-            lead = len(derived.dims) - len(data.dims)
-            modes = numbered(self.center_modes, self.project, data.dims, data.labels, lead)
-            return self._solver(derived, seed, {**known, **modes})
-
-        return make
+        """Makes the solver for samples derived from ``data``."""
+        return for_derived(
+            data, self.center_modes, self.project, lambda derived, known: self._solver(derived, seed, known)
+        )
 
     def _solver(self, data: Stream | Engine, seed: int, known: Mapping[str, Any] | None = None) -> Solver:
         """The solver for these samples, as :meth:`fit` would have it."""

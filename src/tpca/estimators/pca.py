@@ -9,17 +9,14 @@ from typing import Any, Self
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from tpca.engines import Engine
-from tpca.estimators.conditions import conditions, effect_options
+from tpca.estimators.asking import Lines, say, seed_from, solver_for
 from tpca.estimators.effects import fit_effects
-from tpca.estimators.lines import Lines, say
+from tpca.estimators.handed import conditions, effect_options
 from tpca.estimators.opening import opened
 from tpca.estimators.parts import TakesParts
-from tpca.estimators.seeds import seed_from
 from tpca.estimators.showing import ShowsComponents
-from tpca.estimators.solver import solver_for
 from tpca.estimators.units import merged
-from tpca.solvers.base import Callback, Solver
-from tpca.solvers.loop import run_on_data
+from tpca.solvers.base import Callback, Solver, run_on_data
 from tpca.streams import Stream
 from tpca.streams.axes import check_axis
 

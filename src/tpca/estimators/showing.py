@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpca.engines import Engine
 from tpca.estimators.amplitudes import Amplitudes
-from tpca.estimators.learnt_table import LearntTable
-from tpca.estimators.learnt_views import LearntViews
+from tpca.estimators.learnt_rows import LearntTable, LearntViews
 from tpca.solvers.options import parameters_of
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ class ShowsTable(LearntTable):
     def summary(self) -> Summary:
         """What was found, in a few lines: how strong, and the largest entries of every direction, with errors."""
         from tpca.labels import Axis, Labels
-        from tpca.report.table_answer import table_summary
+        from tpca.report.answer import table_summary
 
         _ = self.recovery_  # refuses what was not fitted
         return table_summary(self, Labels((Axis("column", getattr(self, "feature_names_in_", None)),)))

@@ -23,9 +23,8 @@ from tpca.solvers.moments.views_recovery import ViewsRecovery
 from tpca.solvers.race.solver import RaceSolver
 from tpca.solvers.race.strategies.flow import state_floats
 from tpca.solvers.recovery import Component
-from tpca.streams.clipping import Clipper, FirstRows, clipped
 from tpca.streams.views import ViewsStream
-from tpca.streams.whitening import RunningMoments, ViewCovariances, WhitenedViews, Whitener
+from tpca.streams.whitening import Clipper, FirstRows, RunningMoments, ViewCovariances, WhitenedViews, Whitener, clipped
 from tpca.tensors.blocks import Array, Partition
 from tpca.tensors.views import ViewsBatch
 

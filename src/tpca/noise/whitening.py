@@ -128,10 +128,6 @@ class Whitening:
         """Strength in the data over that in whitened data: the product of all |W_i^-1 u_i|, u_i of unit length."""
         return math.prod(float(np.linalg.norm(v)) for v in self._inverted(vectors))
 
-    def back_strength(self, strength: float, vectors: Sequence[Array]) -> float:
-        """λ, from λ' and the unit vectors u."""
-        return strength * self.factor(vectors)
-
     def carried(self, vectors: Sequence[Array], covariances: Sequence[Array]) -> list[Carried]:
         """Vectors of whitened data, with the covariances of their errors, as vectors of the data."""
         return [carried(*each) for each in zip(self.inverses, vectors, covariances, strict=True)]

@@ -5,6 +5,7 @@ One wording for the command, for ``summary()`` of an estimator and for the first
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -20,10 +21,19 @@ from tpca.solvers.claim import headline
 from tpca.tensors.blocks import Array
 from tpca.wording import beside, count, number, percent, printable, shape, with_error, within
 
-ENTRIES, MOST = 5, 10  # of a vector, and components, that are told
+MAX_ENTRIES, MAX_COMPONENTS = 5, 10  # of a vector, and components, that are told
 LOADINGS = "The numbers of columns are loadings: correlations with the score of their view."
 MANY_VIEWS = "Of more than two views the correlation is the mean product of all their scores, and may exceed 1."
 ENTRIES_TOLD = ("largest entries", "largest entries, ± one standard error")
+KINDS = {"sources": "source", "mixture": "cluster", "topics": "topic"}  # what a component of every model is
+READ = {
+    "sources": "Directions are columns of the mixing matrix, in the units of the columns.",
+    "mixture": "Directions are the means of the clusters, in the units of the columns.",
+    "topics": "Directions are the probabilities of the words.",
+}
+
+NOTHING = "No component could be proven: give more rows, or the other order of the moment."
+UNTESTED = {"not tested": "Whether there is anything was not tested."}
 
 
 @dataclass(frozen=True)
@@ -75,7 +85,7 @@ def named(stored: StoredResult) -> Labels:
     return plain if stored.labels is None else stored.labels.with_others(plain)
 
 
-def largest(vector: Array, errors: Array | None, labels: Labels, mode: int, most: int = ENTRIES) -> list[str]:
+def largest(vector: Array, errors: Array | None, labels: Labels, mode: int, most: int = MAX_ENTRIES) -> list[str]:
     """The entries largest in size, ``Pz: 0.69 ± 0.06``, and how many more there are."""
     order = np.argsort(-np.abs(vector), kind="stable")[:most]
     told = [
@@ -109,7 +119,7 @@ def summary_of(stored: StoredResult) -> Summary:
     handled = [check["meaning"] for check in stored.summary.get("checks", ()) if check["state"] == "handled"]
     parts = [
         Part(component_title(stored, c), _strength(stored.summary, c), mode_entries(stored, labels, c))
-        for c in range(min(MOST, len(stored.vectors[0])) if stored.vectors else 0)
+        for c in range(min(MAX_COMPONENTS, len(stored.vectors[0])) if stored.vectors else 0)
     ]
     more = more_components(len(stored.vectors[0])) if stored.vectors else ""
     views = stored.summary.get("kind") == "views" and len(stored.summary["dims"]) > 2 and parts
@@ -159,13 +169,13 @@ def answer_table(stored: StoredResult, labels: Labels) -> list[Safe]:
             [(name, ", ".join(map(_unbroken, entries))) for name, entries in mode_entries(stored, labels, c)],
             f"{_capital(component_title(stored, c))}: {_strength(stored.summary, c)}",
         )
-        for c in range(min(MOST, len(stored.vectors[0])) if stored.vectors else 0)
+        for c in range(min(MAX_COMPONENTS, len(stored.vectors[0])) if stored.vectors else 0)
     ]
 
 
 def more_components(found: int) -> str:
     """That only the strongest are told, if there are more."""
-    return f"These are the {MOST} strongest of {count(found, 'component')}." if found > MOST else ""
+    return f"These are the {MAX_COMPONENTS} strongest of {count(found, 'component')}." if found > MAX_COMPONENTS else ""
 
 
 def fewer_components(summary: dict[str, Any]) -> str:
@@ -185,3 +195,34 @@ def _unbroken(entry: str) -> str:
 def _capital(text: str) -> str:
     """With a capital first; names within stay as they are."""
     return f"{text[:1].upper()}{text[1:]}"
+
+
+def table_summary(fitted: Any, labels: Labels) -> Summary:
+    """What a fitted ``MomentPCA`` found; ``labels`` name the columns."""
+    verdict, found = str(fitted.verdict_), fitted.n_components_
+    skipped = f", {fitted.n_skipped_:,} left out" if fitted.n_skipped_ else ""
+    about = f"{count(fitted.n_samples_seen_, 'row')} of {shape([fitted.n_features_in_])} columns{skipped}"
+    parts = [
+        Part(
+            f"{KINDS[fitted.model]} {c}",
+            _table_strength(fitted, c),
+            [("columns", largest(fitted.directions_[c], fitted.standard_errors_[c], labels, 0))],
+        )
+        for c in range(min(found, MAX_COMPONENTS))
+    ]
+    told = (READ[fitted.model] if found else NOTHING, more_components(found), _fewer(fitted), UNTESTED.get(verdict, ""))
+    return Summary(f"{verdict[0].upper()}{verdict[1:]}", about, parts, [one for one in told if one])
+
+
+def _table_strength(fitted: Any, c: int) -> str:
+    """Skewness or excess kurtosis of a source, the share of a cluster or topic, and p where there was a test."""
+    share, strength, p = fitted.shares_[c], fitted.strengths_[c], fitted.p_values_[c]
+    kind = "skewness" if fitted.order == 3 else "excess kurtosis"
+    told = f"{kind} {number(strength)}" if math.isnan(share) else f"{number(100 * share)} % of the rows"
+    return told if math.isnan(p) else f"{told}, p = {number(p, 2)}"
+
+
+def _fewer(fitted: Any) -> str:
+    if not 0 < fitted.n_components_ < fitted.n_components:
+        return ""
+    return f"{fitted.n_components} components were looked for, and {fitted.n_components_} could be proven."

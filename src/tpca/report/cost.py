@@ -15,7 +15,7 @@ def cost_parts(summary: dict[str, Any], run: dict[str, Any]) -> list[Safe | Figu
     entries = math.prod(summary["dims"])
     named = {"state": summary["state_bytes"], "buffer": summary["buffer_bytes"]}
     named |= {"one sample": 8 * entries, "all samples": 8 * entries * max(1, summary["n_samples"])}
-    limit = summary.get("settings", {}).get("memory")
+    limit = summary.get("settings", {}).get("memory_limit")
     parts: list[Safe | Figure] = [_bytes_figure(named)]
     rows = [(name, amount(nbytes)) for name, nbytes in named.items()]
     if limit is not None:

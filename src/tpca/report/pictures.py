@@ -34,9 +34,9 @@ class Axis:
     sparse: bool = False  # some ticks may be left out: those between are understood
 
 
-def names_axis(names: Sequence[str], title: str = "", down: bool = False) -> Axis:
+def names_axis(names: Sequence[str], down: bool = False) -> Axis:
     """An axis with a name at 0, 1, ..., from above if ``down``."""
-    return Axis(title, low=-0.5, high=len(names) - 0.5, down=down, ticks=list(enumerate(names)))
+    return Axis(low=-0.5, high=len(names) - 0.5, down=down, ticks=list(enumerate(names)))
 
 
 def line(x: Values, y: Values, name: str, number: int, hover: Sequence[str] | None = None, **look: Any) -> Trace:

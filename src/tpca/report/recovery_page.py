@@ -10,7 +10,6 @@ import numpy as np
 
 from tpca.labels import Labels
 from tpca.noise import Check
-from tpca.report.check_pictures import check_figures
 from tpca.report.checks import fitted_checks, outliers
 from tpca.report.components_page import component_parts
 from tpca.report.cost import cost_parts
@@ -24,6 +23,7 @@ from tpca.report.race_pictures import (
     strength_figure,
 )
 from tpca.report.residuals import Residuals
+from tpca.report.score_pictures import check_figures
 from tpca.report.share import Share
 from tpca.report.verdict import confidence_of, verdict_on
 from tpca.results import StoredResult, verdict_of

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from tpca.engines import Data, open_engine
-from tpca.errors import SolverError
+from tpca.errors import SolverError, StreamError
 from tpca.integers import check_integer
+from tpca.noise import too_few
+from tpca.solvers.claim import Verdict
 from tpca.solvers.keeping import keeper_of
 from tpca.solvers.loop import Run, drive
 from tpca.solvers.memory import default_memory, parse_memory
@@ -27,6 +29,7 @@ from tpca.tensors import Projection, SliceCounts
 
 Callback = Callable[[dict[str, Any]], None]
 Check = Callable[[str, Any], Any]
+CONSTANT = "all samples are the same: there is no noise to tell a signal from; give samples that differ."
 
 
 @runtime_checkable
@@ -131,10 +134,6 @@ class CommonOptions:
         """Recover the vectors from a stream or an engine."""
         raise NotImplementedError
 
-    def least_samples(self, data: Data) -> int:  # noqa: ARG002
-        """Fewer samples than this prove nothing, whatever is in them."""
-        return 1
-
     def settings(self) -> dict[str, Any]:
         """What a run depends on besides its data, as plain values."""
         names = (field.name for field in dataclasses.fields(self) if field.metadata.get("setting", True))
@@ -142,13 +141,32 @@ class CommonOptions:
 
 
 @dataclass(kw_only=True, eq=False)
-class StreamSolver(CommonOptions):
+class ClaimingSolver(CommonOptions):
     """A solver with a test, whose run is a state machine: samples may be pulled from data or handed in."""
 
     memory_limit: str | float | None = option(None, check_memory)
     max_samples: int | None = option(None, check_integer)
     confidence: float = option(0.95, check_share)
     n_components: int = option(1, check_integer)
+
+    def start(self, data: Data) -> Run:
+        """A run that asks for its first samples."""
+        raise NotImplementedError
+
+    def run(self, source: Any) -> Recovery:
+        """Read a stream (or engine) as far as needed; what was found, or that nothing was."""
+        engine = open_engine(source)
+        return drive(self.start(engine), engine, keeper_of(self))
+
+    def least_samples(self, data: Data) -> int:
+        """Fewer samples than this prove nothing, whatever is in them."""
+        raise NotImplementedError
+
+
+@dataclass(kw_only=True, eq=False)
+class StreamSolver(ClaimingSolver):
+    """One that looks for what all samples share: the race and the mean."""
+
     whiten: str | None = option("auto", check_whiten)
     groups: int | None = option(None, check_integer)
     clip: str | float | None = option("auto", check_clip)
@@ -186,8 +204,29 @@ class StreamSolver(CommonOptions):
         """Read a stream (or engine) as far as needed; what was found, or that nothing was."""
         engine = open_engine(source)
         refuse_torn(engine, self.groups)
-        return drive(self.start(engine), engine, keeper_of(self))
+        return super().run(engine)
 
     def budget(self, dims: tuple[int, ...], partial: bool = False) -> int:  # noqa: ARG002
         """Bytes that the state may take for samples of shape ``dims``, of which some entries may be missing."""
         return default_memory(dims) if self.memory_limit is None else parse_memory(self.memory_limit)
+
+
+def run_on_data(solver: Solver, source: Any, unit: str = "samples") -> Recovery:
+    """Run a solver on a user's data; samples that all miss entries or are the same are hardly meant to be: refused.
+
+    Where there are too few for any claim the recovery says so; ``unit`` is what they are called then.
+    """
+    engine = open_engine(source)
+    recovery = solver.run(engine)
+    if not recovery.n_samples and recovery.n_skipped:
+        way = "" if engine.partial else ', or use what was observed: nan_policy="zero" (tpca: --nan-policy zero)'
+        raise StreamError(f"all samples were left out, because of NaN or Inf; look at the data{way}.")
+    if engine.constant:
+        raise StreamError(CONSTANT)
+    if recovery.verdict is not Verdict.NO_SIGNAL or not isinstance(solver, ClaimingSolver):
+        return recovery
+    needed = solver.least_samples(engine)
+    if recovery.n_samples >= needed:
+        return recovery
+    few = too_few(recovery.n_samples, needed, unit, solver.confidence)
+    return dataclasses.replace(recovery, checks=(*recovery.checks, few))

@@ -15,11 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from tpca.engines import Data, Engine, PushEngine, open_engine
-from tpca.errors import StreamError
+from tpca.engines import Data, Engine, PushEngine
 from tpca.labels import Labels
-from tpca.noise import too_few
-from tpca.solvers.claim import Verdict
 from tpca.solvers.keeping import Keeper, Kept
 from tpca.solvers.recovery import Recovery
 from tpca.streams import Stream
@@ -27,7 +24,6 @@ from tpca.tensors import Accumulator, Batch
 from tpca.threads import calm_blas
 
 A = TypeVar("A", bound=Accumulator)
-CONSTANT = "all samples are the same: there is no noise to tell a signal from; give samples that differ."
 
 
 @dataclass(frozen=True)
@@ -80,25 +76,6 @@ def _told(recovery: Recovery, engine: Engine | PushEngine[Any]) -> Recovery:
         "labels": engine.labels,
     }
     return dataclasses.replace(recovery, **known)
-
-
-def run_on_data(solver: Any, source: Any, unit: str = "samples") -> Recovery:
-    """Run a solver on a user's data; samples that all miss entries or are the same are hardly meant to be: refused.
-
-    Where there are too few for any claim the recovery says so; ``unit`` is what they are called then.
-    """
-    engine = open_engine(source)
-    recovery: Recovery = solver.run(engine)
-    if not recovery.n_samples and recovery.n_skipped:
-        way = "" if engine.partial else ', or use what was observed: nan_policy="zero" (tpca: --nan-policy zero)'
-        raise StreamError(f"all samples were left out, because of NaN or Inf; look at the data{way}.")
-    if engine.constant:
-        raise StreamError(CONSTANT)
-    needed = solver.least_samples(engine) if hasattr(solver, "least_samples") else 0
-    if recovery.verdict is not Verdict.NO_SIGNAL or recovery.n_samples >= needed:
-        return recovery
-    few = too_few(recovery.n_samples, needed, unit, solver.confidence)
-    return dataclasses.replace(recovery, checks=(*recovery.checks, few))
 
 
 class Feed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tpca.engines import DaskEngine, Engine, LocalEngine
+from tpca.engines import Engine, LocalEngine, StreamEngine
 from tpca.errors import StreamError
 from tpca.noise import QueryGradients, Sketch, samples_wanted
 from tpca.randomness import generator
@@ -16,7 +16,7 @@ def refuse_torn(engine: Engine, groups: int | None) -> None:
     Random order makes neighbours look independent, but the samples are as dependent as before, and every test that
     counts them one by one errs.
     """
-    stream = engine.stream if isinstance(engine, LocalEngine | DaskEngine) else None
+    stream = engine.stream if isinstance(engine, StreamEngine) else None
     if not isinstance(stream, StoredStream) or stream.shuffle is None:
         return
     if groups is not None and groups > 1:

@@ -66,9 +66,7 @@ class DeviceStream(StoredStream):
         """Library, shape, dtype and a few numbers: no more of the samples comes to the host."""
         source = self._source
         found = digest(DeviceBatch(source.array).content())
-        options = "" if self.shuffle is None else f" shuffle={self.shuffle}"
-        options += "" if self.nan_policy == "raise" else f" nan_policy={self.nan_policy}"
-        return f"{home_of(source.array)} {source.shape} {name_of(source.array.dtype)} {found}{options}"
+        return f"{home_of(source.array)} {source.shape} {name_of(source.array.dtype)} {found}{self._told_options}"
 
     def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> Batch:  # noqa: ARG002
         """Batch ``number`` in the order of the stream: a range of the array, which is not copied."""

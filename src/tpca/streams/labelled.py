@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from tpca.errors import StreamError
 from tpca.labels import Axis, as_coords
-from tpca.streams.arrays import ArraySource
-from tpca.streams.protocol import Kind, Source
+from tpca.streams.protocol import ArraySource, Kind, Source
 from tpca.streams.store_looks import listed
 from tpca.streams.stores import DaskSource
 

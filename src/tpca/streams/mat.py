@@ -10,11 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from tpca.errors import StreamError, reading
-from tpca.streams.arrays import ArraySource
 from tpca.streams.axes import turned
 from tpca.streams.hdf5 import HDF5_SIGNATURE, open_hdf5
 from tpca.streams.npz import the_only
-from tpca.streams.protocol import Source
+from tpca.streams.protocol import ArraySource, Source
 from tpca.streams.store_looks import listed
 
 _USER_BLOCK = 512  # bytes that MATLAB puts before the HDF5 file

@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 
 from tpca.errors import StreamError, reading
-from tpca.streams.arrays import ArraySource
 from tpca.streams.conventions import named_axes
 from tpca.streams.npy import NpyFile, read_header
-from tpca.streams.protocol import Source
+from tpca.streams.protocol import ArraySource, Source
 from tpca.streams.store_looks import listed
 
 _Header = tuple[tuple[int, ...], bool, np.dtype[Any], int]

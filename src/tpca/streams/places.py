@@ -58,6 +58,11 @@ def places_of(views: Sequence[NDArray[Any]]) -> Array:
             with np.errstate(over="ignore"):  # beyond single precision all are infinite, which is as good as any bits
                 single = view[:, some].astype(np.float32) + np.float32(0)  # no two zeros
             total += single.view(np.uint32) @ own[some]
+    return mixed(total)
+
+
+def mixed(numbers: NDArray[np.uint64]) -> Array:
+    """mix(h)/2^64 of some h, in [0, 1)."""
     for shift, factor in SHIFTS:
-        total = (total ^ (total >> np.uint64(shift))) * np.uint64(factor)
-    return np.asarray((total ^ (total >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53
+        numbers = (numbers ^ (numbers >> np.uint64(shift))) * np.uint64(factor)
+    return np.asarray((numbers ^ (numbers >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53

@@ -1,7 +1,8 @@
-"""A stream yields batches; it may be endless, and may be read again if it says so."""
+"""A stream yields batches; it may be endless, and may be read again if it says so.  A source is what can be sliced."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeVar, get_args
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.labels import Axis, Labels
-from tpca.prefetch import prefetch
+from tpca.prefetch import read_ahead
 from tpca.tensors import Batch
 
 Kind = Literal["array", "npy", "folder", "zarr", "hdf5", "dask", "xarray", "table", "iterable", "synthetic"]
@@ -20,6 +21,9 @@ NanPolicy = Literal["raise", "omit", "zero"]
 AnyBatch = TypeVar("AnyBatch", bound=Batch)
 
 KINDS: tuple[str, ...] = get_args(Kind)
+# What tells data apart is a look at some samples spread over a store, that costs no more than a few reads.
+MAX_LOOKS = 8
+MAX_LOOK_BYTES = 2**26  # read for them, unless two samples are more
 
 
 @dataclass(frozen=True)
@@ -100,8 +104,7 @@ class NumberedStream(Stream):
     def batches(self, start: int = 0) -> Iterator[Any]:
         """The batches from the one whose ``first`` is ``start``; one is read ahead, where the stream says so."""
         numbers = range(int(np.searchsorted(self.layout.bounds, start)), self.layout.count)
-        found = without_empty(map(self.batch, numbers))
-        return prefetch(found) if self.ahead else found
+        return without_empty(read_ahead(self.batch, numbers) if self.ahead else map(self.batch, numbers))
 
     def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> Any:
         """Batch ``number``, which may be empty; from ``parts``, what :meth:`lazy_parts` gave, if these are given."""
@@ -173,3 +176,39 @@ class Source:
     def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
         """The entries in these ranges of the leading axes."""
         raise NotImplementedError
+
+
+class ArraySource(Source):
+    """An array in memory."""
+
+    kind: Kind = "array"
+    shared = False
+
+    def __init__(self, array: NDArray[Any], axes: tuple[Axis, ...] = (), name: str = "the array") -> None:
+        self.shape, self.dtype, self.axes, self.name = array.shape, array.dtype, axes, name
+        self._array = array
+
+    def transposed(self, order: tuple[int, ...]) -> ArraySource:
+        """A view of the same array."""
+        axes = tuple(self.axes[i] for i in order) if self.axes else ()
+        return ArraySource(self._array.transpose(order), axes, self.name)
+
+    def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
+        """A view of the entries."""
+        return self._array[key]
+
+
+def spread(length: int, cost: int) -> list[int]:
+    """The samples to look at, where one costs so many bytes to read: the first, the last, and others between."""
+    count = min(max(2, MAX_LOOK_BYTES // max(1, cost)), MAX_LOOKS, length)
+    return [place * (length - 1) // max(1, count - 1) for place in range(count)]
+
+
+def read_cost(source: Source, lengths: tuple[int, ...]) -> int:
+    """Bytes that are read for the first ``lengths`` entries of one sample: no less than whole chunks."""
+    chunks = source.chunks or (1,) * len(source.shape)
+    return math.prod(_whole(chunks, (1, *lengths))) * source.dtype.itemsize
+
+
+def _whole(chunks: tuple[int, ...], lengths: tuple[int, ...]) -> Iterator[int]:
+    return (-(-length // chunk) * chunk for chunk, length in zip(chunks, lengths, strict=True))

@@ -6,7 +6,7 @@ all that is needed: with A the columns that are taken out of covariate y,
 
 .. math:: \sum_i w_iT_i = M_y - G_{yA}G_{AA}^{+}M_A, \qquad S_b = G_{yy} - G_{yA}G_{AA}^{+}G_{Ay} .
 
-Where entries are missing there is a G for every entry (:mod:`tpca.streams.partial`), as long as the block lasts.
+Where entries are missing there is a G for every entry (:mod:`tpca.streams.plan`), as long as the block lasts.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ import numpy as np
 from tpca.errors import SampleError, StreamError
 from tpca.streams.blocking import Contrast
 from tpca.streams.conditions import Conditions
-from tpca.streams.partial import entry_contrast, entry_grams
-from tpca.streams.plan import NOTHING, Plan
+from tpca.streams.plan import NOTHING, Plan, entry_contrast, entry_grams
 from tpca.streams.protocol import Stream
 from tpca.streams.rows import Rows, origin_of, with_rows
 from tpca.tensors import Batch, DenseBatch

@@ -12,7 +12,6 @@ import numpy as np
 from tpca.errors import StreamError
 from tpca.integers import check_integer
 from tpca.model import Samples
-from tpca.streams.arrays import ArraySource
 from tpca.streams.axes import SampleDim, along
 from tpca.streams.checks import MIN_ALIKE, are_samples, as_array, only_batches, shape_of
 from tpca.streams.device import DeviceStream, device_source
@@ -20,7 +19,7 @@ from tpca.streams.hdf5 import hdf5_source
 from tpca.streams.iterables import IterableStream, OwnStream, SamplesStream, stacked
 from tpca.streams.labelled import is_labelled, labelled_source
 from tpca.streams.paths import SUPPORTED, stored_at
-from tpca.streams.protocol import Items, NanPolicy, Source, Stream
+from tpca.streams.protocol import ArraySource, Items, NanPolicy, Source, Stream
 from tpca.streams.sparse import SparseStream, is_sparse
 from tpca.streams.stored import StoredStream
 from tpca.streams.stores import DaskSource, zarr_source

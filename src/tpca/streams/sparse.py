@@ -10,8 +10,7 @@ import numpy as np
 
 from tpca.errors import SampleError, StreamError
 from tpca.model.sampling import BATCH_ENTRIES
-from tpca.streams.identity import spread
-from tpca.streams.protocol import Stream
+from tpca.streams.protocol import Stream, spread
 from tpca.tensors.blocks import check_dims
 from tpca.tensors.digest import digest
 from tpca.tensors.sparse import SparseBatch

@@ -35,11 +35,11 @@ def settled() -> Iterator[None]:
 
 def _settle() -> None:
     try:
-        from zarr.core import sync
+        from zarr.core import sync  # no public way leads to it
 
         loop = sync.loop[0]
     except (ImportError, AttributeError):
-        return  # zarr-python 2 reads in the thread that calls it
+        return
     if loop is not None and loop.is_running():
         with contextlib.suppress(concurrent.futures.TimeoutError):
             asyncio.run_coroutine_threadsafe(_others(), loop).result(WAIT_SECONDS)
@@ -62,9 +62,8 @@ def listed(paths: list[str]) -> str:
 
 
 def zarr_arrays(group: Any) -> list[str]:
-    """All arrays below a Zarr group (zarr-python 2 lists its own level only)."""
-    members = group.members(max_depth=None) if hasattr(group, "members") else group.arrays()
-    return ["/" + path for path, node in members if hasattr(node, "shape")]
+    """All arrays below a Zarr group."""
+    return ["/" + path for path, node in group.members(max_depth=None) if hasattr(node, "shape")]
 
 
 def zarr_arrays_in(store: str, inner: str) -> list[str]:

@@ -17,8 +17,7 @@ from tpca.model.sampling import BATCH_ENTRIES
 from tpca.prefetch import depth, read_ahead
 from tpca.randomness import generator
 from tpca.streams.checks import dense_batch, float_dtype, sample_dims, to_floats
-from tpca.streams.identity import read_cost, spread
-from tpca.streams.protocol import Layout, NanPolicy, NumberedStream, Source, without_empty
+from tpca.streams.protocol import Layout, NanPolicy, NumberedStream, Source, read_cost, spread, without_empty
 from tpca.streams.slabs import SlabReader, cut
 from tpca.streams.stores import without_array
 from tpca.tensors import Batch, DenseBatch, SlabBatch
@@ -83,9 +82,13 @@ class StoredStream(NumberedStream):
             self._read((slice(place, place + 1), *[slice(None)] * mode, part))
             for place, part in zip(places, some, strict=True)
         )
+        return f"{self.kind} {self._source.shape} {self._source.dtype} {found}{self._told_options}"
+
+    @property
+    def _told_options(self) -> str:
+        """What changes the batches, for the identity."""
         options = "" if self.shuffle is None else f" shuffle={self.shuffle}"
-        options += "" if self.nan_policy == "raise" else f" nan_policy={self.nan_policy}"
-        return f"{self.kind} {self._source.shape} {self._source.dtype} {found}{options}"
+        return options + ("" if self.nan_policy == "raise" else f" nan_policy={self.nan_policy}")
 
     def batches(self, start: int = 0) -> Iterator[Batch]:
         """The batches from the one whose ``first`` is ``start``; files are read ahead, by all cores if that helps."""

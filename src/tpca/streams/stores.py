@@ -80,8 +80,7 @@ class ZarrSource(Source):
 
 def _dimension_names(array: Any) -> Any:
     """Names of the axes: of Zarr 3 itself, or as xarray writes them into Zarr 2; ``None`` where there are none."""
-    metadata = getattr(array, "metadata", None)  # zarr-python 2 has none, and knows no Zarr 3
-    told: Mapping[str, Any] = {} if metadata is None else metadata.to_dict()
+    told: Mapping[str, Any] = array.metadata.to_dict()
     return told.get("dimension_names") or array.attrs.get("_ARRAY_DIMENSIONS")
 
 

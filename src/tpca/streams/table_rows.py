@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import copy
-import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
-from typing import Any, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,15 +12,12 @@ from scipy import sparse
 from tpca.errors import SampleError, StreamError
 from tpca.model.sampling import BATCH_ENTRIES
 from tpca.streams.checks import all_finite, as_array, float_dtype, to_floats
-from tpca.streams.identity import read_cost, spread
-from tpca.streams.protocol import Layout, NanPolicy, NumberedStream, Source, without_empty
+from tpca.streams.protocol import Layout, NanPolicy, Source
 from tpca.streams.sources import check_opened, stored_source
-from tpca.streams.stored import even_edges, read_samples
-from tpca.streams.stores import without_array
+from tpca.streams.stored import even_edges
+from tpca.streams.vectors import PassingVectors, StoredVectors, VectorStream, check_policy
 from tpca.tensors.digest import digest
 from tpca.tensors.rows import RowsBatch
-
-POLICIES = ("raise", "omit")
 
 
 def open_rows(source: Any, nan_policy: str = "raise") -> RowsStream:
@@ -32,9 +26,7 @@ def open_rows(source: Any, nan_policy: str = "raise") -> RowsStream:
     ``source`` is an array of NumPy, Zarr, HDF5 or Dask, the path of one, a ``DataFrame``, a ``scipy.sparse`` matrix,
     or an iterable of batches of these.
     """
-    if nan_policy not in POLICIES:
-        raise StreamError(f"nan_policy must be one of {', '.join(POLICIES)} for rows, got {nan_policy!r}.")
-    policy: Any = nan_policy
+    policy = check_policy(nan_policy, "rows")
     if isinstance(source, RowsStream):
         check_opened(source, nan_policy=policy)
         return source
@@ -50,60 +42,20 @@ def open_rows(source: Any, nan_policy: str = "raise") -> RowsStream:
     return PassingBatches(source, policy)
 
 
-class RowsStream(NumberedStream):
+class RowsStream(VectorStream):
     """Rows of a table, batch by batch, as :class:`~tpca.tensors.rows.RowsBatch`, which does not contract itself."""
 
     kind = "rows"
-    whole = False
-
-    @property
-    def identity(self) -> str:
-        """Says which data these are."""
-        return f"rows {self.dims}"
 
 
-class StoredRows(RowsStream):
+class StoredRows(StoredVectors, RowsStream):
     """A table that can be sliced."""
 
-    rereadable = True
-
     def __init__(self, source: Source, nan_policy: NanPolicy = "raise") -> None:
-        self.dims = (_check_shape(source.shape),)
-        self.length = source.shape[0]
-        self.dtype = float_dtype(source.dtype)
-        self._source, self.nan_policy = source, nan_policy
-        self.ahead = int(source.kind != "array")
-        self.readable_elsewhere = source.shared
-        step = max(1, BATCH_ENTRIES // self.dims[0])
-        bounds, certain = even_edges(self.length, step), nan_policy == "raise"
-        self.layout: Layout = Layout(bounds, certain, self.dims[0], summable=False, private=not self.ahead)
+        super().__init__([source], (_check_shape(source.shape),), nan_policy)
 
-    @cached_property
-    def identity(self) -> str:
-        """Length, dtype and a digest of some rows."""
-        places = spread(self._source.shape[0], read_cost(self._source, self._source.shape[1:]))
-        found = digest(self._read(place, place + 1) for place in places)
-        return f"rows {self.dims} {self.length} {self.dtype} {found} {self.nan_policy}"
-
-    def for_workers(self) -> Self:
-        """What a worker needs of it: all but a Dask array, whose blocks come by themselves."""
-        twin = copy.copy(self)
-        twin._source = without_array(self._source)
-        return twin
-
-    def lazy_parts(self, number: int) -> list[Any] | None:
-        """The rows of a batch as a Dask array, if they are in one."""
-        part = self._source.part(*self._range(number))
-        return None if part is None else [part]
-
-    def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> Any:
-        """Batch ``number``; it may be empty."""
-        first, stop = self._range(number)
-        read = self._read(first, stop) if parts is None else parts[0]
-        return cleaned(to_floats(read).astype(self.dtype, copy=False), first, self.nan_policy)
-
-    def _read(self, first: int, stop: int) -> NDArray[Any]:
-        return read_samples(self._source, (slice(first, stop),), "rows")
+    def _made(self, rows: list[NDArray[Any]], first: int) -> RowsBatch:
+        return cleaned(rows[0], first, self.nan_policy)
 
 
 class SparseRows(RowsStream):
@@ -131,33 +83,19 @@ class SparseRows(RowsStream):
         return cleaned(self._table[first:stop], first, self.nan_policy)
 
 
-class PassingBatches(RowsStream):
+class PassingBatches(PassingVectors, RowsStream):
     """Batches of rows from any iterable, read once."""
 
-    def __init__(self, source: Iterable[Any], nan_policy: NanPolicy = "raise") -> None:
-        items = iter(source)
-        head = next(items, None)
-        if head is None:
-            raise StreamError("the stream of rows is empty; give at least one batch.")
-        first = as_rows(head, 0)
-        self.dims, self.dtype, self.nan_policy = (_check_shape(first.shape),), first.dtype, nan_policy
-        self._items, self._position = itertools.chain([head], items), 0
-        self.layout = None  # type: ignore[assignment]  # batches come in their own order only
+    def _first(self, head: Any) -> Any:
+        rows = as_rows(head, 0)
+        self.dims, self.dtype = (_check_shape(rows.shape),), rows.dtype
+        return rows
 
-    def batches(self, start: int = 0) -> Iterator[Any]:
-        """The iterable's own batches; those before ``start`` are drawn and dropped."""
-        if start < self._position:
-            raise StreamError(f"cannot go back to row {start}: an iterable is read once; give an array or a file.")
-        return without_empty(self._batches(start))
-
-    def _batches(self, start: int) -> Iterator[Any]:
-        for item in self._items:
-            first, rows = self._position, as_rows(item, self._position)
-            if rows.ndim != 2 or rows.shape[1:] != self.dims:
-                raise SampleError(f"batches must have shape (n, {self.dims[0]}), got {rows.shape} at row {first}.")
-            self._position += rows.shape[0]
-            if first >= start:
-                yield cleaned(rows, first, self.nan_policy)
+    def _batch(self, item: Any, first: int) -> RowsBatch:
+        rows = as_rows(item, first)
+        if rows.ndim != 2 or rows.shape[1:] != self.dims:
+            raise SampleError(f"batches must have shape (n, {self.dims[0]}), got {rows.shape} at row {first}.")
+        return cleaned(rows, first, self.nan_policy)
 
 
 def as_rows(item: Any, first: int) -> Any:

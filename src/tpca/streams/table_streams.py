@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from tpca.errors import SampleError, StreamError, TpcaError, check_regular
 from tpca.labels import labels_of
 from tpca.model.sampling import BATCH_ENTRIES
-from tpca.streams.identity import spread
 from tpca.streams.paths import TABLES
-from tpca.streams.protocol import Kind, Layout, NanPolicy, NumberedStream, Source
+from tpca.streams.protocol import Kind, Layout, NanPolicy, NumberedStream, Source, spread
 from tpca.streams.stored import StoredStream
 from tpca.streams.table_columns import Columns
 from tpca.streams.table_files import CsvPieces, MemoryPieces, ParquetPieces, Pieces, brief

@@ -134,9 +134,7 @@ def _check_link(path: str, store: str) -> None:
 def guard_codecs(array: Any) -> None:
     """Let an array that was opened here refuse chunks that would crash a codec, or unpack to more than is declared."""
     most = math.prod(array.chunks) * np.dtype(array.dtype).itemsize + SPARE
-    several = getattr(array, "compressors", None)  # none, of an array that is not compressed
-    for codec in (getattr(array, "compressor", None),) if several is None else several:
-        # zarr-python 3 wraps those of numcodecs, each under a name of its own
+    for codec in array.compressors:  # those of numcodecs are wrapped, each under a name of its own
         inside = [getattr(codec, name, None) for name in ("_blosc_codec", "_gzip_codec", "_zstd_codec")]
         inner: Any = next((one for one in inside if one is not None), codec)
         unpack = _UNPACK.get(getattr(inner, "codec_id", ""))

@@ -1,4 +1,4 @@
-r"""Whitening, learnt from a stream: running mean and covariance of every view, d² numbers each.
+r"""Whitening and clipping of views.  Whitening is learnt from a stream: mean and covariance of every view, d² numbers.
 
 With the shrunk covariance :math:`C_s = (1-s)\,C + s\,\frac{\mathrm{tr}\,C}{d}\,I = L L^\top` a row becomes
 :math:`z = L^{-1}(x - \mu)`, of mean zero and (about) unit covariance.  Any other square root of C_s would give the same
@@ -7,26 +7,82 @@ components, turned; this one is the cheapest.
 ``shrinkage="auto"`` is the oracle approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010, Eq. 23), a function of
 the covariance and the number of rows alone, but at least d/n: whitened noise of few rows looks related.
 
-Rows may be clipped before (:mod:`tpca.streams.clipping`).
+Rows may be clipped before: one farther off than ``clip`` times the typical row is drawn back to that distance.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from tpca.errors import SampleError
-from tpca.streams.clipping import Clipper, clipped
 from tpca.streams.places import PlacedBatch, places
+from tpca.streams.vectors import MadeVectors
 from tpca.streams.views import ViewsStream
 from tpca.tensors import Accumulator
 from tpca.tensors.blocks import Array
 from tpca.tensors.views import ViewsBatch
+
+
+class Clipper:
+    """Draws far rows of one view back: a robust centre and typical distance from the first rows it saw."""
+
+    def __init__(self, rows: NDArray[Any], clip: float) -> None:
+        if len(rows) == 0:
+            raise SampleError("clip needs rows to tell what is far, got none; give rows without NaN or Inf.")
+        self.center = np.median(rows, axis=0).astype(np.float64)
+        spread = np.median(np.abs(rows - self.center), axis=0)
+        largest = float(spread.max())
+        # Columns that hardly ever move count by their mean distance, so that they neither vanish nor dominate.
+        fallback = np.mean(np.abs(rows - self.center), axis=0) if largest == 0 else np.full(rows.shape[1], largest)
+        self.scale = np.where(spread > 1e-3 * largest, spread, np.where(fallback > 0, fallback, 1.0))
+        distance = self._distance(rows)
+        typical = float(np.median(distance))
+        if typical == 0 and distance.any():  # most rows are the same: the typical row is one of the others
+            typical = float(np.median(distance[distance > 0]))
+        self._limit = clip * typical
+
+    def __call__(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """The rows, none farther than the limit."""
+        distance = self._distance(rows)
+        far = distance > self._limit
+        if not far.any():
+            return rows
+        drawn, center = rows.copy(), self.center.astype(rows.dtype)
+        drawn[far] = center + (rows[far] - center) * (self._limit / distance[far, None]).astype(rows.dtype)
+        return drawn
+
+    def _distance(self, rows: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(np.linalg.norm((rows - self.center) / self.scale, axis=1))
+
+
+class FirstRows(Accumulator):
+    """Clippers learnt from the first batch, with the bound ``clip``."""
+
+    def __init__(self, clip: float) -> None:
+        super().__init__(clip)
+        self.clippers: list[Clipper] | None = None
+
+    def add(self, batch: ViewsBatch, at: int = 0) -> None:  # noqa: ARG002
+        """Learn from a batch, if it is the first."""
+        assert self.question is not None
+        if self.clippers is None:
+            self.clippers = [Clipper(view, self.question[0]) for view in batch.views]
+        self.n += len(batch)
+
+    def merge(self, other: FirstRows) -> None:
+        """What comes later does not matter."""
+        self.clippers, self.n = self.clippers or other.clippers, self.n + other.n
+
+
+def clipped(views: Sequence[NDArray[Any]], clippers: Sequence[Clipper] | None) -> list[NDArray[Any]]:
+    """The views with far rows drawn back, if there is anything to do that."""
+    return list(views) if clippers is None else [c(view) for c, view in zip(clippers, views, strict=True)]
 
 
 class RunningMoments:
@@ -37,7 +93,7 @@ class RunningMoments:
         self.mean = np.zeros(width)
         # Sums of equal numbers are rounded, so that their variance does not tell a column that never moves.
         self.low, self.high = np.full(width, np.inf), np.full(width, -np.inf)
-        self._scatter = np.zeros((width, width))
+        self.scatter = np.zeros((width, width))
 
     def add(self, rows: NDArray[Any]) -> None:
         """Take some more rows."""
@@ -48,7 +104,7 @@ class RunningMoments:
         # The outer product of the shift is added as one more row: no d² numbers of its own.
         further = math.sqrt(self.count * len(rows) / both) * shift
         centred = np.vstack([rows - mean.astype(rows.dtype), further.astype(rows.dtype)])
-        self._scatter += centred.T @ centred
+        self.scatter += centred.T @ centred
         self.low, self.high = np.minimum(self.low, rows.min(axis=0)), np.maximum(self.high, rows.max(axis=0))
         self.mean, self.count = self.mean + shift * (len(rows) / both), both
 
@@ -58,14 +114,14 @@ class RunningMoments:
             return
         shift, both = other.mean - self.mean, self.count + other.count
         self.low, self.high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
-        self._scatter += other._scatter
-        self._scatter += (self.count * other.count / both) * np.multiply.outer(shift, shift)
+        self.scatter += other.scatter
+        self.scatter += (self.count * other.count / both) * np.multiply.outer(shift, shift)
         self.mean = self.mean + shift * (other.count / both)
         self.count = both
 
     def covariance(self) -> Array:
         """The covariance, with n - 1."""
-        return self._scatter / max(self.count - 1, 1)
+        return self.scatter / max(self.count - 1, 1)
 
 
 class ViewCovariances(Accumulator):
@@ -142,56 +198,20 @@ def auto_shrinkage(covariance: Array, count: int) -> float:
     return 1.0 if bottom <= 0 else min(1.0, top / bottom)
 
 
-class WhitenedViews(ViewsStream):
+class WhitenedViews(MadeVectors, ViewsStream):
     """A stream of views, clipped if wanted, centred and whitened."""
 
     def __init__(self, stream: ViewsStream, whiteners: Sequence[Whitener], clippers: Sequence[Clipper] | None) -> None:
-        self.dims, self.length, self.dtype, self.layout = stream.dims, stream.length, stream.dtype, stream.layout
-        self.rereadable, self.ahead = stream.rereadable, stream.ahead
-        self.readable_elsewhere = stream.readable_elsewhere
-        self._stream, self._whiteners, self._clippers = stream, list(whiteners), clippers
+        super().__init__(stream)
+        self._whiteners, self._clippers = list(whiteners), clippers
 
     @property
     def identity(self) -> str:
         """Says which data these are."""
         return f"whitened {self._stream.identity}"
 
-    def batches(self, start: int = 0) -> Iterator[ViewsBatch]:
-        """Whitened batches."""
-        return map(self.whiten, self._stream.batches(start))
-
-    def for_workers(self) -> Self:
-        """What a worker needs of it: all but Dask arrays, whose blocks come by themselves."""
-        return type(self)(self._stream.for_workers(), self._whiteners, self._clippers)
-
-    def lazy_parts(self, number: int) -> list[Any] | None:
-        """The rows of a batch as Dask arrays, if all views are."""
-        return self._stream.lazy_parts(number)
-
-    def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> ViewsBatch:
-        """Batch ``number``, whitened; it may be empty."""
-        return self.whiten(self._stream.batch(number, parts))
-
-    def whiten(self, batch: ViewsBatch) -> ViewsBatch:
+    def made(self, batch: ViewsBatch) -> ViewsBatch:
         """One batch, clipped, centred and whitened."""
         rows = zip(self._whiteners, clipped(batch.views, self._clippers), strict=True)
         white = ViewsBatch([w(view) for w, view in rows], batch.weights, batch.first, batch.dropped)
         return PlacedBatch(white, places(batch))
-
-
-class KeptViews(ViewsStream):
-    """Views that are kept once they were read, as what ``prepared`` makes of every batch."""
-
-    rereadable = True
-
-    def __init__(self, stream: ViewsStream, prepared: Callable[[ViewsBatch], ViewsBatch]) -> None:
-        self.dims, self.length, self.dtype, self.layout = stream.dims, stream.length, stream.dtype, stream.layout
-        self._stream, self._prepared = stream, prepared
-        self._kept: list[ViewsBatch] | None = None
-
-    def batches(self, start: int = 0) -> Iterator[ViewsBatch]:
-        """All batches; ``start`` is 0."""
-        assert start == 0, "passes over kept rows are whole"
-        if self._kept is None:
-            self._kept = [self._prepared(batch) for batch in self._stream.batches()]
-        return iter(self._kept)

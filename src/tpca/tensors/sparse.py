@@ -34,10 +34,9 @@ from tpca.jit import compiled
 from tpca.tensors.blocks import Array
 from tpca.tensors.protocol import one_by_one
 from tpca.tensors.query import Query
+from tpca.tensors.sparse_parts import Indices, checked_parts, coo_parts, scipy_parts
 
 CHUNK = 2**20  # entries of a temporary copy of replicas; one replica where that is more
-
-Indices = NDArray[np.intp]
 
 
 class SparseBatch:
@@ -67,12 +66,12 @@ class SparseBatch:
     @classmethod
     def from_scipy(cls, matrices: Iterable[Any]) -> SparseBatch:
         """Samples of order 2, given as ``scipy.sparse`` matrices of one shape, in any format."""
-        return cls.from_coo([_scipy_parts(matrix, j) for j, matrix in enumerate(matrices)])
+        return cls.from_coo([scipy_parts(matrix, j) for j, matrix in enumerate(matrices)])
 
     @classmethod
     def from_coo(cls, samples: Iterable[Any]) -> SparseBatch:
         """Samples with ``coords`` (k, nnz), ``data`` and ``shape``, as ``sparse.COO`` has; or such triples."""
-        parts = [_checked(*_coo_parts(item, j), j) for j, item in enumerate(samples)]
+        parts = [checked_parts(*coo_parts(item, j), j) for j, item in enumerate(samples)]
         if not parts:
             raise SampleError("a batch needs at least one sample to know its shape, got none; leave empty batches out.")
         dims = parts[0][2]
@@ -202,64 +201,3 @@ def _add_entries(
                 if wanted[m]:
                     targets[m][r, places[m, e]] += before[m] * product
                 product *= inner[m]
-
-
-def _scipy_parts(matrix: Any, j: int) -> tuple[Any, Any, Any]:
-    """Coordinates, values and shape of a ``scipy.sparse`` matrix."""
-    if not hasattr(matrix, "tocoo") or len(matrix.shape) != 2:
-        raise SampleError(
-            f"samples must be scipy.sparse matrices of order 2, got {_described(matrix)} at sample {j}; "
-            "give other sparse samples to SparseBatch.from_coo."
-        )
-    coo = matrix.tocoo()
-    return (coo.row, coo.col), coo.data, matrix.shape
-
-
-def _coo_parts(item: Any, j: int) -> tuple[Any, Any, Any]:
-    """Coordinates, values and shape of a sample in coordinate form."""
-    if isinstance(item, tuple) and len(item) == 3:
-        return item
-    if not all(hasattr(item, name) for name in ("coords", "data", "shape")):
-        raise SampleError(
-            f"samples must have coords, data and shape, got {_described(item)} at sample {j}; "
-            "give sparse.COO arrays or tuples (coords, values, shape)."
-        )
-    fill = getattr(item, "fill_value", 0)
-    if fill != 0:
-        raise SampleError(
-            f"entries that are not stored must be 0, got fill_value {fill} at sample {j}; subtract it first."
-        )
-    return item.coords, item.data, item.shape
-
-
-def _described(item: Any) -> str:
-    shape = getattr(item, "shape", None)
-    return type(item).__name__ if shape is None else f"{type(item).__name__} of shape {shape}"
-
-
-def _checked(coords: Any, values: Any, shape: Any, j: int) -> tuple[Indices, NDArray[Any], tuple[int, ...]]:
-    """Return the parts of sample ``j`` as arrays that fit together, or refuse them."""
-    dims, places, entries = tuple(int(d) for d in shape), np.asarray(coords), np.asarray(values)
-    if len(dims) < 2:
-        raise SampleError(f"samples must have at least 2 modes, got shape {dims} at sample {j}; vectors are averaged.")
-    if entries.dtype.kind not in "fiub":
-        raise SampleError(
-            f"samples must be real numbers, got dtype {entries.dtype} at sample {j}; convert them to float first."
-        )
-    if entries.ndim != 1 or places.shape != (len(dims), entries.size):
-        raise SampleError(
-            f"coords must have shape (modes, entries) = ({len(dims)}, {entries.size}), got {places.shape} with "
-            f"values of shape {entries.shape} at sample {j}; give one column of coords per value."
-        )
-    if places.dtype.kind not in "iu" and places.size:
-        raise SampleError(f"coords must be integers, got dtype {places.dtype} at sample {j}; convert them first.")
-    outside = (places < 0) | (places >= np.array(dims)[:, None])
-    if outside.any():
-        worst = tuple(int(c) for c in places[:, int(np.argmax(outside.any(axis=0)))])
-        raise SampleError(
-            f"coords must lie inside shape {dims}, got {worst} at sample {j}; count from 0, or give a larger shape."
-        )
-    if not np.isfinite(entries).all():
-        raise SampleError(f"sample {j} contains NaN or Inf; clean it, or leave such entries out.")
-    wide = entries.dtype.itemsize > 4 or (entries.dtype.kind != "f" and entries.dtype.itemsize == 4)
-    return places.astype(np.intp), entries.astype(np.float64 if wide else np.float32), dims

@@ -41,7 +41,8 @@ from tpca.solvers.moments.rows import Rows, Split
 from tpca.solvers.moments.solver import MomentSolver
 from tpca.solvers.moments.starts import Effort, Starts, distinct
 from tpca.solvers.rank_one import units
-from tpca.streams.whitening import KeptViews, RunningMoments, Whitener
+from tpca.streams.vectors import KeptVectors
+from tpca.streams.whitening import RunningMoments, Whitener
 from tpca.tensors import Accumulator, RankOne, ViewsBatch
 from tpca.tensors.blocks import unit
 
@@ -85,7 +86,7 @@ def rows_of(views, share=0.2, memory=1e9):
 
 
 def is_kept(rows):
-    return isinstance(rows._engine.stream, KeptViews)
+    return isinstance(rows._engine.stream, KeptVectors)
 
 
 def nowhere(count):
@@ -196,7 +197,7 @@ def test_a_clipped_score_counts_at_most_the_bound(rng):
 @pytest.mark.parametrize("memory", [0.0, 2e4, 1e9])  # read again, kept without scores, kept with them
 @pytest.mark.parametrize("order", [2, 3, 4])
 def test_climbs_that_leave_out_a_fold_each_are_those_of_the_other_rows(order, memory, monkeypatch, rng):
-    monkeypatch.setattr("tpca.streams.views.BATCH_ENTRIES", 900)
+    monkeypatch.setattr("tpca.streams.vectors.BATCH_ENTRIES", 900)
     dims = (4, 3, 5, 2)[:order]
     views = planted(rng, 150, dims, 0.5)
     rows = rows_of(views, memory=memory)
@@ -496,7 +497,7 @@ def test_what_known_components_have_no_part_in(rng):
 
 @pytest.mark.parametrize(("share", "folds"), [(0.2, 5), (0.3, 3), (0.5, 2), (0.9, 1), (0.01, 10)])
 def test_rows_are_split_once_and_for_all(monkeypatch, share, folds):
-    monkeypatch.setattr("tpca.streams.views.BATCH_ENTRIES", 70)  # 10 rows a batch
+    monkeypatch.setattr("tpca.streams.vectors.BATCH_ENTRIES", 70)  # 10 rows a batch
     views = [np.arange(2.0 * 1003).reshape(1003, 2), np.arange(5.0 * 1003).reshape(1003, 5)]
     kept, read = (rows_of(views, share, memory) for memory in (1e9, 1.0))
     assert is_kept(kept)
@@ -524,7 +525,7 @@ def test_rows_are_split_once_and_for_all(monkeypatch, share, folds):
 
 @pytest.mark.parametrize("size", [70, 700, 10**6])
 def test_folds_depend_on_what_is_in_the_rows(monkeypatch, size, rng):
-    monkeypatch.setattr("tpca.streams.views.BATCH_ENTRIES", size)
+    monkeypatch.setattr("tpca.streams.vectors.BATCH_ENTRIES", size)
     views = [rng.standard_normal((200, 2)), rng.standard_normal((200, 5))]
     views = [np.concatenate([view, view[:50]]) for view in views]  # copies
     order = rng.permutation(250)
@@ -539,7 +540,7 @@ def test_folds_depend_on_what_is_in_the_rows(monkeypatch, size, rng):
 
 @pytest.mark.parametrize("memory", [1.0, 1e9])
 def test_rows_of_a_fold_are_scored_along_its_own_vectors(monkeypatch, memory, rng):
-    monkeypatch.setattr("tpca.streams.views.BATCH_ENTRIES", 70)
+    monkeypatch.setattr("tpca.streams.vectors.BATCH_ENTRIES", 70)
     rows = rows_of([rng.standard_normal((60, 3)), rng.standard_normal((60, 4))], memory=memory)
     vectors = [[rng.standard_normal((2, d)) for d in (3, 4)] for _ in range(5)]
     scores = total(rows, HeldScores(vectors))

@@ -36,7 +36,8 @@ from tpca.engines.dask.tasks import (
     unpacked,
 )
 from tpca.engines.groups import Cut, cut_samples, merge_all, sum_bytes
-from tpca.engines.looks import DigestWatch, compare
+from tpca.engines.looks import compare
+from tpca.engines.over_stream import StreamEngine
 from tpca.engines.protocol import A
 from tpca.streams.protocol import NumberedStream
 from tpca.tensors import Accumulator
@@ -45,7 +46,7 @@ COUNTED = 16  # batches that a task counts
 SMALL = 2**16  # bytes of a stream that go with every task
 
 
-class DaskEngine:
+class DaskEngine(StreamEngine):
     """Reads the next samples of a stored stream on the workers of a Dask ``client``.
 
     Parameters
@@ -61,20 +62,17 @@ class DaskEngine:
         Bytes of samples that the workers together hold between passes, for who reads the same data many times.
     """
 
+    stream: NumberedStream
+
     def __init__(self, client: Any, source: Any, patience: float = 60.0, hold: float = 0.0) -> None:
-        self.stream: NumberedStream = readable_stream(source)
-        self.dims, self.length, self.whole = self.stream.dims, self.stream.length, self.stream.whole
-        self.endless, self.rereadable, self.labels = False, True, self.stream.labels
-        self.partial = self.stream.partial
+        super().__init__(readable_stream(source))
         self.cluster = Cluster(client, patience)
-        self.buffer_bytes = 0
         self._token = uuid.uuid4().hex[:12]
         # With every task, unless it is long: if all tasks need one worker to have it, all fail when that one dies.
         packed = pickle.dumps(self.stream.for_workers(), protocol=5)
         long = len(packed) > SMALL
         self._remote = self.cluster.submit(unpacked, packed, key=self._key("stream")) if long else packed
         self._cursor = Cursor(self.stream.layout, self._count)
-        self._watch = DigestWatch()
         self._hold = hold
         self._in_place = self.stream.lazy_parts(0) is not None  # data that are in the cluster already
         layout = self.stream.layout
@@ -85,19 +83,9 @@ class DaskEngine:
         self._digests: dict[int, str | None] = {}  # of the batch in hand, once somebody has asked
 
     @property
-    def identity(self) -> str:
-        """Which data these are."""
-        return self.stream.identity
-
-    @property
     def n_skipped(self) -> int:
         """Samples that the stream left out, those of later passes not counted again."""
         return self._cursor.n_skipped
-
-    @property
-    def constant(self) -> bool:
-        """Whether there were several samples, and all of them the same."""
-        return self._watch.constant
 
     def rewind(self) -> None:
         """Start the next pass."""
@@ -105,13 +93,11 @@ class DaskEngine:
 
     def position(self) -> dict[str, Any]:
         """Where in the stream the next sample is; the same words as those of the local engine."""
-        seen = {"buffer_bytes": self.buffer_bytes, "seen": self._watch.seen, "varied": self._watch.varied}
-        return {**self._cursor.position(), **seen, "digest": self._digest()}
+        return {**self._cursor.position(), **self._seen(), "digest": self._digest()}
 
     def seek(self, position: dict[str, Any]) -> None:
         """Go on from a :meth:`position` of this or of a local engine; the batch read last must be the same."""
-        self.buffer_bytes = int(position["buffer_bytes"])
-        self._watch = DigestWatch(int(position["seen"]), bool(position["varied"]))
+        self._see_again(position)
         self._cursor.seek(position)
         if (hand := self._cursor.in_hand) is not None:
             bounds = self.stream.layout.bounds

@@ -17,7 +17,7 @@ from tpca.engines.dask.cache import cache, keep_freed_pages
 from tpca.engines.groups import Groups, merge_all
 from tpca.engines.looks import Looks, batch_digest
 from tpca.errors import ClusterError, TpcaError
-from tpca.prefetch import prefetch
+from tpca.prefetch import read_ahead
 from tpca.streams.protocol import NumberedStream
 from tpca.tensors import Accumulator, Batch
 
@@ -138,7 +138,7 @@ class Reader:
 
     def batches(self, numbers: Iterable[int]) -> Generator[Batch]:
         """The batches, the next one read while one is in use."""
-        yield from prefetch(self._taken_or_read(number) for number in numbers)
+        return read_ahead(self._taken_or_read, numbers)
 
     def read(self, number: int) -> Batch:
         """Batch ``number``."""

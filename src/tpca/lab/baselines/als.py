@@ -11,9 +11,9 @@ best value given the others:
 runs from ``restarts`` random starts and keeps the one with the largest value, a tuple of vectors is a start of your
 own.
 
-The maximiser's overlaps q_n tend to the largest solution of :func:`tpca.lab.baselines.amp.fixed_point`, as long as β =
-λ√N / (σ√Σd) is large enough for it to be the signal's (M. Seddik, M. Guillaud, R. Couillet, *When random tensors meet
-random matrices*, 2022).
+The maximiser's overlaps q_n tend to the largest fixed point of the state evolution of :mod:`tpca.lab.baselines.amp`, as
+long as β = λ√N / (σ√Σd) is large enough for it to be the signal's (M. Seddik, M. Guillaud, R. Couillet, *When random
+tensors meet random matrices*, 2022).
 
 References: L. De Lathauwer, B. De Moor, J. Vandewalle, *On the best rank-1 and rank-(R1, …, RN) approximation*, SIAM J.
 Matrix Anal. Appl. 2000, the higher-order power method; spectral start for CP by ALS: R. Tang, J. Chhor, O. Klopp, A.

@@ -16,10 +16,10 @@ with, so that h is signal plus fresh-looking Gaussian noise,
     \rho_n^t = \frac{\lambda\sqrt N}{\sigma} \prod_{i \ne n} q_i^t, \qquad
     q_n^{t+1} = \frac{\rho_n^t}{\sqrt{(\rho_n^t)^2 + d_n}}
 
-(:func:`state_evolution`; exact for large dims and a start that does not depend on the noise).  Its largest fixed point
-(:func:`fixed_point`) is also the asymptotic alignment of the best rank-one approximation.
+(exact for large dims and a start that does not depend on the noise; tests hold runs to it).  Its largest fixed point is
+also the asymptotic alignment of the best rank-one approximation.
 
-Symbols: ``vectors`` is x^t, ``previous`` x^{t-1}, ``lengths`` the norms of h, ``ratio`` is λ√N/σ, ``overlaps`` is q.
+Symbols: ``vectors`` is x^t, ``previous`` x^{t-1}, ``lengths`` the norms of h.
 
 References: A. Montanari, E. Richard, *A statistical model for tensor PCA*, NIPS 2014 (symmetric);
 J. Kadmon, S. Ganguli, *Statistical mechanics of low-rank tensor decomposition*, NeurIPS 2018 (asymmetric); alignment:
@@ -33,7 +33,6 @@ State: the mean, and four sets of vectors.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,24 +98,6 @@ def onsager(mode: int, vectors: list[Array], previous: list[Array], lengths: lis
     inner = [float(a @ b) for a, b in zip(vectors, previous, strict=True)]
     others = [i for i in range(len(vectors)) if i != mode]
     return sum(len(vectors[i]) / lengths[i] * math.prod(inner[j] for j in others if j != i) for i in others)
-
-
-def state_evolution(dims: Sequence[int], ratio: float, overlaps: Sequence[float] | Array) -> Array:
-    """Overlaps after one iteration, at λ√N/σ = ``ratio``, from the overlaps before it."""
-    q = np.asarray(overlaps, dtype=np.float64)
-    fields = np.array([ratio * np.prod(np.delete(q, n)) for n in range(len(q))])
-    new: Array = fields / np.sqrt(fields**2 + np.asarray(dims))
-    return new
-
-
-def fixed_point(dims: Sequence[int], ratio: float) -> Array:
-    """The largest fixed point of the state evolution: overlaps that a start near the truth ends with."""
-    overlaps = np.ones(len(dims))
-    for _ in range(10_000):
-        before, overlaps = overlaps, state_evolution(dims, ratio, overlaps)
-        if np.max(np.abs(overlaps - before)) < 1e-12:
-            break
-    return overlaps
 
 
 def _distance(a: Array, b: Array) -> float:

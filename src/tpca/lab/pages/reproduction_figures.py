@@ -9,18 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from tpca.lab.studies.chances import Chances
 from tpca.lab.studies.climbs import kind_of
 from tpca.lab.studies.convergence import Convergence
 from tpca.lab.studies.estimates import Estimate, PowerLaw, rate_interval
-from tpca.lab.studies.initialisation import Initialisation
 from tpca.lab.studies.internet_scale import InternetScale
 from tpca.lab.studies.memory import Memory
 from tpca.lab.studies.race import Race
 from tpca.lab.studies.race_targets import GOOD, ROWS
-from tpca.lab.studies.schedules import Stages
+from tpca.lab.studies.schedules import ScheduleRatio, Stages
+from tpca.lab.studies.starts import Chances, Initialisation
 from tpca.lab.studies.store import Store
-from tpca.lab.studies.structure import ScheduleRatio
 from tpca.lab.studies.study import Record, Study
 from tpca.model.bounds import cramer_rao
 from tpca.report.style import COLOURS, INK, MARKERS, drawing, save

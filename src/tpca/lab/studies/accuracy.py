@@ -10,9 +10,7 @@ import numpy as np
 
 from tpca.engines import LawEngine
 from tpca.lab.baselines import ALS
-from tpca.lab.simulate import SimulatedRun
-from tpca.lab.studies.climbs import COARSE
-from tpca.lab.studies.convergence import START
+from tpca.lab.studies.convergence import last_phase
 from tpca.lab.studies.estimates import PowerLaw, power_law_of, slope_finding
 from tpca.lab.studies.store import key
 from tpca.lab.studies.study import Finding, Params, Record, Scale, Verdict
@@ -126,9 +124,7 @@ def _bound(params: Params) -> float:
 
 
 def _phase_three(truth: SpikedTensor, steps: int, rng: np.random.Generator) -> dict[str, Any]:
-    """Phase III on the reduced chain, final blocks drawn."""
-    run = SimulatedRun(truth, rng, coarse=COARSE)
-    run.coordinates = [np.array([[START, math.sqrt(1 - START**2), 0.0]]) for _ in run.coordinates]
-    run.estimate([Leg(math.log(steps) ** 2 / (2 * steps), steps)] * len(run.partition))
+    """Phase III, final blocks drawn."""
+    run = last_phase(truth, Leg(math.log(steps) ** 2 / (2 * steps), steps), rng)
     loss = float(np.mean(truth.loss(run.vectors())))
     return {"loss": loss, "beside": float(np.mean(1 - np.abs(run.alignments))), "samples": 4 * steps}

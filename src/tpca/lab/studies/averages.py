@@ -50,6 +50,7 @@ class AverageEngine:
     """Gives all N samples at once, in any number of passes; anything less than a pass is refused."""
 
     labels: Labels | None = None
+    like = None
 
     def __init__(self, mean: Array, n: int, identity: str = "mean") -> None:
         self._mean = mean

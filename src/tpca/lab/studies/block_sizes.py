@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from tpca.lab.simulate import SimulatedRun
-from tpca.lab.studies.climbs import COARSE, GOOD, cell_of, cells, climb_cost, constants_of, curves, ladder, planted
+from tpca.lab.studies.climbs import COARSE, GOOD, cells, climb_cost, constants_of, curves, drawn_runs, ladder
 from tpca.lab.studies.estimates import PowerLaw, power_law, slope_finding
 from tpca.lab.studies.study import Finding, Params, Record, Scale
-from tpca.randomness import generator
 from tpca.solvers.paper.schedules import PRESETS, empirical_schedule
 from tpca.tensors.blocks import Partition
 
@@ -55,9 +54,7 @@ class BlockSizes:
         wins, samples = 0, 0.0
         partition = blocks_of(params["order"], params["dim"], params["modes"])
         schedule = empirical_schedule(partition, 1.0, constants_of(params), c3=None)
-        for i in range(params["count"]):
-            rng = generator(params["first"] + i, cell_of(params))
-            truth = planted(params, int(rng.integers(2**31)))
+        for rng, truth in drawn_runs(params):
             run = SimulatedRun(truth, rng, partition, starts="random", coarse=COARSE)
             run.climb(schedule)
             samples = float(run.samples)

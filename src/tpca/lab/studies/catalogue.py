@@ -12,21 +12,19 @@ from tpca.drafts import replacing
 from tpca.errors import StudyError
 from tpca.lab.studies.accuracy import Accuracy
 from tpca.lab.studies.block_sizes import BlockSizes
-from tpca.lab.studies.chances import Chances
 from tpca.lab.studies.convergence import Convergence
-from tpca.lab.studies.initialisation import Initialisation
 from tpca.lab.studies.internet_scale import InternetScale
 from tpca.lab.studies.memory import Memory
-from tpca.lab.studies.noise import Noise
+from tpca.lab.studies.noise import Noise, PaperNoise
 from tpca.lab.studies.odd_order import OddOrder
-from tpca.lab.studies.paper_noise import PaperNoise
 from tpca.lab.studies.race import Race
 from tpca.lab.studies.scaling import Parameterisation, Symmetric, WorstCase
 from tpca.lab.studies.schedules import EmpiricalSchedule, Stages
-from tpca.lab.studies.strengths import Strengths
-from tpca.lab.studies.structure import Adaptivity
+from tpca.lab.studies.starts import Chances, Initialisation
+from tpca.lab.studies.structure import Adaptivity, Strengths
 from tpca.lab.studies.study import Finding, Study
 from tpca.lab.studies.unequal import Unequal
+from tpca.wording import markdown_table
 
 BEGIN, END = "<!-- findings: begin -->", "<!-- findings: end -->"
 _ALL: tuple[Study, ...] = (
@@ -64,11 +62,11 @@ def as_markdown(
         if study.name not in findings:
             continue
         lines += [f"### {study.name}: {study.title}", "", study.claim, ""]
-        lines += ["| case | predicted | measured | verdict |", "|---|---|---|---|"]
-        for f in findings[study.name]:
-            note = f": {f.reason}" if f.reason else ""
-            lines.append(f"| {f.label} | {f.predicted} | {f.measured} | **{f.verdict}**{note} |")
-        lines.append("")
+        rows = (
+            (f.label, f.predicted, f.measured, f"**{f.verdict}**" + (f": {f.reason}" if f.reason else ""))
+            for f in findings[study.name]
+        )
+        lines.append(markdown_table(("case", "predicted", "measured", "verdict"), rows))
         if figures and study.name in figures:
             lines += [f"![{study.title}]({figures[study.name]})", ""]
     return "\n".join(lines)

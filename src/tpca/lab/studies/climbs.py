@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,7 @@ SEEDS = (20, 40)
 
 def climb(params: Params) -> dict[str, Any]:
     """``count`` simulated climbs: how many succeed, and the samples of one; those of the search and Phase I apart."""
-    runs = [_one(params, generator(params["first"] + i, cell_of(params))) for i in range(params["count"])]
+    runs = [_one(params, rng, truth) for rng, truth in drawn_runs(params)]
     return {
         "wins": sum(bool(np.abs(run.alignments).min() > GOOD) for run in runs),
         "runs": len(runs),
@@ -63,8 +63,14 @@ def cell_of(params: Params) -> str:
     return key({name: value for name, value in params.items() if name not in ("first", "count")})
 
 
-def _one(params: Params, rng: np.random.Generator) -> SimulatedRun:
-    truth = planted(params, int(rng.integers(2**31)))
+def drawn_runs(params: Params) -> Iterator[tuple[np.random.Generator, SpikedTensor]]:
+    """The random numbers of every run of a trial, and the truth that was drawn with them."""
+    for i in range(params["count"]):
+        rng = generator(params["first"] + i, cell_of(params))
+        yield rng, planted(params, int(rng.integers(2**31)))
+
+
+def _one(params: Params, rng: np.random.Generator, truth: SpikedTensor) -> SimulatedRun:
     constants = constants_of(params)
     if params.get("schedule") == "empirical":
         return simulate_empirical(truth, constants, rng, coarse=COARSE)[0]

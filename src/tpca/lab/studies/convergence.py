@@ -69,8 +69,8 @@ class Convergence:
         if params["kind"] == "refinement":
             return _refinement(truth, params)
         leg = Leg(math.log(params["steps"]) ** 2 / (2 * params["steps"]), params["steps"])
-        phase = _simulated if params["kind"] == "simulated" else _sampled
-        vectors = phase(truth, leg, params, rng)
+        simulated = params["kind"] == "simulated"
+        vectors = last_phase(truth, leg, rng).vectors() if simulated else _sampled(truth, leg, params, rng)
         return {"loss": float(np.mean(truth.loss(vectors))), "samples": params["steps"]}
 
     def laws(self, records: Sequence[Record]) -> dict[tuple[str, int], PowerLaw]:
@@ -116,12 +116,12 @@ class Convergence:
         return [Finding(label, "at most 4: Õ(d²/(λ²T₃))", text, Verdict.of(agree), note)]
 
 
-def _simulated(truth: SpikedTensor, leg: Leg, params: Params, rng: np.random.Generator) -> tuple[Array, ...]:  # noqa: ARG001
-    """Phase III on the reduced chain, final blocks drawn."""
+def last_phase(truth: SpikedTensor, leg: Leg, rng: np.random.Generator) -> SimulatedRun:
+    """Phase III on the reduced chain."""
     run = SimulatedRun(truth, rng, coarse=COARSE)
     run.coordinates = [np.array([[START, math.sqrt(1 - START**2), 0.0]]) for _ in run.coordinates]
     run.estimate([leg] * len(run.partition))
-    return run.vectors()
+    return run
 
 
 def _sampled(truth: SpikedTensor, leg: Leg, params: Params, rng: np.random.Generator) -> tuple[Array, ...]:

@@ -10,16 +10,11 @@ from tpca.lab.studies.noise_laws import LAWS
 from tpca.lab.studies.noise_summary import Row, Summary, allowed, targets
 from tpca.lab.studies.noise_trials import COVERAGE, LARGE_LAWS, MEAN_POWER, PLANTED, RACE_POWER
 from tpca.lab.studies.real_nulls import SETS
+from tpca.wording import markdown_table
 
 Content = dict[str, Any]
 TIMES = ("before", "now")
 NAMES = {"single": "as they are", "centred": "differences", "groups": "differences, by groups"}
-
-
-def table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [heading, ["---"] * len(heading), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def rows_of(content: Content, when: str, kind: str) -> list[Row]:
@@ -62,7 +57,7 @@ def claims(content: Content) -> str:
     for solver in ("race", "mean"):
         for when, cell in _CELLS:
             pooled.append(cell(_sum([r for r in rows_of(content, when, "claims") if r["solver"] == solver])))
-    return table(("noise", "race, before", "race", "mean, before", "mean"), [*rows, pooled])
+    return markdown_table(("noise", "race, before", "race", "mean, before", "mean"), [*rows, pooled])
 
 
 _CELLS: tuple[tuple[str, Callable[[Row | None], str]], ...] = (("before", claims_cell), ("now", with_interval))
@@ -99,7 +94,7 @@ def real(content: Content) -> str:
                 pooled.append(cell(_sum(chosen)))
         rows.append(pooled)
     heading = ("data", "a sample is", "signs on", "samples", "race, before", "race", "mean, before", "mean")
-    return table(heading, rows)
+    return markdown_table(heading, rows)
 
 
 def power(content: Content) -> str:
@@ -114,7 +109,7 @@ def power(content: Content) -> str:
             line.append(_ratio_cell(pick(rows_of(content, "now", "power"), **chosen, whiten="auto")))
             rows.append(line)
     heading = ("solver, sample", "noise, signal", "λ'", "before", "`whiten=None`", '`whiten="auto"`', "samples / white")
-    return table(heading, rows)
+    return markdown_table(heading, rows)
 
 
 def _power_cell(row: Row | None) -> str:
@@ -142,7 +137,7 @@ def limits(content: Content) -> str:
             held, runs = sum(r["limits_held"] for r in found), sum(r["runs"] for r in found)
             line.append(f"{held} of {runs}" if runs else "—")
         rows.append(line)
-    return table(("noise, signal", "held, before", "held"), rows)
+    return markdown_table(("noise, signal", "held, before", "held"), rows)
 
 
 def coverage(content: Content) -> str:
@@ -157,7 +152,7 @@ def coverage(content: Content) -> str:
                 )
             rows.append(line)
     names = ("right", "entries", "strength")
-    return table(("noise, signal", "solver", *[f"{name}, before" for name in names], *names), rows)
+    return markdown_table(("noise, signal", "solver", *[f"{name}, before" for name in names], *names), rows)
 
 
 def _coverage_cells(row: Row | None) -> list[str]:
@@ -182,7 +177,7 @@ def goals(content: Content) -> str:
             finding = found[when].get(label)
             line.append("—" if finding is None else f"{finding.measured}: **{_WORDS[str(finding.verdict)]}**")
         rows.append(line)
-    return table(("what", "target", *TIMES), rows)
+    return markdown_table(("what", "target", *TIMES), rows)
 
 
 _WORDS = {"agrees": "met", "differs": "missed", "not enough data": "open"}

@@ -12,21 +12,19 @@ from tpca.engines import open_engine
 from tpca.lab.studies.climbs import (
     GOOD,
     ClimbStudy,
-    cell_of,
     cells,
     climb,
     climb_cost,
     constants_of,
     curves,
+    drawn_runs,
     kind_of,
     ladder,
-    planted,
     theorem_climb,
 )
 from tpca.lab.studies.estimates import Estimate, PowerLaw, flat, power_law, rate_interval, slope_finding
 from tpca.lab.studies.study import Finding, Params, Record, Scale, Verdict
 from tpca.model import SpikedTensor
-from tpca.randomness import generator
 from tpca.solvers.paper.run import PaperRun
 from tpca.solvers.paper.schedules import Schedule, theorem_schedule
 from tpca.tensors.blocks import Partition
@@ -125,9 +123,7 @@ def _logarithm(dim: float) -> float:
 def _sampled(params: Params) -> dict[str, Any]:
     """Phases I and II and the selection, on real samples."""
     wins, taken = 0, []
-    for i in range(params["count"]):
-        rng = generator(params["first"] + i, cell_of(params))
-        truth = planted(params, int(rng.integers(2**31)))
+    for rng, truth in drawn_runs(params):
         schedule = theorem_schedule(truth, constants_of(params))
         run = sampled_climb(truth, schedule, "gaussian", rng, spare=True)
         wins += worst_alignment(run, truth) > GOOD

@@ -16,6 +16,7 @@ from tpca.engines import LawEngine
 from tpca.lab.studies.runner import table_command
 from tpca.model import Samples, SpikedTensor
 from tpca.solvers.race.solver import RaceSolver
+from tpca.wording import markdown_table
 
 NOISE_SETTINGS: list[tuple[tuple[int, ...], str, int]] = [
     (dims, noise, samples)
@@ -55,21 +56,20 @@ def covered(job: tuple[tuple[int, ...], float, int]) -> tuple[int, int, bool, fl
 
 def claims_table(content: dict[str, Any]) -> str:
     """Claims on pure noise."""
-    lines = ["| pure noise | samples | claims |", "|---|---|---|"]
-    for row in content["false_alarms"]:
-        lines.append(f"| {_shape(row['dims'])}, {row['noise']} | {row['samples']} | {row['claims']} of {row['runs']} |")
-    return "\n".join(lines) + "\n"
+    rows = [
+        (f"{_shape(row['dims'])}, {row['noise']}", str(row["samples"]), f"{row['claims']} of {row['runs']}")
+        for row in content["false_alarms"]
+    ]
+    return markdown_table(("pure noise", "samples", "claims"), rows)
 
 
 def coverage_table(content: dict[str, Any]) -> str:
     """How often intervals hold the truth."""
-    lines = ["| signal | tolerance | components | strength | error ratio | runs |", "|---|---|---|---|---|---|"]
-    for row in content["coverage"]:
-        lines.append(
-            f"| {_shape(row['dims'])} | {row['tolerance']:g} | {row['components']:.3f} | {row['strength']:.2f} "
-            f"| {row['error_ratio']:.2f} | {row['runs']} |"
-        )
-    return "\n".join(lines) + "\n"
+    heading = ("signal", "tolerance", "components", "strength", "error ratio", "runs")
+    form = "{tolerance:g}|{components:.3f}|{strength:.2f}|{error_ratio:.2f}|{runs}"
+    return markdown_table(
+        heading, ((_shape(row["dims"]), *form.format(**row).split("|")) for row in content["coverage"])
+    )
 
 
 def markdown(content: dict[str, Any]) -> str:

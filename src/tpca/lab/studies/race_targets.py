@@ -26,6 +26,7 @@ from tpca.lab.studies.runner import table_command
 from tpca.model import SpikedTensor
 from tpca.model.bounds import cramer_rao
 from tpca.solvers.race.solver import RaceSolver
+from tpca.wording import markdown_table
 
 KINDS: dict[str, dict[str, Any]] = {
     "weak": {},
@@ -141,16 +142,15 @@ def rows(pool_map: Callable[..., list[Any]], seeds: Sequence[int]) -> Iterator[t
 def targets_table(content: dict[str, Any]) -> str:
     """Success and samples until proven, row by row."""
     head = ("order, dims", "source", "signal", "samples", "state (floats)", "success, 95 % interval")
-    lines = [f"| {' | '.join((*head, 'proven: median, worst'))} |", "|---|---|---|---|---|---|---|"]
-    return "\n".join(lines + [_markdown_row(row) for row in content["rows"]]) + "\n"
+    return markdown_table((*head, "proven: median, worst"), map(_cells, content["rows"]))
 
 
 def refinement_table(content: dict[str, Any]) -> str:
     """Squared errors over their limit."""
-    lines = ["| order, d | squared error / Cramér–Rao limit | runs |", "|---|---|---|"]
-    for row in content["refinement"]:
-        lines.append(f"| {row['order']}, {row['dim']} | {row['ratio']:.2f} | {row['trials']} |")
-    return "\n".join(lines) + "\n"
+    each = (
+        (f"{row['order']}, {row['dim']}", f"{row['ratio']:.2f}", str(row["trials"])) for row in content["refinement"]
+    )
+    return markdown_table(("order, d", "squared error / Cramér–Rao limit", "runs"), each)
 
 
 def markdown(content: dict[str, Any]) -> str:
@@ -158,11 +158,11 @@ def markdown(content: dict[str, Any]) -> str:
     return f"{targets_table(content)}\n{refinement_table(content)}"
 
 
-def _markdown_row(row: dict[str, Any]) -> str:
+def _cells(row: dict[str, Any]) -> list[str]:
     order, dim, trials = row["order"], row["dim"], row["trials"]
     low, high = row["interval"]
     median, worst = ("—" if value is None else f"{value:.2f}" for value in (row["proven_median"], row["proven_worst"]))
-    cells = [
+    return [
         f"{order}, {dim}^{order}",
         row["source"],
         row["kind"],
@@ -171,7 +171,6 @@ def _markdown_row(row: dict[str, Any]) -> str:
         f"{row['success']}/{trials}, {low:.2f}–{high:.2f}",
         f"{row['proven']}/{trials}: {median}, {worst}",
     ]
-    return "| " + " | ".join(cells) + " |"
 
 
 if __name__ == "__main__":

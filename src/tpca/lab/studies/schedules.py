@@ -5,12 +5,48 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from tpca.lab.studies.climbs import kind_of
-from tpca.lab.studies.estimates import slope_finding
-from tpca.lab.studies.structure import ScheduleRatio
-from tpca.lab.studies.study import Finding, Record, Verdict
+from tpca.lab.studies.climbs import ClimbStudy, cells, curves, kind_of, ladder
+from tpca.lab.studies.estimates import PowerLaw, Ratio, power_law, slope_finding
+from tpca.lab.studies.study import Finding, Params, Record, Scale, Verdict
 from tpca.solvers.paper.schedules import PRESETS, search_steps
 from tpca.tensors.blocks import Partition
+
+
+class ScheduleRatio(ClimbStudy):
+    """How many times more samples one schedule takes than the theorem's."""
+
+    cases: tuple[tuple[int, float], ...]
+    """Order and correlation."""
+    ladders: ClassVar[dict[str, tuple[int, int]]]
+    """Of the theorem's schedule, and of the other one."""
+    dims: ClassVar[dict[tuple[int, float], tuple[tuple[int, ...], tuple[int, ...]]]]
+    """Of every case, the quick ones and all."""
+    fixed: ClassVar[dict[str, Any]] = {}
+    seeds: tuple[int, ...] = (10, 10)
+    count = "climb"
+    """What is compared: the samples of which phases."""
+
+    def grid(self, scale: Scale) -> list[Params]:
+        """Both schedules on every case."""
+        quick = scale == "quick"
+        trials = []
+        for order, correlation in self.cases:
+            for schedule, (low, high) in self.ladders.items():
+                fixed = {"order": order, "correlation": correlation, "schedule": schedule, **self.fixed}
+                budgets, seeds = ladder(low, high, not quick), self.seeds[:1] if quick else self.seeds
+                trials += cells(self.dims[order, correlation][not quick], budgets, seeds, **fixed)
+        return trials
+
+    def laws(self, records: Sequence[Record]) -> dict[tuple[int, float], PowerLaw]:
+        """The ratio of N₅₀ against d."""
+        found = {}
+        for order, correlation in self.cases:
+            usual, other = (
+                curves(records, count=self.count, order=order, correlation=correlation, schedule=name)
+                for name in self.ladders
+            )
+            found[order, correlation] = power_law({d: Ratio(other[d], usual[d]) for d in other if d in usual})
+        return found
 
 
 class Stages(ScheduleRatio):

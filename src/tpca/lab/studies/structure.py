@@ -1,18 +1,20 @@
-"""What correlation saves; and what studies of two schedules on the same problems share."""
+"""What correlation saves, and that strength trades against samples: N₅₀ against either."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from tpca.lab.studies.climbs import SEEDS, ClimbStudy, cells, curves, ladder
-from tpca.lab.studies.estimates import PowerLaw, Ratio, power_law, slope_finding
+from tpca.lab.studies.estimates import PowerLaw, power_law, slope_finding
 from tpca.lab.studies.study import Finding, Params, Record, Scale
 from tpca.model.bounds import adaptive_samples, gauge
+
+# Order and d: the limit ∏d^(1/4) is 64 at order 4 and 181 at order 6.
+SIZES = ((4, 64, 6), (6, 32, 7))
 
 
 class Adaptivity(ClimbStudy):
@@ -67,38 +69,38 @@ class Adaptivity(ClimbStudy):
         return found
 
 
-class ScheduleRatio(ClimbStudy):
-    """How many times more samples one schedule takes than the theorem's."""
+class Strengths(ClimbStudy):
+    """λ²N does not depend on λ."""
 
-    cases: tuple[tuple[int, float], ...]
-    """Order and correlation."""
-    ladders: ClassVar[dict[str, tuple[int, int]]]
-    """Of the theorem's schedule, and of the other one."""
-    dims: ClassVar[dict[tuple[int, float], tuple[tuple[int, ...], tuple[int, ...]]]]
-    """Of every case, the quick ones and all."""
-    fixed: ClassVar[dict[str, Any]] = {}
-    seeds: tuple[int, ...] = (10, 10)
-    count = "climb"
-    """What is compared: the samples of which phases."""
+    name = "strength"
+    title = "Samples at 50 % success against λ"
+    claim = (
+        "λ²N depends on d alone for Ω(1) ≤ λ ≤ ∏d^(1/4) (Assumption ass-pro): N₅₀ of Phases I and II ~ λ^(−2). Below, "
+        "at λ = ¼ and ½, likewise: an average of 1/λ² samples is one of strength 1."
+    )
 
     def grid(self, scale: Scale) -> list[Params]:
-        """Both schedules on every case."""
-        quick = scale == "quick"
-        trials = []
-        for order, correlation in self.cases:
-            for schedule, (low, high) in self.ladders.items():
-                fixed = {"order": order, "correlation": correlation, "schedule": schedule, **self.fixed}
-                budgets, seeds = ladder(low, high, not quick), self.seeds[:1] if quick else self.seeds
-                trials += cells(self.dims[order, correlation][not quick], budgets, seeds, **fixed)
+        """Powers of two from ¼ to the limit."""
+        quick, trials = scale == "quick", []
+        for order, dim, last in SIZES:
+            budgets = ladder(-8, 2, fine=not quick)
+            for j in range(-2, last + 1, 4 if quick else 1):
+                fixed = {"order": order, "correlation": 0.0, "strength": 2.0**j}
+                trials += cells((dim,), budgets, (10,) if quick else (10, 10), **fixed)
         return trials
 
-    def laws(self, records: Sequence[Record]) -> dict[tuple[int, float], PowerLaw]:
-        """The ratio of N₅₀ against d."""
+    def laws(self, records: Sequence[Record]) -> dict[tuple[int, int], PowerLaw]:
+        """N₅₀ of the climb against λ."""
         found = {}
-        for order, correlation in self.cases:
-            usual, other = (
-                curves(records, count=self.count, order=order, correlation=correlation, schedule=name)
-                for name in self.ladders
-            )
-            found[order, correlation] = power_law({d: Ratio(other[d], usual[d]) for d in other if d in usual})
+        for order, dim, _ in SIZES:
+            found[order, dim] = power_law(curves(records, by="strength", count="climb", order=order, dim=dim))
+        return found
+
+    def findings(self, records: Sequence[Record]) -> list[Finding]:
+        """The slope, and λ²N₅₀ at every λ."""
+        found = []
+        for (order, dim), law in self.laws(records).items():
+            flat = ", ".join(f"{x * x * y:.2g} at {x:g}" for x, y in sorted(law.points.items()))
+            label = f"order {order}, d = {dim}"
+            found.append(slope_finding(label, law, -2, f"λ²N₅₀: {flat}."))
         return found

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tpca.errors import SampleError
 from tpca.streams.checks import all_finite, as_array, to_floats
-from tpca.streams.clipping import Clipper, clipped
+from tpca.streams.whitening import Clipper, clipped
 from tpca.tensors import Accumulator, ViewsBatch
 from tpca.tensors.blocks import Array
 

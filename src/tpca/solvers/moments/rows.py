@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from tpca.engines import Engine, LocalEngine
 from tpca.streams.places import places
+from tpca.streams.vectors import KeptVectors
 from tpca.streams.views import ViewsStream
-from tpca.streams.whitening import KeptViews
 from tpca.tensors import Accumulator, ViewsBatch
 from tpca.tensors.blocks import Array
 
@@ -132,7 +132,7 @@ class Rows:
             if stream.length is not None and stream.length * row <= memory_limit:
                 # Scores take up what rows leave.
                 room = memory_limit / max(stream.length, 1) - row
-                engine = LocalEngine(KeptViews(stream, functools.partial(split, room=room)))
+                engine = LocalEngine(KeptVectors(stream, functools.partial(split, room=room)))
         self._engine = engine
 
     def total(self, blank: A) -> A:

@@ -21,7 +21,7 @@ without the seed, and the last climb goes on from the tops of all folds, whose s
 adds reaches none higher.
 
 With ``clip`` a score counts at most ``clip`` standard deviations, so that a row's influence on the moment is bounded by
-clip^k̄ (rows were drawn back to ``clip`` typical distances before, :mod:`tpca.streams.clipping`).
+clip^k̄ (rows were drawn back to ``clip`` typical distances before, :mod:`tpca.streams.whitening`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,6 @@ from tpca.solvers.moments.judge import (
     pairs_p_value,
     products,
 )
-from tpca.solvers.moments.progress import Progress
 from tpca.solvers.moments.rows import Rows, Split
 from tpca.solvers.rank_one import is_ghost, oriented
 from tpca.tensors import RankOne
@@ -190,3 +189,27 @@ class MomentSolver:
 
     def _proven(self, p: float) -> bool:
         return p <= 1 - self.confidence
+
+
+class Progress:
+    """Counts rows and tells the callbacks what is being done, pass after pass."""
+
+    def __init__(self, callbacks: Sequence[Callback]) -> None:
+        self.component, self.phase = 1, "reading"
+        self._callbacks, self._rows = tuple(callbacks), 0
+        self._known: dict[str, Any] = {}
+
+    def after_pass(self, rows: int) -> None:
+        """One more pass over so many rows."""
+        self._rows += rows
+        self._tell()
+
+    def judged(self, correlation: float, error: float, proven: bool) -> None:
+        """What held-out rows say of a component."""
+        self._known = {"strength": correlation, "strength_error": error, "found": proven, "measure": "correlation"}
+        self.phase = "judged"
+        self._tell()
+
+    def _tell(self) -> None:
+        for callback in self._callbacks:
+            callback({"phase": f"component {self.component}, {self.phase}", "samples": self._rows, **self._known})

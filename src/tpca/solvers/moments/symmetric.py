@@ -7,7 +7,7 @@ to learn from; every component is then judged on the rows held out, which know n
 
 Moments, whitening and tests of the three kinds of rows: :mod:`~tpca.solvers.moments.symmetric_models`; the climb:
 :mod:`~tpca.solvers.moments.symmetric_search`, and of sources at order 4 a last one by functions of least variance,
-:mod:`~tpca.solvers.moments.symmetric_contrasts`.
+:mod:`~tpca.solvers.moments.symmetric_climb`.
 
 Errors: the gradient c at the final weights is kept for K sub-batches of rows.  With the direction scaled so that
 ⟨ℓ, a⟩ is fixed (ℓ = w; for topics the sum of all entries), a = c/⟨ℓ, c⟩·const and
@@ -32,7 +32,6 @@ from tpca.randomness import generator
 from tpca.solvers.moments.symmetric_climb import Climb
 from tpca.solvers.moments.symmetric_models import Mixture, Sources, Topics
 from tpca.solvers.moments.symmetric_options import BLOCKS, TableOptions, TableRecovery, holm, oriented_parts
-from tpca.solvers.moments.symmetric_projected import KeptRows, ProjectedRows
 from tpca.solvers.moments.symmetric_search import RANDOM_STARTS, Found, random_starts, search
 from tpca.solvers.moments.symmetric_sums import Part
 from tpca.solvers.moments.symmetric_tables import (
@@ -44,23 +43,29 @@ from tpca.solvers.moments.symmetric_tables import (
     Slices,
     WordMeans,
 )
-from tpca.solvers.moments.symmetric_whitening import RowWhitening, first_directions, whiten_all, whiten_leading
+from tpca.solvers.moments.symmetric_whitening import (
+    ProjectedRows,
+    RowWhitening,
+    first_directions,
+    whiten_all,
+    whiten_leading,
+)
 from tpca.solvers.rank_one import leading
-from tpca.streams.table_rows import RowsStream
+from tpca.streams.vectors import KeptVectors, VectorStream
 from tpca.tensors import Accumulator
 from tpca.tensors.blocks import Array
 
 KEEP = 256e6  # bytes of projected rows that are kept between passes
 MORE = 4  # eigenvectors of a slice that start beside those wanted
 
-Reader = Callable[[RowsStream], Engine]
+Reader = Callable[[VectorStream], Engine]
 A = TypeVar("A", bound=Accumulator)
 
 
 class TableFit:
     """One fit of a stored table; ``reader`` makes an engine over a stream of rows."""
 
-    def __init__(self, stream: RowsStream, reader: Reader, asked: TableOptions) -> None:
+    def __init__(self, stream: VectorStream, reader: Reader, asked: TableOptions) -> None:
         self._stream, self._reader, self._asked = stream, reader, asked
         self._d, self._q, self._model = stream.dims[0], asked.directions(stream.dims[0]), asked.moment
         asked.check_memory(self._d)
@@ -168,11 +173,11 @@ class TableFit:
 
     def _projected(self, whitening: RowWhitening) -> Engine:
         """Whitened rows of fewer columns, kept here if they fit; workers keep what fits themselves."""
-        rows: RowsStream = ProjectedRows(self._stream, whitening)
+        rows = ProjectedRows(self._stream, whitening)
         limit = KEEP if self._asked.memory_limit is None else self._asked.memory_limit
         fits = rows.length is not None and 8 * rows.length * whitening.q <= limit
         if fits and isinstance(self._engine, LocalEngine):
-            return LocalEngine(KeptRows(rows))
+            return LocalEngine(KeptVectors(rows))
         return self._reader(rows)
 
     def _starts(self, engine: Engine, own: RowWhitening, part: Part | None) -> Array:

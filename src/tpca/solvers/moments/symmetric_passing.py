@@ -28,11 +28,11 @@ from tpca.errors import SolverError
 from tpca.solvers.moments.symmetric import TableFit
 from tpca.solvers.moments.symmetric_models import MIN_HELD, Sources
 from tpca.solvers.moments.symmetric_options import BLOCKS, TableOptions, TableRecovery, holm, oriented_parts
-from tpca.solvers.moments.symmetric_projected import HandedRows, KeptRows, projected
 from tpca.solvers.moments.symmetric_search import Found, orthonormal, together
 from tpca.solvers.moments.symmetric_sums import PowerSums
 from tpca.solvers.moments.symmetric_tables import Scatter
-from tpca.solvers.moments.symmetric_whitening import RowWhitening
+from tpca.solvers.moments.symmetric_whitening import HandedRows, RowWhitening, projected
+from tpca.streams.vectors import KeptVectors
 from tpca.tensors.blocks import Array
 from tpca.tensors.rows import RowsBatch
 
@@ -86,7 +86,7 @@ class PassingTable:
 
     def _stored(self, asked: TableOptions) -> tuple[TableFit, TableRecovery]:
         about = HandedRows(self.d, self.dtype, self.n)
-        fit = TableFit(KeptRows(about, self._waiting), LocalEngine, asked)
+        fit = TableFit(KeptVectors(about, kept=self._waiting), LocalEngine, asked)
         return fit, fit.recovery()
 
     def _begin(self) -> Rounds:
@@ -99,7 +99,7 @@ class PassingTable:
         assert white.back is not None
         scatter = Scatter(white.q)
         for batch in self._waiting:
-            scatter.add(projected(batch, white))
+            scatter.take(projected(batch, white))
         weights = np.asarray(found.weights @ white.back)
         return Rounds(self._asked, white, weights, np.sign(found.strengths), scatter, self.n)
 
@@ -133,7 +133,7 @@ class Rounds:
     def take(self, batch: RowsBatch) -> None:
         """Take no more rows than there is room for."""
         rows = projected(batch, self._white)
-        self._scatter.add(rows)
+        self._scatter.take(rows)
         self._sums.add(rows)
         self.n += len(rows)
         if not self.room:
@@ -156,7 +156,7 @@ class Rounds:
 
     def _stepped(self) -> Array:
         """Weights for the next round, from the gradients of all and the covariance of all rows."""
-        values, basis = np.linalg.eigh(self._scatter.covariance)
+        values, basis = np.linalg.eigh(self._scatter.second_moment)
         root = basis / np.sqrt(values)
         vectors = orthonormal(Found(self._weights @ (basis * np.sqrt(values)), np.ones(len(self._weights)))).vectors
         after = together(self._gradients.mean(axis=0) @ root, vectors).vectors

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tpca.streams.places import mixed
 from tpca.tensors import Accumulator
 from tpca.tensors.blocks import Array
 from tpca.tensors.rows import RowsBatch
@@ -48,14 +49,10 @@ class Part:
 
 
 def _chances(places: NDArray[np.int64], seed: int) -> Array:
-    """A number in [0, 1) for every place: the finaliser of SplitMix64 (Steele, Lea and Flood 2014)."""
+    """A number in [0, 1) for every place."""
     with np.errstate(over="ignore"):
-        mixed = places.astype(np.uint64) + np.uint64(seed % 2**64) * np.uint64(0xD1B54A32D192ED03)
-        mixed = (mixed + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        mixed ^= mixed >> np.uint64(31)
-    return np.asarray((mixed >> np.uint64(11)) * 2.0**-53)
+        numbers = places.astype(np.uint64) + np.uint64(seed % 2**64) * np.uint64(0xD1B54A32D192ED03)
+        return mixed((numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
 
 
 class OfRows(Accumulator):
@@ -132,21 +129,20 @@ class TopicSums(OfRows):
     """Triples of different words with two of them contracted, ``(K, L, d)``, and documents in each sub-batch.
 
     Also sums of h and h² ``(2, L)``, the test's statistic of every document: pairs of different words, contracted with
-    w less its mean ``offset`` ``(L,)``.  Documents of less than three words say nothing: ``short`` counts them.
+    w less its mean ``offset`` ``(L,)``.  Documents of less than three words say nothing.
     """
 
-    SUMS = ("count", "products", "documents", "pairs", "short")
+    SUMS = ("count", "products", "documents", "pairs")
 
     def __init__(self, weights: Array, offset: Array, blocks: int = 1, part: Part | None = None) -> None:
         super().__init__(weights, offset, blocks, part=part)
         self.products, self.documents = np.zeros((blocks, *weights.shape)), np.zeros(blocks)
-        self.pairs, self.short = np.zeros((2, len(weights))), 0
+        self.pairs = np.zeros((2, len(weights)))
 
     def take(self, rows: RowsBatch) -> None:
         """Add some documents."""
         w, offset, blocks, _ = self.asked
         whole, lengths = long_enough(rows, 3)
-        self.short += len(rows) - len(whole)
         zero = np.zeros(w.shape[1])
         for number, some in _by_block(whole, blocks):
             length = lengths[_block_of(whole, blocks) == number]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tpca.solvers.moments.symmetric_sums import OfRows, Part, long_enough
+from tpca.streams.whitening import RunningMoments
 from tpca.tensors import Accumulator
 from tpca.tensors.blocks import Array
 from tpca.tensors.rows import RowsBatch
@@ -80,7 +81,7 @@ class Covariances(Accumulator):
         """Take the rows of a batch."""
         assert self.question is not None
         for part, own in zip(self.question[1], self.parts, strict=True):
-            own.add(batch if part is None else part(batch))
+            own.take(batch if part is None else part(batch))
         self.n += len(batch)
 
     def merge(self, other: Covariances) -> None:
@@ -95,14 +96,10 @@ class Covariances(Accumulator):
         return sum(part.scatter.nbytes for part in self.parts)
 
 
-class Scatter:
-    """Mean and scatter of rows, and the range of every column."""
+class Scatter(RunningMoments):
+    """The same of rows that may be sparse."""
 
-    def __init__(self, width: int) -> None:
-        self.count, self.mean, self.scatter = 0, np.zeros(width), np.zeros((width, width))
-        self.low, self.high = np.full(width, np.inf), np.full(width, -np.inf)
-
-    def add(self, rows: RowsBatch) -> None:
+    def take(self, rows: RowsBatch) -> None:
         """Take some rows."""
         if not len(rows):
             return
@@ -113,20 +110,8 @@ class Scatter:
         own.scatter = rows.scatter(own.mean)
         self.merge(own)
 
-    def merge(self, other: Scatter) -> None:
-        """Take the rows that another has seen."""
-        both = self.count + other.count
-        if not both:
-            return
-        shift = other.mean - self.mean
-        self.scatter += other.scatter
-        self.scatter += (self.count * other.count / both) * np.multiply.outer(shift, shift)
-        self.mean = self.mean + shift * (other.count / both)
-        self.low, self.high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
-        self.count = both
-
     @property
-    def covariance(self) -> Array:
+    def second_moment(self) -> Array:
         """The scatter divided by the number of rows, so that whitened scores of these rows have variance 1."""
         return self.scatter / max(self.count, 1)
 

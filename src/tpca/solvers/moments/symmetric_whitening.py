@@ -19,6 +19,8 @@ symbol         code
 Q Λ^(1/2)      ``back`` ``(d, q)``
 σ²             ``noise_variance``, what was subtracted of a second moment
 =============  ==================================================================
+
+Whitened rows of fewer columns are worked out for every batch, or kept once they were.
 """
 
 from __future__ import annotations
@@ -32,7 +34,10 @@ import numpy as np
 from tpca.errors import SampleError
 from tpca.solvers.moments.symmetric_tables import RowMeans, Scatter
 from tpca.solvers.rank_one import units
+from tpca.streams.table_rows import RowsStream
+from tpca.streams.vectors import MadeVectors, VectorStream
 from tpca.tensors.blocks import Array
+from tpca.tensors.rows import RowsBatch
 
 EXTRA = 10  # columns beside those wanted
 MAX_IMAGES = 40
@@ -75,7 +80,7 @@ def whiten_all(seen: Scatter, shrinkage: float, dtype: np.dtype[Any]) -> RowWhit
     """Whitening in all directions, from the whole covariance."""
     d = len(seen.mean)
     _refuse_constant(seen, shrinkage)
-    covariance = shrunk(seen.covariance, shrinkage)
+    covariance = shrunk(seen.second_moment, shrinkage)
     values, basis = np.linalg.eigh(covariance)
     rank = int(np.count_nonzero(values > d * np.finfo(dtype).eps * values[-1]))
     if rank < d:
@@ -159,3 +164,29 @@ def _deficient(what: str, rank: int) -> SampleError:
         f"{what} has rank {rank}: rows cannot be whitened in so many directions; give whiten_rank={max(rank, 1)} or "
         "less (fewer components of a mixture or of topics), shrinkage, or more rows."
     )
+
+
+def projected(batch: RowsBatch, whitening: RowWhitening) -> RowsBatch:
+    """The whitened rows of a batch."""
+    assert whitening.weights is not None
+    scores = batch.scores(whitening.weights, whitening.centre)
+    return RowsBatch(scores, batch.places, batch.first, batch.dropped)
+
+
+class ProjectedRows(MadeVectors, RowsStream):
+    """The rows of a stream, centred and whitened."""
+
+    def __init__(self, stream: VectorStream, whitening: RowWhitening) -> None:
+        super().__init__(stream)
+        self.dims, self.dtype, self._whitening = (whitening.q,), np.dtype(np.float64), whitening
+
+    def made(self, batch: RowsBatch) -> RowsBatch:
+        """One batch, whitened."""
+        return projected(batch, self._whitening)
+
+
+class HandedRows(RowsStream):
+    """What is known of rows that are handed in, in their own order only."""
+
+    def __init__(self, d: int, dtype: np.dtype[Any], count: int) -> None:
+        self.dims, self.dtype, self.length = (d,), dtype, count

@@ -64,10 +64,10 @@ class Reading:
 class Refined:
     """A component, from the readings since it was found; ``plain``: along the pattern itself, not its filter."""
 
-    def __init__(self, vectors: Sequence[Array], log_evidence: float, plain: bool = False) -> None:
+    def __init__(self, vectors: Sequence[Array], plain: bool = False) -> None:
         self.vectors = tuple(np.array(v) for v in vectors)
         self.plain = plain
-        self.log_evidence = log_evidence
+        self.log_evidence = 0.0  # until it is proven
         self.moved = math.inf
         self._sums = [np.zeros_like(v) for v in self.vectors]
         self._squares = [np.zeros_like(v) for v in self.vectors]

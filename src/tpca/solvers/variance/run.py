@@ -200,7 +200,7 @@ class VarianceRun:
         return not any(one.leaves(search.candidate, search.excess) for one in self.found)
 
     def _keep(self, search: VariationSearch) -> None:
-        one = search.tracked or Refined(search.candidate, 0.0, bool(search.plain[0]))
+        one = search.tracked or Refined(search.candidate, bool(search.plain[0]))
         one.log_evidence = search.log_evidence
         self.found.append(one)
         self.filters = search.filters

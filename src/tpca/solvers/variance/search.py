@@ -149,7 +149,7 @@ class VariationSearch:
             self._exchange(replicas, [pairs[:count] for pairs in part.moments.pairs], part.freedom)
         self.total = part.moments.total
         if gather:
-            self.tracked = self.tracked or Refined(before, 0.0, bool(was[0]))
+            self.tracked = self.tracked or Refined(before, bool(was[0]))
             self.tracked.take(part, [u[0] for u in queries], gather=True)
         self.moved = float(sum(2 - 2 * abs(o) for o in overlaps([u[0] for u in self.replicas], before)))
         self._choose([0] if proven else order, most)

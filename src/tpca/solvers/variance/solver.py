@@ -22,21 +22,18 @@ samples can be flipped without changing it, so neither tells anything here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from tpca.engines import Data, open_engine
-from tpca.integers import check_integer
-from tpca.solvers.base import CommonOptions, check_memory, check_passes, check_share, option
-from tpca.solvers.keeping import keeper_of
-from tpca.solvers.loop import Run, drive
+from tpca.engines import Data
+from tpca.solvers.base import ClaimingSolver, check_passes, option
+from tpca.solvers.loop import Run
 from tpca.solvers.memory import parse_memory
-from tpca.solvers.recovery import Recovery
 from tpca.solvers.variance.limits import default_budget, least_samples, steps_within
 from tpca.solvers.variance.run import VarianceRun
 
 
 @dataclass(kw_only=True, eq=False)
-class VarianceSolver(CommonOptions):
+class VarianceSolver(ClaimingSolver):
     """Recover rank-one patterns whose amplitudes vary from sample to sample: ``TensorPCA(target="variance")``.
 
     Parameters
@@ -61,20 +58,11 @@ class VarianceSolver(CommonOptions):
 
     name: ClassVar[str] = "variance"
 
-    memory_limit: str | float | None = option(None, check_memory)
-    max_samples: int | None = option(None, check_integer)
     max_passes: int | str = option("auto", check_passes)
-    confidence: float = option(0.95, check_share)
-    n_components: int = option(1, check_integer)
 
     def start(self, data: Data) -> Run:
         """A run that asks for its first samples."""
         return VarianceRun(self, data)
-
-    def run(self, source: Any) -> Recovery:
-        """Read a stream (or engine) as far as needed; what was found, or that nothing was."""
-        engine = open_engine(source)
-        return drive(self.start(engine), engine, keeper_of(self))
 
     def least_samples(self, data: Data) -> int:
         """As many as tests need sub-batches of."""

@@ -28,8 +28,7 @@ from dataclasses import dataclass
 
 from tpca.solvers.paper.schedules.constants import Constants
 from tpca.solvers.paper.schedules.odd import rests, vector_strength, with_idle_vector, without_vector
-from tpca.solvers.paper.schedules.phases import estimation_legs
-from tpca.solvers.paper.schedules.plan import Leg, Schedule, check_order
+from tpca.solvers.paper.schedules.plan import Leg, Schedule, check_order, estimation_legs
 from tpca.tensors.blocks import Partition
 
 

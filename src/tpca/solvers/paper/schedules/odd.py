@@ -22,8 +22,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tpca.solvers.paper.schedules.constants import Constants
-from tpca.solvers.paper.schedules.phases import estimation_legs
-from tpca.solvers.paper.schedules.plan import Leg, Schedule
+from tpca.solvers.paper.schedules.plan import Leg, Schedule, estimation_legs
 from tpca.tensors.blocks import Partition
 
 IDLE = Leg(0.0, 0)

@@ -3,6 +3,8 @@ r"""What a schedule is: step sizes and durations for every phase and block, as p
 The theorem counts samples as (Theorem main-theorem)
 
 .. math:: N = 2^{\bar k}\Big(N_0 + \sum_m T^{(1)}_m + T^{(2)}_m\Big) + 2\sum_m T^{(3)}_m .
+
+Phase III is the same in both configurations: :math:`\eta^{(3)} = \log^2 T^{(3)}/(\lambda T^{(3)})` for every block.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ import math
 from dataclasses import dataclass
 
 from tpca.errors import ScheduleError
+from tpca.solvers.paper.schedules.constants import Constants
+from tpca.tensors.blocks import Partition
 
 
 @dataclass(frozen=True)
@@ -59,3 +63,13 @@ def check_order(order: int) -> None:
             f"the paper's schedules need order >= 4, got order {order}: its exponents 1/(k-1) are undefined below. "
             "Use tpca.RaceSolver, which handles any order >= 2."
         )
+
+
+def estimation_legs(partition: Partition, strength: float, constants: Constants, pairs: int) -> tuple[Leg, ...]:
+    """The same T^{(3)} and η^{(3)} for every block, set by the largest (Eq. hyper-para-T-even and -eta-even).
+
+    ``pairs`` is the k̄ of the theorem or the k of the empirical sections.
+    """
+    steps = constants.estimation_steps(pairs, max(partition.sizes), max(partition.dims), strength)
+    step_size = constants.estimation_step * math.log(steps) ** 2 / (strength * steps)
+    return tuple(Leg(step_size, steps) for _ in partition.groups)

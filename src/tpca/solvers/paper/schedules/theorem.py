@@ -28,8 +28,7 @@ from tpca.model.bounds import block_gauge
 from tpca.solvers.paper.schedules.constants import Constants
 from tpca.solvers.paper.schedules.empirical import empirical_schedule
 from tpca.solvers.paper.schedules.odd import rests, with_idle_vector
-from tpca.solvers.paper.schedules.phases import estimation_legs
-from tpca.solvers.paper.schedules.plan import Leg, Schedule, check_order
+from tpca.solvers.paper.schedules.plan import Leg, Schedule, check_order, estimation_legs
 from tpca.tensors.blocks import Partition
 
 

@@ -1,24 +1,89 @@
-"""What δ and N₀ do: the start's overlap, failures of the whole climb, and the selection."""
+"""Starts: which part of one finds which signal, what c₂ has to do with it, and how often δ and N₀ let them fail."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tpca.lab.simulate import SimulatedRun
-from tpca.lab.studies.climbs import COARSE, GOOD, cell_of, constants_of, planted
+from tpca.lab.studies.climbs import COARSE, GOOD, ClimbStudy, cell_of, cells, constants_of, drawn_runs, kind_of
 from tpca.lab.studies.estimates import Estimate, rate_interval
 from tpca.lab.studies.study import Finding, Params, Record, Scale, Verdict
 from tpca.model.bounds import initial_overlap
 from tpca.randomness import generator
-from tpca.solvers.paper.schedules import Constants, theorem_schedule
+from tpca.solvers.paper.schedules import PRESETS, Constants, theorem_schedule
 
+Place = tuple[int, str, float, float]  # order, starts, correlation, c₂
 SELECTIONS = (1, 2, 4, 8, 16, 32, 64, 128)
 PLACES = ((4, 0.125), (4, 1.0), (6, 0.125), (6, 1.0))  # order, budget: near N₅₀, and the schedule's own
 DELTAS = (0.05, 0.1, 0.2, 0.4)
+
+
+class Initialisation(ClimbStudy):
+    """Identity start, random start, both, at growing c₂."""
+
+    name = "initialisation"
+    title = "Which part of the start finds which signal"
+    claim = (
+        "The identity finds identical vectors only, the random part serves uncorrelated ones only, and both together "
+        "find both (order 6, d = 64). Step sizes are divided by c₂ and durations multiplied by it: at c₂ = 1 the noise "
+        "of a turn has energy 1 and replaces the start; the paper's c₂ = k̄ log(k̄d/δ) is about 50 there."
+    )
+    version = 2
+    dim = 64
+    divisors = (1.0, 5.0, 20.0, 50.0, 100.0)
+    judged = 50.0
+    """About the paper's."""
+    expected: ClassVar[dict[tuple[str, float], bool]] = {
+        ("identity", 0.0): False, ("identity", 1.0): True, ("random", 0.0): True, ("random", 1.0): False,
+        ("both", 0.0): True, ("both", 1.0): True,
+    }  # fmt: skip
+
+    def grid(self, scale: Scale) -> list[Params]:
+        """Order 6: every start on every signal at every c₂; order 4: uncorrelated vectors."""
+        divisors, seeds = ((1.0, self.judged), (10,)) if scale == "quick" else (self.divisors, (10, 30))
+        wanted = [(6, starts, correlation) for starts, correlation in self.expected]
+        wanted += [(4, starts, 0.0) for starts in ("identity", "both")]
+        return [
+            {"order": order, "correlation": correlation, "starts": starts, "c2": c2, **params}
+            for order, starts, correlation in wanted
+            for c2 in divisors
+            for params in cells((self.dim,), [1.0], seeds)
+        ]
+
+    def rates(self, records: Sequence[Record]) -> dict[Place, tuple[int, int]]:
+        """Wins and runs of every order, start, correlation and c₂."""
+        counts: dict[Place, tuple[int, int]] = {}
+        for r in records:
+            place = (r.params["order"], r.params["starts"], r.params["correlation"], r.params["c2"])
+            wins, runs = counts.get(place, (0, 0))
+            counts[place] = (wins + r.result["wins"], runs + r.result["runs"])
+        return counts
+
+    def findings(self, records: Sequence[Record]) -> list[Finding]:
+        """Success at every c₂; judged at about the paper's: "finds" is more than half with 95 % confidence."""
+        counts = self.rates(records)
+        found = []
+        for order, starts, correlation in sorted({place[:3] for place in counts}):
+            mine = {
+                c2: rate_interval(*counts[p]) for p in counts if p[:3] == (order, starts, correlation) for c2 in p[3:]
+            }
+            finds = self.expected[starts, correlation] or order == 4
+            judged = mine.get(self.judged)
+            verdict = Verdict.OPEN
+            if judged is not None:
+                verdict = Verdict.of(judged.low > 0.5 if finds else judged.high < 0.5)
+            each = ", ".join(f"{rate.value:.2f} at c₂ = {c2:g}" for c2, rate in sorted(mine.items()))
+            label = f"order {order}, {starts}, {kind_of(correlation)}"
+            paper = PRESETS["theory"].step_divisor(order, (self.dim,) * order)
+            note = f"judged at c₂ = 50; the paper's is {paper:.0f}."
+            if (order, starts, correlation) == (6, "identity", 0.0):
+                note += " What is found at c₂ = 1 is noise that replaces the start: the random part is needed."
+            found.append(Finding(label, "finds" if finds else "fails", f"success {each}", verdict, note))
+        return found
 
 
 class Chances:
@@ -105,9 +170,7 @@ def _overlap(params: Params) -> dict[str, Any]:
 def _failures(params: Params) -> dict[str, Any]:
     """Climbs with the theory preset: its c₀ and c₂ come from δ."""
     bad, constants = 0, Constants(delta=params["delta"])
-    for i in range(params["count"]):
-        rng = generator(params["first"] + i, cell_of(params))
-        truth = planted(params, int(rng.integers(2**31)))
+    for rng, truth in drawn_runs(params):
         schedule = theorem_schedule(truth, constants)
         run = SimulatedRun(truth, rng, coarse=COARSE)
         run.climb(schedule)
@@ -119,9 +182,7 @@ def _failures(params: Params) -> dict[str, Any]:
 def _selection(params: Params) -> dict[str, Any]:
     """Climbs, and of each the starts that selections of every N₀ would pick."""
     wins, able = np.zeros(len(SELECTIONS), dtype=int), 0
-    for i in range(params["count"]):
-        rng = generator(params["first"] + i, cell_of(params))
-        truth = planted(params, int(rng.integers(2**31)))
+    for rng, truth in drawn_runs(params):
         run = SimulatedRun(truth, rng, coarse=COARSE)
         run.climb(theorem_schedule(truth, constants_of(params)))
         means = truth.strength * np.prod(run.alignments, axis=0)
