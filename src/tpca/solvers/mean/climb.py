@@ -6,6 +6,13 @@ their turns, those of the other stand still, and what these leave of X is worked
 .. math:: L = X\cdot(v_{c+1}\otimes\dots\otimes v_k), \qquad R = (v_1\otimes\dots\otimes v_c)\cdot X ,
 
 tensors of the modes of one half.  The updates are those of plain sweeps over all modes, one after the other.
+
+Where nobody asks how far vectors move, they are not kept at length 1: with g the gradient, whose length is Z times
+those of all other vectors,
+
+.. math:: v_m \leftarrow g/\|g\|^2, \qquad \|v_1\|\cdots\|v_k\| = 1/Z ,
+
+so that no length grows, and neither roots nor zeros are looked at before the last sweep is over.
 """
 
 from __future__ import annotations
@@ -16,7 +23,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tpca.solvers.rank_one import along, alternate, toward
+from tpca.solvers.rank_one import along, alternate, lengths, toward
 from tpca.tensors.blocks import Array, unit
 from tpca.tensors.contraction import middle, outer
 
@@ -82,8 +89,11 @@ def at_once(tensors: Array, cut: int) -> int:
 
 def select(vectors: list[Array], values: Array, count: int) -> tuple[list[Array], Array]:
     """The best ``count`` starts of every tensor."""
-    best = np.argsort(-values, axis=1)[:, :count]
-    return [np.take_along_axis(v, best[:, :, None], axis=1) for v in vectors], np.take_along_axis(values, best, axis=1)
+    if values.shape[1] == 1:
+        return vectors, values
+    best = (-values).argsort(axis=1)[:, :count]
+    each = np.arange(len(values))[:, None]
+    return [v[each, best] for v in vectors], values[each, best]
 
 
 def halves(tensors: Array, vectors: Sequence[Array], cut: int, left: bool) -> Array:
@@ -98,8 +108,8 @@ def halves(tensors: Array, vectors: Sequence[Array], cut: int, left: bool) -> Ar
 def _rays(vectors: Sequence[Array]) -> Array:
     """The outer products of the vectors ``(T, R, d_i)`` of every start, ``(T, R, ...)``."""
     product, *others = vectors
-    for v in others:
-        product = (product[..., None] * v[:, :, None]).reshape(*v.shape[:2], -1)
+    for v in others:  # by einsum, whose loops are quicker than broadcasting where vectors are short
+        product = np.einsum("tri,trj->trij", product, v).reshape(*v.shape[:2], -1)
     return product
 
 
@@ -107,6 +117,10 @@ def _climb(
     tensors: Array, vectors: Sequence[Array], sweeps: int, tolerance: float, cut: int
 ) -> tuple[list[Array], Array]:
     """Climbs that go in step."""
+    if not tolerance:
+        own, values = _sweeps(tensors, vectors, sweeps, cut)
+        if np.isfinite(values).all():  # else a gradient was zero
+            return own, values
     own = list(vectors)
     values = np.zeros(own[0].shape[:2])
     for _ in range(sweeps):
@@ -120,6 +134,24 @@ def _climb(
             if np.max(moved) < tolerance:
                 break
     return own, values
+
+
+def _sweeps(tensors: Array, vectors: Sequence[Array], sweeps: int, cut: int) -> tuple[list[Array], Array]:
+    """So many sweeps of climbs that go in step; where a gradient is zero, NaN comes out."""
+    count, own = len(tensors), list(vectors)
+    matrices = tensors.reshape(count, math.prod(tensors.shape[1 : 1 + cut]), -1)
+    turned = matrices.transpose(0, 2, 1)
+    if 1 < cut and 1 < own[0].shape[1] and tensors.size <= 2 * WORK:  # BLAS is slower on large ones as they are
+        turned = turned.copy()
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        for _ in range(sweeps):
+            for first, stop, block in ((0, cut, turned), (cut, len(own), matrices)):
+                part = np.matmul(_rays(own[cut:] if first == 0 else own[:cut]), block)
+                for mode in range(first, stop):
+                    gradient = along(part, own[first:stop], mode - first)
+                    own[mode] = gradient / np.vecdot(gradient, gradient)[..., None]
+        sizes = [lengths(v) for v in own]
+        return [v / size[..., None] for v, size in zip(own, sizes, strict=True)], 1 / math.prod(sizes)
 
 
 def _joined(
