@@ -12,7 +12,8 @@ those of all other vectors,
 
 .. math:: v_m \leftarrow g/\|g\|^2, \qquad \|v_1\|\cdots\|v_k\| = 1/Z ,
 
-so that no length grows, and neither roots nor zeros are looked at before the last sweep is over.
+so that no length grows, and neither roots nor zeros are looked at before the last sweep.  One of them may even stay as
+long as its gradient, which is Z over Z before, over the length it had.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tpca.solvers.rank_one import along, alternate, lengths, toward
+from tpca.solvers.rank_one import along, alternate, toward
 from tpca.tensors.blocks import Array, unit
 from tpca.tensors.contraction import middle, outer
 
@@ -40,7 +41,7 @@ def climb(
     Ends after ``sweeps``, or when none has moved by ``tolerance``.
     """
     count, starts = vectors[0].shape[:2]
-    if count == starts == 1:
+    if count == starts == 1 and (tolerance or tensors.size > WORK):
         one, value = climb_one(tensors[0], [v[0, 0] for v in vectors], sweeps, tolerance)
         return [v[None, None] for v in one], np.full((1, 1), value)
     cut = middle(tensors.shape[1:])
@@ -119,7 +120,7 @@ def _climb(
     """Climbs that go in step."""
     if not tolerance:
         own, values = _sweeps(tensors, vectors, sweeps, cut)
-        if np.isfinite(values).all():  # else a gradient was zero
+        if values.min() > 0:  # else, or where that is NaN, a gradient was zero
             return own, values
     own = list(vectors)
     values = np.zeros(own[0].shape[:2])
@@ -137,21 +138,23 @@ def _climb(
 
 
 def _sweeps(tensors: Array, vectors: Sequence[Array], sweeps: int, cut: int) -> tuple[list[Array], Array]:
-    """So many sweeps of climbs that go in step; where a gradient is zero, NaN comes out."""
-    count, own = len(tensors), list(vectors)
-    matrices = tensors.reshape(count, math.prod(tensors.shape[1 : 1 + cut]), -1)
+    """So many sweeps of climbs that go in step; where a gradient is zero on the way, NaN comes out."""
+    own, values = list(vectors), np.zeros(vectors[0].shape[:2])
+    matrices = tensors.reshape(len(tensors), math.prod(tensors.shape[1 : 1 + cut]), -1)
     turned = matrices.transpose(0, 2, 1)
     if 1 < cut and 1 < own[0].shape[1] and tensors.size <= 2 * WORK:  # BLAS is slower on large ones as they are
         turned = turned.copy()
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        for _ in range(sweeps):
+        for left in range(sweeps, 0, -1):
             for first, stop, block in ((0, cut, turned), (cut, len(own), matrices)):
                 part = np.matmul(_rays(own[cut:] if first == 0 else own[:cut]), block)
                 for mode in range(first, stop):
                     gradient = along(part, own[first:stop], mode - first)
-                    own[mode] = gradient / np.vecdot(gradient, gradient)[..., None]
-        sizes = [lengths(v) for v in own]
-        return [v / size[..., None] for v, size in zip(own, sizes, strict=True)], 1 / math.prod(sizes)
+                    if left == 1:
+                        own[mode], values = toward(gradient, own[mode])
+                    else:
+                        own[mode] = gradient if mode == cut else gradient / np.vecdot(gradient, gradient)[..., None]
+    return own, values
 
 
 def _joined(

@@ -138,7 +138,7 @@ class Groups:
         cut, count = middle(self.dims), len(vectors[0])
         left, right = (outer([v[None] for v in side])[0] for side in (vectors[:cut], vectors[cut:]))
         part = (self.sums.reshape(-1, right.shape[1]) @ right.T).reshape(len(self), -1, count)
-        rewards = np.sum(part * left.T, axis=1)
+        rewards = np.einsum("gir,ri->gr", part, left)
         return np.asarray((self.turn @ rewards.astype(np.float64)).T)
 
     @property

@@ -32,7 +32,7 @@ from tpca.solvers.mean.fit import gram, leading_of_modes
 from tpca.solvers.mean.groups import Groups
 from tpca.solvers.mean.reading import read
 from tpca.solvers.mean.test import flips_at_once
-from tpca.solvers.rank_one import units
+from tpca.solvers.rank_one import lengths, units
 from tpca.tensors.blocks import Array
 
 LIMIT = 0.95
@@ -71,23 +71,21 @@ def strongest_noise(groups: Groups, rng: np.random.Generator) -> float:
 
 def _strongest(groups: Groups, coefficients: Array) -> float:
     """The largest Y from some starts ``(R, G)``: best vectors of combinations, best coefficients, and so on."""
-    longest, tensors = 0.0, groups.mixed(_across(coefficients, groups))
+    longest, tensors = 0.0, groups.mixed(units(_across(coefficients, groups)))
     vectors = [leading_of_modes(tensors, mode).astype(tensors.dtype) for mode in range(tensors.ndim - 1)]
     vectors, _ = climb(tensors, vectors, FIRST_SWEEPS, 0.0)
     for _ in range(ROUNDS):
-        along = _across(groups.along([v[:, 0] for v in vectors]), groups, unit=False)
-        before, values = longest, np.linalg.norm(along, axis=1)
-        longest = float(values.max())
+        along = _across(groups.along([v[:, 0] for v in vectors]), groups)
+        before, longest = longest, float(lengths(along).max())
         if longest <= before * (1 + 1e-4):
             break
-        vectors, _ = climb(groups.mixed(_across(along, groups)), vectors, SWEEPS, 0.0)
+        vectors, _ = climb(groups.mixed(units(along)), vectors, SWEEPS, 0.0)
     return longest
 
 
-def _across(coefficients: Array, groups: Groups, unit: bool = True) -> Array:
-    """Rows of unit length, unless that is not wanted, and with nothing of the mean in them."""
-    rest = coefficients - np.outer(coefficients @ groups.weights, groups.weights)
-    return units(rest) if unit else rest
+def _across(coefficients: Array, groups: Groups) -> Array:
+    """Rows with nothing of the mean in them."""
+    return np.asarray(coefficients - (coefficients @ groups.weights)[:, None] * groups.weights)
 
 
 def parts_of(groups: Groups) -> Iterator[Array]:

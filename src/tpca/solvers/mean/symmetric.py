@@ -105,7 +105,7 @@ def climb_symmetric(tensors: Array, x: Array, signs: Array, sweeps: int, same: b
         reached = _inner(there, fresh)
         still = x.dtype == np.float64 and float(np.max(np.sum((fresh - x) ** 2, axis=2))) < MOVE_TOL
         better = reached >= kept * values
-        if better.all():
+        if np.count_nonzero(better) == better.size:
             x, values, gradient = fresh, reached, there
         else:
             shifted, shifts = True, np.where(better, shifts, np.maximum(2 * shifts, length[..., None] / 2))
