@@ -20,7 +20,7 @@ from tpca.noise.pairs import AT_ONCE, ModeCovariances, PairSums
 from tpca.noise.serial import Contrasts
 from tpca.noise.whitening import Whitening
 from tpca.tensors import Accumulator, Batch, DenseBatch, Query
-from tpca.tensors.blocks import Array, Partition, unit
+from tpca.tensors.blocks import Array, Partition
 from tpca.tensors.contraction import outer
 from tpca.tensors.namespaces import fused, namespace, permuted, to_device, to_host
 
@@ -93,7 +93,7 @@ class Sketch(PairSums):
     ) -> None:
         self.dims, self.whitening, self.modes, self.step = tuple(dims), whitening, modes, step
         self.numbers = numbers
-        self.directions = [np.stack([unit(row) for row in rng.standard_normal((queries, d))]) for d in self.dims]
+        self.directions = [unit_rows(rng.standard_normal((queries, d))) for d in self.dims]
         if whitening is not None:
             for mode, own in enumerate(self.directions):
                 own[0] = whitening.loudest(mode)  # together, what should be as quiet as everything else by now
@@ -133,6 +133,11 @@ class Sketch(PairSums):
         pairs = zip(blocks, self.directions, strict=True)
         own = [self.whitening.gradient(b.reshape(-1, *v.shape), i) for i, (b, v) in enumerate(pairs)]
         return np.concatenate([g.reshape(len(rows), -1) for g in own], axis=1)
+
+
+def unit_rows(rows: Array) -> Array:
+    """Random rows, each of length 1."""
+    return np.asarray(rows / np.sqrt(np.vecdot(rows, rows))[:, None])
 
 
 def sample_gradients(samples: Any, vectors: Sequence[Array]) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -40,7 +41,7 @@ class Claim:
         """What is said where none was found: it may be as strong as ``limit``."""
         return cls(math.nan, (0.0, limit), None)
 
-    @property
+    @functools.cached_property
     def flaw(self) -> str | None:
         """What is impossible about a signal that was found, in words; ``None`` if nothing is."""
         low, high = self.interval

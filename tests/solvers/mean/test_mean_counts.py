@@ -105,7 +105,7 @@ def test_two_contractions_a_sweep(monkeypatch):
     rng = np.random.default_rng(0)
     tensors = rng.standard_normal((2, 3, 4, 5, 2))
     vectors = [rng.standard_normal((2, 3, d)) for d in tensors.shape[1:]]
-    contractions = counted(monkeypatch, climb, "halves")
+    contractions = counted(monkeypatch, climb, "_rays")
     found, values = climb.climb(tensors, vectors, 7, 0.0)
     assert len(contractions) == 2 * 7
     own = [v[1, 2] for v in vectors]

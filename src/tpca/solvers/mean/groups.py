@@ -89,7 +89,7 @@ class Groups:
     @property
     def centred(self) -> bool:
         """Whether the groups cancel: their mean is zero to rounding, which chance never does."""
-        return len(self) > 1 and float(np.vdot(self.mean, self.mean)) < CANCELLED * float(np.trace(self.products))
+        return len(self) > 1 and float(np.vdot(self.mean, self.mean)) < CANCELLED * float(self.products.trace())
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -164,8 +164,8 @@ class Groups:
         It is the same for the samples and for any of their flips, if the same are looked at.
         """
         mixed = signs * self.weights
-        energies = np.sum((mixed @ self.products) * mixed, axis=1)
-        left = float(np.trace(self.products)) - float(energies.max())
+        energies = np.vecdot(mixed @ self.products, mixed)
+        left = float(self.products.trace()) - float(energies.max())
         return math.sqrt(max(0.0, left) / max(1, len(self) - 1) / self.entries)
 
 
