@@ -33,6 +33,7 @@ from tpca.solvers.mean.climb import WORK, climb, climb_one, select
 from tpca.solvers.rank_one import ROUGH, rank_one, split_blocks, top_pairs, unfold
 from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array, unit
+from tpca.tensors.products import gram_of
 
 RANDOM = 16  # random starts
 UNFOLDINGS = 8  # at most so many, the most even first: those tell the most (the rest start at random as well)
@@ -87,8 +88,7 @@ def gram(tensor: Array, mode: int) -> Array:
         rows = tensor.reshape(-1, length)
         return np.asarray(rows.T @ rows, dtype=np.float64)
     if tensor.size <= WORK:
-        rows = _rows_of(tensor[None], mode)[0]
-        return np.asarray(rows @ rows.T, dtype=np.float64)
+        return np.asarray(gram_of(rows_of_mode(tensor[None], mode)[0]), dtype=np.float64)
     total = np.zeros((length, length))
     # Many small blocks cost more than a copy of them in another order, a slice of the first mode at a time.
     for block in tensor.reshape(-1, length, math.prod(tensor.shape[mode + 1 :])) if mode < 2 else tensor:
@@ -102,11 +102,10 @@ def leading_of_modes(tensors: Array, mode: int, count: int = 1) -> Array:
     length = tensors.shape[1 + mode]
     if tensors.size > 2 * WORK or length**2 > tensors[0].size:
         return np.stack([leading_of_mode(tensor, mode, count) for tensor in tensors])
-    rows = _rows_of(tensors, mode)
-    return _leading_of((rows @ rows.transpose(0, 2, 1)).astype(np.float64, copy=False), count)
+    return _leading_of(gram_of(rows_of_mode(tensors, mode)).astype(np.float64, copy=False), count)
 
 
-def _rows_of(tensors: Array, mode: int) -> Array:
+def rows_of_mode(tensors: Array, mode: int) -> Array:
     """The unfolding ``mode | other modes`` of some tensors, ``(T, d, ...)``."""
     count, length, after = len(tensors), tensors.shape[1 + mode], math.prod(tensors.shape[2 + mode :])
     return tensors.reshape(count, -1, length, after).swapaxes(1, 2).reshape(count, length, -1)

@@ -28,12 +28,13 @@ import numpy as np
 
 from tpca.solvers.mean.climb import WORK, climb
 from tpca.solvers.mean.errors import student
-from tpca.solvers.mean.fit import gram, leading_of_modes
+from tpca.solvers.mean.fit import gram, leading_of_modes, rows_of_mode
 from tpca.solvers.mean.groups import Groups
 from tpca.solvers.mean.reading import read
 from tpca.solvers.mean.test import flips_at_once
 from tpca.solvers.rank_one import lengths, units
 from tpca.tensors.blocks import Array
+from tpca.tensors.products import gram_of
 
 LIMIT = 0.95
 STARTS = 4  # combinations of groups to look for the strongest noise from
@@ -99,10 +100,10 @@ def grams(tensors: Array, mode: int) -> Array:
     if len(tensors) == 1:
         return gram(tensors[0], mode)
     rows = np.moveaxis(tensors, 1 + mode, 0).reshape(tensors.shape[1 + mode], -1)
-    return np.asarray(rows @ rows.T, dtype=np.float64)
+    return np.asarray(gram_of(rows), dtype=np.float64)
 
 
 def _energies(tensors: Array, mode: int, u: Array) -> Array:
     r""":math:`\|x'^\top u\|^2` of every tensor."""
-    slices = np.tensordot(tensors, u, (1 + mode, 0)).reshape(len(tensors), -1)
-    return np.asarray(np.sum(slices**2, axis=1))
+    slices = np.vecmat(u.astype(tensors.dtype), rows_of_mode(tensors, mode)).astype(np.float64)
+    return np.asarray(np.vecdot(slices, slices))
