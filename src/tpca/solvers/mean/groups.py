@@ -135,10 +135,9 @@ class Groups:
 
     def along(self, vectors: Sequence[Array]) -> Array:
         """Every x' contracted with some rank-one components: ``(R, G)`` for vectors ``(R, d_i)``."""
-        cut, count = middle(self.dims), len(vectors[0])
-        left, right = (outer([v[None] for v in side])[0] for side in (vectors[:cut], vectors[cut:]))
-        part = (self.sums.reshape(-1, right.shape[1]) @ right.T).reshape(len(self), -1, count)
-        rewards = np.einsum("gir,ri->gr", part, left)
+        cut = middle(self.dims)
+        left, right = (outer(side) for side in (vectors[:cut], vectors[cut:]))
+        rewards = np.vecdot(left @ self.sums.reshape(len(self), left.shape[1], -1), right)
         return np.asarray((self.turn @ rewards.astype(np.float64)).T)
 
     @property

@@ -63,25 +63,33 @@ def strongest_noise(groups: Groups, rng: np.random.Generator) -> float:
     """Standard deviation of the noise along the rank-one direction where it is strongest, as far as groups show it."""
     sigma = groups.own_level
     freedom = len(groups) - 1
-    starts, step = rng.standard_normal((STARTS, len(groups))), max(1, min(STARTS, WORK // groups.entries))
-    longest = max(_strongest(groups, starts[i : i + step]) for i in range(0, STARTS, step))
+    starts, few = rng.standard_normal((STARTS, len(groups))), max(1, min(STARTS, WORK // groups.entries))
+    step = STARTS if flips_at_once(groups.entries) >= STARTS else few
+    longest = max(_strongest(groups, starts[i : i + step], few) for i in range(0, STARTS, step))
     reading = read([(d - 1) * sigma**2 for d in (freedom, *groups.dims)], longest - CAUTION * sigma)
     extra = 0.0 if reading.edge else reading.strength
     return math.sqrt(sigma**2 + extra**2 / freedom)
 
 
-def _strongest(groups: Groups, coefficients: Array) -> float:
-    """The largest Y from some starts ``(R, G)``: best vectors of combinations, best coefficients, and so on."""
-    longest, tensors = 0.0, groups.mixed(units(_across(coefficients, groups)))
+def _strongest(groups: Groups, coefficients: Array, few: int) -> float:
+    """The largest Y from some starts ``(R, G)``: best vectors of combinations, best coefficients, and so on.
+
+    All go in step; every ``few`` of them end when none of these is much longer than before.
+    """
+    first, tensors = range(0, len(coefficients), few), groups.mixed(units(_across(coefficients, groups)))
+    longest = growing = dict.fromkeys(first, 0.0)  # of those that begin there
     vectors = [leading_of_modes(tensors, mode).astype(tensors.dtype) for mode in range(tensors.ndim - 1)]
     vectors, _ = climb(tensors, vectors, FIRST_SWEEPS, 0.0)
     for _ in range(ROUNDS):
         along = _across(groups.along([v[:, 0] for v in vectors]), groups)
-        before, longest = longest, float(lengths(along).max())
-        if longest <= before * (1 + 1e-4):
+        values = lengths(along).tolist()
+        reached = {i: max(values[i : i + few]) for i in growing}
+        growing = {i: value for i, value in reached.items() if value > longest[i] * (1 + 1e-4)}
+        longest = longest | reached
+        if not growing:
             break
         vectors, _ = climb(groups.mixed(units(along)), vectors, SWEEPS, 0.0)
-    return longest
+    return float(max(longest.values()))
 
 
 def _across(coefficients: Array, groups: Groups) -> Array:
