@@ -30,6 +30,7 @@ from tpca.tensors.contraction import middle, outer
 
 MOVE_TOL = 1e-18  # squared movement of all vectors in a sweep: far below any statistical error
 ROUNDED = 1e-13  # the same of tensors in float32, below which vectors move by rounding
+GROWN = 1e-8, 1e-4  # relative growth of Z in a sweep that is no rounding, in float64 and in float32
 WORK = 2**15  # floats that a climb may form at a time, or a tensor's worth if that is more
 
 
@@ -62,17 +63,27 @@ def climb(
 def climb_one(
     tensor: Array, vectors: Sequence[Array], sweeps: int, tolerance: float = MOVE_TOL
 ) -> tuple[list[Array], float]:
-    """The same of one tensor from one start ``(d_i)``; in float32 if that is what the tensor is in."""
+    r"""The same of one tensor from one start ``(d_i)``; in float32 if that is what the tensor is in.
+
+    A turn of one vector v makes Z of ⟨g, v⟩ to |g|, so that :math:`\|\Delta v\|^2 = 2(1 - Z_{before}/Z)`: while Z grows
+    by more than rounding, how far vectors move need not be looked at.
+    """
     cut, own, value = middle(tensor.shape), [v.astype(tensor.dtype, copy=False) for v in vectors], 0.0
-    tolerance = least_movement(tensor, tolerance)
+    tolerance, grown = least_movement(tensor, tolerance), GROWN[tensor.dtype == np.float32]
     matrix = tensor.reshape(math.prod(tensor.shape[:cut]), -1)
+    before, reached = own, math.inf
     for _ in range(sweeps):
-        value, left = _turns((matrix @ ray(own[cut:])).reshape(tensor.shape[:cut]), own, 0)
-        last, right = _turns((ray(own[:cut]) @ matrix).reshape(tensor.shape[cut:]), own, cut)
-        value = last or value
-        if left + right < tolerance:
+        value = _turns((matrix @ ray(own[cut:])).reshape(tensor.shape[:cut]), own := own.copy(), 0)
+        value = _turns((ray(own[:cut]) @ matrix).reshape(tensor.shape[cut:]), own, cut) or value
+        if value <= reached * (1 + grown) and movement(own, before) < tolerance:
             break
+        before, reached = own, value
     return [unit(v.astype(np.float64)) for v in own] if tensor.dtype == np.float32 else own, value
+
+
+def movement(vectors: Sequence[Array], others: Sequence[Array]) -> float:
+    """The squared distance of all vectors from others."""
+    return sum([float(change @ change) for change in map(np.subtract, vectors, others)])
 
 
 def least_movement(tensor: Array, tolerance: float) -> float:
@@ -170,12 +181,9 @@ def _joined(
     return own, values
 
 
-def _turns(block: Array, own: list[Array], first: int) -> tuple[float, float]:
-    """Set the vectors of one half, from mode ``first`` on, each given all others.
-
-    The length of the last gradient, and the squared movement of all.
-    """
-    value = moved = 0.0
+def _turns(block: Array, own: list[Array], first: int) -> float:
+    """Set the vectors of one half, from mode ``first`` on, each given all others: the length of the last gradient."""
+    value = 0.0
     for place in range(block.ndim):
         gradient = block
         for v in own[first : first + place]:
@@ -184,10 +192,8 @@ def _turns(block: Array, own: list[Array], first: int) -> tuple[float, float]:
             gradient = gradient.reshape(-1, len(v)) @ v
         value = math.sqrt(gradient @ gradient)
         if value > 0:
-            fresh = gradient / value
-            change = fresh - own[first + place]
-            own[first + place], moved = fresh, moved + float(change @ change)
-    return value, moved
+            own[first + place] = gradient / value
+    return value
 
 
 def ray(vectors: Sequence[Array]) -> Array:

@@ -166,8 +166,8 @@ def _starts(tensors: Array, fitted: Sequence[Array], rng: np.random.Generator, r
     Those of the traces, the middle of the fitted vectors, and at ``random``, the same for all tensors.
     """
     known, signs = _traced(tensors, rng)
-    first = fitted[0]
-    middle_ = sum((np.where(np.sum(v * first, axis=1, keepdims=True) < 0, -v, v) for v in fitted), np.zeros_like(first))
+    every = np.stack(fitted)
+    middle_ = np.where(np.vecdot(every, every[0])[..., None] < 0, -every, every).sum(axis=0)
     random = np.broadcast_to(random, (len(tensors), *random.shape))
     x = np.concatenate([known, units(middle_)[:, None], random], axis=1)[:, : most_starts(tensors.shape[1:])]
     signs = np.concatenate([signs, np.zeros((len(tensors), 1 + RANDOM))], axis=1)[:, : x.shape[1], None]
