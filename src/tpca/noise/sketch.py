@@ -141,23 +141,26 @@ def unit_rows(rows: Array) -> Array:
 
 
 def sample_gradients(samples: Any, vectors: Sequence[Array]) -> Array:
-    """All gradients of all samples with rank-one queries, ``(n, r Σd)``: the last mode of all first, then the rest."""
+    """All gradients of all samples with rank-one queries, ``(n, r Σd)``: the first mode of all first, then the rest.
+
+    In that order what is long lies along rows, which BLAS is quick at; few columns it is not.
+    """
     found = fused(_query_gradients)(samples, [to_device(v, samples) for v in (*vectors, ONE)])
     return np.concatenate([to_host(g) for g in found], axis=1).astype(np.float64, copy=False)
 
 
 def _query_gradients(samples: Any, vectors: Sequence[Any]) -> list[Any]:
-    *others, last, one = vectors
-    xp, count, queries = namespace(samples), samples.shape[0], last.shape[0]
-    flat = xp.reshape(samples, (count, -1, last.shape[1]))
-    found = [xp.matmul(outer(others), flat)]
-    rest = permuted(xp.reshape(xp.reshape(flat, (-1, last.shape[1])) @ last.T, (count, -1, queries)), (0, 2, 1))
+    first, *others, one = vectors
+    xp, count, queries = namespace(samples), samples.shape[0], first.shape[0]
+    flat = xp.reshape(samples, (count, first.shape[1], -1))
+    found = [permuted(xp.matmul(flat, outer(others).T), (0, 2, 1))]
+    rest = xp.matmul(first, flat)
     while others:
-        *others, last = others
-        blocks = xp.reshape(rest, (count, queries, -1, last.shape[1]))
-        found.append(xp.matmul((outer(others) if others else one)[:, None, :], blocks)[:, :, 0, ...])
-        rest = xp.matmul(blocks, last[:, :, None])[..., 0]
-    return [xp.reshape(g, (count, -1)) for g in reversed(found)]
+        first, *others = others
+        blocks = xp.reshape(rest, (count, queries, first.shape[1], -1))
+        found.append(xp.matmul(blocks, (outer(others) if others else one)[:, :, None])[..., 0])
+        rest = xp.matmul(first[:, None, :], blocks)[:, :, 0, ...]
+    return [xp.reshape(g, (count, -1)) for g in found]
 
 
 def matrix_bytes(dims: Sequence[int]) -> int:

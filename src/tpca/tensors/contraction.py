@@ -215,7 +215,6 @@ def _side_gradients(
 
 
 @functools.cache
-@functools.lru_cache(256)  # a climb asks for it at every step
 def middle(sizes: tuple[int, ...]) -> int:
     """Where to cut a list of block sizes so that the two halves are as even as possible."""
     if len(sizes) < 2:
