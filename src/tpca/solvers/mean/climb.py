@@ -153,7 +153,7 @@ def _sweeps(tensors: Array, vectors: Sequence[Array], sweeps: int, cut: int) -> 
     own, values = list(vectors), np.zeros(vectors[0].shape[:2])
     matrices = tensors.reshape(len(tensors), math.prod(tensors.shape[1 : 1 + cut]), -1)
     turned = matrices.transpose(0, 2, 1)
-    if 1 < cut and 1 < own[0].shape[1] and tensors.size <= 2 * WORK:  # BLAS is slower on large ones as they are
+    if cut > 1 and own[0].shape[1] > 1 and tensors.size <= 2 * WORK:  # BLAS is slower on large ones as they are
         turned = turned.copy()
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         for left in range(sweeps, 0, -1):

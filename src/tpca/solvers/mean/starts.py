@@ -46,7 +46,8 @@ class Starts:
         leading = leading_of_modes(tensors, mode, mixing.shape[1]).astype(np.float32)
         first = 1 + len(mixing)
         starts = np.empty((len(tensors), first + len(random), leading.shape[2]), np.float32)
-        starts[:, 0], starts[:, 1:first], starts[:, first:] = leading[:, 0], mixing[:, : leading.shape[1]] @ leading, random
+        starts[:, 0], starts[:, 1:first] = leading[:, 0], mixing[:, : leading.shape[1]] @ leading
+        starts[:, first:] = random
         return starts
 
 
