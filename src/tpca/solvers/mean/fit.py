@@ -78,8 +78,7 @@ def leading_of_mode(tensor: Array, mode: int, count: int = 1) -> Array:
         others = tuple(n for n in range(tensor.ndim) if n != mode)
         _, left, _ = top_pairs(unfold(tensor, ((mode,), others)), count, np.random.default_rng(length), ROUGH)
         return left
-    (leading,) = _leading_of(gram(tensor, mode)[None], count)
-    return leading
+    return np.asarray(_leading_of(gram(tensor, mode)[None], count)[0])
 
 
 def gram(tensor: Array, mode: int) -> Array:
