@@ -45,7 +45,7 @@ class Claim:
     def flaw(self) -> str | None:
         """What is impossible about a signal that was found, in words; ``None`` if nothing is."""
         low, high = self.interval
-        worst = max((float(np.linalg.norm(e)) for e in self.errors or ()), default=0.0)
+        worst = max((math.sqrt(np.vdot(e, e)) for e in self.errors or ()), default=0.0)
         if not 0 < self.strength < math.inf:
             return f"a strength of {self.strength:.3g}"
         if not 0 <= low <= self.strength <= high < math.inf:

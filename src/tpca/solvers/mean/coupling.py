@@ -108,7 +108,9 @@ def correlation(products: Array, sizes: Array) -> float:
     level = float(own.sum()) / groups
     if not level > ROUNDING * float(products.trace()) / groups:
         return 0.0
-    r, error = float(next_.sum()) / (groups - 1) / level, float(far.std(ddof=1)) / math.sqrt(groups - 1) / level
+    far -= far.sum() / len(far)
+    error = math.sqrt(float(far @ far) / (len(far) - 1) / (groups - 1)) / level
+    r = float(next_.sum()) / (groups - 1) / level
     return r if r > max(ERRORS * error, SLIGHT) else 0.0
 
 

@@ -174,7 +174,7 @@ def _sides(tensors: Array32, vectors: Sequence[Array]) -> list[Array32]:
     own: list[Array32] = [v.astype(np.float32) for v in vectors]
     matrices = tensors.reshape(len(tensors), math.prod(dims[:cut]), -1)
     for first, part in ((0, matrices @ ray(own[cut:])), (cut, ray(own[:cut]) @ matrices)):
-        some = [np.broadcast_to(v, (len(tensors), len(v))) for v in (own[:cut] if first == 0 else own[cut:])]
+        some = [v[None].repeat(len(tensors), axis=0) for v in (own[:cut] if first == 0 else own[cut:])]
         found += [along(part, some, place) for place in range(len(some))]
     return found
 
