@@ -51,7 +51,7 @@ FIRST, NEXT = 4, 8  # flips looked at before the rest: on pure noise 3 of 5 test
 # one kind of fit proves alone, a fifth of the unrestricted ones is lost with 0, a tenth of either kind with 0.5, a
 # fourth of the symmetric ones with 0.75.
 MARGIN = 0.6
-# Of so few entries thirteen fits take 1.3 to 1.4 times as long as five: less than five and, in 2 of 5 tests, eight.
+# Of so few entries thirteen fits take 1.3 to 1.4 times as long as five, less than five and, in 2 of 5 tests, eight more.
 SHORT = 2**10
 TURNS = 5  # over several known components that are taken off
 TIE = 1e-6  # relative difference of two T that is rounding
