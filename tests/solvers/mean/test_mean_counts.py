@@ -44,33 +44,23 @@ def test_noise_is_fitted_by_the_test_alone(monkeypatch):
         assert not MeanSolver(random_state=0, confidence=0.999).run(noise).found
         tensors.append(sum(len(args[0]) for args in looked))
     assert not fits
-    assert min(tensors) == 1 + flips.FIRST + flips.NEXT  # the mean and the first few flips
+    assert min(tensors) == 1 + flips.FIRST  # the mean and the first few flips
 
 
-@pytest.mark.parametrize(("short", "expected"), [(0, [5, 8, 27]), (flips.SHORT, [13, 27])])
-def test_a_test_on_noise_looks_at_a_few_flips_then_at_some_more(short, expected, monkeypatch):
-    """Chunks of 4 and 8 flips before the rest, of few entries in one; two of them as far as the mean end the test.
+def test_a_test_on_noise_looks_at_a_few_flips_then_at_some_more(monkeypatch):
+    """Chunks of 4 and 8 flips before the rest; two of them as far as the mean end the test.
 
     The place of the mean among 13 is as likely as any other: all 39 flips are looked at in 2 of 13 runs, and in more
     than 9 of 20 with a chance of 3e-5 (binomial).
     """
-    monkeypatch.setattr(flips, "SHORT", short)
     looked, tensors = counted(monkeypatch, flips, "quick_fits"), []
     for seed in range(20):
         looked.clear()
         noise = np.random.default_rng(seed).standard_normal((60, *DIMS))
         MeanSolver(random_state=0).run(noise)
         tensors.append([len(args[0]) for args in looked])
-    assert all(chunks == expected[: len(chunks)] for chunks in tensors)
-    assert sum(chunks == expected for chunks in tensors) <= 9
-
-
-def test_how_many_flips_are_looked_at_first_does_not_change_p(monkeypatch):
-    noise = np.random.default_rng(3).standard_normal((60, *DIMS))
-    at_once = MeanSolver(random_state=0).run(noise)
-    monkeypatch.setattr(flips, "SHORT", 0)
-    one_after_another = MeanSolver(random_state=0).run(noise)
-    assert at_once.p_value == one_after_another.p_value
+    assert all(chunks[:3] == [5, 8, 27][: len(chunks)] for chunks in tensors)
+    assert sum(len(chunks) == 3 for chunks in tensors) <= 9
 
 
 def test_small_groups_are_read_at_once(monkeypatch):

@@ -51,8 +51,6 @@ FIRST, NEXT = 4, 8  # flips looked at before the rest: on pure noise 3 of 5 test
 # one kind of fit proves alone, a fifth of the unrestricted ones is lost with 0, a tenth of either kind with 0.5, a
 # fourth of the symmetric ones with 0.75.
 MARGIN = 0.6
-# Of so few entries thirteen fits take 1.3 to 1.4 times as long as five, less than five and, in 2 of 5 tests, eight more.
-SHORT = 2**10
 TURNS = 5  # over several known components that are taken off
 TIE = 1e-6  # relative difference of two T that is rounding
 
@@ -169,9 +167,9 @@ def flips_at_once(entries: int) -> int:
 
 def _chunks(count: int, entries: int) -> Iterator[slice]:
     """The mean and a few flips first, then as many at a time as fit."""
-    most, first = flips_at_once(entries), (1 + FIRST, NEXT)
+    most = flips_at_once(entries)
     start = 0
-    for some in itertools.chain((sum(first),) if entries <= SHORT else first, itertools.repeat(most)):
+    for some in itertools.chain((1 + FIRST, NEXT), itertools.repeat(most)):
         yield slice(start, start := start + min(some, most))
         if start >= count:
             return
