@@ -165,8 +165,7 @@ def _halves(sketch: Sketch) -> list[list[Array]]:
 
 def _from_white(first: Array, second: Array) -> float:
     """w_i."""
-    eye = np.eye(len(first))
-    return float(np.vdot(first - eye, second - eye)) / len(first)
+    return float(np.vdot(first, second) - first.trace() - second.trace()) / len(first) + 1
 
 
 def _limits(sketch: Sketch, kurtosis: float) -> tuple[float, ...]:

@@ -167,7 +167,7 @@ class Contrasts:
             if self.direction is not None:
                 self._along += float(np.sum((wide[:, : len(self.direction)] @ self.direction) ** 2))
             chain = wide if self._before is None else np.concatenate([self._before[None].astype(np.float64), wide])
-            products = np.einsum("ij,ij->i", chain[:-1], chain[1:])
+            products = np.vecdot(chain[:-1], chain[1:])
             self._products += float(products.sum())
             self._squares += float(products @ products)
             self._pairs += len(products)

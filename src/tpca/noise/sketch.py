@@ -20,7 +20,7 @@ from tpca.noise.pairs import AT_ONCE, ModeCovariances, PairSums
 from tpca.noise.serial import Contrasts
 from tpca.noise.whitening import Whitening
 from tpca.tensors import Accumulator, Batch, DenseBatch, Query
-from tpca.tensors.blocks import Array, Partition, unit
+from tpca.tensors.blocks import Array, Partition
 from tpca.tensors.contraction import outer
 from tpca.tensors.namespaces import fused, namespace, permuted, to_device, to_host
 
@@ -93,7 +93,7 @@ class Sketch(PairSums):
     ) -> None:
         self.dims, self.whitening, self.modes, self.step = tuple(dims), whitening, modes, step
         self.numbers = numbers
-        self.directions = [np.stack([unit(row) for row in rng.standard_normal((queries, d))]) for d in self.dims]
+        self.directions = [unit_rows(rng.standard_normal((queries, d))) for d in self.dims]
         if whitening is not None:
             for mode, own in enumerate(self.directions):
                 own[0] = whitening.loudest(mode)  # together, what should be as quiet as everything else by now
@@ -135,24 +135,32 @@ class Sketch(PairSums):
         return np.concatenate([g.reshape(len(rows), -1) for g in own], axis=1)
 
 
+def unit_rows(rows: Array) -> Array:
+    """Random rows, each of length 1."""
+    return np.asarray(rows / np.sqrt(np.vecdot(rows, rows))[:, None])
+
+
 def sample_gradients(samples: Any, vectors: Sequence[Array]) -> Array:
-    """All gradients of all samples with rank-one queries, ``(n, r Σd)``: the last mode of all first, then the rest."""
+    """All gradients of all samples with rank-one queries, ``(n, r Σd)``: the first mode of all first, then the rest.
+
+    In that order what is long lies along rows, which BLAS is quick at; few columns it is not.
+    """
     found = fused(_query_gradients)(samples, [to_device(v, samples) for v in (*vectors, ONE)])
     return np.concatenate([to_host(g) for g in found], axis=1).astype(np.float64, copy=False)
 
 
 def _query_gradients(samples: Any, vectors: Sequence[Any]) -> list[Any]:
-    *others, last, one = vectors
-    xp, count, queries = namespace(samples), samples.shape[0], last.shape[0]
-    flat = xp.reshape(samples, (count, -1, last.shape[1]))
-    found = [xp.matmul(outer(others), flat)]
-    rest = permuted(xp.reshape(xp.reshape(flat, (-1, last.shape[1])) @ last.T, (count, -1, queries)), (0, 2, 1))
+    first, *others, one = vectors
+    xp, count, queries = namespace(samples), samples.shape[0], first.shape[0]
+    flat = xp.reshape(samples, (count, first.shape[1], -1))
+    found = [permuted(xp.matmul(flat, outer(others).T), (0, 2, 1))]
+    rest = xp.matmul(first, flat)
     while others:
-        *others, last = others
-        blocks = xp.reshape(rest, (count, queries, -1, last.shape[1]))
-        found.append(xp.matmul((outer(others) if others else one)[:, None, :], blocks)[:, :, 0, ...])
-        rest = xp.matmul(blocks, last[:, :, None])[..., 0]
-    return [xp.reshape(g, (count, -1)) for g in reversed(found)]
+        first, *others = others
+        blocks = xp.reshape(rest, (count, queries, first.shape[1], -1))
+        found.append(xp.matmul(blocks, (outer(others) if others else one)[:, :, None])[..., 0])
+        rest = xp.matmul(first[:, None, :], blocks)[:, :, 0, ...]
+    return [xp.reshape(g, (count, -1)) for g in found]
 
 
 def matrix_bytes(dims: Sequence[int]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -40,11 +41,11 @@ class Claim:
         """What is said where none was found: it may be as strong as ``limit``."""
         return cls(math.nan, (0.0, limit), None)
 
-    @property
+    @functools.cached_property
     def flaw(self) -> str | None:
         """What is impossible about a signal that was found, in words; ``None`` if nothing is."""
         low, high = self.interval
-        worst = max((float(np.linalg.norm(e)) for e in self.errors or ()), default=0.0)
+        worst = max((math.sqrt(np.vdot(e, e)) for e in self.errors or ()), default=0.0)
         if not 0 < self.strength < math.inf:
             return f"a strength of {self.strength:.3g}"
         if not 0 <= low <= self.strength <= high < math.inf:

@@ -4,13 +4,15 @@ import itertools
 
 import numpy as np
 import pytest
+from mean_noises import grouped
 
 from tpca import MeanSolver, SpikedTensor
 from tpca.engines import LocalEngine
 from tpca.errors import MemoryBudgetError, SolverError
 from tpca.noise import EntrySizes
-from tpca.solvers.mean import climb, judge, plain, symmetric
+from tpca.solvers.mean import climb, judge, limit, plain, symmetric
 from tpca.solvers.mean import test as flips
+from tpca.solvers.rank_one import units
 
 DIMS = (6, 7, 8)
 
@@ -105,7 +107,7 @@ def test_two_contractions_a_sweep(monkeypatch):
     rng = np.random.default_rng(0)
     tensors = rng.standard_normal((2, 3, 4, 5, 2))
     vectors = [rng.standard_normal((2, 3, d)) for d in tensors.shape[1:]]
-    contractions = counted(monkeypatch, climb, "halves")
+    contractions = counted(monkeypatch, climb, "_rays")
     found, values = climb.climb(tensors, vectors, 7, 0.0)
     assert len(contractions) == 2 * 7
     own = [v[1, 2] for v in vectors]
@@ -122,6 +124,53 @@ def test_two_contractions_a_sweep(monkeypatch):
     alone, value = climb.climb_one(tensors[1], [v[1, 2] for v in vectors], 7, 0.0)
     np.testing.assert_allclose(value, values[1, 2], rtol=1e-12)
     np.testing.assert_allclose(np.concatenate(alone), np.concatenate(own), atol=1e-12)
+
+
+def test_lengths_that_nobody_asks_for_change_nothing():
+    """Climbs in step whose vectors have any length on the way end where those of unit vectors do."""
+    rng = np.random.default_rng(0)
+    for dims in ((8, 8, 8), (5, 4, 3, 6), (4, 3)):
+        tensors = rng.standard_normal((3, *dims)).astype(np.float32)
+        vectors = [units(rng.standard_normal((3, 4, d))).astype(np.float32) for d in dims]
+        found, values = climb.climb(tensors, vectors, 9, 0.0)
+        looked_at, expected = climb.climb(tensors, vectors, 9, 1e-30)
+        np.testing.assert_allclose(values, expected, rtol=1e-5)
+        for v, w in zip(found, looked_at, strict=True):
+            np.testing.assert_allclose(v, w, atol=1e-3)
+
+
+def test_a_tensor_of_zeros_leaves_vectors_where_they_are():
+    """And those of others beside it climb, without a warning."""
+    rng = np.random.default_rng(0)
+    tensors = rng.standard_normal((2, 4, 5, 6))
+    vectors = [units(rng.standard_normal((2, 3, d))) for d in (4, 5, 6)]
+    alone, expected = climb.climb(tensors[1:], [v[1:] for v in vectors], 5, 0.0)
+    tensors[0] = 0
+    found, values = climb.climb(tensors, vectors, 5, 0.0)
+    np.testing.assert_array_equal(values[0], 0)
+    np.testing.assert_allclose(values[1:], expected, rtol=1e-12)
+    for v, before, own in zip(found, vectors, alone, strict=True):
+        np.testing.assert_array_equal(v[0], before[0])
+        np.testing.assert_allclose(v[1:], own, atol=1e-12)
+
+
+def test_movement_is_looked_at_when_a_fit_no_longer_grows(monkeypatch):
+    looks, sweeps = counted(monkeypatch, climb, "movement"), counted(monkeypatch, climb, "_turns")
+    tensor = np.random.default_rng(0).standard_normal((8, 8, 8))
+    vectors = [np.eye(8)[0]] * 3
+    found, value = climb.climb_one(tensor, vectors, 5000)
+    assert 2 < len(looks) < len(sweeps) / 4
+    again, same = climb.climb_one(tensor, found, 5000)
+    assert same == pytest.approx(value, rel=1e-14)
+    assert climb.movement(found, again) < climb.MOVE_TOL
+
+
+def test_starts_of_the_limit_in_step_end_as_they_do_apart():
+    rng = np.random.default_rng(0)
+    groups = grouped(rng.standard_normal((64, *DIMS)))
+    starts = rng.standard_normal((4, 8))
+    apart = [limit._strongest(groups, starts[i : i + 3], 3) for i in (0, 3)]
+    assert limit._strongest(groups, starts, 3) == pytest.approx(max(apart), rel=1e-5)
 
 
 def test_few_flips_are_looked_at_where_a_signal_is_plain(monkeypatch):

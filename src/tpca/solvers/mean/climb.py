@@ -6,6 +6,14 @@ their turns, those of the other stand still, and what these leave of X is worked
 .. math:: L = X\cdot(v_{c+1}\otimes\dots\otimes v_k), \qquad R = (v_1\otimes\dots\otimes v_c)\cdot X ,
 
 tensors of the modes of one half.  The updates are those of plain sweeps over all modes, one after the other.
+
+Where nobody asks how far vectors move, they are not kept at length 1: with g the gradient, whose length is Z times
+those of all other vectors,
+
+.. math:: v_m \leftarrow g/\|g\|^2, \qquad \|v_1\|\cdots\|v_k\| = 1/Z ,
+
+so that no length grows, and neither roots nor zeros are looked at before the last sweep.  One of them may even stay as
+long as its gradient, which is Z over Z before, over the length it had.
 """
 
 from __future__ import annotations
@@ -22,6 +30,7 @@ from tpca.tensors.contraction import middle, outer
 
 MOVE_TOL = 1e-18  # squared movement of all vectors in a sweep: far below any statistical error
 ROUNDED = 1e-13  # the same of tensors in float32, below which vectors move by rounding
+GROWN = 1e-8, 1e-4  # relative growth of Z in a sweep that is no rounding, in float64 and in float32
 WORK = 2**15  # floats that a climb may form at a time, or a tensor's worth if that is more
 
 
@@ -33,7 +42,7 @@ def climb(
     Ends after ``sweeps``, or when none has moved by ``tolerance``.
     """
     count, starts = vectors[0].shape[:2]
-    if count == starts == 1:
+    if count == starts == 1 and (tolerance or tensors.size > WORK):
         one, value = climb_one(tensors[0], [v[0, 0] for v in vectors], sweeps, tolerance)
         return [v[None, None] for v in one], np.full((1, 1), value)
     cut = middle(tensors.shape[1:])
@@ -54,17 +63,27 @@ def climb(
 def climb_one(
     tensor: Array, vectors: Sequence[Array], sweeps: int, tolerance: float = MOVE_TOL
 ) -> tuple[list[Array], float]:
-    """The same of one tensor from one start ``(d_i)``; in float32 if that is what the tensor is in."""
+    r"""The same of one tensor from one start ``(d_i)``; in float32 if that is what the tensor is in.
+
+    A turn of one vector v makes Z of ⟨g, v⟩ to |g|, so that :math:`\|\Delta v\|^2 = 2(1 - Z_{before}/Z)`: while Z grows
+    by more than rounding, how far vectors move need not be looked at.
+    """
     cut, own, value = middle(tensor.shape), [v.astype(tensor.dtype, copy=False) for v in vectors], 0.0
-    tolerance = least_movement(tensor, tolerance)
+    tolerance, grown = least_movement(tensor, tolerance), GROWN[tensor.dtype == np.float32]
     matrix = tensor.reshape(math.prod(tensor.shape[:cut]), -1)
+    before, reached = own, math.inf
     for _ in range(sweeps):
-        value, left = _turns((matrix @ ray(own[cut:])).reshape(tensor.shape[:cut]), own, 0)
-        last, right = _turns((ray(own[:cut]) @ matrix).reshape(tensor.shape[cut:]), own, cut)
-        value = last or value
-        if left + right < tolerance:
+        value = _turns((matrix @ ray(own[cut:])).reshape(tensor.shape[:cut]), own := own.copy(), 0)
+        value = _turns((ray(own[:cut]) @ matrix).reshape(tensor.shape[cut:]), own, cut) or value
+        if value <= reached * (1 + grown) and movement(own, before) < tolerance:
             break
+        before, reached = own, value
     return [unit(v.astype(np.float64)) for v in own] if tensor.dtype == np.float32 else own, value
+
+
+def movement(vectors: Sequence[Array], others: Sequence[Array]) -> float:
+    """The squared distance of all vectors from others."""
+    return sum([float(change @ change) for change in map(np.subtract, vectors, others)])
 
 
 def least_movement(tensor: Array, tolerance: float) -> float:
@@ -82,8 +101,11 @@ def at_once(tensors: Array, cut: int) -> int:
 
 def select(vectors: list[Array], values: Array, count: int) -> tuple[list[Array], Array]:
     """The best ``count`` starts of every tensor."""
-    best = np.argsort(-values, axis=1)[:, :count]
-    return [np.take_along_axis(v, best[:, :, None], axis=1) for v in vectors], np.take_along_axis(values, best, axis=1)
+    if values.shape[1] == 1:
+        return vectors, values
+    best = (-values).argsort(axis=1)[:, :count]
+    each = np.arange(len(values))[:, None]
+    return [v[each, best] for v in vectors], values[each, best]
 
 
 def halves(tensors: Array, vectors: Sequence[Array], cut: int, left: bool) -> Array:
@@ -98,8 +120,8 @@ def halves(tensors: Array, vectors: Sequence[Array], cut: int, left: bool) -> Ar
 def _rays(vectors: Sequence[Array]) -> Array:
     """The outer products of the vectors ``(T, R, d_i)`` of every start, ``(T, R, ...)``."""
     product, *others = vectors
-    for v in others:
-        product = (product[..., None] * v[:, :, None]).reshape(*v.shape[:2], -1)
+    for v in others:  # by einsum, whose loops are quicker than broadcasting where vectors are short
+        product = np.einsum("tri,trj->trij", product, v).reshape(*v.shape[:2], -1)
     return product
 
 
@@ -107,6 +129,10 @@ def _climb(
     tensors: Array, vectors: Sequence[Array], sweeps: int, tolerance: float, cut: int
 ) -> tuple[list[Array], Array]:
     """Climbs that go in step."""
+    if not tolerance:
+        own, values = _sweeps(tensors, vectors, sweeps, cut)
+        if values.min() > 0:  # else, or where that is NaN, a gradient was zero
+            return own, values
     own = list(vectors)
     values = np.zeros(own[0].shape[:2])
     for _ in range(sweeps):
@@ -119,6 +145,26 @@ def _climb(
             moved = sum(np.sum((v - w) ** 2, axis=-1) for v, w in zip(own, before, strict=True))
             if np.max(moved) < tolerance:
                 break
+    return own, values
+
+
+def _sweeps(tensors: Array, vectors: Sequence[Array], sweeps: int, cut: int) -> tuple[list[Array], Array]:
+    """So many sweeps of climbs that go in step; where a gradient is zero on the way, NaN comes out."""
+    own, values = list(vectors), np.zeros(vectors[0].shape[:2])
+    matrices = tensors.reshape(len(tensors), math.prod(tensors.shape[1 : 1 + cut]), -1)
+    turned = matrices.transpose(0, 2, 1)
+    if cut > 1 and own[0].shape[1] > 1 and tensors.size <= 2 * WORK:  # BLAS is slower on large ones as they are
+        turned = turned.copy()
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        for left in range(sweeps, 0, -1):
+            for first, stop, block in ((0, cut, turned), (cut, len(own), matrices)):
+                part = np.matmul(_rays(own[cut:] if first == 0 else own[:cut]), block)
+                for mode in range(first, stop):
+                    gradient = along(part, own[first:stop], mode - first)
+                    if left == 1:
+                        own[mode], values = toward(gradient, own[mode])
+                    else:
+                        own[mode] = gradient if mode == cut else gradient / np.vecdot(gradient, gradient)[..., None]
     return own, values
 
 
@@ -135,12 +181,9 @@ def _joined(
     return own, values
 
 
-def _turns(block: Array, own: list[Array], first: int) -> tuple[float, float]:
-    """Set the vectors of one half, from mode ``first`` on, each given all others.
-
-    The length of the last gradient, and the squared movement of all.
-    """
-    value = moved = 0.0
+def _turns(block: Array, own: list[Array], first: int) -> float:
+    """Set the vectors of one half, from mode ``first`` on, each given all others: the length of the last gradient."""
+    value = 0.0
     for place in range(block.ndim):
         gradient = block
         for v in own[first : first + place]:
@@ -149,10 +192,8 @@ def _turns(block: Array, own: list[Array], first: int) -> tuple[float, float]:
             gradient = gradient.reshape(-1, len(v)) @ v
         value = math.sqrt(gradient @ gradient)
         if value > 0:
-            fresh = gradient / value
-            change = fresh - own[first + place]
-            own[first + place], moved = fresh, moved + float(change @ change)
-    return value, moved
+            own[first + place] = gradient / value
+    return value
 
 
 def ray(vectors: Sequence[Array]) -> Array:

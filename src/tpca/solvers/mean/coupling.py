@@ -100,15 +100,17 @@ def correlation(products: Array, sizes: Array) -> float:
     groups = len(sizes)
     if groups < MIN_GROUPS:
         return 0.0
-    shares = np.sqrt(np.outer(sizes, sizes)) / sizes.mean()
+    shares = np.sqrt(sizes[:, None] * sizes) / (sizes.sum() / groups)
     apart = _apart(groups)
     plateau = float((products[apart] / shares[apart]).mean())
     noise = products - plateau * shares
     own, next_, far = noise.diagonal(), noise.diagonal(1), noise[apart]
-    level = float(own.mean())
-    if not level > ROUNDING * float(np.mean(np.diag(products))):
+    level = float(own.sum()) / groups
+    if not level > ROUNDING * float(products.trace()) / groups:
         return 0.0
-    r, error = float(next_.mean()) / level, float(far.std(ddof=1)) / math.sqrt(groups - 1) / level
+    far -= far.sum() / len(far)
+    error = math.sqrt(float(far @ far) / (len(far) - 1) / (groups - 1)) / level
+    r = float(next_.sum()) / (groups - 1) / level
     return r if r > max(ERRORS * error, SLIGHT) else 0.0
 
 

@@ -92,7 +92,8 @@ class Ending:
             squared = squared_share(units.to_data(said.claim.strength), said.vectors, clip.scales)
         if squared > LARGE:
             self._more.append(bent(squared))
-        units = dataclasses.replace(units, scale=units.scale * (1 + BEND * min(squared, LARGE)))
+        if squared:
+            units = dataclasses.replace(units, scale=units.scale * (1 + BEND * min(squared, LARGE)))
         claim = said.claim.converted(units.to_data)
         if said.claim.flaw:
             known = {"phase": "withdrawn", "component": number, "found": False, "flaw": claim.flaw or said.claim.flaw}

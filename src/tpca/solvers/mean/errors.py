@@ -65,10 +65,10 @@ class Scatter:
             signs = [1.0 if v @ fit.vectors[0] > 0 else -1.0 for v in fit.vectors]
             common = np.mean([s * side for s, side in zip(signs, sides, strict=True)], axis=0)
             sides = [s * common for s in signs]
-        across = [side - np.outer(side @ v, v) for side, v in zip(sides, fit.vectors, strict=True)]
+        across = [side - (side @ v)[:, None] * v for side, v in zip(sides, fit.vectors, strict=True)]
         pulls = tuple(groups.weights[:, None] * _centred(r, groups) for r in across)
         w, shares = groups.weights, groups.shares
-        left = 1 - float(np.sum(w**2 * shares * (2 * w - shares)))
+        left = 1 - float((w * w * shares) @ (2 * w - shares))
         return cls(fit, symmetric, w * along, pulls, max(left, 1e-300))
 
     @property
@@ -84,12 +84,12 @@ class Scatter:
     @functools.cached_property
     def energies(self) -> list[float]:
         """e_i."""
-        return [float(np.sum(pull**2)) / self.share for pull in self.pulls]
+        return [float(np.vdot(pull, pull)) / self.share for pull in self.pulls]
 
     @property
     def along(self) -> float:
         """Standard error of Z."""
-        return math.sqrt(float(np.sum(self.strengths**2)) / self.share)
+        return math.sqrt(float(self.strengths @ self.strengths) / self.share)
 
     @property
     def level(self) -> float:
@@ -111,7 +111,7 @@ class Scatter:
         each = []
         for vector, pull, q in zip(self.fit.vectors, self.pulls, self.reading.overlaps, strict=True):
             variances, freedom = moderated(pull / math.sqrt(self.share), vector)
-            size = float(np.sum(projected(variances, vector)))
+            size = float(projected(variances, vector).sum())
             wider = (student(USUAL, freedom) / student(USUAL, math.inf)) ** 2
             each.append(variances * (min(1.0, (1 - q**2) * wider) / size if size > 0 else 0.0))
         return each
@@ -125,7 +125,8 @@ class Scatter:
 
 def _centred(values: Array, groups: Groups) -> Array:
     """What groups have beyond their share in the weighted sum of all."""
-    return np.asarray(values - np.multiply.outer(groups.shares, groups.weights @ values))
+    common = groups.weights @ values
+    return np.asarray(values - (groups.shares * common if common.ndim == 0 else groups.shares[:, None] * common))
 
 
 @functools.lru_cache(256)
@@ -139,15 +140,16 @@ def moderated(pulls: Array, vector: Array) -> tuple[Array, float]:
 
     Drawn towards each other; across v entry j has the share 1 − v_j² of the noise.
     """
-    freedom, variances = len(pulls) - 1, np.sum(pulls**2, axis=0)
-    own = variances / np.maximum(1 - vector**2, 1e-12)
-    common = float(np.sum(variances)) / max(1, len(own) - 1)
+    freedom, variances = len(pulls) - 1, (pulls * pulls).sum(axis=0)
+    own = variances / np.maximum(1 - vector * vector, 1e-12)
+    common = float(variances.sum()) / max(1, len(own) - 1)
     most = freedom * dimensions(pulls)
-    if len(own) < 3 or freedom < 1 or not np.all(own > 1e-12 * common):
+    if len(own) < 3 or freedom < 1 or not own.min() > 1e-12 * common:
         return np.full(len(own), common), most
-    spread = np.log(own) + _log_bias(freedom)
-    centre = float(spread.mean())
-    excess = float(np.sum((spread - centre) ** 2)) / (len(own) - 1) - _log_variance(freedom)
+    logs = np.log(own)
+    centre = float(logs.sum()) / len(own)
+    logs -= centre
+    excess, centre = float(logs @ logs) / (len(own) - 1) - _log_variance(freedom), centre + _log_bias(freedom)
     if excess <= 1 / MANY:
         return np.full(len(own), common), most
     prior = 2 * _inverse_trigamma(excess)
@@ -179,7 +181,8 @@ def dimensions(pulls: Array) -> float:
         return 1.0
     products = pulls @ pulls.T
     trace = float(products.trace())
-    squares = (float(np.sum(products**2)) - trace**2 / freedom) * freedom**2 / ((freedom - 1) * (freedom + 2))
+    squares = float(np.vdot(products, products)) - trace**2 / freedom
+    squares *= freedom**2 / ((freedom - 1) * (freedom + 2))
     return min(most, max(1.0, trace**2 / squares)) if squares > 0 else float(most)
 
 
@@ -206,5 +209,5 @@ def entry_errors(variances: Array, vector: Array) -> Array:
 
     Along it the error is 1 − q.
     """
-    q = math.sqrt(max(0.0, 1 - float(np.sum(variances))))
+    q = math.sqrt(max(0.0, 1 - float(variances.sum())))
     return np.asarray(np.sqrt(variances + (1 - q) ** 2 * vector**2))

@@ -28,10 +28,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from tpca.solvers.eigen import top_eigenvectors
 from tpca.solvers.mean.climb import WORK, climb, climb_one, select
 from tpca.solvers.rank_one import ROUGH, rank_one, split_blocks, top_pairs, unfold
 from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array, unit
+from tpca.tensors.products import gram_of
 
 RANDOM = 16  # random starts
 UNFOLDINGS = 8  # at most so many, the most even first: those tell the most (the rest start at random as well)
@@ -41,6 +43,7 @@ SWEEPS = 15  # of all starts together
 BEST, MORE_SWEEPS = 3, 60  # of them climb on, so many sweeps more
 MAX_SWEEPS = 5000  # of the best one, if it does not stand still before
 GRAM = 4  # copies of a Gram matrix that its eigenvectors take
+SHORT = 12  # rows of a matrix that has all eigenvectors in hardly more time than one
 SHARE = 16  # one part in so many of that is what all starts of a tensor, or the long side of an unfolding, may take
 
 
@@ -75,7 +78,7 @@ def leading_of_mode(tensor: Array, mode: int, count: int = 1) -> Array:
         others = tuple(n for n in range(tensor.ndim) if n != mode)
         _, left, _ = top_pairs(unfold(tensor, ((mode,), others)), count, np.random.default_rng(length), ROUGH)
         return left
-    return np.asarray(np.linalg.eigh(gram(tensor, mode))[1][:, : -count - 1 : -1].T)
+    return np.asarray(_leading_of(gram(tensor, mode)[None], count)[0])
 
 
 def gram(tensor: Array, mode: int) -> Array:
@@ -85,8 +88,7 @@ def gram(tensor: Array, mode: int) -> Array:
         rows = tensor.reshape(-1, length)
         return np.asarray(rows.T @ rows, dtype=np.float64)
     if tensor.size <= WORK:
-        rows = np.moveaxis(tensor, mode, 0).reshape(length, -1)
-        return np.asarray(rows @ rows.T, dtype=np.float64)
+        return np.asarray(gram_of(rows_of_mode(tensor[None], mode)[0]), dtype=np.float64)
     total = np.zeros((length, length))
     # Many small blocks cost more than a copy of them in another order, a slice of the first mode at a time.
     for block in tensor.reshape(-1, length, math.prod(tensor.shape[mode + 1 :])) if mode < 2 else tensor:
@@ -100,8 +102,23 @@ def leading_of_modes(tensors: Array, mode: int, count: int = 1) -> Array:
     length = tensors.shape[1 + mode]
     if tensors.size > 2 * WORK or length**2 > tensors[0].size:
         return np.stack([leading_of_mode(tensor, mode, count) for tensor in tensors])
-    rows = np.moveaxis(tensors, 1 + mode, 1).reshape(len(tensors), length, -1)
-    return np.asarray(np.linalg.eigh(rows @ rows.transpose(0, 2, 1))[1][:, :, : -count - 1 : -1].transpose(0, 2, 1))
+    return _leading_of(gram_of(rows_of_mode(tensors, mode)).astype(np.float64, copy=False), count)
+
+
+def rows_of_mode(tensors: Array, mode: int) -> Array:
+    """The unfolding ``mode | other modes`` of some tensors, ``(T, d, ...)``."""
+    count, length, after = len(tensors), tensors.shape[1 + mode], math.prod(tensors.shape[2 + mode :])
+    return tensors.reshape(count, -1, length, after).swapaxes(1, 2).reshape(count, length, -1)
+
+
+def _leading_of(grams: Array, count: int) -> Array:
+    """The top eigenvectors ``(T, count, d)`` of Gram matrices, which are used up.
+
+    A single one is found by itself, unless all of several short matrices take no longer.
+    """
+    if count == 1 and (len(grams) == 1 or grams.shape[1] > SHORT):
+        return np.stack([top_eigenvectors(one, 1) for one in grams])
+    return np.asarray(np.linalg.eigh(grams)[1][:, :, : -count - 1 : -1].transpose(0, 2, 1))
 
 
 def starts(tensor: Array, rng: np.random.Generator) -> tuple[Array, ...]:

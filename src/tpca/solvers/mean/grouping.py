@@ -103,7 +103,7 @@ class Grouping:
             self.total += part
         if self.counts[-1]:
             self.sums[-1] += part
-        elif part.ctypes.data != self.sums[-1].ctypes.data:  # else it is there already
+        elif part.base is not self._room:  # else it is there already
             self.sums[-1] = part
         self.counts[-1] += n
         self.worths[-1] += n if worth is None else worth

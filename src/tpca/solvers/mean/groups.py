@@ -89,7 +89,7 @@ class Groups:
     @property
     def centred(self) -> bool:
         """Whether the groups cancel: their mean is zero to rounding, which chance never does."""
-        return len(self) > 1 and float(np.vdot(self.mean, self.mean)) < CANCELLED * float(np.trace(self.products))
+        return len(self) > 1 and float(np.vdot(self.mean, self.mean)) < CANCELLED * float(self.products.trace())
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -135,10 +135,9 @@ class Groups:
 
     def along(self, vectors: Sequence[Array]) -> Array:
         """Every x' contracted with some rank-one components: ``(R, G)`` for vectors ``(R, d_i)``."""
-        cut, count = middle(self.dims), len(vectors[0])
-        left, right = (outer([v[None] for v in side])[0] for side in (vectors[:cut], vectors[cut:]))
-        part = (self.sums.reshape(-1, right.shape[1]) @ right.T).reshape(len(self), -1, count)
-        rewards = np.sum(part * left.T, axis=1)
+        cut = middle(self.dims)
+        left, right = (outer(side) for side in (vectors[:cut], vectors[cut:]))
+        rewards = np.vecdot(left @ self.sums.reshape(len(self), left.shape[1], -1), right)
         return np.asarray((self.turn @ rewards.astype(np.float64)).T)
 
     @property
@@ -164,8 +163,8 @@ class Groups:
         It is the same for the samples and for any of their flips, if the same are looked at.
         """
         mixed = signs * self.weights
-        energies = np.sum((mixed @ self.products) * mixed, axis=1)
-        left = float(np.trace(self.products)) - float(energies.max())
+        energies = np.vecdot(mixed @ self.products, mixed)
+        left = float(self.products.trace()) - float(energies.max())
         return math.sqrt(max(0.0, left) / max(1, len(self) - 1) / self.entries)
 
 
@@ -175,7 +174,7 @@ def _sides(tensors: Array32, vectors: Sequence[Array]) -> list[Array32]:
     own: list[Array32] = [v.astype(np.float32) for v in vectors]
     matrices = tensors.reshape(len(tensors), math.prod(dims[:cut]), -1)
     for first, part in ((0, matrices @ ray(own[cut:])), (cut, ray(own[:cut]) @ matrices)):
-        some = [np.broadcast_to(v, (len(tensors), len(v))) for v in (own[:cut] if first == 0 else own[cut:])]
+        some = [v[None].repeat(len(tensors), axis=0) for v in (own[:cut] if first == 0 else own[cut:])]
         found += [along(part, some, place) for place in range(len(some))]
     return found
 

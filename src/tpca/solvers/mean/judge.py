@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tpca.randomness import generator
-from tpca.solvers.mean.climb import MOVE_TOL, climb_one, least_movement
+from tpca.solvers.mean.climb import MOVE_TOL, climb_one, least_movement, movement
 from tpca.solvers.mean.components import find_components
 from tpca.solvers.mean.errors import Scatter
 from tpca.solvers.mean.fit import MAX_SWEEPS, best_fit, hosvd_fit
@@ -93,8 +93,8 @@ class Judge:
     def _settled(self, fit: RankOne, tolerance: float = MOVE_TOL) -> RankOne:
         """A fit that was climbed for a while, climbed until it stands still; the same one if it does already."""
         vectors, value = climb_one(self.groups.mean, fit.vectors, MAX_SWEEPS, tolerance)
-        moved = sum(float(np.sum((v - w) ** 2)) for v, w in zip(vectors, fit.vectors, strict=True))
-        return fit if moved < least_movement(self.groups.mean, tolerance) else RankOne(value, tuple(vectors))
+        still = movement(vectors, fit.vectors) < least_movement(self.groups.mean, tolerance)
+        return fit if still else RankOne(value, tuple(vectors))
 
     def _differ(self, first: RankOne, symmetric: Scatter) -> bool:
         """Whether the vectors differ: the unrestricted fit is proven, and better than noise makes it.

@@ -28,12 +28,13 @@ import numpy as np
 
 from tpca.solvers.mean.climb import WORK, climb
 from tpca.solvers.mean.errors import student
-from tpca.solvers.mean.fit import gram, leading_of_modes
+from tpca.solvers.mean.fit import gram, leading_of_modes, rows_of_mode
 from tpca.solvers.mean.groups import Groups
 from tpca.solvers.mean.reading import read
 from tpca.solvers.mean.test import flips_at_once
-from tpca.solvers.rank_one import units
+from tpca.solvers.rank_one import lengths, units
 from tpca.tensors.blocks import Array
+from tpca.tensors.products import gram_of
 
 LIMIT = 0.95
 STARTS = 4  # combinations of groups to look for the strongest noise from
@@ -62,32 +63,38 @@ def strongest_noise(groups: Groups, rng: np.random.Generator) -> float:
     """Standard deviation of the noise along the rank-one direction where it is strongest, as far as groups show it."""
     sigma = groups.own_level
     freedom = len(groups) - 1
-    starts, step = rng.standard_normal((STARTS, len(groups))), max(1, min(STARTS, WORK // groups.entries))
-    longest = max(_strongest(groups, starts[i : i + step]) for i in range(0, STARTS, step))
+    starts, few = rng.standard_normal((STARTS, len(groups))), max(1, min(STARTS, WORK // groups.entries))
+    step = STARTS if flips_at_once(groups.entries) >= STARTS else few
+    longest = max(_strongest(groups, starts[i : i + step], few) for i in range(0, STARTS, step))
     reading = read([(d - 1) * sigma**2 for d in (freedom, *groups.dims)], longest - CAUTION * sigma)
     extra = 0.0 if reading.edge else reading.strength
     return math.sqrt(sigma**2 + extra**2 / freedom)
 
 
-def _strongest(groups: Groups, coefficients: Array) -> float:
-    """The largest Y from some starts ``(R, G)``: best vectors of combinations, best coefficients, and so on."""
-    longest, tensors = 0.0, groups.mixed(_across(coefficients, groups))
+def _strongest(groups: Groups, coefficients: Array, few: int) -> float:
+    """The largest Y from some starts ``(R, G)``: best vectors of combinations, best coefficients, and so on.
+
+    All go in step; every ``few`` of them end when none of these is much longer than before.
+    """
+    first, tensors = range(0, len(coefficients), few), groups.mixed(units(_across(coefficients, groups)))
+    longest = growing = dict.fromkeys(first, 0.0)  # of those that begin there
     vectors = [leading_of_modes(tensors, mode).astype(tensors.dtype) for mode in range(tensors.ndim - 1)]
     vectors, _ = climb(tensors, vectors, FIRST_SWEEPS, 0.0)
     for _ in range(ROUNDS):
-        along = _across(groups.along([v[:, 0] for v in vectors]), groups, unit=False)
-        before, values = longest, np.linalg.norm(along, axis=1)
-        longest = float(values.max())
-        if longest <= before * (1 + 1e-4):
+        along = _across(groups.along([v[:, 0] for v in vectors]), groups)
+        values = lengths(along).tolist()
+        reached = {i: max(values[i : i + few]) for i in growing}
+        growing = {i: value for i, value in reached.items() if value > longest[i] * (1 + 1e-4)}
+        longest = longest | reached
+        if not growing:
             break
-        vectors, _ = climb(groups.mixed(_across(along, groups)), vectors, SWEEPS, 0.0)
-    return longest
+        vectors, _ = climb(groups.mixed(units(along)), vectors, SWEEPS, 0.0)
+    return float(max(longest.values()))
 
 
-def _across(coefficients: Array, groups: Groups, unit: bool = True) -> Array:
-    """Rows of unit length, unless that is not wanted, and with nothing of the mean in them."""
-    rest = coefficients - np.outer(coefficients @ groups.weights, groups.weights)
-    return units(rest) if unit else rest
+def _across(coefficients: Array, groups: Groups) -> Array:
+    """Rows with nothing of the mean in them."""
+    return np.asarray(coefficients - (coefficients @ groups.weights)[:, None] * groups.weights)
 
 
 def parts_of(groups: Groups) -> Iterator[Array]:
@@ -101,10 +108,10 @@ def grams(tensors: Array, mode: int) -> Array:
     if len(tensors) == 1:
         return gram(tensors[0], mode)
     rows = np.moveaxis(tensors, 1 + mode, 0).reshape(tensors.shape[1 + mode], -1)
-    return np.asarray(rows @ rows.T, dtype=np.float64)
+    return np.asarray(gram_of(rows), dtype=np.float64)
 
 
 def _energies(tensors: Array, mode: int, u: Array) -> Array:
     r""":math:`\|x'^\top u\|^2` of every tensor."""
-    slices = np.tensordot(tensors, u, (1 + mode, 0)).reshape(len(tensors), -1)
-    return np.asarray(np.sum(slices**2, axis=1))
+    slices = np.vecmat(u.astype(tensors.dtype), rows_of_mode(tensors, mode)).astype(np.float64)
+    return np.asarray(np.vecdot(slices, slices))

@@ -44,8 +44,11 @@ class Starts:
         """Unit vectors ``(T, R, d)`` of one mode of some tensors."""
         mixing, random = self.mixtures[mode], self.random[mode]
         leading = leading_of_modes(tensors, mode, mixing.shape[1]).astype(np.float32)
-        both = [leading[:, :1], mixing[:, : leading.shape[1]] @ leading]
-        return np.concatenate([*both, np.broadcast_to(random, (len(tensors), *random.shape))], axis=1)
+        first = 1 + len(mixing)
+        starts = np.empty((len(tensors), first + len(random), leading.shape[2]), np.float32)
+        starts[:, 0], starts[:, 1:first] = leading[:, 0], mixing[:, : leading.shape[1]] @ leading
+        starts[:, first:] = random
+        return starts
 
 
 def _rows(rng: np.random.Generator, count: int, lengths: Sequence[int]) -> list[Array32]:

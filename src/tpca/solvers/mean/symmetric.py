@@ -76,6 +76,8 @@ def best_symmetric(
     tensors = symmetrised(tensors) if copied else tensors
     x, signs = _directed(tensors, x, signs, copied)
     for count, most in zip((BEST, 1, 1), sweeps, strict=True):
+        if not most:
+            break
         x, values = climb_symmetric(tensors, x, signs, most, copied)
         (x, signs), values = select([x, signs], values, count)
     return SymmetricFits(tensors.ndim - 1, x[:, 0], signs[:, 0, 0], values[:, 0])
@@ -91,17 +93,19 @@ def climb_symmetric(tensors: Array, x: Array, signs: Array, sweeps: int, same: b
 
     ``same``: the tensors are symmetric.
     """
-    gradient = signs * symmetric_gradients(tensors, x, same)
+    plain = bool((signs == 1).all())
+    gradient = symmetric_gradients(tensors, x, same) * signs
     values = _inner(gradient, x)
-    shifts, rounding = np.zeros_like(values), LOSS_TOL[x.dtype == np.float32]
+    shifts, kept = np.zeros_like(values), values.dtype.type(1 - LOSS_TOL[x.dtype == np.float32])
     shifted = False
     for _ in range(sweeps):
         fresh, length = toward(gradient + shifts * x if shifted else gradient, x)
-        there = signs * symmetric_gradients(tensors, fresh, same)
+        there = symmetric_gradients(tensors, fresh, same)
+        there = there if plain else signs * there
         reached = _inner(there, fresh)
         still = x.dtype == np.float64 and float(np.max(np.sum((fresh - x) ** 2, axis=2))) < MOVE_TOL
-        better = reached >= values - rounding * np.abs(values)
-        if better.all():
+        better = reached >= kept * values
+        if np.count_nonzero(better) == better.size:
             x, values, gradient = fresh, reached, there
         else:
             shifted, shifts = True, np.where(better, shifts, np.maximum(2 * shifts, length[..., None] / 2))
@@ -114,7 +118,7 @@ def climb_symmetric(tensors: Array, x: Array, signs: Array, sweeps: int, same: b
 
 def _inner(rows: Array, others: Array) -> Array:
     """The inner product of every pair of rows, ``(T, R, 1)``."""
-    return np.asarray(np.matmul(rows[..., None, :], others[..., None])[..., 0])
+    return np.asarray(np.vecdot(rows, others)[..., None])
 
 
 def symmetrised(tensors: Array) -> Array:
@@ -132,8 +136,8 @@ def symmetrised(tensors: Array) -> Array:
 def symmetric_gradients(tensors: Array, x: Array, same: bool = False) -> Array:
     """The mean gradient g ``(T, R, d)`` of as many vectors; where it is the ``same`` along all modes, of the first."""
     order, cut = tensors.ndim - 1, middle(tensors.shape[1:])
-    if same:
-        return along(halves(tensors, [x] * order, cut, True), [x] * cut, 0)
+    if same:  # those of the right half, for which nothing is turned
+        return along(halves(tensors, [x] * order, cut, False), [x] * (order - cut), 0)
     if at_once(tensors, cut) < x.shape[0] * x.shape[1]:
         total = gradients(tensors, [x] * order, 0)
         for mode in range(1, order):
@@ -162,8 +166,8 @@ def _starts(tensors: Array, fitted: Sequence[Array], rng: np.random.Generator, r
     Those of the traces, the middle of the fitted vectors, and at ``random``, the same for all tensors.
     """
     known, signs = _traced(tensors, rng)
-    first = fitted[0]
-    middle_ = sum((np.where(np.sum(v * first, axis=1, keepdims=True) < 0, -v, v) for v in fitted), np.zeros_like(first))
+    every = np.stack(fitted)
+    middle_ = np.where(np.vecdot(every, every[0])[..., None] < 0, -every, every).sum(axis=0)
     random = np.broadcast_to(random, (len(tensors), *random.shape))
     x = np.concatenate([known, units(middle_)[:, None], random], axis=1)[:, : most_starts(tensors.shape[1:])]
     signs = np.concatenate([signs, np.zeros((len(tensors), 1 + RANDOM))], axis=1)[:, : x.shape[1], None]
@@ -180,13 +184,12 @@ def _traced(tensors: Array, rng: np.random.Generator) -> tuple[Array, Array]:
         tensors = _trace(tensors)
     t = None
     if tensors.ndim == 4:
-        t = units(_trace(tensors))
+        t = units(_trace(tensors)).astype(tensors.dtype, copy=False)
         tensors = _contracted(tensors, t)
     if tensors.shape[1] <= DENSE_ROWS:
         values, axes = np.linalg.eigh((tensors + tensors.transpose(0, 2, 1)) / 2)
-        chosen = np.argsort(-np.abs(values), axis=1)[:, :LEADING]
-        values, x = np.take_along_axis(values, chosen, axis=1), axes.transpose(0, 2, 1)
-        x = np.take_along_axis(x, chosen[:, :, None], axis=1)
+        each, chosen = np.arange(len(values))[:, None], (-np.abs(values)).argsort(axis=1)[:, :LEADING]
+        values, x = values[each, chosen], axes.transpose(0, 2, 1)[each, chosen]
     else:
         pairs = [leading(matrix, LEADING, rng, ROUGH) for matrix in tensors]
         values, x = (np.stack(part) for part in zip(*pairs, strict=True))

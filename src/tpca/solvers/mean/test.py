@@ -77,10 +77,11 @@ def draw_flips(groups: int, confidence: float, rng: np.random.Generator) -> Arra
     """Signs ``(m, G)`` of different flips, the first always 1; fewer than the test needs where groups are too few."""
     count, there, even = flips_there(groups, confidence)
     codes = 1 + rng.choice(there, count, replace=False) if count else np.empty(0, dtype=int)
-    bits = (codes[:, None] >> np.arange(groups - 1 - even)) & 1
+    bits, signs = (codes[:, None] >> np.arange(groups - 1 - even)) & 1, np.ones((count, groups))
+    signs[:, 1 : groups - even] -= 2 * bits
     if even:
-        bits = np.column_stack([bits, bits.sum(axis=1) % 2])
-    return np.column_stack([np.ones(count), 1.0 - 2.0 * bits])
+        signs[:, -1] -= 2 * (bits.sum(axis=1) % 2)
+    return signs
 
 
 @dataclass(frozen=True)
