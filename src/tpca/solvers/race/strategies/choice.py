@@ -24,7 +24,7 @@ from tpca.solvers.race.strategies.flow import BlockFlow, columns_within, state_f
 from tpca.solvers.race.strategies.protocol import Strategy
 from tpca.solvers.race.strategies.replicas import PairReplicas, SingleReplicas, pairs_floats, singles_floats
 from tpca.solvers.race.strategies.symmetric import Symmetric, SymmetricPairs, symmetric_floats, symmetric_pairs_floats
-from tpca.solvers.race.strategies.whole import WholeSum, whole_floats
+from tpca.solvers.race.strategies.whole import ROOMY, TIGHT, WholeSum, whole_floats
 from tpca.solvers.recovery import Evidence
 from tpca.tensors.blocks import Partition
 
@@ -148,8 +148,9 @@ def _main(
     if partition is not None and len(partition) > 2:
         return _replicas(partition, floats, nbytes, rng)
     blocks = Partition.halves(dims) if partition is None else partition
-    if whole_floats(blocks) <= floats and blocks.sizes[0] <= WHOLE_ROWS:
-        return WholeSum(blocks, rng)
+    for squares in (ROOMY, TIGHT):
+        if whole_floats(blocks, squares) <= floats and blocks.sizes[0] <= WHOLE_ROWS:
+            return WholeSum(blocks, rng, squares)
     columns = columns_within(blocks, floats)
     small = len(dims) >= 5 and partition is None
     if columns >= min(FLOW_COLUMNS if small else 1, blocks.sizes[0]):
