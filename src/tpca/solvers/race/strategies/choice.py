@@ -177,7 +177,7 @@ def candidate_floats(dims: Sequence[int]) -> int:
 
 def refinement_floats(dims: Sequence[int], sub_batches: int = MIN_SUB_BATCHES) -> int:
     """Floats that the refinement holds."""
-    return (REFINEMENT_VECTORS + sub_batches) * sum(dims) + REWARD_FLOATS + 2 * SUB_BATCHES
+    return (REFINEMENT_VECTORS + sub_batches) * sum(dims) + REWARD_FLOATS + 2 * GRADIENT_SUB_BATCHES
 
 
 def sub_batches_within(dims: Sequence[int], nbytes: float, n_components: int) -> int:
