@@ -33,17 +33,16 @@ def test_sub_batches_are_whole_blocks_of_about_equal_size(n, block, most):
     assert max(blocks) - min(blocks) <= 1
 
 
-@pytest.mark.parametrize("evidence", [0.0, 2 * HOPE])
-def test_rounds_are_cut_into_many_sub_batches_only_where_a_candidate_has_hope(evidence):
+@pytest.mark.parametrize(("evidence", "many"), [(0.0, False), (2 * HOPE, True), (100.0, False)])
+def test_rounds_are_cut_into_many_sub_batches_only_where_a_candidate_has_hope_and_none_is_proven(evidence, many):
     run = RaceSolver(random_state=0).start(LawEngine(None, dims=(4,) * 3, random_state=1)).runs[0]
     candidate = run.searches[0].candidate
     assert len(run.edges(1000)) == FEW_SUB_BATCHES
-    candidate.forget_evidence()
-    candidate.wealth = Wealth(1.0, 1)
-    candidate.wealth.log = evidence
-    assert len(run.edges(1000)) == (SUB_BATCHES if evidence > HOPE else FEW_SUB_BATCHES)
+    candidate.attempt, candidate.wealth = 1, Wealth(1.0, 1)
+    candidate.wealth.log, candidate.wealth.proves = evidence, True
+    assert len(run.edges(1000)) == (SUB_BATCHES if many else FEW_SUB_BATCHES)
     assert len(run.edges(2)) == 2
-    run.phase = "trial"
+    candidate.wealth.log, run.phase = 0.0, "trial"
     assert len(run.edges(1000)) == SUB_BATCHES
 
 

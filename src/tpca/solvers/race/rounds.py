@@ -11,8 +11,9 @@ LARGE = ROUND_ENTRIES  # entries of samples for which nothing else is done
 
 
 # Sub-batches of a round: none can win more than a factor of two, and each costs a look at the sum of the samples.
-# Many where some candidate has evidence above HOPE, for there a round may say much (of z²/2 = 3 nats 4 sub-batches win
-# 1.7, 16 2.5, 32 2.7); few in all other rounds, which are most, and as good for what says little (z²/2 = 0.5: 0.45).
+# Many where some candidate has evidence above HOPE and nothing is proven, for there a round may say much (of z²/2 = 3
+# nats 4 sub-batches win 1.7, 16 2.5, 32 2.7); few in all other rounds, which are most, and as good for what says little
+# (z²/2 = 0.5: 0.45).
 SUB_BATCHES, FEW_SUB_BATCHES, HOPE = 32, 4, 0.5
 GRADIENT_SUB_BATCHES = 8  # of which the refinement keeps gradients, for errors: these take memory
 

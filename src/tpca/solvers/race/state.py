@@ -106,9 +106,12 @@ class RaceState:
 
     def edges(self, n: int) -> tuple[int, ...]:
         """Where the sub-batches of a round of ``n`` samples begin: known before it, as evidence needs it."""
-        hope = self.phase == "trial" or any(c.candidate.log_evidence > HOPE for c in self.searches)
-        most = SUB_BATCHES if hope else FEW_SUB_BATCHES
-        return sub_batch_edges(n, self.noise.block, self.sub_batches if self.phase == "refinement" else most)
+        if self.phase == "refinement":
+            return sub_batch_edges(n, self.noise.block, self.sub_batches)
+        candidates = [search.candidate for search in self.searches]
+        hope = self.phase == "trial" or any(candidate.log_evidence > HOPE for candidate in candidates)
+        open_ = hope and not any(candidate.found for candidate in candidates)
+        return sub_batch_edges(n, self.noise.block, SUB_BATCHES if open_ else FEW_SUB_BATCHES)
 
     def strategies(self, rng: np.random.Generator) -> list[Search]:
         """What fits into the memory that knowing the noise and refining other components leave."""
