@@ -65,7 +65,10 @@ def test_the_bits_do_not_depend_on_the_second_core(all_large, monkeypatch):
     answers(samples, ())
     assert len(names) == 1  # too little to wake anybody for
     monkeypatch.setattr(halves, "SHARED", 1)
-    shared = answers(samples, (0, 1, 2, 3))
+    for _ in range(200):  # on a busy machine one thread may be through before the other has woken up
+        shared = answers(samples, (0, 1, 2, 3))
+        if len(names) == 2:
+            break
     assert len(names) == 2
     for one, other in zip(alone, shared, strict=True):
         np.testing.assert_array_equal(one.by_part.rewards, other.by_part.rewards)
