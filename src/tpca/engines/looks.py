@@ -24,7 +24,7 @@ from tpca.tensors import Batch, DenseBatch, DeviceBatch
 from tpca.tensors.digest import digest
 
 PIECE = 2**16  # entries that are digested at a time
-GLANCE = 2**12  # entries of every batch that is drawn: 0.03 ms
+GLANCE = 2**10  # entries of every batch that is drawn, in runs: two or more of every sample of a batch of some dozens
 
 
 class Seen(Protocol):

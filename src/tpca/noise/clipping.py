@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from tpca.checkpoint import kept
-from tpca.noise.tails import GAIN, Clip, EntrySizes, clip_for
+from tpca.noise.tails import GAIN, LOOKED, Clip, EntrySizes, clip_for
 from tpca.tensors import Accumulator, Clipped, Together
 
 ENOUGH, SEVERAL = 2**20, 4  # entries and samples after which no more are looked at
@@ -41,12 +41,13 @@ class Tails:
         sizes = self._sizes
         return sizes is not None and (sizes.entries < ENOUGH or sizes.n < SEVERAL)
 
-    def blanks(self, later: bool = False) -> tuple[Accumulator, ...]:
+    def blanks(self, later: bool = False, glanced: int = LOOKED) -> tuple[Accumulator, ...]:
         """What is to be kept of the next samples, while nothing is decided and too little is known.
 
-        With ``later`` they may be looked at in :meth:`decide`, or :meth:`settle`, which must follow before the next.
+        Of a large sample ``glanced`` entries are looked at.  With ``later`` that may be in :meth:`decide`, or
+        :meth:`settle`, which must follow before the next.
         """
-        return (EntrySizes(later),) if self._looking else ()
+        return (EntrySizes(later, glanced),) if self._looking else ()
 
     def take(self, parts: Sequence[Any]) -> Sequence[Any]:
         """Take what was kept, as long as there is something the last of ``parts``; returns the others."""

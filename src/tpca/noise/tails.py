@@ -72,16 +72,16 @@ class Clip:
 class EntrySizes(Accumulator):
     """Sizes of the entries of dense samples; others are passed over: ``n`` counts samples that were looked at.
 
-    With ``later`` samples of a group that is not closed, which are in memory anyway, are looked at when somebody wants
-    to know (:meth:`settle`): where tails are not heavy, nobody does.
+    Of a large one ``glanced`` entries are.  With ``later`` samples of a group that is not closed, which are in memory
+    anyway, are looked at when somebody wants to know (:meth:`settle`): where tails are not heavy, nobody does.
     """
 
     of_few = True
     _waiting: tuple[DenseBatch, ...] = ()
 
-    def __init__(self, later: bool = False) -> None:
-        super().__init__(later)
-        self._later = later
+    def __init__(self, later: bool = False, glanced: int = LOOKED) -> None:
+        super().__init__(later, glanced)
+        self._later, self._glanced = later, glanced
         self.counts = np.zeros((2, 2 * OCTAVES * BINS + 1), np.int32)  # below and above zero
         self.rows: list[Array] = []  # of every mode, the sum over samples of ℓ_i - ℓ
         self.level = 0.0  # the sum over samples of ℓ
@@ -148,7 +148,7 @@ class EntrySizes(Accumulator):
     def _glance(self, sample: Any, there: Any) -> None:
         """Look at entries of one large sample at equal distances, which have no divisor in common with its shape."""
         size, xp = entries(sample), namespace(sample)
-        distance = math.ceil(size / LOOKED)
+        distance = math.ceil(size / self._glanced)
         while math.gcd(distance, size) > 1:
             distance += 1
         chosen, values = np.arange(0, size, distance), _wide(xp.reshape(sample, (-1,))[::distance])

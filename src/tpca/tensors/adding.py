@@ -37,19 +37,32 @@ def add_rows(total: NDArray[Any], rows: NDArray[Any], weight: float, fresh: bool
 
     With ``fresh``, ``=`` instead, whatever was in ``total``.
     """
+    adder(total, rows, weight, fresh)(0, len(rows))
+
+
+def adder(total: NDArray[Any], rows: NDArray[Any], weight: float, fresh: bool = False) -> Callable[[int, int], None]:
+    """The same for rows ``start`` to ``stop``, some after the others: what all of them need is made ready once."""
     count, entries = rows.shape
-    gemv = _gemv(total.dtype)
+    ready = _gemv(total.dtype)
     apart = rows.strides[0] // rows.itemsize if count > 1 else entries
-    if gemv is None or apart >= COUNTED or not rows.size:
-        total[...] = np.full(count, weight, total.dtype) @ rows + (0 if fresh else total)
-        return
+    if ready is None or apart >= COUNTED or not rows.size:
+        return functools.partial(_add_slowly, total, rows, weight, fresh)
     if entries <= COLUMNS:
-        gemv(total, rows, apart, weight, fresh)
-        return
+        return ready(total, rows, apart, weight, fresh)
     step = -(-entries // -(-entries // COLUMNS))
-    for first in range(0, entries, step):
-        some = slice(first, first + step)
-        gemv(total[some], rows[:, some], apart, weight, fresh)
+    pieces = [slice(first, first + step) for first in range(0, entries, step)]
+    adders = [ready(total[some], rows[:, some], apart, weight, fresh) for some in pieces]
+
+    def add(start: int, stop: int) -> None:
+        for one in adders:
+            one(start, stop)
+
+    return add
+
+
+def _add_slowly(total: NDArray[Any], rows: NDArray[Any], weight: float, fresh: bool, start: int, stop: int) -> None:
+    some = rows[start:stop]
+    total[...] = np.full(len(some), weight, total.dtype) @ some + (0 if fresh and start == 0 else total)
 
 
 def add_in_pieces(total: NDArray[Any], rows: NDArray[Any], weight: float, fresh: bool = False) -> None:
@@ -68,25 +81,32 @@ def portions(count: int, entries: int) -> list[int]:
 
 
 @functools.cache
-def _gemv(dtype: np.dtype[Any]) -> Callable[..., None] | None:
-    """Its product for one dtype; ``None`` where there is none with integers of the usual size."""
+def _gemv(dtype: np.dtype[Any]) -> Callable[..., Callable[[int, int], None]] | None:
+    """Its product for one dtype, made ready; ``None`` where there is none with integers of the usual size."""
     letter, real = LETTERS.get(dtype, ("", None))
     routine = _routine(f"{letter}gemv")
     if real is None or routine is None:
         return None
-    no, one, ones, at = ctypes.c_char(b"N"), ctypes.c_int(1), (real * MANY)(*[1] * MANY), ctypes.addressof
+    to = ctypes.byref
+    no, one, ones = to(ctypes.c_char(b"N")), to(ctypes.c_int(1)), to((real * MANY)(*[1] * MANY))
 
-    def add(total: NDArray[Any], rows: NDArray[Any], apart: int, weight: float, fresh: bool) -> None:
-        count, entries = rows.shape  # often a single one: what goes before the product is kept short
-        m, n, lda = ctypes.c_int(entries), ctypes.c_int(), ctypes.c_int(apart)
-        alpha, beta = real(weight), real(not fresh)
-        start, y, x, step = rows.ctypes.data, total.ctypes.data, at(ones), at(one)
-        for n.value in portions(count, entries):
-            routine(at(no), at(m), at(n), at(alpha), start, at(lda), x, step, at(beta), y, step)
-            beta.value = 1
-            start += n.value * apart * dtype.itemsize
+    def ready(
+        total: NDArray[Any], rows: NDArray[Any], apart: int, weight: float, fresh: bool
+    ) -> Callable[[int, int], None]:
+        n, beta, entries, bytes_apart = ctypes.c_int(), real(not fresh), rows.shape[1], apart * dtype.itemsize
+        before, address = (no, to(ctypes.c_int(entries)), to(n), to(real(weight))), rows.ctypes.data
+        after = (to(ctypes.c_int(apart)), ones, one, to(beta), total.ctypes.data, one)
 
-    return add
+        def add(start: int, stop: int, held: Any = (total, rows)) -> None:  # noqa: ARG001
+            place = address + start * bytes_apart  # often of a single row: what goes before the product is kept short
+            for n.value in portions(stop - start, entries):
+                routine(*before, place, *after)
+                beta.value = 1
+                place += n.value * bytes_apart
+
+        return add
+
+    return ready
 
 
 def _routine(name: str) -> Any:

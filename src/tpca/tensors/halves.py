@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from tpca.tensors.adding import add_rows
+from tpca.tensors.adding import adder
 from tpca.tensors.blocks import Array
 from tpca.tensors.few_replicas import FewReplicas
 from tpca.threads import share
@@ -40,9 +40,9 @@ def add_in_halves(
     def work(number: int) -> None:
         rows, moment = looks.halves[number], 0
         half = matrix[rows]
+        add = adder(half.reshape(-1), each[:, rows].reshape(len(each), half.size), weight)
         for cut in cuts:
-            added = each[cut.start : cut.stop, rows]
-            add_rows(half.reshape(-1), added.reshape(len(added), half.size), weight)
+            add(cut.start, cut.stop)
             if cut.ends:
                 looks.take(number, moment, half)
                 moment += 1

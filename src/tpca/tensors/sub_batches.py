@@ -40,6 +40,7 @@ class SubBatchSums:
         self._until = [{m: np.zeros(s) for m, s in own.items()} for own in shapes]  # of the sum at the last edge
         self._ready: FewReplicas | None = None  # from the first look on
         self._open: int | None = None  # the sub-batch that has samples in the running sum since then
+        self._held = sum(g.nbytes for own in (*self._sums, *self._until) for g in own.values())
 
     def cuts(self, count: int, at: int) -> list[Cut]:
         """A batch of ``count`` samples, the first of them number ``at``, cut at the edges."""
@@ -113,8 +114,7 @@ class SubBatchSums:
     @property
     def nbytes(self) -> int:
         """The sums, and what looks need."""
-        sums = sum(g.nbytes for own in (*self._sums, *self._until) for g in own.values())
-        return sums + (0 if self._ready is None else self._ready.nbytes)
+        return self._held + (0 if self._ready is None else self._ready.nbytes)
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels: not what only looks need."""

@@ -1,11 +1,17 @@
 """Rounds and their sub-batches: whole blocks, fixed before the samples come."""
 
 import itertools
+import math
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tpca.solvers.race.rounds import SUB_BATCHES, round_size, sub_batch_edges
+from tpca import RaceSolver
+from tpca.engines import LawEngine
+from tpca.solvers.race.evidence import Wealth, log_bets
+from tpca.solvers.race.rounds import FEW_SUB_BATCHES, HOPE, SUB_BATCHES, round_size, sub_batch_edges
 
 
 @given(st.integers(0, 10**6), st.integers(1, 200))
@@ -25,3 +31,31 @@ def test_sub_batches_are_whole_blocks_of_about_equal_size(n, block, most):
     assert edges[-1] < n
     blocks = [size // block for size in [*sizes, n - edges[-1]]]
     assert max(blocks) - min(blocks) <= 1
+
+
+@pytest.mark.parametrize(("evidence", "many"), [(0.0, False), (2 * HOPE, True), (100.0, False)])
+def test_rounds_are_cut_into_many_sub_batches_only_where_a_candidate_has_hope_and_none_is_proven(evidence, many):
+    run = RaceSolver(random_state=0).start(LawEngine(None, dims=(4,) * 3, random_state=1)).runs[0]
+    candidate = run.searches[0].candidate
+    assert len(run.edges(1000)) == FEW_SUB_BATCHES
+    candidate.attempt, candidate.wealth = 1, Wealth(1.0, 1)
+    candidate.wealth.log, candidate.wealth.proves = evidence, True
+    assert len(run.edges(1000)) == (SUB_BATCHES if many else FEW_SUB_BATCHES)
+    assert len(run.edges(2)) == 2
+    candidate.wealth.log, run.phase = 0.0, "trial"
+    assert len(run.edges(1000)) == SUB_BATCHES
+
+
+def test_few_sub_batches_lose_little_of_evidence_that_is_weak_and_much_of_what_is_strong():
+    # Most that tanh bets win on a round whose rewards are z standard errors from zero: the figures of rounds.py.
+    assert won(FEW_SUB_BATCHES, 1.0) > 0.85
+    assert won(FEW_SUB_BATCHES, 2.5) < 0.6
+    assert won(SUB_BATCHES, 2.5) > 0.85
+
+
+def won(count, z):
+    """The best mean log wealth from ``count`` sub-batches over z²/2, by a sum over the Gaussian law."""
+    grid = np.linspace(-6, 6, 1201)
+    law = np.exp(-(grid**2) / 2) / np.exp(-(grid**2) / 2).sum()
+    x = z / math.sqrt(count) + grid
+    return max(count * law @ log_bets(bet, x) for bet in 2.0 ** np.arange(-6, 3, 0.25)) / (z**2 / 2)

@@ -75,10 +75,15 @@ class ComponentsRun:
         self._asked = [(run, len(ask.blank.queries)) for run, ask in asks]
         queries = tuple(query for _, ask in asks for query in ask.blank.queries)
         n = min(ask.n for _, ask in asks)
-        edges = min((run.edges(n) for run, _ in asks), key=len)
-        blank = Gradients(queries, asks[0][1].blank.scale, edges)
+        blank = Gradients(queries, asks[0][1].blank.scale, self._edges([run for run, _ in asks], n))
         learnt = self.noise.blanks()
         return Ask(self.noise.tails.together(blank, *learnt), n, any(ask.rewind for _, ask in asks))
+
+    @staticmethod
+    def _edges(runs: Sequence[RaceRun], n: int) -> tuple[int, ...]:
+        """Where sub-batches begin: no more than refinements have room for; else as the race wants that has most."""
+        refining = [run.edges(n) for run in runs if run.refinement is not None]
+        return min(refining, key=len) if refining else max((run.edges(n) for run in runs), key=len)
 
     def tell(self, part: Gradients | Together) -> None:
         """Hand every race its answers; learn what else the samples tell of the noise."""

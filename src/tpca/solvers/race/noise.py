@@ -54,6 +54,9 @@ IN_FULL = 3 * 8  # bytes per entry, of two samples and their difference
 # Columns of the longest mode that are looked at in a pair of large samples: 16 pairs then tell an entry of a covariance
 # to half a per cent.
 COLUMNS = 2**12
+# Entries of a large sample whose sizes are looked at, one sample a round: some sixteen of them tell what clipping gains
+# to one or two per cent.
+GLANCED = 2**13
 
 
 @kept
@@ -154,7 +157,7 @@ class RaceNoise:
 
     def blanks(self) -> tuple[Accumulator, ...]:
         """What is to be kept of the next samples."""
-        return () if self.sketch is None else (*self.sketch.blanks(), *self.tails.blanks())
+        return () if self.sketch is None else (*self.sketch.blanks(), *self.tails.blanks(glanced=GLANCED))
 
     def take(self, parts: Sequence[Any]) -> None:
         """Take what was kept of samples; learn from it once that is enough."""

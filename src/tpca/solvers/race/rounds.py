@@ -10,9 +10,11 @@ EARLY = 4  # samples of a round that may be a quarter, however large they are
 LARGE = ROUND_ENTRIES  # entries of samples for which nothing else is done
 
 
-# Sub-batches of a round; each costs a look at the sum of the samples.  Samples until proven over those of evidence that
-# knows the noise to be Gaussian (90 runs at orders 3 to 5, the same rewards): 16 1.02, 8 1.05, 4 1.15.
-SUB_BATCHES = 16
+# Sub-batches of a round: none can win more than a factor of two, and each costs a look at the sum of the samples.
+# Many where some candidate has evidence above HOPE and nothing is proven, for there a round may say much (of z²/2 = 3
+# nats 4 sub-batches win 1.7, 16 2.5, 32 2.7); few in all other rounds, which are most, and as good for what says little
+# (z²/2 = 0.5: 0.45).
+SUB_BATCHES, FEW_SUB_BATCHES, HOPE = 32, 4, 0.5
 GRADIENT_SUB_BATCHES = 8  # of which the refinement keeps gradients, for errors: these take memory
 
 

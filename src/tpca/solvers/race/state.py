@@ -17,7 +17,7 @@ from tpca.solvers.race.ascent import Ascent
 from tpca.solvers.race.limits import strength_limit
 from tpca.solvers.race.noise import RaceNoise
 from tpca.solvers.race.refine import Refinement
-from tpca.solvers.race.rounds import SUB_BATCHES, sub_batch_edges
+from tpca.solvers.race.rounds import FEW_SUB_BATCHES, HOPE, SUB_BATCHES, sub_batch_edges
 from tpca.solvers.race.scale import ScaleEstimate
 from tpca.solvers.race.stopping import allowed_passes, claims_from, samples_per_pass, tolerance
 from tpca.solvers.race.strategies.carrying import enlarged
@@ -105,9 +105,13 @@ class RaceState:
         return sub_batches_within(self.data.dims, self.noise.limit, self.solver.n_components)
 
     def edges(self, n: int) -> tuple[int, ...]:
-        """Where the sub-batches of a round of ``n`` samples begin."""
-        most = self.sub_batches if self.phase == "refinement" else SUB_BATCHES
-        return sub_batch_edges(n, self.noise.block, most)
+        """Where the sub-batches of a round of ``n`` samples begin: known before it, as evidence needs it."""
+        if self.phase == "refinement":
+            return sub_batch_edges(n, self.noise.block, self.sub_batches)
+        candidates = [search.candidate for search in self.searches]
+        hope = self.phase == "trial" or any(candidate.log_evidence > HOPE for candidate in candidates)
+        open_ = hope and not any(candidate.found for candidate in candidates)
+        return sub_batch_edges(n, self.noise.block, SUB_BATCHES if open_ else FEW_SUB_BATCHES)
 
     def strategies(self, rng: np.random.Generator) -> list[Search]:
         """What fits into the memory that knowing the noise and refining other components leave."""

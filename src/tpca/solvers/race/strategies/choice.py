@@ -25,7 +25,7 @@ from tpca.solvers.race.strategies.protocol import Strategy
 from tpca.solvers.race.strategies.replicas import PairReplicas, pairs_floats
 from tpca.solvers.race.strategies.singles import SingleReplicas, singles_floats
 from tpca.solvers.race.strategies.symmetric import Symmetric, SymmetricPairs, symmetric_floats, symmetric_pairs_floats
-from tpca.solvers.race.strategies.whole import WholeSum, whole_floats
+from tpca.solvers.race.strategies.whole import ROOMY, TIGHT, WholeSum, whole_floats
 from tpca.solvers.recovery import Evidence
 from tpca.tensors.blocks import Partition
 
@@ -149,8 +149,9 @@ def _main(
     if partition is not None and len(partition) > 2:
         return _replicas(partition, floats, nbytes, rng)
     blocks = Partition.halves(dims) if partition is None else partition
-    if whole_floats(blocks) <= floats and blocks.sizes[0] <= WHOLE_ROWS:
-        return WholeSum(blocks, rng)
+    for squares in (ROOMY, TIGHT):
+        if whole_floats(blocks, squares) <= floats and blocks.sizes[0] <= WHOLE_ROWS:
+            return WholeSum(blocks, rng, squares)
     columns = columns_within(blocks, floats)
     small = len(dims) >= 5 and partition is None
     if columns >= min(FLOW_COLUMNS if small else 1, blocks.sizes[0]):
@@ -177,7 +178,7 @@ def candidate_floats(dims: Sequence[int]) -> int:
 
 def refinement_floats(dims: Sequence[int], sub_batches: int = MIN_SUB_BATCHES) -> int:
     """Floats that the refinement holds."""
-    return (REFINEMENT_VECTORS + sub_batches) * sum(dims) + REWARD_FLOATS + 2 * SUB_BATCHES
+    return (REFINEMENT_VECTORS + sub_batches) * sum(dims) + REWARD_FLOATS + 2 * GRADIENT_SUB_BATCHES
 
 
 def sub_batches_within(dims: Sequence[int], nbytes: float, n_components: int) -> int:

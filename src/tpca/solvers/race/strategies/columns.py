@@ -23,6 +23,7 @@ from tpca.tensors.blocks import Partition, narrowed, widen, widened
 
 STORE = np.float16
 SAFE = 2.0**15  # what float16 holds
+SQUARES = 24  # bytes for every entry of a Gram matrix while answers are in flight, see working_bytes
 TOO_MUCH = 100.0  # times the squares that the largest entry of a gradient speaks for: no guess to go by
 
 Stored = NDArray[Any]  # float16 or float32
@@ -39,8 +40,15 @@ def _largest(stored: Stored) -> float:
 class Columns:
     """r columns over the entries of a block, stored as rows: shape ``(r, *block shape)``."""
 
-    def __init__(self, count: int, shape: tuple[int, ...], level: float, rng: np.random.Generator | None) -> None:
-        self.level, self.unit = level, 0.0
+    def __init__(
+        self,
+        count: int,
+        shape: tuple[int, ...],
+        level: float,
+        rng: np.random.Generator | None,
+        squares: int = SQUARES,
+    ) -> None:
+        self.level, self.unit, self.squares = level, 0.0, squares
         if rng is None:
             self.store: Stored = np.zeros((count, *shape), STORE)
         else:
@@ -142,7 +150,7 @@ class Columns:
     def _step(self) -> int:
         """Entries of all columns that are widened at a time, to be held three times: see :func:`working_bytes`."""
         rows, entries = self.flat.shape
-        room = 12 * rows**2 + 16 * (_piece(self.store.size) + entries)
+        room = (self.squares - 12) * rows**2 + 16 * (_piece(self.store.size) + entries)
         return int(min(entries, max(1, room // (12 * rows))))
 
     def _pieces(self) -> Iterator[slice]:
@@ -150,13 +158,13 @@ class Columns:
             yield slice(first, first + self._step)
 
 
-def working_bytes(partition: Partition, columns: int) -> int:
+def working_bytes(partition: Partition, columns: int, squares: int = SQUARES) -> int:
     """Most bytes of temporary copies while the answers are in flight.
 
     Square matrices in double precision; when these are gone but for three in single, pieces of the columns in their
-    place (:attr:`Columns._step`).
+    place (:attr:`Columns._step`).  Who needs no inverse roots can do with fewer ``squares``, of more than 12 bytes.
     """
-    return 24 * columns**2 + 16 * max(_piece(columns * max(partition.sizes)), columns) + 16 * max(partition.sizes)
+    return squares * columns**2 + 16 * max(_piece(columns * max(partition.sizes)), columns) + 16 * max(partition.sizes)
 
 
 def _piece(entries: int) -> int:

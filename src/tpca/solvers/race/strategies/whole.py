@@ -12,19 +12,23 @@ import math
 import numpy as np
 
 from tpca.checkpoint import kept
-from tpca.solvers.race.strategies.columns import STORE, Columns, Stored, working_bytes
+from tpca.solvers.race.strategies.columns import SQUARES, STORE, Columns, Stored, working_bytes
 from tpca.solvers.race.strategies.flow import BlockFlow
 from tpca.solvers.race.strategies.look import Blank, WholeLook
 from tpca.solvers.race.strategies.protocol import Look
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Partition
 
+# Bytes for every entry of a Gram matrix: as many as the flow takes, where there is room for fewer but larger pieces;
+# else what is enough, for no inverse root is wanted here.
+ROOMY, TIGHT = SQUARES, 16
 
-def whole_floats(partition: Partition) -> int:
+
+def whole_floats(partition: Partition, squares: int = ROOMY) -> int:
     """Peak state in float64 units: the sum, its Gram matrix, the answers in flight, temporary copies."""
     rows, entries = partition.sizes
     stored = rows * entries * np.dtype(STORE).itemsize
-    return math.ceil((2 * stored + 4 * rows**2 + 48 * rows + working_bytes(partition, rows)) / 8)
+    return math.ceil((2 * stored + 4 * rows**2 + 48 * rows + working_bytes(partition, rows, squares)) / 8)
 
 
 @kept
@@ -33,9 +37,15 @@ class WholeSum(BlockFlow):
 
     name = "whole"
 
-    def __init__(self, partition: Partition, rng: np.random.Generator) -> None:
+    def __init__(self, partition: Partition, rng: np.random.Generator, squares: int = ROOMY) -> None:
+        self._each = squares
         super().__init__(partition, partition.sizes[0], rng)
         self.past = None
+
+    @property
+    def working_bytes(self) -> int:
+        """Most bytes of temporary copies while answers are in flight."""
+        return working_bytes(self.partition, self.columns, self._each)
 
     def queries(self) -> tuple[Query, ...]:
         """One replica per entry of block A; the other block is not used, and neither takes memory."""
@@ -75,4 +85,4 @@ class WholeSum(BlockFlow):
         self.absorb((Answer({1: gradient}, np.zeros(0)),), n)
 
     def _columns(self, rng: np.random.Generator) -> list[Columns]:  # noqa: ARG002
-        return [Columns(self.columns, self.partition.shapes[1], 1.0, None)]
+        return [Columns(self.columns, self.partition.shapes[1], 1.0, None, self._each)]
