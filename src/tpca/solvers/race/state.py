@@ -157,12 +157,8 @@ class RaceState:
         plain = noise.learning and noise.whitening is None and noise.tails.clip is None
         if not plain or self.solver.memory_limit is None or not self.grows:
             return False
-        return noise.limit > GROWS * noise.left() and (self.ends or self.position < self.claims_from // 2)
-
-    @property
-    def ends(self) -> bool:
-        """Whether it is known when the samples end."""
-        return math.isfinite(self.per_pass)
+        early = math.isfinite(self.per_pass) or self.position < self.claims_from // 2
+        return early and noise.limit > GROWS * noise.left()
 
     @property
     def position(self) -> int:
