@@ -28,10 +28,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from tpca.solvers.eigen import top_eigenvectors
 from tpca.solvers.mean.climb import WORK, climb, climb_one, select
 from tpca.solvers.rank_one import ROUGH, rank_one, split_blocks, top_pairs, unfold
 from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array, unit
+from tpca.threads import gathered
 
 RANDOM = 16  # random starts
 UNFOLDINGS = 8  # at most so many, the most even first: those tell the most (the rest start at random as well)
@@ -41,6 +43,8 @@ SWEEPS = 15  # of all starts together
 BEST, MORE_SWEEPS = 3, 60  # of them climb on, so many sweeps more
 MAX_SWEEPS = 5000  # of the best one, if it does not stand still before
 GRAM = 4  # copies of a Gram matrix that its eigenvectors take
+FEW = 32  # rows of which all products are made sooner than those of one half
+LARGE = 2**16  # entries, from which modes are worth a second thread
 SHARE = 16  # one part in so many of that is what all starts of a tensor, or the long side of an unfolding, may take
 
 
@@ -60,7 +64,9 @@ def hosvd_fit(tensor: Array, sweeps: int = MAX_SWEEPS) -> RankOne:
     """The fit from the leading vectors of all single modes alone (HOSVD): enough for a signal that is plain to see."""
     if tensor.ndim == 2:
         return best_fit(tensor, np.random.default_rng(len(tensor)))
-    vectors, value = climb_one(tensor, [leading_of_mode(tensor, mode)[0] for mode in range(tensor.ndim)], sweeps)
+    modes = range(tensor.ndim)
+    leading = gathered(lambda mode: leading_of_mode(tensor, mode)[0], modes, worth=tensor.size > LARGE)
+    vectors, value = climb_one(tensor, leading, sweeps)
     return RankOne(value, tuple(vectors))
 
 
@@ -75,7 +81,7 @@ def leading_of_mode(tensor: Array, mode: int, count: int = 1) -> Array:
         others = tuple(n for n in range(tensor.ndim) if n != mode)
         _, left, _ = top_pairs(unfold(tensor, ((mode,), others)), count, np.random.default_rng(length), ROUGH)
         return left
-    return np.asarray(np.linalg.eigh(gram(tensor, mode))[1][:, : -count - 1 : -1].T)
+    return top_eigenvectors(gram(tensor, mode), count)
 
 
 def gram(tensor: Array, mode: int) -> Array:
@@ -90,9 +96,16 @@ def gram(tensor: Array, mode: int) -> Array:
     total = np.zeros((length, length))
     # Many small blocks cost more than a copy of them in another order, a slice of the first mode at a time.
     for block in tensor.reshape(-1, length, math.prod(tensor.shape[mode + 1 :])) if mode < 2 else tensor:
-        rows = block if mode < 2 else np.moveaxis(block, mode - 1, 0).reshape(length, -1)
-        total += rows @ rows.T
+        total += _products(block if mode < 2 else np.moveaxis(block, mode - 1, 0).reshape(length, -1))
     return total
+
+
+def _products(rows: Array) -> Array:
+    """``rows @ rows.T``; of few rows in two parts, for NumPy has BLAS make one half only, which takes longer then."""
+    half = len(rows) // 2
+    if not 1 < len(rows) <= FEW:
+        return np.asarray(rows @ rows.T)
+    return np.hstack([rows @ rows[:half].T, rows @ rows[half:].T])
 
 
 def leading_of_modes(tensors: Array, mode: int, count: int = 1) -> Array:
