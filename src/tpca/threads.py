@@ -25,7 +25,8 @@ from typing import Any, TypeVar
 # thread made the race eight times slower, and the fit of the mean 1.7 times; of larger samples nothing was measured.
 SMALL = 2**20
 
-Piece, Result = TypeVar("Piece"), TypeVar("Result")
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
 
 
 def cores() -> int:

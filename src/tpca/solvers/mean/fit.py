@@ -81,7 +81,9 @@ def leading_of_mode(tensor: Array, mode: int, count: int = 1) -> Array:
         others = tuple(n for n in range(tensor.ndim) if n != mode)
         _, left, _ = top_pairs(unfold(tensor, ((mode,), others)), count, np.random.default_rng(length), ROUGH)
         return left
-    return top_eigenvectors(gram(tensor, mode), count)
+    if count == 1:
+        return top_eigenvectors(gram(tensor, mode), 1)
+    return np.asarray(np.linalg.eigh(gram(tensor, mode))[1][:, : -count - 1 : -1].T)
 
 
 def gram(tensor: Array, mode: int) -> Array:
