@@ -9,6 +9,7 @@ The last group is one, however few samples it has.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,7 +24,14 @@ from tpca.solvers.mean.grouping import Array32, Grouping
 from tpca.tensors.blocks import Array
 from tpca.threads import share
 
-COMPACT = 2**18  # entries, from which memory counts: of smaller samples rounding takes longer than it saves
+# Entries, from which memory counts: of smaller samples rounding takes longer than it saves; and blocks, of which two
+# are read at a time.
+COMPACT, MIN_BLOCKS = 2**18, 8
+
+
+def can_be_compact(dims: tuple[int, ...]) -> bool:
+    """Whether samples are so large that it is worth it, and no single mode makes most of that."""
+    return math.prod(dims) > COMPACT and len(blocks_of(dims)) >= MIN_BLOCKS
 
 
 @kept

@@ -62,9 +62,12 @@ def blocks_of(dims: tuple[int, ...]) -> list[slice]:
 
 
 def contrast_bytes(dims: Sequence[int], count: int) -> int:
-    """Bytes of so many contrasts: an entry takes one, a block the four of its unit, an outlier eight."""
-    blocks = blocks_of(tuple(dims))
-    return count * (math.prod(dims) + 4 * len(blocks) + 8 * sum(_outliers(some.stop - some.start) for some in blocks))
+    """Bytes of so many contrasts: an entry takes one, a block the four of its unit, an outlier eight.
+
+    And of what two threads read, a block of all rows each in float32.
+    """
+    sizes: list[int] = [some.stop - some.start for some in blocks_of(tuple(dims))]
+    return count * (sum(sizes) + 4 * len(sizes) + 8 * sum(map(_outliers, sizes))) + 2 * 4 * (count + 1) * max(sizes)
 
 
 def _outliers(entries: int) -> int:

@@ -19,7 +19,7 @@ from tpca.engines.groups import GROUP_ENTRIES
 from tpca.errors import SolverError
 from tpca.solvers.loop import Ask
 from tpca.solvers.mean.bending import too_strong
-from tpca.solvers.mean.compact import COMPACT, CompactGrouping
+from tpca.solvers.mean.compact import CompactGrouping, can_be_compact
 from tpca.solvers.mean.ending import Ending
 from tpca.solvers.mean.grouping import LARGE, Grouping, equal_groups
 from tpca.solvers.mean.memory import groups_within, mean_bytes
@@ -85,8 +85,8 @@ class MeanRun:
 
     def _grouping(self) -> Grouping:
         groups, plan = self._sizes()
-        large = math.prod(self.data.dims) > COMPACT
-        if plan is not None and large and not self.data.partial and self.noise.known_after(plan[0]):
+        small = can_be_compact(self.data.dims) and not self.data.partial
+        if plan is not None and small and self.noise.known_after(plan[0]):
             return CompactGrouping(self.data.dims, plan)
         return Grouping(self.data.dims, groups, least_group(self.solver, self.data), plan)
 
