@@ -15,11 +15,12 @@ uncorrelated with noise that spreads over half a unit, of the variance unit²/12
 which the largest of 2¹⁵ is 4.3σ.  So flips have a little more noise than the mean, and the test
 (:mod:`tpca.solvers.mean.test`) errs on the safe side.
 
-*Outliers.*  Where the largest is more than ``FAR`` times the mean size, the largest, one in ``SPARSE``, are kept
-as they are, and the unit is that of the others.  With q their largest, the mean square of the block is more than
-q²/``SPARSE``, and rounding adds no more than 10⁻³ of it, else 5·10⁻³, whatever the tails.  Without that an outlier
-would drown what others have at its place: rounding errors of one contrast are shared out evenly over all groups before
-it, which no sign flip does (of Cauchy noise one test in nine claimed a signal, with one of 20 allowed).
+*Outliers.*  Where the largest is more than ``FAR`` times the mean size, entries of more than ``FAR`` times the median,
+or one in ``SPARSE`` if these are more, are kept as they are, and the unit is that of the others.  Single large entries,
+which make a fit as long as any, are the same in all flips: what decides is the noise of other groups at their places,
+and rounding must not drown it, for the error of a contrast is shared out evenly over all groups before it, which no
+flip of signs does.  (With all rounded alike, one test in nine of Cauchy noise claimed a signal, with one in 20 allowed.)
+Where more than one in ``SPARSE`` is large, several groups have large entries at one place, and decide.
 
 What is rounded must not have directions that are far quieter than others, such as smooth noise has: it is white, or
 whitened before (:mod:`tpca.solvers.mean.compact`).
@@ -45,7 +46,7 @@ BLOCK = 2**15  # entries with one unit, that are worked on at a time: in the sec
 STRANDS = 4  # of blocks, whose sums are added up: always the same, whoever makes them
 PARTS = 4  # of a block, of which BLAS makes the products sooner than of the whole
 MOST = 127
-FAR, SPARSE = 32, 256
+FAR, SPARSE = 32, 16
 TINY = 1e-30  # entries that are none: one over them would leave the range of float32
 
 Linear = Callable[[NDArray[Any]], NDArray[Any]]
@@ -67,11 +68,21 @@ def contrast_bytes(dims: Sequence[int], count: int) -> int:
     And of what two threads read, a block of all rows each in float32.
     """
     sizes: list[int] = [some.stop - some.start for some in blocks_of(tuple(dims))]
-    return count * (sum(sizes) + 4 * len(sizes) + 8 * sum(map(_outliers, sizes))) + 2 * 4 * (count + 1) * max(sizes)
+    return count * (sum(sizes) + 4 * len(sizes) + 8 * sum(map(_most_outliers, sizes))) + 2 * 4 * (count + 1) * max(
+        sizes
+    )
 
 
-def _outliers(entries: int) -> int:
-    """How many of so many may be kept as they are."""
+def _outliers(sizes: NDArray[Any]) -> NDArray[np.int32]:
+    """Where entries are that are kept as they are."""
+    where = np.flatnonzero(sizes > FAR * np.median(sizes))
+    most = _most_outliers(len(sizes))
+    if len(where) > most:
+        where = np.sort(np.argpartition(sizes, -most)[-most:])
+    return where.astype(np.int32)
+
+
+def _most_outliers(entries: int) -> int:
     return 1 + entries // SPARSE
 
 
@@ -98,8 +109,7 @@ class RoundedContrasts:
         self.outliers.pop((place, block), None)
         largest = _largest(values)
         if largest * len(values) > FAR * total_size(values):
-            count = _outliers(len(values))
-            where = np.sort(np.argpartition(np.abs(values), -count)[-count:]).astype(np.int32)
+            where = _outliers(np.abs(values))
             self.outliers[place, block] = where, values[where].astype(np.float32)
             values[where] = 0
             largest = _largest(values)
