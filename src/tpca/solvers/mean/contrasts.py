@@ -19,7 +19,7 @@ which the largest of 2¹⁵ is 4.3σ.  So flips have a little more noise than th
 or one in ``SPARSE`` if these are more, are kept as they are, and the unit is that of the others.  Single large entries,
 which make a fit as long as any, are the same in all flips: what decides is the noise of other groups at their places,
 and rounding must not drown it, for the error of a contrast is shared out evenly over all groups before it, which no
-flip of signs does.  (With all rounded alike, one test in nine of Cauchy noise claimed a signal, with one in 20 allowed.)
+flip of signs does.  (With all rounded alike, tests of Cauchy noise claimed a signal in one of nine cases.)
 Where more than one in ``SPARSE`` is large, several groups have large entries at one place, and decide.
 
 What is rounded must not have directions that are far quieter than others, such as smooth noise has: it is white, or

@@ -7,7 +7,7 @@ first two neighbours that hold the fewest samples become one: the largest group 
 smallest.  Where samples hold unequal shares of the signal (derived ones, :mod:`tpca.streams.contrasts`) a group counts
 as many as its shares add up to, N in all.  Groups are sums in float32, which is far more than their noise needs.  Of
 samples in float64 the sum of all is kept as well; of others it is that of the groups, made at the end: in float64, and
-in float32, as the samples are, where these are ``LARGE``.
+in float32, as the samples are, where these are ``LARGE``.  Groups in less memory: :mod:`tpca.solvers.mean.compact`.
 """
 
 from __future__ import annotations
