@@ -120,7 +120,7 @@ LAWS = {
 @pytest.mark.parametrize("law", LAWS)
 @few_or_many(1, 20)
 def test_of_all_flips_of_any_noise_no_more_than_the_level_are_claimed(law, runs, monkeypatch):
-    """As of groups in float32: 3 of 64, and 4 where two are next to equal; up to 32 if outliers were rounded, too."""
+    """As of groups in float32: 3 of 64, some more where two are next to equal; far more if outliers were rounded."""
     codes = np.arange(64)[:, None] >> np.arange(6) & 1
     orbit = np.column_stack([np.ones(64), 1.0 - 2 * codes, 1.0 - 2 * (codes.sum(axis=1) % 2)])
     monkeypatch.setattr(flips, "draw_flips", lambda *_: orbit[1:])
