@@ -17,7 +17,7 @@ import functools
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 SMALL = 2**20
 
 Piece = TypeVar("Piece")
+Result = TypeVar("Result")
 
 
 def cores() -> int:
@@ -61,6 +62,17 @@ def share(work: Callable[[Piece], None], pieces: Iterable[Piece], worth: bool = 
         left.clear()
         if not other.cancel():
             other.result()
+
+
+def gathered(work: Callable[[Piece], Result], pieces: Sequence[Piece], worth: bool = True) -> list[Result]:
+    """What ``work`` gives of all pieces, in their order, the same way."""
+    found = dict[int, Result]()
+
+    def one(number: int) -> None:
+        found[number] = work(pieces[number])
+
+    share(one, range(len(pieces)), worth)
+    return [found[number] for number in range(len(pieces))]
 
 
 def _work_off(work: Callable[[Piece], None], left: deque[Piece]) -> None:

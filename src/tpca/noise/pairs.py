@@ -21,15 +21,20 @@ on average of Gaussian ones, however few they are.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from tpca.noise.differences import Gram, every_other, gram, kurtoses, mean_fourth, rms, unit_size
 from tpca.noise.whitening import Whitening
 from tpca.tensors import Accumulator, Batch, DenseBatch, in_full
 from tpca.tensors.blocks import Array
+from tpca.threads import gathered
 
+SHARED = 2**17  # entries, from which the modes of pairs are worth a second thread
 AT_ONCE = 2**17  # entries of differences that are worked on at a time; one pair's where that is more
 
 
@@ -165,7 +170,8 @@ class ModeCovariances(PairSums, Accumulator):
             parts = [every_other(some, places, first) for some, places in every]
             if not (count := parts[0].shape[0]):
                 continue
-            grams = [gram(parts[mode == 0], mode) for mode in range(even[0].ndim - 1)]
+            large = isinstance(even[0], np.ndarray) and even[0].size > SHARED
+            grams = gathered(functools.partial(_gram_of, parts), range(even[0].ndim - 1), worth=large)
             _add_matrices(self.grams[half], grams)
             self.counts[half] += count
             size, powers = math.prod(parts[0].shape[1:]), mean_fourth(parts[0])
@@ -182,6 +188,11 @@ class ModeCovariances(PairSums, Accumulator):
             return differences
         differences = self._whitening.tensor(differences)
         return differences / rms(differences)
+
+
+def _gram_of(parts: Sequence[Any], mode: int) -> Gram:
+    """The Gram matrix of a mode: of slices of the second mode for the first, else of those of the first."""
+    return gram(parts[mode == 0], mode)
 
 
 def _shares(odd: DenseBatch, even: DenseBatch) -> tuple[Array, Array] | None:

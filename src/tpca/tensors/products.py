@@ -13,6 +13,7 @@ HALVED = 2**24  # multiplications that are done in two halves: a third of a mill
 FITTED = 2**22  # multiplications that are worth some care: a tenth of a millisecond
 FOUR = 4  # rows that BLAS multiplies at once
 FEW = 10**6  # multiplications of a product that BLAS has a loop for which copies nothing first
+FEW_ROWS = 32  # whose products are all made sooner than one half of them
 
 
 def multiply(rows: Any, matrix: Any) -> Any:
@@ -38,14 +39,14 @@ def multiply(rows: Any, matrix: Any) -> Any:
 
 
 def gram_of(rows: NDArray[Any]) -> NDArray[Any]:
-    """``rows @ rows.T`` of one matrix ``(d, n)``, or of each of some; small ones in two parts.
+    """``rows @ rows.T`` of one matrix ``(d, n)``, or of each of some; small ones, and of few rows, in two parts.
 
     Of a matrix and itself NumPy has BLAS make one half only, which takes up to three times as long as its loop for
     small products takes for both.
     """
     turned, length = rows.swapaxes(-1, -2), rows.shape[-2]
     half = length // 2
-    if not half or (length - half) * length * rows.shape[-1] > FEW:
+    if not half or (length > FEW_ROWS and (length - half) * length * rows.shape[-1] > FEW):
         return np.asarray(rows @ turned)
     product: NDArray[Any] = np.empty((*rows.shape[:-1], length), rows.dtype)
     for some in (slice(half), slice(half, None)):

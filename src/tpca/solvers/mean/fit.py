@@ -34,6 +34,7 @@ from tpca.solvers.rank_one import ROUGH, rank_one, split_blocks, top_pairs, unfo
 from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array, unit
 from tpca.tensors.products import gram_of
+from tpca.threads import gathered
 
 RANDOM = 16  # random starts
 UNFOLDINGS = 8  # at most so many, the most even first: those tell the most (the rest start at random as well)
@@ -44,6 +45,7 @@ BEST, MORE_SWEEPS = 3, 60  # of them climb on, so many sweeps more
 MAX_SWEEPS = 5000  # of the best one, if it does not stand still before
 GRAM = 4  # copies of a Gram matrix that its eigenvectors take
 SHORT = 12  # rows of a matrix that has all eigenvectors in hardly more time than one
+LARGE = 2**16  # entries, from which modes are worth a second thread
 SHARE = 16  # one part in so many of that is what all starts of a tensor, or the long side of an unfolding, may take
 
 
@@ -63,7 +65,9 @@ def hosvd_fit(tensor: Array, sweeps: int = MAX_SWEEPS) -> RankOne:
     """The fit from the leading vectors of all single modes alone (HOSVD): enough for a signal that is plain to see."""
     if tensor.ndim == 2:
         return best_fit(tensor, np.random.default_rng(len(tensor)))
-    vectors, value = climb_one(tensor, [leading_of_mode(tensor, mode)[0] for mode in range(tensor.ndim)], sweeps)
+    modes = range(tensor.ndim)
+    leading = gathered(lambda mode: leading_of_mode(tensor, mode)[0], modes, worth=tensor.size > LARGE)
+    vectors, value = climb_one(tensor, leading, sweeps)
     return RankOne(value, tuple(vectors))
 
 
@@ -92,8 +96,7 @@ def gram(tensor: Array, mode: int) -> Array:
     total = np.zeros((length, length))
     # Many small blocks cost more than a copy of them in another order, a slice of the first mode at a time.
     for block in tensor.reshape(-1, length, math.prod(tensor.shape[mode + 1 :])) if mode < 2 else tensor:
-        rows = block if mode < 2 else np.moveaxis(block, mode - 1, 0).reshape(length, -1)
-        total += rows @ rows.T
+        total += gram_of(block if mode < 2 else np.moveaxis(block, mode - 1, 0).reshape(length, -1))
     return total
 
 

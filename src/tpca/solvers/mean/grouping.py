@@ -7,7 +7,7 @@ first two neighbours that hold the fewest samples become one: the largest group 
 smallest.  Where samples hold unequal shares of the signal (derived ones, :mod:`tpca.streams.contrasts`) a group counts
 as many as its shares add up to, N in all.  Groups are sums in float32, which is far more than their noise needs.  Of
 samples in float64 the sum of all is kept as well; of others it is that of the groups, made at the end: in float64, and
-in float32, as the samples are, where these are ``LARGE``.
+in float32, as the samples are, where these are ``LARGE``.  Groups in less memory: :mod:`tpca.solvers.mean.compact`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.checkpoint import kept
+from tpca.solvers.mean.contrasts import Coded
 from tpca.tensors.blocks import Array
 from tpca.threads import share
 
 Array32 = NDArray[Any]  # of float32, which the toolbox for float64 works on as well
+Sums = Array32 | Coded  # of groups, or what these are combinations of
 
 LARGE = 2**14  # entries, from which samples are neither copied nor widened as a whole: the work of a fit is less then
 PIECE = 2**14  # entries of all groups that are worked on at a time: these stay in the second cache
@@ -49,16 +51,29 @@ class Grouping:
     def __init__(self, dims: Sequence[int], most: int, block: int = 1, plan: Sequence[int] | None = None) -> None:
         self.plan = None if plan is None else list(plan)
         self.dims, self.most = tuple(dims), most if plan is None else len(plan)
-        self._room: Array32 = np.zeros((self.most, *dims), dtype=np.float32)  # in one piece: it is had sooner
+        self._room = self._make_room()
         self.total: Array | None = None  # kept of samples in float64
         self.counts: list[int] = []
         self.worths: list[float] = []  # their shares of the signal
         self.size = block if plan is None else plan[0]  # of the open group, when it will be full
 
+    def _make_room(self) -> Array32:
+        return np.zeros((self.most, *self.dims), dtype=np.float32)  # in one piece: it is had sooner
+
     @property
     def sums(self) -> Array32:
         """The sums of all groups that have begun: ``(G, *dims)``."""
         return self._room[: len(self.counts)]
+
+    @property
+    def rows(self) -> Sums:
+        """What all groups are combinations of: the sums themselves."""
+        return self.sums
+
+    @property
+    def basis(self) -> Array | None:
+        """As which combinations of the rows, ``(G, G)``; ``None`` where they are the sums."""
+        return None
 
     @property
     def samples(self) -> int:
@@ -89,15 +104,19 @@ class Grouping:
     @property
     def vacant(self) -> list[Array32]:
         """The memory of the next group, where a plan says that the samples to come are its first; empty elsewhere."""
-        begins = not self.counts or self.counts[-1] >= self.size
         planned = self.plan is not None and len(self.counts) < self.most
-        return [self._room[len(self.counts)]] if begins and planned else []
+        return [self._room[len(self.counts)]] if self._begins and planned else []
+
+    @property
+    def _begins(self) -> bool:
+        """Whether the samples to come are the first of a group, or more than were said."""
+        return not self.counts or self.counts[-1] >= self.size
 
     def add(self, part: NDArray[np.floating], n: int, worth: float | None = None) -> None:
         """Add ``n`` samples, which sum to ``part`` and are ``worth`` so many, to the open group."""
         if self.total is None and part.dtype.itemsize > 4:
             self.total = self.whole.astype(np.float64)
-        if not self.counts or self.counts[-1] >= self.size:
+        if self._begins:
             self._open()
         if self.total is not None:
             self.total += part

@@ -24,8 +24,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tpca.solvers.mean.climb import ray
+from tpca.solvers.mean.contrasts import Coded
 from tpca.solvers.mean.coupling import Coupling
-from tpca.solvers.mean.grouping import LARGE, Array32, Grouping, inner_products, total_type
+from tpca.solvers.mean.grouping import LARGE, Array32, Grouping, Sums, inner_products, total_type
 from tpca.solvers.rank_one import along
 from tpca.tensors.blocks import Array
 from tpca.tensors.contraction import middle, outer
@@ -37,15 +38,15 @@ FAR = 20  # groups between 2^-FAR and 2^FAR are taken as they are, others in uni
 
 @dataclass(frozen=True)
 class Groups:
-    """Sums of groups ``(G, *dims)``, and what is made of them.
+    """Sums of groups ``(G, *dims)``, or what these are combinations of, and what is made of them.
 
-    ``mean`` is X, ``turn`` makes x' of the sums, ``weights`` are w, ``shares`` π, ``length`` is N/‖u‖, ``products`` has
+    ``mean`` is X, ``turn`` makes x' of these, ``weights`` are w, ``shares`` π, ``length`` is N/‖u‖, ``products`` has
     the inner products of the x', ``coupling`` is what is known of R, ``unit`` what all but the sums are in units of.
     ``pulls`` are sums whose scatter is that of the mean, where entries are missing
     (:mod:`tpca.solvers.mean.observed`); ``None``: the sums.
     """
 
-    sums: Array32
+    sums: Sums
     mean: Array
     turn: Array
     weights: Array
@@ -61,7 +62,10 @@ class Groups:
         """From the sums, which are used up; ``time`` is the correlation time that samples show."""
         sizes, dims = grouping.sizes, grouping.dims
         mean = np.empty(dims, total_type(dims)) if grouping.total is None else grouping.total
-        products = inner_products(grouping.sums, mean if grouping.total is None else None)
+        sums, basis = grouping.rows, grouping.basis
+        products = _products(sums, mean if grouping.total is None else None)
+        if basis is not None:
+            products = basis @ products @ basis.T
         unit = _unit(float(np.trace(products)) / len(sizes) / mean.size)
         turn, ray = np.diag(1 / (unit * np.sqrt(sizes))), np.sqrt(sizes)
         products = turn @ products @ turn
@@ -69,9 +73,13 @@ class Groups:
         away, there = coupling.roots()
         weights = there @ ray
         length = float(sizes.sum() / np.linalg.norm(weights))
-        mean *= length / sizes.sum() / unit
+        factor = length / sizes.sum() / unit
+        mean *= factor
+        if basis is not None:
+            turn = turn @ basis
+            turn[:, 0] /= factor  # the first row is the mean
         return cls(
-            sums=grouping.sums,
+            sums=sums,
             mean=mean,
             turn=away @ turn,
             weights=weights / np.linalg.norm(weights),
@@ -103,15 +111,22 @@ class Groups:
 
     def transformed(self, linear: Callable[[Array32], Array32]) -> Groups:
         """The same of transformed samples; the sums are changed, one after the other."""
-        for group in self.sums:
-            group[...] = linear(group)
-        products = self.turn @ inner_products(self.sums) @ self.turn.T
-        return dataclasses.replace(self, mean=linear(self.mean), products=products)
+        mean, sums = linear(self.mean), self.sums
+        if isinstance(sums, Coded):
+            sums.contrasts.transform(linear)
+            sums = Coded(mean, sums.contrasts)
+        else:
+            for group in sums:
+                group[...] = linear(group)
+        products = self.turn @ _products(sums) @ self.turn.T
+        return dataclasses.replace(self, mean=mean, sums=sums, products=products)
 
     def mixed(self, coefficients: Array) -> Array32:
         r""":math:`\sum_g c_gx'_g` for every row of ``coefficients``."""
         rows = np.asarray(coefficients @ self.turn, dtype=np.float32)
-        return np.asarray(rows @ self.sums.reshape(len(self), -1)).reshape(-1, *self.dims)
+        own = self.sums
+        mixed = own.mixed(rows) if isinstance(own, Coded) else np.asarray(rows @ own.reshape(len(self), -1))
+        return mixed.reshape(-1, *self.dims)
 
     def flipped(self, signs: Array) -> Array32:
         """The mean with the signs of whole groups changed, for every row of ``signs``."""
@@ -123,11 +138,17 @@ class Groups:
         Two full contractions a group, whatever the order (:mod:`tpca.solvers.mean.climb`).
         """
         sums = self.sums if self.pulls is None else self.pulls
-        found = [np.empty((len(self), d), np.float32) for d in self.dims]
+        own: list[Array32] = [v.astype(np.float32) for v in vectors]
+        cut, found = middle(self.dims), [np.empty((len(self), d), np.float32) for d in self.dims]
+        left, right = ray(own[:cut]), ray(own[cut:])
+        if isinstance(sums, Coded):
+            found = _sides(sums.contracted(left, right), own)
+            return [np.asarray(self.turn @ rows.astype(np.float64)) for rows in found]
 
         def contract(some: slice) -> None:
-            for own, part in zip(found, _sides(sums[some], vectors), strict=True):
-                own[some] = part
+            matrices = sums[some].reshape(-1, len(left), len(right))
+            for part, side in zip(found, _sides((matrices @ right, left @ matrices), own), strict=True):
+                part[some] = side
 
         step = 1 if self.entries > LARGE else len(self)  # large ones one by one, so that one stays in the cache
         share(contract, [slice(g, g + step) for g in range(0, len(self), step)])
@@ -137,7 +158,10 @@ class Groups:
         """Every x' contracted with some rank-one components: ``(R, G)`` for vectors ``(R, d_i)``."""
         cut = middle(self.dims)
         left, right = (outer(side) for side in (vectors[:cut], vectors[cut:]))
-        rewards = np.vecdot(left @ self.sums.reshape(len(self), left.shape[1], -1), right)
+        if isinstance(self.sums, Coded):
+            rewards = self.sums.along(left, right)
+        else:
+            rewards = np.vecdot(left @ self.sums.reshape(len(self), left.shape[1], -1), right)
         return np.asarray((self.turn @ rewards.astype(np.float64)).T)
 
     @property
@@ -168,13 +192,16 @@ class Groups:
         return math.sqrt(max(0.0, left) / max(1, len(self) - 1) / self.entries)
 
 
-def _sides(tensors: Array32, vectors: Sequence[Array]) -> list[Array32]:
-    """Every tensor contracted with all vectors but one, ``(T, d_i)`` for every mode."""
-    dims, cut, found = tensors.shape[1:], middle(tensors.shape[1:]), list[Array32]()
-    own: list[Array32] = [v.astype(np.float32) for v in vectors]
-    matrices = tensors.reshape(len(tensors), math.prod(dims[:cut]), -1)
-    for first, part in ((0, matrices @ ray(own[cut:])), (cut, ray(own[:cut]) @ matrices)):
-        some = [v[None].repeat(len(tensors), axis=0) for v in (own[:cut] if first == 0 else own[cut:])]
+def _products(sums: Sums, total: Array | None = None) -> Array:
+    """The inner products of all sums, or of what these are combinations of."""
+    return sums.products() if isinstance(sums, Coded) else inner_products(sums, total)
+
+
+def _sides(halves: tuple[Array32, Array32], vectors: Sequence[Array32]) -> list[Array32]:
+    """Tensors contracted with all vectors but one, ``(T, d_i)`` for every mode, from what halves of them leave."""
+    cut, found = middle(tuple(map(len, vectors))), list[Array32]()
+    for part, side in zip(halves, (vectors[:cut], vectors[cut:]), strict=True):
+        some = [v[None].repeat(len(part), axis=0) for v in side]
         found += [along(part, some, place) for place in range(len(some))]
     return found
 

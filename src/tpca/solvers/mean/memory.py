@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from tpca.errors import MemoryBudgetError
 from tpca.noise.sketch import QUERIES, gradient_bytes, matrix_bytes
 from tpca.solvers.mean.climb import WORK
+from tpca.solvers.mean.contrasts import contrast_bytes
 from tpca.solvers.mean.fit import most_starts, unfoldings
 from tpca.solvers.mean.starts import MORE_MIXTURES, RANDOM
 from tpca.solvers.mean.test import flips_allowed, flips_at_once
@@ -40,13 +41,15 @@ def groups_needed(confidence: float) -> int:
     return 1 + math.ceil(math.log2(flips_allowed(confidence)[1] + 1))
 
 
-def mean_bytes(dims: Sequence[int], groups: int, partial: bool = False) -> int:
+def mean_bytes(dims: Sequence[int], groups: int, partial: bool = False, compact: bool = False) -> int:
     """Peak state: groups in float32, the mean in float64 and, beside them, samples in flight or the work of a fit.
 
-    Of ``partial`` samples, as much again for how often entries were observed, in every group and in all.
+    Of ``partial`` samples, as much again for how often entries were observed, in every group and in all.  Of
+    ``compact`` groups the sum of all in float32, and their contrasts.
     """
     counts = (4 * groups + 3 * 8) * math.prod(dims) if partial else 0
-    return _mean_bytes(tuple(dims), groups) + counts
+    saved = 4 * (groups - 1) * math.prod(dims) - contrast_bytes(dims, groups - 1) if compact else 0
+    return _mean_bytes(tuple(dims), groups) + counts - saved
 
 
 @functools.lru_cache(256)  # a fit asks for a few of these several times

@@ -142,6 +142,12 @@ class MeanNoise:
             return samples_wanted(sketch, self.serial, model)
         return 2 * max(MIN_LARGE, math.ceil(max(COLUMNS, 10 * longest) * longest / entries))
 
+    def known_after(self, samples: int) -> bool:
+        """Whether what large samples are to be whitened by is sure to be known after so many, two looks included."""
+        if self.sketch is None or not self._modes or math.prod(self.sketch.dims) <= LARGE:
+            return False
+        return 2 * self._needed(self.sketch) <= samples
+
     def _begin(self, dims: Sequence[int]) -> None:
         entries, longest = math.prod(dims), max(dims)
         queries = min(QUERIES, max(2, PROBED // entries)) if entries <= LARGE else 1

@@ -19,6 +19,7 @@ from tpca.engines.groups import GROUP_ENTRIES
 from tpca.errors import SolverError
 from tpca.solvers.loop import Ask
 from tpca.solvers.mean.bending import too_strong
+from tpca.solvers.mean.compact import CompactGrouping, can_be_compact
 from tpca.solvers.mean.ending import Ending
 from tpca.solvers.mean.grouping import LARGE, Grouping, equal_groups
 from tpca.solvers.mean.memory import groups_within, mean_bytes
@@ -60,26 +61,34 @@ class MeanRun:
             )
         self.solver, self.data = solver, data
         self.left_out = 0  # samples that were only looked at
+        groups, plan = self._sizes()
+        taken = mean_bytes(data.dims, groups if plan is None else len(plan), data.partial)
+        self.noise = MeanNoise(solver, data, solver.budget(data.dims, data.partial) - taken)
         self.grouping = self._grouping()
         self.observed: Grouping | None = None  # how often entries were, from the first that was not
-        groups = mean_bytes(data.dims, self.grouping.most, data.partial)
-        self.noise = MeanNoise(solver, data, solver.budget(data.dims, data.partial) - groups)
         self.unit: float | None = None  # what samples are multiplied by, so that no sum leaves the range of floats
         self._asked = 1.0  # what those asked for are
         self.ended = False
         self.history: list[dict[str, Any]] = []
         self._recovery: Recovery | None = None
 
-    def _grouping(self) -> Grouping:
+    def _sizes(self) -> tuple[int, list[int] | None]:
+        """How many groups there may be, and the sizes of all where the number of samples is known."""
         solver, dims = self.solver, self.data.dims
         partial = self.data.partial
         budget = solver.budget(dims, partial)
         limits = [limit for limit in (self.data.length, solver.max_samples) if limit is not None]
         if self.data.length is None or not min(limits):
-            groups = groups_within(dims, budget, solver.confidence, spare=1, partial=partial)
-            return Grouping(dims, groups, least_group(solver, self.data))
+            return groups_within(dims, budget, solver.confidence, spare=1, partial=partial), None
         groups = groups_within(dims, budget, solver.confidence, partial=partial)
-        return Grouping(dims, groups, plan=equal_groups(min(limits) - self.left_out, groups, solver.groups or 1))
+        return groups, equal_groups(min(limits) - self.left_out, groups, solver.groups or 1)
+
+    def _grouping(self) -> Grouping:
+        groups, plan = self._sizes()
+        small = can_be_compact(self.data.dims) and not self.data.partial
+        if plan is not None and small and self.noise.known_after(plan[0]):
+            return CompactGrouping(self.data.dims, plan)
+        return Grouping(self.data.dims, groups, least_group(self.solver, self.data), plan)
 
     @property
     def samples(self) -> int:
@@ -139,6 +148,11 @@ class MeanRun:
             part.total *= factor  # a power of two
         elif factor != 1:
             part.total = part.total.astype(float) * factor
+        if isinstance(self.grouping, CompactGrouping):
+            self.grouping.whitening = self.noise.whitening
+            assert self.noise.sketch is None or len(self.grouping.counts) < 2, (
+                "what contrasts are whitened by may change"
+            )
         self.grouping.add(part.total, part.n, part.worth)
         self.record({"phase": "average", "component": 0, "found": False}, None)
         if self.noise.tails.on_trial:
@@ -217,7 +231,8 @@ class MeanRun:
     @property
     def state_bytes(self) -> int:
         """The sums, and what the fit needs besides."""
-        return mean_bytes(self.data.dims, self.grouping.most, self.data.partial) + self.noise.taken
+        compact = isinstance(self.grouping, CompactGrouping)
+        return mean_bytes(self.data.dims, self.grouping.most, self.data.partial, compact) + self.noise.taken
 
     def record(self, known: dict[str, Any], vectors: tuple[Array, ...] | None) -> None:
         """Keep a record, and call whoever wants to know."""
