@@ -28,7 +28,7 @@ from tpca.fields import LONGEST
 
 __all__ = ["VERSION", "CheckpointWarning", "Checkpoints", "kept"]
 
-VERSION = 9  # raised whenever the attributes of a kept class, or a position, change their meaning
+VERSION = 10  # raised whenever the attributes of a kept class, or a position, change their meaning
 KEEP = 2
 
 
