@@ -76,6 +76,17 @@ def test_a_fit_holds_about_what_it_says(solver, dims):
     assert traced.peak <= 2 * found.state_bytes + found.buffer_bytes + 6 * sample + 2**17
 
 
+@pytest.mark.parametrize("dims", [(60,) * 3, (22,) * 4])
+def test_a_limit_on_what_is_hidden_takes_no_copy_of_all_groups(dims):
+    """Samples in float32 that lie in memory are not copied, so that all there is is state: less than is said."""
+    samples = np.random.default_rng(0).standard_normal((64, *dims), dtype=np.float32)
+    MeanSolver(random_state=0).run(samples[:, :8, :8, :8])  # what is imported is not counted
+    with Traced() as traced:
+        recovery = MeanSolver(random_state=0).run(samples)
+    assert not recovery.found
+    assert traced.peak < recovery.state_bytes
+
+
 def test_a_long_mode_is_found_from_the_short_side():
     rng = np.random.default_rng(0)
     u, v = rng.standard_normal(3), rng.standard_normal(4000)

@@ -157,7 +157,8 @@ class Groups:
     def along(self, vectors: Sequence[Array]) -> Array:
         """Every x' contracted with some rank-one components: ``(R, G)`` for vectors ``(R, d_i)``."""
         cut = middle(self.dims)
-        left, right = (outer(side) for side in (vectors[:cut], vectors[cut:]))
+        # In float32, as the sums are: of rows in float64 NumPy would make a copy of all groups in float64.
+        left, right = (outer(side).astype(np.float32, copy=False) for side in (vectors[:cut], vectors[cut:]))
         if isinstance(self.sums, Coded):
             rewards = self.sums.along(left, right)
         else:
