@@ -218,7 +218,7 @@ class Coded:
         each = gathered(strand, np.array_split(np.arange(len(self.blocks)), STRANDS))
         return found, functools.reduce(np.add, each)
 
-    def along(self, left: Array, right: Array) -> Array:
+    def along(self, left: NDArray[Any], right: NDArray[Any]) -> Array:
         """All rows, as matrices, between some vectors ``(R, L)`` and as many ``(R, R)``: ``(G, R)``."""
         found = np.zeros((len(self), len(left)))
         for number in range(len(self.blocks)):
