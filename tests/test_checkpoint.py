@@ -391,6 +391,21 @@ def test_a_kill_at_any_step_of_writing_leaves_a_good_checkpoint(tmp_path, monkey
         assert len(list(folder.iterdir())) == 2
 
 
+def test_a_kill_at_any_step_of_clearing_leaves_good_checkpoints_or_none(tmp_path, monkeypatch):
+    """Half a checkpoint would be damage to whoever goes on there."""
+
+    def save(folder):
+        for number in (1, 2):
+            Checkpoints(folder).save({"number": number})
+
+    steps = [(shutil, "rmtree"), (os, "replace"), (os, "unlink"), (os, "rmdir")]
+    for folder in kills(monkeypatch, tmp_path, save, lambda f: Checkpoints(f).clear(), steps, 6):
+        loaded = Checkpoints(folder).load()  # a warning would be an error here
+        assert loaded is None or loaded["number"] == 2
+        Checkpoints(folder).clear()
+        assert not folder.exists()
+
+
 def test_what_a_killed_run_was_writing_is_ignored_and_cleared(tmp_path):
     folder, solver = tmp_path / "run", {"random_state": 1, "max_samples": 60, "checkpoint": tmp_path / "run"}
     engine = {"truth": None, "dims": (4, 4, 4), "random_state": 2}

@@ -12,7 +12,6 @@ import functools
 import hashlib
 import json
 import os
-import shutil
 import time
 import warnings
 from importlib.metadata import version
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from tpca.codec import Reader, Writer, kept
-from tpca.drafts import checksum, clear_drafts, drafts
+from tpca.drafts import checksum, clear_drafts, discard, drafts
 from tpca.errors import CheckpointError, check_regular
 from tpca.fields import LONGEST
 
@@ -63,7 +62,7 @@ class Checkpoints:
                 "make room there or choose another folder, and resume from the last one."
             ) from error
         for old in numbers[: len(numbers) + 1 - KEEP]:
-            shutil.rmtree(self.folder / f"{old:08d}", ignore_errors=True)
+            discard(self.folder / f"{old:08d}")
         self._last = time.monotonic()
 
     def any(self) -> bool:
@@ -94,7 +93,7 @@ class Checkpoints:
     def clear(self) -> None:
         """Remove all checkpoints, and the folder if nothing else is in it."""
         for number in self._numbers():
-            shutil.rmtree(self.folder / f"{number:08d}", ignore_errors=True)
+            discard(self.folder / f"{number:08d}")
         clear_drafts(self.folder)
         if self.folder.is_dir() and not any(self.folder.iterdir()):
             self.folder.rmdir()
