@@ -90,13 +90,10 @@ def clear_drafts(folder: Path) -> None:
 def discard(folder: Path) -> None:
     """Remove a folder, if it can be; it has the name of a draft before anything in it goes: nobody finds half of it."""
     aside = _beside(folder, "old-")
-    _at_work.add(aside)
     try:
         os.replace(folder, aside)
     except OSError:
         aside = folder
-    finally:
-        _at_work.discard(aside)
     _remove(aside)
 
 

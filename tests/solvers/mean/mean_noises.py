@@ -1,7 +1,9 @@
 """Noise as real data have it, for the mean: samples ``(n, *dims)``, and groups of them."""
 
 import numpy as np
+import pytest
 
+from tpca import MeanSolver
 from tpca.solvers.mean.grouping import Grouping, equal_groups
 from tpca.solvers.mean.groups import Groups
 
@@ -65,3 +67,21 @@ def grouped(samples, groups=8):
     for part in np.split(samples, np.cumsum(plan)[:-1]):
         grouping.add(part.sum(axis=0), len(part))
     return Groups.of(grouping)
+
+
+class StopError(Exception):
+    """What a callback stops a fit with."""
+
+
+def stopped_and_resumed(samples, folder, stops):
+    """A fit that is stopped when it has seen so many samples, again and again, and gone on with to its end."""
+    kept = {"random_state": 1, "checkpoint": folder, "checkpoint_every": 0, "resume": True}
+    for stop_at in stops:
+
+        def stop(record, stop_at=stop_at):
+            if record["phase"] == "average" and record["samples"] >= stop_at:
+                raise StopError
+
+        with pytest.raises(StopError):
+            MeanSolver(**kept, callbacks=[stop]).run(samples)
+    return MeanSolver(**kept).run(samples)

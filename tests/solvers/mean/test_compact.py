@@ -4,7 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from mean_noises import grouped, outer, rank_one, smooth
+from mean_noises import grouped, outer, rank_one, smooth, stopped_and_resumed
 from scipy.stats import binom
 from threadpoolctl import threadpool_limits
 
@@ -174,24 +174,12 @@ def test_fits_are_those_of_groups_in_float32(law, strength, small_ones, monkeypa
 
 
 def test_the_same_bits_with_two_threads_and_after_a_stop(small_ones, tmp_path):
-    class StopError(Exception):
-        pass
-
     samples = noisy("smooth", 3.0)
     with threadpool_limits(1, user_api="blas"):
         alone = MeanSolver(random_state=1).run(samples)
     with threadpool_limits(2, user_api="blas"):
         both = MeanSolver(random_state=1).run(samples)
-    kept = {"random_state": 1, "checkpoint": tmp_path / "c", "checkpoint_every": 0, "resume": True}
-    for stop_at in (20, 60, 150):
-
-        def stop(record, stop_at=stop_at):
-            if record["phase"] == "average" and record["samples"] >= stop_at:
-                raise StopError
-
-        with pytest.raises(StopError):
-            MeanSolver(**kept, callbacks=[stop]).run(samples)
-    again = MeanSolver(**kept).run(samples)
+    again = stopped_and_resumed(samples, tmp_path / "c", (20, 60, 150))
     for one in (both, again):
         assert (one.strength, one.strength_interval, one.history) == (
             alone.strength,

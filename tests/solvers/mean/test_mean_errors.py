@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from mean_noises import LAWS, direction, grouped, outer, rank_one, scales, serial, smooth, unit
+from mean_noises import LAWS, direction, grouped, outer, rank_one, scales, serial, smooth, stopped_and_resumed, unit
 from scipy.stats import binom
 
 from amounts import few_or_many
@@ -150,23 +150,11 @@ def test_the_noise_is_part_of_the_memory():
 
 
 def test_a_resumed_run_knows_the_noise(tmp_path):
-    class StopError(Exception):
-        pass
-
     rng = np.random.default_rng(0)
     samples = smooth(rng, 130, (5, 6, 7)) + outer(rank_one(rng, (5, 6, 7)))
     whole = MeanSolver(random_state=1).run(samples)
     assert whole.noise.whitening is not None
-    kept = {"random_state": 1, "checkpoint": tmp_path / "c", "checkpoint_every": 0, "resume": True}
-    for stop_at in (16, 40, 100):
-
-        def stop(record, stop_at=stop_at):
-            if record["phase"] == "average" and record["samples"] >= stop_at:
-                raise StopError
-
-        with pytest.raises(StopError):
-            MeanSolver(**kept, callbacks=[stop]).run(samples)
-    again = MeanSolver(**kept).run(samples)
+    again = stopped_and_resumed(samples, tmp_path / "c", (16, 40, 100))
     assert (again.strength, again.strength_interval, again.history) == (
         whole.strength,
         whole.strength_interval,

@@ -38,7 +38,6 @@ from tpca.solvers.race import limits
 from tpca.solvers.race.strategies.choice import (
     FLOW_COLUMNS,
     STRUCTURE_SHARE,
-    WHOLE_ROWS,
     candidate_floats,
     least_bytes,
     refinement_floats,
@@ -46,7 +45,7 @@ from tpca.solvers.race.strategies.choice import (
 from tpca.solvers.race.strategies.flow import state_floats
 from tpca.solvers.race.strategies.singles import singles_floats
 from tpca.solvers.race.strategies.symmetric import symmetric_floats, symmetric_pairs_floats
-from tpca.solvers.race.strategies.whole import ROOMY, TIGHT, whole_floats
+from tpca.solvers.race.strategies.whole import room_within, whole_floats
 from tpca.solvers.rank_one import DENSE_ROWS, LANCZOS
 from tpca.tensors.blocks import Partition
 
@@ -192,9 +191,8 @@ def race_size(dims: tuple[int, ...], nbytes: float) -> RaceSize | None:
         left -= symmetric_pairs_floats(dims) + own
     taken = nbytes / 8 - left
     halves = Partition.halves(dims)
-    for squares in (ROOMY, TIGHT):
-        if whole_floats(halves, squares) <= left and halves.sizes[0] <= WHOLE_ROWS:
-            return RaceSize("whole", halves.sizes[0], taken + whole_floats(halves, squares), symmetric)
+    if (room := room_within(halves, left)) is not None:
+        return RaceSize("whole", halves.sizes[0], taken + whole_floats(halves, room), symmetric)
     rows = range(1, min(halves.sizes[0], int(max(left, 0))) + 1)
     columns = bisect.bisect_right(rows, left, key=lambda r: state_floats(halves, r))  # as many as fit
     if columns >= min(FLOW_COLUMNS if len(dims) >= 5 else 1, halves.sizes[0]):

@@ -40,6 +40,7 @@ from tpca.checkpoint import kept
 from tpca.tensors.blocks import Array
 from tpca.tensors.contraction import middle
 from tpca.tensors.dense import total_size
+from tpca.tensors.products import gram_of
 from tpca.threads import gathered, share
 
 BLOCK = 2**15  # entries with one unit, that are worked on at a time: in the second cache; or one row, if that is more
@@ -178,15 +179,13 @@ class Coded:
 
     def products(self) -> Array:
         """The inner products of all rows, a block at a time, which are added up in float64."""
-        found, first = np.empty((len(self.blocks), len(self), len(self))), len(self) // 2
+        found = np.empty((len(self.blocks), len(self), len(self)))
 
         def multiply(number: int) -> None:
             own, units = self.block(number)
             parts = PARTS if own.shape[1] % PARTS == 0 else 1
             each = own.reshape(len(own), parts, -1).transpose(1, 0, 2)
-            # In two halves: of a matrix and itself NumPy has BLAS make one half only, which of few rows takes longer.
-            halves = [each @ each[:, some].transpose(0, 2, 1) for some in (slice(first), slice(first, None))]
-            found[number] = np.concatenate(halves, axis=2).sum(axis=0, dtype=np.float64) * (units * units.T)
+            found[number] = gram_of(each).sum(axis=0, dtype=np.float64) * (units * units.T)
 
         share(multiply, range(len(self.blocks)))
         both: Array = found.sum(axis=0)

@@ -25,15 +25,13 @@ from tpca.solvers.race.strategies.protocol import Strategy
 from tpca.solvers.race.strategies.replicas import PairReplicas, pairs_floats
 from tpca.solvers.race.strategies.singles import SingleReplicas, singles_floats
 from tpca.solvers.race.strategies.symmetric import Symmetric, SymmetricPairs, symmetric_floats, symmetric_pairs_floats
-from tpca.solvers.race.strategies.whole import ROOMY, TIGHT, WholeSum, whole_floats
+from tpca.solvers.race.strategies.whole import WholeSum, room_within
 from tpca.solvers.recovery import Evidence
 from tpca.tensors.blocks import Partition
 
 # At order 5 and above a flow with fewer columns than this is no better than small replicas of the same size
 # (docs/race.md).
 FLOW_COLUMNS = 8
-# Above this many rows the sum of all samples is too slow to fit (an eigenproblem of that size at every look).
-WHOLE_ROWS = 256
 # A strategy for structure joins if it takes no more than this share of the memory.
 STRUCTURE_SHARE = 0.1
 # Vectors per mode that a candidate holds: itself, its sums, its query and the answer.
@@ -149,9 +147,8 @@ def _main(
     if partition is not None and len(partition) > 2:
         return _replicas(partition, floats, nbytes, rng)
     blocks = Partition.halves(dims) if partition is None else partition
-    for squares in (ROOMY, TIGHT):
-        if whole_floats(blocks, squares) <= floats and blocks.sizes[0] <= WHOLE_ROWS:
-            return WholeSum(blocks, rng, squares)
+    if (room := room_within(blocks, floats)) is not None:
+        return WholeSum(blocks, rng, room)
     columns = columns_within(blocks, floats)
     small = len(dims) >= 5 and partition is None
     if columns >= min(FLOW_COLUMNS if small else 1, blocks.sizes[0]):

@@ -22,6 +22,8 @@ from tpca.tensors.blocks import Partition
 # Bytes for every entry of a Gram matrix: as many as the flow takes, where there is room for fewer but larger pieces;
 # else what is enough, for no inverse root is wanted here.
 ROOMY, TIGHT = SQUARES, 16
+# Above this many rows the sum of all samples is too slow to fit (an eigenproblem of that size at every look).
+WHOLE_ROWS = 256
 
 
 def whole_floats(partition: Partition, squares: int = ROOMY) -> int:
@@ -29,6 +31,13 @@ def whole_floats(partition: Partition, squares: int = ROOMY) -> int:
     rows, entries = partition.sizes
     stored = rows * entries * np.dtype(STORE).itemsize
     return math.ceil((2 * stored + 4 * rows**2 + 48 * rows + working_bytes(partition, rows, squares)) / 8)
+
+
+def room_within(partition: Partition, floats: float) -> int | None:
+    """Bytes for every entry of its Gram matrix with which the sum fits into ``floats``; ``None`` where it does not."""
+    if partition.sizes[0] > WHOLE_ROWS:
+        return None
+    return next((room for room in (ROOMY, TIGHT) if whole_floats(partition, room) <= floats), None)
 
 
 @kept
