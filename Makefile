@@ -5,8 +5,10 @@ BIN    := $(VENV)/bin
 # Two cores are common; libraries that start threads of their own only fight over them.
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
+# research/ lies beside src/ and is not installed.
+export PYTHONPATH := $(CURDIR)
 
-.PHONY: demo test test-slow oldest lint docs notebooks gallery bench bench-cca bench-variance bench-claims reproduce reproduction race-targets race-checks noise-checks attack detection clean help
+.PHONY: demo test test-slow oldest lint docs notebooks gallery bench bench-cca bench-claims compare reproduce reproduction race-targets race-checks noise-checks attack detection clean help
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -36,7 +38,7 @@ oldest:  ## the tests of what users call, with the oldest packages that pyprojec
 	$(OLDEST)/bin/uv pip install --quiet --python $(OLDEST)/bin/python --resolution lowest-direct -e ".[all]" \
 	  "hypothesis>=6.100" "pandas>=2.3" "pytest>=8.0" "pytest-xdist>=3.5" "statsmodels>=0.14.4" "array-api-strict>=2.6.1" "jax>=0.10"
 	SCIPY_ARRAY_API=1 $(OLDEST)/bin/python -m pytest -n 2 -o filterwarnings=ignore::DeprecationWarning $(OLDEST_TESTS)
-OLDEST_TESTS ?= tests/streams tests/estimators tests/cli tests/report tests/tensors tests/engines tests/test_slips.py
+OLDEST_TESTS ?= tests/data tests/estimators tests/cli tests/report tests/tensors tests/engines tests/test_slips.py
 
 lint: $(VENV)/.ready  ## ruff, mypy --strict, import contract
 	$(BIN)/ruff check .
@@ -53,7 +55,7 @@ notebooks: $(VENV)/.ready  ## the examples as notebooks, executed, in notebooks/
 # Every example says what it found on the way; its page in docs/gallery shows that text.
 gallery: $(VENV)/.ready  ## pictures and printed answers of the gallery and of "how it works" (some minutes)
 	@mkdir -p docs/figures/gallery
-	for e in multiview_digits eeg_evoked hyperspectral_leak sensor_array moment_ica gaussian_mixture word_topics order6_stream long_table oddball_contrast dose_response induced_rhythm; do \
+	for e in multiview_digits eeg_evoked hyperspectral_leak sensor_array moment_ica order6_stream long_table oddball_contrast dose_response induced_rhythm; do \
 	  $(BIN)/python examples/$$e.py --out docs/figures/gallery/$$e.png > docs/figures/gallery/$$e.txt || exit 1; done
 	$(BIN)/python docs/_site/pictures.py --out docs/figures
 	$(BIN)/python docs/_site/fill.py
@@ -65,39 +67,39 @@ bench-cca: $(VENV)/.ready  ## TensorCCA against cca-zoo, the table of docs/views
 	$(BIN)/python benchmarks/tensor_cca.py --out benchmarks/results/tensor_cca.json
 	$(BIN)/python docs/_site/fill.py
 
-bench-variance: $(VENV)/.ready  ## target="variance" against methods that hold everything, docs/guides/variation.md (minutes)
-	$(BIN)/python benchmarks/variance.py --out benchmarks/results/variance.json
-	$(BIN)/python docs/_site/fill.py
-
 bench-claims: $(VENV)/.ready  ## claims of MomentPCA and TensorCCA where there is nothing, docs/moments.md and docs/views.md (a quarter of an hour)
 	$(BIN)/python benchmarks/claims.py --out benchmarks/results/claims.json
 	$(BIN)/python docs/_site/fill.py
 
+compare: $(VENV)/.ready  ## all methods on the same planted signals; another: make compare SETTING="--order 4 --dim 10"
+	$(BIN)/python -m research compare $(SETTING)
+SETTING ?= --order 3 --dim 8
+
 reproduce: $(VENV)/.ready  ## every claim of the paper, measured on a small grid (some minutes)
-	$(BIN)/tpca reproduce --quick
+	$(BIN)/python -m research reproduce --quick
 
 reproduction: $(VENV)/.ready  ## docs/reproduction.md from the full run (an hour or two; what is stored is not run again)
-	$(BIN)/tpca reproduce --full --store docs/reproduction --figures docs/figures/reproduction --markdown docs/reproduction.md
+	$(BIN)/python -m research reproduce --full --store docs/reproduction --figures docs/figures/reproduction --markdown docs/reproduction.md
 
 race-targets: $(VENV)/.ready  ## the table of docs/race.md from fresh seeds
-	$(BIN)/python -m tpca.lab.studies.race_targets --out docs/race-targets.json
-	$(BIN)/python -m tpca.lab.studies.race_targets --show docs/race-targets.json
+	$(BIN)/python -m research.studies.race_targets --out docs/race-targets.json
+	$(BIN)/python -m research.studies.race_targets --show docs/race-targets.json
 	$(BIN)/python docs/_site/fill.py
 
 race-checks: $(VENV)/.ready  ## false alarms and coverage of docs/race.md
-	$(BIN)/python -m tpca.lab.studies.race_checks --out docs/race-checks.json
+	$(BIN)/python -m research.studies.race_checks --out docs/race-checks.json
 	$(BIN)/python docs/_site/fill.py
 
 noise-checks: $(VENV)/.ready  ## claims, power and coverage where noise is not white, docs/noise.md (under an hour; goes on where it was)
-	$(BIN)/python -m tpca.lab.studies.noise_checks --full --out docs/noise-checks.json --figure docs/figures/noise.png
+	$(BIN)/python -m research.noise.checks --out docs/noise-checks.json --figure docs/figures/noise.png
 	$(BIN)/python docs/_site/fill.py
 
 attack: $(VENV)/.ready  ## kills, damaged files, full disks, clusters that fail, docs/reliability.md (an hour; goes on where it was)
-	PYTHONPATH=tests $(BIN)/python -m attack --out docs/reliability.json
+	PYTHONPATH=$(CURDIR):tests $(BIN)/python -m attack --out docs/reliability.json
 	$(BIN)/python docs/_site/fill.py
 
 detection: $(VENV)/.ready  ## samples until a signal is proven, behind the limit on the strength
-	$(BIN)/python -m tpca.lab.studies.detection --out docs/detection.json
+	$(BIN)/python -m research.studies.detection --out docs/detection.json
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) $(OLDEST) demo dist notebooks site reproduction noise-checks .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -10,7 +10,7 @@ shown.  On a machine that does other things meanwhile a round waits for the work
 what two workers are worth; the processor seconds of the busiest worker do not depend on that.
 
 Bytes are those that all processes hand to their sockets, counted at ``TCP.write``, per round, against the formula of
-``tpca.lab.planning.cluster``.
+``research.cluster``.
 """
 
 import argparse
@@ -56,11 +56,11 @@ def write_store(place: Path, samples: int) -> int:
 def race_accumulator(place: Path):
     """What a race asks for in its search: an accumulator."""
     from tpca.engines import LocalEngine
-    from tpca.solvers.race.components import ComponentsRun
+    from tpca.solvers.race.run import RaceRun
     from tpca.solvers.race.solver import RaceSolver
 
     engine = LocalEngine(str(place))
-    run = ComponentsRun(RaceSolver(random_state=0, memory_limit=MEMORY), engine)
+    run = RaceRun(RaceSolver(random_state=0, memory_limit=MEMORY), engine)
     for _ in range(40):
         ask = run.ask()
         run.tell(engine.reduce(ask.blank, ask.n))
@@ -132,8 +132,8 @@ def workers(count: int):
 
 def traffic(client, engine, first, sizes, blank) -> dict:
     """Bytes a round: counted, and by the formula."""
+    from research.cluster import round_traffic
     from tpca.engines.groups import cut_samples, sum_bytes
-    from tpca.lab.planning.cluster import round_traffic
     from tpca.tensors.gradients import gradient_bytes
 
     layout, place = engine.stream.layout, first
@@ -243,8 +243,8 @@ CASES = (  # length of the modes, samples, replicas of pairs in half precision; 
 
 def sizing(result: dict, line: float = 1.25e9) -> list[str]:
     """What 1, 100 and 1000 workers would make of order 4, by the simulation with the measured constants."""
+    from research.cluster import Machine, round_traffic, simulate
     from tpca.engines.groups import GROUP_ENTRIES, GROUP_SAMPLES, MAX_GROUPS
-    from tpca.lab.planning.cluster import Machine, round_traffic, simulate
     from tpca.tensors.gradients import REPLICA_SAMPLES
 
     size = result["timed_samples"] * 4 * math.prod(result["dims"])

@@ -37,7 +37,7 @@ def unmixed(weights, mixing) -> float:
 
 
 def fit(path: Path, order: int) -> MomentPCA:
-    return MomentPCA(order, SOURCES, random_state=0, whiten_rank=SOURCES).fit(path)
+    return MomentPCA(SOURCES, order=order, random_state=0, whiten_rank=SOURCES).fit(path)
 
 
 def fit_elsewhere(path: Path, order: int) -> dict:

@@ -18,7 +18,7 @@ def push(model: TensorPCA, samples: np.ndarray) -> None:
 
 
 def _race() -> TensorPCA:
-    return TensorPCA(solver="race", random_state=0, items="batches")
+    return TensorPCA(solver="race", random_state=0)
 
 
 def racing(samples: np.ndarray):

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import numpy as np
 from suite import Row, compare, interleave, seconds_of
 
+from research.simulate import advance
 from tpca import SpikedTensor
-from tpca.jit import compiled
-from tpca.lab.simulate import advance
+from tpca.threads import compiled
 
 STEPS = 250_000
 NS_PER_STEP = 80e-9

@@ -130,10 +130,10 @@ def default_fit(array: np.ndarray) -> TensorPCA:
 def signal_rows(size: Size) -> Iterator[Row]:
     """The default fit, which must be as close to the truth as the peers' are, and a race in little memory."""
     contest = Contest(size)
-    recovery = default_fit(contest.array).recovery_
-    own = contest.overlap(recovery.vectors)
-    note = f"{contest.note}; {recovery.verdict}, overlap {own:.4f}, best peer {contest.best:.4f}"
-    equal = recovery.found and own >= contest.best - SAME
+    fitted = default_fit(contest.array)
+    own = contest.overlap([v[0] for v in fitted.components_])
+    note = f"{contest.note}; {fitted.verdict_}, overlap {own:.4f}, best peer {contest.best:.4f}"
+    equal = fitted.found_ and own >= contest.best - SAME
     yield contest.row(default_fit, f"TensorPCA().fit, {size.name}", FIT, note, equal)
     solver = RaceSolver(random_state=1, memory_limit=size.memory)
     raced = solver.run(contest.array)

@@ -142,8 +142,7 @@ def markdown(stored: dict) -> str:
         spread = " ({:.2f} … {:.2f})".format(*row["spread"]) if "spread" in row else ""
         verdict = "pass" if row["ok"] else "**short**"
         lines.append(f"| {row['job']} | {row['reference']} | {row['ratio']:.2f}{spread} | {target(row)} | {verdict} |")
-    notes = [f"- {row['job']}: {row['note']}" for row in stored["rows"] if "note" in row]
-    return "\n".join([*lines, "", *notes])
+    return "\n".join(lines)
 
 
 def write_page() -> None:

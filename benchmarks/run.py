@@ -20,6 +20,7 @@ import costs  # noqa: E402
 import jobs_arrays  # noqa: E402
 import jobs_dask  # noqa: E402
 import jobs_growth  # noqa: E402
+import jobs_inference  # noqa: E402
 import jobs_moments  # noqa: E402
 import jobs_online  # noqa: E402
 import jobs_peers  # noqa: E402
@@ -40,6 +41,7 @@ FAMILIES = {
     "race": jobs_race.in_memory,
     "files": jobs_race.from_files,
     "dask": jobs_dask.rows,
+    "inference": jobs_inference.rows,
     "peers": jobs_peers.rows,
     "online": jobs_online.rows,
     "views": jobs_views.rows,

@@ -46,7 +46,7 @@ def write_table(path, donors):
 def from_file_to_figure(path, plt, out):
     """All that is needed: six lines from the file to the labelled figure."""
     stream = tpca.open_stream(path, sample="donor", modes=MODES, value="log_ratio")
-    found = tpca.TensorPCA(random_state=0).fit(stream).recovery_.to_xarray()
+    found = tpca.TensorPCA(random_state=0).fit(stream).result_.to_xarray()
     figure, axes = plt.subplots(1, 3, figsize=(12, 3.8), layout="constrained", width_ratios=(2.4, 1, 1.2))
     for axis, mode in zip(axes, MODES, strict=True):
         axis.errorbar(found[mode], found[f"vector_{mode}"][0], 2 * found[f"standard_error_{mode}"][0], fmt="o")

@@ -70,7 +70,7 @@ def fits(rows, seed):
     """Weights by every method."""
     d = rows.shape[1]
     ours = {
-        f"order {k}": tpca.MomentPCA(k, d, random_state=seed, validation_fraction=0).fit(rows).components_
+        f"order {k}": tpca.MomentPCA(d, order=k, random_state=seed, validation_fraction=0).fit(rows).components_
         for k in (3, 4)
     }
     options = {"whiten": "unit-variance", "random_state": seed, "max_iter": 1000, "tol": 1e-6}
@@ -104,7 +104,7 @@ def main(arguments=None):
     true = sources()
     mixed = rng.uniform(0.3, 1, (3, 3)) @ true
     rows = mixed.T[rng.permutation(true.shape[1])]  # pixels in random order: a random sample of these pictures
-    found = {order: tpca.MomentPCA(order, 3, random_state=0).fit(rows) for order in (3, 4)}
+    found = {order: tpca.MomentPCA(3, order=order, random_state=0).fit(rows) for order in (3, 4)}
     fast = FastICA(whiten="unit-variance", random_state=0, fun="cube", max_iter=1000).fit_transform(mixed.T).T
     results = {
         "mixed pictures": mixed / mixed.std(axis=1, keepdims=True),
@@ -116,12 +116,12 @@ def main(arguments=None):
     print("skewness of the sources:", np.round(np.mean(true**3, axis=1), 2))
     print("excess kurtosis:        ", np.round(np.mean(true**4, axis=1) - 3, 2))
     for order, pca in found.items():
-        print(f"order {order}: {pca.n_components_} proven, strengths {np.round(pca.strengths_, 2)}")
+        print(f"order {order}: {pca.significant_.sum()} proven, strengths {np.round(pca.strengths_, 2)}")
     for name, pictures in results.items():
         print(f"  {name:16s} correlation with the sources", np.round(match(pictures, true)[0], 3))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        nothing = tpca.MomentPCA(4, 3, random_state=0).fit(rng.standard_normal(rows.shape))
+        nothing = tpca.MomentPCA(3, order=4, random_state=0).fit(rng.standard_normal(rows.shape))
     print(f"Gaussian sources instead: {nothing.verdict_}")
 
     seeds, n = (2, 2000) if options.quick else (20, 4000)
@@ -136,9 +136,8 @@ def main(arguments=None):
 
 
 def _whole(pca, mixed):
-    """Scores of all three, for the picture; fitted without a test where one of them is not proven."""
-    every = pca if pca.n_components_ == 3 else tpca.MomentPCA(pca.order, 3, random_state=0, validation_fraction=0)
-    return (every if every is pca else every.fit(mixed.T)).transform(mixed.T).T
+    """Scores of all three, proven or not, for the picture."""
+    return pca.transform(mixed.T).T
 
 
 def draw(true, results, out):

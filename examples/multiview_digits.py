@@ -53,11 +53,11 @@ def main(arguments=None):
     views = quadrants()
     train, test = [v[:1400] for v in views], [v[1400:] for v in views]
     cca = tpca.TensorCCA(n_components=1 if options.quick else 2, clip=CLIP, random_state=0).fit(train)
-    print(f"proven components: {cca.n_components_}, p = {cca.p_values_}")
+    print(f"proven components: {cca.significant_.sum()}, p = {cca.p_values_}")
 
     print("\nheld-out images, product of all four standardised scores:")
     scores = cca.transform(test)
-    for c in range(cca.n_components_):
+    for c in range(cca.n_components):
         value, error = together([s[:, c] for s in scores])
         said = f"{cca.correlations_[c]:.2f} ± {cca.correlation_errors_[c]:.2f}"
         print(f"  TensorCCA, component {c}   {value:6.2f} ± {error:.2f}   (fit said {said})")
@@ -79,7 +79,7 @@ def draw(cca, train, out):
     """A pattern is what a score goes with: the covariance of the pixels with it, easier to read than weights."""
     with drawing() as plt:
         figure, axes = plt.subplots(
-            1, cca.n_components_, figsize=(4 * cca.n_components_, 3.9), squeeze=False, layout="constrained"
+            1, cca.n_components, figsize=(4 * cca.n_components, 3.9), squeeze=False, layout="constrained"
         )
         for c, axis in enumerate(axes[0]):
             picture = np.zeros((8, 8))

@@ -64,7 +64,7 @@ def from_file_to_figure(path, plt, out):
     """Six lines from the file to the labelled figure, which is then finished for the gallery."""
     power = xarray.load_dataarray(path)
     pca = tpca.TensorPCA(target="effect", random_state=0).fit(power, power.condition)
-    found = pca.recovery_.to_xarray()
+    found = pca.result_.to_xarray()
     figure, axes = plt.subplots(2, 2, figsize=(11, 7), layout="constrained", width_ratios=(1.5, 1))
     for axis, mode in zip(axes.flat, MODES, strict=False):
         axis.errorbar(found[mode], found[f"vector_{mode}"][0], 2 * found[f"standard_error_{mode}"][0], fmt="o")
@@ -123,7 +123,8 @@ def main(arguments=None):
         power.to_netcdf(Path(folder) / "epochs.nc")
         pca, found = from_file_to_figure(Path(folder) / "epochs.nc", plt, options.out)
     n = int(np.sum(power.condition == "target"))
-    print(f"{len(power)} epochs, {n} of them targets: {pca.recovery_.headline}, effect {pca.effects_[0]}")
+    told = f"{pca.verdict_}, p = {pca.p_values_[0]:.3f}, effect {pca.effects_[0]}"
+    print(f"{len(power)} epochs, {n} of them targets: {told}")
     (strength,), ((low, high),) = pca.strengths_, pca.strength_intervals_
     print(f"  strength {strength:.2f}, interval {low:.2f} to {high:.2f}; planted {truth().strength}")
     for mode, planted in zip(MODES, truth().vectors, strict=True):
@@ -131,6 +132,8 @@ def main(arguments=None):
         best, sure = np.argmax(np.abs(vector)), np.abs(vector) > norm.isf(0.025 / len(vector)) * error
         largest = f"largest {found[mode].values[best]}: {vector[best]:.2f} ± {error[best]:.2f}"
         print(f"  {mode}: {largest}; {sure.sum()} of {len(vector)} are not zero; overlap {abs(vector @ planted):.3f}")
+    sure = int(np.sum(pca.entry_p_values_ <= 0.05))
+    print(f"  cells that differ, by the same flips: {sure} of {pca.entry_p_values_.size}")
     t, limit = cell_by_cell(power)
     print(f"cell by cell: {np.sum(np.abs(t) > limit)} of {t.size} pass a corrected t-test")
     mean = tpca.TensorPCA(random_state=0).fit(power)

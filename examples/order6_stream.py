@@ -19,6 +19,7 @@ from scipy.stats import norm
 
 import tpca
 from tpca.report.style import COLOURS, drawing
+from tpca.solvers import LeastSquares
 
 COLUMNS = {"part of day": 7, "weather": 6, "region": 8, "product": 6, "channel": 4, "age": 5}
 EFFECT = 0.008  # typical change of a cell, as a fraction
@@ -84,22 +85,24 @@ def main(arguments=None):
         as_stream(days(expected, rate, count, np.random.default_rng(5)))
     )
     total = np.zeros(expected.shape)
-    mean = tpca.MeanSolver().run(as_stream(adding(days(expected, rate, count, np.random.default_rng(5)), total)))
+    mean = LeastSquares().run(as_stream(adding(days(expected, rate, count, np.random.default_rng(5)), total)))
     print(f"{count} days of {cells} cells ({8 * cells:,} bytes a day), effect {EFFECT:.1%} of a cell")
-    for name, r in (("race", race), ("mean", mean)):
-        print(f"{name}: {r.stop_reason}")
-        print(f"  overlaps {np.round(truth.overlaps(r.vectors), 2)}, state {r.state_bytes:,} bytes")
-        print(f"  strength {r.strength:.2f} {np.round(r.strength_interval, 2)}, planted {truth.strength:.2f}")
+    for name, r in (("race", race), ("least squares", mean)):
+        own = r.components[0]
+        print(f"{name}: {r.verdict}, p = {r.signal_p:.2g}")
+        print(f"  overlaps {np.round(truth.overlaps(own.vectors), 2)}, state {r.state_bytes:,} bytes")
+        print(f"  strength {own.strength:.2f} {np.round(own.strength_interval, 2)}, planted {truth.strength:.2f}")
 
     total /= math.sqrt(count)
     tables = {n: largest_table(total, expected, n) for n in (1, 2, 3)}
     for n, (value, limit) in tables.items():
         print(f"  tables of {n} columns: largest deviation {value:.1f} standard errors, by chance up to {limit:.1f}")
     stale = expected * (1 + 0.03 * (np.arange(COLUMNS["product"]) == 2))[:, None, None]
-    drift = tpca.MeanSolver().run(as_stream(days(expected, stale, 60, np.random.default_rng(6))))
-    flat = [np.std(v / np.sqrt(p)) / abs(np.mean(v / np.sqrt(p))) for v, p in zip(drift.vectors, shares, strict=True)]
+    drift = LeastSquares().run(as_stream(days(expected, stale, 60, np.random.default_rng(6))))
+    answers = [v / np.sqrt(p) for v, p in zip(drift.components[0].vectors, shares, strict=True)]
+    flat = [np.std(one) / abs(np.mean(one)) for one in answers]
     print("one product 3 % up, plan not updated: found, spread of every column's answer:", np.round(flat, 2))
-    draw(truth, race, mean, shares, options.out)
+    draw(truth, race.components[0], mean.components[0], shares, options.out)
     return {"truth": truth, "race": race, "mean": mean, "tables": tables, "flat": flat}
 
 

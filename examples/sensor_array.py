@@ -101,13 +101,8 @@ def main(arguments=None):
     medians = [np.median(each or [math.nan]) for each in (found, late)]
     print(f"  median turn of the alarm: race {medians[0]:.0f}, peeking {medians[1]:.0f}")
     print(f"{machines} healthy machines, false alarms: race {false} (promised: at most 5 %), peeking {rival_false}")
-    every = [*broken, *healthy]
-    seen = sum(check.state == "handled" for r in every for check in r.checks if check.name == "white noise")
-    print(f"of all {len(every)} runs: in doubt {sum(bool(r.doubts) for r in every)}, noise seen as not white {seen}")
     best = broken[0]
-    print(f"first machine: {best.headline}. {best.stop_reason}")
-    for check in best.checks:
-        print(f"  {check.name}: {check.state}, {check.measured}")
+    print(f"first machine: {best.verdict}. {best.stop_reason}")
     print(f"  overlaps {np.round(truth.overlaps(best.vectors), 3)}, state {best.state_bytes:,} bytes")
     draw(truth, broken, healthy, options.out)
     return {"truth": truth, "broken": broken, "healthy": healthy, "false": false, "rival_false": rival_false}

@@ -108,14 +108,14 @@ class Browser:
             time.sleep(0.03)
 
     def open(self, url, width=1100, height=900, dark=False, phone=False):
-        """Load a page in a window of this size, and wait until the report has drawn its first tab."""
+        """Load a page in a window of this size, and wait until it is there."""
         self.troubles.clear()
         self.requests.clear()
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
         self.call("Page.navigate", url=url)
-        self.until("document.readyState === 'complete' && document.documentElement.dataset.ready === 'yes'")
+        self.until("document.readyState === 'complete'")
 
     def press(self, key):
         """A key, pressed and released."""

@@ -1,10 +1,14 @@
+import os
 import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-sys.path.insert(0, str(Path(__file__).parent))
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+# research/ is not installed; programs that tests start find it, too.
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE.parent), os.environ.get("PYTHONPATH")]))
 
 # How long an example takes is a matter of the machine and of what else it does; no test is about that.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -29,3 +33,15 @@ def browser():
         pytest.skip(f"{find_browser()} does not start here")
     with one:
         yield one
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Of the rows of the net that may change, how many did."""
+    told = [
+        value
+        for report in terminalreporter.stats.get("passed", [])
+        for name, value in report.user_properties
+        if name == "net row that may change"
+    ]
+    if told:
+        terminalreporter.write_line(f"net: {sum(told)} of {len(told)} rows that may change did (python -m net)")

@@ -6,9 +6,9 @@ import numpy as np
 
 
 def assert_consistent(recovery):
-    """Strength, interval, errors and vectors of all components of a recovery, or of its guess, fit together."""
-    assert bool(recovery.components) == recovery.found == (recovery.guess is None)
-    each = recovery.components or (recovery.guess,)
+    """Strength, interval, errors and vectors of all components of a recovery fit together."""
+    each = recovery.components
+    assert each
     for one in each:
         low, high = one.strength_interval
         assert 0 <= low <= high, one.strength_interval  # also says that neither is NaN
@@ -21,7 +21,7 @@ def assert_consistent(recovery):
                 assert (errors >= 0).all()
                 assert np.linalg.norm(errors) <= math.sqrt(2) * (1 + 1e-6)
         else:
-            assert math.isnan(one.strength)
+            assert one.strength == 0
             assert one.standard_errors is None
             assert low == 0 < high
     strengths = [one.strength for one in each]

@@ -1,7 +1,6 @@
 """Every kind of file that tpca reads: how to make a good one, and all that reads it."""
 
 import contextlib
-import dataclasses
 import itertools
 import json
 import warnings
@@ -149,7 +148,7 @@ def read_table(path):
 
 
 def make_truth(folder):
-    from tpca.streams.writing import write_samples
+    from tpca.data.write import write_samples
 
     truth = samples()[0]
     write_samples(folder / "d.npy", truth.stream(random_state=1), 3, truth)
@@ -157,32 +156,17 @@ def make_truth(folder):
 
 
 def make_result(folder, solver="race"):
-    from tpca.results import write_result, write_run
-    from tpca.solvers.mean.solver import MeanSolver
-    from tpca.solvers.race.solver import RaceSolver
+    from tpca import TensorPCA
 
     np.save(folder / "d.npy", samples()[1])
-    made = (RaceSolver if solver == "race" else MeanSolver)(random_state=0)
-    settings = {
-        "solver": solver,
-        "solver_reason": "asked for",
-        "confidence": 0.95,
-        "memory_limit": None,
-        "items": "batches",
-    }
     named = Labels((Axis("x", np.arange(5.0)), Axis("y", np.arange(4).astype("datetime64[D]")), Axis()), "trial")
-    recovery = dataclasses.replace(made.run(samples()[1]), labels=named)
-    write_result(folder / "r", recovery, str(folder / "d.npy"), settings)
-    trace = [[20, 0.1], [40, 0.2], [60, 0.3]]
-    labels = {"0": list("abcde"), "2": {"name": "time", "entries": ["x", "y", "z"]}}
-    made_with = {"tpca": "1", "processors": 2}
-    run = {"seconds": 0.3, "resumed": False, "trace": trace, "made_with": made_with, "labels": labels}
-    write_run(folder / "r", {**run, "data": [str(folder / "d.npy")], "identity": None})
+    result = TensorPCA(solver=solver, random_state=0).fit(samples()[1]).result_
+    result.source, result.names = str(folder / "d.npy"), named.as_json()
+    result.save(folder / "r")
 
 
 def make_result_of_views(folder):
-    from tpca.estimators import TensorCCA
-    from tpca.results import write_run, write_views_result
+    from tpca import TensorCCA
 
     shared = np.random.default_rng(4).standard_normal((400, 1))
     paths = []
@@ -190,23 +174,14 @@ def make_result_of_views(folder):
         paths.append(str(folder / f"{i}.npy"))
         np.save(paths[-1], shared + np.random.default_rng(i).standard_normal((400, width)))
     cca = TensorCCA(random_state=0).fit([np.load(path) for path in paths])
-    assert cca.n_components_
-    write_views_result(folder / "r", cca.recovery_, paths, {"clip": None, "nan_policy": "raise", "confidence": 0.95})
-    write_run(folder / "r", {"seconds": 1.0, "data": paths, "labels": None})
+    assert cca.found_
+    result = cca.result_
+    result.source = paths
+    result.save(folder / "r")
 
 
 def make_labels(folder):
     (folder / "l.json").write_text(json.dumps({"0": list("abcde"), "2": {"name": "time", "entries": ["x", "y", "z"]}}))
-
-
-def make_comparison(folder):
-    from tpca.lab.studies.compare import Outcome
-    from tpca.lab.studies.comparison import Comparison, write_comparison
-
-    settings = {"dims": list(DIMS), "strength": 4.0, "symmetric": False, "correlation": None, "samples": 60}
-    settings |= {"memory_limit": None, "law": False, "methods": ["race", "mean"]}
-    trials = {s: [Outcome(m, True, 0.1, 0.2, 1000, 100, 1, 60) for m in settings["methods"]] for s in range(3)}
-    write_comparison(folder / "c", Comparison(settings, {"oja": "not asked for"}, trials))
 
 
 def make_store(folder):
@@ -244,7 +219,7 @@ def command(*arguments):
 
 
 def read_stream(place, inner=""):
-    from tpca.streams import open_stream
+    from tpca.data import open_stream
 
     stream = open_stream(f"{place}{inner}", items="batches")
     command("info", f"{place}{inner}", "--items", "batches")
@@ -256,7 +231,7 @@ def read_stream(place, inner=""):
 
 
 def read_views(folder):
-    from tpca.streams.views import open_views
+    from tpca.data.rows import open_views
 
     stream = open_views([str(folder / "a.npy"), str(folder / "b.npy")])
     assert stream.identity
@@ -277,7 +252,7 @@ def read_hdf5(folder):
 
 
 def read_truth(folder):
-    from tpca.streams.writing import read_truth
+    from tpca.data.write import read_truth
 
     read_truth(folder / "d.npy.truth.npz")
 
@@ -294,13 +269,11 @@ def read_result(folder):
             use()
 
 
-def read_report(folder, labels=None):
-    from tpca.lab.pages import document_of as page_of
-    from tpca.report.document import render
-    from tpca.report.folder import document_of
+def read_report(folder):
+    from tpca import load
+    from tpca.report.page import render
 
-    fitted = (folder / "recovery.json").is_file()
-    render(document_of(folder, labels, (), True) if fitted else page_of(folder))
+    render(load(folder))
 
 
 def read_labels(folder):
@@ -311,8 +284,8 @@ def read_labels(folder):
 
 
 def read_store(folder):
-    from tpca.lab.studies.catalogue import STUDIES
-    from tpca.lab.studies.store import Store
+    from research.studies.catalogue import STUDIES
+    from research.studies.store import Store
 
     store = Store(folder / "s")
     store.pending(STUDIES["noise"], STUDIES["noise"].grid("quick"))
@@ -344,10 +317,9 @@ KINDS = {
     "parquet": (make_parquet, lambda folder: read_table(folder / "d.parquet")),
     "truth": (make_truth, read_truth),
     "result": (make_result, read_result),
-    "result-mean": (lambda folder: make_result(folder, "mean"), read_result),
+    "result-mean": (lambda folder: make_result(folder, "least_squares"), read_result),
     "result-views": (make_result_of_views, read_result),
     "labels": (make_labels, read_labels),
-    "comparison": (make_comparison, lambda folder: read_report(folder / "c")),
     "store": (make_store, read_store),
     "checkpoint": (make_checkpoint, read_checkpoint),
 }

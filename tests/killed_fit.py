@@ -17,9 +17,9 @@ import traceback
 
 import numpy as np
 
+from tpca.data import open_stream
 from tpca.errors import CheckpointError, RunInterrupted
 from tpca.solvers.race.solver import RaceSolver
-from tpca.streams import open_stream
 
 
 def say(word):
@@ -29,7 +29,7 @@ def say(word):
 def write(recovery, path):
     """All of a recovery, as bytes that depend on nothing else; the file appears whole or not at all."""
     arrays, words = {}, []
-    for c, part in enumerate(recovery.components or (recovery.guess,)):
+    for c, part in enumerate(recovery.components):
         arrays |= {f"vector_{c}_{i}": v for i, v in enumerate(part.vectors)}
         arrays |= {f"error_{c}_{i}": e for i, e in enumerate(part.standard_errors or ())}
         words += [part.strength, part.strength_interval, part.p_value, part.evidence]

@@ -209,3 +209,83 @@ def fixed_point(dims, ratio):
         if np.max(np.abs(overlaps - before)) < 1e-12:
             break
     return overlaps
+
+
+# Least squares, and tests by flips: everything in memory, sample by sample.
+
+
+def least_squares(X, asked, nuisance=None, weights=None):
+    """Coefficients (q, *dims) of the asked columns beside a constant and nuisances; ``None`` asked: the mean.
+
+    NaN entries are left out, entry by entry.
+    """
+    n, flat = len(X), X.reshape(len(X), -1)
+    w = np.sqrt(np.ones(n) if weights is None else np.asarray(weights, dtype=float))
+    if asked is None:
+        z, q = np.ones((n, 1)), 1
+    else:
+        columns = np.asarray(asked, dtype=float).reshape(n, -1)
+        others = np.ones((n, 1)) if nuisance is None else np.column_stack([np.ones(n), nuisance])
+        z, q = np.column_stack([columns, others]), columns.shape[1]
+    found = np.zeros((q, flat.shape[1]))
+    for e, values in enumerate(flat.T):
+        seen = np.isfinite(values)
+        found[:, e] = np.linalg.lstsq((w[:, None] * z)[seen], w[seen] * values[seen], rcond=None)[0][:q]
+    return found.reshape(q, *X.shape[1:])
+
+
+def contributions(X, y, nuisance=None):
+    """What every sample adds to the estimate, ỹ(T − Aa), and ỹ; ``y=None``: the mean."""
+    n = len(X)
+    if y is None:
+        return X.copy(), np.ones(n)
+    a = np.ones((n, 1)) if nuisance is None else np.column_stack([np.ones(n), nuisance])
+    left = y - a @ np.linalg.lstsq(a, y, rcond=None)[0]
+    rest = X.reshape(n, -1) - a @ np.linalg.lstsq(a, X.reshape(n, -1), rcond=None)[0]
+    return (left[:, None] * rest).reshape(X.shape), left
+
+
+def interval(C, shares, S, quantile):
+    """Strength, its interval and errors of vectors from contributions of units, of a tensor of order 3."""
+    D, count = C.sum(axis=0) / S, len(C)
+    length, vectors = rank_one(D)
+    E = (C - np.multiply.outer(shares, D)) / S * math.sqrt(count / (count - 1))
+    slopes = [
+        np.einsum(term, E, *(v for i, v in enumerate(vectors) if i != m))
+        for m, term in enumerate(("nabc,b,c->na", "nabc,a,c->nb", "nabc,a,b->nc"))
+    ]
+    error = math.sqrt(np.sum((slopes[0] @ vectors[0]) ** 2))
+    tangents = [s - np.outer(s @ v, v) for s, v in zip(slopes, vectors, strict=True)]
+    squared = length**2 - sum(np.sum(t**2) for t in tangents)
+    reach = 2 * quantile * error * length
+    strength = math.sqrt(max(squared, 0))
+    ends = [math.sqrt(max(squared + s * reach, 0)) for s in (-1, 1)]
+    return strength, ends, [np.sqrt(np.sum(t**2, axis=0)) / strength for t in tangents]
+
+
+def flip_p(statistics):
+    """p of the first of some numbers among all of them."""
+    return np.mean([one >= statistics[0] * (1 - 1e-9) for one in statistics])
+
+
+def variation(X, starts, count, sweeps=300):
+    """Patterns of the largest variance, each after the scores of those before were taken out, and their shares."""
+    Z, found = X - X.mean(axis=0), []
+    total, rng = np.sum(Z**2), np.random.default_rng(0)
+    for _ in range(count):
+        best = (-1.0, None)
+        for _ in range(starts):
+            v = [u / np.linalg.norm(u) for u in (rng.standard_normal(d) for d in X.shape[1:])]
+            for _ in range(sweeps):
+                for m in range(len(v)):
+                    slopes = Z
+                    for j in reversed(range(len(v))):
+                        if j != m:
+                            slopes = np.tensordot(slopes, v[j], (j + 1, 0))
+                    values, axes = np.linalg.eigh(slopes.T @ slopes)
+                    v[m] = axes[:, -1]
+            best = max(best, (values[-1], v), key=lambda pair: pair[0])
+        pattern = outer_product(best[1])
+        found.append((best[0] / total, best[1]))
+        Z = Z - np.multiply.outer(np.tensordot(Z, pattern, X.ndim - 1), pattern)
+    return found

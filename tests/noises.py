@@ -1,10 +1,6 @@
 """Noise that is not white, drawn in the simplest way, and sketches of it."""
 
-import itertools
-
 import numpy as np
-
-from tpca.tensors import DenseBatch
 
 
 def smooth(dims, phi):
@@ -35,15 +31,3 @@ def serial(n, dims, rng, phi=0.0, window=1):
     for t in range(1, len(drawn)):
         drawn[t] = phi * drawn[t - 1] + np.sqrt(1 - phi**2) * drawn[t]
     return drawn[past:]
-
-
-def fed(sketch, samples, edges=None):
-    """The sketch after some readings of samples, cut at ``edges``."""
-    edges = edges or (0, len(samples))
-    for start, stop in itertools.pairwise(edges):
-        parts = sketch.blanks()
-        for part in parts:
-            part.add(DenseBatch(samples[start:stop]), 0)
-            part.finish()
-        sketch.take(*parts)
-    return sketch

@@ -12,7 +12,16 @@ from attack import table
 
 HERE = Path(__file__).parent
 STORED = HERE.parent / "docs" / "reliability.json"
-SHARE = {"kills": 0.05, "files": 0.1, "checkpoints": 0.03, "disks": 0.1, "clusters": 0.04}
+SHARE = {
+    "kills": 0.05,
+    "files": 0.1,
+    "checkpoints": 0.03,
+    "disks": 0.1,
+    "clusters": 0.04,
+    "replaced": 0.2,
+    "codecs": 0.2,
+    "readers": 0.1,
+}
 
 
 @pytest.mark.slow
@@ -35,6 +44,7 @@ def test_what_is_stored_reached_its_goals_and_nothing_bad():
     assert parts["kills"]["done"]["kills"] >= 1000
     assert parts["files"]["done"]["files"] >= 10_000
     assert parts["checkpoints"]["done"]["checkpoints"] >= 2000
+    assert parts["readers"]["done"]["reads"] >= 8000
     for part in parts.values():
         assert part["bad"] == []
         assert not any(table.counts(part)[word] for word in table.BAD)

@@ -1,8 +1,6 @@
 """What is written appears whole or not at all, and what belongs together is never of two runs."""
 
 import errno
-import itertools
-import json
 import os
 import shutil
 import subprocess
@@ -17,13 +15,13 @@ import zarr
 from kills import kills
 from tpca import SpikedTensor
 from tpca.cli import main
-from tpca.drafts import clear_drafts, drafts, replacing
-from tpca.errors import OutputError, StreamError
-from tpca.model.sampling import Samples
-from tpca.results import read_result, read_run, write_result, write_run
-from tpca.solvers.mean.solver import MeanSolver
-from tpca.streams.writing import read_truth, truth_path, write_samples
+from tpca.data.write import read_truth, truth_path, write_samples
+from tpca.errors import OutputError
+from tpca.files import clear_drafts, drafts, replacing
+from tpca.model import Samples
+from tpca.result import load
 
+READS = 300
 STEPS = [(os, "replace"), (os, "unlink"), (shutil, "rmtree"), (np, "savez"), (Path, "write_text")]
 
 
@@ -31,113 +29,12 @@ def no_drafts(folder):
     return not list(folder.rglob(".writing-*"))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# A result.
-
-
-@pytest.fixture(scope="module")
-def recoveries():
-    """Of a signal, of another, and of none."""
-    rng = np.random.default_rng(0)
-    noise = rng.standard_normal((60, 4, 5, 6))
-    signals = [SpikedTensor.random((4, 5, 6), 3.0, random_state=seed).signal() for seed in (1, 2)]
-    found = [MeanSolver().run(noise + signal) for signal in signals]
-    nothing = MeanSolver().run(noise)
-    assert [r.found for r in (*found, nothing)] == [True, True, False]
-    return {"one": found[0], "other": found[1], "none": nothing}
-
-
-def write(folder, recoveries, name):
-    write_result(folder, recoveries[name], name)
-    write_run(folder, {"of": name})
-
-
-def read(folder, recoveries):
-    """Which fit a folder holds, all of it; ``None`` if it is refused."""
-    try:
-        stored = read_result(folder)
-    except StreamError:
-        with pytest.raises(StreamError, match=r"^[^\n]*vectors.npz' does not belong to the recovery.json .*--resume"):
-            read_result(folder)
-        return None
-    name = stored.summary["source"]
-    assert read_run(folder).get("of") in (None, name)
-    assert stored.summary["found"] == recoveries[name].found
-    if recoveries[name].found:
-        for mine, theirs in zip(stored.vectors, recoveries[name].vectors, strict=True):
-            np.testing.assert_array_equal(mine[0], theirs)
-    else:
-        assert stored.vectors == []
-    return name
-
-
-@pytest.mark.parametrize(("old", "new"), [("one", "none"), ("none", "one")])
-def test_a_kill_at_any_step_leaves_one_result_or_none_but_no_mixture(old, new, tmp_path, recoveries, monkeypatch):
-    seen = set()
-    for folder in kills(
-        monkeypatch,
-        tmp_path,
-        lambda f: write(f, recoveries, old),
-        lambda f: write(f, recoveries, new),
-        STEPS,
-        4,
-    ):
-        seen.add(read(folder, recoveries))
-        write(folder, recoveries, new)
-        assert read(folder, recoveries) == new
-        assert sorted(os.listdir(folder)) == ["recovery.json", "run.json", "vectors.npz"]  # and no drafts
-    assert seen == {old, None, new}
-
-
 def full(*_, **__):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize("step", [(np, "savez"), (Path, "write_text"), (os, "fsync"), (os, "replace")])
-def test_a_full_disk_leaves_the_result_before(step, tmp_path, recoveries, monkeypatch):
-    write(tmp_path, recoveries, "one")
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with monkeypatch.context() as patch:
-        patch.setattr(*step, full)
-        with pytest.raises(OutputError, match=r"cannot write .*recovery.json': No space left on device; choose"):
-            write_result(tmp_path, recoveries["none"], "none")
-    if step == (os, "replace"):
-        del before["run.json"]  # it was about to be out of date
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-    assert read(tmp_path, recoveries) == "one"
-
-
-def test_a_disk_that_is_full_for_the_second_rename_gives_no_mixture(tmp_path, recoveries, monkeypatch):
-    write(tmp_path, recoveries, "one")
-    replace, calls = os.replace, itertools.count(1)
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", lambda *paths: full() if next(calls) == 2 else replace(*paths))
-        with pytest.raises(OutputError):
-            write_result(tmp_path, recoveries["none"], "none")
-    assert read(tmp_path, recoveries) is None
-    assert no_drafts(tmp_path)
-
-
-def test_vectors_of_another_fit_are_refused_and_older_results_are_read(tmp_path, recoveries):
-    for name in ("one", "other"):
-        write(tmp_path / name, recoveries, name)
-    shutil.copy(tmp_path / "other" / "vectors.npz", tmp_path / "one" / "vectors.npz")
-    with pytest.raises(StreamError, match=r"vectors.npz' does not belong to the recovery.json beside it: .* fit again"):
-        read_result(tmp_path / "one")
-    about = tmp_path / "one" / "recovery.json"
-    summary = json.loads(about.read_text())
-    del summary["vectors_sha256"]  # as it was before
-    about.write_text(json.dumps(summary))
-    np.testing.assert_array_equal(read_result(tmp_path / "one").vectors[0][0], recoveries["other"].vectors[0])
-
-
-def test_an_older_run_json_does_not_say_which_data_they_were(tmp_path):
-    write_run(tmp_path, {"identity": "npy (3, 4)", "seconds": 1.0})
-    assert read_run(tmp_path)["identity"] == "npy (3, 4)"
-    text = (tmp_path / "run.json").read_text()
-    (tmp_path / "run.json").write_text(text.replace('"version": 2', '"version": 1'))
-    assert read_run(tmp_path) == {"format": "tpca run", "version": 1, "seconds": 1.0}
-
+# ---------------------------------------------------------------------------------------------------------------------
+# A result.
 
 KILLED = """
 import os, sys
@@ -153,9 +50,9 @@ main()
 """
 
 
-@pytest.mark.parametrize("killed_before", ["recovery.json", "vectors.npz"])
+@pytest.mark.parametrize("killed_before", ["result.json", "vectors.npz"])
 def test_a_fit_killed_while_it_writes_its_result_mixes_nothing(killed_before, tmp_path, monkeypatch, capsys):
-    """The result before is one of no signal; the new one has vectors."""
+    """The result before is one of no signal; the new one has a signal."""
 
     def tpca(*arguments):
         monkeypatch.setattr(sys, "argv", ["tpca", *arguments])
@@ -167,22 +64,23 @@ def test_a_fit_killed_while_it_writes_its_result_mixes_nothing(killed_before, tm
     noise = np.random.default_rng(0).standard_normal((60, 4, 5, 6))
     np.save("d.npy", noise)
     assert tpca("fit", "d.npy", "--out", "r", "--quiet")[0] == 3
+    files = ("result.json", "vectors.npz")
+    before = [Path("r", name).read_bytes() for name in files]
     np.save("d.npy", noise + SpikedTensor.random((4, 5, 6), 3.0).signal())
     again = ["fit", "d.npy", "--out", "r", "--quiet", "--overwrite"]
     done = subprocess.run([sys.executable, "-c", KILLED, killed_before, *again], check=False)
     assert done.returncode == 9
-    if killed_before == "recovery.json":  # nothing was replaced yet
-        assert tpca("info", "r")[0] == 0
-        says = "no signal was found"
+    if killed_before == "result.json":  # nothing was replaced yet
+        assert [Path("r", name).read_bytes() for name in files] == before
+        assert load("r").verdict == "no signal"
     else:
-        says = "vectors.npz' does not belong to the recovery.json beside it"
-        assert tpca("info", "r")[0] == 2
-    code, said = tpca("score", "d.npy", "r")
-    assert (code, said.out, said.err.count("\n")) == (2, "", 1)
-    assert says in said.err
+        for words in (("info", "r"), ("score", "d.npy", "r")):
+            code, said = tpca(*words)
+            assert (code, said.out, said.err.count("\n")) == (2, "", 1)
+            assert "vectors.npz' does not belong to the result.json beside it" in said.err
     assert tpca(*again, "--resume")[0] == 0
-    assert sorted(os.listdir("r")) == ["recovery.json", "run.json", "vectors.npz"]
-    assert "no signal" not in tpca("info", "r")[1].out.lower()
+    assert sorted(os.listdir("r")) == [*files]
+    assert load("r").verdict == "signal"
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ def printed(name: str) -> str:
 
 
 def measured(_: str) -> str:
-    """The README's table of figures."""
+    """The first table of docs/performance.md."""
     targets = json.loads((ROOT / "docs" / "race-targets.json").read_text())
     checks = json.loads((ROOT / "docs" / "race-checks.json").read_text())
     views = json.loads((ROOT / "benchmarks" / "results" / "tensor_cca.json").read_text())["rows"]
@@ -92,15 +92,15 @@ def program(place: Path) -> Any:
 
 
 def noise(name: str) -> str:
-    """A table of docs/noise.md, from what ``make noise-checks`` has written."""
-    from tpca.lab.studies.noise_tables import TABLES
+    """A part of docs/noise.md, from what ``make noise-checks`` has written."""
+    from research.noise.tables import TABLES
 
     return TABLES[name](json.loads((ROOT / "docs" / "noise-checks.json").read_text()))
 
 
 def race(name: str) -> str:
     """A table of docs/race.md, from what ``make race-targets`` or ``make race-checks`` has written."""
-    from tpca.lab.studies import race_checks, race_targets
+    from research.studies import race_checks, race_targets
 
     tables: dict[str, tuple[Callable[[dict[str, Any]], str], str]] = {
         "targets": (race_targets.targets_table, "race-targets"),
@@ -142,7 +142,7 @@ def reliability(name: str) -> str:
 
 
 FILLS = {"printed": printed, "measured": measured, "cluster": cluster, "noise": noise, "schedule": schedule}
-FILLS |= {"race": race, "variance": partial(measured_by, "variance"), "claims": partial(measured_by, "claims")}
+FILLS |= {"race": race, "claims": partial(measured_by, "claims")}
 FILLS |= {"reliability": reliability, "cca": cca}
 
 

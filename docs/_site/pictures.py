@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 import tpca
-from tpca.engines import LawEngine
-from tpca.lab.pages.paper_figures import draw_alignments, draw_collapse, draw_frontier
-from tpca.lab.studies.catalogue import STUDIES
-from tpca.lab.studies.store import Store
+from research.law import LawEngine
+from research.pages.paper_figures import draw_alignments, draw_collapse, draw_frontier
+from research.studies.memory import MEMORY, points_of
+from research.studies.store import Store
 from tpca.report.style import COLOURS, MARKERS, drawing
 
 ROOT = Path(__file__).parent.parent.parent
@@ -95,7 +95,7 @@ def draw_blocks(path):
     waves = [np.sin(np.arange(8) * f + p) for f, p in zip((0.4, 0.8, 0.55, 1.0), rng.uniform(0, 3, 4), strict=True)]
     truth = tpca.SpikedTensor(tuple(w / np.linalg.norm(w) for w in waves), 2.0)
     X = next(iter(truth.stream(random_state=1, batch_size=400)))
-    pca = tpca.TensorPCA(solver="race", memory_limit="60kB", random_state=0, max_passes=1).fit(X)
+    pca = tpca.TensorPCA(solver="race", memory_limit="60kB", random_state=0).fit(X)
     found = pca.inverse_transform(pca.strengths_[None])[0]
     panels = (
         (X[0], "one sample"),
@@ -118,8 +118,8 @@ def draw_blocks(path):
 
 def draw_memory(path, order=4, dim=16):
     """Samples against memory at one size: the race along its dial, and every other method."""
-    study = STUDIES["memory"]
-    points = [p for p in study.points(Store(ROOT / "docs" / "reproduction").records(study)) if p.order == order]
+    points = points_of(Store(ROOT / "docs" / "reproduction").records(MEMORY))
+    points = [p for p in points if p.order == order]
     points = [p for p in points if p.dim == dim and not p.symmetric]
     dial = sorted((p for p in points if p.method == "race"), key=lambda p: p.state)
     others = [p for p in points if not p.method.startswith("race")]

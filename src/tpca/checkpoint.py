@@ -1,13 +1,19 @@
 """Checkpoints: a run's state as a folder, to go on from after any interruption.
 
-A checkpoint is a folder with two files, ``state.json`` (a tree of plain values, :mod:`tpca.codec`) and ``arrays.npz``.
+A checkpoint is a folder with two files, ``tpca-state.json`` and ``tpca-arrays.npz``.  Their names are its mark: a
+folder with anything else in it is not one, and is never removed.  It appears whole or not at all (:mod:`tpca.files`).
+The one before is kept until the next, so that a damaged one (checksums tell) costs no more than a little time.
 
-A checkpoint appears whole or not at all (:mod:`tpca.drafts`).  The one before is kept until the next, so that a damaged
-one (checksums tell) costs no more than a little time.
+The state is a tree of plain values and arrays; nothing is pickled.  It may hold numbers, text, lists, tuples, dicts,
+arrays, random generators, and objects of classes marked :func:`kept`, which are stored by their attributes.  What is
+shared stays shared (two strategies with one generator).
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import enum
 import functools
 import hashlib
 import json
@@ -16,19 +22,130 @@ import time
 import warnings
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tpca.codec import Reader, Writer, kept
-from tpca.drafts import checksum, clear_drafts, discard, drafts
-from tpca.errors import CheckpointError, check_regular
-from tpca.fields import LONGEST
+from tpca.errors import JSON_BYTES, CheckpointError, check_regular
+from tpca.files import checksum, clear_drafts, discard, drafts
+
+_KEPT: dict[str, type] = {}
+T = TypeVar("T", bound=type)
+
+
+def kept(cls: T) -> T:
+    """Mark a class whose objects are part of a run's state: stored by their attributes, made again without a call."""
+    _KEPT[cls.__name__] = cls
+    return cls
+
+
+class Writer:
+    """A tree of state as JSON values and a list of arrays."""
+
+    def __init__(self) -> None:
+        self.arrays: list[NDArray[Any]] = []
+        self._places: dict[int, int] = {}  # id -> number, of everything that may be shared
+        self._held: list[Any] = []  # keeps those ids from being used again
+
+    def encode(self, value: Any) -> Any:
+        """A value as JSON, its arrays put into the list."""
+        if value is None or isinstance(value, bool | str) or type(value) in (int, float):
+            return value  # json writes floats so that they are read back exactly, also inf and nan
+        if isinstance(value, list):
+            return [self.encode(v) for v in value]
+        if isinstance(value, tuple):
+            return {"tuple": [self.encode(v) for v in value]}
+        if isinstance(value, dict):
+            return {"dict": [[self.encode(k), self.encode(v)] for k, v in value.items()]}
+        if isinstance(value, enum.Enum) and type(value).__name__ in _KEPT:
+            return {"enum": type(value).__name__, "name": value.name}
+        if isinstance(value, np.generic):
+            self.arrays.append(np.asarray(value))
+            return {"scalar": len(self.arrays) - 1}
+        if id(value) in self._places:
+            return {"same": self._places[id(value)]}
+        self._places[id(value)] = len(self._places)
+        self._held.append(value)
+        return self._encode_shared(value)
+
+    def _encode_shared(self, value: Any) -> dict[str, Any]:
+        if isinstance(value, np.ndarray):
+            # BLAS may round a strided array differently from a contiguous one: a resumed run would not be the same.
+            if not value.flags.c_contiguous or value.dtype.hasobject:
+                raise TypeError(f"state arrays must be C-contiguous numbers, got strides {value.strides}.")
+            self.arrays.append(value)
+            return {"array": len(self.arrays) - 1}
+        if isinstance(value, np.random.Generator):
+            return {"rng": _plain(value.bit_generator.state)}
+        name = type(value).__name__
+        if _KEPT.get(name) is not type(value):
+            raise TypeError(f"objects of class {name} cannot be part of a checkpoint.")
+        names = [f.name for f in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else list(vars(value))
+        return {"object": name, "fields": {n: self.encode(getattr(value, n)) for n in names}}
+
+
+class Reader:
+    """The way back."""
+
+    def __init__(self, arrays: list[NDArray[Any]]) -> None:
+        self._arrays = arrays
+        self._shared: list[Any] = []
+
+    def decode(self, tree: Any) -> Any:
+        """What a tree stands for."""
+        if isinstance(tree, list):
+            return [self.decode(t) for t in tree]
+        if not isinstance(tree, dict):
+            return tree
+        if "tuple" in tree:
+            return tuple(self.decode(t) for t in tree["tuple"])
+        if "dict" in tree:
+            return {self.decode(k): self.decode(v) for k, v in tree["dict"]}
+        if "enum" in tree:
+            return _KEPT[tree["enum"]][tree["name"]]  # type: ignore[index]
+        if "scalar" in tree:
+            return self._arrays[tree["scalar"]][()]
+        if "same" in tree:
+            return self._shared[tree["same"]]
+        return self._decode_shared(tree)
+
+    def _decode_shared(self, tree: dict[str, Any]) -> Any:
+        place = len(self._shared)
+        self._shared.append(None)
+        if "array" in tree:
+            self._shared[place] = self._arrays[tree["array"]]
+        elif "rng" in tree:
+            self._shared[place] = _generator(tree["rng"])
+        else:
+            cls = _KEPT[tree["object"]]
+            made: Any = object.__new__(cls)
+            self._shared[place] = made
+            for name, field in tree["fields"].items():
+                object.__setattr__(made, name, self.decode(field))
+        return self._shared[place]
+
+
+def _plain(state: Any) -> Any:
+    """A bit generator's state as JSON values."""
+    if isinstance(state, dict):
+        return {k: _plain(v) for k, v in state.items()}
+    return state.tolist() if isinstance(state, np.ndarray | np.generic) else state
+
+
+def _generator(state: dict[str, Any]) -> np.random.Generator:
+    if state["bit_generator"] != "PCG64":
+        raise ValueError(f"random generator {state['bit_generator']} is not one of tpca's")
+    rng = np.random.Generator(np.random.PCG64())
+    rng.bit_generator.state = state
+    return rng
+
 
 __all__ = ["VERSION", "CheckpointWarning", "Checkpoints", "kept"]
 
-VERSION = 10  # raised whenever the attributes of a kept class, or a position, change their meaning
+VERSION = 11  # raised whenever the attributes of a kept class, or a position, change their meaning
 KEEP = 2
+STATE, ARRAYS = "tpca-state.json", "tpca-arrays.npz"
 
 
 class CheckpointWarning(UserWarning):
@@ -41,8 +158,9 @@ class Checkpoints:
     def __init__(self, folder: str | os.PathLike[str], every: float = 60.0) -> None:
         if not every >= 0:
             raise CheckpointError(f"checkpoint_every must be a number of seconds, 0 or more, got {every}.")
-        self.folder, self.every = Path(folder), every
+        self.folder, self.every = Path(folder), float(every)
         self._last = time.monotonic()
+        self._check_folder()
 
     def due(self) -> bool:
         """Whether it is time for another one."""
@@ -101,18 +219,42 @@ class Checkpoints:
     def _numbers(self) -> list[int]:
         if not self.folder.is_dir():
             return []
-        return sorted(int(path.name) for path in self.folder.iterdir() if path.name.isdigit() and path.is_dir())
+        return sorted(int(path.name) for path in self.folder.iterdir() if _is_checkpoint(path))
+
+    def _check_folder(self) -> None:
+        """Refuse a link, and what is numbered as a checkpoint but is none: both are somebody's, who may lose by it."""
+        if self.folder.is_symlink():
+            raise CheckpointError(
+                f"{str(self.folder)!r} is a symbolic link, and checkpoints are not removed through links; "
+                f"name the folder itself: {os.path.realpath(self.folder)!r}."
+            )
+        for path in sorted(self.folder.iterdir()) if self.folder.is_dir() else ():
+            if path.name.isdigit() and not _is_checkpoint(path) and os.path.lexists(path):
+                raise CheckpointError(
+                    f"{str(path)!r} has the name of a checkpoint, but something else is in it; "
+                    "choose another folder for checkpoints, such as a new one."
+                )
+
+
+def _is_checkpoint(path: Path) -> bool:
+    """Whether a path is a folder of ours: numbered, with our own files in it and no others."""
+    if not path.name.isdigit() or path.is_symlink() or not path.is_dir():
+        return False
+    with contextlib.suppress(FileNotFoundError):  # removed this moment by the run that wrote it
+        names = {inner.name for inner in path.iterdir()}
+        return bool(names) and names <= {STATE, ARRAYS}
+    return False
 
 
 def _fill(folder: Path, state: dict[str, Any]) -> None:
-    """Write both files; the head of ``state.json`` knows the checksums of its body and of the arrays."""
+    """Write both files; the head of the state knows the checksums of its body and of the arrays."""
     writer = Writer()
     body = json.dumps(writer.encode(state), separators=(",", ":"))
-    packed = folder / "arrays.npz"
+    packed = folder / ARRAYS
     np.savez(packed, **{f"a{i}": array for i, array in enumerate(writer.arrays)})  # type: ignore[arg-type]
     head = {"format": "tpca checkpoint", "version": VERSION, "tpca": _writer()}
     head |= {"arrays": checksum(packed), "body": _digest(body)}
-    (folder / "state.json").write_text(f"{json.dumps(head)}\n{body}\n")
+    (folder / STATE).write_text(f"{json.dumps(head)}\n{body}\n")
 
 
 @functools.cache
@@ -122,23 +264,23 @@ def _writer() -> str:
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    check_regular(folder / "state.json", LONGEST)
-    head_line, _, body = (folder / "state.json").read_text().partition("\n")
+    check_regular(folder / STATE, JSON_BYTES)
+    head_line, _, body = (folder / STATE).read_text().partition("\n")
     head, body = json.loads(head_line), body.rstrip("\n")
     if not isinstance(head, dict) or head.get("format") != "tpca checkpoint":
-        raise ValueError("state.json is not one of tpca's")
+        raise ValueError(f"{STATE} is not one of tpca's")
     if head["version"] != VERSION:
         writer = f"tpca {head['tpca']}" if isinstance(head.get("tpca"), str) else "another tpca"
         raise CheckpointError(f"is of {writer}: it has version {head['version']}, this tpca reads version {VERSION}")
     if _digest(body) != head["body"]:
-        raise ValueError("the checksum of state.json does not match")
-    if checksum(folder / "arrays.npz") != head["arrays"]:
-        raise ValueError("the checksum of arrays.npz does not match")
-    with np.load(folder / "arrays.npz", allow_pickle=False) as stored:
+        raise ValueError(f"the checksum of {STATE} does not match")
+    if checksum(folder / ARRAYS) != head["arrays"]:
+        raise ValueError(f"the checksum of {ARRAYS} does not match")
+    with np.load(folder / ARRAYS, allow_pickle=False) as stored:
         arrays = [stored[f"a{i}"] for i in range(len(stored.files))]
     state = Reader(arrays).decode(json.loads(body))
     if not isinstance(state, dict):
-        raise ValueError(f"state.json holds a {type(state).__name__} instead of a state")
+        raise ValueError(f"{STATE} holds a {type(state).__name__} instead of a state")
     return state
 
 

@@ -2,15 +2,20 @@
 
 Each message names the value at fault, what was expected, and the way out.  All of them derive from
 :class:`TpcaError`, so ``except tpca.TpcaError`` catches what the library refuses and nothing else.
+
+Whole numbers among options: one check for all of them.
 """
 
 from __future__ import annotations
 
+import operator
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
+JSON_BYTES = 2**28  # of a JSON file, at most
 _LONGEST = 300  # letters of another library's message that are passed on
 
 
@@ -36,10 +41,6 @@ class StreamError(TpcaError, ValueError):
 
 class StreamWarning(UserWarning):
     """Data can be read, but hardly as they were meant."""
-
-
-class ConditionsWarning(UserWarning):
-    """What is told of the samples can be used, but costs something that one should know of."""
 
 
 class ScheduleError(TpcaError, ValueError):
@@ -126,3 +127,20 @@ def one_line(cause: BaseException) -> str:
     text = "".join(letter if letter.isprintable() else "�" for letter in " ".join(text.split()))
     text = text if len(text) <= _LONGEST else text[:_LONGEST] + " ..."
     return text.rstrip(".;") or type(cause).__name__
+
+
+def check_integer(
+    name: str, value: Any, least: int = 1, error: type[TpcaError] = SolverError, instead: str = ""
+) -> int:
+    """``value`` as an int of at least ``least``.
+
+    Integers of numpy are integers; ``True``, ``2.0``, ``2.5`` and ``"2"`` are not: what they would silently become is
+    hardly what was meant.  ``instead`` names what else the option takes, as ``" or 'auto'"``.
+    """
+    try:
+        number = least - 1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = least - 1
+    if number < least:
+        raise error(f"{name} must be a whole number of at least {least}{instead}, got {value!r}.")
+    return number

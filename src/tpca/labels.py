@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.errors import StreamError, check_regular, reading
-from tpca.fields import LONGEST
+from tpca.errors import JSON_BYTES, StreamError, check_regular, reading
 
 Coords = NDArray[Any]
 
@@ -54,8 +53,8 @@ class Labels:
 
     @property
     def modes(self) -> tuple[str, ...]:
-        """A name for every mode: its own, or its number."""
-        return tuple(axis.name or f"mode {i}" for i, axis in enumerate(self.axes))
+        """A name for every mode: its own, or its number, as an axis of a sample."""
+        return tuple(axis.name or f"axis {i}" for i, axis in enumerate(self.axes))
 
     def entry(self, mode: int, place: int) -> str:
         """The name of an entry, or its number."""
@@ -81,11 +80,6 @@ class Labels:
         """The same as a file holds it."""
         told = {str(i): _axis_json(axis) for i, axis in enumerate(self.axes) if axis.name or axis.coords is not None}
         return {"sample": self.sample, **told} if self.sample else told
-
-
-def plain_labels(dims: Sequence[int]) -> Labels:
-    """Modes by their number."""
-    return Labels(tuple(Axis(f"mode {i}") for i in range(len(dims))))
 
 
 def labels_of(axes: Sequence[Axis], what: str) -> Labels | None:
@@ -145,7 +139,7 @@ def as_text(value: Any) -> str:
 def read_labels(path: Path, dims: Sequence[int]) -> Labels:
     """The labels in a file; refuses what does not fit the dims."""
     with reading(f"cannot read labels from {str(path)!r}", "give a JSON file"):
-        check_regular(path, LONGEST)
+        check_regular(path, JSON_BYTES)
         found = json.loads(path.read_text(encoding="utf-8"))
     return parse_labels(found, dims, str(path))
 

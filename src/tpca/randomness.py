@@ -6,8 +6,7 @@ import zlib
 
 import numpy as np
 
-from tpca.errors import TpcaError
-from tpca.integers import check_integer
+from tpca.errors import TpcaError, check_integer
 
 
 def generator(seed: int, purpose: str) -> np.random.Generator:

@@ -1,4 +1,6 @@
-"""The processors at hand, and how many threads linear algebra may use while a solver is at work.
+"""Compiled loops: one place that knows how.
+
+The processors at hand, and how many threads linear algebra may use while a solver is at work.
 
 A solver does many small products, decompositions of matrices of a few hundred rows among them.  Threads of BLAS wait
 for each other by spinning, so that on small matrices, or beside anything else that wants the cores (a reader that
@@ -8,6 +10,12 @@ So BLAS gets one thread where samples are small, and keeps what it has where the
 The second core is then free for whole pieces of work, cut once and for all: :func:`share`.  One core does not read
 memory as fast as two do.  The second thread sleeps while it waits, and what comes out does not depend on whether there
 is one.  Who allows BLAS one thread only gets one here, too.
+
+Read the next items, which have numbers, while the present one is worked on.
+
+One ahead or several, by one thread or by several at once, so that all cores decompress; they come in their order all
+the same.  A solver that works between two rounds (a look) takes nothing meanwhile, and finds the beginning of the next
+round read.
 """
 
 from __future__ import annotations
@@ -15,11 +23,29 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import queue
+import sys
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
+
+
+@functools.cache
+def compiled(loop: Callable[..., Any]) -> Any:
+    """``loop`` compiled by numba, kept beside the source where that can be written; it holds no lock while it runs.
+
+    Numba takes a third of a second to import, so it is asked for only when a loop is first needed.
+    """
+    import numba
+
+    try:
+        return numba.njit(cache=True, nogil=True)(loop)
+    except RuntimeError:  # nowhere to keep it
+        return numba.njit(nogil=True)(loop)
+
 
 # Up to so many entries a sample is small: matrices of at most 1024 rows.  At 32⁴ (200 samples, two cores) a second
 # thread made the race eight times slower, and the fit of the mean 1.7 times; of larger samples nothing was measured.
@@ -99,7 +125,9 @@ def _blas_pools() -> list[Any]:
 
 _lock = threading.Lock()
 _at_work = 0  # solves of small samples, in whatever threads
-_before: list[int] = []  # what the pools had when the first of them began
+# What the pools had when the first of them began.  Of all threads threadpoolctl listens to one, the first that asked,
+# as long as that lives: if the last solve ends in another one, what is owed is given back by the next that can.
+_owed: list[int] = []
 
 
 @contextlib.contextmanager
@@ -107,8 +135,8 @@ def calm_blas(entries: int) -> Iterator[None]:
     """One thread for BLAS while samples of so few ``entries`` are worked on; what it had before is given back.
 
     The number belongs to the process, and sums of products depend on it in their last bits.  So the first solve that
-    begins sets it and the last that ends gives it back, whatever threads they are in: a fit beside others has the bits
-    of one by itself.  Larger samples have the bits of as many threads as BLAS has.
+    begins sets it and the last that ends gives it back, whatever threads they are in, unless another thread has limited
+    BLAS before.  Larger samples have the bits of as many threads as BLAS has.
     """
     if entries > SMALL:
         yield
@@ -126,12 +154,10 @@ def _begin() -> None:
         _at_work += 1
         if _at_work > 1:
             return
-        pools = _blas_pools()
-        _before[:] = [pool.num_threads for pool in pools]
-        for pool, threads in zip(pools, _before, strict=True):
-            if threads != 1:  # to set and restore takes as long as a small fit
-                _set(pool, 1)
-        _free = max(_before, default=1) > 1 and cores() > 1
+        _owed[:] = _owed or [pool.num_threads for pool in _blas_pools()]
+        if max(_owed, default=1) > 1:
+            _set([1] * len(_owed))
+            _free = cores() > 1
 
 
 def _end() -> None:
@@ -141,11 +167,106 @@ def _end() -> None:
         if _at_work:
             return
         _free = False
-        for pool, threads in zip(_blas_pools(), _before, strict=True):
-            if threads != 1:
-                _set(pool, threads)
+        if max(_owed, default=1) == 1 or _set(_owed):
+            _owed.clear()
 
 
-def _set(pool: Any, threads: int) -> None:
-    """For the whole process, whoever asks; threadpoolctl would listen only to the thread that asked before."""
-    getattr(pool, "_real_set_num_threads", pool.set_num_threads)(threads)
+def _set(threads: Sequence[int]) -> bool:
+    """Give the pools so many threads; whether they have them now."""
+    for pool, number in zip(_blas_pools(), threads, strict=True):
+        if pool.num_threads != number:
+            pool.set_num_threads(number)
+    return [pool.num_threads for pool in _blas_pools()] == list(threads)
+
+
+Item = TypeVar("Item")
+
+# A reader that hangs (a dead network share) must not hang whoever closes the iterator, too.
+JOIN_SECONDS = 10.0
+
+
+# Bytes that are read ahead, where an item is not larger: what a core reads from the system's cache during a short look.
+AHEAD_BYTES = 2**26
+MAX_AHEAD = 16
+
+
+class _Failed:
+    """Says that an item does not come, and why."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def depth(nbytes: int, count: int) -> int:
+    """Items of so many bytes to read ahead, of ``count`` in all; one at least, if there is a second."""
+    return min(max(1, min(AHEAD_BYTES // max(1, nbytes), MAX_AHEAD)), count - 1)
+
+
+class _Job(Generic[Item]):
+    """One item to read: its number, and where to put it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.reply: queue.SimpleQueue[Item | _Failed] = queue.SimpleQueue()
+
+
+def read_ahead(
+    read: Callable[[int], Item], numbers: Iterable[int], ahead: int = 1, readers: int = 1
+) -> Generator[Item]:
+    """``read(number)`` of all numbers, in their order, ``ahead`` of them begun while one is in use.
+
+    At most ``ahead`` + 1 items are in memory; ``readers`` threads read them, each one at a time.  An error arrives
+    where its item would have, whoever met it first.  The threads start with the first item and are gone when the
+    iterator is exhausted, closed or garbage collected; what they are reading then is read to its end and dropped.
+    """
+    jobs: queue.SimpleQueue[_Job[Item] | None] = queue.SimpleQueue()
+    stop = threading.Event()
+    # The threads know nothing of the generator: a reference to it would keep it alive for ever.
+    threads = [
+        threading.Thread(target=_serve, args=(read, jobs, stop), name="tpca-prefetch", daemon=True)
+        for _ in range(max(1, min(readers, ahead)))
+    ]
+    for thread in threads:
+        thread.start()
+    begun: deque[_Job[Item]] = deque()
+    rest = iter(numbers)
+
+    def begin(most: int) -> None:
+        while len(begun) < most and (number := next(rest, None)) is not None:
+            begun.append(_Job(number))
+            jobs.put(begun[-1])
+
+    try:
+        begin(ahead + 1)  # nothing is in use yet
+        while begun:
+            item = begun.popleft().reply.get()
+            if isinstance(item, _Failed):
+                raise item.error
+            begin(ahead)
+            yield item
+            del item  # else the consumed item would stay in memory while the next one is waited for
+    finally:
+        stop.set()
+        _dismiss(threads, jobs)
+
+
+def _dismiss(threads: list[threading.Thread], jobs: queue.SimpleQueue[_Job[Item] | None]) -> None:
+    """Send the threads home, and wait for them as long as for one that hangs."""
+    for _ in threads:
+        jobs.put(None)
+    if sys.is_finalizing():
+        return
+    until = time.monotonic() + JOIN_SECONDS
+    for thread in threads:
+        if thread is not threading.current_thread():
+            thread.join(max(0.0, until - time.monotonic()))
+
+
+def _serve(read: Callable[[int], Item], jobs: queue.SimpleQueue[_Job[Item] | None], stop: threading.Event) -> None:
+    """Do one job after the other, until told to stop."""
+    while (job := jobs.get()) is not None and not stop.is_set():
+        try:
+            job.reply.put(read(job.number))
+        except BaseException as caught:
+            job.reply.put(_Failed(caught))
+        del job  # else the last item would stay in memory for as long as there is nothing to do

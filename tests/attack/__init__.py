@@ -1,4 +1,4 @@
-"""An hour of attacks on the command: kills, damaged files and checkpoints, full disks, clusters that fail.
+"""An hour of attacks on the command: kills, damaged files and checkpoints, full disks, clusters that fail, readers.
 
 ``PYTHONPATH=tests python -m attack --out docs/reliability.json`` goes on where it was stopped.  Every trial is drawn
 from its part and number; the file keeps how many have been done and how each ended:

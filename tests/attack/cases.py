@@ -15,19 +15,19 @@ from tpca import SpikedTensor
 DIMS, FOUR = (8, 7, 6), (5, 4, 4, 3)
 PATHS = {"npy": "d.npy", "folder": "d", "zarr": "d.zarr", "hdf5": "d.h5", "npz": "d.npz", "mat": "d.mat"}
 TABLE = ("d.parquet", "--sample", "n", "--modes", "x,y,z", "--value", "v")
-# The words of ``tpca fit``, of which all but --views can be resumed.
+# The words of ``tpca fit``, of which all but views can be resumed.
 CASES = {f"race {name}": (path, "--solver", "race") for name, path in PATHS.items()}
-CASES |= {f"mean {name}": (path, "--solver", "mean") for name, path in PATHS.items()}
-CASES |= {"race parquet": (*TABLE, "--solver", "race"), "mean parquet": (*TABLE, "--solver", "mean")}
+CASES |= {f"least squares {name}": (path, "--solver", "least_squares") for name, path in PATHS.items()}
+CASES |= {"race parquet": (*TABLE, "--solver", "race"), "least squares parquet": (*TABLE, "--solver", "least_squares")}
 CASES |= {"race zarr, shuffled, two components": ("d.zarr", "--solver", "race", "--shuffle", "--n-components", "2")}
 CASES |= {"race hdf5, three passes": ("d.h5", "--solver", "race", "--max-passes", "3")}
 CASES |= {f"paper {name}": (f"four{path[1:]}", "--solver", "paper", "--strength", "3") for name, path in PATHS.items()}
 CASES |= {
     "variance zarr": ("d.zarr", "--target", "variance"),
-    "effect npy": ("d.npy", "--target", "effect", "--y", "y.npy"),
+    "effect npy": ("d.npy", "--y", "y.npy"),
 }
-CASES |= {"views": ("--views", "a.npy", "b.npy", "c.npy")}
-RESULT = ("recovery.json", "vectors.npz")
+CASES |= {"views": ("a.npy", "b.npy", "c.npy")}
+RESULT = ("result.json", "vectors.npz")
 
 
 def write_data(folder):
@@ -57,7 +57,7 @@ def write_data(folder):
         np.save(folder / f"{name}.npy", shared + rng.standard_normal((400, width)))
 
 
-WARMING = ("race npy", "mean npy", "paper npy", "variance zarr", "effect npy", "views")
+WARMING = ("race npy", "least squares npy", "paper npy", "variance zarr", "effect npy", "views")
 
 
 def warm_up(folder):
@@ -92,7 +92,7 @@ class Undisturbed:
         if ended.outcome != "done":
             return ended.outcome
         found, code, _ = self(case)
-        left = [path for path in Path(out).rglob("*") if path.name not in (*RESULT, "run.json", "report.html")]
+        left = [path for path in Path(out).rglob("*") if path.name not in (*RESULT, "report.html")]
         return "right" if (result_of(out), ended.code) == (found, code) and not left else "wrong"
 
 

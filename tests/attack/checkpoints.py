@@ -7,7 +7,14 @@ from attack.cases import CASES, Part, emptied, every_round
 from attack.forks import Fork, command
 from attack.mutated import ODDLY, replace
 
-SOME = ("race npy", "mean zarr", "paper hdf5", "race zarr, shuffled, two components", "variance zarr", "effect npy")
+SOME = (
+    "race npy",
+    "least squares zarr",
+    "paper hdf5",
+    "race zarr, shuffled, two components",
+    "variance zarr",
+    "effect npy",
+)
 
 
 class Checkpoints(Part):

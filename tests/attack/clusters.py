@@ -12,7 +12,7 @@ from pathlib import Path
 from attack.cases import CASES, Part, emptied, result_of
 from attack.forks import Fork, command
 
-CASE = ("race zarr", "mean npy", "mean hdf5", "race npy")
+CASE = ("race zarr", "least squares npy", "least squares hdf5", "race npy")
 ATTACKS = ("killed", "stopped", "paused", "killed", "stopped", "paused", "all paused", "scheduler", "command")
 LATEST = {"command": 1.0}  # seconds until something happens; a command is to be killed before it has ended
 SECONDS = 300.0  # of a fit: as long as Dask itself waits for a worker that says nothing
@@ -20,6 +20,8 @@ SECONDS = 300.0  # of a fit: as long as Dask itself waits for a worker that says
 
 class Clusters(Part):
     """A trial is one fit on a cluster of three workers, to some of which something happens."""
+
+    attacks = ATTACKS
 
     def __init__(self, undisturbed):
         super().__init__(undisturbed)
@@ -29,16 +31,17 @@ class Clusters(Part):
         self._end()
 
     def trial(self, number, rng):
-        case, attack, out = CASE[number % len(CASE)], ATTACKS[number % len(ATTACKS)], self.folder / f"cluster {number}"
+        case, attack = CASE[number % len(CASE)], self.attacks[number % len(self.attacks)]
+        out = self.folder / f"cluster {number}"
         address = self._begin()
         words = ("fit", *CASES[case], "--out", out, "--checkpoint-every", "0")
         with emptied(out):
-            fork = Fork(command(*words, "--scheduler", address), self.folder, capped=False)
+            fork = Fork(command(*words, "--cluster", address), self.folder, capped=False)
             fork.wait(rng.uniform(0, LATEST.get(attack, 3.0)))
             if attack == "command":  # gone on with on the cluster, which has lost its client
                 fork.send(signal.SIGKILL)
                 done = "commands killed" if fork.end().killed else "commands that had ended"
-                fork = Fork(command(*words, "--resume", "--scheduler", address), self.folder, capped=False)
+                fork = Fork(command(*words, "--resume", "--cluster", address), self.folder, capped=False)
             else:
                 done = getattr(self, f"_{attack.replace(' ', '_')}")(rng)
             ended = fork.end(SECONDS)
@@ -59,6 +62,11 @@ class Clusters(Part):
     def _killed(self, rng):
         os.kill(self._worker(rng), signal.SIGKILL)
         return "workers killed"
+
+    def _all_killed(self, _):
+        for worker in json.loads(self._tell("pids")):
+            os.kill(worker, signal.SIGKILL)
+        return "clusters replaced"
 
     def _stopped(self, rng):
         worker = self._worker(rng)
@@ -106,6 +114,12 @@ class Clusters(Part):
             os.killpg(self._server.pid, signal.SIGKILL)
             self._server.wait()
             self._server = None
+
+
+class Replaced(Clusters):
+    """All workers are killed at once; others come, with other addresses."""
+
+    attacks = ("all killed",)
 
 
 def without_buffer(folder):

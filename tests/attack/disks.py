@@ -7,7 +7,7 @@ from attack.cases import CASES, Part, emptied, every_round
 from attack.forks import tpca
 
 SIZE = 2**23  # bytes of the disk: more than a fit needs
-SOME = ("race npy", "mean zarr", "paper hdf5", "variance zarr", "effect npy", "views")
+SOME = ("race npy", "least squares zarr", "paper hdf5", "variance zarr", "effect npy", "views")
 READ_ONLY = 4  # one trial in so many
 
 

@@ -17,8 +17,8 @@ from attack.forks import SECONDS, Fork
 from damage_kinds import KINDS, refused
 from tpca import TpcaError
 from tpca.checkpoint import CheckpointWarning
+from tpca.data import open_stream
 from tpca.errors import StreamWarning
-from tpca.streams import open_stream
 
 SOME = [kind for kind in KINDS if kind != "checkpoint"]
 BATCH = 40  # files that one fork reads

@@ -10,6 +10,9 @@ ROWS = {
     "clusters": "Dask: workers killed ({workers killed:,}), stopped for a while ({workers stopped:,}), paused "
     "({workers paused:,}), all paused ({all workers paused:,}); schedulers killed ({schedulers killed:,}), "
     "commands killed and gone on with ({commands killed:,})",
+    "readers": "results read while another fit's is written there",
+    "replaced": "Dask: all workers killed at once, and others come",
+    "codecs": "Zarr stores that unpack to far more than they declare, or have codecs that are not read",
 }
 GOOD = ("right", "read", "error")
 BAD = ("wrong", "traceback", "hang", "crash")

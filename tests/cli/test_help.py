@@ -1,22 +1,27 @@
-"""Help on one screen, and all of it when asked for."""
+"""Help that fits a screen, a quick start, and text that a terminal would take for something else."""
 
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
 
+import command
 from tpca.cli import COMMANDS, app
-from tpca.cli.helping import COMMON
+from tpca.cli.options import COMMON
+from tpca.wording import printable
 
 
 def told(*arguments):
-    done = CliRunner().invoke(app, arguments, env={"COLUMNS": "80"}, terminal_width=80)
+    done = CliRunner().invoke(app, arguments, env={"COLUMNS": "80"}, terminal_width=80, prog_name="tpca")
     assert done.exit_code == 0, done.output
     return done.output
-
-
-def options_of(name):
-    parameters = typer.main.get_command(app).commands[name].params
-    return {str(one.name): one.opts[0] for one in parameters if one.param_type_name == "option"}
 
 
 @pytest.mark.parametrize("name", ["", *COMMANDS])
@@ -24,26 +29,58 @@ def test_the_help_of_a_command_fits_a_screen(name):
     lines = told(*filter(None, (name, "--help"))).splitlines()
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 80
+    assert not re.search(r"[<{]|list\[|INTEGER|RANGE", "\n".join(lines), re.IGNORECASE)  # no words of a programmer
 
 
 @pytest.mark.parametrize("name", COMMON)
 def test_all_options_are_told_when_asked_for(name):
-    few, whole, options = told(name, "--help"), told(name, "--help-all"), options_of(name)
+    parameters = typer.main.get_command(app).commands[name].params
+    options = {str(one.name): one.opts[0] for one in parameters if one.param_type_name == "option"}
+    few, whole = told(name, "--help"), told(name, "--help-all")
     assert set(COMMON[name]) < set(options)
     for option, spelled in options.items():
-        assert f"  {spelled}" in whole
+        assert f"  {spelled} " in whole
         assert (f"  {spelled} " in few) == (option in (*COMMON[name], "help"))
-    assert whole.index("\nOptions:") < whole.index("\nAdvanced options:")
     assert "Advanced options" not in few
 
 
-def test_usage_is_plain():
-    said = CliRunner().invoke(app, ["score", "--help"], prog_name="tpca").output
-    assert said.startswith("Usage: tpca score [OPTIONS] PATH")  # the oldest typer has no dots
-    assert "{" not in said
+def test_the_list_of_commands_says_what_their_own_help_begins_with():
+    commands = typer.main.get_command(app).commands
+    assert {name: one.help.strip().splitlines()[0] for name, one in commands.items()} == COMMANDS
 
 
-def test_a_plan_begins_with_its_advice():
-    said = CliRunner().invoke(app, ["plan", "--order", "3", "--dim", "8", "--memory-limit", "1MB"]).output
-    assert said.startswith("Use MeanSolver")
-    assert "S·K·N" not in said  # a column that a narrow screen goes without
+@functools.cache
+def loaded_by(code):
+    """The modules that a new process has loaded after ``code``."""
+    asked = [sys.executable, "-c", f"{code}\nimport json, sys; print(json.dumps(list(sys.modules)))"]
+    return json.loads(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
+
+
+def test_the_start_loads_nothing_that_is_slow():
+    code = "import sys; sys.argv = ['tpca', '--help']\nfrom tpca.cli import main\ntry: main()\nexcept SystemExit: pass"
+    slow = ("numpy", "scipy", "numba", "sklearn", "matplotlib", "zarr", "h5py", "dask", "pandas", "xarray", "pyarrow")
+    assert [m for m in loaded_by(code) if m.partition(".")[0] in slow] == []
+    assert [m for m in loaded_by(code) if m in ("tpca.cli.fit", "tpca.cli.commands", "tpca.cli.demo")] == []
+    of_fit = loaded_by(code.replace("'--help'", "'fit', '--help'"))
+    assert [m for m in of_fit if m.partition(".")[0] in slow] == []
+    assert [m for m in loaded_by("import tpca") if m.partition(".")[0] in slow] == []
+    solvers = loaded_by("from tpca import PaperSolver, RaceSolver, SpikedTensor, open_stream")
+    assert [m for m in solvers if m.partition(".")[0] in slow[2:]] == []
+
+
+def test_names_of_files_cannot_redraw_the_screen(tmp_path):
+    assert printable("a\x1b[2J\x07\u202eb\udcff × é") == r"a\x1b[2J\x07\u202eb\udcff × é"
+    name = "x\x1b[31m[/b]red.npy"
+    os.makedirs(tmp_path / os.path.dirname(name))
+    np.save(tmp_path / name, np.random.default_rng(0).standard_normal((60, 4, 5)))
+    for arguments, codes in (
+        (["info", name], (0,)),
+        (["fit", name, "--out", "o", "--report", "r.html"], (0, 3)),
+        (["info", "o"], (0,)),
+        (["report", "o", "--out", "s.html"], (0,)),
+        (["fit", name, "--solver", "nonsense"], (2,)),
+        (["info", f"no{name}"], (2,)),
+    ):
+        done = command.run(*arguments, cwd=tmp_path)
+        assert done.returncode in codes, done.stderr
+        assert "\x1b" not in done.stdout + done.stderr

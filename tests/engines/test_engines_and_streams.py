@@ -3,8 +3,9 @@ import itertools
 import numpy as np
 import pytest
 
+from research.law import LawEngine
 from tpca import SpikedTensor, open_stream
-from tpca.engines import LawEngine, LocalEngine, open_engine
+from tpca.engines import LocalEngine, open_engine
 from tpca.errors import StreamError
 from tpca.tensors import Gradients, Query, contract
 from tpca.tensors.blocks import Partition

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from tpca import open_stream
+from tpca.data import numpy_files as npy
+from tpca.data import stored
+from tpca.data.numpy_files import NpyFile
+from tpca.data.stored import Leases
 from tpca.engines import LocalEngine
 from tpca.errors import StreamError
-from tpca.prefetch import MAX_AHEAD, depth, read_ahead
-from tpca.streams import npy, stored, trust
-from tpca.streams.leases import Leases
-from tpca.streams.npy import NpyFile
 from tpca.tensors import TensorSum
+from tpca.threads import MAX_AHEAD, depth, read_ahead
 
 DIMS, BATCH, COUNT = (5, 4), 2, 30
 SAMPLES = np.random.default_rng(0).standard_normal((BATCH * COUNT, *DIMS)).astype(np.float32)
@@ -187,13 +188,15 @@ def test_a_batch_is_not_copied(path, monkeypatch):
 
 def test_two_chunks_are_decompressed_at_once(tmp_path, monkeypatch):
     zarr = pytest.importorskip("zarr", minversion="3")
+    from tpca.data import codecs
+
     monkeypatch.setattr(stored, "BATCH_ENTRIES", BATCH * 20)
     monkeypatch.setattr(stored, "cores", lambda: 2)
     path, blosc = str(tmp_path / "x.zarr"), zarr.codecs.BloscCodec()
     array = zarr.create_array(path, shape=SAMPLES.shape, chunks=(BATCH, *DIMS), dtype="f4", compressors=blosc)
     array[:] = SAMPLES
-    meet, usual = threading.Barrier(2), trust._UNPACK["blosc"]
-    monkeypatch.setitem(trust._UNPACK, "blosc", lambda *given: (meet.wait(PATIENCE), usual(*given))[1])
+    meet, usual = threading.Barrier(2), codecs.unpacked
+    monkeypatch.setattr(codecs, "unpacked", lambda *given: (meet.wait(PATIENCE), usual(*given))[1])
     batches = list(open_stream(path).batches())
     assert np.array_equal(np.concatenate([batch.samples for batch in batches]), SAMPLES)
 

@@ -8,7 +8,7 @@ from tpca import MomentPCA, TensorCCA, TensorPCA
 
 
 class FoldedPCA(TensorPCA):
-    """TensorPCA for tables: every row becomes a matrix of two equal columns."""
+    """TensorPCA for tables, which the race does not take: every row becomes a matrix of two equal columns."""
 
     def fit(self, X, y=None):
         return super().fit(folded(X))
@@ -79,6 +79,7 @@ NO_TABLE = {  # checks that make no sense for what is no table, with the reason
     "check_fit2d_1feature": f"a mode of length 1, or few rows, {WORDS}",
     "check_fit2d_predict1d": f"a single row {WORDS}",
 }
+NUMBERS = ("check_n_features_in",)
 FEW_ROWS = {
     "check_fit2d_1sample": f"a single row {WORDS}",
     "check_estimators_nan_inf": "its 10 rows are fewer than are needed to learn from and to judge by",
@@ -89,6 +90,11 @@ def expected(estimator):
     """Checks that fail, and why."""
     if isinstance(estimator, MomentPCA):  # whose samples are rows of a table
         return {name: NO_TABLE[name] for name in ("check_complex_data", "check_dtype_object")}
+    if type(estimator) is TensorPCA:  # which takes tables: samples of one axis
+        of_weights = {
+            "check_sample_weights_pandas_series": "a DataFrame of samples is a long table",
+        }
+        return {name: why for name, why in NO_TABLE.items() if name not in NUMBERS} | of_weights
     return NO_TABLE | FEW_ROWS if isinstance(estimator, TensorCCA) else NO_TABLE
 
 
@@ -96,8 +102,8 @@ def expected(estimator):
 @pytest.mark.filterwarnings("ignore")  # of data made for other purposes, in which there often is no signal
 @parametrize_with_checks(
     [
-        FoldedPCA("auto", random_state=0, items="batches"),
-        FoldedPCA("race", random_state=0, items="batches"),
+        TensorPCA(random_state=0),
+        FoldedPCA(solver="race", random_state=0),
         TwiceCCA(random_state=0),
         MomentPCA(random_state=0),
     ],

@@ -4,10 +4,12 @@ from scipy import stats
 
 from tpca import SpikedTensor
 from tpca.errors import ModelError, TpcaError
-from tpca.model import NOISE_LAWS, Samples, cor
-from tpca.model.bounds import (
+from tpca.model import (
+    NOISE_LAWS,
+    Samples,
     adaptive_samples,
     block_gauge,
+    cor,
     cramer_rao,
     gauge,
     gaussian_error,

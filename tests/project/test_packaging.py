@@ -33,7 +33,7 @@ def built(tmp_path_factory):
 @pytest.mark.slow
 def test_the_wheel_holds_the_package_and_nothing_else(built):
     names = set(zipfile.ZipFile(built[0]).namelist())
-    assert {"tpca/py.typed", "tpca/lab/planning/constants.json", "tpca/__init__.py"} <= names
+    assert {"tpca/py.typed", "tpca/__init__.py"} <= names
     assert {name.split("/")[0] for name in names} == {"tpca", f"tpca-{tpca.__version__}.dist-info"}
     here = {str(p.relative_to(ROOT / "src")) for p in (ROOT / "src" / "tpca").rglob("*") if p.is_file()}
     assert {name for name in here if "__pycache__" not in name} <= names
@@ -73,9 +73,9 @@ def test_every_citation_of_the_paper_has_an_entry():
 
 
 @pytest.mark.slow
-def test_a_plain_install_fits_reports_and_names_what_is_missing(built, tmp_path):
+def test_a_plain_install_fits_saves_and_names_what_is_missing(built, tmp_path):
     """With the required packages only: those of the extras cannot be imported there."""
-    extras = ("matplotlib", "zarr", "h5py", "dask", "xarray", "pyarrow", "pandas", "h5netcdf", "distributed")
+    extras = ("matplotlib", "jinja2", "zarr", "h5py", "dask", "xarray", "pyarrow", "pandas", "h5netcdf", "distributed")
     program = f"""
 import sys
 sys.modules.update(dict.fromkeys({extras!r}))
@@ -83,10 +83,11 @@ import numpy as np, tpca
 X = next(iter(tpca.SpikedTensor.random((5, 4, 3), 3.0, random_state=1).stream(random_state=2, batch_size=200)))
 np.save("d.npy", X)
 pca = tpca.TensorPCA(random_state=0).fit("d.npy")
-pca.report("r.html", X)
+pca.save("r")
 print(pca.verdict_)
 open("a.h5", "wb").write(bytes.fromhex("894844460d0a1a0a"))
-for ask in (lambda: pca.plot(X), pca.recovery_.to_xarray, lambda: tpca.open_stream("a.h5")):
+asks = (lambda: pca.plot(X), lambda: pca.report("r.html"), pca.result_.to_xarray, lambda: tpca.open_stream("a.h5"))
+for ask in asks:
     try:
         ask()
     except tpca.TpcaError as error:
@@ -98,7 +99,7 @@ for ask in (lambda: pca.plot(X), pca.recovery_.to_xarray, lambda: tpca.open_stre
     assert done.returncode == 0, done.stderr
     verdict, *refused = done.stdout.splitlines()
     assert verdict == "signal"
-    assert [re.search(r"tpca\[(\w+)\]", line)[1] for line in refused] == ["plots", "xarray", "hdf5"]
+    assert [re.search(r"tpca\[(\w+)\]", line)[1] for line in refused] == ["plots", "plots", "xarray", "hdf5"]
 
 
 @pytest.mark.slow
@@ -150,7 +151,7 @@ def test_an_installed_wheel_works(built, tmp_path):
 def test_the_demo_needs_no_matplotlib(monkeypatch, tmp_path):
     """A plain install has none: the table is printed, and how to get the figure is said."""
     from tpca.cli import demo as module
-    from tpca.lab.studies.demo import Demo, planted, run_race
+    from tpca.cli.demo import Demo, planted, run_race
 
     truth = planted(0)
     race = run_race(truth, 0, lambda _: None)
@@ -159,5 +160,5 @@ def test_the_demo_needs_no_matplotlib(monkeypatch, tmp_path):
     done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
     assert "signal proven after" in done.output
-    assert "pip install 'tpca[plots]'" in done.output.replace("\n", "")
+    assert 'pip install "tpca[plots]"' in done.output.replace("\n", "")
     assert not (tmp_path / "out").exists()

@@ -67,6 +67,7 @@ print("found", json.dumps({"online": list(inspect.signature(g.online_gcp).parame
     assert not any("mask" in name for name in (*found["options"], *found["names"]))
 
 
+@pytest.mark.slow
 def test_cca_zoo_builds_the_tensor():
     """Twice the columns, sixteen times the memory; ours grows with the square at most."""
     from cca_zoo.linear import TCCA
@@ -76,7 +77,7 @@ def test_cca_zoo_builds_the_tensor():
     assert not hasattr(TCCA, "partial_fit")
     assert "None" in inspect.getdoc(TCCA.predict)  # stands for a view to fill in
     peaks = {}
-    for width in (12, 24):
+    for width in (16, 32):
         views = [np.random.default_rng(i).standard_normal((300, width)) for i in range(4)]
         for name, fit in (("cca-zoo", TCCA(shrinkage=0.1).fit), ("tpca", tpca.TensorCCA(random_state=0).fit)):
             tracemalloc.start()
@@ -85,9 +86,9 @@ def test_cca_zoo_builds_the_tensor():
                 fit(views)
             peaks[name, width] = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
-    assert peaks["cca-zoo", 24] > 8 * 24**4
-    assert peaks["cca-zoo", 24] > 8 * peaks["cca-zoo", 12]
-    assert peaks["tpca", 24] < 8 * 24**4
+    assert peaks["cca-zoo", 32] > 8 * 32**4
+    assert peaks["cca-zoo", 32] > 8 * peaks["cca-zoo", 16]
+    assert peaks["tpca", 32] < 8 * 32**4
     with pytest.raises(TypeError, match="dense"):
         TCCA().fit([scipy.sparse.csr_matrix(v) for v in views])
     with pytest.raises(ValueError, match="NaN"):
@@ -114,5 +115,5 @@ def test_incremental_pca_subtracts_the_signal():
 def test_the_table_has_a_cell_for_everybody():
     (table,) = re.findall(r"^\| \| tpca \|.*\n\|[-| ]+\n((?:\|.*\n)+)", README, re.M)
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
-    assert len(rows) >= 10
+    assert len(rows) >= 7
     assert [row for row in rows if len(row) != 7 or not all(row)] == []

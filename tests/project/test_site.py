@@ -36,7 +36,7 @@ def opened(browser, page, width, phone=False):
 
 
 def test_search_works_from_a_folder_and_nothing_is_fetched(browser, site):
-    opened(browser, site / "guides" / "array.html", 1200)
+    opened(browser, site / "guides" / "arrays.html", 1200)
     browser.run("document.querySelector('[data-md-toggle=search]').click()")
     browser.run("document.querySelector('.md-search__input').focus()")
     browser.call("Input.insertText", text="nuisance")

@@ -1,113 +1,138 @@
-"""What a page, a summary and a figure say, per question: signs, decimals, names, and what was asked for."""
+"""Words about a result: one line of verdict, one line for every concern, numbers of the result, names of the data."""
+
+import re
 
 import numpy as np
 import pandas
 import pytest
-import xarray
 from sklearn.exceptions import NotFittedError
 
-from browser import Browser, BrowserEndedError, find_browser
-from tpca import MomentPCA, SpikedTensor, TensorCCA, TensorPCA
-from tpca.errors import SampleError
-from tpca.report.race_pictures import mean_figure, proofs_figure, strength_figure
-from tpca.wording import beside, with_error, within
+from tpca import MomentPCA, PaperSolver, SpikedTensor, TensorCCA, TensorPCA
+from tpca.labels import parse_labels
+from tpca.report.words import largest
+from tpca.wording import with_error
 
-LABELS = np.array(["badminton", "running", "standing", "walking"])[np.arange(320) % 4]
-MOVED = np.random.default_rng(5).standard_normal((320, 6, 7)) + 3.0
-MOVED[LABELS == "walking", 1:3, 4] += 2.0  # eight standard errors of a cell's difference: found whatever the seed
-
-
-@pytest.fixture(scope="module")
-def moved():
-    return TensorPCA(target="effect", random_state=0).fit(MOVED, LABELS)
+DIMS = (4, 30, 5)
+TRUTH = SpikedTensor.random(DIMS, 4.0, random_state=1)
+X = next(iter(TRUTH.stream(random_state=2, batch_size=120)))
+LABELS = np.array(["a", "b", "c"])[np.arange(120) % 3]
 
 
-def test_ends_of_an_interval_and_its_middle_have_the_same_decimals():
-    assert within((0.851, 1.2)) == "0.85 to 1.20"
-    assert within((19.941, 20.123)) == "19.94 to 20.12"
-    assert beside(20.0, (19.941, 20.123)) == "20.00"
-    assert within((-0.2, 0.31)) == "−0.20 to 0.31"
-    assert within((3e7, 4e7)) == "3·10⁷ to 4·10⁷"
-    assert within((1.0, None)) == "1 to —"
-    assert within(None) == beside(None, None) == "—"
-    assert with_error(0.9, None) == "0.900"
+def first_line(estimator):
+    return str(estimator.summary()).splitlines()[0]
 
 
-def test_the_labels_take_the_sign_that_is_left(moved):
-    vectors = [own[0] for own in moved.components_]
-    assert all(v[np.argmax(np.abs(v))] > 0 for v in vectors)
-    amplitudes = dict(zip(np.unique(LABELS), moved.label_amplitudes_[0], strict=True))
-    assert max(amplitudes, key=amplitudes.get) == "walking"
-    scores = moved.transform(MOVED)[:, 0]
-    assert scores[LABELS == "walking"].mean() > scores[LABELS == "running"].mean()
+def test_the_verdict_is_one_line_with_p_strength_and_interval():
+    pca = TensorPCA(random_state=0).fit(X)
+    low, high = pca.strength_intervals_[0]
+    assert first_line(pca) == (
+        f"Signal: strength {pca.strengths_[0]:.2f} (95 % interval {low:.2f} to {high:.2f}), p = {pca.p_values_[0]:.2g}."
+    )
+    assert str(pca.summary()).splitlines()[1].startswith("120 samples of 4 × 30 × 5; least squares, 32 units, ")
+    assert repr(pca.summary()) == str(pca.summary())
 
 
-def test_a_page_of_an_effect_shows_scores_by_label(moved, tmp_path):
-    page = moved.report(tmp_path / "r.html", MOVED, LABELS).read_text()
-    assert "The effect between 4 labels has strength" in page
-    assert "mean of the contrasts of samples" in page
-    assert "adds to a sample" not in page
-    assert "Mean scores: badminton" in page
-    with pytest.raises(SampleError, match=r"y must have a number or label for every sample, 320, got shape \(3,\)"):
-        moved.report(tmp_path / "s.html", MOVED, [1, 2, 3])
-
-
-def test_names_of_labels_do_not_run_into_each_other(moved):
-    last = [axis for axis in moved.plot(MOVED, LABELS).axes if axis.get_ylabel() == "score of a sample"][-1]
-    assert {tick.get_rotation() for tick in last.get_xticklabels()} == {90.0}
-
-
-def test_no_effect_says_what_was_looked_for():
-    noise = np.random.default_rng(5).standard_normal((40, 4, 5))
-    twice = np.stack([noise, -noise], axis=1).reshape(80, 4, 5)  # with one y for both there is no effect at all
-    with pytest.warns(match="No signal was found"):
-        pca = TensorPCA(target="effect", random_state=0).fit(twice, np.repeat(np.arange(40) % 4, 2))
-    assert "looked for: effect of y, per unit" in str(pca.summary())
-    assert "memory" not in pca.recovery_.advice
-
-
-def test_fewer_components_than_asked_for_are_told(moved):
-    three = TensorPCA(target="effect", n_components=3, random_state=0).fit(MOVED, LABELS)
-    assert three.n_components_ < 3
-    assert "3 components were looked for, and no more than" in str(three.summary())
-    assert "looked for, and no more" not in str(moved.summary())
-
-
-def test_many_components_are_not_told_one_by_one(tmp_path):
-    rng = np.random.default_rng(5)
-    pairs = [np.linalg.qr(rng.standard_normal((16, 16)))[0] for _ in range(2)]
-    X = np.einsum("c,ci,cj->ij", 40.0 - np.arange(12), *(q[:12] for q in pairs)) + rng.standard_normal((40, 16, 16))
-    pca = TensorPCA(n_components=12, random_state=0).fit(X)
-    assert pca.n_components_ == 12
+def test_several_components_are_counted_and_named_from_one():
+    pca = TensorPCA(3, random_state=0).fit(X)
+    assert f"{int(pca.significant_.sum())} of 3 components significant" in first_line(pca)
     told = str(pca.summary())
-    assert "component 9:" in told
-    assert "component 10:" not in told
-    assert "These are the 10 strongest of 12 components." in told
-    assert "The strengths go from" in pca.report(tmp_path / "r.html").read_text()
+    assert [line.split(":")[0] for line in told.splitlines() if line.startswith("component ")] == [
+        "component 1", "component 2", "component 3",
+    ]  # fmt: skip
+    assert "(not significant)" in told
 
 
-def test_what_varies_is_told_as_that(tmp_path):
-    truth = SpikedTensor.random((8, 7, 6), strength=1.0, random_state=1)
+def test_no_signal_comes_with_p_a_limit_and_what_would_help():
+    noise = X - X.mean(axis=0)
+    pca = TensorPCA(random_state=0).fit(np.concatenate([noise, -noise]))  # its mean is zero
+    limit = pca.strength_intervals_[0, 1]
+    says = rf"No signal: p = [\d.]+; if there is one, its strength is below {limit:.3g} \(95 % conf"
+    assert re.match(says, first_line(pca))
+    assert f"Four times as many samples would lower the limit to about {limit / 2:.2g}." in str(pca.summary())
+
+
+def test_a_signal_in_few_entries_is_pointed_at():
+    """One entry of 600 is 0.5, 7 standard errors; the best fit to noise has length (√6 + 2√10)/√200 = 0.62."""
+    rng = np.random.default_rng(3)
+    noise = rng.standard_normal((200, 6, 10, 10))
+    noise -= noise.mean(axis=0)
+    noise += 0.02 * rng.standard_normal((6, 10, 10))
+    noise[:, 2, 3, 4] += 0.5
+    pca = TensorPCA(random_state=0, whiten=None).fit(noise)
+    assert (pca.entry_p_values_ <= 0.05).sum() == 1
+    assert not pca.found_
+    least = pca.entry_p_values_.min()
+    assert f"1 entry is significant (least p = {least:.2g}): the signal may be in few entries" in str(pca.summary())
+    assert "whiten='auto'" in str(pca.summary())
+
+
+def test_what_was_not_tested_says_why():
+    few = TensorPCA(random_state=0).fit(X[:4, :, :3, :3])
+    assert first_line(few).startswith("Not tested: ")
+    assert "confidence" in first_line(few)
+    assert str(few.summary()).count("Not tested") == 1  # not once more among the concerns
+    four = np.random.default_rng(0).standard_normal((50, 3, 4, 3, 4))
+    paper = TensorPCA(solver=PaperSolver(strength=4.0, random_state=0)).fit(four)
+    assert first_line(paper).startswith("Not tested: the samples ended before the schedule did.")
+    assert "p = " not in str(paper.summary())
+
+
+def test_what_was_never_observed_is_named():
+    holed = X.copy()
+    holed[:, 2] = np.nan
+    told = str(TensorPCA(nan_policy="zero", random_state=0).fit(holed).summary())
+    assert "Never observed: 2 of axis 0." in told
+
+
+def test_effects_are_named():
+    y = np.where(np.arange(120) % 2, "on", "off")
+    two = TensorPCA(target="effect", random_state=0).fit(X + (y == "on")[:, None, None, None] * TRUTH.signal(), y)
+    assert "effect of on - off: strength" in str(two.summary())
+    three = TensorPCA(target="effect", random_state=0).fit(
+        X + (LABELS == "b")[:, None, None, None] * TRUTH.signal(), LABELS
+    )
+    told = str(three.summary())
+    assert "effect between 3 labels: strength" in told
+    amplitudes = three.label_amplitudes_[0]
+    assert f"a: −{-amplitudes[0]:.2g}, b: {amplitudes[1]:.2g}, c: −{-amplitudes[2]:.2g}" in told
+    assert "a: " not in first_line(three)  # the verdict stays short
+    dose = np.linspace(0, 1, 120)
+    slope = TensorPCA(target="effect", random_state=0).fit(X + np.multiply.outer(dose, TRUTH.signal()), dose)
+    assert "effect of y, per unit: strength" in str(slope.summary())
+
+
+def test_variation_is_told_as_shares():
     rng = np.random.default_rng(5)
-    X = rng.standard_normal((300, 8, 7, 6)) + 5 * rng.standard_normal(300)[:, None, None, None] * truth.signal()
-    page = TensorPCA(target="variance", random_state=0).fit(X).report(tmp_path / "r.html", X).read_text()
-    assert "standard deviation of its amplitude from sample to sample" in page
-    assert '"proofs"' in page
-    assert '"strength-0"' not in page  # all of its rounds are at the last sample
-    assert "has one solver" not in page
+    varied = rng.standard_normal((150, *DIMS)) + np.multiply.outer(2 * rng.standard_normal(150), TRUTH.signal())
+    pca = TensorPCA(target="variance", random_state=0).fit(varied)
+    assert f"{100 * pca.explained_variance_ratio_[0]:.3g} % of the variance" in first_line(pca)
+    assert "entries vary together, no more" in str(pca.summary())
 
 
-def test_pictures_reach_as_far_as_what_is_in_them():
-    evidence = {"kind": "length", "value": 0.3, "needed": 0.5, "noise": [0.4, 0.9]}
-    assert mean_figure(evidence, 0.95).x.high > 0.9
-    proof = {"kind": "log evidence", "value": 1.5, "needed": 3.0, "noise": []}
-    assert proofs_figure([{"evidence": proof}], 0.95).x.high > 3.0
-    assert proofs_figure([{"evidence": None}], 0.95) is None
-    records = [{"samples": 9, "strength": 1.0, "strength_error": 0.1}] * 3
-    assert strength_figure(records, 0, (0.9, 1.1)) is None
+def test_notebooks_show_tables_and_names_are_text():
+    import xarray
+
+    names = ["Fz", "<b>Cz</b>", "Pz\x1b[2J", "Oz"]
+    named = xarray.DataArray(X, dims=("trial", "channel", "time", "band"), coords={"channel": names})
+    summary = TensorPCA(random_state=0).fit(named).summary()
+    assert str(summary).splitlines()[1].startswith("120 samples of channel 4 × time 30 × band 5;")
+    assert "\x1b" not in str(summary)
+    page = summary._repr_html_()
+    assert page.count("<table>") == 1
+    assert "<b>" not in page
 
 
-def test_columns_of_views_keep_their_names(tmp_path):
+def test_entries_are_told_largest_first_with_as_many_decimals_as_the_error_has():
+    labels = parse_labels({"0": ["a", "b", "c"]}, [3])
+    vector, errors = np.array([0.1, -0.9, 0.4]), np.array([0.004, 0.02, np.inf])
+    assert largest(vector, errors, labels, 0, 2) == ["b: −0.90 ± 0.02", "c: 0.400", "… 1 more"]
+    assert largest(vector, np.full(3, np.nan), labels, 0) == ["b: −0.900", "c: 0.400", "a: 0.100"]
+    assert with_error(0.1, 0.004) == "0.100 ± 0.004"
+    assert with_error(3e7, 2e6) == "3·10⁷ ± 2·10⁶"
+    assert with_error(None, None) == "—"
+
+
+def test_views_are_summed_up_with_the_names_of_their_columns():
     rng = np.random.default_rng(5)
     shared = rng.exponential(size=900) - 1
     views = [
@@ -117,50 +142,42 @@ def test_columns_of_views_keep_their_names(tmp_path):
         for name in ("gene ", "protein ")
     ]
     cca = TensorCCA(random_state=0).fit(views)
-    assert "view 1  protein " in str(cca.summary())
-    assert "loadings: correlations with the score of their view" in str(cca.summary())
-    assert [axis.get_ylabel() for axis in cca.plot().axes] == ["loading", ""]
-    assert "<h1>Fit of 2 views</h1>" in cca.report(tmp_path / "r.html").read_text()
+    told = str(cca.summary())
+    correlation = with_error(cca.correlations_[0], cca.correlation_errors_[0])
+    assert told.startswith(f"Signal: correlation {correlation} on held-out rows")
+    assert "\n900 rows of 2 views, 3 × 3 columns\n" in told
+    assert "view 1  protein " in told
+    assert "loadings: correlations with the score of their view" in told
     named = TensorCCA(random_state=0).fit(pandas.concat({"left": views[0], "right": views[1]}, axis=1))
     assert "  left   gene " in str(named.summary())
-    arrays = [xarray.DataArray(v.to_numpy(), dims=("row", "band"), coords={"band": [4, 8, 16]}) for v in views]
-    assert "view 0  " in (told := str(TensorCCA(random_state=0).fit(arrays).summary()))
-    assert "16: " in told
 
 
 def test_a_fit_of_a_table_is_summed_up():
     rng = np.random.default_rng(5)
     rows = pandas.DataFrame(rng.exponential(size=(3000, 3)) @ rng.standard_normal((3, 3)), columns=["x", "y", "z"])
     told = str(MomentPCA(n_components=2, random_state=0).fit(rows).summary())
-    assert told.startswith("Signal\n3,000 rows of 3 columns\n\nsource 0: skewness ")
+    assert told.startswith("Signal: p = ")
+    assert "\n3,000 rows of 3 columns\n\nsource 1: skewness " in told
     assert "columns of the mixing matrix" in told
     twice = np.vstack([rows, 2 * rows.mean() - rows])  # symmetric about its mean: no skewness at all
-    with pytest.warns(match="no component could be proven"):
+    with pytest.warns(match="No source was proven"):
         none = MomentPCA(random_state=0).fit(twice)
-    assert "No component could be proven" in str(none.summary())
-    with pytest.raises(NotFittedError):
-        MomentPCA().summary()
+    assert "give more rows, or the other order of the moment." in str(none.summary())
 
 
-def test_years_are_years_and_minus_is_a_minus(tmp_path):
-    path = find_browser()
-    if path is None:
-        pytest.skip("no browser")
-    years = xarray.DataArray(
-        np.random.default_rng(5).standard_normal((60, 70, 5)),
-        dims=("n", "year", "site"),
-        coords={"year": np.arange(1936, 2006)},
-    )
-    years[:, 20:40, 1:3] += 2.0
-    page = TensorPCA(random_state=0).fit(years).report(tmp_path / "r.html", years)
-    try:
-        with Browser(path) as browser:
-            browser.open(page.as_uri())
-            ticks = browser.run("[...document.querySelectorAll('#plot-mode-0 .xtick')].map(t => t.textContent)")
-            shown = browser.run("[...document.querySelectorAll('#plot-map-0 text')].map(t => t.textContent).join(' ')")
-    except BrowserEndedError:
-        pytest.skip("the browser does not run here")
-    assert "1960" in ticks
-    assert not any("k" in tick for tick in ticks)
-    assert "−" in shown
-    assert "-" not in shown
+def test_the_methods_paragraph_has_the_numbers_of_the_fit():
+    pca = TensorPCA(random_state=0, n_resamples=199).fit(X)
+    told = pca.result_.methods()
+    for part in ("120 samples of 4 × 30 × 5", "199 random sign flips of 32 independent units", "tpca 0."):
+        assert part in told
+    plain = TensorPCA(random_state=0, n_resamples=199, whiten=None).fit(X).result_.methods()
+    assert "whitening" in told
+    assert "whitening" not in plain
+
+
+def test_before_a_fit_there_is_nothing_to_show():
+    estimators = (TensorPCA(), TensorCCA(), MomentPCA())
+    for show in (lambda e: e.summary(), lambda e: e.plot(), lambda e: e.report("r.html"), lambda e: e.save("r")):
+        for estimator in estimators:
+            with pytest.raises(NotFittedError):
+                show(estimator)

@@ -2,21 +2,20 @@
 
 import json
 import tracemalloc
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tpca import MeanSolver, RaceSolver, open_stream
+from tpca import RaceSolver, open_stream
 from tpca.cli import app
 from tpca.cli import fit as fit_command
-from tpca.engines import LocalEngine
-from tpca.engines.looks import DigestWatch, Looks
-from tpca.solvers.mean.fit import hosvd_fit
-from tpca.solvers.memory import round_bytes
-from tpca.solvers.race.strategies.choice import strategies_within
+from tpca.data import stored as slabs
+from tpca.solvers.least_squares.solver import LeastSquares
+from tpca.solvers.race.strategies.choice import least_bytes, strategies_within
+from tpca.solvers.race.strategies.strategy import round_bytes
 from tpca.solvers.rank_one import rank_ones
-from tpca.streams import slabs
 from tpca.tensors import DenseBatch, contract_all
 
 
@@ -25,11 +24,11 @@ class Traced:
 
     def __enter__(self):
         tracemalloc.start()
-        self._before = tracemalloc.get_traced_memory()[0]
+        self.before = tracemalloc.get_traced_memory()[0]
         return self
 
     def __exit__(self, *_):
-        self.peak = tracemalloc.get_traced_memory()[1] - self._before
+        self.peak = tracemalloc.get_traced_memory()[1] - self.before
         tracemalloc.stop()
 
 
@@ -39,6 +38,7 @@ def samples_of(dims, n, seed=0):
     return (rng.standard_normal((1, *dims), dtype=np.float32) for _ in range(n))
 
 
+OBJECTS = 160_000  # bytes beyond the limit: Python's own objects; 142 kB were seen, of twelve modes
 SHORT = [(2, 300, 300), (300, 300, 2), (300, 2, 300), (2, 200, 2, 200), (2, 2000), (4, 4, 2000), (2, 40, 40, 40)]
 
 
@@ -64,27 +64,52 @@ def test_a_round_and_a_reading_hold_about_what_is_counted(dims, memory):
     assert traced.peak <= 2 * counted + 8 * 20 * sum(dims)
 
 
-@pytest.mark.parametrize("solver", [RaceSolver, MeanSolver])
+@pytest.mark.parametrize("solver", [RaceSolver, LeastSquares])
 @pytest.mark.parametrize("dims", [(2, 160, 160), (160, 160, 2), (2, 1000, 3)])
 def test_a_fit_holds_about_what_it_says(solver, dims):
-    memory = {RaceSolver: 150_000, MeanSolver: 4_000_000}[solver]
+    memory = {RaceSolver: 150_000, LeastSquares: 16_000_000}[solver]
     with Traced() as traced:
         found = solver(memory_limit=memory, max_samples=12).run(samples_of(dims, 12))
     sample = 4 * int(np.prod(dims))
     assert found.state_bytes <= memory
     # Beside state and buffer: the next sample, and what a contraction makes of a sum of samples, in double precision.
-    assert traced.peak <= 2 * found.state_bytes + found.buffer_bytes + 6 * sample + 2**17
+    held = memory if solver is LeastSquares else 2 * found.state_bytes
+    assert traced.peak <= held + found.buffer_bytes + 6 * sample + 2**17
 
 
-@pytest.mark.parametrize("dims", [(60,) * 3, (22,) * 4])
-def test_a_limit_on_what_is_hidden_takes_no_copy_of_all_groups(dims):
-    """Samples in float32 that lie in memory are not copied, so that all there is is state: less than is said."""
-    samples = np.random.default_rng(0).standard_normal((64, *dims), dtype=np.float32)
-    MeanSolver(random_state=0).run(samples[:, :8, :8, :8])  # what is imported is not counted
+@pytest.mark.parametrize("components", [1, 2])
+@pytest.mark.parametrize(
+    ("dims", "n"), [((2, 2000, 2000), 5), ((100_000, 2), 20), ((2,) * 12, 40), ((32,) * 4, 12), ((10,) * 6, 12)]
+)
+@pytest.mark.parametrize("times", [1.05, 5])
+def test_a_race_holds_no_more_than_its_limit_beside_the_samples(dims, n, components, times):
+    """The most that was allocated while no sample is in memory: answers, state and working copies.
+
+    Python's own objects come on top, the record of every round among them: they do not grow with the samples.
+    """
+    limit = int(times * components * least_bytes(dims))
+    RaceSolver(max_samples=5).run(np.random.default_rng(0).standard_normal((5, 3, 4)))  # what is loaded at first use
+    # Other tests may have left a cluster in this process, whose threads allocate, too: the least of a few tries.
+    assert any(peak_of_a_race(dims, n, components, limit) <= limit + OBJECTS for _ in range(4))
+
+
+def peak_of_a_race(dims, n, components, limit):
+    rng, done, peak = np.random.default_rng(0), 0, 0
+    data = SimpleNamespace(dims=dims, length=None, endless=False, rereadable=False, whole=True, partial=False)
     with Traced() as traced:
-        recovery = MeanSolver(random_state=0).run(samples)
-    assert not recovery.found
-    assert traced.peak < recovery.state_bytes
+        run = RaceSolver(memory_limit=limit, max_samples=n, n_components=components).start(data)
+        while (ask := run.ask()) is not None:
+            part = ask.blank.fresh()
+            for place in range(ask.n):
+                part.add(DenseBatch(rng.standard_normal((1, *dims), dtype=np.float32)), place)
+            part.finish()
+            part._total, done = None, done + ask.n
+            tracemalloc.reset_peak()
+            run.tell(part)
+            peak = max(peak, tracemalloc.get_traced_memory()[1] - traced.before)
+    assert done == n
+    assert run.recovery().state_bytes <= limit
+    return peak
 
 
 def test_a_long_mode_is_found_from_the_short_side():
@@ -99,37 +124,6 @@ def test_a_long_mode_is_found_from_the_short_side():
         assert traced.peak < 8 * stacked.nbytes  # 4000² entries are 300 times as much
         for found, true in zip(fitted, expected, strict=True):
             assert (np.abs(found @ true) > 0.99).all()
-    tensor = np.ascontiguousarray(block.reshape(3, 2000, 2).transpose(0, 2, 1))
-    with Traced() as traced:
-        fit = hosvd_fit(tensor)
-    assert traced.peak < 40 * tensor.nbytes  # Lanczos vectors are of the short side: most are copies of the tensor
-    first, _, last = fit.vectors
-    assert fit.strength == pytest.approx(np.linalg.norm(np.einsum("abc,a,c->b", tensor, first, last)))
-
-
-def test_samples_that_are_compared_are_not_kept():
-    """A run of equal samples is noticed by digests: nothing of the size of a sample is held from batch to batch."""
-    sample = np.zeros((1, 1000, 1000))
-    watch = DigestWatch()
-    with Traced() as traced:
-        for first in range(3):
-            looks = Looks(True)
-            looks.at(DenseBatch(sample, first))
-            watch.take([looks], first + 1)
-    assert watch.constant
-    assert traced.peak < sample.nbytes / 5  # a piece of it, and comparisons
-    looks = Looks(True)
-    looks.at(DenseBatch(-sample, 3))  # -0 is 0
-    watch.take([looks], 4)
-    assert watch.constant
-    looks = Looks(True)
-    looks.at(DenseBatch(sample + 1, 4))
-    watch.take([looks], 5)
-    assert not watch.constant
-    engine = LocalEngine(np.zeros((40, 3, 4)))
-    while engine._take(100) is not None:
-        pass
-    assert engine.constant
 
 
 @pytest.mark.parametrize("dims", [(2, 200, 300), (300, 2, 200), (3, 2, 500), (2, 2, 2, 800), (50, 60, 70)])
@@ -147,7 +141,7 @@ def test_slabs_with_a_short_first_mode_answer_the_same(tmp_path, monkeypatch):
     samples = np.random.default_rng(0).standard_normal((60, 2, 12, 10)) + 0.5
     np.save(tmp_path / "x.npy", samples)
     whole = RaceSolver(random_state=1, memory_limit=50_000).run(open_stream(tmp_path / "x.npy"))
-    monkeypatch.setattr("tpca.streams.stored.SLAB_ENTRIES", 60)
+    monkeypatch.setattr("tpca.data.stored.SLAB_ENTRIES", 60)
     stream = open_stream(tmp_path / "x.npy")
     (batch, *_) = list(stream.batches())
     assert batch.nbytes <= 3 * 8 * 60
@@ -179,5 +173,5 @@ def test_fit_mentions_large_chunks(one_chunk, tmp_path, monkeypatch):
 
     assert "chunks of" not in told()
     monkeypatch.setattr(fit_command, "LARGE_CHUNK", 1000)
-    assert "in chunks of 7.68 kB: reading takes up to 15.4 kB, whatever --memory-limit is" in told()
+    assert "chunks of 7.68 kB: reading takes up to 15.4 kB" in told()
     assert "chunks of" not in told("--quiet")

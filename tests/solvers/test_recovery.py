@@ -1,12 +1,10 @@
 """What a solver returns: components, or a guess, and how they are put together."""
 
 import dataclasses
-import math
 
 import numpy as np
 
-from tpca.solvers.claim import Verdict
-from tpca.solvers.recovery import Component, Evidence, Recovery, StopReason
+from tpca.solvers.estimate import Component, Evidence, Recovery, StopReason, Verdict
 
 VECTORS = (np.array([1.0, 0.0]), np.array([0.0, 1.0, 0.0]))
 RUN = {"solver": "race", "n_samples": 50, "state_bytes": 1000}
@@ -16,18 +14,17 @@ def one(reason, **known):
     return Recovery.of_one(vectors=VECTORS, stop_reason=reason, **RUN, **{"strength": 2.0, **known})
 
 
-def test_one_component_is_proven_guessed_or_not_tested():
+def test_one_component_is_proven_not_proven_or_not_tested():
     found = one(StopReason.STREAM_ENDED, p_value=0.01, evidence=Evidence("log evidence", 5.0, 3.0))
-    assert (found.found, found.guess, len(found.components)) == (True, None, 1)
+    assert (found.found, len(found.components), found.first.significant) == (True, 1, True)
     assert found.first is found.components[0]
     assert (found.vectors, found.strength, found.p_value, found.evidence.needed) == (VECTORS, 2.0, 0.01, 3.0)
-    nothing = one(StopReason.NO_SIGNAL, strength=math.nan, strength_interval=(0.0, 1.5))
-    assert (nothing.verdict, nothing.components) == (Verdict.NO_SIGNAL, ())
-    assert nothing.guess is nothing.first
+    nothing = one(StopReason.NO_SIGNAL, strength=0.0, strength_interval=(0.0, 1.5))
+    assert (nothing.verdict, len(nothing.components), nothing.first.significant) == (Verdict.NO_SIGNAL, 1, False)
     assert (nothing.vectors, nothing.strength_interval) == (VECTORS, (0.0, 1.5))
     untested = one(StopReason.ITERATED)
     assert (untested.verdict, untested.found, len(untested.components)) == (Verdict.NOT_TESTED, False, 1)
-    assert (untested.standard_errors, untested.strength_interval, untested.guess) == (None, None, None)
+    assert (untested.standard_errors, untested.strength_interval) == (None, None)
 
 
 def test_components_of_several_runs_come_together():

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from tpca import MeanSolver, threads
+from tpca import threads
 from tpca.errors import SampleError
-from tpca.tensors import DenseBatch, adding
-from tpca.tensors.adding import LONG, MANY, add_rows, portions
+from tpca.tensors import DenseBatch
+from tpca.tensors import kernels as adding
+from tpca.tensors.kernels import LONG, MANY, add_rows, portions
 
 DIMS = (3, 5, 7001)
 
@@ -54,29 +55,6 @@ def test_a_missing_entry_of_a_long_batch_is_named():
     samples[3, 1, 2, 6999] = np.nan
     with pytest.raises(SampleError, match="sample 13 contains NaN"):
         DenseBatch(samples, unchecked=10).add_to(None)
-
-
-@pytest.mark.parametrize("at", [None, 1, 41, 79])
-def test_a_group_of_an_array_is_added_up_in_one_product(at, monkeypatch):
-    """However short the batches of the array are; nothing is copied, and a bad sample is named as before."""
-    monkeypatch.setattr("tpca.streams.stored.ARRAY_SAMPLES", 3)
-    monkeypatch.setattr("tpca.streams.stored.BATCH_ENTRIES", 1)
-    samples, counted, add_to = np.random.default_rng(1).standard_normal((80, 4, 5, 6)), [], DenseBatch.add_to
-
-    def count(batch, *rest):
-        counted.append(len(batch))
-        assert np.shares_memory(batch.content()[0], samples)
-        return add_to(batch, *rest)
-
-    monkeypatch.setattr(DenseBatch, "add_to", count)
-    solver = MeanSolver(random_state=0, whiten=None, clip=None)
-    if at is not None:
-        samples[at, 0, 0, 0] = np.inf
-        with pytest.raises(SampleError, match=f"sample {at} contains NaN or Inf"):
-            solver.run(samples)
-        return
-    assert solver.run(samples).n_samples == 80
-    assert counted == [10] * 8
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 7, 25, MANY, 2 * MANY + 3])

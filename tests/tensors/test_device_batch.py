@@ -5,29 +5,14 @@ import pytest
 
 from homes import ALL, CUPY, JAX, NUMPY, STRICT, TORCH, TORCH_CUDA, elsewhere, homes
 from tpca import open_stream
+from tpca.data import devices as device
 from tpca.engines import LocalEngine, PushEngine
 from tpca.errors import DeviceMemoryError, SampleError, TpcaError
-from tpca.noise import EntrySizes, ModeCovariances, QueryGradients, Whitening
-from tpca.streams import device
-from tpca.tensors import (
-    Clipped,
-    DeviceBatch,
-    Gradients,
-    Observed,
-    Projected,
-    Projection,
-    Query,
-    RankOne,
-    Rewards,
-    SampleGradients,
-    SliceCounts,
-    TensorSum,
-    Together,
-)
+from tpca.solvers.race.whitening import ModeMoments
+from tpca.tensors import DeviceBatch, Gradients, Query, RankOne, Rewards, SampleGradients, TensorSum, Together
 from tpca.tensors.blocks import Partition
 from tpca.tensors.gradients import gradient_bytes
 from tpca.tensors.namespaces import crossed
-from tpca.tensors.projection import Basis
 
 DIMS, N = (3, 4, 5), 37
 RNG = np.random.default_rng(0)
@@ -36,10 +21,6 @@ HOLES = np.where(RNG.random((N, *DIMS)) < 0.1, np.nan, SAMPLES).astype(np.float3
 VECTORS = [RNG.standard_normal((2, d)) for d in DIMS]
 KNOWN = RankOne(0.7, tuple(RNG.standard_normal(d) for d in DIMS))
 SINGLES, PAIR = Partition.singles(DIMS), Partition(DIMS, ((2, 0), (1,)))
-WHITENING = Whitening.of([np.diag(np.arange(1.0, d + 1)) + 0.5 for d in DIMS])
-PROJECTION = Projection(DIMS, (None, Basis.beside(np.ones((1, DIMS[1]))), None))
-SHORT = [VECTORS[0], VECTORS[1][:, 1:], VECTORS[2]]
-SCALES = tuple(np.linspace(0.5, 1.0, d) for d in DIMS)
 
 
 def query_of(partition, count=2, **more):
@@ -66,10 +47,8 @@ def told(part):
         return [array for one in part.parts for array in told(one)]
     if isinstance(part, Gradients):
         return answered(part)
-    if isinstance(part, ModeCovariances):
-        return [*part.grams[0], *part.grams[1], np.array(part.counts), np.array([part.fourth, part.tails])]
-    if isinstance(part, EntrySizes):
-        return [part.counts, *part.rows, np.array([part.level, part.entries, part.n])]
+    if isinstance(part, ModeMoments):
+        return list(part.moments.values())
     names = ("total", "rewards", "gradients", "rows")
     return [np.asarray(getattr(part, name)) for name in names if hasattr(part, name)]
 
@@ -78,12 +57,8 @@ ASKED = {
     "sums, rewards": lambda: Together([TensorSum(0.5), Rewards(VECTORS)]),
     "gradients": lambda: Gradients(QUERIES, 0.3, EDGES),
     "sample gradients": lambda: SampleGradients(query_of(SINGLES, 3, gradients_of=(2,))),
-    "noise": lambda: Together([QueryGradients(VECTORS), ModeCovariances(), EntrySizes()]),
-    "whitened noise": lambda: ModeCovariances(WHITENING, 1),
-    "a part of the noise": lambda: ModeCovariances(None, 0, 2),
-    "clipped": lambda: Clipped([TensorSum(), Rewards(VECTORS)], SCALES),
-    "projected": lambda: Projected([TensorSum(), Rewards(SHORT), ModeCovariances()], PROJECTION),
-    "observed": lambda: Observed([TensorSum(), Rewards(VECTORS)], SliceCounts(DIMS)),
+    "noise": lambda: ModeMoments(DIMS, (0, 2), 2**16),
+    "a part of the noise": lambda: ModeMoments(DIMS, (0, 1, 2), 30),
 }
 
 
@@ -98,7 +73,7 @@ def slow_jax(names):
 
 @pytest.fixture
 def short_batches(monkeypatch):
-    monkeypatch.setattr(device, "BATCH_ENTRIES", 10 * int(np.prod(DIMS)))
+    monkeypatch.setattr(device, "DEVICE_BATCH_ENTRIES", 10 * int(np.prod(DIMS)))
 
 
 @pytest.mark.parametrize(("home", "name"), list(slow_jax(ASKED)))
@@ -187,18 +162,6 @@ def test_samples_with_missing_entries_are_left_out_or_filled_in_there(home, poli
     found = engine.reduce(TensorSum())
     assert (found.n, engine.n_skipped) == (expected.n, 2 if policy == "omit" else 1)
     np.testing.assert_allclose(found.total, expected.total, rtol=1e-5, atol=1e-5)
-    if policy == "zero":
-        np.testing.assert_array_equal(found.observed, expected.observed)
-
-
-@pytest.mark.parametrize("home", homes(STRICT, TORCH))
-def test_samples_that_are_all_the_same_are_noticed(home):
-    engine = LocalEngine(home.put(np.repeat(SAMPLES[:1], 30, axis=0)))
-    engine.reduce(TensorSum())
-    assert engine.constant
-    engine = LocalEngine(home.put(SAMPLES))
-    engine.reduce(TensorSum())
-    assert not engine.constant
 
 
 class FullDevice(DeviceBatch):
@@ -247,9 +210,8 @@ def test_samples_that_are_no_real_numbers_are_refused():
 
 
 @pytest.mark.parametrize("home", homes(NUMPY, STRICT))
-@pytest.mark.parametrize("blank", [ModeCovariances, EntrySizes, lambda: QueryGradients(VECTORS)])
-def test_what_learns_the_noise_names_the_sample_that_misses_entries(home, blank):
+def test_what_learns_the_noise_names_the_sample_that_misses_entries(home):
     holes = SAMPLES.copy()
     holes[17, 0, 1, 2] = np.nan
     with pytest.raises(SampleError, match="sample 17 contains NaN or Inf"):
-        LocalEngine(home.put(holes)).reduce(blank(), N)
+        LocalEngine(home.put(holes)).reduce(ModeMoments(DIMS, (0, 1), 2**16), N)

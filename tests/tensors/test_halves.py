@@ -9,7 +9,11 @@ from threadpoolctl import ThreadpoolController
 
 from tpca import threads
 from tpca.errors import SampleError
-from tpca.tensors import DenseBatch, Gradients, Query, adding, contraction, few_replicas, gradients, halves, products
+from tpca.tensors import DenseBatch, Gradients, Query, contraction, gradients
+from tpca.tensors import contraction as few_replicas
+from tpca.tensors import contraction as products
+from tpca.tensors import kernels as adding
+from tpca.tensors import kernels as halves
 from tpca.tensors.blocks import Partition
 
 DIMS = (6, 5, 4, 7)

@@ -14,12 +14,12 @@ from test_views_batch import answers, assert_same, dims_of_order, some_queries
 from naive import dense_samples
 from tpca import RaceSolver, open_stream
 from tpca.errors import SampleError
-from tpca.jit import compiled
-from tpca.solvers.race.strategies.whole import WholeSum
+from tpca.solvers.race.strategies.flow import WholeSum
 from tpca.tensors import DenseBatch, Query
 from tpca.tensors import sparse as module
 from tpca.tensors.blocks import Partition
 from tpca.tensors.sparse import SparseBatch
+from tpca.threads import compiled
 
 
 @dataclass

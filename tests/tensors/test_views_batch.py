@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from naive import outer_samples
-from tpca.solvers.race.strategies.whole import WholeSum
+from tpca.solvers.race.strategies.flow import WholeSum
 from tpca.tensors import DenseBatch, Gradients, Query, RankOne
-from tpca.tensors import views as module
+from tpca.tensors import rows as module
 from tpca.tensors.blocks import Partition, unit
-from tpca.tensors.views import ViewsBatch
+from tpca.tensors.rows import ViewsBatch
 
 LONGEST = {2: 5, 3: 5, 4: 5, 5: 4, 6: 3, 7: 3, 8: 2}  # a mode at each order, so that the built samples stay small
 

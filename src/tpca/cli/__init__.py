@@ -6,7 +6,9 @@ algorithm has no test of whether there is a signal), 130 interrupted.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
 import sys
 from collections.abc import MutableMapping
 from typing import Annotated, Any
@@ -14,19 +16,18 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-# What the list of commands says of each, the first line of its own help: importing and inspecting all of them, to
-# print nine lines or to run one, would take longer than the rest of the start.
+# What the list of commands says of each, the first line of its own help, and where it is: importing all of them, to
+# print seven lines or to run one, would take longer than the rest of the start.
 COMMANDS = {
     "fit": "Find the pattern that samples share, or say there is none.",
-    "report": "Make one HTML page of a result or of a comparison.",
-    "score": "Try a result on other data: mean score, standard error.",
+    "score": "Try a result on other data: its score, with a standard error.",
+    "report": "Make one HTML page of a result.",
     "info": "Say what is in a file of samples, or in a result.",
+    "plan": "Estimate samples, memory and time that a fit needs.",
     "generate": "Write noisy samples with a planted signal.",
     "demo": "Plant a signal, find it in two ways, and draw both.",
-    "plan": "Estimate samples, memory and time that methods need.",
-    "compare": "Run all methods on the same planted signals.",
-    "reproduce": "Measure the claims of the paper on this machine.",
 }
+HOMES = {"fit": "tpca.cli.fit", "demo": "tpca.cli.demo"}  # the others are in tpca.cli.commands
 
 
 class Commands(TyperGroup):
@@ -43,11 +44,11 @@ class Commands(TyperGroup):
     def commands(self, _: MutableMapping[str, Any]) -> None:
         """There are no others."""
 
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+    def list_commands(self, ctx: Any) -> list[str]:
         """Their names, in the order of the help."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command; for the list of commands only what is said there."""
         if cmd_name not in COMMANDS:
             return None
@@ -63,11 +64,12 @@ class Commands(TyperGroup):
 
     @staticmethod
     def load(name: str) -> Any:
-        """A command, by its module of the same name."""
-        from tpca.cli.helping import Command
+        """A command, a function of that name."""
+        from tpca.cli.options import Command
 
         alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-        alone.command(name, cls=Command)(getattr(importlib.import_module(f"tpca.cli.{name}"), name))
+        home = importlib.import_module(HOMES.get(name, "tpca.cli.commands"))
+        alone.command(name, cls=Command)(getattr(home, name))
         return typer.main.get_command(alone)
 
 
@@ -127,6 +129,12 @@ def _lose_late_interrupts() -> None:
     sys.unraisablehook = show
 
 
+def _close_output() -> None:
+    """What could not be written is dropped: Python would try again at its end."""
+    with contextlib.suppress(OSError, ValueError):  # no file, where it was replaced
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main() -> None:
     """Entry point: errors that tpca raises on purpose become one line and exit code 2, as do the machine's limits."""
     from tpca.errors import TpcaError, one_line
@@ -135,12 +143,23 @@ def main() -> None:
     _warn_in_one_line()
     _lose_late_interrupts()
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # here, where it can still be said that it cannot be written
     except TpcaError as error:
         sys.stderr.write(f"tpca: {printable(str(error))}\n")
         raise SystemExit(2) from None
     except (MemoryError, RecursionError) as error:
         sys.stderr.write(f"tpca: {one_line(error)}; give smaller or less nested data, or a machine with more memory.\n")
+        raise SystemExit(2) from None
+    except BrokenPipeError:  # who was reading has seen enough
+        _close_output()
+        raise SystemExit(1) from None
+    except OSError as error:
+        _close_output()
+        said = f"cannot write to standard output: {error.strerror or error}; make room there"
+        sys.stderr.write(f"tpca: {said if error.filename is None else printable(one_line(error))}.\n")
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         sys.stderr.write("tpca: interrupted.\n")

@@ -1,25 +1,11 @@
-"""``--scheduler`` and ``--workers``: the same command on the workers of a Dask cluster."""
+"""``--cluster`` and ``--workers``: the same command on the workers of a Dask cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-Scheduler = Annotated[
-    str | None,
-    typer.Option(
-        "--scheduler", help="Let the workers of this Dask scheduler do it, such as tcp://host:8786.", show_default=False
-    ),
-]
-Workers = Annotated[
-    int | None,
-    typer.Option(
-        "--workers", min=1, help="Start so many worker processes here, and stop them after.", show_default=False
-    ),
-]
 SECONDS = 30  # to reach a scheduler
 CLOSING = 5  # to take leave of one, which may be gone
 
@@ -30,14 +16,14 @@ def cluster(scheduler: str | None, workers: int | None) -> Iterator[Any]:
     from tpca.errors import ClusterError, one_line
 
     if scheduler is not None and workers is not None:
-        raise ClusterError("give --scheduler for workers that run already or --workers to start some, not both.")
+        raise ClusterError("give --cluster for workers that run already, or --workers to start some, not both.")
     if scheduler is None and workers is None:
         yield None
         return
     try:
         from distributed import Client
     except ImportError:
-        raise ClusterError("--scheduler and --workers need the dask package; install tpca[dask].") from None
+        raise ClusterError("--cluster and --workers need the dask package; install tpca[dask].") from None
     _silence()
     if scheduler is not None:
         try:

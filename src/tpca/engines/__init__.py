@@ -1,22 +1,18 @@
-"""Engines: the next samples reduced into an accumulator, from a stream, a cluster, a law, or as they are handed in."""
+"""Engines: the next samples reduced into an accumulator, from a stream, a cluster, or as they are handed in."""
 
 from typing import Any, TypeGuard
 
+from tpca.data import Stream
+from tpca.engines.base import Data, Engine, mean_and_error, reward_pieces
 from tpca.engines.dask.cluster import active_client
 from tpca.engines.dask.engine import DaskEngine
-from tpca.engines.law import LawEngine
-from tpca.engines.local import LocalEngine
-from tpca.engines.over_stream import StreamEngine
-from tpca.engines.pieces import mean_and_error, reward_pieces
-from tpca.engines.protocol import Data, Engine
+from tpca.engines.local import LocalEngine, StreamEngine
 from tpca.engines.push import PushEngine
-from tpca.streams import Stream
 
 __all__ = [
     "DaskEngine",
     "Data",
     "Engine",
-    "LawEngine",
     "LocalEngine",
     "PushEngine",
     "StreamEngine",

@@ -1,7 +1,7 @@
 """The cursor: where in a numbered stream the next sample is, and which parts of which batches come next.
 
 It knows what :class:`~tpca.engines.LocalEngine` knows from reading, without reading: a position taken from one is good
-for the other.  Batches with all samples left out are part of the next, as in :func:`tpca.streams.checks.without_empty`.
+for the other.  Batches with all samples left out are part of the next, as in :func:`tpca.data.base.without_empty`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tpca.streams.protocol import Layout
+from tpca.data.base import Layout
 
 Count = Callable[[int, int], dict[int, int]]
 
@@ -50,11 +50,6 @@ class Cursor:
         """Where in the stream the next sample is, as if none had been left out of the batch in hand."""
         bounds = self._layout.bounds
         return int(bounds[self._next]) if self._hand is None else int(bounds[self._hand[0]]) + self._offset
-
-    @property
-    def in_hand(self) -> tuple[int, int] | None:
-        """The batch that was read last: the first of the empty ones before it, and its number."""
-        return self._hand
 
     def rewind(self) -> None:
         """Start the next pass."""

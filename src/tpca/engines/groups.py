@@ -22,7 +22,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from tpca.streams.protocol import Layout
+from tpca.data.base import Layout
 from tpca.tensors import Accumulator
 
 GROUP_ENTRIES = 2**22  # numbers read for a group: tens of milliseconds, many times what a task costs

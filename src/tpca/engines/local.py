@@ -1,4 +1,7 @@
-"""The local engine: samples from a stream, reduced in this process."""
+"""What the engines over a stream share: what the stream says of its samples, and a receipt of what was read.
+
+The local engine: samples from a stream, reduced in this process.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,68 @@ from typing import Any
 
 import numpy as np
 
+from tpca.data import Stream, open_stream
+from tpca.data.base import Layout
+from tpca.engines.base import A
 from tpca.engines.groups import Cut, Groups, cut_samples
-from tpca.engines.looks import Looks, Receipt, changed, compare
-from tpca.engines.over_stream import StreamEngine
-from tpca.engines.protocol import A
-from tpca.streams import Stream, open_stream
-from tpca.streams.protocol import Layout
-from tpca.tensors import Batch, DenseBatch
-from tpca.tensors.device_memory import refuse_beyond_memory
+from tpca.engines.receipts import Receipt, changed, check_unchanged, same_files, stamp
+from tpca.errors import TpcaError
+from tpca.tensors import Batch
+from tpca.tensors.device import refuse_beyond_memory
+
+
+class StreamEngine:
+    """Reads the samples of a stream."""
+
+    stream: Stream
+    stops_within: float | None = None
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.dims, self.length, self.endless = stream.dims, stream.length, stream.endless
+        self.rereadable, self.whole, self.partial = stream.rereadable, stream.whole, stream.partial
+        self.labels, self.like = stream.labels, stream.like
+        self.buffer_bytes = 0
+        self._stamp = stamp(stream.files)
+        self._receipt: Receipt | None = None
+
+    def keep(self) -> None:
+        """Have a receipt of all that is read from here on, for positions to be compared by."""
+        self._receipt = Receipt(self.endless)
+
+    def reduce(self, blank: A, n: int | None = None) -> A:
+        """The next ``n`` samples, or all to the end of the pass, in an accumulator like ``blank``.
+
+        If that fails because somebody writes to the files, the error says so.
+        """
+        try:
+            return self._reduce(blank, n)
+        except TpcaError as error:
+            self.check_unchanged(error)
+            raise
+
+    def _reduce(self, blank: A, n: int | None) -> A:
+        raise NotImplementedError
+
+    def check_unchanged(self, failure: TpcaError | None = None) -> None:
+        """Refuse files that were written to since this engine was made, which may be the cause of a ``failure``."""
+        check_unchanged(self._stamp, stamp(self.stream.files), failure)
+
+    @property
+    def identity(self) -> str:
+        """Which data these are."""
+        return self.stream.identity
+
+    def _seen(self) -> dict[str, Any]:
+        """What was seen so far, for a position."""
+        read = None if self._receipt is None else self._receipt.position()
+        return {"buffer_bytes": self.buffer_bytes, "files": self._stamp, "read": read}
+
+    def _see_again(self, position: dict[str, Any]) -> Receipt | None:
+        """Take up what had been seen at a position; what must be read again and compared, if anything."""
+        self._receipt = None if position["read"] is None else Receipt.of(position["read"], self.endless)
+        self.buffer_bytes = int(position["buffer_bytes"])
+        return None if same_files(position["files"], self._stamp) else self._receipt
 
 
 class LocalEngine(StreamEngine):
@@ -29,7 +86,6 @@ class LocalEngine(StreamEngine):
         self._batch: Batch | None = None
         self._offset = 0  # samples of the batch in hand that were taken
         self._ended = False
-        self._receipt = Receipt(drawn=self._layout is None and not self.stream.endless)
 
     @property
     def n_skipped(self) -> int:
@@ -51,40 +107,41 @@ class LocalEngine(StreamEngine):
             "ended": self._ended,
             "skipped": [self._skipped - counted_again, self._skipped_before],
             **self._seen(),
-            "digest": None if self._batch is None else self._receipt.of(self._batch),
         }
 
     def seek(self, position: dict[str, Any]) -> None:
         """Go on from a :meth:`position`, with the same batches, so that all sums come out bit by bit the same.
 
-        The batch that was read last is read again, and must be the same.
+        What was read before, unless it is in files that nobody has written to, is read again and must be the same.
         """
-        self._see_again(position)
+        before, self._batch = self._see_again(position), None
         first, offset = int(position["first"]), int(position["offset"])
-        self._open(0 if self._receipt.drawn else first)
-        dropped = self._reread(first, position["digest"]) if offset or position["ended"] else 0
+        if before is not None and before.end > before.begin:
+            self._compare(before)
+        if self._batch is None or self._batch.first != first:
+            self._open(first)
+        inside = offset > 0 or position["ended"]
+        if inside and ((self._batch is None and not self._next_batch()) or self._place != first):
+            raise changed(f"no batch begins at sample {first}")
         self._offset = offset
         if position["ended"] and self._next_batch():
             raise changed(f"there are more than {first + offset} samples")
+        dropped = self._batch.dropped if inside and self._batch is not None else 0
         self._skipped, self._skipped_before = position["skipped"][0] + dropped, position["skipped"][1]
 
-    def _reread(self, first: int, digest: str | None) -> int:
-        """Take the batch at ``first`` in hand and compare it with the one that was read before; samples left out."""
-        while self._next_batch() and self._batch is not None and self._batch.first < first:
+    def _compare(self, before: Receipt) -> None:
+        """Read again what was read before; the last batch of it is in hand then."""
+        self._open(before.begin)
+        self._receipt = Receipt(before.endless, before.begin, before.begin)
+        while self._receipt.end < before.end and self._next_batch():
             pass
-        if self._ended or self._batch is None or self._batch.first != first:
-            raise changed(f"no batch begins at sample {first}")
-        stop = first + len(self._batch) + self._batch.dropped
-        compare(digest, self._receipt.of(self._batch), 0 if self._receipt.drawn else first, stop)
-        return self._batch.dropped
+        before.compare(self._receipt)
+        self._receipt = before
 
-    def reduce(self, blank: A, n: int | None = None) -> A:
-        """The next ``n`` samples, or all to the end of the pass, in an accumulator like ``blank``."""
+    def _reduce(self, blank: A, n: int | None) -> A:
         cut = cut_samples(self._layout, self.stream.dtype, blank, self._place, n)
         groups, taken = Groups(blank, cut.leaves), 0
         while (batch := self._take(None if n is None else n - taken)) is not None:
-            if blank.in_one and self._layout is not None and not cut.closes and n is not None:
-                batch = self._with_those_after(batch, n - taken)
             try:
                 groups.part_of(self._group(cut)).add(batch, taken)
             except Exception as cause:
@@ -127,22 +184,9 @@ class LocalEngine(StreamEngine):
         self._offset += len(batch)
         return batch
 
-    def _with_those_after(self, batch: Batch, n: int) -> Batch:
-        """A batch and, if it is all there was in hand, those after it in memory, as one of up to ``n`` samples."""
-        while len(batch) < n and isinstance(batch, DenseBatch) and self._offset == len(self._batch or ()):
-            if not self._next_batch():
-                break
-            assert self._batch is not None
-            longer = batch.followed_by(self._batch, n - len(batch))
-            if longer is None:
-                break
-            self._offset, batch = len(longer) - len(batch), longer
-        return batch
-
     def _open(self, first: int) -> None:
         self._batches, self._opened_at = self.stream.batches(first), first
         self._batch, self._offset, self._ended = None, 0, False
-        self._receipt = Receipt(self._receipt.drawn)
 
     def _next_batch(self) -> bool:
         """Take the next batch in hand; false, and the last one kept as a place, at the end of the stream."""
@@ -155,11 +199,8 @@ class LocalEngine(StreamEngine):
             return False
         self._batch, self._offset = fresh, 0
         self._skipped += fresh.dropped
-        if not self._watch.varied:
-            looks = Looks(True)
-            looks.at(fresh)
-            self._watch.take([looks], fresh.first + len(fresh))
-        self._receipt.take(fresh)
+        if self._receipt is not None:
+            self._receipt.take(fresh)
         return True
 
     def _note_buffer(self, nbytes: int) -> None:

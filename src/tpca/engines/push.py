@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Generic
 
-from tpca.engines.protocol import A
+from tpca.engines.base import A
 from tpca.labels import Labels
 from tpca.tensors import Batch, DenseBatch
-from tpca.tensors.device_memory import refuse_beyond_memory
+from tpca.tensors.device import refuse_beyond_memory
 
 
 class PushEngine(Generic[A]):

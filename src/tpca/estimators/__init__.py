@@ -1,8 +1,8 @@
 """Estimators: scikit-learn faces; validate, delegate, expose."""
 
-from tpca.estimators.amplitudes import Score
-from tpca.estimators.cca import TensorCCA
 from tpca.estimators.moment_pca import MomentPCA
-from tpca.estimators.pca import TensorPCA
+from tpca.estimators.tensor_cca import TensorCCA
+from tpca.estimators.tensor_pca import TensorPCA
+from tpca.result import Score
 
 __all__ = ["MomentPCA", "Score", "TensorCCA", "TensorPCA"]

@@ -1,209 +1,109 @@
-"""What was learnt, as attributes whose shapes do not depend on what was found.
-
-With C components found in samples of shape (d_1, ..., d_k): ``components_[m]`` is (C, d_m), ``strengths_`` (C,).  After
-"no signal" C = 0; the guess that proves nothing, and the limit on the strength, are in ``recovery_`` only.
-"""
+"""What the estimators of rows share, of views or of a table: what a fit tells, shows, and draws."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from typing import Any
+import os
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
-from sklearn.exceptions import NotFittedError
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from tpca.engines import Engine, is_engine
-from tpca.estimators.handed import EffectFit, HandedEffects
-from tpca.estimators.opening import HandedIn, reader
-from tpca.estimators.units import merged
-from tpca.noise import Check
-from tpca.solvers.claim import Verdict
-from tpca.solvers.moments.symmetric_options import TableRecovery
-from tpca.solvers.moments.views_recovery import ViewsRecovery
-from tpca.solvers.rank_one import oriented
-from tpca.solvers.recovery import Component, Recovery, StopReason
-from tpca.streams import Stream
+from tpca.result import Result
+from tpca.solvers.estimate import Verdict
 from tpca.tensors.blocks import Array
 
+if TYPE_CHECKING:
+    from tpca.report.words import Summary
 
-class Learnt:
-    """What all fits tell, whatever they were of."""
+F = TypeVar("F")
+
+
+class RowsEstimator(Generic[F]):
+    """The fit of rows, or one that is under way: ``_fitted``, or what ``_passing.run()`` would give now."""
+
+    _fitted: F | None = None
+    _passing: Any = None
 
     @property
-    def recovery_(self) -> Recovery | ViewsRecovery | TableRecovery:
-        """What the fit gave."""
-        raise NotImplementedError
+    def fit_(self) -> F:
+        """What the fit gave; after ``partial_fit``, what it would give if the rows ended now."""
+        if self._fitted is None:
+            if self._passing is None or not self._passing.n:
+                raise not_fitted(self)
+            self._fitted = self._passing.run()
+        return self._fitted
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._fitted is not None or (self._passing is not None and self._passing.n > 0)
+
+    @property
+    def _told(self) -> Any:
+        return self.fit_
+
+    @property
+    def significant_(self) -> NDArray[np.bool_]:
+        """Which components are proven."""
+        return np.asarray(self._told.significant)
 
     @property
     def n_samples_seen_(self) -> int:
-        """Samples, or rows of views or of a table, that were used."""
-        return self.recovery_.n_samples
+        """Rows that were used."""
+        return int(self._told.n_samples)
 
     @property
     def n_skipped_(self) -> int:
         """Those left out."""
-        return self.recovery_.n_skipped
+        return int(self._told.n_skipped)
 
     @property
     def verdict_(self) -> Verdict:
-        """Whether a signal was proven, was not, or was never tested for."""
-        return self.recovery_.verdict
+        """``"signal"``, ``"no signal"`` or ``"not tested"``."""
+        return self.result_.verdict
 
     @property
     def found_(self) -> bool:
-        """Whether a signal was proven."""
+        """Whether a component was proven."""
         return self.verdict_ is Verdict.SIGNAL
 
     @property
-    def stop_reason_(self) -> StopReason:
-        """Why the fit ended."""
-        return self.recovery_.stop_reason
-
-
-class LearntPatterns(Learnt):
-    """What fits of samples and of views tell."""
-
-    @property
-    def recovery_(self) -> Recovery | ViewsRecovery:
-        """What the fit gave."""
+    def p_values_(self) -> Array:
+        """Chance of as much by accident, for every component."""
         raise NotImplementedError
 
     @property
-    def n_components_(self) -> int:
-        """Components that were proven; of a method without a test, those there are."""
-        return len(self.recovery_.components)
+    def result_(self) -> Result:
+        """All that is known, to save, show and draw."""
+        raise NotImplementedError
 
+    def _settings(self) -> dict[str, Any]:
+        left_out = ("callbacks", "random_state")
+        return {name: value for name, value in self.get_params(deep=False).items() if name not in left_out}  # type: ignore[attr-defined]
 
-class LearntComponents(LearntPatterns):
-    """Attributes of a fitted estimator, from its recovery."""
+    def _warn(self) -> None:
+        if self.verdict_ is Verdict.NO_SIGNAL:
+            told = f"{self.result_.notes[0]} (p = {float(np.min(self.p_values_)):.3g})"
+            warnings.warn(told, ConvergenceWarning, stacklevel=3)
 
-    _recovery: Recovery | None = None
-    _handed: HandedIn | HandedEffects | None = None
-    _effects: Sequence[EffectFit] = ()
-    _sample_dim: str | int | None = None
-    shape_in_: tuple[int, ...]
-    nan_policy: str
+    def summary(self) -> Summary:
+        """What was found, in a few lines; ``print`` gives text, a notebook shows a table."""
+        return self.result_.summary()
 
-    @property
-    def recovery_(self) -> Recovery:
-        """What the solver gave; after ``partial_fit``, what it would give if the samples ended now."""
-        if self._recovery is None:
-            if self._handed is None:
-                raise not_fitted(self)
-            if isinstance(self._handed, HandedEffects):
-                self._effects = self._handed.fits()
-                self._recovery = merged([one.recovery for one in self._effects])
-            else:
-                self._recovery = self._handed.recovery()
-        return self._recovery
+    def plot(self, X: Any = None, y: Any = None) -> Any:
+        """Draw the components, and with ``X`` the scores of its rows, over ``y``; a ``matplotlib`` figure."""
+        result = self.result_
+        return result.plot(None if X is None else result.transform(X), y)
 
-    def _reader(self, X: Any, sample_dim: str | int | None) -> Engine:
-        """Reads samples to be scored, whose axes are named as those fitted, or not at all."""
-        if sample_dim is None and not (isinstance(X, Stream) or is_engine(X)):
-            sample_dim = self._sample_dim
-        return reader(X, self.shape_in_, self.nan_policy, sample_dim, self.recovery_.labels)
+    def report(self, path: str | os.PathLike[str], X: Any = None, y: Any = None) -> Path:
+        """Write a report, one HTML file that needs no network; returns its path."""
+        result = self.result_
+        return result.report(path, None if X is None else result.transform(X), y)
 
-    @property
-    def effects_(self) -> list[str]:
-        """What every component is the effect of: a covariate, one label less another, or labels; empty for the mean."""
-        return [c.effect for c in self._found]
-
-    @property
-    def recoveries_(self) -> list[Recovery]:
-        """What was found for every covariate by itself, each with its own test."""
-        recovery = self.recovery_
-        return [one.recovery for one in self._effects] or [recovery]
-
-    @property
-    def label_amplitudes_(self) -> Array | None:
-        """Amplitude ``(n_components_, K)`` of every label, in sorted order, of more than two; they sum to zero."""
-        self.recovery_  # noqa: B018 (works out what was handed in)
-        return self._effects[0].amplitudes if self._effects else None
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return self._recovery is not None or self._handed is not None
-
-    @property
-    def components_(self) -> list[Array]:
-        """Unit vectors, ``(n_components_, d_m)`` for every mode m, the strongest component first."""
-        return self._stacked([oriented(c.vectors) for c in self._found])
-
-    @property
-    def strengths_(self) -> Array:
-        """λ of every component."""
-        return np.array([c.strength for c in self._found])
-
-    @property
-    def strength_intervals_(self) -> Array:
-        """Lower and upper end of the confidence interval of every strength; NaN where the method has none."""
-        ends = [c.strength_interval or (math.nan, math.nan) for c in self._found]
-        return np.reshape(np.array(ends), (len(ends), 2))
-
-    @property
-    def explained_variance_(self) -> Array:
-        """Variance of the samples along every component, as in scikit-learn's PCA; NaN unless it was looked for."""
-        return np.array([c.variance for c in self._found])
-
-    @property
-    def explained_variance_ratio_(self) -> Array:
-        """Its share of the variance of all entries together."""
-        return np.array([c.variance_ratio for c in self._found])
-
-    @property
-    def standard_errors_(self) -> list[Array]:
-        """Standard error of every entry of ``components_``; NaN where the method has none."""
-        unknown = tuple(np.full(d, math.nan) for d in self.shape_in_)
-        return self._stacked([c.standard_errors or unknown for c in self._found])
-
-    @property
-    def p_values_(self) -> Array:
-        """Share of fits to pure noise that come as far, at most, for every component; NaN where it is not known."""
-        return np.array([c.p_value for c in self._found])
-
-    @property
-    def noise_variance_(self) -> float:
-        """σ², of one entry of one sample; NaN where the method does not tell it."""
-        return self.recovery_.noise_level**2
-
-    @property
-    def noise_covariances_(self) -> list[Array]:
-        """Covariance of the noise along every mode, of mean variance 1; NaN where the method did not look at it."""
-        noise = self.recovery_.noise
-        if noise is None:
-            return [np.full((d, d), math.nan) for d in self.shape_in_]
-        return [np.eye(d) for d in self.shape_in_] if noise.whitening is None else list(noise.whitening.covariances)
-
-    @property
-    def observed_rates_(self) -> list[Array]:
-        """Share of the entries of every slice that was observed, ``(d_m,)`` for every mode m; 1 if nothing was missing.
-
-        Where it is 0, vectors are 0 and their standard errors infinite: nothing is known there.
-        """
-        rates = self.recovery_.observed
-        return [np.ones(d) for d in self.shape_in_] if rates is None else list(rates)
-
-    @property
-    def checks_(self) -> tuple[Check, ...]:
-        """Whether the noise is as the test assumes; what is not is in the warning of the fit, too."""
-        return self.recovery_.checks
-
-    @property
-    def history_(self) -> list[dict[str, Any]]:
-        """What happened, round by round."""
-        return self.recovery_.history
-
-    @property
-    def _found(self) -> tuple[Component, ...]:
-        return self.recovery_.components
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.n_components_
-
-    def _stacked(self, each: Sequence[Sequence[Array]]) -> list[Array]:
-        """One vector per mode of every component as the rows of every mode."""
-        return [np.reshape(np.array([v[m] for v in each]), (len(each), d)) for m, d in enumerate(self.shape_in_)]
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Save the result to a folder; :func:`tpca.load` reads it."""
+        return self.result_.save(path)
 
 
 def not_fitted(estimator: object) -> NotFittedError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ def view_labels(X: Any) -> Labels | None:
     """Names of views and of their columns, where a list of DataFrames or of DataArrays, or one DataFrame, has any."""
     if hasattr(X, "columns") and getattr(X.columns, "nlevels", 1) > 1:  # the first level names the views
         parts = [(str(name), X[name]) for name in dict.fromkeys(X.columns.get_level_values(0))]
+    elif isinstance(X, Mapping):
+        parts = [(str(name), view) for name, view in X.items()]
     elif isinstance(X, list | tuple):
         parts = [(str(getattr(view, "name", None) or f"view {i}"), view) for i, view in enumerate(X)]
     else:

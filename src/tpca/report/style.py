@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tpca.drafts import replacing
 from tpca.errors import OutputError, TpcaError
+from tpca.files import replacing
 
 # Okabe–Ito without black and yellow, which vanish on dark or light ground.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -18,11 +18,11 @@ INK = "#7f7f7f"
 
 
 def pyplot() -> Any:
-    """Matplotlib's pyplot, with the backend that the user has; needs matplotlib (``pip install tpca[plots]``)."""
+    """Matplotlib's pyplot, with the backend that the user has; needs matplotlib (``pip install "tpca[plots]"``)."""
     try:
         from matplotlib import pyplot as plt
     except ImportError as error:
-        raise TpcaError("the figure needs matplotlib; install it with: pip install 'tpca[plots]'") from error
+        raise TpcaError('a figure needs matplotlib; install it with: pip install "tpca[plots]"') from error
     return plt
 
 

@@ -1,4 +1,4 @@
-"""Memory: what was asked for, in bytes; a sensible default; what some arrays really hold."""
+"""Memory: what was asked for, in bytes; sensible defaults; what some arrays really hold."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import math
 import os
 import re
 from collections.abc import Sequence
+from numbers import Real
 
 from tpca.errors import SolverError
-from tpca.solvers.race.strategies.protocol import Part
-from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array
 
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -28,9 +27,16 @@ def parse_memory(memory: str | float) -> int:
                 f"memory_limit must be a number of bytes or text like '64MB' or '1.5GiB', got {memory!r}."
             )
         memory = float(match[1]) * UNITS[match[2].upper()]
+    if isinstance(memory, bool) or not isinstance(memory, Real):
+        raise SolverError(f"memory_limit must be a number of bytes or text like '64MB' or '1.5GiB', got {memory!r}.")
     if not (math.isfinite(memory) and memory > 0):
         raise SolverError(f"memory_limit must be positive and finite, got {memory}.")
     return int(memory)
+
+
+def budget(limit: str | float | None) -> int:
+    """Bytes that may be held: what was asked for, or a tenth of this machine's memory."""
+    return int(SHARE_OF_MACHINE * machine_memory()) if limit is None else parse_memory(limit)
 
 
 def default_memory(dims: Sequence[int]) -> int:
@@ -54,18 +60,3 @@ def held_bytes(arrays: Sequence[Array]) -> int:
     """Bytes behind some arrays, views of one array counted once."""
     roots = {id(root): root.nbytes for root in (a if a.base is None else a.base for a in arrays)}
     return sum(roots.values())
-
-
-def round_bytes(
-    asked: Sequence[tuple[Part, tuple[Query, ...]]], answers: Sequence[Answer], sent: Sequence[Query] = ()
-) -> int:
-    """State in the middle of a round: arrays of all parts, replicas made for queries, answers, working copies.
-
-    Parts absorb one after the other, so that only the largest working copy counts.  ``sent`` are the queries as they
-    were asked, where these are others.
-    """
-    held = [array for part, _ in asked for array in part.arrays().values()]
-    made = [block for _, queries in asked for query in queries for block in query.replicas]
-    made += [block for query in sent for block in query.replicas]
-    in_flight = sum(answer.nbytes for answer in answers) + max(part.working_bytes for part, _ in asked)
-    return held_bytes([*held, *made]) + in_flight

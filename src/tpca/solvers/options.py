@@ -1,92 +1,161 @@
-"""Which option means something to which kind of fit; checks of their values are in :mod:`tpca.solvers.base`."""
+"""What solvers share: options, each declared once with its check; and a run from its start to its recovery.
+
+Another option is one more line of a solver's class; an estimator or command that has it hands it on.
+"""
 
 from __future__ import annotations
 
-import functools
-import inspect
-from typing import Any
+import dataclasses
+import math
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from tpca.errors import SolverError
+from tpca.engines import Data, open_engine
+from tpca.errors import SolverError, check_integer
+from tpca.solvers.estimate import Recovery
+from tpca.solvers.memory import parse_memory
+from tpca.solvers.run import Run, drive, keeper_of
 
-SOLVERS = ("mean", "race", "paper")
-TARGETS = ("mean", "effect", "variance")
-# Kinds of fit to which an option means something, by its name in Python; an option that is not listed always does.
-# Besides the solvers: "given", an object with options of its own; "fed", a race or mean that is fed by partial_fit;
-# "views", stored ones; "passing", views that pass by once;
-# "variance", a fit with target="variance", which has a solver of its own.
-APPLIES: dict[str, tuple[str, ...]] = {
-    "solver": (*SOLVERS, "given", "fed"),
-    "strength": ("paper",),
-    "n_components": ("mean", "race", "fed", "views", "passing", "variance"),
-    "memory_limit": ("mean", "race", "fed", "views", "passing", "variance"),
-    "max_samples": ("mean", "race", "fed", "variance"),
-    "max_passes": ("race", "fed", "variance"),  # fed with samples that pass by once, solvers refuse more than one
-    "whiten": ("mean", "race", "fed"),
-    "groups": ("mean", "race", "fed"),
-    "center_modes": ("mean", "race", "fed"),
-    "project": ("mean", "race", "fed"),
-    "target": (*SOLVERS, "given", "fed", "variance"),
-    "y": SOLVERS,
-    "nuisance": SOLVERS,
-    "group_by": SOLVERS,
-    "block_size": (*SOLVERS, "given", "fed"),
-    "tol": ("race", "fed"),
-    "confidence": ("mean", "race", "fed", "views", "passing", "variance"),
-    "random_state": (*SOLVERS, "fed", "views", "passing", "variance"),
-    "callbacks": (*SOLVERS, "fed", "views", "passing", "variance"),
-    "items": (*SOLVERS, "given", "fed", "variance"),
-    "sample_dim": (*SOLVERS, "given", "fed", "variance"),
-    "sample": (*SOLVERS, "variance"),
-    "modes": (*SOLVERS, "variance"),
-    "value": (*SOLVERS, "variance"),
-    "missing": (*SOLVERS, "variance"),
-    "shuffle": (*SOLVERS, "given", "variance"),
-    "checkpoint": (*SOLVERS, "variance"),
-    "checkpoint_every": (*SOLVERS, "variance"),
-    "resume": (*SOLVERS, "variance"),
-    "restart": (*SOLVERS, "variance"),
-    "shrinkage": ("views", "passing"),
-    "clip": ("mean", "race", "fed", "views", "passing"),
-    "validation_fraction": ("views",),
-    "refit": ("views",),
-}
-
-# A good bound on the influence of rows of views (``clip``; by default there is none).  Of 40 fits each of 4 and 6 views
-# with one gross row in a hundred, all were proven at 2, with a mean overlap of 0.96 to 0.99; at 3 it was 0.87 to 0.96.
-# On clean rows both cost nothing (record of development).
-CLIP = 2
+Callback = Callable[[dict[str, Any]], None]
+Check = Callable[[str, Any], Any]
 
 
-@functools.cache
-def applies(option: str, kind: str) -> bool:
-    """Whether an option means something to a kind of fit; to ``"auto"``, if it does to what may be chosen."""
-    kinds = APPLIES.get(option)
-    return kinds is None or any(one in kinds for one in (("mean", "race") if kind == "auto" else (kind,)))
+@runtime_checkable
+class Solver(Protocol):
+    """Anything that turns samples into a recovery."""
+
+    def run(self, source: Any) -> Recovery:
+        """Recover the vectors from a stream or an engine."""
 
 
-def refuse_idle(estimator: Any, kind: str, why: str) -> None:
-    """Refuse options of an estimator that mean nothing to a kind of fit; given are those that differ from the default.
+def option(default: Any, check: Check | None = None, *, setting: bool = True) -> Any:
+    """An option of a solver.
 
-    ``why`` ends the sentence that begins with the option: what it is not for, and the way out.
+    ``check(name, value)`` returns the value to keep, or refuses it; ``None`` may stay where it is the default.  What a
+    run depends on besides its data is a ``setting``: a checkpoint with another value of it is refused.
     """
-    for name, default in _parameters(type(estimator)).items():
-        if default is inspect.Parameter.empty or applies(name, kind):
-            continue
-        value = getattr(estimator, name)
-        if value is not default and value != default:
-            raise SolverError(f"{name}={value!r} {why}.")
+    return dataclasses.field(default=default, metadata={"check": check, "setting": setting})
 
 
-def parameters_of(estimator: Any) -> dict[str, Any]:
-    """All parameters of an estimator."""
-    return {name: getattr(estimator, name) for name in _parameters(type(estimator))}
+def check_options(self: Any) -> None:
+    """Check all options of a dataclass, each by its own check."""
+    own = vars(self)
+    for name, check, optional in _checks(type(self)):
+        if not (optional and own[name] is None):
+            own[name] = check(name, own[name])
 
 
-def _parameters(kind: type) -> dict[str, Any]:
-    """Parameters of a kind of estimator, with their defaults; to look them up takes as long as a small fit."""
+def _checks(kind: type[Any]) -> list[tuple[str, Check, bool]]:
+    """Options of a class that have a check, each with that, and whether ``None`` may stay; looked up once."""
     if kind not in _KNOWN:
-        _KNOWN[kind] = {name: one.default for name, one in inspect.signature(kind).parameters.items()}
+        fields = ((field, field.metadata.get("check")) for field in dataclasses.fields(kind))
+        _KNOWN[kind] = [(field.name, check, field.default is None) for field, check in fields if check is not None]
     return _KNOWN[kind]
 
 
-_KNOWN: dict[type, dict[str, Any]] = {}
+_KNOWN: dict[type[Any], list[tuple[str, Check, bool]]] = {}
+
+
+def check_seed(name: str, value: Any) -> int:
+    """A whole number from 0 on."""
+    return check_integer(name, value, 0)
+
+
+def check_share(name: str, value: float) -> float:
+    """Strictly between 0 and 1."""
+    if not _is_number(value) or not 0.0 < value < 1.0:
+        raise SolverError(f"{name} must lie strictly between 0 and 1, got {value!r}.")
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it can be compared with numbers; ``True`` would be 1, which is hardly meant."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def check_seconds(name: str, value: Any) -> float:
+    """A time, 0 or more."""
+    if not _is_number(value) or not value >= 0:
+        raise SolverError(f"{name} must be a number of seconds, 0 or more, got {value!r}.")
+    return float(value)
+
+
+def check_callbacks(name: str, value: Any) -> tuple[Callback, ...]:
+    """Some functions."""
+    some = tuple(value) if isinstance(value, Iterable) else (value, None)
+    if not all(map(callable, some)):
+        raise SolverError(f"{name} must be a list of functions, each called with a dict, got {value!r}.")
+    return some
+
+
+def check_positive(name: str, value: float) -> float:
+    """A positive finite number."""
+    if not _is_number(value) or not 0 < value < math.inf:
+        raise SolverError(f"{name} must be a positive finite number, got {value!r}.")
+    return float(value)
+
+
+def check_passes(name: str, value: Any) -> int | str:
+    """At least 1, or ``"auto"``."""
+    return "auto" if value == "auto" else check_integer(name, value, instead=" or 'auto'")
+
+
+def check_whiten(name: str, value: Any) -> str | None:
+    """``"auto"``, ``"modes"`` or ``None``."""
+    if value not in ("auto", "modes", None):
+        raise SolverError(f"{name} must be 'auto', 'modes' or None, got {value!r}.")
+    return None if value is None else str(value)
+
+
+def check_memory(_: str, value: str | float) -> int:
+    """Bytes."""
+    return parse_memory(value)
+
+
+@dataclass(kw_only=True, eq=False)
+class CommonOptions:
+    """Options of all solvers."""
+
+    name: ClassVar[str]
+
+    random_state: int = option(0, check_seed)
+    callbacks: Sequence[Callback] = option((), check_callbacks, setting=False)
+    checkpoint: str | os.PathLike[str] | None = option(None, setting=False)
+    checkpoint_every: float = option(60.0, check_seconds, setting=False)
+    resume: bool | str = option(False, setting=False)
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        if self.resume and self.checkpoint is None:
+            raise SolverError("resume=True needs checkpoint=..., the folder to go on from.")
+
+    def run(self, source: Any) -> Recovery:
+        """Recover the vectors from a stream or an engine."""
+        raise NotImplementedError
+
+    def settings(self) -> dict[str, Any]:
+        """What a run depends on besides its data, as plain values."""
+        names = (field.name for field in dataclasses.fields(self) if field.metadata.get("setting", True))
+        return {"solver": self.name, **{name: vars(self)[name] for name in names}}
+
+
+@dataclass(kw_only=True, eq=False)
+class ClaimingSolver(CommonOptions):
+    """A solver with a test, whose run is a state machine: samples may be pulled from data or handed in."""
+
+    memory_limit: str | float | None = option(None, check_memory)
+    max_samples: int | None = option(None, check_integer)
+    confidence: float = option(0.95, check_share)
+    n_components: int = option(1, check_integer)
+
+    def start(self, data: Data) -> Run:
+        """A run that asks for its first samples."""
+        raise NotImplementedError
+
+    def run(self, source: Any) -> Recovery:
+        """Read a stream (or engine) as far as needed; what was found, or that nothing was."""
+        engine = open_engine(source)
+        return drive(self.start(engine), engine, keeper_of(self))

@@ -1,4 +1,4 @@
-r"""The rank-one toolbox that all methods share: sweeps, top vectors, deflation, orientation, ghosts.
+"""The rank-one toolbox that all methods share: sweeps, top vectors, deflation, orientation, ghosts.
 
 ==============================================  ====================================================================
 :func:`units`, :func:`toward`                   rows of length 1
@@ -10,6 +10,11 @@ r"""The rank-one toolbox that all methods share: sweeps, top vectors, deflation,
 :func:`deflated`, :func:`is_ghost`              gradients without known components; what an inaccurate one leaves
 :func:`oriented`, :func:`positive`              definite signs
 ==============================================  ====================================================================
+
+Eigenvectors of small symmetric matrices, by LAPACK's routines as they are.
+
+``numpy.linalg.eigh`` works in double precision whatever it is given, and ``scipy.linalg.eigh`` takes longer to choose a
+routine than that takes for a matrix of a dozen rows.  Here single precision stays what it is.
 """
 
 from __future__ import annotations
@@ -17,8 +22,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dsyevd, dsyevr, ssyevd, ssyevr
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from tpca.tensors import RankOne
@@ -248,3 +256,29 @@ def positive(vectors: Sequence[Array], strength: float) -> tuple[tuple[Array, ..
     """The same signal with a strength that is not negative, and :func:`oriented`; a strength of NaN decides nothing."""
     *others, last = vectors
     return oriented([*others, -last if strength < 0 else last]), abs(strength)
+
+
+Matrix = NDArray[Any]  # float32 or float64
+
+
+def all_eigenvectors(matrix: Matrix) -> tuple[Matrix, Matrix]:
+    """Eigenvalues of a symmetric matrix, the smallest first, and their vectors as columns."""
+    values, axes, failed = (ssyevd if matrix.dtype == np.float32 else dsyevd)(matrix.T)
+    _check(failed)
+    return values, axes
+
+
+def top_eigenvectors(matrix: Matrix, count: int) -> Matrix:
+    """The leading eigenvectors of a symmetric matrix, as rows, the first one first; ``matrix`` is used up."""
+    size = len(matrix)
+    first = size - min(count, size) + 1
+    routine = ssyevr if matrix.dtype == np.float32 else dsyevr
+    _, axes, found, _, failed = routine(matrix.T, range="I", il=first, iu=size, overwrite_a=1)
+    _check(failed)
+    rows: Matrix = axes[:, :found].T[::-1]
+    return rows
+
+
+def _check(failed: int) -> None:
+    if failed:
+        raise np.linalg.LinAlgError(f"LAPACK found no eigenvectors ({failed}).")

@@ -1,4 +1,6 @@
-"""Accumulators: what is kept of samples.  Whoever reads data fills one; what it is for, only it knows.
+"""Digests: whether samples are those that were read before, without keeping them.
+
+Accumulators: what is kept of samples.  Whoever reads data fills one; what it is for, only it knows.
 
 =========================  =====================================================================================
 :class:`TensorSum`         the sum of all samples
@@ -7,22 +9,41 @@
 =========================  =====================================================================================
 
 Mean gradients and rewards of replicas, what most solvers ask for: :mod:`tpca.tensors.gradients`; scores of the rows of
-views: :mod:`tpca.tensors.view_scores`.  Several accumulators
-that are filled with the same samples: :mod:`tpca.tensors.together`.
+views: :mod:`tpca.tensors.rows`.  Several accumulators
+that are filled with the same samples: :mod:`tpca.tensors.accumulators`.
+
+Several accumulators as one, so that samples are read once for all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tpca.tensors.blocks import Array
-from tpca.tensors.exposure import exposure_sum
+from tpca.tensors.dense import Batch
 from tpca.tensors.namespaces import bytes_of, to_host
-from tpca.tensors.protocol import Batch
 from tpca.tensors.query import Query
+
+MAX_ENTRIES = 2**20  # entries of an array that are all looked at: 4 ms
+RUN = 16  # neighbours that are looked at together: one comes from memory with those next to it
+
+
+def digest(arrays: Iterable[NDArray[Any]], most: int = MAX_ENTRIES) -> str:
+    """Of dtypes, shapes and entries; of an array with more than ``most``, of about so many, in runs spread over it."""
+    found = hashlib.sha256()
+    for array in arrays:
+        flat = array.reshape(-1)
+        if flat.size > max(most, RUN):
+            step = -(-flat.size // most) | 1  # odd, so that runs do not begin in one column only
+            flat = flat[: flat.size // RUN * RUN].reshape(-1, RUN)[::step]
+        found.update(f"{array.dtype.str} {array.shape}".encode())
+        found.update(np.ascontiguousarray(flat).tobytes())
+    return found.hexdigest()[:16]
 
 
 class Accumulator:
@@ -34,9 +55,6 @@ class Accumulator:
 
     of_few = False
     """Whether it is meant for so few samples that a law which is simulated may as well draw them one by one."""
-
-    in_one = False
-    """Whether samples that lie next to each other in memory are better added in one batch than in several."""
 
     def __init__(self, *question: Any) -> None:
         self.question: tuple[Any, ...] | None = question
@@ -87,59 +105,36 @@ class Accumulator:
 
 
 class TensorSum(Accumulator):
-    """The sum of all samples, each times ``weight``: ``total``, ``None`` before the first.
-
-    ``observed`` has how many samples there are of every entry; ``None``: all of them.  ``worth`` is the sum of their
-    shares of the signal: their number, where all hold as much.
-    """
-
-    in_one = True
+    """The sum of all samples, each times ``weight``: ``total``, ``None`` before the first."""
 
     def __init__(self, weight: float = 1.0) -> None:
         super().__init__(weight)
         self.weight = weight
         self.total: Any = None
-        self.observed: Array | None = None
-        self.worth = 0.0
 
     def add(self, batch: Batch, at: int = 0) -> None:  # noqa: ARG002
         """Add the samples up."""
-        self.total = self._plus(batch)
-        self._count(exposure_sum(batch), len(batch))
+        self.total = batch.add_to(self.total, self.weight)
         self.n += len(batch)
-        self.worth += len(batch) if batch.shares is None else float(batch.shares.sum())
-
-    def _plus(self, batch: Batch) -> Any:
-        """The total with the samples of a batch."""
-        return batch.add_to(self.total, self.weight)
 
     def add_mean(self, mean: Array, n: int) -> None:
         """Take ``n`` samples, all there are, that are known by their mean only, which may be changed."""
         mean *= n * self.weight
-        self.total, self.n, self.worth = mean, n, float(n)
+        self.total, self.n = mean, n
 
     def merge(self, other: TensorSum) -> None:
         """Add the sums."""
         self.total = added(self.total, other.total)
-        self._count(other.observed, other.n)
         self.n += other.n
-        self.worth += other.worth
 
     def finish(self) -> None:
         """A sum on a device comes to the host: whoever asked for it works on it there."""
         self.total = None if self.total is None else to_host(self.total)
 
-    def _count(self, observed: Array | None, n: int) -> None:
-        """Count the entries of ``n`` more samples."""
-        if self.observed is None and observed is not None:
-            self.observed = np.full(observed.shape, float(self.n))
-        if self.observed is not None:
-            self.observed += n if observed is None else observed
-
     @property
     def nbytes(self) -> int:
-        """The sum, and the counts."""
-        return sum(bytes_of(held) for held in (self.total, self.observed) if held is not None)
+        """The sum."""
+        return 0 if self.total is None else bytes_of(self.total)
 
 
 class Rewards(Accumulator):
@@ -218,3 +213,59 @@ def added(own: Any, other: Any) -> Any:
     if own is not None and other is not None:
         own += other
     return other if own is None else own
+
+
+class Together(Accumulator):
+    """Several accumulators, filled with the same samples: ``parts``, in the order in which they were given."""
+
+    def __init__(self, parts: Sequence[Accumulator]) -> None:
+        super().__init__(tuple(parts))
+        self.parts = tuple(part.fresh() for part in parts)
+        self.of_few = any(part.of_few for part in parts)
+
+    def add(self, batch: Any, at: int) -> None:
+        """Hand the samples to every part."""
+        for part in self.parts:
+            part.add(batch, at)
+        self.n += len(batch)
+
+    def merge(self, other: Together) -> None:
+        """Every part takes what its fellow has."""
+        for own, others in zip(self.parts, other.parts, strict=True):
+            own.merge(others)
+        self.n += other.n
+
+    def close(self) -> None:
+        """A group of batches is complete for every part."""
+        for part in self.parts:
+            part.close()
+
+    def finish(self) -> None:
+        """Every part works out what was asked for."""
+        for part in self.parts:
+            part.finish()
+
+    def forget(self) -> None:
+        """Every part leaves its question behind."""
+        super().forget()
+        for part in self.parts:
+            part.forget()
+
+    def recall(self, blank: Together) -> None:
+        """Every part takes its question up again."""
+        super().recall(blank)
+        for own, asked in zip(self.parts, blank.parts, strict=True):
+            own.recall(asked)
+
+    @property
+    def nbytes(self) -> int:
+        """What all parts hold."""
+        return sum(part.nbytes for part in self.parts)
+
+    def least_samples(self, sum_bytes: int | None) -> int:
+        """Enough for every part."""
+        return max((part.least_samples(sum_bytes) for part in self.parts), default=1)
+
+    def for_worker(self, sum_bytes: int | None) -> Together:
+        """What a worker needs of every part."""
+        return Together([part.for_worker(sum_bytes) for part in self.parts])

@@ -28,8 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.checkpoint import kept
-from tpca.errors import ModelError, PartitionError
-from tpca.integers import check_integer
+from tpca.errors import ModelError, PartitionError, check_integer
 
 FEW = 2**11  # entries that a cast converts sooner than four calls do
 BEYOND = np.float32(2.0**16)  # what is as large becomes infinite in float16
@@ -38,13 +37,11 @@ Array = NDArray[np.float64]
 Replicas = tuple[Array, ...]
 
 
-def check_dims(dims: Iterable[int]) -> tuple[int, ...]:
-    """Return ``dims`` as a tuple of ints; at least two modes, each at least 2 long."""
+def check_dims(dims: Iterable[int], least: int = 2) -> tuple[int, ...]:
+    """Return ``dims`` as a tuple of ints; ``least`` modes at least, each at least 2 long."""
     checked = tuple(check_integer("the length of a mode", d, 0, ModelError) for d in dims)
-    if len(checked) < 2:
-        raise ModelError(
-            f"dims must have at least 2 modes, got {checked}; a sample of order 1 is a vector: average it instead."
-        )
+    if len(checked) < least:
+        raise ModelError(f"dims must have at least {least} modes, got {checked}.")
     if min(checked) < 2:
         raise ModelError(f"every mode must be at least 2 long, got dims {checked}; squeeze modes of length 1 away.")
     return checked

@@ -1,24 +1,70 @@
-"""Dense samples."""
+"""A batch: some samples, in whatever form they come.
+
+Dense samples.
+"""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import get_blas_funcs
 
-from tpca.errors import SampleError
-from tpca.tensors.adding import LONG, add_in_pieces
+from tpca.errors import SampleError, StreamError
 from tpca.tensors.blocks import Array
 from tpca.tensors.contraction import add_gradients_of, outer
+from tpca.tensors.kernels import LONG, add_in_pieces
 from tpca.tensors.namespaces import bytes_of, cast, namespace, permuted, to_device, to_host, working_dtype
-from tpca.tensors.protocol import Batch
 from tpca.tensors.query import Query, subtract
 
+
+class Batch(Protocol):
+    """Some samples of a stream; a slice of a batch is a batch."""
+
+    first: int
+    """Place of the batch in its stream."""
+    dropped: int
+    """Samples that the stream left out of it."""
+    summable: bool
+    """Whether samples come whole, so that adding them up costs less than contracting each."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, some: slice, /) -> Self: ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the samples held."""
+
+    def content(self) -> Iterable[NDArray[Any]] | None:
+        """Arrays that differ if the samples do, of samples that are never held, of some; ``None``: it cannot tell."""
+
+    def add_to(self, total: NDArray[Any] | None, weight: float = 1.0) -> NDArray[Any]:
+        """Add ``weight`` times the sum of the samples to ``total``, used up by it; ``None`` stands for zero."""
+
+    def add_gradients(self, queries: Sequence[Query], sums: Sequence[dict[int, Array]]) -> None:
+        """Add the gradients of all queries, summed over the samples, to ``sums``, one entry per query and block."""
+
+    def sample_gradients(self, query: Query, at: int) -> Array:
+        """Gradients ``(n, *block shape)`` of every sample, sample j with replica ``(at + j) mod R``."""
+
+    def scores(self, vectors: Sequence[Array]) -> Array:
+        """Reward ``(n, c)`` of every sample with every rank-one component; ``vectors[i]`` is ``(c, d_i)``."""
+
+
+def one_by_one(batch: Batch) -> StreamError:
+    """The error of samples that are never built."""
+    return StreamError(
+        f"PaperSolver needs samples one by one, which a {type(batch).__name__} never builds; use RaceSolver."
+    )
+
+
+PIECE = 2**22  # entries that are worked on at a time
+HELD = 2**16  # entries that are looked at sample by sample, with several copies of them
 SHORT = 2**30  # entries that a BLAS routine with 32-bit integers can count
 
 
@@ -38,7 +84,6 @@ class DenseBatch:
 
     Where entries are missing they are 0, and ``exposure``, an array like the samples, says how much every entry counts:
     whether it was observed; of a derived sample, what it has of the covariate.  ``None``: all count as one.
-    ``shares`` is how much of the signal every sample holds, where that differs and no entry is missing.
     """
 
     summable = True
@@ -49,11 +94,12 @@ class DenseBatch:
         first: int = 0,
         dropped: int = 0,
         unchecked: int | None = None,
-        shares: Array | None = None,
         exposure: NDArray[Any] | None = None,
+        places: NDArray[np.intp] | None = None,
     ) -> None:
-        self._samples, self.shares = samples, shares
+        self._samples = samples
         self.first, self.dropped = first, dropped
+        self._place, self._places = first, places
         self._unchecked = unchecked
         self.exposure = exposure
 
@@ -81,39 +127,49 @@ class DenseBatch:
         start, stop, step = some.indices(len(self))
         some = slice(start, max(start, stop), step)
         unchecked = None if self._unchecked is None else self._unchecked + start
-        shares, exposure = self.shares_of(some), self.exposure_of(some)
-        return DenseBatch(self._samples[some, ...], unchecked=unchecked, shares=shares, exposure=exposure)
+        return DenseBatch(self._samples[some, ...], 0, 0, unchecked, self.exposure_of(some), self.places[some])
 
-    def followed_by(self, other: Batch, most: int) -> DenseBatch | None:
-        """These samples and up to ``most`` of another batch, if these come next in the memory of the same array."""
-        if type(other) is not DenseBatch or other.dropped or self._unchecked is None or other._unchecked is None:
-            return None
-        own, next_, base = self._samples, other._samples, self._samples.base
-        if not isinstance(base, np.ndarray) or base is not next_.base or base.dtype != own.dtype:
-            return None
-        if not base.flags.c_contiguous or own.ctypes.data + own.nbytes != next_.ctypes.data:
-            return None
-        first, shape = (own.ctypes.data - base.ctypes.data) // own.itemsize, own.shape[1:]
-        samples = base.reshape(-1)[first : first + (len(own) + min(most, len(next_))) * math.prod(shape)]
-        return DenseBatch(samples.reshape(-1, *shape), unchecked=self._unchecked)
+    @property
+    def places(self) -> NDArray[np.intp]:
+        """The number of every sample in its stream, those that were left out counted."""
+        return self._place + np.arange(len(self)) if self._places is None else self._places
 
-    def shares_of(self, some: slice) -> Array | None:
-        """The shares of some of the samples."""
-        return None if self.shares is None else self.shares[some]
+    def moved(self, by: int) -> None:
+        """The samples come so many later in a stream than was thought."""
+        self._places = self.places + by
+
+    def taken(self, rows: NDArray[np.intp]) -> DenseBatch:
+        """Some of the samples, in another order."""
+        return DenseBatch(self.samples[rows], 0, 0, None, self.exposure_of(rows), self.places[rows])
+
+    def weighted_sums(self, weights: Array) -> Array:
+        """Sums (c, *dims) of the samples, each times a row of ``weights`` (n, c), in float64."""
+        total = weighted_sums_of(self._samples, weights)
+        self.look_in(total)
+        return total
+
+    @property
+    def observed_sums(self) -> Callable[[Array], Array] | None:
+        """The same of which entries were observed; ``None`` where all were."""
+        exposure = self.exposure
+        return None if exposure is None else lambda weights: weighted_sums_of(exposure, weights)
+
+    def dense_pieces(self, most: int = HELD) -> Iterator[tuple[slice, Array, NDArray[Any] | None]]:
+        """The samples as float64 on the host, about ``most`` entries at a time, and which entries were observed."""
+        step = max(1, most // max(1, math.prod(self.dims)))
+        for start in range(0, len(self), step):
+            some = slice(start, min(start + step, len(self)))
+            seen = None if self.exposure is None else to_host(self.exposure[some, ...])
+            yield some, to_host(self.samples[some, ...]).astype(np.float64, copy=False), seen
 
     def exposure_of(self, some: slice | NDArray[Any]) -> NDArray[Any] | None:
         """How much the entries of some samples count."""
         return None if self.exposure is None else self.exposure[some, ...]
 
-    @property
-    def measured(self) -> DenseBatch:
-        """The samples as they were measured, with what is missing of them."""
-        return self
-
     def copied(self) -> DenseBatch:
         """The same samples, in memory of their own: for those who hold a few longer than the batch they came in."""
         exposure = None if self.exposure is None else copied(self.exposure)
-        return DenseBatch(copied(self.samples), shares=self.shares, exposure=exposure)
+        return DenseBatch(copied(self.samples), exposure=exposure)
 
     @property
     def nbytes(self) -> int:
@@ -133,12 +189,6 @@ class DenseBatch:
             make = np.empty if self._samples.size >= LONG else np.zeros
             return self._add_to(make(self._samples.shape[1:], self._samples.dtype), weight, fresh=True)
         return self._add_to(total, weight)
-
-    def sum_into(self, total: NDArray[Any], weight: float = 1.0) -> None:
-        """Have ``weight`` times the sum of the samples in a ``total`` of their dtype, whatever was in it."""
-        if self._samples.size < LONG:
-            total[...] = 0
-        self._add_to(total, weight, fresh=True)
 
     def _add_to(self, total: NDArray[Any], weight: float, fresh: bool = False) -> NDArray[Any]:
         """The same for a ``total`` that is there; of a ``fresh`` one the entries do not count."""
@@ -161,7 +211,7 @@ class DenseBatch:
 
     def trusted(self) -> DenseBatch:
         """The same samples, not looked at: for who adds them up in parts and looks once, :meth:`look_in` the sum."""
-        return DenseBatch(self._samples, shares=self.shares, exposure=self.exposure)
+        return DenseBatch(self._samples, exposure=self.exposure)
 
     def scores(self, vectors: Sequence[Array]) -> Array:
         """Reward ``(n, c)`` of every sample with every rank-one component; ``vectors[i]`` is ``(c, d_i)``.
@@ -196,6 +246,18 @@ class DenseBatch:
         if query.deflate:
             gradient += subtract({block: np.zeros((count, partition.sizes[block]))}, rows, query)[block][turns]
         return np.asarray(gradient.reshape(len(self), *partition.shapes[block]))
+
+
+def weighted_sums_of(samples: Any, weights: Array) -> Array:
+    """Sums (c, *dims) of samples (n, *dims), each times a row of ``weights`` (n, c), in float64."""
+    dims, flat = tuple(samples.shape[1:]), samples.reshape(len(samples), -1)
+    total = np.zeros((weights.shape[1], flat.shape[1]))
+    step = len(flat) if flat.dtype == np.float64 else max(1, PIECE // max(1, flat.shape[1]))
+    with np.errstate(invalid="ignore", over="ignore"):  # what is not finite shows in the sum
+        for start in range(0, len(flat), max(1, step)):
+            some = slice(start, start + step)
+            total += weights[some].T @ flat[some].astype(np.float64, copy=False)
+    return total.reshape(-1, *dims)
 
 
 def observed_share(energies: Array, vectors: Sequence[Array]) -> Array:

@@ -1,4 +1,6 @@
-r"""Dense samples on a device: PyTorch, JAX, CuPy or whatever follows the array API standard.
+r"""A device that runs out of memory: an error that says how many samples a batch may have.
+
+Dense samples on a device: PyTorch, JAX, CuPy or whatever follows the array API standard.
 
 The formulas are those of :mod:`tpca.tensors.dense`; sums stay where the samples are, in float32 for samples in float16,
 bfloat16 and float32, in float64 for those in float64.  To the host come gradients, rewards and single numbers.
@@ -15,15 +17,18 @@ loop of it (JAX), which reads X where it lies.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tpca.errors import DeviceMemoryError, one_line
 from tpca.tensors.blocks import Array
 from tpca.tensors.dense import DenseBatch, contracted, missing
 from tpca.tensors.namespaces import (
+    bytes_of,
     cast,
     compiles,
     device_of,
@@ -32,9 +37,44 @@ from tpca.tensors.namespaces import (
     home_of,
     name_of,
     namespace,
+    rows_of,
+    to_device,
     to_host,
     working_dtype,
 )
+
+SIGNS = ("out of memory", "resource_exhausted", "outofmemory")  # of such an error, in whatever library
+SUMS = 2  # arrays of the size of a sample that are held beside the samples: a sum, and what is added to it
+
+
+def refuse_beyond_memory(cause: BaseException, batch: Any) -> None:
+    """Say what would fit, if ``cause`` is that the device of a batch has no more memory."""
+    told = f"{type(cause).__name__} {cause}".lower()
+    if not isinstance(batch, DeviceBatch) or not any(sign in told for sign in SIGNS):
+        return
+    size = max(1, bytes_of(batch._samples) // max(1, int(batch._samples.shape[0])))
+    free = free_bytes(batch._samples)
+    fits = len(batch) // 2 if free is None else min(len(batch) // 2, free // size - SUMS)
+    raise DeviceMemoryError(
+        f"{batch.home} ran out of memory with {len(batch)} samples of {size:,} bytes at a time ({one_line(cause)}); "
+        f"give batches of at most {max(1, fits)} samples, or free memory there."
+    ) from cause
+
+
+def free_bytes(array: Any) -> int | None:
+    """Bytes that are free on the device of an array; ``None`` where its library does not tell."""
+    device = array.device
+    if getattr(device, "type", None) == "cuda":
+        import torch
+
+        return int(torch.cuda.mem_get_info(device)[0])
+    if hasattr(device, "mem_info"):  # CuPy
+        return int(device.mem_info[0])
+    stats = device.memory_stats() if hasattr(device, "memory_stats") else None  # JAX
+    if not stats or not math.isfinite(stats.get("bytes_limit", math.inf)):
+        return None
+    return int(stats["bytes_limit"] - stats["bytes_in_use"])
+
 
 AT_ONCE = 2**24  # entries that are copied at a time, where a kernel needs them in another dtype or order
 UNROLLED = 8  # samples that a compiled loop adds up at a time
@@ -50,11 +90,11 @@ class DeviceBatch(DenseBatch):
         first: int = 0,
         dropped: int = 0,
         unchecked: int | None = None,
-        shares: Array | None = None,
         exposure: Any = None,
         bounds: tuple[int, int] | None = None,
+        places: NDArray[np.intp] | None = None,
     ) -> None:
-        super().__init__(array, first, dropped, unchecked, shares, exposure)
+        super().__init__(array, first, dropped, unchecked, exposure, places)
         self._start, self._stop = (0, int(array.shape[0])) if bounds is None else bounds
         self.dtype = working_dtype(array)
 
@@ -65,12 +105,30 @@ class DeviceBatch(DenseBatch):
         start, stop, step = some.indices(len(self))
         some = slice(start, max(start, stop), step)
         first = None if self._unchecked is None else self._unchecked + start
-        shares, exposure = self.shares_of(some), self.exposure_of(some)
+        exposure = self.exposure_of(some)
         if step != 1:
             own = self._samples[self._start + start : self._start + some.stop : step, ...]
-            return DeviceBatch(own, unchecked=first, shares=shares, exposure=exposure)
+            return DeviceBatch(own, unchecked=first, exposure=exposure, places=self.places[some])
         bounds = (self._start + start, self._start + some.stop)
-        return DeviceBatch(self._samples, 0, 0, first, shares, exposure, bounds)
+        return DeviceBatch(self._samples, 0, 0, first, exposure, bounds, self.places[some])
+
+    def taken(self, rows: NDArray[np.intp]) -> DeviceBatch:
+        """Some of the samples, in another order."""
+        own = rows_of(self.samples, rows)
+        exposure = None if self.exposure is None else rows_of(self.exposure, rows)
+        return DeviceBatch(own, exposure=exposure, places=self.places[rows])
+
+    def weighted_sums(self, weights: Array) -> Array:
+        """Sums (c, *dims) of the samples, each times a row of ``weights`` (n, c), added up on the device."""
+        total = _weighted(self.samples, weights)
+        self.look_in(total)
+        return total
+
+    @property
+    def observed_sums(self) -> Callable[[Array], Array] | None:
+        """The same of which entries were observed; ``None`` where all were."""
+        exposure = self.exposure
+        return None if exposure is None else lambda weights: _weighted(cast(exposure, self.dtype), weights)
 
     def pieces(self, most: int = AT_ONCE) -> Any:
         """The samples in their working dtype, about ``most`` entries at a time; a view where that is possible."""
@@ -103,7 +161,7 @@ class DeviceBatch(DenseBatch):
 
     def trusted(self) -> DeviceBatch:
         """The same samples, not looked at."""
-        return DeviceBatch(self._samples, 0, 0, None, self.shares, self.exposure, (self._start, self._stop))
+        return DeviceBatch(self._samples, 0, 0, None, self.exposure, (self._start, self._stop))
 
     def copied(self) -> DeviceBatch:
         """The same samples in memory of their own, on their device."""
@@ -130,12 +188,6 @@ class DeviceBatch(DenseBatch):
     def complete(self) -> bool:
         """Whether no entry is NaN or Inf; also false where entries are so large that their sum is not finite."""
         return _finite(self.trusted().add_to(None))
-
-    def alike(self) -> bool:
-        """Whether all samples are the same; compared on the device, the last first."""
-        xp, first = namespace(self._samples), self._samples[self._start, ...]
-        rows = range(self._stop - 1, self._start, -1)
-        return all(bool(to_host(xp.all(self._samples[row, ...] == first))) for row in rows)
 
     def add_to(self, total: Any, weight: float = 1.0) -> Any:
         """Add ``weight`` times the samples to ``total``, which is used up; a missing entry makes the total one, too."""
@@ -188,6 +240,12 @@ class DeviceBatch(DenseBatch):
         return np.concatenate(
             [np.empty((0, len(vectors[0]))), *(contracted(piece, vectors) for piece in self.pieces())]
         )
+
+
+def _weighted(samples: Any, weights: Array) -> Array:
+    xp, dims = namespace(samples), tuple(samples.shape[1:])
+    total = xp.matmul(to_device(weights.T, samples), xp.reshape(samples, (samples.shape[0], -1)))
+    return to_host(total).astype(np.float64).reshape(-1, *dims)
 
 
 def _finite(total: Any) -> bool:

@@ -211,22 +211,3 @@ def _program(kernel: Any, static: tuple[Hashable, ...]) -> Any:
 def scaled(array: Any, factor: float) -> Any:
     """An array times a number, in place where it is NumPy's."""
     return np.multiply(array, factor, out=array) if isinstance(array, np.ndarray) else array * factor
-
-
-def lowered(array: Any, by: Any) -> Any:
-    """An array less another or a number, in place where it is NumPy's."""
-    return np.subtract(array, by, out=array) if isinstance(array, np.ndarray) else array - by
-
-
-def bounded(array: Any, low: Any, high: Any) -> Any:
-    """An array with its entries between two bounds, in place where it is NumPy's."""
-    return (
-        np.clip(array, low, high, out=array)
-        if isinstance(array, np.ndarray)
-        else namespace(array).clip(array, low, high)
-    )
-
-
-def rounded(array: Any) -> Any:
-    """An array of whole numbers, in place where it is NumPy's."""
-    return np.rint(array, out=array) if isinstance(array, np.ndarray) else namespace(array).round(array)

@@ -73,7 +73,7 @@ def _unpickled(partition: Partition, blocks: Sequence[Any], *more: Any) -> Query
 class SubBatches:
     """Mean gradients ``(m, *block shape)`` and rewards ``(m,)`` of m sub-batches of ``sizes`` samples, in their order.
 
-    What sub-batches the samples are cut into was fixed before they came (:mod:`tpca.tensors.sub_batches`).
+    What sub-batches the samples are cut into was fixed before they came (:mod:`tpca.tensors.gradients`).
     """
 
     sizes: Array

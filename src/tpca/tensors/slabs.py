@@ -42,11 +42,10 @@ class SlabBatch:
         read: Read,
         first: int = 0,
         dropped: int = 0,
-        shares: Array | None = None,
         observed: Read | None = None,
     ) -> None:
         self.dims, self.mode, self.parts, self.indices = dims, mode, list(parts), indices
-        self.first, self.dropped, self.shares = first, dropped, shares
+        self.first, self.dropped = first, dropped
         self._read, self._observed = read, observed
 
     @property
@@ -60,10 +59,8 @@ class SlabBatch:
         return len(self.indices)
 
     def __getitem__(self, some: slice) -> SlabBatch:
-        some_of, shares = self.indices[some], None if self.shares is None else self.shares[some]
-        return SlabBatch(
-            self.dims, self.mode, self.parts, some_of, self._read, self.first, shares=shares, observed=self._observed
-        )
+        own = self.indices[some]
+        return SlabBatch(self.dims, self.mode, self.parts, own, self._read, self.first, observed=self._observed)
 
     @property
     def nbytes(self) -> int:
@@ -74,6 +71,34 @@ class SlabBatch:
     def content(self) -> Iterator[NDArray[Any]]:
         """The two ends of the first sample: the others may not have been read yet, and all of them would take long."""
         return (self._read(int(i), part) for i in self.indices[:1] for part in (self.parts[0], self.parts[-1]))
+
+    @property
+    def places(self) -> NDArray[np.integer[Any]]:
+        """The number of every sample in its stream."""
+        return self.indices
+
+    @property
+    def observed_sums(self) -> Callable[[Array], Array] | None:
+        """Sums of which entries were observed; ``None`` where all were."""
+        exposure = self.exposure
+        return None if exposure is None else exposure.weighted_sums
+
+    def weighted_sums(self, weights: Array) -> Array:
+        """Sums (c, *dims) of the samples, each times a row of ``weights`` (n, c), slab by slab."""
+        total = np.zeros((weights.shape[1], *self.dims))
+        for index, row in zip(self.indices, weights, strict=True):
+            for part in self.parts:
+                slab = self._read(int(index), part)
+                total[(slice(None),) * (1 + self.mode) + (part,)] += np.multiply.outer(row, slab)
+        return total
+
+    def dense_pieces(self, most: int = 0) -> Iterator[tuple[slice, Array, NDArray[Any] | None]]:  # noqa: ARG002
+        """The samples in full, one after the other."""
+        for j in range(len(self)):
+            one = self[j : j + 1]
+            exposure = one.exposure
+            seen = None if exposure is None else exposure.samples()
+            yield slice(j, j + 1), one.samples().astype(np.float64), seen
 
     def add_gradients(self, queries: Sequence[Query], sums: Sequence[dict[int, Array]]) -> None:
         """Every slab is read once, for all samples and all queries."""

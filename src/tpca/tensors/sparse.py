@@ -1,4 +1,6 @@
-r"""Sparse samples: contracted entry by entry, so that zeros cost nothing.
+r"""Sparse samples as they are given: coordinates, values and shape of each, which must fit together.
+
+Sparse samples: contracted entry by entry, so that zeros cost nothing.
 
 Contraction is linear in the entries.  With the modes grouped into blocks, :math:`a_m(e)` the place of entry e in block
 m and :math:`y_e` its value, summed over all samples
@@ -23,18 +25,82 @@ w_m                   ``rows[m]``, one row per replica, read at ``read[m]``
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpca.errors import SampleError
-from tpca.jit import compiled
 from tpca.tensors.blocks import Array
-from tpca.tensors.protocol import one_by_one
+from tpca.tensors.dense import one_by_one
 from tpca.tensors.query import Query
-from tpca.tensors.sparse_parts import Indices, checked_parts, coo_parts, scipy_parts
+from tpca.threads import compiled
+
+Indices = NDArray[np.intp]
+
+
+def scipy_parts(matrix: Any, j: int) -> tuple[Any, Any, Any]:
+    """Coordinates, values and shape of a ``scipy.sparse`` matrix."""
+    if not hasattr(matrix, "tocoo") or len(matrix.shape) != 2:
+        raise SampleError(
+            f"samples must be scipy.sparse matrices of order 2, got {_described(matrix)} at sample {j}; "
+            "give other sparse samples to SparseBatch.from_coo."
+        )
+    coo = matrix.tocoo()
+    return (coo.row, coo.col), coo.data, matrix.shape
+
+
+def coo_parts(item: Any, j: int) -> tuple[Any, Any, Any]:
+    """Coordinates, values and shape of a sample in coordinate form."""
+    if isinstance(item, tuple) and len(item) == 3:
+        return item
+    if not all(hasattr(item, name) for name in ("coords", "data", "shape")):
+        raise SampleError(
+            f"samples must have coords, data and shape, got {_described(item)} at sample {j}; "
+            "give sparse.COO arrays or tuples (coords, values, shape)."
+        )
+    fill = getattr(item, "fill_value", 0)
+    if fill != 0:
+        raise SampleError(
+            f"entries that are not stored must be 0, got fill_value {fill} at sample {j}; subtract it first."
+        )
+    return item.coords, item.data, item.shape
+
+
+def _described(item: Any) -> str:
+    shape = getattr(item, "shape", None)
+    return type(item).__name__ if shape is None else f"{type(item).__name__} of shape {shape}"
+
+
+def checked_parts(coords: Any, values: Any, shape: Any, j: int) -> tuple[Indices, NDArray[Any], tuple[int, ...]]:
+    """Return the parts of sample ``j`` as arrays that fit together, or refuse them."""
+    dims, places, entries = tuple(int(d) for d in shape), np.asarray(coords), np.asarray(values)
+    if len(dims) < 2:
+        raise SampleError(f"samples must have at least 2 modes, got shape {dims} at sample {j}; vectors are averaged.")
+    if entries.dtype.kind not in "fiub":
+        raise SampleError(
+            f"samples must be real numbers, got dtype {entries.dtype} at sample {j}; convert them to float first."
+        )
+    if entries.ndim != 1 or places.shape != (len(dims), entries.size):
+        raise SampleError(
+            f"coords must have shape (modes, entries) = ({len(dims)}, {entries.size}), got {places.shape} with "
+            f"values of shape {entries.shape} at sample {j}; give one column of coords per value."
+        )
+    if places.dtype.kind not in "iu" and places.size:
+        raise SampleError(f"coords must be integers, got dtype {places.dtype} at sample {j}; convert them first.")
+    outside = (places < 0) | (places >= np.array(dims)[:, None])
+    if outside.any():
+        worst = tuple(int(c) for c in places[:, int(np.argmax(outside.any(axis=0)))])
+        raise SampleError(
+            f"coords must lie inside shape {dims}, got {worst} at sample {j}; count from 0, or give a larger shape."
+        )
+    if not np.isfinite(entries).all():
+        raise SampleError(f"sample {j} contains NaN or Inf; clean it, or leave such entries out.")
+    wide = entries.dtype.itemsize > 4 or (entries.dtype.kind != "f" and entries.dtype.itemsize == 4)
+    return places.astype(np.intp), entries.astype(np.float64 if wide else np.float32), dims
+
 
 CHUNK = 2**20  # entries of a temporary copy of replicas; one replica where that is more
 
@@ -47,7 +113,6 @@ class SparseBatch:
     """
 
     summable = False
-    shares: Array | None = None
 
     def __init__(
         self,
@@ -62,6 +127,18 @@ class SparseBatch:
         self.coords, self.values, self.sample = coords, values, sample
         self.n, self.dims = n, tuple(dims)
         self.first, self.dropped = first, dropped
+        self._place = first
+
+    @property
+    def places(self) -> NDArray[np.intp]:
+        """The number of every sample in its stream."""
+        return self._place + np.arange(self.n)
+
+    def moved(self, by: int) -> None:
+        """The samples come so many later in a stream than was thought."""
+        self._place += by
+
+    observed_sums = None
 
     @classmethod
     def from_scipy(cls, matrices: Iterable[Any]) -> SparseBatch:
@@ -97,7 +174,9 @@ class SparseBatch:
         left, right = np.searchsorted(self.sample, [start, stop])
         inside = slice(int(left), int(right))
         sample = self.sample[inside] - start
-        return SparseBatch(self.coords[:, inside], self.values[inside], sample, stop - start, self.dims, self.first)
+        own = SparseBatch(self.coords[:, inside], self.values[inside], sample, stop - start, self.dims, self.first)
+        own._place = self._place + start
+        return own
 
     @property
     def nbytes(self) -> int:
@@ -121,6 +200,22 @@ class SparseBatch:
         total = np.zeros(self.dims) if total is None else total
         np.add.at(total, tuple(self.coords), weight * self.values)
         return total
+
+    def weighted_sums(self, weights: Array) -> Array:
+        """Sums (c, *dims) of the samples, each times a row of ``weights`` (n, c)."""
+        total = np.zeros((weights.shape[1], *self.dims))
+        for own, column in zip(total, weights.T, strict=True):
+            np.add.at(own, tuple(self.coords), column[self.sample] * self.values)
+        return total
+
+    def dense_pieces(self, most: int = 2**16) -> Iterator[tuple[slice, Array, None]]:
+        """The samples in full, about ``most`` entries at a time."""
+        step = max(1, most // max(1, math.prod(self.dims)))
+        for start in range(0, self.n, step):
+            some = self[start : start + step]
+            whole = np.zeros((some.n, *self.dims))
+            np.add.at(whole, (some.sample, *some.coords), some.values)
+            yield slice(start, start + some.n), whole, None
 
     def sample_gradients(self, query: Query, at: int) -> Array:  # noqa: ARG002
         """Not given: samples are never built."""

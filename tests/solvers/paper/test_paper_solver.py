@@ -7,13 +7,11 @@ import naive
 from tpca import PaperSolver, SpikedTensor, open_stream
 from tpca.engines import LocalEngine, open_engine
 from tpca.errors import SampleError, ScheduleError, SolverError, StreamError
-from tpca.solvers.paper.pairing import pairings_of
-from tpca.solvers.paper.schedules import PRESETS, Leg, Schedule
+from tpca.solvers.estimate import StopReason
+from tpca.solvers.paper.schedule import PRESETS, Leg, Schedule
 from tpca.solvers.paper.solver import PaperRun
-from tpca.solvers.paper.starts import sign_starts
 from tpca.solvers.paper.step import ascent_step
-from tpca.solvers.paper.top_vectors import block_vectors, gradient_ascent, power_method
-from tpca.solvers.recovery import StopReason
+from tpca.solvers.paper.vectors import block_vectors, gradient_ascent, pairings_of, power_method, sign_starts
 from tpca.tensors.blocks import Partition
 
 ORDERS = [(4, 3, 5, 4), (3, 4, 3, 2, 3), (2, 3, 2, 3, 2, 3)]
@@ -185,6 +183,7 @@ def test_state_is_k_times_two_to_the_order_times_d_squared(order, dims):
 # The chance of a single failure at these settings was below 1 in 100 in development; "9 of 10" is the promise.
 @pytest.mark.parametrize("dim", [4, pytest.param(8, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("noise", ["gaussian", "rademacher"])
+@pytest.mark.slow
 def test_order_four_recovers_for_nine_of_ten_seeds(noise, dim):
     good = 0
     for seed in range(10):
@@ -207,6 +206,7 @@ def test_order_four_recovers_for_nine_of_ten_seeds(noise, dim):
     ],
     ids=["order 5", "order 6", "order 6 paired", "unsorted dims", "longer order 5", "longer order 6"],
 )
+@pytest.mark.slow
 def test_other_orders_and_unsorted_dims_recover(dims, strength, correlation):
     truth = SpikedTensor.random(dims, strength, correlation, random_state=11)
     recovery = PaperSolver(strength=strength, random_state=3).run(truth.stream(random_state=12))
@@ -247,6 +247,7 @@ def test_a_stream_that_ends_early_gives_what_was_reached(batches):
 
 
 @pytest.mark.parametrize("dim", [3, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_what_was_reached_is_the_best_start_and_its_own_strength(dim):
     # Cut right after Phase II, where some of the 64 starts have arrived and others have not (at 3: 31 to 63 of them):
     # four seeds, all must be right.

@@ -4,8 +4,8 @@ import pytest
 
 from tpca import SpikedTensor
 from tpca.errors import ScheduleError
-from tpca.model.bounds import block_gauge, initial_overlap
-from tpca.solvers.paper.schedules import (
+from tpca.model import block_gauge, initial_overlap
+from tpca.solvers.paper.schedule import (
     PRESETS,
     Constants,
     Leg,
@@ -230,7 +230,7 @@ def test_orders_outside_the_theorem_are_refused(dims):
 
 
 def test_unknown_presets_are_refused():
-    from tpca.solvers.paper.schedules import preset_constants
+    from tpca.solvers.paper.schedule import preset_constants
 
     with pytest.raises(ScheduleError, match="preset must be one of theory, practical"):
         preset_constants("fast")

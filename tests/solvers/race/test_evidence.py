@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.signal import lfilter
 
-from tpca.solvers.race import evidence
-from tpca.solvers.race.evidence import BETS, FLOATS, LEVELS, MIN_BLOCKS, Level, Wealth, bet, log_bets
+from tpca.solvers.race.evidence import BETS, FLOATS, LEVELS, MIN_BLOCKS, Level, Wealth, log_bets
 
 RUNS, STEPS = 4000, 12
 
@@ -52,7 +51,7 @@ def test_wealth_has_mean_one_in_symmetric_noise(noise, level):
     assert np.minimum(wealth, 20).mean() < 1 + 5 * math.sqrt(20 / RUNS)
     one = Wealth(1.0, 4).levels[level]
     for value in x[0]:
-        bet([one], [np.array([[value], [4.0]])], bets)
+        one.add(np.array([[value], [4.0]]), bets)
     assert one.log == pytest.approx(math.log(wealth[0]), rel=1e-9, abs=1e-9)
 
 
@@ -77,21 +76,22 @@ def test_levels_see_the_same_samples_and_the_least_counts(n, seed, mean):
         whole = (n >> a) << a
         assert level.seen == pytest.approx(sizes[:whole].sum())
     assert wealth.log <= wealth.levels[0].log + 1e-12
-    assert wealth.proves <= (n >= MIN_BLOCKS)
+    assert wealth.proof == 0.0 or n >= MIN_BLOCKS
 
 
 @pytest.mark.parametrize("fitted", [1, 2])
 def test_the_autocorrelation_is_that_of_the_residuals(fitted):
     rng = np.random.default_rng(0)
-    sums, sizes = rng.standard_normal(40) + 3, rng.integers(1, 9, 40).astype(float)
+    sums, sizes = 3 * rng.standard_normal(40) + 3, rng.integers(1, 9, 40).astype(float)
     level = Level()
     for some in (slice(0, 1), slice(1, 17), slice(17, 40)):
-        bet([level], [np.stack([sums, sizes])[:, some]], np.ones(BETS))
+        level.add(np.stack([sums, sizes])[:, some], np.ones(BETS))
     places = np.cumsum(sizes) - sizes / 2
     design = np.sqrt(sizes)[:, None] * np.stack([np.ones(40), places], axis=1)[:, :fitted]
     y = sums / np.sqrt(sizes)
     e = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
-    assert level.autocorrelation(fitted) == pytest.approx(e[1:] @ e[:-1] / (e @ e), rel=1e-6)
+    r = e[1:] @ e[:-1] / (e @ e)
+    assert level.excess(fitted) == pytest.approx((r + fitted / 40) * math.sqrt(40), rel=1e-6)
 
 
 def share_alike(phi, n, trend=0.0, runs=100):
@@ -122,23 +122,16 @@ def test_evidence_of_a_slow_direction_does_not_count_at_once():
     wealth = Wealth(1.0, 1)
     wealth.add(x, np.ones(len(x)))
     assert wealth.levels[0].log > 10
-    assert not (wealth.proves and wealth.log > math.log(2 / 0.05))
+    assert wealth.proof <= math.log(2 / 0.05)
 
 
 def test_a_signal_far_above_the_noise_is_no_slow_direction():
     """Rewards that rise while the candidate improves, with next to no noise: autocorrelation one, and still proven."""
     wealth = Wealth(0.01, 1)
     wealth.add(1 - np.exp(-np.arange(1, 21) / 5.0) + 3, np.ones(20))
-    assert wealth.levels[0].autocorrelation(1) > 0.5
-    assert wealth.proves
+    assert wealth.level == 0
+    assert wealth.proof == wealth.log
     assert wealth.log > 5
-
-
-def test_sub_batches_of_a_round_are_bet_on_in_one_go(monkeypatch):
-    calls = []
-    monkeypatch.setattr(evidence, "log_bets", lambda bets, x: (calls.append(x.size), log_bets(bets, x))[1])
-    Wealth(1.0, 16).add(np.ones(16), np.ones(16))
-    assert calls == [16 + 8 + 4 + 2 + 1]  # at all levels
 
 
 def test_what_is_held_is_counted():

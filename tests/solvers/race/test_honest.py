@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from amounts import few_or_many
+from research.noise.laws import LAWS
 from tpca import RaceSolver
-from tpca.lab.studies.noise_laws import LAWS
 
 DIMS, N = (8, 8, 8), 300
 
@@ -21,6 +21,7 @@ def planted(law, strength, seed):
 
 @pytest.mark.parametrize("whiten", [None, "auto"])
 @few_or_many(1, 6)
+@pytest.mark.slow
 def test_errors_and_intervals_hold_in_noise_of_any_kind(whiten, runs):
     """Pooled over five laws.
 

@@ -4,14 +4,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from research.law import LawEngine
 from tpca import SpikedTensor
-from tpca.engines import LawEngine
-from tpca.errors import PartitionError
-from tpca.noise import Whitening
 from tpca.solvers.memory import held_bytes
-from tpca.solvers.race.strategies.columns import Columns
-from tpca.solvers.race.strategies.flow import BlockFlow, columns_within, state_floats
-from tpca.solvers.race.strategies.replicas import PairReplicas, pairs_floats
+from tpca.solvers.race.strategies.flow import BlockFlow, Columns, WholeSum, Wide, state_floats, whole_floats
 from tpca.solvers.race.strategies.singles import SingleReplicas, singles_floats
 from tpca.solvers.race.strategies.symmetric import (
     Symmetric,
@@ -21,10 +17,8 @@ from tpca.solvers.race.strategies.symmetric import (
     symmetric_floats,
     symmetric_pairs_floats,
 )
-from tpca.solvers.race.strategies.whole import WholeSum, whole_floats
-from tpca.solvers.race.strategies.wide import Wide
 from tpca.solvers.rank_one import along, rank_one
-from tpca.tensors import DenseBatch, Gradients
+from tpca.tensors import Gradients
 from tpca.tensors.blocks import Partition
 
 # name: (dims, how to make it, its size in floats, the kind of signal it is made for)
@@ -46,11 +40,8 @@ def singles(count):
     return (lambda d, rng: SingleReplicas(d, count, rng), lambda d: singles_floats(d, count))
 
 
-def pairs(count):
-    return (
-        lambda d, rng: PairReplicas(Partition.pairs(d), count, rng),
-        lambda d: pairs_floats(Partition.pairs(d), count),
-    )
+def symmetric(asked):
+    return (lambda d, rng: Symmetric(d, rng, asked), lambda d: symmetric_floats(d, asked))
 
 
 STRATEGIES = {
@@ -59,9 +50,8 @@ STRATEGIES = {
     "flow, order 5": ((8,) * 5, *flow(20), {}),
     "whole": ((16,) * 3, *whole(), {}),
     "singles": ((8,) * 5, *singles(100), {}),
-    "pairs": ((12,) * 4, *pairs(20), {}),
-    "symmetric": ((16,) * 4, Symmetric, symmetric_floats, SYMMETRIC),
-    "equal, odd": ((16,) * 3, Symmetric, symmetric_floats, SYMMETRIC),
+    "symmetric": ((16,) * 4, *symmetric(3), SYMMETRIC),
+    "equal, odd": ((16,) * 3, *symmetric(3), SYMMETRIC),
     "symmetric pairs": ((16,) * 4, SymmetricPairs, symmetric_pairs_floats, {"correlation": 1.0}),
 }
 
@@ -84,11 +74,11 @@ def test_every_strategy_ends_with_the_right_proposal(name):
         if n > 20 * math.prod(dims) ** 0.5:
             break
     proposal = strategy.read().propose()
-    assert truth.overlaps(proposal.vectors).min() > 0.8
-    signs = [np.sign(a @ b) for a, b in zip(proposal.vectors, truth.vectors, strict=True)]
+    assert truth.overlaps(proposal).min() > 0.8
+    signs = [np.sign(a @ b) for a, b in zip(proposal, truth.vectors, strict=True)]
     assert np.prod(signs) == 1.0
-    known = strategy.read().evidence(proposal.vectors)
-    for i, (total, v) in enumerate(zip(known.sums, proposal.vectors, strict=True)):
+    sums, _ = strategy.read().evidence(proposal)
+    for i, (total, v) in enumerate(zip(sums, proposal, strict=True)):
         assert total.shape == (dims[i],)
         assert total @ v > 0  # evidence points the way of the proposal
 
@@ -102,7 +92,7 @@ def test_state_stays_below_its_formula_and_does_not_grow(name):
         strategy, LawEngine(SpikedTensor.random(dims, 1.0, random_state=1, **kind), random_state=3), 60
     ):
         made = [block for query in strategy.queries() for block in query.replicas]
-        held = held_bytes([*strategy.arrays().values(), *made])
+        held = held_bytes([*strategy.arrays(), *made])
         sizes.append(held + sum(a.nbytes for a in answered.answers) + strategy.working_bytes)
     assert max(sizes) <= 8 * floats(dims)
     assert len(set(sizes[3:])) == 1
@@ -164,14 +154,6 @@ def test_top_weights_are_those_of_the_svd(room, modes):
     assert abs(found @ expected) == pytest.approx(1.0, abs=1e-4)
 
 
-def test_columns_within_a_budget_are_the_most_that_fit():
-    partition = Partition.halves((16,) * 4)
-    for floats in (0, 2_000, 20_000, 10**9):
-        columns = columns_within(partition, floats)
-        assert columns == 0 or state_floats(partition, columns) <= floats
-        assert columns == 256 or state_floats(partition, columns + 1) > floats
-
-
 def test_pairings_are_all_there_are():
     counted = [len(list(pairings(tuple(range(order))))) for order in (2, 3, 4, 5, 6)]
     assert counted == [1, 3, 3, 15, 15]
@@ -194,38 +176,6 @@ def test_rank_one_fits():
     assert abs(right @ vt[0]) == pytest.approx(1.0)
 
 
-def test_wrong_partitions_and_columns_are_refused():
-    rng = np.random.default_rng(0)
-    with pytest.raises(PartitionError, match="two blocks"):
-        BlockFlow(Partition.singles((4, 4, 4)), 2, rng)
-    with pytest.raises(PartitionError, match="between 1 and 16 columns, got 17"):
-        BlockFlow(Partition.halves((4,) * 4), 17, rng)
-    with pytest.raises(PartitionError, match="equal dims"):
-        Symmetric((4, 5, 4), rng)
-
-
-def test_sums_of_a_flow_are_those_of_data_whitened_otherwise():
-    """After one round with the sample T, V = T^T Û; whitened anew it is that of the other T, with Û where it then is.
-
-    Half precision: 2^-11 of every entry, of sums of two.
-    """
-    rng = np.random.default_rng(8)
-    partition = Partition((2, 3, 4), ((0,), (1, 2)))
-    first, second = (Whitening.of([np.cov(rng.standard_normal((d, 4 * d))) for d in partition.dims]) for _ in range(2))
-    sample = rng.standard_normal((1, 2, 3, 4))
-    flow = BlockFlow(partition, 2, rng)
-    (query,) = flow.queries()
-    part = Gradients((first.query(query),))
-    part.add(DenseBatch(sample))
-    part.finish()
-    flow.absorb((first.answer(query, part.answers[0]),), 1)
-    flow.rewhiten(first, second)
-    expected = flow.past @ second.tensor(sample)[0].reshape(2, 12)
-    columns = flow.sums[1]
-    np.testing.assert_allclose(columns.unit * columns.flat, expected, atol=5e-3 * np.abs(expected).max())
-    np.testing.assert_allclose(columns.gram, columns.flat.astype(float) @ columns.flat.T.astype(float), rtol=1e-3)
-
-
 def test_symmetric_blocks_are_sharpened_as_any_other():
     block = np.random.default_rng(0).standard_normal((6, 6))
     both = np.stack([block + block.T, block])
@@ -235,18 +185,21 @@ def test_symmetric_blocks_are_sharpened_as_any_other():
         np.testing.assert_allclose(sharpened(own), squared / np.linalg.norm(squared), atol=1e-12)
 
 
-@pytest.mark.parametrize("guess", [1e-12, 1.0, 1e12])
-def test_a_wrong_guess_of_what_is_added_costs_nothing_but_a_pass(guess):
-    """Columns that would leave the range of float16 in the unit that was guessed are scaled by what is really added."""
-    rng = np.random.default_rng(2)
-    columns, exact = Columns(5, (40,), level=0.3, rng=rng), np.zeros((5, 40))
-    for n in (1, 2, 4):
-        mix, gradient = rng.standard_normal((5, 5)).astype(np.float32), rng.standard_normal((5, 40)).astype(np.float16)
-        squares = float(np.sum((mix @ gradient.astype(float)) ** 2))
-        found = columns.add(mix, gradient, n, n == 1, guess * squares)
-        assert found == pytest.approx(squares, rel=1e-3)
-        exact += n * mix @ gradient.astype(float)
-    np.testing.assert_allclose(columns.unit * columns.flat.astype(float), exact, atol=4e-3 * np.abs(exact).max())
-    np.testing.assert_allclose(
-        columns.gram, columns.flat.astype(float) @ columns.flat.T.astype(float), rtol=1e-2, atol=1e-9
-    )
+@pytest.mark.parametrize(("dims", "columns"), [((24,) * 4, 30), ((8,) * 6, 20), ((30, 31, 32), 30)])
+def test_a_look_stays_in_the_memory_of_the_answers(dims, columns):
+    """Beside Python's own objects, for which 24 kB are allowed, and at order 3 the past columns in double precision."""
+    strategy = BlockFlow(Partition.halves(dims), columns, np.random.default_rng(0))
+    engine = LawEngine(SpikedTensor.random(dims, 0.1, random_state=1), random_state=2)
+    for n in (2, 30):
+        strategy.absorb(engine.reduce(Gradients(strategy.queries()), n).answers, n)
+        strategy.read().propose()
+    past = 0 if strategy.past is None else 4 * strategy.past.nbytes
+    peaks = []
+    for _ in range(4):  # threads of clusters that other tests left in this process allocate, too: the least counts
+        tracemalloc.start()
+        look = strategy.read()
+        look.evidence(look.propose())
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        del look
+    assert min(peaks) <= strategy.room + past + 24_000

@@ -1,17 +1,33 @@
-"""A Dask cluster as the engine sees it: tasks, results, and plain words for everything that can go wrong."""
+"""A Dask cluster as the engine sees it: tasks, results, and plain words for everything that can go wrong.
+
+A task may be meant for a certain worker, which has the batch already.  If that worker dies, Dask gives its tasks to
+others; but if nobody is there at that moment, Dask keeps them for the dead worker, whoever comes later.  So whoever
+waits here looks at the cluster from time to time: where tasks are meant for workers that are gone, and nobody does any,
+it raises :class:`WorkersGoneError`, and the round is asked for once more, for anybody to do.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from typing import Any
 
-from tpca.errors import ClusterError, TpcaError
+from tpca.errors import ClusterError, TpcaError, one_line
+from tpca.wording import tpca_version
 
-MESSAGES = 0.001  # seconds
-GLANCE = 5.0  # seconds between looks at the cluster while waiting, and for which a list of workers is good
+LOOK = 1.0  # seconds between looks at the cluster while waiting
+FRESH = 5.0  # seconds for which a list of workers is good
+ANSWER = 10.0  # seconds that new workers have to say their version; a busy one is asked and not waited for
+AGAIN = "go on from the last checkpoint with resume=True (--resume)"
+_NEVER = -float("inf")
+
+
+class WorkersGoneError(Exception):
+    """Tasks are kept for workers that are gone."""
 
 
 class Cluster:
@@ -19,20 +35,22 @@ class Cluster:
 
     def __init__(self, client: Any, patience: float = 60.0) -> None:
         self.client, self.patience = client, patience
-        self.address = str(getattr(getattr(client, "scheduler", None), "address", "of the client"))
+        self.address = "of the client"
         self._workers: tuple[str, ...] = ()
-        self._asked = -float("inf")
-        self._samples: dict[str, tuple[int, int]] = {}
-        _hurry(client)
+        self._asked = _NEVER
+        self._versions: dict[str, Any] = {}  # of every worker so far: the task that tells it
+        self._samples: dict[str, tuple[int, int]] = {}  # what tasks are about
+        self._homes: dict[str, str | None] = {}  # tasks since the last results, and whom they are meant for
 
     def workers(self) -> tuple[str, ...]:
         """Addresses of all workers that take tasks, in a fixed order; waits for the first one."""
-        if time.monotonic() - self._asked > GLANCE or not self._workers:
+        if time.monotonic() - self._asked > FRESH or not self._workers:
             deadline = time.monotonic() + self.patience
-            while not (found := self._ask()):
+            while not (found := self._running(self._everyone())):
                 if time.monotonic() > deadline:
                     raise ClusterError(self._idle())
                 time.sleep(0.2)
+            self._check_versions(found)
             self._workers, self._asked = found, time.monotonic()
         return self._workers
 
@@ -47,6 +65,7 @@ class Cluster:
         """A task, if possible for a certain worker; ``samples`` say what it is about."""
         import dask
 
+        self._homes[key] = worker
         if samples is not None:
             self._samples[key] = samples
         where = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
@@ -60,75 +79,129 @@ class Cluster:
             return list(self.client.compute(list(arrays)))
 
     def gather(self, futures: Sequence[Any]) -> list[Any]:
-        """The results; waits as long as there are workers that work on them."""
+        """The results; waits as long as somebody works, or may come within our patience."""
+        at_work, lost = time.monotonic(), 0
+        try:
+            with self._telling():
+                while not self._finished(futures, LOOK):
+                    self._asked = _NEVER
+                    everyone, tasks = self._everyone(), self._call(self.client.processing)
+                    running = self._running(everyone)
+                    if any(tasks.get(worker) for worker in running):
+                        at_work = time.monotonic()
+                    elif time.monotonic() - at_work > self.patience:
+                        raise ClusterError(self._idle())
+                    lost = lost + 1 if running and self._kept_for_the_dead(everyone, tasks) else 0
+                    if lost > 1:  # and not just on the way from one to the other
+                        raise WorkersGoneError
+                for future in futures:
+                    if future.status == "error":
+                        raise self._failed(future)
+                return list(self.client.gather(list(futures)))
+        finally:
+            self._samples.clear()
+            self._homes.clear()
+
+    def _kept_for_the_dead(self, everyone: Any, tasks: Any) -> bool:
+        """Whether tasks of this round are meant for workers that are gone, and nobody does any of this round."""
+        doing = {str(key) for some in tasks.values() for key in some}
+        return doing.isdisjoint(self._homes) and not {None, *everyone}.issuperset(self._homes.values())
+
+    def _finished(self, futures: Sequence[Any], seconds: float) -> bool:
+        """Whether all are, after so many seconds at most."""
         from distributed import wait
 
-        idle = time.monotonic()
-        with self._telling(), self.client.as_current():
-            while True:
-                try:
-                    wait(list(futures), timeout=GLANCE)  # type: ignore[no-untyped-call]
-                    break
-                except TimeoutError:
-                    self._asked = -float("inf")
-                    if self._at_work():
-                        idle = time.monotonic()
-                    elif time.monotonic() - idle > self.patience:
-                        raise ClusterError(self._idle()) from None
-            for future in futures:
-                if future.status == "error":
-                    raise self._failed(future)
-            results = list(self.client.gather(list(futures)))
-        self._samples.clear()
-        return results
-
-    def _failed(self, future: Any) -> BaseException:
-        """What to raise for a task that failed."""
-        from distributed.scheduler import KilledWorker
-
-        error: BaseException = future.exception()
-        if isinstance(error, TpcaError | KilledWorker):
-            return error
-        return ClusterError(f"a task failed on the cluster at {self.address}: {error!r}.")
-
-    def _ask(self) -> tuple[str, ...]:
-        """The workers that take tasks: not those that are paused, above their limit of memory."""
-        return tuple(sorted(self._call(self.client.scheduler.ncores_running)))
-
-    def _at_work(self) -> bool:
-        """Whether some worker that is not paused is, or may soon be, at work on tasks."""
-        if self.client.status != "running" or not (running := self._ask()):
-            return False
-        busy = [worker for worker, tasks in self._call(self.client.scheduler.processing).items() if tasks]
-        return not busy or any(worker in running for worker in busy)
-
-    def _call(self, question: Callable[..., Any]) -> Any:
-        """What the scheduler answers, within our patience."""
-        with self._telling():
+        with self.client.as_current():
             try:
-                return self.client.sync(question, workers=None, callback_timeout=self.patience)
+                wait(list(futures), timeout=seconds)  # type: ignore[no-untyped-call]
+            except TimeoutError:
+                return False
+        return True
+
+    # -- who is there -------------------------------------------------------------------------------------------------
+
+    def _everyone(self) -> dict[str, Any]:
+        """All workers, and what the scheduler knows of them."""
+        about = self._call(self.client.scheduler_info, n_workers=-1)
+        if "address" not in about:  # what a client says whose scheduler is gone
+            error = OSError("the scheduler does not answer")
+            raise ClusterError(self._lost(error)) from error
+        self.address = about["address"]
+        return dict(about["workers"])
+
+    def _running(self, everyone: dict[str, Any]) -> tuple[str, ...]:
+        """Those that take tasks: not those that are paused, above their limit of memory."""
+        return tuple(sorted(worker for worker, about in everyone.items() if about["status"] == "running"))
+
+    def _check_versions(self, workers: Sequence[str]) -> None:
+        """Refuse workers without tpca, or with another version.
+
+        They are asked in words that all understand: a function of ours could not be read without tpca.
+        """
+        words = "__import__('tpca').__version__"
+        with self._telling():
+            for worker in workers:
+                if worker not in self._versions:
+                    self._versions[worker] = self.client.submit(eval, words, workers=[worker], pure=False, priority=1)
+            told = {worker: self._versions[worker] for worker in workers}
+            self._finished(list(told.values()), min(ANSWER, self.patience))
+            for worker, future in told.items():
+                if future.status == "error":
+                    raise ClusterError(
+                        f"the worker at {worker} has no tpca that works ({one_line(future.exception())}); install "
+                        f"tpca {tpca_version()} there, or close that worker, then {AGAIN}."
+                    )
+                if future.status == "finished" and (version := future.result()) != tpca_version():
+                    raise ClusterError(
+                        f"the worker at {worker} has tpca {version}, and this process {tpca_version()}; install the "
+                        f"same version there, or close that worker, then {AGAIN}."
+                    )
+
+    def _call(self, question: Callable[..., Any], **options: Any) -> Any:
+        """What the scheduler answers, within our patience: it may have been stopped."""
+        answer: Future[Any] = Future()
+
+        def ask() -> None:
+            try:
+                answer.set_result(question(**options))
+            except BaseException as error:
+                answer.set_exception(error)
+
+        with self._telling():
+            threading.Thread(target=ask, name="tpca-ask", daemon=True).start()
+            try:
+                return answer.result(self.patience)
             except TimeoutError as error:
                 raise ClusterError(self._lost(error)) from error
+
+    # -- what went wrong ----------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _telling(self) -> Iterator[None]:
         """Turn what Dask raises into errors that say what happened and how to go on."""
         from concurrent.futures import CancelledError
 
-        from distributed.comm.core import CommClosedError
-        from distributed.scheduler import KilledWorker
+        from distributed import KilledWorker
 
         try:
             yield
         except TpcaError:
             raise
         except KilledWorker as error:
-            self._asked = -float("inf")
+            self._asked = _NEVER
             raise ClusterError(self._killed(error)) from error
-        except (CancelledError, CommClosedError, OSError, RuntimeError) as error:
-            if isinstance(error, TimeoutError):
-                raise
+        except (CancelledError, OSError, RuntimeError) as error:
             raise ClusterError(self._lost(error)) from error
+
+    def _failed(self, future: Any) -> BaseException:
+        """What to raise for a task that failed."""
+        from distributed import KilledWorker
+
+        error: BaseException = future.exception()
+        if isinstance(error, TpcaError | KilledWorker):
+            return error
+        self._check_versions(self._running(self._everyone()))  # of those that came meanwhile
+        return ClusterError(f"a task failed on the cluster at {self.address}: {error!r}.")
 
     def _killed(self, error: Any) -> str:
         span = self._samples.get(str(error.task))
@@ -137,7 +210,7 @@ class Cluster:
         return (
             f"workers died again and again at {what}, the last one at {last}: they do not fit into the memory of a "
             "worker, reading them crashes, or workers are being stopped from outside; look at the worker's log, then "
-            "give workers more memory or time, and go on from the last checkpoint with resume=True (--resume)."
+            f"give workers more memory or time, and {AGAIN}."
         )
 
     def _lost(self, error: BaseException) -> str:
@@ -148,19 +221,19 @@ class Cluster:
 
     def _idle(self) -> str:
         """Why nobody is at work."""
-        running, everyone = self._ask(), self._call(self.client.scheduler.ncores)
-        paused = f"{len(everyone) - len(running)} of the {len(everyone)} workers"
-        waited = f"for {self.patience:.0f} seconds"
+        everyone = self._everyone()
+        running, paused = self._running(everyone), f"of the {len(everyone)} workers"
+        paused = f"{len(everyone) - len(running)} {paused} are paused, above their limit of memory"
+        waited, more = f"for {self.patience:.0f} seconds", "give them more, or restart them"
         if not everyone:
             why, way = f"has had no worker {waited}", "start some"
         elif not running:
-            why = f"has had no worker that takes tasks {waited}: {paused} are paused, above their limit of memory"
-            way = "give them more, or restart them"
+            why, way = f"has had no worker that takes tasks {waited}: {paused}", more
+        elif len(running) < len(everyone):
+            why, way = f"has waited {waited} for workers that do not work: {paused}", more
         else:
-            why = f"has waited {waited} for {paused}, which have tasks of this fit and are paused, above their limit "
-            why, way = f"{why}of memory", "give them more, or restart them"
-        again = "then go on from the last checkpoint with resume=True (--resume)"
-        return f"the scheduler at {self.address} {why}; {way}, {again}."
+            why, way = f"has {len(running)} workers, none of which has worked {waited}", "restart the cluster"
+        return f"the scheduler at {self.address} {why}; {way}, then {AGAIN}."
 
 
 def active_client() -> Any:
@@ -173,13 +246,3 @@ def active_client() -> Any:
         return default_client()  # type: ignore[no-untyped-call]
     except ValueError:
         return None
-
-
-def _hurry(client: Any) -> None:
-    """Have the client's messages sent within a millisecond.
-
-    It collects them for ten, which is right for thousands of tasks; a round has a few, one waiting for the other.
-    """
-    messages: Any = getattr(client, "scheduler_comm", None)
-    if hasattr(messages, "interval"):
-        messages.interval = min(messages.interval, MESSAGES)

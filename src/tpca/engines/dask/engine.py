@@ -10,39 +10,48 @@ Queries travel, data do not.  In every call of ``reduce``
    merge.
 
 A run is a pure function of stored data and accumulator.  If a worker dies its runs are done again by others, with the
-same bits.  Between rounds a worker keeps the batch it read last and reads the one it will probably need next.
+same bits; if all die, the whole round is, by those that come.  Between rounds a worker keeps the batch it read last and
+reads the one it will probably need next.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import pickle
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from tpca.data.base import NumberedStream
+from tpca.engines.base import A
 from tpca.engines.cursor import Cursor, Fragment
-from tpca.engines.dask.cluster import Cluster
-from tpca.engines.dask.sharing import FAN, batches_ahead, merge_fan, readable_stream, runs_of
+from tpca.engines.dask.cluster import Cluster, WorkersGoneError
 from tpca.engines.dask.tasks import (
+    FAN,
     Outcome,
     Piece,
     Work,
+    batches_ahead,
     count_samples,
-    digest_of,
+    merge_fan,
     merge_outcomes,
+    read_again,
+    readable_stream,
     reduce_groups,
     relayed,
+    runs_of,
     unpacked,
 )
 from tpca.engines.groups import Cut, cut_samples, merge_all, sum_bytes
-from tpca.engines.looks import compare
-from tpca.engines.over_stream import StreamEngine
-from tpca.engines.protocol import A
-from tpca.streams.protocol import NumberedStream
+from tpca.engines.local import StreamEngine
+from tpca.engines.receipts import Receipt
 from tpca.tensors import Accumulator
 
 COUNTED = 16  # batches that a task counts
+STOPS = 5.0  # seconds: a round may be waiting for workers that never come
 SMALL = 2**16  # bytes of a stream that go with every task
 
 
@@ -63,6 +72,7 @@ class DaskEngine(StreamEngine):
     """
 
     stream: NumberedStream
+    stops_within = STOPS
 
     def __init__(self, client: Any, source: Any, patience: float = 60.0, hold: float = 0.0) -> None:
         super().__init__(readable_stream(source))
@@ -80,7 +90,6 @@ class DaskEngine(StreamEngine):
         self._lazy: dict[int, Any] = {}  # blocks of a Dask array, while somebody needs them
         self._reduce_number = itertools.count()
         self._turn = 0  # the worker that begins
-        self._digests: dict[int, str | None] = {}  # of the batch in hand, once somebody has asked
 
     @property
     def n_skipped(self) -> int:
@@ -93,25 +102,26 @@ class DaskEngine(StreamEngine):
 
     def position(self) -> dict[str, Any]:
         """Where in the stream the next sample is; the same words as those of the local engine."""
-        return {**self._cursor.position(), **self._seen(), "digest": self._digest()}
+        return {**self._cursor.position(), **self._seen()}
 
     def seek(self, position: dict[str, Any]) -> None:
-        """Go on from a :meth:`position` of this or of a local engine; the batch read last must be the same."""
-        self._see_again(position)
+        """Go on from a :meth:`position` of this or of a local engine; what was read before must be the same."""
+        before = self._see_again(position)
         self._cursor.seek(position)
-        if (hand := self._cursor.in_hand) is not None:
+        if before is not None:
             bounds = self.stream.layout.bounds
-            compare(position["digest"], self._digest(), int(bounds[hand[0]]), int(bounds[hand[1] + 1]))
+            first, stop = np.searchsorted(bounds, [before.begin, before.end])
+            now = Receipt(begin=before.begin)
+            for found in self._over(read_again, int(first), int(stop)):
+                now.add(found)
+            before.compare(now)
 
-    def reduce(self, blank: A, n: int | None = None) -> A:
-        """The next ``n`` samples, or all to the end of the pass, in an accumulator like ``blank``."""
+    def _reduce(self, blank: A, n: int | None) -> A:
         cut = cut_samples(self.stream.layout, self.stream.dtype, blank, self._cursor.place, n)
         fragments = self._cursor.take(n)
         if not fragments:
             return blank.fresh()
-        futures = self._submit(blank, cut, fragments)
-        found = iter(self.cluster.gather([future for future in futures if future is not None]))
-        outcomes = [None if future is None else next(found) for future in futures]  # none: all samples left out
+        outcomes = self._gathered(lambda bound: self._submit(blank, cut, fragments, bound))
         self._note([outcome for outcome in outcomes if outcome is not None], fragments)
         root: Any = merge_all([None if outcome is None else outcome.part for outcome in outcomes])
         root.recall(blank)
@@ -121,7 +131,16 @@ class DaskEngine(StreamEngine):
 
     # -- reduce -------------------------------------------------------------------------------------------------------
 
-    def _submit(self, blank: Accumulator, cut: Cut, fragments: Sequence[Fragment]) -> list[Any]:
+    def _gathered(self, submit: Callable[[bool], list[Any]]) -> list[Any]:
+        """Results of tasks that are meant for certain workers; once those are gone, of the same tasks for anybody."""
+        for bound in (True, False):
+            futures = submit(bound)
+            with contextlib.suppress(WorkersGoneError):
+                found = iter(self.cluster.gather([future for future in futures if future is not None]))
+                return [None if future is None else next(found) for future in futures]  # none: all samples left out
+        raise AssertionError("tasks for anybody are not kept for workers that are gone")
+
+    def _submit(self, blank: Accumulator, cut: Cut, fragments: Sequence[Fragment], bound: bool) -> list[Any]:
         """All tasks of a reading; the futures of what is left at its end, in the order of the groups."""
         workers = self.cluster.workers()
         runs = cut.leaves if self.stream.layout.alone else runs_of(cut.leaves, len(workers))
@@ -134,23 +153,24 @@ class DaskEngine(StreamEngine):
         number = next(self._reduce_number)
         homes = {run: (run * len(workers) // runs + self._turn) % len(workers) for run in pieces}
         packed = pickle.dumps(blank.for_worker(sum_bytes(self.stream.layout, self.stream.dtype)), protocol=5)
-        first = workers[homes[min(pieces)]]
-        copies = [packed] if len(pieces) == 1 else self._send(packed, number, workers, first)
+        places: list[str | None] = [*workers] if bound else [None] * len(workers)
+        copies = [packed] if len(pieces) == 1 else self._send(packed, number, places, homes[min(pieces)])
         ahead: dict[int, int] = {}
         if not self._in_place and self.stream.layout.certain:
             firsts = {run: some[0].fragment.number for run, some in pieces.items()}
             ahead = batches_ahead(firsts, homes, fragments[-1].number, self.stream.layout.count)
         tasks: list[Any] = [None] * runs
         for run, some in pieces.items():
-            watch, hold = not self._watch.varied, self._hold / len(workers)
+            hold = self._hold / len(workers)
+            after = None if self._receipt is None else self._receipt.end
             tasks[run] = self.cluster.submit(
                 reduce_groups,
                 self._remote,
-                Work(self._token, tuple(some), per_run, watch, ahead.get(run), hold),
+                Work(self._token, tuple(some), per_run, ahead.get(run), hold, after),
                 copies[homes[run] % len(copies)],
                 self._parts(*(piece.fragment.number for piece in some)),
                 key=self._key("run", number, run),
-                worker=None if self._in_place else workers[homes[run]],
+                worker=None if self._in_place else places[homes[run]],
                 samples=self._span([piece.fragment for piece in some]),
             )
         self._turn = homes[max(pieces)]  # it has the batch that the next samples begin with
@@ -170,19 +190,14 @@ class DaskEngine(StreamEngine):
             level += 1
         return tasks
 
-    def _send(self, packed: bytes, number: int, workers: Sequence[str], first: str) -> list[Any]:
+    def _send(self, packed: bytes, number: int, places: Sequence[str | None], first: int) -> list[Any]:
         """What is asked, sent to one worker and passed on by those that have it; for many workers, several copies."""
-        copies = [self.cluster.submit(unpacked, packed, key=self._key("question", number), worker=first)]
-        while len(workers) > FAN * len(copies):
-            more = min(len(workers), len(copies) * FAN) - len(copies)
+        copies = [self.cluster.submit(unpacked, packed, key=self._key("question", number), worker=places[first])]
+        while len(places) > FAN * len(copies):
+            have, want = len(copies), min(len(places), FAN * len(copies))
             copies += [
-                self.cluster.submit(
-                    relayed,
-                    copies[i % len(copies)],
-                    key=self._key("relay", number, len(copies) + i),
-                    worker=workers[(len(copies) + i) % len(workers)],
-                )
-                for i in range(more)
+                self.cluster.submit(relayed, copies[i % have], key=self._key("relay", number, i), worker=places[i])
+                for i in range(have, want)
             ]
         return copies
 
@@ -196,39 +211,25 @@ class DaskEngine(StreamEngine):
     def _note(self, outcomes: Sequence[Outcome], fragments: Sequence[Fragment]) -> None:
         """Take note of what was seen, and let go of blocks that nobody needs any more."""
         self.buffer_bytes = max(self.buffer_bytes, *(outcome.buffer_bytes for outcome in outcomes))
+        if self._receipt is not None:
+            self._receipt.add([one for outcome in outcomes for one in outcome.read])
         last = fragments[-1]
-        self._watch.take(outcomes, int(self.stream.layout.bounds[last.number]) + last.stop)
         if not self._keeps:
             self._lazy = {number: parts for number, parts in self._lazy.items() if number == last.number}
 
-    def _digest(self) -> str | None:
-        """Of the batch that was read last, by the worker that has it."""
-        if self._cursor.in_hand is None:
-            return None
-        _, number = self._cursor.in_hand
-        if number not in self._digests:
-            workers = self.cluster.workers()
-            future = self.cluster.submit(
-                digest_of,
-                self._remote,
-                self._token,
-                number,
-                self._parts(number),
-                key=self._key("digest", next(self._reduce_number)),
-                worker=None if self._in_place else workers[self._turn % len(workers)],
-            )
-            self._digests = dict(zip([number], self.cluster.gather([future]), strict=True))
-        return self._digests[number]
-
     def _count(self, first: int, stop: int) -> dict[int, int]:
         """Have some batches counted: samples may be left out of them."""
+        return {batch: count for part in self._over(count_samples, first, stop) for batch, count in part.items()}
+
+    def _over(self, work: Any, first: int, stop: int) -> list[Any]:
+        """What some work on a few batches at a time gives, for all from ``first`` to ``stop``."""
         windows = [range(a, min(a + COUNTED, stop)) for a in range(first, stop, COUNTED)]
         number = next(self._reduce_number)
         futures = []
         for i, window in enumerate(windows):
-            key, parts = self._key("count", number, i), self._parts(*window)
-            futures.append(self.cluster.submit(count_samples, self._remote, list(window), parts, key=key))
-        return {batch: count for part in self.cluster.gather(futures) for batch, count in part.items()}
+            key, parts = self._key("over", number, i), self._parts(*window)
+            futures.append(self.cluster.submit(work, self._remote, list(window), parts, key=key))
+        return list(self.cluster.gather(futures))
 
     def _key(self, *what: Any) -> str:
         return "-".join(["tpca", self._token, *map(str, what)])

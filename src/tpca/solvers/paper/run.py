@@ -11,14 +11,13 @@ import numpy as np
 
 from tpca.engines import Engine
 from tpca.errors import SolverError
-from tpca.model.sampling import BATCH_ENTRIES
-from tpca.solvers.base import Callback
-from tpca.solvers.keeping import Keeper
-from tpca.solvers.paper.pairing import MARGIN, score_query
-from tpca.solvers.paper.schedules import Constants, Leg, Schedule, decay_length, search_steps
-from tpca.solvers.paper.starts import sign_starts
+from tpca.model import BATCH_ENTRIES
+from tpca.solvers.options import Callback
+from tpca.solvers.paper.schedule import Constants, Leg, Schedule, decay_length, search_steps
 from tpca.solvers.paper.step import ascent_step, normalise, step_rewards
-from tpca.tensors import Accumulator, Gradients, Observed, Query, SampleGradients, SliceCounts
+from tpca.solvers.paper.vectors import MARGIN, score_query, sign_starts
+from tpca.solvers.run import Keeper
+from tpca.tensors import Accumulator, Gradients, Query, SampleGradients
 from tpca.tensors.blocks import Array, Partition, Replicas
 
 A = TypeVar("A", bound=Accumulator)
@@ -36,7 +35,6 @@ class PaperRun:
 
     STATE = (
         "partition", "replicas", "turns", "searched", "rng", "samples", "rewards", "history", "state_bytes", "_begin",
-        "counts",
     )  # fmt: skip
 
     def __init__(
@@ -54,7 +52,6 @@ class PaperRun:
         # Mean rewards of the replicas over the second half of the latest turn that came so far, or over the selection.
         self.rewards = np.full(len(self.replicas[0]), math.nan)
         self.history: list[dict[str, Any]] = []
-        self.counts = SliceCounts(engine.dims)  # of slices, where entries may be missing
         self.state_bytes = 0
         self._note_state()
 
@@ -101,14 +98,8 @@ class PaperRun:
             setattr(self, name, state[name])
 
     def _reduce(self, blank: A, n: int) -> A:
-        """The next ``n`` samples; those of which entries may be missing scaled by the rates of slices."""
-        if not self.engine.partial:
-            return self.engine.reduce(blank, n)
-        part = self.engine.reduce(Observed([blank], self.counts), n)
-        self.counts = self.counts.plus(part.counts)
-        (own,) = part.parts
-        assert isinstance(own, type(blank))
-        return own
+        """The next ``n`` samples."""
+        return self.engine.reduce(blank, n)
 
     def search_reference(
         self, strength: float, constants: Constants, pairings: Sequence[Partition] = ()

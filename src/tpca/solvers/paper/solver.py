@@ -34,15 +34,12 @@ from typing import Any, ClassVar
 
 from tpca.engines import open_engine
 from tpca.errors import SolverError
-from tpca.model import SpikedTensor
-from tpca.model.spiked import check_strength
+from tpca.model import SpikedTensor, check_strength
 from tpca.randomness import generator
-from tpca.solvers.base import CommonOptions, option
-from tpca.solvers.keeping import keeper_of
-from tpca.solvers.observing import with_observed
-from tpca.solvers.paper.pairing import pairings_of
+from tpca.solvers.estimate import Recovery, StopReason
+from tpca.solvers.options import CommonOptions, option
 from tpca.solvers.paper.run import PaperRun, StreamEndedError
-from tpca.solvers.paper.schedules import (
+from tpca.solvers.paper.schedule import (
     Constants,
     Schedule,
     empirical_schedule,
@@ -50,9 +47,9 @@ from tpca.solvers.paper.schedules import (
     search_steps,
     theorem_schedule,
 )
-from tpca.solvers.paper.top_vectors import METHODS, block_vectors
+from tpca.solvers.paper.vectors import METHODS, block_vectors, pairings_of
 from tpca.solvers.rank_one import positive
-from tpca.solvers.recovery import Recovery, StopReason
+from tpca.solvers.run import keeper_of
 from tpca.tensors.blocks import Partition
 from tpca.threads import calm_blas
 
@@ -66,15 +63,15 @@ class PaperSolver(CommonOptions):
     schedule
         ``"empirical"`` (needs only ``strength``, the paper's known λ), ``"theorem"`` (needs ``truth``; for studies),
         or a
-        :class:`~tpca.solvers.paper.schedules.Schedule` of your own.
+        :class:`~tpca.solvers.paper.schedule.Schedule` of your own.
     preset
         The constants that the paper leaves open: ``"practical"``, ``"theory"``, or a
-        :class:`~tpca.solvers.paper.schedules.Constants`.  At odd order ``"practical"`` leaves the vector block idle in
-        Phase I, which saves a factor d (:mod:`~tpca.solvers.paper.schedules.odd`); ``"printed"`` and ``"theory"`` keep
+        :class:`~tpca.solvers.paper.schedule.Constants`.  At odd order ``"practical"`` leaves the vector block idle in
+        Phase I, which saves a factor d (:mod:`~tpca.solvers.paper.schedule`); ``"printed"`` and ``"theory"`` keep
         the paper's own Phase I.
     pairing
         ``"neighbours"`` as in the paper, or ``"search"``: the c_3 search of the empirical schedule tries all pairings
-        on the same samples, twice as many (:mod:`~tpca.solvers.paper.pairing`).
+        on the same samples, twice as many (:mod:`~tpca.solvers.paper.vectors`).
     estimator
         ``"power"`` or ``"ascent"``: the two estimator steps of the paper.
     callbacks
@@ -110,6 +107,10 @@ class PaperSolver(CommonOptions):
     def run(self, source: Any) -> Recovery:
         """Recover the vectors from a stream (or engine); a stream that ends early gives what was reached."""
         engine = open_engine(source)
+        if engine.partial:
+            raise SolverError(
+                "the paper's algorithm takes no missing entries; use nan_policy='omit', or least squares."
+            )
         rng = generator(self.random_state, "paper")
         run = PaperRun(engine, rng, self.callbacks, spare=self.constants.idle_vector)
         keeper = keeper_of(self)
@@ -122,7 +123,7 @@ class PaperSolver(CommonOptions):
                 reason = StopReason.STREAM_ENDED_EARLY
         blocks = tuple(block[run.best] for block in run.replicas)
         vectors, strength = positive(block_vectors(run.partition, blocks, self.estimator, run.rng), run.mean_reward)
-        found = Recovery.of_one(
+        return Recovery.of_one(
             solver="paper",
             vectors=vectors,
             strength=strength,
@@ -134,7 +135,6 @@ class PaperSolver(CommonOptions):
             labels=engine.labels,
             history=run.history,
         )
-        return with_observed(found, run.counts, engine.labels)
 
     def settings(self) -> dict[str, Any]:
         """What a run depends on besides its data, as text."""

@@ -6,8 +6,7 @@ reward of all of them at once, and the next vectors are
 .. math:: g_i = \bar T(l_1, \dots, \cdot, \dots, l_k), \qquad R = \langle\bar T, l_1\otimes\dots\otimes l_k\rangle,
     \qquad l_i \leftarrow \mathrm{unit}(R\,g_i) ,
 
-tensor power iteration, whose rest is the best fit of rank one nearby.  From columns of a flow alone a proposal would
-be read off that is only as good as they are, and few columns take many passes.
+tensor power iteration, whose rest is the best fit of rank one nearby.
 
 Two climb: the *best* so far and a *challenger*.  They have been asked about the same samples, so that R says which is
 the better fit.  A challenger whose R no longer rises, or that has come to the same place as the best, makes room for
@@ -64,8 +63,7 @@ class Ascent:
 
     def challenge(self, vectors: tuple[Array, ...]) -> bool:
         """Let a proposal climb, if there is room; whether nothing better is in sight."""
-        same = self._agree(CHALLENGER, self.vectors)
-        if self.rises[CHALLENGER] and not same:
+        if self.rises[CHALLENGER] and not self._agree(CHALLENGER, self.vectors):
             return False
         known = self._agree(BEST, vectors) or self._agree(CHALLENGER, vectors)
         for stack, v in zip(self.stacks, vectors, strict=True):
@@ -78,9 +76,9 @@ class Ascent:
         """The best."""
         return tuple(stack[BEST].copy() for stack in self.stacks)
 
-    def arrays(self) -> dict[str, Array]:
-        """Every array of the state, by name."""
-        return {f"ascent_{i}": stack for i, stack in enumerate(self.stacks)}
+    def arrays(self) -> list[Array]:
+        """Every array of the state."""
+        return list(self.stacks)
 
     def _agree(self, one: int, vectors: tuple[Array, ...]) -> bool:
         """Whether vectors are about the same signal as one of the two."""

@@ -3,7 +3,7 @@ r"""The candidate: one proposal on trial.
 The candidate's vectors l are fixed before a batch of B samples arrives, so that its rewards are those of fresh samples,
 of mean :math:`\lambda\prod_i\langle l_i, v_i\rangle`, whatever was tried before.  What they say is evidence E that is
 valid at any stopping time (:mod:`tpca.solvers.race.evidence`), and begins anew with every attempt.  Signal is *found*
-in attempt k when :math:`\log E > \ln(k(k+1)/\delta)`: by Ville's inequality and :math:`\sum_k 1/(k(k+1)) = 1` the
+in attempt k once :math:`\log E > \ln(k(k+1)/\delta)`: by Ville's inequality and :math:`\sum_k 1/(k(k+1)) = 1` the
 chance that this ever happens on pure noise is at most :math:`\delta`, over the whole run and all attempts.
 
 At every look the vectors are improved: mode by mode, what the strategy knows (``g_i``, noise variance n) is mixed with
@@ -18,7 +18,7 @@ symbol             code
 l, k               ``vectors``, ``attempt``
 E                  ``wealth``
 sum of B R, V      ``total``, ``seen``: since the attempt began to count
-X_m                ``_sums[m]``: sum of B * gradient of block m, in the blocks of ``partition``; empty before the first
+h_i                ``sums[i]``: sum of B * gradient of mode i; empty before the first
 sigma              ``sigma``, from the candidate's own gradients across l: no strategy needed
 =================  =============================================================================
 """
@@ -32,8 +32,8 @@ from scipy.special import chdtri
 
 from tpca.checkpoint import kept
 from tpca.solvers.race.evidence import Wealth
-from tpca.solvers.race.strategies.protocol import Look, Proposal, Strategy
-from tpca.solvers.rank_one import aligned, along, overlaps
+from tpca.solvers.race.strategies.strategy import Look, Strategy
+from tpca.solvers.rank_one import aligned, overlaps
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, Partition, unit
 
@@ -48,11 +48,10 @@ FADE = 120  # entries behind the noise level from which on those of past attempt
 
 @kept
 class Candidate:
-    """One candidate on trial at error share ``delta``; its own sums live on the blocks of ``partition``.
+    """One candidate on trial at error share ``delta``.
 
-    Every new set of vectors is another attempt, whose evidence starts from nothing.  The race uses one block per mode,
-    which keeps the state at a few vectors.  Before the first proposal the vectors are random, attempt 0: they can prove
-    nothing, but they tell the noise level.
+    Every new set of vectors is another attempt, whose evidence starts from nothing.  Before the first proposal the
+    vectors are random, attempt 0: they can prove nothing, but they tell the noise level.
     """
 
     working_bytes = 0  # copies of a few vectors at most
@@ -62,10 +61,10 @@ class Candidate:
         self.attempt = -1
         self.total, self.seen = 0.0, 0.0
         self.wealth: Wealth | None = None  # before the first counted round of an attempt
+        self.sums: list[Array] = []
         self.entries = 0.0  # behind sigma
         self._loud = 0.0  # the largest noise along the vectors of an attempt that was surely above sigma
         self._squares = 0.0
-        self._sums: list[Array] = []
         self.install(tuple(unit(rng.standard_normal(d)) for d in partition.dims))
 
     @property
@@ -79,9 +78,14 @@ class Candidate:
         return 0.0 if self.wealth is None else self.wealth.log
 
     @property
+    def proof(self) -> float:
+        """The most that the log of the evidence of this attempt has been."""
+        return 0.0 if self.wealth is None else self.wealth.proof
+
+    @property
     def found(self) -> bool:
         """Whether a signal is proven at error share delta."""
-        return self.wealth is not None and self.wealth.proves and self.wealth.log > self.needed
+        return self.proof > self.needed
 
     @property
     def needed(self) -> float:
@@ -112,14 +116,18 @@ class Candidate:
             return 0.0
         return (max(self.total, 0.0) / self.sigma) ** 2 / self.seen / max(self.partition.dims)
 
-    def inherit_noise(self, other: Candidate) -> None:
-        """Take over what another candidate has learnt of the noise level."""
-        self._squares, self.entries = other._squares, other.entries
+    def again(self, delta: float) -> Candidate:
+        """Another one at error share ``delta`` that knows the noise level, for passes over samples seen before.
+
+        Its random vectors are replaced before any trial.
+        """
+        fresh = Candidate(self.partition, np.random.default_rng(0), delta)
+        fresh._squares, fresh.entries = self._squares, self.entries
+        return fresh
 
     def queries(self) -> tuple[Query, ...]:
         """Ask about the candidate itself, one replica; its reward by sub-batch, too."""
-        blocks = tuple(block[None] for block in self.partition.outer(self.vectors))
-        return (Query(self.partition, blocks, by_part=()),)
+        return (Query(self.partition, tuple(v[None] for v in self.vectors), by_part=()),)
 
     def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
         """Add the mean gradients and rewards over the ``n`` samples just seen."""
@@ -134,54 +142,50 @@ class Candidate:
         self.wealth = self.wealth or Wealth(before, n)
         assert answer.by_part is not None
         self.wealth.add(answer.by_part.sizes * answer.by_part.rewards, answer.by_part.sizes)
-        self._sums = self._sums or [np.zeros(shape) for shape in self.partition.shapes]
-        for m, own in enumerate(self._sums):
-            own += n * answer.gradients[m][0]
+        self.sums = self.sums or [np.zeros(d) for d in self.partition.dims]
+        for mode, own in enumerate(self.sums):
+            own += n * answer.gradients[mode][0]
         self.seen += n
         self.total += n * reward
-        self._note_loud(self.wealth)
+        # Noise along the vectors that is above the level elsewhere by more than chance (1 of 100 looks).
+        freedom = self.wealth.levels[0].count - 1
+        deviation = self.wealth.deviation
+        if freedom >= LOUD_FREEDOM and freedom * deviation**2 > chdtri(freedom, 0.01) * self.sigma**2:
+            self._loud = max(self._loud, deviation)
 
     def forget_evidence(self) -> None:
         """Begin to count anew, with the same vectors."""
-        self.wealth = None
+        self.wealth, self.sums = None, []
         self.total = self.seen = 0.0
-        self._sums = []
 
     def consider(self, strategy: Strategy) -> None:
         """Look at the strategy's proposal: take it over, or stay; then refine with all that is known."""
         look = strategy.read()
         proposal = look.propose()
-        if self.attempt == 0:  # random vectors go at once, even if they happen to agree: they can prove nothing
-            self.install(proposal.vectors)
-            self.refine(look, self.vectors)
-        elif self._agrees(proposal):
-            self.refine(look, aligned(proposal.vectors, self.vectors))  # signs with which its own sums add up
-        elif self.log_evidence > KEEP:
-            self.refine(look, self.vectors)
-        else:
-            self.install(proposal.vectors)
-            self.refine(look, self.vectors)
-
-    def adopt(self, strategy: Strategy) -> None:
-        """Begin an attempt with the strategy's proposal, whatever the evidence for the vectors so far."""
-        look = strategy.read()
-        self.install(look.propose().vectors)
-        self.refine(look, self.vectors)
+        start = self.vectors
+        inner = overlaps(proposal, self.vectors)
+        if self.attempt and np.min(np.abs(inner)) >= AGREE and np.prod(inner) > 0:  # signs flip in pairs
+            start = aligned(proposal, self.vectors)  # signs with which its own sums add up
+        elif self.attempt == 0 or not (self.log_evidence > KEEP or self.found):
+            start = proposal  # random vectors go at once, even if they happen to agree: they can prove nothing
+            self.install(start)
+        self.refine(look, start)
 
     def refine(self, look: Look, start: tuple[Array, ...]) -> None:
         """Alternate over the modes, strategy's and own evidence weighted by signal over noise variance."""
         vectors = start
         for _ in range(SWEEPS):
-            known = look.evidence(vectors)
+            sums, weight = look.evidence(vectors)
             moved, still = [], True
             for i, v in enumerate(vectors):
-                g = known.sums[i]
-                mixed = max(0.0, float(v @ g)) / known.weight * g
+                mixed = sums[i]
+                mixed *= max(0.0, float(v @ mixed)) / weight  # in place: long modes have copies enough
                 if self.seen:
-                    h = self.own(vectors, i)
-                    mixed = mixed + max(0.0, float(v @ h)) / self.seen * h
+                    h = self.sums[i]
+                    mixed += max(0.0, float(v @ h)) / self.seen * h
                 length = math.sqrt(float(mixed @ mixed))
-                moved.append(mixed / length if length else v)
+                mixed /= length or 1.0
+                moved.append(mixed if length else v)
                 # Of unit vectors the squared change is 2 - 2⟨new, old⟩.
                 still = still and 2.0 - 2.0 * float(moved[i] @ v) < MOVE_TOL
             vectors = tuple(moved)
@@ -189,21 +193,9 @@ class Candidate:
                 break
         self.vectors = vectors
 
-    def own(self, vectors: tuple[Array, ...], mode: int) -> Array:
-        """``h_i``: the own sum of the block of ``mode``, contracted with the partner vectors inside the block."""
-        if not self._sums:
-            return np.zeros(len(vectors[mode]))
-        m = next(m for m, group in enumerate(self.partition.groups) if mode in group)
-        group = self.partition.groups[m]
-        if len(group) == 1:
-            return self._sums[m]
-        return along(self._sums[m], [vectors[i] for i in group], group.index(mode))
-
-    def arrays(self) -> dict[str, Array]:
-        """Every array of the state, by name."""
-        named = {f"candidate_{i}": v for i, v in enumerate(self.vectors)}
-        named |= {f"wealth_{i}": a for i, a in enumerate(self.wealth.arrays if self.wealth is not None else ())}
-        return named | {f"candidate_sum_{m}": block for m, block in enumerate(self._sums)}
+    def arrays(self) -> list[Array]:
+        """Every array of the state."""
+        return [*self.vectors, *self.sums, *(self.wealth.arrays if self.wealth is not None else ())]
 
     def install(self, vectors: tuple[Array, ...]) -> None:
         """Begin an attempt with these vectors; what those before them saw proves nothing about them."""
@@ -212,14 +204,3 @@ class Candidate:
         self.forget_evidence()
         if self.entries > FADE:  # what a strong signal added to the noise level fades with every attempt
             self._squares, self.entries = self._squares / 2, self.entries / 2
-
-    def _note_loud(self, wealth: Wealth) -> None:
-        """Remember noise along the vectors that is above the level elsewhere by more than chance (1 of 100 looks)."""
-        freedom = wealth.levels[0].count - 1
-        if freedom >= LOUD_FREEDOM and freedom * wealth.deviation**2 > chdtri(freedom, 0.01) * self.sigma**2:
-            self._loud = max(self._loud, wealth.deviation)
-
-    def _agrees(self, proposal: Proposal) -> bool:
-        """Tell whether the signal is the same: every overlap large, and signs that flip in pairs."""
-        inner = overlaps(proposal.vectors, self.vectors)
-        return bool(np.min(np.abs(inner)) >= AGREE and np.prod(inner) > 0)

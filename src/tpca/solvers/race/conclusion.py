@@ -6,138 +6,144 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from scipy.special import ndtri
 
-from tpca.noise import Whitening
-from tpca.noise.carrying import carried_interval, errors_of_entries
-from tpca.solvers.claim import Claim
-from tpca.solvers.race.candidate import Candidate
-from tpca.solvers.race.refine import Refinement
-from tpca.solvers.race.stopping import slope_error
+from tpca.errors import StreamError
+from tpca.solvers.checks import Check, level, steadiness
+from tpca.solvers.estimate import Claim, Recovery, StopReason
+from tpca.solvers.race.refinement import Refinement
 from tpca.solvers.race.strategies.choice import Search
+from tpca.solvers.race.whitening import errors_of_data, most_of_data, vectors_of_data
 from tpca.solvers.rank_one import oriented
-from tpca.solvers.recovery import Evidence, Recovery, StopReason
 from tpca.tensors.blocks import Array
 
 if TYPE_CHECKING:
-    from tpca.solvers.race.state import RaceState
+    from tpca.solvers.race.phases import Race
+
+MOST = 700.0  # log of the largest e-value that is told
 
 
-def record_of(run: RaceState, best: Search | Refinement) -> tuple[dict[str, Any], tuple[Array, ...]]:
+def vector_error(race: Race, refinement: Refinement) -> float:
+    """Root mean squared error of the least certain vector, as one of the data."""
+    if race.noise.whitening is None:
+        return refinement.error()
+    errors, _ = errors_of_data(race.noise.whitening, refinement.vectors, refinement.deviations())
+    return max(float(np.linalg.norm(e)) for e in errors)
+
+
+def record_of(race: Race, best: Search | Refinement) -> tuple[dict[str, Any], tuple[Array, ...]]:
     """What a reader of the race wants to know of a round, and the vectors, which go to the callbacks only."""
     record: dict[str, Any] = {
-        "component": run.number,
-        "phase": "search" if run.phase == "again" else run.phase,
-        "pass": run.passes,
-        "samples": run.samples,
+        "component": race.number,
+        "phase": "search" if race.phase.name == "again" else race.phase.name,
+        "pass": race.passes,
+        "samples": race.samples,
     }
+    known = best.candidate if isinstance(best, Search) else best
+    vectors, factor = vectors_of_data(race.noise.whitening, known.vectors)
+    unit = factor / race.scale
     if isinstance(best, Search):
-        known: Candidate | Refinement = best.candidate
-        record |= {"candidate": best.name, "found": run.is_found(best), "attempt": best.candidate.attempt}
+        record |= {"candidate": best.name, "found": race.is_found(best), "attempt": best.candidate.attempt}
         record |= {"log_evidence": best.candidate.log_evidence, "needed": best.candidate.needed}
-        record |= {"evidence": {c.name: c.candidate.log_evidence for c in run.searches}}
+        record |= {"evidence": {c.name: c.candidate.log_evidence for c in race.searches}}
     else:
-        known = best
-        record |= {"candidate": "refinement", "found": True, "error": slope_error(best, run.noise.whitening)}
-    unit, vectors = run.unit, known.vectors
-    if (whitening := run.noise.whitening) is not None:
-        unit, vectors = unit * whitening.factor(vectors), whitening.back(vectors)
-    if isinstance(best, Refinement):
-        record |= {"strength_sequence": [unit * end for end in best.sequence(run.solver.confidence)]}
+        record |= {"candidate": "refinement", "found": True, "error": vector_error(race, best)}
+        record |= {"strength_sequence": [unit * end for end in best.sequence(race.solver.confidence)]}
     record |= {"strength": unit * known.strength, "strength_error": unit * known.strength_error}
     return record, vectors
 
 
-def conclusion(run: RaceState) -> Recovery:
-    """What was found, or that nothing was, in the units of the data."""
-    assert run.reason is not None, "the race is not over"
-    if run.refinement is None:
-        best = run.leading().candidate
-        return _recovery(run, best.vectors, Claim.nothing(_most(run) * run.hidden() * run.unit))
-    refined = run.refinement
-    own, sequence = refined.claim(run.solver.confidence), refined.sequence(run.solver.confidence)
-    if run.noise.whitening is not None:
-        own, sequence = _of_data(own, sequence, refined, run.noise.whitening, run)
-    elif (projection := run.solver.projection) is not None and own.errors is not None:
-        pairs = enumerate(zip(refined.vectors, own.errors, strict=True))
-        own = dataclasses.replace(own, errors=tuple(projection.back_errors(i, u, e) for i, (u, e) in pairs))
-    claim = own.converted(lambda value: value * run.unit)
-    if own.flaw:
-        return _withdrawn(run, refined, claim.flaw or own.flaw)
-    low, high = sequence
-    return _recovery(run, refined.vectors, claim, sequence=(low * run.unit, high * run.unit))
+def conclusion(race: Race) -> Recovery:
+    """What was found, or that nothing was, in the units of the data.
 
-
-def _of_data(
-    claim: Claim, sequence: tuple[float, float], refined: Refinement, whitening: Whitening, run: RaceState
-) -> tuple[Claim, tuple[float, float]]:
-    """What is said of whitened data, as it is of the data themselves; and the interval that holds at all times."""
-    covariances = [refined.widened(i) ** 2 * refined.covariance(i) for i in range(len(refined.vectors))]
-    each = whitening.carried(refined.vectors, covariances)
-    squares = [c.errors for c in each]
-    if (projection := run.solver.projection) is not None:
-        squares = [projection.back_rows(i, projection.back_rows(i, c).T) for i, c in enumerate(squares)]
-    factor = math.prod(c.length for c in each)
-    relative = float(ndtri(0.5 + run.solver.confidence / 2)) * math.hypot(*(c.relative for c in each))
-    ends = (carried_interval(claim.strength, own, factor, relative) for own in (claim.interval, sequence))
-    interval, sequence = ends
-    return Claim(claim.strength * factor, interval, errors_of_entries(squares), claim.contradiction), sequence
-
-
-def _most(run: RaceState) -> float:
-    """The largest factor between the strength of a signal in the data and in what the race sees of them."""
-    return 1.0 if run.noise.whitening is None else run.noise.whitening.most
-
-
-def _withdrawn(run: RaceState, refined: Refinement, flaw: str) -> Recovery:
-    """No signal: what was found is no answer.
-
-    The strategies stopped when the claim was made.  A signal with other vectors than those claimed is limited by what
-    the search should have found until then, by none of the samples after it; one with these vectors by their rewards,
-    which a strong direction of the noise makes scatter far more than the noise level says.
+    Where all samples are the same there is no noise to tell a signal from, and nothing is said; of zeros, that there is
+    no signal.
     """
-    limit = _most(run) * max(run.hidden(), refined.rewards.limit(refined.sigma)) * run.unit
-    record = {"component": run.number, "phase": "withdrawn", "pass": run.passes, "samples": run.samples}
-    history = [*run.history, {**record, "candidate": "refinement", "found": False, "flaw": flaw}]
-    recovery = _recovery(run, refined.vectors, Claim.nothing(limit), StopReason.NO_SIGNAL)
-    return dataclasses.replace(recovery, history=history)
+    refined, confidence, scale = race.refinement, race.solver.confidence, race.scale
+    most = most_of_data(race.noise.whitening) / scale
+    if refined is None:
+        return _recovery(race, race.leading().candidate.vectors, Claim.nothing(most * race.hidden()))
+    if race.differ is False:
+        raise StreamError(
+            "all samples are the same: there is no noise to tell a signal from; give samples that differ."
+        )
+    _, factor = vectors_of_data(race.noise.whitening, refined.vectors)
+    errors, relative = errors_of_data(race.noise.whitening, refined.vectors, refined.standard_errors())
+    reach = float(ndtri(0.5 + confidence / 2)) * relative * refined.strength  # of what is not known of the factor
+    ends = [
+        (
+            max(0.0, refined.strength - math.hypot(refined.strength - low, reach)),
+            refined.strength + math.hypot(high - refined.strength, reach),
+        )
+        for low, high in (refined.interval(confidence), refined.sequence(confidence))
+    ]
+    errors = tuple(e * min(1.0, math.sqrt(2) / (float(np.linalg.norm(e)) or 1.0)) for e in errors)  # √2: nothing known
+    own = Claim(refined.strength, ends[0], errors, refined.contradiction())
+    if own.flaw is None:
+        claim = own.converted(lambda value: value * factor / scale)
+        low, high = ends[1]
+        return _recovery(race, refined.vectors, claim, sequence=(low * factor / scale, high * factor / scale))
+    # No signal: what was found is no answer.  The strategies stopped when the claim was made.  A signal with other
+    # vectors than those claimed is limited by what the search should have found until then, by none of the samples
+    # after it; one with these vectors by their rewards, which a strong direction of the noise makes scatter far more
+    # than the noise level says.
+    limit = most * max(race.hidden(), refined.rewards.limit(refined.sigma))
+    record = {"component": race.number, "phase": "withdrawn", "pass": race.passes, "samples": race.samples}
+    record |= {"candidate": "refinement", "found": False, "flaw": own.flaw}
+    recovery = _recovery(race, refined.vectors, Claim.nothing(limit), StopReason.NO_SIGNAL)
+    return dataclasses.replace(recovery, history=[*race.history, record])
 
 
 def _recovery(
-    run: RaceState,
+    race: Race,
     vectors: tuple[Array, ...],
     claim: Claim,
     reason: StopReason | None = None,
     sequence: tuple[float, float] | None = None,
 ) -> Recovery:
-    assert run.reason is not None
-    sigma = run.leading().candidate.sigma if run.refinement is None else run.refinement.sigma
-    whitening = run.noise.whitening
+    log_e = _log_e_value(race)
+    sigma = race.leading().candidate.sigma if race.refinement is None else race.refinement.sigma
     return Recovery.of_one(
         solver="race",
-        vectors=oriented(vectors if whitening is None else whitening.back(vectors)),
+        vectors=oriented(vectors_of_data(race.noise.whitening, vectors)[0]),
         strength=claim.strength,
-        noise_level=sigma * run.unit,
-        p_value=_p_value(run.proof, run.solver.confidence),
-        evidence=run.proof,
-        n_samples=run.distinct,
-        n_passes=run.passes,
-        state_bytes=run.state_bytes,
-        stop_reason=reason or run.reason,
+        noise_level=sigma / race.scale,
+        p_value=math.exp(-max(0.0, log_e)),
+        e_value=math.exp(min(log_e, MOST)),
+        evidence=race.proof,
+        n_samples=race.distinct,
+        n_passes=race.passes,
+        state_bytes=race.state_bytes,
+        stop_reason=reason or race.phase.reason,
         standard_errors=claim.errors,
         strength_interval=claim.interval,
         strength_sequence=sequence,
-        noise=run.noise.model,
-        checks=run.checks(),
-        history=run.history,
+        checks=_checks(race),
+        history=race.history,
     )
 
 
-def _p_value(proof: Evidence, confidence: float) -> float:
-    """Share of runs on pure noise in which such evidence is ever reached, at most: δ exp(needed − log E).
+def _checks(race: Race) -> tuple[Check, ...]:
+    """Whether the noise is as assumed, as far as that was seen."""
+    checks, block = list(race.noise.checks()), race.noise.block
+    if race.solver.groups is None and block > 1:
+        told = f"Neighbouring samples are alike: every {block} in a row count as one."
+        checks.append(Check("independent samples", "handled", f"{race.distinct:,} samples", told))
+    if race.refinement is not None:
+        along, excess = race.refinement.loudness, race.refinement.rewards.excess
+        checks += [level(along)] if along is not None else []
+        checks += [steadiness(excess)] if excess is not None else []
+    return tuple(checks)
 
-    By Ville's inequality: every candidate k of error share δ_l has proven a signal when its evidence exceeds
-    k(k + 1)/δ_l, and the shares add up to δ.
+
+def _log_e_value(race: Race) -> float:
+    """Log of the e-value: the most that bets against "no signal" have won, of one unit shared among all candidates.
+
+    Attempt k of a candidate of error share δ_l begins with δ_l/(δ k(k + 1)) of it, and has won
+    exp(log E − needed)/δ.  By Ville's inequality the chance that it ever comes to e on pure noise is at most 1/e, which
+    is the p-value.
     """
-    gap = proof.needed - proof.value
-    return 1.0 if gap > 0 else (1 - confidence) * math.exp(gap)
+    proof = race.proof
+    most = proof.value if race.refinement is None else max(proof.value, race.refinement.rewards.proof)
+    return most - proof.needed - math.log(1 - race.solver.confidence)

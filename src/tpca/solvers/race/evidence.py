@@ -25,18 +25,21 @@ fitted numbers independent rewards have an r of -p/N on average, and neighbours 
 
 What counts is level 0, or, if neighbours are alike there, the level ``ABOVE`` higher than the last of those, from 0 on,
 at which they are; and of that and all below it the smallest evidence.  Beginning at level 0 matters: a candidate that
-gets better in a curve makes long sums alike, and short ones not, which noise that turns round slowly never does.
-It is no larger than that of level 0, so what Ville's inequality says still holds.  A level that counts must have some
-sub-batches, for fewer say nothing about how alike they are.
-Where the rewards hardly scatter beside their mean (mean over deviation above ``STEADY``) they cannot come from noise
-that turns round, and r, which the least trend then makes large, is not looked at.
+gets better in a curve makes long sums alike, and short ones not, which noise that turns round slowly never does.  Where
+the rewards hardly scatter beside their mean (mean over deviation above ``STEADY``) they cannot come from noise that
+turns round, and r, which the least trend then makes large, is not looked at.
+
+**A proof counts once it was reached.**  Ville's inequality bounds the supremum over time, so evidence that crossed
+its bar and fell again is a proof.  :math:`\texttt{peaks}[a] = \sup_t\min_{b\le a} E_b(t)`, and that of the level that
+counts *now* is the proof: neighbours that turn out to be alike later take back what was only reached on sums that are
+too short.  It is no larger than that of level 0, whatever level is chosen by looking.
 
 ==================  ===========================================================================
 symbol              code
 ==================  ===========================================================================
 x_b, n_b            ``x``, ``size``
 lambda_g, log E_g   ``Wealth.bets``, ``Level.logs``
-N, r, p             ``Level.count``, ``Level.autocorrelation(p)``
+N, r, p             ``Level.count``, ``r`` and ``fitted`` in :meth:`Level.excess`
 ==================  ===========================================================================
 """
 
@@ -44,7 +47,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -60,8 +62,8 @@ ABOVE = 2
 TREND = 32
 Z = 1.64  # in white noise neighbours are taken for alike at 1 of 20 looks
 STEADY = 4.0
-FIRST, SECOND = np.triu_indices(3)
-FLOATS = BETS + LEVELS * (BETS + 6 + 6 + 3)  # that all levels hold
+FLOATS = BETS + LEVELS * (1 + BETS + 6 + 6 + 3)  # that all levels hold: small replicas are no larger
+UPPER = np.triu_indices(3)
 ROUNDING = 1e-9  # of squares: what scatters less does not scatter
 
 
@@ -75,28 +77,29 @@ def log_bets(bets: Array, x: Array) -> Array:
 class Level:
     """Bets on sums over 2^a consecutive sub-batches, and how alike neighbouring ones are."""
 
-    def __init__(self) -> None:
-        self.logs = np.zeros(BETS)
+    def __init__(self, won: float = 0.0) -> None:
+        self.logs = np.full(BETS, won)
         self.count, self.seen = 0, 0.0
-        # Of rows (x/√n, √n, t√n), t the place: products of every pair in a row, and with the row before it.
+        # Of rows (x/√n, √n, t√n), t the place: products with each other, and with the row before; upper triangles.
         self._same, self._lagged, self._last = np.zeros(6), np.zeros(6), np.zeros(3)
-        self._waiting: tuple[float, float] | None = None  # x and n of one whose neighbour has not come yet
+        self._waiting = np.zeros((2, 0))  # x and n of one whose neighbour has not come yet
 
-    def pairs(self, both: Array) -> Array:
-        """Sums of rewards ``both[0]`` over ``both[1]`` samples, of neighbours: what the next level bets on."""
-        if self._waiting is not None:
-            both = np.concatenate([np.array(self._waiting)[:, None], both], axis=1)
-        even = both.shape[1] // 2 * 2
-        self._waiting = None if even == both.shape[1] else (float(both[0, even]), float(both[1, even]))
-        return both[:, 0:even:2] + both[:, 1:even:2]
-
-    def take(self, sums: Array, last: Array, count: int, seen: float) -> None:
-        """Add up what ``count`` sub-batches until sample ``seen`` gave: logs, products, those with the one before."""
-        self.logs += sums[:BETS]
-        self._same += sums[BETS : BETS + 6]
-        self._lagged += sums[BETS + 6 :]
-        self._last = last.copy()
-        self.count, self.seen = self.count + count, seen
+    def add(self, both: Array, bets: Array) -> Array:
+        """Bet on sums of rewards ``both[0]`` over ``both[1]`` samples; those of neighbours, for the next level."""
+        x, size = both
+        root, ends = np.sqrt(size), self.seen + np.cumsum(size)
+        rows = np.stack([x / root, root, root * (ends - size / 2)], axis=1)
+        lagged = rows.T @ np.concatenate([self._last[None], rows[:-1]])
+        self._same += (rows.T @ rows)[UPPER]
+        self._lagged += 0.5 * (lagged + lagged.T)[UPPER]
+        self._last = rows[-1].copy()
+        self.logs += log_bets(bets, x[:, None]).sum(axis=0)
+        self.count, self.seen = self.count + len(x), float(ends[-1])
+        waiting = np.concatenate([self._waiting, both], axis=1)
+        even = waiting.shape[1] // 2 * 2
+        self._waiting = waiting[:, even:].copy()
+        pairs: Array = waiting[:, 0:even:2] + waiting[:, 1:even:2]
+        return pairs
 
     @property
     def arrays(self) -> tuple[Array, ...]:
@@ -120,54 +123,70 @@ class Level:
         """Σ e² about the mean reward."""
         return max(0.0, float(self._same[0] - self.mean**2 * self._same[3]))
 
-    def autocorrelation(self, fitted: int) -> float:
-        """r: about the mean reward, and with two ``fitted`` numbers about its trend; 0 where nothing scatters."""
-        same, lagged = self._same.tolist(), self._lagged.tolist()
-        mean, trend = same[1] / same[3], 0.0
-        if fitted == 2 and (size := same[3] * same[5] - same[4] ** 2) > ROUNDING * same[3] * same[5]:
-            mean = (same[5] * same[1] - same[4] * same[2]) / size
-            trend = (same[3] * same[2] - same[4] * same[1]) / size
-        weights = (1.0, -2 * mean, -2 * trend, mean**2, 2 * mean * trend, trend**2)  # of the upper halves
-        scatter = sum(map(operator.mul, weights, same))
-        return float(sum(map(operator.mul, weights, lagged)) / scatter) if scatter > ROUNDING * same[0] else 0.0
-
     def excess(self, fitted: int) -> float:
-        """How many standard errors r is above what independent rewards have; 0 where it is not looked at."""
+        """How many standard errors r is above what independent rewards have; 0 where it is not looked at.
+
+        About the mean reward, and with two ``fitted`` numbers about its trend.
+        """
         if self.count < MIN_BLOCKS or (self.mean > 0 and self.mean**2 * self.seen > STEADY**2 * self.scatter):
             return 0.0
-        return (self.autocorrelation(fitted) + fitted / self.count) * math.sqrt(self.count)
+        same, lagged = np.zeros((3, 3)), np.zeros((3, 3))
+        same[UPPER] = same.T[UPPER] = self._same
+        lagged[UPPER] = lagged.T[UPPER] = self._lagged
+        weights = np.array([1.0, -self.mean, 0.0])
+        size = same[1, 1] * same[2, 2] - same[1, 2] ** 2
+        if fitted == 2 and size > ROUNDING * same[1, 1] * same[2, 2]:
+            weights[1:] = -np.linalg.solve(same[1:, 1:], same[1:, 0])
+        scatter = float(weights @ same @ weights)
+        r = float(weights @ lagged @ weights) / scatter if scatter > ROUNDING * same[0, 0] else 0.0
+        return (r + fitted / self.count) * math.sqrt(self.count)
 
 
 @kept
 class Wealth:
     """What bets on the rewards of one attempt have come to, at all levels.
 
-    ``log`` is the evidence, ``proves`` says whether it may prove anything, ``level`` the level that counts.
+    ``log`` is the evidence now, ``proof`` the most that it has been, ``level`` the level that counts.
     """
 
-    def __init__(self, sigma: float, first: int) -> None:
-        """Bets for a noise level ``sigma`` of one sample and a first round of ``first`` samples, all known before."""
+    def __init__(self, sigma: float, first: int, begun: Sequence[float] = ()) -> None:
+        """Bets for a noise level ``sigma`` of one sample and a first round of ``first`` samples, all known before.
+
+        ``begun`` are logs of what was won before, at every level.
+        """
         self.bets: Array = 2.0 ** (2.0 - np.arange(BETS, dtype=np.float64)) / (sigma * math.sqrt(first))
-        self.levels = [Level() for _ in range(LEVELS)]
-        self.log, self.proves, self.level = 0.0, False, 0
+        self.levels = [Level(won) for won in begun or [0.0] * LEVELS]
+        self.peaks = np.zeros(LEVELS)  # logs: every bet begins with one
+        self.log, self.level = 0.0, 0
 
     def add(self, sums: Array, sizes: Array) -> None:
-        """Bet on the sums of rewards of consecutive sub-batches."""
+        """Bet on the sums of rewards of consecutive sub-batches, and judge what that proves."""
         both: Array = np.stack([sums, sizes])
-        parts = []
-        for level in self.levels:
+        for a, level in enumerate(self.levels):
             if not both.size:
                 break
-            parts.append(both)
-            both = level.pairs(both)
-        if parts:
-            bet(self.levels[: len(parts)], parts, self.bets)
-        self._judge()
+            both = level.add(both, self.bets * 2.0 ** (-a / 2))
+        alike = sum(1 for _ in itertools.takewhile(lambda excess: excess > Z, self.excesses()))
+        self.level = alike - 1 + ABOVE if alike else 0
+        least = MIN_ABOVE if alike else MIN_BLOCKS
+        counted = [level.log for level in self.levels[: self.level + 1] if level.count >= least]
+        self.log = min(counted, default=self.levels[0].log)
+        smallest = math.inf
+        for a, level in enumerate(self.levels):
+            if level.count < (MIN_ABOVE if a else MIN_BLOCKS):
+                break
+            smallest = min(smallest, level.log)
+            self.peaks[a] = max(self.peaks[a], smallest)
 
     @property
     def arrays(self) -> list[Array]:
         """What is held."""
-        return [self.bets, *(array for level in self.levels for array in level.arrays)]
+        return [self.bets, self.peaks, *(array for level in self.levels for array in level.arrays)]
+
+    @property
+    def proof(self) -> float:
+        """Log of the largest evidence so far, at the level that counts now."""
+        return float(self.peaks[min(self.level, LEVELS - 1)])
 
     @property
     def deviation(self) -> float:
@@ -179,30 +198,3 @@ class Wealth:
         """How much more alike neighbours are than independent ones, at every level, in standard errors."""
         fitted = 1 if self.levels[0].count < TREND else 2
         return (level.excess(fitted) for level in self.levels)
-
-    def _judge(self) -> None:
-        alike = sum(1 for _ in itertools.takewhile(lambda excess: excess > Z, self.excesses()))
-        self.level = alike - 1 + ABOVE if alike else 0
-        least = MIN_ABOVE if alike else MIN_BLOCKS
-        counted = [level.log for level in self.levels[: self.level + 1] if level.count >= least]
-        self.proves = len(counted) > self.level
-        self.log = min(counted, default=self.levels[0].log)
-
-
-def bet(levels: Sequence[Level], parts: Sequence[Array], bets: Array) -> None:
-    """Bet on ``parts[a]``, sums of rewards and the samples of each, at level a: at all levels at once."""
-    counts = [part.shape[1] for part in parts]
-    first = [0, *itertools.accumulate(counts[:-1])]
-    which = np.repeat(np.arange(len(parts)), counts)
-    x, size = np.concatenate(parts, axis=1)
-    root, ends = np.sqrt(size), np.cumsum(size)
-    ends += (np.array([level.seen for level in levels]) - (ends - size)[first])[which]
-    rows = np.stack([x / root, root, root * (ends - size / 2)], axis=1)
-    before = np.concatenate([rows[:1], rows[:-1]])
-    before[first] = [level._last for level in levels]
-    left, right = rows[:, FIRST], rows[:, SECOND]
-    logs = log_bets(np.multiply.outer(2.0 ** (-np.arange(len(parts)) / 2), bets)[which], x[:, None])
-    lagged = 0.5 * (left * before[:, SECOND] + right * before[:, FIRST])
-    sums = np.add.reduceat(np.concatenate([logs, left * right, lagged], axis=1), first)
-    for level, own, start, count in zip(levels, sums, first, counts, strict=True):
-        level.take(own, rows[start + count - 1], count, float(ends[start + count - 1]))

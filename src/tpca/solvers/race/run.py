@@ -1,241 +1,239 @@
-"""One race at work, as a state machine (the procedure is at the top of :mod:`tpca.solvers.race.solver`).
+"""A fit by the race, from here: the races for all components, on shared samples.
 
-==========  ====================================================  ===============================================
-phase       the next samples go to                                it ends
-==========  ====================================================  ===============================================
-scale       the scale estimate                                    after three samples: search
-search      all strategies and candidates                         found and accurate: refinement; no more: trial
-trial       the candidates only (the held-out part, if any)       found: refinement; else, or not accurate: again
-again       the ascent and the main strategy, a pass at once      ascent at rest: trial; else: again
-refinement  the refinement                                        accurate as asked, or no more: done
-==========  ====================================================  ===============================================
+One race for one component goes through phases (:mod:`tpca.solvers.race.phases`): scale, search, trial, perhaps again,
+refinement.  Before the first one begins the noise is learnt where it is to be whitened
+(:mod:`tpca.solvers.race.whitening`).
+
+Several components come one after the other, each searched for in what the ones before it leave.
+
+Found components are subtracted inside the contraction (:class:`tpca.tensors.RankOne`), never from the data.
+
+The next race begins as soon as the last signal is found, on the same samples that go on refining the ones before, and
+each is refined with all others subtracted: that is what keeps components that are not orthogonal from bending each
+other.  Only when a good part of stored data has gone by before a signal is found does the next race wait for the end of
+the pass, to begin with one of its own.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
-import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tpca.noise import Whitening
-from tpca.solvers.loop import Ask
-from tpca.solvers.memory import round_bytes
-from tpca.solvers.overflow import WILD, largest, refuse_beyond
-from tpca.solvers.race.ascent import Ascent
-from tpca.solvers.race.conclusion import conclusion, record_of
-from tpca.solvers.race.handover import Handover, Standing, handover
-from tpca.solvers.race.refine import Refinement
-from tpca.solvers.race.rounds import round_size
-from tpca.solvers.race.state import RaceState
-from tpca.solvers.race.stopping import is_accurate, why_ended
-from tpca.solvers.race.strategies.carrying import carried
-from tpca.solvers.race.strategies.choice import Search, again
-from tpca.solvers.race.strategies.protocol import Part
-from tpca.solvers.recovery import Recovery, StopReason
-from tpca.tensors import Answer, Gradients, RankOne
+from tpca.engines import Data
+from tpca.solvers.estimate import Recovery, flaws
+from tpca.solvers.race.phases import Race
+from tpca.solvers.race.refinement import Refinement
+from tpca.solvers.race.rounds import samples_per_pass
+from tpca.solvers.race.whitening import ModeMoments, Noise
+from tpca.solvers.rank_one import is_ghost, overlaps
+from tpca.solvers.run import Ask
+from tpca.tensors import Gradients, RankOne
 
-# A candidate hands over to the refinement when found and (signal² · samples)/d is at least this: overlap² about 0.9.
-ACCURATE = 8.0
+if TYPE_CHECKING:
+    from tpca.solvers.race.solver import RaceSolver
+
+# Share of a pass over stored data that may have gone by when another race begins in the middle of it.
+YOUNG = 0.5
+MAX_GHOSTS = 3  # races that end with what another one left, before the search for more is given up
+# The next race begins when the last component was refined with so many samples, to such an error: what an inaccurate
+# one leaves behind would be found as another component, and bend all others (docs/race.md).
+MIN_REFINED, WELL = 60, 0.1
 
 
-class RaceRun(RaceState):
-    """One race at work."""
+class RaceRun:
+    """Races for up to ``solver.n_components`` components on shared samples."""
 
-    def ask(self) -> Ask[Gradients] | None:
-        """What the next samples are needed for; ``None`` when the race is over."""
-        while self.phase != "done":
-            if self.refinement is not None and is_accurate(self.refinement, self.tol, self.noise.whitening):
-                self._finish(StopReason.ACCURATE)
-                continue
-            size = min(self._round_size(), self._limit - self.position)
-            if size >= 1:
-                deflate = tuple(RankOne(c.strength * self.scale, c.vectors) for c in self.others)
-                self._asked = [(part, part.queries()) for part in self._parts()]
-                queries = (query for _, queries in self._asked for query in queries)
-                asked = tuple(dataclasses.replace(q, deflate=deflate) for q in queries) if deflate else tuple(queries)
-                if (whitening := self.noise.whitening) is not None:
-                    asked = self._sent = tuple(whitening.query(query) for query in asked)
-                return Ask(Gradients(asked, self.scale, self.edges(int(size))), int(size), self._rewind)
-            self.end()
-        return None
+    def __init__(self, solver: RaceSolver, data: Data) -> None:
+        self.solver, self.data = solver, data
+        self.noise = Noise(solver, data, samples_per_pass(solver, data))
+        self.races: list[Race] = []
+        self.state_bytes, self.started = 0, 0
+        self.known: dict[int, bool] = {}  # races whose component was introduced to the others; true: not for good yet
+        self._asked: list[tuple[Race, int]] = []
+        if not self.noise.wanted:
+            self._begin()
 
-    def tell(self, part: Gradients) -> None:
-        """Take what was asked for; an accumulator of no samples means that they have ended."""
-        self.take(part.answers, part.n)
+    def _begin(self) -> None:
+        """The first race: on the samples that the maps were learnt from, if these can be read again, or after them."""
+        begins = None if self._stored and self.noise.samples else self.noise.samples
+        self.races.append(Race(self.solver, self.data, self.noise, begins=begins))
 
-    def take(self, answers: tuple[Answer, ...], n: int) -> None:
-        """The same, as the answers to this race's own queries."""
-        self._rewind = False
-        if n == 0:
-            self.end()
+    def ask(self) -> Ask[Gradients | ModeMoments] | None:
+        """All that the races under way want to know, over as many samples as the one that wants fewest."""
+        if not self.races:
+            return Ask(self.noise.blank(), self.noise.wanted)
+        while True:
+            self._introduce()
+            asks = [(race, ask) for race in self.races if (ask := race.ask()) is not None]
+            if self._is_ghost(self.races[-1]):
+                ghost = self.races.pop()
+                self.known.pop(ghost.number, None)
+                begins = self._begins(ghost)
+                if self._enough:
+                    continue
+            elif self._next_due():
+                begins = self._begins(self.races[-1])
+            else:
+                break
+            self.started += 1
+            self.races.append(Race(self.solver, self.data, self.noise, self.started, self.races[0].scale, begins))
+        if not asks:
+            return None
+        self._asked = [(race, len(ask.blank.queries)) for race, ask in asks]
+        queries = tuple(query for _, ask in asks for query in ask.blank.queries)
+        n = min(ask.n for _, ask in asks)
+        blank = Gradients(queries, asks[0][1].blank.scale, self._edges([race for race, _ in asks], n))
+        return Ask(blank, n, any(ask.rewind for _, ask in asks))
+
+    @staticmethod
+    def _edges(races: Sequence[Race], n: int) -> tuple[int, ...]:
+        """Where sub-batches begin: no more than refinements have room for; else as the race wants that has most."""
+        refining = [race.edges(n) for race in races if race.refinement is not None]
+        return min(refining, key=len) if refining else max((race.edges(n) for race in races), key=len)
+
+    def tell(self, part: Gradients | ModeMoments) -> None:
+        """Hand every race its answers; or learn the maps."""
+        if isinstance(part, ModeMoments):
+            self.noise.take(part)
+            self.state_bytes = part.nbytes + self.noise.nbytes
+            self._begin()
             return
-        if (whitening := self.noise.whitening) is not None:
-            answers = tuple(whitening.answer(query, a) for query, a in zip(self._sent, answers, strict=True))
-        self._check_sizes(answers, n)
-        self.samples += n
-        self.held_now = round_bytes(self._asked, answers, self._sent)
-        self._sent = ()
-        self.state_bytes = max(self.state_bytes, self.held_now)
-        left = iter(answers)
-        for part, queries in self._asked:
-            part.absorb(tuple(itertools.islice(left, len(queries))), n)
-        {
-            "scale": self._after_scale,
-            "search": self._after_search,
-            "trial": self._after_trial,
-            "again": self._after_again,
-            "refinement": self._after_refinement,
-        }[self.phase]()
-
-    def _check_sizes(self, answers: tuple[Answer, ...], n: int) -> None:
-        """Candidates and the refinement square float64 answers; strategies pass over what does not fit."""
-        if self.phase != "scale":
-            each = [g for answer in answers for g in answer.gradients.values() if g.dtype == np.float64]
-            each += [answer.by_part.rewards for answer in answers if answer.by_part is not None]
-            refuse_beyond(WILD, largest(each), self.scale, self.position, n)
-
-    def whiten(self, before: Whitening | None) -> None:
-        """Search afresh, in data whitened otherwise than ``before``, with what can be carried over."""
-        old = self.searches[0].strategy
-        self.search_afresh()
-        if (after := self.noise.whitening) is not None:
-            self.searches[0].strategy = carried(old, self.searches[0].strategy, before, after, self.noise.left())
-        if self.phase == "trial":  # what is tried from now on
-            for search in self.searches:
-                search.candidate.adopt(search.strategy)
-
-    def end(self) -> None:
-        """The samples of this phase have ended."""
-        if self.phase == "scale":
-            self._enter_search()
-        elif self.phase == "search":
-            if self.samples and not self._look:  # they have ended while it was waiting
-                self.look()
-            self.phase, self._limit = "trial", self.per_pass
-        elif self.phase == "trial":
-            self._judge(self.leading())
-        elif self.phase == "again":
-            self._conclude(self.searches[0])
-        else:
-            assert self.refinement is not None
-            limited = self.solver.max_samples is not None and self.position >= self.solver.max_samples
-            self._finish(why_ended(self.refinement, self.tol, limited, self.noise.whitening))
+        answers = iter(part.answers)
+        for race, count in self._asked:
+            race.tell(tuple(itertools.islice(answers, count)), part.n)
+        del answers
+        part.answers = ()  # their memory is for what happens between rounds
+        for race, _ in self._asked:
+            race.go_on(part.n)
+        held = self.noise.nbytes + sum(race.held_now for race, _ in self._asked)
+        self.state_bytes = max(self.state_bytes, held)
 
     def close(self) -> None:
         """There will be no more samples."""
-        while self.phase != "done":
-            self.end()
+        if not self.races:
+            self._begin()
+        for race in self.races:
+            race.close()
 
     def recovery(self) -> Recovery:
-        """What was found, or that nothing was."""
-        return conclusion(self)
+        """All components, strongest first; or that there is none.
 
-    def _parts(self) -> list[Part]:
-        """Who gets the next samples."""
-        if self.phase == "scale":
-            return [self.scale_estimate]
-        if self.phase == "search":
-            return [part for c in self.searches for part in (c.candidate, c.strategy)]
-        if self.phase == "trial":
-            return [c.candidate for c in self.searches]
-        if self.phase == "again":
-            return [part for part in (self.ascent, self.searches[0].strategy) if part is not None]
-        assert self.refinement is not None
-        return [self.refinement]
-
-    def _round_size(self) -> float:
-        if self.phase == "again":
-            return self.racing
-        return self.noise.round_of(round_size(self.samples, self.noise.block, math.prod(self.data.dims)))
-
-    def _after_scale(self) -> None:
-        self.scale = self.scale_estimate.looking
-        if self.scale_estimate.done:
-            self._enter_search()
-
-    def _enter_search(self) -> None:
-        self.phase, self.scale = "search", self.scale_estimate.scale
-
-    def _after_search(self) -> None:
-        best = self.leading()
-        self._record(best)
-        if self.is_found(best) and best.candidate.accuracy >= ACCURATE:
-            self._proof = best.evidence
-            self._enter_refinement(handover(best.candidate))
-        elif self.samples >= self._look and not self.waits:
-            self.look()
-
-    def _after_trial(self) -> None:
-        self._record(self.leading())
-
-    def _judge(self, best: Search) -> None:
-        """All samples have been tried on: a signal, none, or another pass."""
-        found, last = self.is_found(best), self._rested or self.passes >= self.max_passes
-        if last or (found and best.candidate.accuracy >= ACCURATE):
-            return self._conclude(best)
-        # None of this may depend on samples of the held-out part, on which what comes of it will be tried.
-        self.ascent = Ascent(best.candidate.vectors, self.searches[0].strategy.read().propose().vectors)
-        main = again(self.searches[0], (1 - self.solver.confidence) / 2)
-        if found:
-            self.note_reach()
-            self._proof = best.evidence
-            main.strategy = Standing(best.name, self._known(best))
-        self.searches = [main]
-        return self._enter_again()
-
-    def _conclude(self, best: Search) -> None:
-        """There will be no more trials."""
-        if self.is_found(best):
-            self._proof = best.evidence
-            self._enter_refinement(self._known(best))
-        elif isinstance(best.strategy, Standing):
-            self._enter_refinement(best.strategy.claim)
-        else:
-            self._finish(StopReason.NO_SIGNAL)
-
-    def _known(self, winner: Search) -> Handover:
-        """What is known of a signal at the end of the samples: after the first pass with a last look at all of them."""
-        if self.passes == 1:
-            winner.candidate.refine(winner.strategy.read(), winner.candidate.vectors)
-        return handover(winner.candidate)
-
-    def _enter_again(self) -> None:
-        """The next pass: one step of the ascent, and one of subspace iteration, on the strategies' part."""
-        self.phase, self._limit, self._before = "again", self.racing, max(self._before, self.position)
-        self.passes, self.samples, self.begins, self._rewind = self.passes + 1, 0, 0, True
-        self.searches[0].strategy.restart()
-
-    def _after_again(self) -> None:
-        """What has come to rest, or the last pass left, is tried on the held-out part.
-
-        Every trial raises the bar for the next, so there is none of what still moves, nor a second one of the same.
+        Those after one that is withdrawn were searched for in what it left, and go with it.
         """
-        (search,) = self.searches
-        assert self.ascent is not None
-        done = self.ascent.challenge(search.strategy.read().propose().vectors)
-        if not (done or self.passes == self.max_passes):
-            self._enter_again()
-            return
-        search.candidate.install(self.ascent.vectors)
-        self._record(search)
-        self.phase, self._limit, self._rested = "trial", self.per_pass, True
+        ended: list[Recovery] = []
+        for race in self.races:
+            if not self._is_ghost(race):
+                ended.append(race.recovery())
+                if flaws(ended[-1].history):
+                    break
+        first, *others = sorted((r for r in ended if r.found), key=lambda r: -r.strength) or ended[:1]
+        withdrawn = [] if ended[-1] is first else [r for r in ended[-1].history if r.get("flaw")]
+        history = [{**record, "component": c} for c, r in enumerate((first, *others)) for record in r.history]
+        found = first.with_others(others, state_bytes=self.state_bytes, history=[*history, *withdrawn])
+        unseen = 0 if self._stored else self.noise.samples  # those that only the maps have seen
+        return dataclasses.replace(found, n_samples=found.n_samples + unseen)
 
-    def _enter_refinement(self, known: Handover) -> None:
-        self.note_reach()
-        self.phase, self._limit = "refinement", self.per_pass
-        self.searches, self.refinement = [], Refinement(known, self.noise.whitening is not None, self.noise.block > 1)
+    def state(self) -> dict[str, Any]:
+        """All that the next step needs."""
+        races = [(race.number, race.state()) for race in self.races]
+        own = {"state_bytes": self.state_bytes, "started": self.started, "known": self.known, "noise": self.noise}
+        return {**own, "races": races}
 
-    def _after_refinement(self) -> None:
-        assert self.refinement is not None
-        self._record(self.refinement)
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.state_bytes, self.started, self.known = state["state_bytes"], state["started"], state["known"]
+        self.noise = state["noise"]
+        self.races = []
+        for number, own in state["races"]:
+            race = Race(self.solver, self.data, self.noise, number, 1.0)
+            race.restore(own)
+            self.races.append(race)
 
-    def _finish(self, reason: StopReason) -> None:
-        self.phase, self.reason = "done", reason
+    def silent_copy(self) -> RaceRun:
+        """A copy that calls nobody back."""
+        solver = copy.copy(self.solver)
+        solver.callbacks = ()
+        twin = RaceRun(solver, self.data)
+        twin.restore(copy.deepcopy(self.state()))
+        return twin
 
-    def _record(self, best: Search | Refinement) -> None:
-        record, vectors = record_of(self, best)
-        self.history.append(record)
-        for callback in self.solver.callbacks:
-            callback({**record, "position": self.position, "vectors": vectors, "state_bytes": self.state_bytes})
+    @property
+    def _stored(self) -> bool:
+        """Whether there can be another pass."""
+        return self.data.rereadable and self.data.length is not None
+
+    def _introduce(self) -> None:
+        """Let every race know of the others' components.
+
+        When a new one is found the sums of the others hold it still, and once it is known well they hold what was
+        wrong with it: those that it bends by more than their own noise start over.
+        """
+        refining = [race for race in self.races if race.refinement is not None and not race.done]
+        for race in refining:
+            assert race.refinement is not None
+            first = race.number not in self.known
+            if first or (self.known[race.number] and race.refinement.samples >= MIN_REFINED):
+                self.known[race.number] = first
+                for one, other in itertools.permutations(refining, 2):
+                    if race is one or (race is other and not first):
+                        _start_over_if_bent(one, other)
+        for race in self.races:
+            race.others = self._beside(race)
+
+    def _begins(self, last: Race) -> int | None:
+        """Where the race after ``last`` begins: here, or with a pass of its own."""
+        return None if last.done and self._stored else last.position
+
+    def _beside(self, race: Race) -> tuple[RankOne, ...]:
+        """Components that are subtracted from what a race sees.
+
+        A matrix is a sum of parts in many ways, so that any two that were mixed would stay so: there it is the stronger
+        ones only, and the strongest comes to the leading singular vectors.
+        """
+        own = race.component
+        others = [r.component for r in self.races if r is not race and r.component is not None]
+        if own is not None and len(self.data.dims) == 2:
+            others = [other for other in others if other.strength > own.strength]
+        return tuple(others)
+
+    def _is_ghost(self, race: Race) -> bool:
+        """Whether a component is only what an inaccurate estimate of another, stronger one leaves."""
+        mine = race.component
+        others = [other.component for other in self.races if other is not race and other.component is not None]
+        return mine is not None and any(
+            other.strength >= mine.strength and is_ghost(mine.vectors, other.vectors) for other in others
+        )
+
+    @property
+    def _enough(self) -> bool:
+        """Whether so many races have ended with a ghost that the next would, too: where noise is not white."""
+        return self.started >= self.solver.n_components + MAX_GHOSTS
+
+    def _next_due(self) -> bool:
+        """Whether the last component is known well, and the pass young enough to begin with the next, or over."""
+        last = self.races[-1]
+        if len(self.races) >= self.solver.n_components or last.refinement is None or self._enough:
+            return False
+        if not last.done and (any(self.known.values()) or not _accurate(last.refinement)):
+            return False
+        return not self._stored or last.done or last.position <= YOUNG * last.per_pass
+
+
+def _start_over_if_bent(one: Race, other: Race) -> None:
+    """Forget the sums of ``other`` if ``one``, which was in them, bends its vectors by more than half their error."""
+    if one.component is None or other.component is None or other.refinement is None:
+        return
+    inner = np.abs(overlaps(one.component.vectors, other.component.vectors))
+    overlap = max(float(np.delete(inner, i).prod()) for i in range(len(inner)))
+    if one.component.strength * overlap > 0.5 * other.refinement.error() * other.component.strength:
+        other.refinement.start_over()
+
+
+def _accurate(refinement: Refinement) -> bool:
+    """Whether what is left after subtracting a component is small enough not to be taken for another one."""
+    return refinement.settled and refinement.samples >= MIN_REFINED and refinement.error() <= WELL

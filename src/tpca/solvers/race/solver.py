@@ -10,16 +10,15 @@ of D entries, the same ones for everybody (:mod:`tpca.solvers.race.rounds`):
 4. whenever n has grown by 8 %, each candidate looks at its strategy's proposal: it is refined, or replaced by it.
 
 When a signal is found and its candidate is accurate enough the strategies stop, and the refinement
-(:mod:`tpca.solvers.race.refine`) uses every further sample until the vectors are as accurate as asked, or the samples
-end.  If they end before a signal is found: ``NO_SIGNAL``, with an upper limit on the strength.
-
-The first three samples only tell in what units the data come (:mod:`tpca.solvers.race.scale`), the first few dozen also
-whether the noise is white and neighbouring samples are independent (:mod:`tpca.solvers.race.noise`).
+(:mod:`tpca.solvers.race.refinement`) uses every further sample until the vectors are as accurate as asked, or the
+samples end.  If they end before a signal is found: ``NO_SIGNAL``, with an upper limit on the strength.
 
 Several passes (``max_passes`` > 1 on stored data): the last fifth of the data is held out from the strategies.  After
 the first pass, which is the one-pass race, whole passes over their part are repeated, in which vectors climb beside the
 main strategy's subspace iteration (:mod:`tpca.solvers.race.ascent`); what has come to rest is tried on the held-out
 part only.  So are better vectors of a signal that the first pass has found, but not accurately.
+
+Read on in :mod:`tpca.solvers.race.run`.
 """
 
 from __future__ import annotations
@@ -29,14 +28,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tpca.engines import Data
-from tpca.solvers.base import StreamSolver, check_passes, check_positive, option
-from tpca.solvers.loop import Run
-from tpca.solvers.race.components import ComponentsRun
-from tpca.solvers.race.evidence import MIN_BLOCKS
+from tpca.errors import SolverError, check_integer
+from tpca.solvers.memory import default_memory, parse_memory
+from tpca.solvers.options import ClaimingSolver, check_passes, check_positive, check_whiten, option
+from tpca.solvers.race.run import RaceRun
+from tpca.solvers.run import Run
 
 
 @dataclass(kw_only=True, eq=False)
-class RaceSolver(StreamSolver):
+class RaceSolver(ClaimingSolver):
     """Recover a rank-one signal of unknown strength in unknown noise, in one pass, with bounded memory.
 
     Parameters
@@ -55,23 +55,14 @@ class RaceSolver(StreamSolver):
         Root mean squared error of a vector at which to stop.  ``None``: use all of a finite stream, and leave an
         endless one at 0.1 (1 % squared error).
     partition
-        Groups of modes: two for the block flow, as in ``[(0, 1), (2, 3, 4)]``, by default as even as possible; more,
-        of one or two modes each, for replicas of such blocks.
+        Two groups of modes for the block flow, as in ``[(0, 1), (2, 3, 4)]``; by default as even as possible.
     n_components
-        Components to look for, each in what those before it leave (:mod:`tpca.solvers.race.components`).
+        Components to look for, each in what those before it leave (:mod:`tpca.solvers.race.run`).
     whiten
-        ``"auto"``: where the noise is not white, as the first samples tell, it is whitened mode by mode; ``"modes"``:
-        whitened in any case; ``None``: never.
+        ``"modes"``: the noise is whitened axis by axis, with what the first samples, 256 at most, tell
+        (:mod:`tpca.solvers.race.whitening`).  ``None`` or ``"auto"``: it is left as it is.
     groups
-        Samples that belong together, the next of which begin a new group: they count as one observation.  By default it
-        is found out whether neighbouring samples are alike, and over how many.
-    clip
-        Bound on entries, in standard deviations of their middle part: entries beyond it count as the bound, so that
-        heavy tails cost little.  ``"auto"``: 1.5, where that makes the mean more accurate by a quarter or more and the
-        tails are even; ``None``: never.
-    center_modes, project
-        Modes along which vectors sum to zero, and vectors, by mode, that they are orthogonal to
-        (:mod:`tpca.tensors.projection`); modes by name or number.
+        Samples that belong together, the next of which begin a new group: they count as one observation.
     callbacks
         Called after every round with its record and, under ``"vectors"``, the current estimate.
     checkpoint, checkpoint_every, resume
@@ -81,17 +72,25 @@ class RaceSolver(StreamSolver):
 
     name: ClassVar[str] = "race"
 
+    whiten: str | None = option(None, check_whiten)
+    groups: int | None = option(None, check_integer)
     max_passes: int | str = option(1, check_passes)
     tol: float | None = option(None, check_positive)
     partition: Sequence[Sequence[int]] | None = option(None)
 
-    def begin(self, data: Data) -> Run:
+    def start(self, data: Data) -> Run:
         """A race for every component, one after the other."""
-        return ComponentsRun(self, data)
+        if data.partial:
+            raise SolverError("the race takes no missing entries; use nan_policy='omit', or solver='least_squares'.")
+        if len(data.dims) < 2:
+            raise SolverError(
+                f"the race needs samples with two axes or more, got {data.dims}; use solver='least_squares'."
+            )
+        return RaceRun(self, data)
 
-    def least_samples(self, data: Data) -> int:  # noqa: ARG002
-        """As many as evidence has sub-batches at least."""
-        return MIN_BLOCKS * (self.groups or 1)
+    def budget(self, dims: Sequence[int]) -> int:
+        """Bytes that the state may take for samples of shape ``dims``."""
+        return default_memory(dims) if self.memory_limit is None else parse_memory(self.memory_limit)
 
     def settings(self) -> dict[str, Any]:
         """What a run depends on besides its data, as plain values."""

@@ -2,31 +2,31 @@ r"""Which strategies run in the race, and how large: a memory budget turned into
 
 Where the sum of all samples fits (small tensors, order 3) it is kept, and nothing beats it.  The blocks of a two-block
 flow need D_1 + D_2 ~ 2 d^{⌈k̄/2⌉} entries per column; where that is affordable the flow is the main strategy.  Where it
-is not (order ≥ 5 and memory of a few d²) many small replicas are.  The strategies for structure, *symmetric* and
-*symmetric pairs*, cost a few d² and join when they take no more than a small share.  Every strategy has a candidate of
-its own, and the candidates share the chance of a false alarm δ.
+is not (order ≥ 5 and memory of a few d²) many small replicas are.  The strategies for structure cost a few d² and join
+when they take no more than a small share.  Every strategy has a candidate of its own, and the candidates share the
+chance of a false alarm δ.
 """
 
 from __future__ import annotations
 
+import bisect
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tpca.checkpoint import kept
 from tpca.errors import MemoryBudgetError, PartitionError
+from tpca.solvers.estimate import Evidence
 from tpca.solvers.race.candidate import Candidate
 from tpca.solvers.race.evidence import FLOATS
+from tpca.solvers.race.probe import probe_floats
 from tpca.solvers.race.rounds import GRADIENT_SUB_BATCHES, SUB_BATCHES
-from tpca.solvers.race.strategies.flow import BlockFlow, columns_within, state_floats
-from tpca.solvers.race.strategies.protocol import Strategy
-from tpca.solvers.race.strategies.replicas import PairReplicas, pairs_floats
+from tpca.solvers.race.strategies.flow import BlockFlow, WholeSum, state_floats, whole_floats
 from tpca.solvers.race.strategies.singles import SingleReplicas, singles_floats
+from tpca.solvers.race.strategies.strategy import Strategy
 from tpca.solvers.race.strategies.symmetric import Symmetric, SymmetricPairs, symmetric_floats, symmetric_pairs_floats
-from tpca.solvers.race.strategies.whole import WholeSum, room_within
-from tpca.solvers.recovery import Evidence
 from tpca.tensors.blocks import Partition
 
 # At order 5 and above a flow with fewer columns than this is no better than small replicas of the same size
@@ -34,6 +34,7 @@ from tpca.tensors.blocks import Partition
 FLOW_COLUMNS = 8
 # A strategy for structure joins if it takes no more than this share of the memory.
 STRUCTURE_SHARE = 0.1
+MOST_MODES, PAIRINGS = 6, 15  # of *symmetric*: modes, and their pairings; of twelve there are 10 395
 # Vectors per mode that a candidate holds: itself, its sums, its query and the answer.
 CANDIDATE_VECTORS = 5
 # Vectors per mode that the refinement holds: itself and what was claimed, its sums, what the search knew, squares for
@@ -60,22 +61,70 @@ class Search:
     @property
     def evidence(self) -> Evidence:
         """What the candidate's claim rests on, or what it lacks."""
-        return Evidence("log evidence", self.candidate.log_evidence, self.candidate.needed)
+        return Evidence("log evidence", self.candidate.proof, self.candidate.needed)
+
+
+@dataclass(frozen=True)
+class RaceSize:
+    """The ``main`` strategy, its columns or replicas; what joins it, ``pairings`` of *symmetric*; floats of all."""
+
+    main: str
+    size: int
+    pairings: int
+    pairs: bool
+    floats: float
+
+    @property
+    def text(self) -> str:
+        """The main strategy in words."""
+        known = {"whole": "the sum of all samples", "flow": f"{self.size} columns"}
+        return known.get(self.main, f"{self.size} small replicas")
 
 
 def check_partition(dims: Sequence[int], groups: Sequence[Sequence[int]] | None) -> Partition | None:
-    """A partition given by hand: two groups, put in order of size, or more groups of one or two modes each."""
+    """A partition given by hand: two groups of modes, put in order of size."""
     if groups is None:
         return None
     partition = Partition(tuple(dims), tuple(tuple(group) for group in groups))
-    if len(partition) == 2:
-        small, large = sorted(range(2), key=lambda m: partition.sizes[m])
-        return Partition(partition.dims, (partition.groups[small], partition.groups[large]))
-    if len(partition) == 1 or max(map(len, partition.groups)) > 2:
-        raise PartitionError(
-            f"partition must have two groups of modes, or more of one or two modes each, got {partition.groups}."
+    if len(partition) != 2:
+        raise PartitionError(f"partition must have two groups of modes, got {partition.groups}.")
+    small, large = sorted(range(2), key=lambda m: partition.sizes[m])
+    return Partition(partition.dims, (partition.groups[small], partition.groups[large]))
+
+
+def size_within(
+    dims: tuple[int, ...], nbytes: float, partition: Partition | None = None, symmetric: bool = True
+) -> RaceSize:
+    """What fits into ``nbytes``; all of the memory is spent as far as it helps.
+
+    Strategies for structure only where what is ``symmetric`` in the data is so in what strategies see of them.
+    """
+    own, most = candidate_floats(dims), STRUCTURE_SHARE * nbytes / 8 - candidate_floats(dims)
+    left = nbytes / 8 - own - probe_floats(dims)
+    pairings, pairs = 0, symmetric and len(dims) >= 4 and symmetric_pairs_floats(dims) <= most
+    if symmetric and 3 <= len(dims) <= MOST_MODES and len(set(dims)) == 1:
+        pairings = max((a for a in range(1, PAIRINGS + 1) if symmetric_floats(dims, a) <= most), default=0)
+    left -= (symmetric_floats(dims, pairings) + own if pairings else 0) + (symmetric_pairs_floats(dims) + own) * pairs
+    taken = nbytes / 8 - left
+    blocks, small = partition or Partition.halves(dims), len(dims) >= 5 and partition is None
+    rows = range(1, max(0, min(blocks.sizes[0], int(left))) + 1)
+    columns = bisect.bisect_right(rows, left, key=lambda r: state_floats(blocks, r))  # as many as fit
+    fixed, one = (singles_floats(dims, r) for r in (0, 1))
+    replicas = int((left - fixed) / (one - fixed))
+    if whole_floats(blocks) <= left:
+        main, size, floats = "whole", blocks.sizes[0], whole_floats(blocks)
+    elif columns >= min(FLOW_COLUMNS if small else 1, blocks.sizes[0]):
+        main, size, floats = "flow", columns, state_floats(blocks, columns)
+    elif small and replicas >= 1:
+        main, size, floats = "singles", replicas, singles_floats(dims, replicas)
+    else:
+        main, size, floats = "", 0, one if small else state_floats(blocks, 1)
+    if not main or nbytes < 8 * refinement_floats(dims):
+        raise MemoryBudgetError(
+            f"memory_limit of {int(nbytes)} bytes is too small for samples of shape {dims}; give at least "
+            f"{_bytes(dims, floats if not main else 0)} bytes."
         )
-    return partition
+    return RaceSize(main, size, pairings, bool(pairs), taken + floats)
 
 
 def strategies_within(
@@ -86,86 +135,27 @@ def strategies_within(
     rng: np.random.Generator,
     symmetric: bool = True,
 ) -> list[Search]:
-    """The strategies that fit into ``nbytes``, the main one first; all of the memory is spent as far as it helps.
-
-    Those for structure only where what is ``symmetric`` in the data is so in what strategies see of them.
-    """
+    """The strategies that fit, the main one first: half of δ is its candidate's, the rest is in equal parts."""
     dims = tuple(dims)
-    strategies: list[Strategy] = []
-    own = candidate_floats(dims)
-    left = nbytes / 8 - own
-    for strategy, floats in _structure(dims, STRUCTURE_SHARE * nbytes / 8 - own, rng) if symmetric else ():
-        strategies.append(strategy)
-        left -= floats + own
-    strategies.insert(0, _main(dims, partition, left, nbytes, rng))
-    if nbytes < 8 * refinement_floats(dims):
-        raise _too_small(dims, 0, nbytes)
-    # Half of δ for the main strategy, the rest in equal parts.
-    others = 0.5 * delta / max(1, len(strategies) - 1)
-    shares = [0.5 * delta if len(strategies) > 1 else delta] + [others] * (len(strategies) - 1)
-    singles = Partition.singles(dims)
-    return [Search(r, Candidate(singles, rng, share)) for r, share in zip(strategies, shares, strict=True)]
-
-
-def again(search: Search, delta: float) -> Search:
-    """The same strategy with a new candidate at error share ``delta``, for passes over samples seen before."""
-    old = search.candidate
-    fresh = Candidate(
-        old.partition, np.random.default_rng(0), delta
-    )  # its random vectors are replaced before any trial
-    fresh.inherit_noise(old)
-    return Search(search.strategy, fresh)
-
-
-def _structure(dims: tuple[int, ...], most: float, rng: np.random.Generator) -> Iterator[tuple[Strategy, float]]:
-    """The strategies for structure that make sense for these dims in at most ``most`` floats each, with their sizes."""
-    if len(dims) >= 3 and len(set(dims)) == 1:
-        # As many pairings a round as fit; all of them are asked in turn.
-        asked = max((a for a in range(1, 16) if symmetric_floats(dims, a) <= most), default=0)
-        if asked:
-            yield Symmetric(dims, rng, asked), symmetric_floats(dims, asked)
-    if len(dims) >= 4 and symmetric_pairs_floats(dims) <= most:
-        yield SymmetricPairs(dims, rng), symmetric_pairs_floats(dims)
-
-
-def least_bytes(dims: Sequence[int], partition: Partition | None) -> int:
-    """The least memory in which some strategy can run."""
-    if partition is not None and len(partition) > 2:
-        single = len(partition) == partition.order
-        needed: float = singles_floats(partition.dims, 1) if single else pairs_floats(partition, 1)
-    elif len(dims) >= 5 and partition is None:
-        needed = singles_floats(tuple(dims), 1)
+    plan = size_within(dims, nbytes, partition, symmetric)
+    strategies: list[Strategy] = [Symmetric(dims, rng, plan.pairings)] if plan.pairings else []
+    strategies += [SymmetricPairs(dims, rng)] if plan.pairs else []
+    blocks = partition or Partition.halves(dims)
+    main: Strategy
+    if plan.main == "whole":
+        main = WholeSum(blocks, rng)
     else:
-        needed = state_floats(Partition.halves(dims) if partition is None else partition, 1)
-    return _bytes(dims, needed)
+        main = BlockFlow(blocks, plan.size, rng) if plan.main == "flow" else SingleReplicas(dims, plan.size, rng)
+    others = 0.5 * delta / max(1, len(strategies))
+    shares = [0.5 * delta if strategies else delta] + [others] * len(strategies)
+    singles = Partition.singles(dims)
+    pairs = zip([main, *strategies], shares, strict=True)
+    return [Search(strategy, Candidate(singles, rng, share)) for strategy, share in pairs]
 
 
-def _main(
-    dims: tuple[int, ...], partition: Partition | None, floats: float, nbytes: int, rng: np.random.Generator
-) -> Strategy:
-    """The sum of all samples if it fits, else the block flow if enough of its columns fit, else small replicas."""
-    if partition is not None and len(partition) > 2:
-        return _replicas(partition, floats, nbytes, rng)
-    blocks = Partition.halves(dims) if partition is None else partition
-    if (room := room_within(blocks, floats)) is not None:
-        return WholeSum(blocks, rng, room)
-    columns = columns_within(blocks, floats)
-    small = len(dims) >= 5 and partition is None
-    if columns >= min(FLOW_COLUMNS if small else 1, blocks.sizes[0]):
-        return BlockFlow(blocks, columns, rng)
-    if small:
-        return _replicas(Partition.singles(dims), floats, nbytes, rng)
-    raise _too_small(dims, state_floats(blocks, 1), nbytes)
-
-
-def _replicas(partition: Partition, floats: float, nbytes: int, rng: np.random.Generator) -> Strategy:
-    """Small replicas, as many as fit: singles if every block is one mode, else pairs."""
-    dims, single = partition.dims, len(partition) == partition.order
-    fixed, one = (singles_floats(dims, r) if single else pairs_floats(partition, r) for r in (0, 1))
-    count = int((floats - fixed) / (one - fixed))
-    if count < 1:
-        raise _too_small(dims, one, nbytes)
-    return SingleReplicas(dims, count, rng) if single else PairReplicas(partition, count, rng)
+def least_bytes(dims: Sequence[int]) -> int:
+    """The least memory in which some strategy can run."""
+    return _bytes(dims, singles_floats(tuple(dims), 1) if len(dims) >= 5 else state_floats(Partition.halves(dims), 1))
 
 
 def candidate_floats(dims: Sequence[int]) -> int:
@@ -185,12 +175,6 @@ def sub_batches_within(dims: Sequence[int], nbytes: float, n_components: int) ->
 
 
 def _bytes(dims: Sequence[int], needed: float) -> int:
-    """The least memory for a strategy of ``needed`` floats and its candidate, or later the refinement."""
-    return math.ceil(8 * max(needed + candidate_floats(dims) + 1, refinement_floats(dims)))
-
-
-def _too_small(dims: tuple[int, ...], needed: float, nbytes: int) -> MemoryBudgetError:
-    least = _bytes(dims, needed)
-    return MemoryBudgetError(
-        f"memory_limit of {nbytes} bytes is too small for samples of shape {dims}; give at least {least} bytes."
-    )
+    """The least memory for a strategy of ``needed`` floats, its candidate and the probe, or later the refinement."""
+    search = needed + candidate_floats(dims) + probe_floats(dims) + 1
+    return math.ceil(8 * max(search, refinement_floats(dims)))

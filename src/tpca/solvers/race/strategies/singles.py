@@ -10,7 +10,7 @@ Replica j holds unit vectors ``V_ij`` (mode i) and the lengths ``h_ij`` of the s
 A fading sum of rewards is kept, ``score <- 0.9 score + B R``; the replica with the best score is read.
 
 Take-off is a lottery: replica j grows once ∏_i <V_ij, v_i> exceeds about (d/n)^{k̄/(2k̄-4)}, so what counts is the
-*number* of replicas.  That is why singles beat pairs (:mod:`tpca.solvers.race.strategies.replicas`) at equal state (k̄ d
+*number* of replicas.  That is why singles beat the paper's pairs of modes at equal state (k̄ d
 against about k̄ d²/2 floats each), and why replicas and answers are kept in 16 bits: their rounding is far below the
 noise of a single round.
 
@@ -21,18 +21,74 @@ estimated from gradient energies (E‖g‖² = D sigma²/B), so that the scale o
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 
 from tpca.checkpoint import kept
-from tpca.solvers.race.strategies.protocol import Evidence, Look, Proposal
-from tpca.solvers.race.strategies.scores import NoiseLevel, Scores, all_finite
+from tpca.solvers.race.strategies.strategy import Look
 from tpca.solvers.rank_one import units
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, Partition, check_dims, unit
 
 STORE = np.float16
 SLICE = 256  # entries of one mode updated at a time: bounds the working copy in 64 bits
+MEMORY_OF_SCORES = 0.9
+PIECE = 2**10  # entries of a working copy
+
+
+def all_finite(answers: Iterable[Answer]) -> bool:
+    """Whether no gradient left the range of its type: samples so wild that one does are passed over."""
+    return all(np.isfinite(g).all() for answer in answers for g in answer.gradients.values())
+
+
+@kept
+class NoiseLevel:
+    """sigma² as the mean over rounds of B ‖G‖² / D: the signal's share of a gradient's energy is negligible."""
+
+    def __init__(self) -> None:
+        self._energy = 0.0
+        self._rounds = 0
+
+    def absorb(self, answer: Answer, n: int, gain: float = 1.0) -> None:
+        """Take the energy of all gradients of one answer over ``n`` samples; they come ``gain`` times too large."""
+        entries = sum(g.size for g in answer.gradients.values())
+        energy = sum(_squares(g) for g in answer.gradients.values())
+        self._energy += n * energy / (entries * gain**2)
+        self._rounds += 1
+
+    @property
+    def sigma(self) -> float:
+        """The estimate so far; 1 before the first round or when the data are all zero."""
+        return math.sqrt(self._energy / self._rounds) if self._energy > 0 else 1.0
+
+
+@kept
+class Scores:
+    """Fading sums of rewards, one per replica."""
+
+    def __init__(self, replicas: int) -> None:
+        self.sums = np.zeros(replicas)
+
+    def absorb(self, rewards: Array, n: int) -> None:
+        """Take the mean rewards over ``n`` samples."""
+        self.sums *= MEMORY_OF_SCORES
+        self.sums += n * rewards
+
+    def restart(self) -> None:
+        """Forget all rewards."""
+        self.sums[:] = 0.0
+
+    def best(self) -> int:
+        """Return the replica with the best score."""
+        return int(np.argmax(self.sums))
+
+
+def _squares(gradients: Array) -> float:
+    """Sum of squares in double precision, a few thousand entries widened at a time."""
+    flat = gradients.reshape(-1)
+    pieces = (flat[first : first + PIECE].astype(np.float64) for first in range(0, flat.size, PIECE))
+    return sum(float(piece @ piece) for piece in pieces)
 
 
 def singles_floats(dims: tuple[int, ...], replicas: int) -> float:
@@ -52,7 +108,7 @@ class SingleReplicas:
     name = "singles"
 
     def __init__(self, dims: tuple[int, ...], replicas: int, rng: np.random.Generator) -> None:
-        self._partition, self.replicas = Partition.singles(check_dims(dims)), replicas
+        self._partition, self.size = Partition.singles(check_dims(dims)), replicas
         self._vectors: list[Array] = []
         for d in self._partition.dims:
             start = rng.standard_normal((replicas, d))
@@ -91,17 +147,6 @@ class SingleReplicas:
         self._scores.absorb(answer.rewards / (gain * self._stretch), n)
         self._stretch = stretch
 
-    def take_over(self, fewer: SingleReplicas) -> None:
-        """Go on where ``fewer`` replicas are; the others count as much as the noise of all samples so far."""
-        known = slice(fewer.replicas)
-        self._stretch, self._seen, self._noise = fewer._stretch, fewer._seen, fewer._noise
-        self._lengths *= self._noise.sigma * math.sqrt(max(1, self._seen))
-        self._lengths[:, known] = fewer._lengths
-        for own, vectors in zip(self._vectors, fewer._vectors, strict=True):
-            own *= STORE(self._stretch)
-            own[known] = vectors
-        self._scores.take_over(fewer._scores)
-
     def restart(self) -> None:
         """Keep the directions, forget the sums."""
         self._lengths[:] = 0.0
@@ -121,22 +166,20 @@ class SingleReplicas:
         """What it says can be read off directly."""
         return self
 
-    def propose(self) -> Proposal:
-        """Propose the vectors of the replica with the best fading reward."""
+    def propose(self) -> tuple[Array, ...]:
+        """The vectors of the replica with the best fading reward."""
         best = self._scores.best()
-        vectors = tuple(unit(v[best].astype(np.float64)) for v in self._vectors)
-        return Proposal(vectors, self._scores.z(best, self._noise.sigma))
+        return tuple(unit(v[best].astype(np.float64)) for v in self._vectors)
 
-    def evidence(self, vectors: tuple[Array, ...]) -> Evidence:
+    def evidence(self, vectors: tuple[Array, ...]) -> tuple[list[Array], float]:
         """Take the sums of the replica nearest to ``vectors``; the signs of its partners are matched to theirs."""
         overlaps = np.array([own.astype(np.float64) @ v for own, v in zip(self._vectors, vectors, strict=True)])
         nearest = int(np.argmax(np.abs(overlaps).prod(axis=0)))
         signs = np.where(overlaps[:, nearest] < 0, -1.0, 1.0)
         factors = signs * signs.prod() * self._lengths[:, nearest]  # the sign of mode i is that of its partners
-        sums = tuple(f * unit(own[nearest].astype(np.float64)) for f, own in zip(factors, self._vectors, strict=True))
-        return Evidence(sums, float(max(self._seen, 1)))
+        sums = [f * unit(own[nearest].astype(np.float64)) for f, own in zip(factors, self._vectors, strict=True)]
+        return sums, float(max(self._seen, 1))
 
-    def arrays(self) -> dict[str, Array]:
+    def arrays(self) -> list[Array]:
         """Vectors of all replicas by mode, the lengths of their sums, and scores."""
-        vectors = {f"vectors_{mode}": v for mode, v in enumerate(self._vectors)}
-        return {**vectors, "lengths": self._lengths, "scores": self._scores.sums}
+        return [*self._vectors, self._lengths, self._scores.sums]

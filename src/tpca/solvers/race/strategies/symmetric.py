@@ -29,11 +29,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from tpca.checkpoint import kept
-from tpca.errors import PartitionError
-from tpca.solvers.race.strategies.protocol import Evidence, Look, Proposal
-from tpca.solvers.race.strategies.replicas import BlockReplicas
-from tpca.solvers.race.strategies.scores import NoiseLevel, all_finite
-from tpca.solvers.rank_one import leading
+from tpca.solvers.race.strategies.singles import NoiseLevel, Scores, all_finite
+from tpca.solvers.race.strategies.strategy import Look, Stored
+from tpca.solvers.rank_one import leading, split_blocks
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, Partition, check_dims, unit
 
@@ -58,14 +56,13 @@ def pairings(modes: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], ...]]:
             yield from (((first, partner), *groups) for groups in pairings(rest))
 
 
-def symmetric_floats(dims: tuple[int, ...], asked: int | None = None) -> float:
+def symmetric_floats(dims: tuple[int, ...], asked: int) -> float:
     """State of :class:`Symmetric` in float64 units.
 
     M, A, x and the eigenvectors of M in float64; the identity that is asked with and the answers in flight in float32.
     """
     order, d = len(dims), dims[0]
-    count = math.prod(range(order - 1 + order % 2, 0, -2))
-    asked = count if asked is None else min(asked, count)
+    asked = min(asked, math.prod(range(order - 1 + order % 2, 0, -2)))
     trace = d if order % 2 else d * d
     in_flight = asked * (1 if order % 2 else order // 2) * trace / 2
     return 5 * trace + in_flight + d * d / 2 + (2 * order + 5) * d
@@ -73,24 +70,21 @@ def symmetric_floats(dims: tuple[int, ...], asked: int | None = None) -> float:
 
 @kept
 class Symmetric:
-    """All vectors the same up to sign.  ``asked`` limits the pairings asked per round (all, when there is memory)."""
+    """All vectors the same up to sign; ``asked`` pairings are asked per round, in turn."""
 
-    name = "symmetric"
+    name, size = "symmetric", 1
 
-    def __init__(self, dims: tuple[int, ...], rng: np.random.Generator, asked: int | None = None) -> None:
+    def __init__(self, dims: tuple[int, ...], rng: np.random.Generator, asked: int) -> None:
         self._dims = check_dims(dims)
-        if len(set(self._dims)) > 1:
-            raise PartitionError(f"a symmetric signal needs equal dims, got {self._dims}.")
         d, self._odd = self._dims[0], len(self._dims) % 2
         every = [Partition(self._dims, groups) for groups in pairings(tuple(range(len(self._dims))))]
         self._partitions = [every[i] for i in rng.permutation(len(every))]
-        self._asked = len(every) if asked is None else max(1, min(asked, len(every)))
+        self._asked = min(asked, len(every))
         self._next = 0
         self._traces: Array = np.zeros(d if self._odd else (d, d))
         self._contractions: Array = np.zeros(d)
         self._x = unit(rng.standard_normal(d))
         self._sign = 1.0
-        self._noise = NoiseLevel()
         self._trace_variance = self._variance = 0.0
 
     @property
@@ -101,8 +95,7 @@ class Symmetric:
     def queries(self) -> tuple[Query, ...]:
         """Ask for the traces of the next pairings, and the contractions with x."""
         d = self._dims[0]
-        eye: Array = np.zeros((1, d, d), dtype=np.float32)
-        eye[0] = np.eye(d)
+        eye: Stored = np.eye(d, dtype=np.float32)[None]
         one: Array = np.ones((1, d), dtype=np.float32)
         chosen = [self._partitions[(self._next + i) % len(self._partitions)] for i in range(self._asked)]
         gradients_of = (0,) if self._odd else None
@@ -122,7 +115,6 @@ class Symmetric:
         *traces, own = answers
         if not all_finite(answers):
             return
-        self._noise.absorb(own, n)
         pairs = (len(self._dims) - 1) // 2  # traced out of each term of M
         for answer in traces:
             for gradient in answer.gradients.values():
@@ -171,21 +163,18 @@ class Symmetric:
         """What it says can be read off directly."""
         return self
 
-    def propose(self) -> Proposal:
+    def propose(self) -> tuple[Array, ...]:
         """Propose x for every mode."""
-        total, variance = self._toward(self._x)
-        score = float(self._x @ total) / (self._noise.sigma * math.sqrt(variance))
-        return Proposal(self._vectors(self._x), score)
+        return self._vectors(self._x)
 
-    def evidence(self, vectors: tuple[Array, ...]) -> Evidence:
+    def evidence(self, vectors: tuple[Array, ...]) -> tuple[list[Array], float]:
         """Tell what M and A say about x, with the signs of ``vectors``; its own x serves: the modes are one vector."""
         total, variance = self._toward(self._x)
-        signs = [math.copysign(1.0, float(v @ self._x)) for v in vectors]
-        return Evidence(tuple(s * total for s in signs), variance)
+        return [math.copysign(1.0, float(v @ self._x)) * total for v in vectors], variance
 
-    def arrays(self) -> dict[str, Array]:
+    def arrays(self) -> list[Array]:
         """M, A and x."""
-        return {"traces": self._traces, "contractions": self._contractions, "x": self._x}
+        return [self._traces, self._contractions, self._x]
 
 
 def symmetric_pairs_floats(dims: tuple[int, ...]) -> float:
@@ -198,37 +187,90 @@ def symmetric_pairs_floats(dims: tuple[int, ...]) -> float:
 
 
 @kept
-class SymmetricPairs(BlockReplicas):
+class SymmetricPairs:
     """Vectors equal inside each pair of the paper's partition, for either sign of the strength."""
 
-    name = "symmetric pairs"
-    step = STEP
+    name, size = "symmetric pairs", 2
 
     def __init__(self, dims: tuple[int, ...], rng: np.random.Generator) -> None:
-        partition = Partition.pairs(check_dims(dims))
-        blocks: list[Array] = []
-        for shape in partition.shapes:
+        self._partition = Partition.pairs(check_dims(dims))
+        self._blocks: list[Array] = []
+        for shape in self._partition.shapes:
             start = unit(rng.standard_normal(shape)) if len(shape) == 1 else np.zeros(shape)
-            blocks.append(np.stack([start, start]).astype(np.float32))
-        super().__init__(partition, blocks)
+            self._blocks.append(np.stack([start, start]).astype(np.float32))
+        self._scores, self._noise = Scores(2), NoiseLevel()
+        self._keep, self._seen = 1.0, 0
+
+    @property
+    def working_bytes(self) -> int:
+        """Most bytes of temporary copies while answers are in flight: one block's singular vectors."""
+        return 48 * max(self._partition.sizes)
 
     def queries(self) -> tuple[Query, ...]:
         """Pull all blocks toward the identity, only the last block of the second replica toward minus the identity."""
         *others, last = self._blocks
-        pulled = [w if w.ndim == 2 else self._pulled(w, (PULL, PULL)) for w in others]
-        return (Query(self._partition, (*pulled, self._pulled(last, (PULL, -PULL)))),)
+        pulled = [w if w.ndim == 2 else _pulled(w, (PULL, PULL)) for w in others]
+        return (Query(self._partition, (*pulled, _pulled(last, (PULL, -PULL)))),)
 
-    def _pulled(self, blocks: Array, pulls: tuple[float, float]) -> Array:
-        """C_m of both replicas."""
-        eye = unit(np.eye(*blocks.shape[1:]))
-        pulled: Array = np.empty_like(blocks)
-        for j, pull in enumerate(pulls):
-            pulled[j] = unit(sharpened(blocks[j]) + pull * eye)
-        return pulled
+    def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
+        """One anytime step of every block of both replicas."""
+        (answer,) = answers
+        if not all_finite(answers):
+            return
+        self._noise.absorb(answer, n)
+        self._seen += n
+        for m, size in enumerate(self._partition.sizes):
+            step = STEP * n / (self._noise.sigma * math.sqrt(size * self._seen))
+            for own, gradient in zip(self._blocks[m], answer.gradients[m], strict=True):
+                own[...] = unit(self._keep * own + step * symmetrised(gradient.astype(np.float64)))
+        self._keep = 1.0
+        self._scores.absorb(answer.rewards, n)
 
-    def _direction(self, gradient: Array) -> Array:
-        """Signal is symmetric, so noise that is not is left out."""
-        return symmetrised(gradient)
+    def restart(self) -> None:
+        """Keep the blocks as the next query; the next round starts them afresh."""
+        self._keep, self._seen = 0.0, 0
+        self._scores.restart()
+
+    def read(self) -> Look:
+        """What it says can be read off directly."""
+        return self
+
+    def propose(self) -> tuple[Array, ...]:
+        """Leading singular vectors of the blocks of the replica with the best fading reward."""
+        best = self._scores.best()
+        return tuple(split_blocks(self._partition.groups, [block[best].astype(np.float64) for block in self._blocks]))
+
+    def evidence(self, vectors: tuple[Array, ...]) -> tuple[list[Array], float]:
+        """Take the blocks of the replica nearest to ``vectors``, contracted with them; scaled to noise of level sigma.
+
+        Blocks and vectors are known up to sign only: the sign of block m is that of its partners' overlaps.
+        """
+        partition = self._partition
+        rays = partition.outer(vectors)
+        overlaps = np.array([np.tensordot(w, ray, ray.ndim) for w, ray in zip(self._blocks, rays, strict=True)])
+        nearest = int(np.argmax(np.abs(overlaps).prod(axis=0)))
+        signs = np.where(overlaps[:, nearest] < 0, -1.0, 1.0)
+        sums: list[Array] = [np.zeros(0)] * partition.order
+        for m, group in enumerate(partition.groups):
+            scale = self._noise.sigma * math.sqrt(partition.sizes[m])
+            block = signs.prod() * signs[m] * scale * self._blocks[m][nearest].astype(np.float64)
+            both = (block,) if block.ndim == 1 else (block @ vectors[group[1]], vectors[group[0]] @ block)
+            for mode, total in zip(group, both, strict=True):
+                sums[mode] = total
+        return sums, 1.0
+
+    def arrays(self) -> list[Array]:
+        """Blocks of both replicas, and scores."""
+        return [*self._blocks, self._scores.sums]
+
+
+def _pulled(blocks: Array, pulls: tuple[float, float]) -> Array:
+    """C_m of both replicas."""
+    eye = unit(np.eye(*blocks.shape[1:]))
+    pulled: Array = np.empty_like(blocks)
+    for j, pull in enumerate(pulls):
+        pulled[j] = unit(sharpened(blocks[j]) + pull * eye)
+    return pulled
 
 
 def symmetrised(block: Array) -> Array:

@@ -1,0 +1,35 @@
+"""``python -m research``: methods compared, and the paper's claims measured."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from research.compare import compare
+from research.reproduce import reproduce
+from tpca.errors import TpcaError
+from tpca.wording import printable
+
+app = typer.Typer(
+    help="Experiments about tpca.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command("compare")(compare)
+app.command("reproduce")(reproduce)
+
+
+def main() -> None:
+    """Errors that are raised on purpose become one line and exit code 2."""
+    try:
+        app()
+    except TpcaError as error:
+        sys.stderr.write(f"research: {printable(str(error))}\n")
+        raise SystemExit(2) from None
+
+
+if __name__ == "__main__":
+    main()

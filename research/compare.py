@@ -1,0 +1,274 @@
+"""All methods on the same samples: success, error, time, state.  ``python -m research compare``, ``make compare``.
+
+Samples are drawn from one seeded stream a trial and never held.  Methods that see nothing but the mean of all samples
+share one pass, in which they are averaged; what a method then takes is counted on top of that pass, once for every
+pass it makes.  One-pass methods are fed the same stream again, drawn again.  With ``law`` means of batches are drawn
+from their exact law instead: the same law for every method, much faster, but no longer the very same samples for
+one-pass methods (and those that step sample by sample take steps of N/400 samples).
+
+A comparison is a study like the others: its trials are planted signals, stored as they finish.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from research.baselines import BASELINES
+from research.fields import finite
+from research.law import LawEngine
+from research.methods import METHODS, Problem
+from research.studies.averages import MEAN_ONLY, AverageEngine, averaged, drawn_average, installed, run_on_mean
+from research.studies.runner import run_studies
+from research.studies.store import Store
+from research.studies.study import Params, Records, Study
+from tpca.errors import StudyError
+from tpca.model import SpikedTensor
+from tpca.planning import parse_samples, tensor_dims
+from tpca.solvers.build import SOLVERS
+from tpca.solvers.estimate import Recovery
+from tpca.solvers.memory import default_memory, machine_memory, parse_memory
+from tpca.solvers.paper.solver import planned_samples
+from tpca.solvers.race.strategies.choice import least_bytes
+from tpca.wording import amount, count, duration, number, shape
+
+GOOD = 0.9
+LAW_STEPS = 400
+SHARED = 10**8  # entries to draw, from which on processes share the trials
+STEPPING = {"oja": "Oja", "vector-sgd": "VectorSGD", "matrix-sgd": "SymmetricMatrixSGD"}
+TITLES = {"race": "race (RaceSolver)", **{method.name: method.title for method in METHODS}}
+NAMES = tuple(TITLES)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is compared on: N samples of a planted signal; ``memory_limit`` bounds every method's state."""
+
+    problem: Problem
+    samples: int
+    memory_limit: int | None = None
+    law: bool = False
+
+    @classmethod
+    def of(cls, params: Params) -> Setting:
+        """That of a stored trial."""
+        problem = Problem(tuple(params["dims"]), params["strength"], 1.0, params["correlation"], params["symmetric"])
+        return cls(problem, params["samples"], params["memory_limit"], params["law"])
+
+    @property
+    def params(self) -> Params:
+        """As plain values."""
+        problem = self.problem
+        about: Params = {"dims": list(problem.dims), "strength": problem.strength / problem.noise}
+        about |= {"correlation": problem.correlation, "symmetric": problem.symmetric}
+        return about | {"samples": self.samples, "memory_limit": self.memory_limit, "law": self.law}
+
+    def truth(self, seed: int) -> SpikedTensor:
+        """The planted signal of a trial, in units of the noise."""
+        problem = self.problem
+        inside = None if problem.correlation is None and not problem.symmetric else problem.inside_pairs
+        strength = problem.strength / problem.noise
+        return SpikedTensor.random(
+            problem.dims, strength, random_state=seed, symmetric=problem.symmetric, correlations=inside
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One method in one trial; ``error`` is the mean squared error of a vector."""
+
+    method: str
+    success: bool
+    error: float
+    seconds: float
+    state_bytes: int
+    buffer_bytes: int
+    passes: int
+    samples: int
+
+
+def left_out(setting: Setting, asked: Sequence[str] = ()) -> dict[str, str]:
+    """Methods that are not run, and why."""
+    unknown = [name for name in asked if name not in NAMES]
+    if unknown:
+        raise StudyError(f"there is no method {unknown[0]!r}; the methods are: {', '.join(NAMES)}.")
+    reasons = {}
+    for name in NAMES:
+        reason = "not asked for" if asked and name not in asked else _obstacle(setting, name)
+        if reason:
+            reasons[name] = reason
+    return reasons
+
+
+def _obstacle(setting: Setting, name: str) -> str:
+    """Why a method cannot run here, or nothing."""
+    problem = setting.problem
+    memory_limit = min(machine_memory(), setting.memory_limit or machine_memory())
+    if name == "race":
+        least = least_bytes(problem.dims)
+        return f"needs at least {amount(least)} of state" if least > memory_limit else ""
+    method = next(m for m in METHODS if m.name == name)
+    obstacle = method.obstacle(problem)
+    if obstacle:
+        return obstacle
+    if not installed(name):
+        return "not installed: pip install 'tpca[peers]'"
+    if 8 * method.state(problem) > memory_limit:
+        return f"needs {amount(8 * method.state(problem))} of state, the memory is {amount(memory_limit)}"
+    if name == "paper":
+        planned = min(planned_samples(problem.dims, problem.strength / problem.noise).values())
+        return f"its schedule asks for {planned:,} samples" if planned > setting.samples else ""
+    return ""
+
+
+def trial(params: Params) -> dict[str, Any]:
+    """Every method on the samples of one planted signal."""
+    setting, seed = Setting.of(params), params["seed"]
+    truth, outcomes = setting.truth(seed), []
+    began, n = time.perf_counter(), setting.samples
+    average = drawn_average(truth, n, seed) if setting.law else averaged(truth.stream(random_state=seed), n)
+    reading = time.perf_counter() - began
+    for name in params["methods"]:
+        began = time.perf_counter()
+        recovery = _run(setting, name, truth, seed, average)
+        seconds = time.perf_counter() - began
+        if name in MEAN_ONLY:
+            seconds += reading * recovery.n_passes
+        held = average.buffer_bytes if name in MEAN_ONLY else recovery.buffer_bytes
+        success, error = truth.overlaps(recovery.vectors).min() > GOOD, float(truth.loss(recovery.vectors).mean())
+        memory, used = (recovery.state_bytes, held), (recovery.n_passes, recovery.n_samples)
+        outcomes.append(Outcome(name, bool(success), error, seconds, *memory, *used))
+    return {"outcomes": [asdict(outcome) for outcome in outcomes]}
+
+
+def _run(setting: Setting, name: str, truth: SpikedTensor, seed: int, average: AverageEngine) -> Recovery:
+    """One method on the mean, or on the stream drawn again."""
+    recovery: Recovery
+    if name in MEAN_ONLY:
+        average.rewind()
+        return run_on_mean(name, average, seed)
+    limit = setting.samples
+    source: Any = LawEngine(truth, random_state=seed) if setting.law else truth.stream(random_state=seed)
+    if name in STEPPING:
+        options: dict[str, Any] = {} if name == "oja" else {"strength": truth.strength}
+        if setting.law and name != "oja":
+            options["batch_size"] = max(1, limit // LAW_STEPS)
+        recovery = BASELINES[STEPPING[name]](random_state=seed, max_samples=limit, **options).run(source)
+        return recovery
+    options = {"strength": truth.strength}
+    if name != "paper":
+        memory_limit = setting.memory_limit if setting.memory_limit is not None else default_memory(truth.dims)
+        options = {"memory_limit": memory_limit, "max_samples": limit}
+        if name == "mean":
+            options["memory_limit"] = setting.memory_limit
+    recovery = SOLVERS["least_squares" if name == "mean" else name](random_state=seed, **options).run(source)
+    return recovery
+
+
+def comparison(setting: Setting, methods: Sequence[str], seeds: Sequence[int]) -> Study:
+    """The methods on a planted signal a seed."""
+    trials = [{**setting.params, "methods": list(methods), "seed": seed} for seed in seeds]
+    return Study("comparison", "Methods on the same samples", "", lambda _: trials, trial, lambda _: 1.0, ())
+
+
+def summary(records: Records) -> list[dict[str, Any]]:
+    """A row for every method, the best first: means of errors and times, the most memory."""
+    own: dict[str, list[Outcome]] = {}
+    for record in records:
+        for outcome in record.result["outcomes"]:
+            own.setdefault(outcome["method"], []).append(Outcome(**outcome))
+    rows = [
+        {
+            "method": name,
+            "title": TITLES[name],
+            "successes": sum(o.success for o in outcomes),
+            "trials": len(outcomes),
+            "error": statistics.fmean(o.error for o in outcomes),
+            "seconds": statistics.fmean(o.seconds for o in outcomes),
+            "state_bytes": max(o.state_bytes for o in outcomes),
+            "buffer_bytes": max(o.buffer_bytes for o in outcomes),
+            "passes": statistics.median(o.passes for o in outcomes),
+            "samples": max(o.samples for o in outcomes),
+        }
+        for name, outcomes in own.items()
+    ]
+    return sorted(rows, key=lambda row: (-row["successes"], row["error"]))
+
+
+def compare(
+    order: Annotated[int | None, typer.Option(help="Number of modes.", show_default=False)] = None,
+    dim: Annotated[int | None, typer.Option(help="Length of every mode.", show_default=False)] = None,
+    dims: Annotated[str | None, typer.Option(help="Lengths of the modes instead, such as 10,20,30.")] = None,
+    strength: Annotated[float, typer.Option(help="Strength of the signal, in units of the noise.")] = 1.0,
+    samples: Annotated[str, typer.Option(help="Samples: a number, or as 4d^2.")] = "4d^2",
+    correlation: Annotated[float | None, typer.Option(help="Cor inside pairs of modes, 0 to 1.")] = None,
+    symmetric: Annotated[bool, typer.Option("--symmetric", help="All modes have the same vector.")] = False,
+    trials: Annotated[int, typer.Option(help="Planted signals to try.", min=1)] = 3,
+    methods: Annotated[str | None, typer.Option(help="Only these, with commas, such as race,mean,als.")] = None,
+    memory_limit: Annotated[str | None, typer.Option(help="Bound on every method's state, such as 100MB.")] = None,
+    law: Annotated[bool, typer.Option("--law", help="Draw means of batches from their law: much faster.")] = False,
+    random_state: Annotated[int, typer.Option(help="Seed of the first trial.", min=0)] = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder that keeps finished trials; it goes on from there.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Run all methods on the same planted signals."""
+    lengths = tensor_dims(order, dim, dims)
+    problem = Problem(lengths, strength, 1.0, correlation, symmetric)
+    bound = None if memory_limit is None else parse_memory(memory_limit)
+    setting = Setting(problem, parse_samples(samples, lengths), bound, law)
+    asked = [] if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
+    reasons = left_out(setting, asked)
+    chosen = [name for name in NAMES if name not in reasons]
+    if not chosen:
+        why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items() if reason != "not asked for")
+        raise StudyError(f"none of the methods can run here: {why}.")
+    study = comparison(setting, chosen, range(random_state, random_state + trials))
+    few = law or setting.samples * problem.entries < SHARED
+    with tempfile.TemporaryDirectory() as lost:
+        store = Store(out or lost)
+        run_studies([study], "full", store, lambda *_: None, processes=0 if few else None)
+        wanted = study.grid("full")
+        rows = summary([record for record in store.records(study) if record.params in wanted])
+    if as_json:
+        told = {**setting.params, "trials": trials, "seed": random_state, "methods": rows, "left_out": reasons}
+        typer.echo(json.dumps(finite(told)))
+    else:
+        _print(Console(), setting, trials, rows, reasons)
+
+
+def _print(
+    console: Console, setting: Setting, trials: int, rows: list[dict[str, Any]], reasons: dict[str, str]
+) -> None:
+    problem = setting.problem
+    kind = ", equal vectors" if problem.symmetric else ""
+    kind += f", correlation {problem.correlation:g}" if problem.correlation is not None else ""
+    title = f"{shape(problem.dims)}, strength {problem.strength:g}{kind}: {setting.samples:,} samples, "
+    table = Table(title=title + count(trials, "trial"), title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    for head in ("method", "success", "error", "time", "state", "buffer", "passes", "samples"):
+        table.add_column(head, justify="left" if head == "method" else "right", no_wrap=head != "method")
+    for row in rows:
+        cells = [row["title"], f"{row['successes']}/{row['trials']}", number(row["error"], 2)]
+        cells += [duration(row["seconds"]), amount(row["state_bytes"]), amount(row["buffer_bytes"])]
+        table.add_row(*cells, f"{row['passes']:.0f}", f"{row['samples']:,}")
+    console.print(table)
+    for reason in dict.fromkeys(reasons.values()):
+        if reason != "not asked for":
+            names = ", ".join(TITLES[name] for name in reasons if reasons[name] == reason)
+            console.print(f"Left out: {names}: {reason}", highlight=False)
+    source = (
+        "Means of batches are drawn from their law."
+        if setting.law
+        else "All methods see the same samples; time includes drawing them, once for every pass."
+    )
+    console.print(f"success: every overlap above 0.9. error: mean squared error of a vector. {source}", highlight=False)

@@ -1,0 +1,222 @@
+r"""The batch-mean simulation as an engine: the mean of n Gaussian samples is one draw, whatever n is.
+
+The mean of n samples of :math:`\lambda v_1\otimes\dots\otimes v_{\bar k} + E` with i.i.d. N(0, 1) noise is exactly
+:math:`\lambda v_1\otimes\dots\otimes v_{\bar k} + N(0, 1/n)`.  A solver driven by this engine sees the same law as on
+real samples, at a cost that depends on the number of rounds only.
+
+The means of sub-batches of :math:`n_1, n_2, \dots` samples are :math:`\bar T + Z_j - \sum_l n_l Z_l/n`, where
+:math:`Z_j \sim N(0, 1/n_j)` is independent of the mean :math:`\bar T` of all n.  Only contractions of :math:`Z_j` with
+the few rank-one replicas asked about are wanted.  With :math:`Q_i` an orthonormal basis of what these replicas hold of
+block i, noise in which every block lies in :math:`Q_i`, and noise in which block i alone does not, are independent for
+different i, and all that any gradient sees:
+
+.. math:: Z \times_{j \ne i} Q_j = Q_i\,C_{(i)} + (I - Q_i Q_i^\top)\,G_i ,
+
+C and :math:`G_i` of independent N(0, 1) entries: :math:`r^k + \sum_i D_i r^{k-1}` numbers for r replicas instead of D.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tpca.engines.base import A
+from tpca.errors import StreamError
+from tpca.inference.units import UnitSum, UnitSums, merge_units
+from tpca.labels import Labels
+from tpca.model import SpikedTensor
+from tpca.randomness import generator
+from tpca.tensors import Accumulator, Answer, DenseBatch, Gradients, Query, SubBatches, TensorSum, Together
+from tpca.tensors.blocks import Array
+
+PIECE = 2**22  # entries of samples that are drawn at a time
+
+
+class LawEngine:
+    """Gaussian batches of a spiked tensor drawn at once; ``scale`` multiplies every sample (signal and noise).
+
+    ``truth=None`` with ``dims`` gives pure noise.  ``max_samples`` ends the stream.
+    """
+
+    labels: Labels | None = None
+    like = stops_within = None
+
+    def __init__(
+        self,
+        truth: SpikedTensor | None,
+        random_state: int = 0,
+        dims: tuple[int, ...] | None = None,
+        scale: float = 1.0,
+        max_samples: float = math.inf,
+    ) -> None:
+        self.dims = truth.dims if truth is not None else tuple(dims or ())
+        self._signal: Array | None = None if truth is None else truth.signal()
+        self._rng = generator(random_state, "law")
+        self._scale = scale
+        self._left = max_samples
+        self.buffer_bytes = self.n_skipped = self._place = 0
+        self.constant = False
+        planted = "noise" if self._signal is None else f"{zlib.crc32(self._signal.tobytes()):08x}"
+        self.identity = f"law of {planted} {self.dims} seed {random_state} scale {scale} of {max_samples} samples"
+        self.length = None if math.isinf(max_samples) else int(max_samples)
+        self.rereadable, self.whole, self.partial = False, True, False
+
+    @property
+    def endless(self) -> bool:
+        """Whether the samples never end."""
+        return math.isinf(self._left)
+
+    def rewind(self) -> None:
+        """Samples that are drawn once cannot be read again."""
+        raise StreamError("samples drawn from a law cannot be read again; use max_passes=1.")
+
+    def keep(self) -> None:
+        """Nothing is read that could change."""
+
+    check_unchanged = keep
+
+    def position(self) -> dict[str, Any]:
+        """What was drawn so far."""
+        left = None if self.endless else int(self._left)
+        return {"rng": self._rng, "left": left, "place": self._place, "buffer_bytes": self.buffer_bytes}
+
+    def seek(self, position: dict[str, Any]) -> None:
+        """Go on drawing from there."""
+        self._rng, self.buffer_bytes = position["rng"], int(position["buffer_bytes"])
+        self._place = int(position["place"])
+        self._left = math.inf if position["left"] is None else int(position["left"])
+
+    def reduce(self, blank: A, n: int | None = None) -> A:
+        """The next ``n`` samples, from one draw of their mean; only what is made of sums can be filled from that."""
+        if n is None and self.endless:
+            raise StreamError("samples drawn from a law without max_samples never end; ask for a number of them.")
+        part = blank.fresh()
+        n = int(self._left if n is None else min(n, self._left))
+        if n == 0:
+            return part
+        if part.of_few:  # nothing to gain from the law of a mean: drawn one by one
+            step = max(1, PIECE // math.prod(self.dims))
+            for at in range(0, n, step):
+                drawn = self._drawn((min(step, n - at), *self.dims), 1.0)
+                part.add(DenseBatch(drawn), at)
+            part.finish()
+        elif isinstance(part, UnitSums):
+            drawn = self._fill_units(part, n)
+        else:
+            _refuse_samples(part)
+            drawn = self._drawn(self.dims, 1 / math.sqrt(n))
+            self._fill(part, drawn, n)
+        self._left -= n
+        self._place += n
+        self.buffer_bytes = max(self.buffer_bytes, drawn.nbytes)
+        return part
+
+    def _fill(self, part: Accumulator, mean: Array, n: int) -> None:
+        """Fill what is made of sums with the mean of ``n`` samples, and finish it."""
+        if isinstance(part, Together):
+            for one in part.parts:
+                self._fill(one, mean, n)
+            part.n = n
+        elif isinstance(part, TensorSum | Gradients):
+            part.add_mean(mean.copy(), n)
+            part.finish()
+            if isinstance(part, Gradients) and part.edges:
+                self._scatter(part, n)
+
+    def _fill_units(self, part: UnitSums, n: int) -> Array:
+        """Sums of the units of the next ``n`` samples, each from one draw; for the mean of all samples only."""
+        assert part.question is not None
+        design, units, dtype = part.question
+        if not design.plain:
+            raise StreamError("the law of a mean knows no y, weights or groups; draw samples instead.")
+        counts = np.unique(units.of(self._place + np.arange(n), None), return_counts=True)
+        drawn = np.zeros(self.dims)
+        for number, count in zip(*counts, strict=True):
+            drawn = self._drawn(self.dims, 1 / math.sqrt(count))
+            moments = (count * drawn)[None].astype(dtype)
+            merge_units(
+                part.units, {int(number): UnitSum(moments, np.array([[float(count)]]), float(count), int(count))}
+            )
+        part.n = n
+        return drawn
+
+    def _scatter(self, part: Gradients, n: int) -> None:
+        """Answers for sub-batches, whose mean is the one that was drawn."""
+        places = [i for i, query in enumerate(part.queries) if query.by_part is not None]
+        if not places:
+            return
+        answers, queries = [part.answers[i] for i in places], [part.queries[i] for i in places]
+        found = scattered(answers, queries, sizes_of(part.edges, n), self._scale * part.scale, self._rng)
+        parts = dict(zip(places, found, strict=True))
+        part.answers = tuple(dataclasses.replace(a, by_part=parts.get(i)) for i, a in enumerate(part.answers))
+
+    def _drawn(self, shape: tuple[int, ...], deviation: float) -> Array:
+        drawn = self._rng.standard_normal(shape)
+        drawn *= self._scale * deviation
+        if self._signal is not None:
+            drawn += self._scale * self._signal
+        return drawn
+
+
+def _refuse_samples(part: Accumulator) -> None:
+    """Refuse what needs samples one by one."""
+    if isinstance(part, Together):
+        for one in part.parts:
+            _refuse_samples(one)
+    elif not isinstance(part, TensorSum | Gradients):
+        kind = type(part).__name__
+        raise StreamError(f"the law of a mean knows sums and gradients only, got {kind}; draw samples instead.")
+
+
+def sizes_of(edges: Sequence[int], n: int) -> Array:
+    """Samples of every sub-batch that has any, of ``n``."""
+    sizes = np.diff(np.minimum([*edges, max(n, edges[-1])], n))
+    return sizes[sizes > 0].astype(np.float64)
+
+
+def scattered(
+    answers: Sequence[Answer], queries: Sequence[Query], sizes: Array, scale: float, rng: np.random.Generator
+) -> list[SubBatches]:
+    """Sub-batches of ``sizes`` samples in noise of level ``scale``, given the ``answers`` of all samples."""
+    drawn = contracted_noise(queries, len(sizes), rng)
+    found = []
+    for answer, query, own in zip(answers, queries, drawn, strict=True):
+        gradients = {}
+        for m in query.by_part or query.blocks[:1]:
+            noise = own[m] / np.sqrt(sizes)[:, None]
+            noise -= sizes @ noise / sizes.sum()
+            gradients[m] = answer.gradients[m] + scale * noise.reshape(len(sizes), *query.partition.shapes[m])
+        any_block = next(iter(gradients))
+        rewards = gradients[any_block].reshape(len(sizes), -1) @ query.replicas[any_block].reshape(-1)
+        found.append(SubBatches(sizes, gradients if query.by_part else {}, rewards))
+    return found
+
+
+def contracted_noise(queries: Sequence[Query], count: int, rng: np.random.Generator) -> list[dict[int, Array]]:
+    """``count`` tensors of N(0, 1) entries, contracted with the one replica of every query: by block, ``(count, D_m)``.
+
+    Those of different queries are of the same tensors.
+    """
+    partition = queries[0].partition
+    if any(query.partition != partition for query in queries):
+        raise StreamError("sub-batches drawn from a law need queries of one partition; draw samples instead.")
+    vectors = [np.stack([query.replicas[m].reshape(-1) for query in queries]) for m in range(len(partition))]
+    bases = [np.linalg.qr(v.T)[0] for v in vectors]
+    coordinates = [v @ q for v, q in zip(vectors, bases, strict=True)]
+    ranks = [q.shape[1] for q in bases]
+    core = rng.standard_normal((count, *ranks))
+    found: list[dict[int, Array]] = [{} for _ in queries]
+    for m, basis in enumerate(bases):
+        others = [c for i, c in enumerate(coordinates) if i != m]
+        inside = np.moveaxis(core, 1 + m, 1).reshape(count, ranks[m], -1)
+        outside = rng.standard_normal((count, len(basis), inside.shape[2]))
+        noise = basis @ inside + outside - basis @ (basis.T @ outside)
+        for a, own in enumerate(found):
+            own[m] = noise @ functools.reduce(np.kron, [c[a] for c in others])
+    return found

@@ -1,0 +1,159 @@
+r"""Every published method: what it is for, what it holds, and the form of the samples it needs.
+
+Samples are :math:`N = C \cdot form \cdot \sigma^2/\lambda^2` for success in half of all runs, C by the study of memory:
+
+====================================  ========================================================================
+mean, ALS, AMP, unfoldings, Oja       √∏d, which is d^{k̄/2}: the threshold of the balanced unfolding
+                                      (Oja: times (ln √D)²/4, D entries in a block)
+power iteration, vectors by SGD       ∏d / min d, which is d^{k̄-1}: starts overlap by d^{-1/2} (Ben Arous et al. 2021)
+paper's matrices                      :func:`tpca.model.least_samples`: d^{k̄-2} without correlation, d^{k̄/2}
+                                      with equal vectors (d^{(k̄+1)/2} at odd order), the smaller of both between
+equal vectors (traces, one matrix)    d^{k̄/2} with d² of state
+====================================  ========================================================================
+
+State is in floats of 64 bits, as the methods' own files count it; tests hold the formulas to what is measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import tpca.planning
+from tpca.errors import ModelError
+from tpca.inference.design import Design
+from tpca.model import least_samples
+from tpca.solvers.least_squares.solver import LEAST_BINS, held_bytes
+from tpca.solvers.rank_one import DENSE_ROWS, LANCZOS
+from tpca.tensors.blocks import Partition
+
+RESTARTS = 10
+
+
+@dataclass(frozen=True)
+class Problem(tpca.planning.Problem):
+    """And what other methods make use of: the correlation inside pairs, and whether all vectors are the same.
+
+    The correlation is one number, or one for every pair, that of the shortest modes first.
+    """
+
+    correlation: float | tuple[float, ...] | None = None
+    symmetric: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for each in self.inside_pairs:
+            if not 0.0 <= each <= 1.0:
+                raise ModelError(f"correlation must lie in [0, 1], got {each}.")
+        if len(self.inside_pairs) != self.order // 2:
+            raise ModelError(
+                f"correlation must be one number, or one for each of {self.order // 2} pairs, got {self.correlation}."
+            )
+        if self.symmetric and self.correlation not in (None, 1.0):
+            raise ModelError(f"equal vectors have correlation 1, got {self.correlation}; leave one of the two out.")
+        if self.symmetric and len(set(self.dims)) > 1:
+            raise ModelError(f"equal vectors need equal dims, got {self.dims}.")
+
+    @property
+    def inside_pairs(self) -> tuple[float, ...]:
+        """Cor of every pair of the paper's blocks; 0 where it is not known."""
+        if isinstance(self.correlation, tuple):
+            return self.correlation
+        return (1.0 if self.symmetric else (self.correlation or 0.0),) * (self.order // 2)
+
+    @property
+    def halves(self) -> tuple[int, int]:
+        """Entries of the two blocks of the balanced unfolding, the smaller first."""
+        small, large = sorted(Partition.halves(self.dims).sizes)
+        return small, large
+
+
+Formula = Callable[[Problem], float]
+
+
+def root(problem: Problem) -> float:
+    """√∏d."""
+    return problem.unit
+
+
+def vectors(problem: Problem) -> float:
+    """∏d / min d."""
+    return problem.entries / min(problem.dims)
+
+
+def matrices(problem: Problem) -> float:
+    """The corollary's min with c_0 = 1; at odd order with the vector block idle in Phase I."""
+    return least_samples(problem.dims, [0.0] * (problem.order % 2) + list(problem.inside_pairs))
+
+
+def pairings(order: int) -> int:
+    """Ways to pair the modes, one left over at odd order: (k̄-1)!! or k̄!!."""
+    return math.prod(range(order - 1 if order % 2 == 0 else order, 0, -2))
+
+
+def held_mean(problem: Problem) -> float:
+    """The mean, and a singular pair of its unfolding or the work of a sweep."""
+    small, large = problem.halves
+    held = 3 * small if small <= DENSE_ROWS else 2 * LANCZOS + 8  # vectors of the shorter side, for a singular pair
+    return problem.entries + max(held * small + small + large, 2 * problem.entries / min(problem.dims))
+
+
+def _starts(problem: Problem) -> float:
+    """Four sets of vectors for every start."""
+    return 4.0 * RESTARTS * sum(problem.dims)
+
+
+def _traces(problem: Problem) -> float:
+    """A matrix for every pairing and pair; the identity, the sum, its mean and the eigenvectors."""
+    return (pairings(problem.order) * (problem.order // 2) + 4) * problem.dims[0] ** 2
+
+
+def _homotopy(problem: Problem) -> float:
+    d, order = problem.dims[0], problem.order
+    return _traces(problem) if order % 2 == 0 else d * d + (pairings(order) + 3) * d
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method: the form of its samples, and the floats that it holds."""
+
+    name: str
+    title: str
+    form: Formula
+    state: Formula
+    least_order: int = 2
+    symmetric: bool = False
+    """Whether it is for equal vectors only; ``even``: and for even orders."""
+    even: bool = False
+
+    def obstacle(self, problem: Problem) -> str:
+        """Why it is not for a problem, or nothing."""
+        if problem.order < self.least_order:
+            return f"needs order {self.least_order} or more"
+        if self.symmetric and not problem.symmetric:
+            return "only for equal vectors (--symmetric)"
+        return f"needs an even order from {self.least_order}" if self.even and problem.order % 2 else ""
+
+
+METHODS: tuple[Method, ...] = (
+    Method("mean", "least squares", root, lambda p: held_bytes(p.dims, LEAST_BINS, "float32", Design()) / 8),
+    Method("als", "ALS, spectral start", root, held_mean),
+    Method("amp", "AMP", root, held_mean, 3),
+    Method("unfolding", "unfolding", root, held_mean),
+    Method("recursive-unfolding", "recursive unfolding", root, held_mean),
+    Method("power-iteration", "power iteration", vectors,
+           lambda p: p.entries + 3 * RESTARTS * sum(p.halves) + _starts(p)),
+    Method("tensorly", "TensorLy parafac", root, lambda p: 4.5 * p.entries),
+    Method("pyttb", "pyttb cp_als", root, lambda p: 3.01 * p.entries),
+    Method("unfolding-passes", "unfolding, many passes", root, lambda p: p.halves[0] + 4 * p.halves[1]),
+    Method("power-passes", "power iteration, many passes", vectors, _starts),
+    Method("oja", "Oja on the unfolding", lambda p: p.unit * max(1.0, math.log(p.unit) ** 2 / 16),
+           lambda p: 3.0 * sum(p.halves)),
+    Method("vector-sgd", "vectors by online SGD", vectors, lambda p: 4.0 * sum(p.dims)),
+    Method("paper", "paper's matrices", matrices, lambda p: 2.0**p.order * sum(Partition.pairs(p.dims).sizes), 4),
+    Method("partial-trace", "partial trace", root, _traces, 3, symmetric=True),
+    Method("homotopy-passes", "homotopy, many passes", root, _homotopy, 3, symmetric=True),
+    Method("matrix-sgd", "one matrix by SGD", root, lambda p: (p.order / 2 + 6) * p.dims[0] ** 2, 4, symmetric=True,
+           even=True),
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""Claims, power and coverage where noise is not white: laws, trials, tables."""

@@ -1,0 +1,215 @@
+r"""Noise as real data have it: laws that draw all n samples of a run at once, ``(n, d_1, …, d_k)``, with mean zero.
+
+A law is a base of independent entries with variance one, and steps that change it.  Z is standard Gaussian, E what the
+step is given, w a random unit tensor of rank one, drawn once a run; E_t is sample t.
+
+==================  =============================================================================================
+``white``           Z
+``dir4, 8, 16``     E + √(s² − 1) z_t w, z_t ∼ N(0, 1): standard deviation s = 4, 8, 16 along w, one elsewhere
+``dirsign8``        E + (8ε − ⟨E, w⟩)w, ε = ±1: along w nothing but the sign changes
+``skewed``          E + (8x − ⟨E, w⟩)w, x = Exp(1) − 1: a direction of standard deviation 8 and skewness 2
+``resonances``      three directions w as in ``dir``, of standard deviations 10, 8, 6
+``factors``         E + Σ_r f_r L_r, three factors f_r ∼ N(0, 1) with loadings L_r of entries N(0, ¼): not rank one
+``smooth0.5, 0.9``  along every mode neighbours are correlated φ, covariance φ^|a − b| (a Kronecker product)
+``scales``          every slice of every mode has a scale of its own, e^z with z ∼ N(0, 1), drawn once a run
+``drift-up, -down`` the level of sample t goes linearly from 1 to 3, or from 3 to 1
+``t3``              E_t times (χ²₃)^−½: all entries of a sample share the level; Student t₃, unit variance
+``t3-entries``      entries Student t₃, unit variance, independent
+``gains``           E_t times e^z, z ∼ N(0, 1): the gain of sample t
+``chi2``            entries (z² − 1)/√2
+``exponential``     entries Exp(1) − 1
+``t2.5-entries``    entries t with 2.5 degrees of freedom, with the quartiles of N(0, 1)
+``rare``            entries zero, but one in a hundred, which is N(0, 100)
+``serial0.5 …``     E_t = φ E_{t−1} + √(1 − φ²) Z_t, φ = 0.5, 0.9, 0.97, stationary
+``ma10``            the sum of ten successive Z over √10
+``slow-direction``  E + 4 a_t w, a_t stationary AR(0.9) of variance one: one slow direction in white noise
+==================  =============================================================================================
+
+``a+b`` is the step of b after that of a.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import numpy as np
+from scipy.signal import lfilter
+from scipy.special import ndtri, stdtrit
+
+from tpca.tensors.blocks import Array, unit
+
+Rng = np.random.Generator
+Dims = tuple[int, ...]
+Law = Callable[[Rng, int, Dims], Array]
+Step = Callable[[Rng, Array], Array]
+
+MOVING = 10  # samples in the moving average
+
+
+def white(rng: Rng, n: int, dims: Dims) -> Array:
+    """Standard Gaussian entries."""
+    return rng.standard_normal((n, *dims))
+
+
+def exponential(rng: Rng, n: int, dims: Dims) -> Array:
+    """Waiting times less their mean, skewness 2."""
+    return rng.standard_exponential((n, *dims)) - 1.0
+
+
+def lognormal(rng: Rng, n: int, dims: Dims) -> Array:
+    """e^z less its mean, over its standard deviation; skewness 6."""
+    e = math.e
+    return np.asarray((np.exp(rng.standard_normal((n, *dims))) - math.sqrt(e)) / math.sqrt(e * (e - 1)))
+
+
+def heavy_entries(rng: Rng, n: int, dims: Dims) -> Array:
+    """Student t with 2.5 degrees of freedom, with the quartiles of a standard Gaussian: hardly a variance."""
+    return rng.standard_t(2.5, (n, *dims)) * float(ndtri(0.75) / stdtrit(2.5, 0.75))
+
+
+def rare_entries(rng: Rng, n: int, dims: Dims) -> Array:
+    """Nothing, but 10 z in one entry of a hundred."""
+    return 10.0 * rng.standard_normal((n, *dims)) * (rng.random((n, *dims)) < 0.01)
+
+
+def moving_average(rng: Rng, n: int, dims: Dims) -> Array:
+    """Sums of ten successive samples over √10."""
+    noise = white(rng, n + MOVING - 1, dims)
+    return np.asarray(lfilter(np.full(MOVING, MOVING**-0.5), [1.0], noise, axis=0)[MOVING - 1 :])
+
+
+def outer(vectors: list[Array]) -> Array:
+    """A tensor of rank one."""
+    return functools.reduce(np.multiply.outer, vectors)
+
+
+def random_vectors(rng: Rng, dims: Dims) -> list[Array]:
+    """Uniform on their spheres."""
+    return [unit(rng.standard_normal(d)) for d in dims]
+
+
+def directions(*levels: float) -> Step:
+    """E + √(s² − 1) z_t w, with a w of its own for every level s."""
+
+    def step(rng: Rng, noise: Array) -> Array:
+        for level in levels:
+            added = math.sqrt(level**2 - 1.0) * rng.standard_normal(len(noise))
+            noise = noise + np.multiply.outer(added, outer(random_vectors(rng, noise.shape[1:])))
+        return noise
+
+    return step
+
+
+def replaced_direction(draw: Callable[[Rng, int], Array]) -> Step:
+    """E + (8x − ⟨E, w⟩)w: along w there is 8x instead of what was there."""
+
+    def step(rng: Rng, noise: Array) -> Array:
+        w = outer(random_vectors(rng, noise.shape[1:]))
+        return noise + np.multiply.outer(8.0 * draw(rng, len(noise)) - np.tensordot(noise, w, w.ndim), w)
+
+    return step
+
+
+def slow_direction(rng: Rng, noise: Array) -> Array:
+    """E + 4 a_t w, a_t AR(0.9)."""
+    w = outer(random_vectors(rng, noise.shape[1:]))
+    return noise + np.multiply.outer(4.0 * serial(0.9)(rng, rng.standard_normal(len(noise))), w)
+
+
+def factors(rng: Rng, noise: Array) -> Array:
+    """E + Σ_r f_r L_r, three factors of factor analysis."""
+    loadings = 0.5 * rng.standard_normal((3, *noise.shape[1:]))
+    return noise + np.tensordot(rng.standard_normal((len(noise), 3)), loadings, 1)
+
+
+def coloured(noise: Array, roots: list[Array]) -> Array:
+    """(A_1 ⊗ … ⊗ A_k) E_t for every sample."""
+    for mode, root in enumerate(roots, start=1):
+        noise = np.moveaxis(np.tensordot(noise, root, (mode, 1)), -1, mode)
+    return noise
+
+
+def smooth(phi: float) -> Step:
+    """Covariance φ^|a − b| along every mode."""
+
+    def root(d: int) -> Array:
+        return np.asarray(np.linalg.cholesky(phi ** np.abs(np.subtract.outer(np.arange(d), np.arange(d)))))
+
+    return lambda _, noise: coloured(noise, [root(d) for d in noise.shape[1:]])
+
+
+def scales(rng: Rng, noise: Array) -> Array:
+    """A scale e^z for every slice of every mode."""
+    return coloured(noise, [np.diag(np.exp(rng.standard_normal(d))) for d in noise.shape[1:]])
+
+
+def levelled(noise: Array, levels: Array) -> Array:
+    """Every sample times its level."""
+    return np.asarray(noise * levels.reshape(-1, *[1] * (noise.ndim - 1)))
+
+
+def drift(first: float, last: float) -> Step:
+    """Levels go linearly from the first sample to the last."""
+    return lambda _, noise: levelled(noise, np.linspace(first, last, len(noise)))
+
+
+def t_levels(rng: Rng, noise: Array) -> Array:
+    """Gaussian over the root of χ²₃: E[1/χ²₃] = 1, so that the variance stays."""
+    return levelled(noise, rng.chisquare(3.0, len(noise)) ** -0.5)
+
+
+def gains(rng: Rng, noise: Array) -> Array:
+    """A log-normal gain for every sample."""
+    return levelled(noise, np.exp(rng.standard_normal(len(noise))))
+
+
+def serial(phi: float) -> Step:
+    """E_t = φ E_{t−1} + √(1 − φ²) Z_t, from a stationary start."""
+
+    def step(_: Rng, noise: Array) -> Array:
+        pushed = np.concatenate([noise[:1], math.sqrt(1 - phi**2) * noise[1:]])
+        return np.asarray(lfilter([1.0], [1.0, -phi], pushed, axis=0))
+
+    return step
+
+
+def chain(base: Law, *steps: Step) -> Law:
+    """A base, changed step by step."""
+    return lambda rng, n, dims: functools.reduce(lambda noise, step: step(rng, noise), steps, base(rng, n, dims))
+
+
+resonances = directions(10.0, 8.0, 6.0)
+
+LAWS: dict[str, Law] = {
+    "white": white,
+    "dir4": chain(white, directions(4.0)),
+    "dir8": chain(white, directions(8.0)),
+    "dir16": chain(white, directions(16.0)),
+    "dirsign8": chain(white, replaced_direction(lambda rng, n: rng.choice([-1.0, 1.0], n))),
+    "skewed": chain(white, replaced_direction(lambda rng, n: rng.standard_exponential(n) - 1.0)),
+    "resonances": chain(white, resonances),
+    "factors": chain(white, factors),
+    "smooth0.5": chain(white, smooth(0.5)),
+    "smooth0.9": chain(white, smooth(0.9)),
+    "scales": chain(white, scales),
+    "drift-up": chain(white, drift(1.0, 3.0)),
+    "drift-down": chain(white, drift(3.0, 1.0)),
+    "t3": chain(white, t_levels),
+    "t3-entries": lambda rng, n, dims: rng.standard_t(3.0, (n, *dims)) / math.sqrt(3.0),
+    "t2.5-entries": heavy_entries,
+    "gains": chain(white, gains),
+    "chi2": lambda rng, n, dims: (rng.standard_normal((n, *dims)) ** 2 - 1) / math.sqrt(2.0),
+    "exponential": exponential,
+    "rare": rare_entries,
+    "serial0.5": chain(white, serial(0.5)),
+    "serial0.9": chain(white, serial(0.9)),
+    "serial0.97": chain(white, serial(0.97)),
+    "ma10": moving_average,
+    "slow-direction": chain(white, slow_direction),
+    "smooth0.9+serial0.5": chain(white, smooth(0.9), serial(0.5)),
+    "scales+t3": chain(white, scales, t_levels),
+    "resonances+gains": chain(white, resonances, gains),
+    "dir8+drift-up": chain(white, directions(8.0), drift(1.0, 3.0)),
+}

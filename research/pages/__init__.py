@@ -1,0 +1,1 @@
+"""Figures about studies, drawn from what is stored."""

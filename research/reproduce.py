@@ -1,0 +1,109 @@
+"""The paper's claims, measured: ``python -m research reproduce``, ``make reproduce``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from research.pages.reproduction_figures import draw_studies
+from research.studies.catalogue import as_rows, choose, write_markdown
+from research.studies.runner import pending_jobs, run_studies
+from research.studies.store import Store
+from research.studies.study import AnyStudy, Finding, Scale
+from tpca.errors import StudyError
+
+STYLES = {"agrees": None, "differs": "yellow", "not enough data": "dim"}
+
+
+def reproduce(
+    studies: Annotated[list[str] | None, typer.Argument(help="Which studies; all of them by default.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A small grid: minutes.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="The whole grid: an hour or two on two cores.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Run nothing; table and figures of what is stored.")] = False,
+    store: Annotated[Path, typer.Option(help="Folder of the finished trials.")] = Path("reproduction"),
+    figures: Annotated[Path | None, typer.Option(help="Folder for the figures; by default inside the store.")] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="Processes; by default one per core.")] = None,
+    list_studies: Annotated[bool, typer.Option("--list", help="List the studies and stop.")] = False,
+    markdown: Annotated[Path | None, typer.Option(help="Write table and figures into a Markdown file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Measure the claims of the paper on this machine.
+
+    Every finished trial is stored; interrupt or kill it, run it again, and it goes on where it was.
+    """
+    console = Console(stderr=as_json)
+    chosen = choose(studies or [])
+    if list_studies:
+        _list(console, chosen)
+        return
+    if quick + full + show > 1:
+        raise StudyError("choose one of --quick, --full and --show.")
+    if not (quick or full or show or markdown):
+        raise StudyError("say how much to run: --quick (minutes) or --full (an hour or two); --show runs nothing.")
+    kept = Store(store)
+    if quick or full:
+        _run(console, chosen, "full" if full else "quick", kept, processes)
+    findings = kept.findings(chosen)
+    if not findings:
+        raise StudyError(
+            f"there are no finished trials in {str(store)!r}; run some with --quick, or name another --store."
+        )
+    if as_json:
+        typer.echo(json.dumps(as_rows(findings)))
+    else:
+        _print(console, findings)
+    folder = figures or store / "figures"
+    drawn = draw_studies(chosen, kept, folder)
+    console.print(f"Figures: {folder}", soft_wrap=True)
+    if markdown is not None:
+        write_markdown(markdown, chosen, findings, drawn)
+        console.print(f"Markdown: {markdown}", soft_wrap=True)
+
+
+def _list(console: Console, studies: Sequence[AnyStudy]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("study", "quick", "full", "what it measures"):
+        table.add_column(heading, justify="right" if heading in ("quick", "full") else "left")
+    for study in studies:
+        seconds = [sum(map(study.cost, study.grid(scale))) for scale in ("quick", "full")]
+        table.add_row(study.name, *(f"{max(1, s / 60):.0f} min" for s in seconds), study.title)
+    console.print(table)
+    console.print("Times are for one core. Run some with: python -m research reproduce NAME ... --quick")
+
+
+def _run(console: Console, studies: Sequence[AnyStudy], scale: Scale, store: Store, processes: int | None) -> None:
+    """All trials, a bar for every study."""
+    jobs = pending_jobs(studies, scale, store)
+    done = sum(len(study.grid(scale)) for study in studies) - len(jobs)
+    console.print(f"{done:,} trials are stored already, {len(jobs):,} are left to run.")
+    with Progress(console=console, disable=not console.is_terminal) as progress:
+        totals = {study.name: sum(study.cost(p) for s, p in jobs if s is study) for study in studies}
+        bars = {name: progress.add_task(f"{name:22s}", total=cost) for name, cost in totals.items() if cost}
+        try:
+            run_studies(studies, scale, store, lambda s, cost: progress.advance(bars[s.name], cost), processes)
+        except KeyboardInterrupt:
+            console.print(f"Stopped; every finished trial is in {store.folder}. The same command goes on from there.")
+            raise typer.Exit(130) from None
+
+
+def _print(console: Console, findings: Mapping[str, Sequence[Finding]]) -> None:
+    table = Table(title="The paper on a machine", caption="[...]: 95 % interval")
+    for heading in ("study", "case", "predicted", "measured", "verdict"):
+        table.add_column(heading, overflow="fold")
+    for name, found in findings.items():
+        for i, f in enumerate(found):
+            cells = (name if i == 0 else "", f.label, f.predicted, f.measured, str(f.verdict))
+            table.add_row(*cells, style=STYLES[str(f.verdict)])
+        table.add_section()
+    console.print(table)
+    for name, found in findings.items():  # where something differs, why
+        for f in found:
+            if str(f.verdict) == "differs":
+                console.print(f"[yellow]differs[/] {name}, {f.label}: {f.reason or 'see docs/reproduction.md.'}")

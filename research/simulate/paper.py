@@ -1,0 +1,209 @@
+r"""The paper's whole algorithm on the reduced chain: every sign, every phase, selection and estimator step.
+
+What :class:`tpca.solvers.paper.run.PaperRun` does with samples, :class:`SimulatedRun` does with the law of its
+iterates.  All starts share their random vectors and have samples of their own, so given those vectors they are
+independent.
+
+* A block's turn: :func:`research.simulate.chain.advance` with :math:`s = \lambda\prod_{i\ne m}\alpha_i`.
+* Selection: the mean reward of a start over N_0 samples is :math:`N(\lambda\prod_m\alpha_m, 1/N_0)`.
+* c_3 search: the score's mean is :math:`\lambda\prod_m Cor_m` (times :math:`\langle u_1, v_1\rangle` at odd order), its
+  variance :math:`\prod_m d_{short}` over the samples.
+* Phase III: the winner becomes the new Q, so that q is the overlap with it and the distance of an end point is known.
+* The mean reward at the end, over the second halves of two turns of T steps: :math:`N(\lambda\prod_m\alpha_m, 1/T)`.
+* The final W: draw Q's own past, then U, and add up; its top vectors as usual.
+
+``coarse`` = 0 takes every single step and is exact in law.  ``coarse`` = ε > 0 takes mini-batches of
+τ = min(ε/(η²D), 10ε/(η|s|)) samples with steps τη: a sample adds η²D to the noise energy of the direction and η|s| to
+its signal, so a step changes the one by about ε and the other by 10ε (its growth is linear, and a coarse step of a
+linear growth is exact).  Where τ would be below 1 every step is taken.  A turn that lasts longer than 60 relaxation
+times 1/(η|s|) is begun at its last 60: what was before is forgotten to within e^{-60}.  A leg thus costs of the order
+of 1/ε steps whatever d is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from research.simulate.chain import advance
+from research.simulate.starts import BlockStart
+from tpca.errors import SolverError
+from tpca.model import SpikedTensor
+from tpca.solvers.paper.schedule import Constants, Leg, Schedule, decay_length, empirical_schedule, search_steps
+from tpca.solvers.paper.vectors import block_vectors
+from tpca.solvers.rank_one import positive
+from tpca.tensors.blocks import Array, Partition, unit
+
+# Relaxation times after which a turn has forgotten where it began.
+SETTLED = 60.0
+
+
+class SimulatedRun:
+    """One run in reduced coordinates: ``coordinates[m]`` has a row (a, q, r) of unit length for every start."""
+
+    def __init__(
+        self,
+        truth: SpikedTensor,
+        rng: np.random.Generator,
+        partition: Partition | None = None,
+        starts: str = "both",
+        coarse: float = 0.0,
+        spare: bool = False,
+    ) -> None:
+        if not 0 <= coarse <= 0.1:
+            raise SolverError(f"coarse must lie in [0, 0.1], got {coarse}; 0 simulates every single step.")
+        self.truth, self.rng, self.coarse = truth, rng, coarse
+        self.partition = Partition.pairs(truth.dims) if partition is None else partition
+        vectors = [tuple(truth.vectors[n] for n in group) for group in self.partition.groups]
+        self.starts = [BlockStart.draw(each, starts, rng, spare) for each in vectors]
+        self.signs = _combinations([start.signs for start in self.starts])
+        self.coordinates = []
+        for m, start in enumerate(self.starts):
+            rows = {signs: start.coordinates(signs) for signs in start.signs}
+            self.coordinates.append(np.array([rows[signs[m]] for signs in self.signs]))
+        self._winner: list[Array] | None = None  # what Q was before Phase III
+        self.best, self.samples, self.steps = 0, 0, 0
+        self.block_samples = [0] * len(self.partition)  # N_m: a block's share of the samples
+        self.phase_one = 0
+        self.history: list[tuple[int, Array]] = []  # samples and alignments after every turn, or piece of one
+        self.mean_reward = math.nan
+
+    @property
+    def alignments(self) -> Array:
+        """α_m of every start, shape (blocks, starts)."""
+        return np.array([rows[:, 0] for rows in self.coordinates])
+
+    def multi_phase(self, schedule: Schedule) -> None:
+        """MPSNSGA, all but the estimator step."""
+        self.climb(schedule)
+        self.select(schedule.selection)
+        self.estimate(schedule.estimation)
+
+    def climb(self, schedule: Schedule) -> None:
+        """Phases I and II."""
+        for legs in schedule.stages:
+            self.sequential_ascent(legs)
+        self.phase_one = sum(self.block_samples)
+        self.sequential_ascent(schedule.ascent)
+
+    def search_reference(self, strength: float, constants: Constants) -> tuple[float | None, int]:
+        """c_3 or ``None``, and the samples that the search took (Algorithm search-c_3-even / -odd)."""
+        score = self.truth.strength
+        for start in self.starts:
+            overlaps, _ = start.overlaps()
+            score *= overlaps[0] * math.sqrt(len(start.truth[0])) if len(start.truth) == 2 else overlaps[1]
+        variance = math.prod(len(start.truth[0]) if len(start.truth) == 2 else 1 for start in self.starts)
+        taken = 0
+        for test in search_steps(self.partition, strength, constants):
+            taken += test.samples
+            seen = score + self.rng.standard_normal() * math.sqrt(variance / test.samples)
+            if abs(seen) >= test.threshold:
+                return test.c3, taken
+        return None, taken
+
+    def sequential_ascent(self, legs: Sequence[Leg], signs: Array | None = None, halve: bool = False) -> None:
+        """SNSGA1, or SNSGA2 with ``halve``: every block in turn, the last first."""
+        for block in reversed(range(len(self.partition))):
+            leg = legs[block]
+            piece = decay_length(leg.steps) if halve else max(1, leg.steps)  # an idle block has no steps
+            for number, done in enumerate(range(0, leg.steps, piece)):
+                steps = min(piece, leg.steps - done)
+                self.turn(block, leg.step_size * 0.5**number, steps, signs)
+
+    def turn(self, block: int, step_size: float, steps: int, signs: Array | None = None) -> None:
+        """One block's steps at one step size, on all replicas."""
+        size, rows = self.partition.sizes[block], self.coordinates[block]
+        others = self.truth.strength * np.prod(np.delete(self.alignments, block, axis=0), axis=0)
+        etas = step_size * (np.ones(len(rows)) if signs is None else signs)
+        taken, batches = self._pace(step_size, steps, size, np.abs(others))
+        self.coordinates[block] = advance(rows, others, etas, taken, size, self.rng, batches)
+        self.steps += int(np.maximum(np.rint(taken / batches), 1).sum())
+        self.samples += steps * len(rows)
+        self.block_samples[block] += steps * len(rows)
+        self.history.append((self.samples, self.alignments))
+
+    def _pace(self, step_size: float, steps: int, size: int, signals: Array) -> tuple[Array, Array]:
+        """Samples to simulate and samples a step, for every replica (see ``coarse`` at the top)."""
+        if self.coarse == 0:
+            return np.full(len(signals), float(steps)), np.ones(len(signals))
+        pull = np.maximum(step_size * signals, 1e-200)  # a signal of zero never settles
+        taken = np.minimum(steps, SETTLED / pull)
+        return taken, np.maximum(1.0, np.minimum(self.coarse / (step_size**2 * size), 10 * self.coarse / pull))
+
+    def select(self, samples_each: int) -> None:
+        """Keep the start with the largest mean reward over N_0 fresh samples each."""
+        mean = self.truth.strength * np.prod(self.alignments, axis=0)
+        seen = mean + self.rng.standard_normal(len(mean)) / math.sqrt(samples_each)
+        self.best = int(np.argmax(seen))
+        self.mean_reward = float(seen[self.best])
+        self.samples += samples_each * len(mean)
+        self.coordinates = [rows[self.best : self.best + 1].copy() for rows in self.coordinates]
+
+    def estimate(self, legs: Sequence[Leg]) -> None:
+        """Phase III from the winner with +R and −R; per block the end point nearer to the start."""
+        if len(self.coordinates[0]) != 1:
+            raise SolverError("estimate needs one start; call select first.")
+        begin = [rows[0] for rows in self.coordinates]
+        self._winner = begin
+        folded = [np.array([row[0], math.hypot(row[1], row[2]), 0.0]) for row in begin]
+        self.coordinates = [np.stack([row, row]) for row in folded]
+        self.sequential_ascent(legs, np.array([1.0, -1.0]), halve=True)
+        for m, (rows, start) in enumerate(zip(self.coordinates, folded, strict=True)):
+            nearer = int(np.argmax(rows @ start))  # unit vectors: the larger inner product is the smaller distance
+            self.coordinates[m] = rows[nearer : nearer + 1]
+        mean = self.truth.strength * float(np.prod(self.alignments))
+        self.mean_reward = mean + self.rng.standard_normal() / math.sqrt(legs[0].steps)
+
+    def blocks(self) -> tuple[Array, ...]:
+        """The winner's blocks, drawn from their exact law; needs room for D entries a block."""
+        truths = self.partition.outer(self.truth.vectors)
+        chosen = self.signs[self.best]
+        drawn = []
+        for m, (start, truth) in enumerate(zip(self.starts, truths, strict=True)):
+            beside = unit(_orthogonal(start.block(chosen[m]), [truth]))
+            if self._winner is not None:  # the part of Phase III's start beside the truth, whose U is drawn now
+                _, q, r = self._winner[m]
+                beside = unit(q * beside + r * self._uniform(truth, beside))
+            a, q, r = self.coordinates[m][0]
+            drawn.append(a * truth + q * beside + r * self._uniform(truth, beside))
+        return tuple(drawn)
+
+    def vectors(self) -> tuple[Array, ...]:
+        """Top vectors of the winner's blocks, in the user's mode order, with the sign that the mean reward decides."""
+        return positive(block_vectors(self.partition, self.blocks(), "power", self.rng), self.mean_reward)[0]
+
+    def _uniform(self, truth: Array, beside: Array) -> Array:
+        """A unit block uniform on what is orthogonal to both; nothing where there is no room for one."""
+        if truth.size < 3:
+            return np.zeros_like(truth)
+        return unit(_orthogonal(self.rng.standard_normal(truth.shape), [truth, beside]))
+
+
+def simulate_empirical(
+    truth: SpikedTensor, constants: Constants, rng: np.random.Generator, coarse: float = 0.0
+) -> tuple[SimulatedRun, Schedule]:
+    """The empirical schedule, its search included, up to the selection."""
+    run = SimulatedRun(truth, rng, coarse=coarse, spare=constants.idle_vector)
+    c3, taken = run.search_reference(truth.strength, constants)
+    schedule = empirical_schedule(run.partition, truth.strength, constants, c3, search=taken)
+    run.samples += taken
+    run.climb(schedule)
+    run.select(schedule.selection)
+    return run, schedule
+
+
+def _orthogonal(array: Array, directions: Sequence[Array]) -> Array:
+    """``array`` without its part along orthonormal ``directions``."""
+    for direction in directions:
+        array = array - np.vdot(array, direction) * direction
+    return array
+
+
+def _combinations(choices: list[list[tuple[float, ...]]]) -> list[tuple[tuple[float, ...], ...]]:
+    """One choice of signs for every block, all of them, the last block's changing fastest."""
+    every: list[tuple[tuple[float, ...], ...]] = [()]
+    for choice in choices:
+        every = [(*before, signs) for before in every for signs in choice]
+    return every

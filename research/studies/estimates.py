@@ -1,0 +1,205 @@
+r"""From trials to slopes: N at 50 % success, power laws in d, and bootstrap intervals.
+
+*N₅₀*: for every d, success counts at growing N are made monotone (isotonic regression) and interpolated at ½, linearly
+in log N.  *Slope*: least squares of :math:`\log N_{50}(d) - \log c(d)` on :math:`\log d`, c a known correction such as
+the number of stages.  *Interval*: 95 % of bootstrap slopes, in which both the values of d and the outcomes of the
+trials are drawn again, and the place of the crossing between two rungs of the ladder where success jumps, so that
+neither the noise of counts, nor the coarseness of the ladder, nor a jitter between neighbouring d (h* is rounded up) is
+left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import isotonic_regression
+
+from research.studies.study import Finding, Verdict
+from tpca.randomness import generator
+from tpca.tensors.blocks import Array
+
+DRAWS = 400
+Correction = Callable[[float], float]
+Draw = Callable[[np.random.Generator, float], float]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Success counts at growing numbers of samples, for one value of d."""
+
+    samples: Array
+    wins: Array
+    runs: Array
+
+    @classmethod
+    def gather(cls, points: Sequence[tuple[float, int, int]]) -> Curve:
+        """From (samples, wins, runs), points at the same level added up."""
+        levels: dict[float, list[float]] = {}
+        for samples, wins, runs in points:
+            level = levels.setdefault(round(math.log(samples), 2), [0.0, 0.0, 0.0])
+            level[0] += math.log(samples) * runs
+            level[1] += wins
+            level[2] += runs
+        rows = np.array([[np.exp(s / r), w, r] for _, (s, w, r) in sorted(levels.items())])
+        return cls(*rows.T)
+
+    def half(self) -> float:
+        """N₅₀, or infinity where success never reaches ½; at most the smallest N where it always exceeds ½."""
+        return self._crossing(self.wins, 0.5)
+
+    def redrawn(self, rng: np.random.Generator) -> float:
+        """N₅₀ of trials drawn again, and of another place between two rungs of the ladder.
+
+        Where success jumps from one rung to the next the crossing lies anywhere between them.
+        """
+        wins: Array = rng.binomial(self.runs.astype(int), self.wins / self.runs).astype(float)
+        return self._crossing(wins, rng.random())
+
+    def _crossing(self, wins: Array, place: float) -> float:
+        """Where the isotonic success curve crosses ½; ``place`` in [0, 1] is ½ for its linear interpolation."""
+        rates = isotonic_regression(wins / self.runs, weights=self.runs).x
+        logs = np.log(self.samples)
+        above = int(np.argmax(rates >= 0.5))
+        if rates[above] < 0.5:
+            return math.inf
+        if above == 0 or rates[above] == rates[above - 1]:
+            return float(self.samples[above])
+        jump = rates[above] - rates[above - 1]
+        share = (0.5 - rates[above - 1]) / jump + jump * (place - 0.5)
+        return float(np.exp(logs[above - 1] + share * (logs[above] - logs[above - 1])))
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times more samples one curve needs than another."""
+
+    top: Curve
+    bottom: Curve
+
+    def half(self) -> float:
+        """The ratio of both N₅₀."""
+        below = self.bottom.half()
+        return self.top.half() / below if math.isfinite(below) else math.nan
+
+    def redrawn(self, rng: np.random.Generator) -> float:
+        """The ratio of trials drawn again."""
+        below = self.bottom.redrawn(rng)
+        return self.top.redrawn(rng) / below if math.isfinite(below) else math.nan
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def holds(self, predicted: float) -> bool:
+        """Whether the interval contains ``predicted``."""
+        return self.low <= predicted <= self.high
+
+    def text(self, digits: int = 2) -> str:
+        """``2.03 [1.95, 2.11]``, or a dash."""
+        if not math.isfinite(self.value):
+            return "—"
+        return f"{self.value:.{digits}f} [{self.low:.{digits}f}, {self.high:.{digits}f}]"
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """y ≈ exp(intercept) · c(x) · x^slope."""
+
+    slope: Estimate
+    intercept: float
+    points: dict[float, float]
+    correction: Correction
+
+    def upper(self) -> float:
+        """The slope through the larger half of the points, where a prediction for large d should do better."""
+        finite = {x: y for x, y in self.points.items() if math.isfinite(y) and y > 0}
+        half = {x: finite[x] for x in sorted(finite)[len(finite) // 2 - 1 :]} if len(finite) > 3 else finite
+        return _line(half.items(), self.correction)[0] if len(half) > 1 else math.nan
+
+    def at(self, x: float) -> float:
+        """The line at x."""
+        return float(math.exp(self.intercept) * self.correction(x) * x**self.slope.value)
+
+
+def flat(_: float) -> float:
+    """No correction."""
+    return 1.0
+
+
+def power_law(curves: Mapping[float, Curve] | Mapping[float, Ratio], correction: Correction = flat) -> PowerLaw:
+    """The slope of N₅₀ against d, from success curves."""
+    points = {x: curves[x].half() for x in sorted(curves)}
+    return _fit(points, lambda rng, x: curves[x].redrawn(rng), correction)
+
+
+def power_law_of(values: Mapping[float, Sequence[float]], correction: Correction = flat) -> PowerLaw:
+    """The slope of the median of repeated measurements."""
+    points = {x: float(np.median(values[x])) for x in sorted(values)}
+    return _fit(points, lambda rng, x: float(np.median(rng.choice(values[x], len(values[x])))), correction)
+
+
+def _fit(points: dict[float, float], draw: Draw, correction: Correction) -> PowerLaw:
+    finite = {x: y for x, y in points.items() if math.isfinite(y) and y > 0}
+    if len(finite) < 3:
+        return PowerLaw(Estimate(math.nan, math.nan, math.nan), math.nan, points, correction)
+    slope, intercept = _line(finite.items(), correction)
+    rng = generator(0, "bootstrap")
+    xs = np.array(list(finite))
+    slopes: list[float] = []
+    while len(slopes) < DRAWS:
+        chosen = rng.choice(xs, len(xs))
+        again = [(x, draw(rng, x)) for x in chosen]
+        kept = [(x, y) for x, y in again if math.isfinite(y) and y > 0]
+        if len({x for x, _ in kept}) >= min(3, len(xs)):
+            slopes.append(_line(kept, correction)[0])
+    low, high = np.quantile(slopes, [0.025, 0.975])
+    return PowerLaw(Estimate(slope, float(low), float(high)), intercept, points, correction)
+
+
+def _line(points: Iterable[tuple[float, float]], correction: Correction) -> tuple[float, float]:
+    pairs = list(points)
+    slope, intercept = np.polyfit(np.log([x for x, _ in pairs]), np.log([y / correction(x) for x, y in pairs]), 1)
+    return float(slope), float(intercept)
+
+
+def rate_interval(wins: int, runs: int) -> Estimate:
+    """A success rate with its Clopper–Pearson interval."""
+    from scipy.stats import beta
+
+    low = float(beta.ppf(0.025, wins, runs - wins + 1)) if wins else 0.0
+    high = float(beta.ppf(0.975, wins + 1, runs - wins)) if wins < runs else 1.0
+    return Estimate(wins / runs, low, high)
+
+
+def slope_finding(
+    label: str, law: PowerLaw, predicted: float, reason: str = "", form: str = "", bound: bool = True
+) -> Finding:
+    """A claim that is an upper ``bound`` agrees unless all of the 95 % interval of the slope lies above it.
+
+    Other claims agree if the interval contains the prediction.
+    """
+    at_most = "at most " if bound else ""
+    text = f"slope {at_most}{predicted:g}" + (f", {form} divided out" if form else "")
+    measured = law.slope.text()
+    if not math.isfinite(law.slope.value):
+        return Finding(label, text, measured, Verdict.OPEN, "fewer than three values reached 50 % success.")
+    if law.slope.holds(predicted):
+        return Finding(label, text, measured, Verdict.AGREES, reason)
+    if bound and law.slope.high < predicted:
+        return Finding(label, text, measured, Verdict.AGREES, f"{reason} Below the bound: not tight here.".strip())
+    trend = f"slope through the larger half of the points {law.upper():.2f}."
+    return Finding(label, text, measured, Verdict.DIFFERS, f"{reason} {trend}".strip())
+
+
+def spread(law: PowerLaw, exponent: float, since: float = 0.0) -> tuple[float, float]:
+    """The smallest and the largest y/(c(x)·x^exponent) over x ≥ ``since``: equal if all curves collapse."""
+    scaled = [y / (law.correction(x) * x**exponent) for x, y in law.points.items() if x >= since and math.isfinite(y)]
+    return (min(scaled), max(scaled)) if scaled else (math.nan, math.nan)

@@ -1,0 +1,102 @@
+"""False alarms and coverage of the race: ``python -m research.studies.race_checks --out docs/race-checks.json``.
+
+False alarms: runs on pure noise of several laws that claim a signal, at confidence 0.95.  Coverage: how often the
+nominal 95 % intervals of all components and of the strength hold the truth, at the accuracy where the run was told to
+stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from research.law import LawEngine
+from research.studies.runner import table_command
+from tpca.model import Samples, SpikedTensor
+from tpca.solvers.race.solver import RaceSolver
+from tpca.wording import markdown_table
+
+NOISE_SETTINGS: list[tuple[tuple[int, ...], str, int]] = [
+    (dims, noise, samples)
+    for dims, samples in (((6,) * 3, 400), ((10,) * 3, 600), ((5,) * 4, 600), ((2, 2), 200))
+    for noise in ("gaussian", "correlated", "rademacher", "student-t")
+]
+COVERAGE_SETTINGS: tuple[tuple[tuple[int, ...], float], ...] = (
+    ((6, 7, 8), 0.08),
+    ((6, 7, 8), 0.2),
+    ((40, 40), 0.3),
+    ((10,) * 4, 0.1),
+    ((6,) * 5, 0.15),
+    ((5,) * 6, 0.15),
+)
+
+
+def claims(job: tuple[tuple[int, ...], str, int, int]) -> bool:
+    """Whether one run on pure noise claims a signal."""
+    dims, noise, samples, seed = job
+    recovery = RaceSolver(random_state=seed, max_samples=samples).run(Samples(dims, noise=noise, random_state=seed))
+    return recovery.found
+
+
+def covered(job: tuple[tuple[int, ...], float, int]) -> tuple[int, int, bool, float]:
+    """Components inside their interval, all components, strength inside its own, squared error over the claimed."""
+    dims, tolerance, seed = job
+    truth = SpikedTensor.random(dims, 1.0, random_state=seed)
+    recovery = RaceSolver(random_state=seed, tol=tolerance).run(LawEngine(truth, random_state=seed))
+    errors = recovery.standard_errors or ()
+    signed = [np.sign(v @ w) * v for v, w in zip(recovery.vectors, truth.vectors, strict=True)]
+    triples = list(zip(signed, truth.vectors, errors, strict=True))
+    inside = sum(int(np.sum(np.abs(v - w) <= 1.96 * e)) for v, w, e in triples)
+    low, high = recovery.strength_interval or (0.0, 0.0)
+    ratio = float(np.mean([np.sum((v - w) ** 2) / np.sum(e**2) for v, w, e in triples]))
+    return inside, sum(dims), bool(low <= truth.strength <= high), ratio
+
+
+def claims_table(content: dict[str, Any]) -> str:
+    """Claims on pure noise."""
+    rows = [
+        (f"{_shape(row['dims'])}, {row['noise']}", str(row["samples"]), f"{row['claims']} of {row['runs']}")
+        for row in content["false_alarms"]
+    ]
+    return markdown_table(("pure noise", "samples", "claims"), rows)
+
+
+def coverage_table(content: dict[str, Any]) -> str:
+    """How often intervals hold the truth."""
+    heading = ("signal", "tolerance", "components", "strength", "error ratio", "runs")
+    form = "{tolerance:g}|{components:.3f}|{strength:.2f}|{error_ratio:.2f}|{runs}"
+    return markdown_table(
+        heading, ((_shape(row["dims"]), *form.format(**row).split("|")) for row in content["coverage"])
+    )
+
+
+def markdown(content: dict[str, Any]) -> str:
+    """The tables of docs/race.md, from the stored results."""
+    return f"{claims_table(content)}\n{coverage_table(content)}"
+
+
+def _shape(dims: Sequence[int]) -> str:
+    return "×".join(map(str, dims))
+
+
+def rows(pool_map: Callable[..., list[Any]], seeds: Sequence[int]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Both checks over all seeds."""
+    for dims, noise, samples in NOISE_SETTINGS:
+        count = sum(pool_map(claims, [(dims, noise, samples, seed) for seed in seeds]))
+        yield (
+            "false_alarms",
+            {"dims": dims, "noise": noise, "samples": samples, "claims": count, "runs": len(seeds)},
+        )
+    for shape, tolerance in COVERAGE_SETTINGS:
+        results = pool_map(covered, [(shape, tolerance, seed) for seed in seeds])
+        row: dict[str, Any] = {"dims": shape, "tolerance": tolerance, "runs": len(seeds)}
+        row["components"] = sum(r[0] for r in results) / sum(r[1] for r in results)
+        row["strength"] = sum(r[2] for r in results) / len(results)
+        row["error_ratio"] = float(np.mean([r[3] for r in results]))
+        yield "coverage", row
+
+
+if __name__ == "__main__":
+    table_command(None, __doc__, rows, seeds=60, markdown=markdown)

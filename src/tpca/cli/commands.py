@@ -1,0 +1,411 @@
+"""The small commands: ``score``, ``report``, ``info``, ``generate`` and ``plan``."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tpca.cli.options import (
+    AsJson,
+    Data,
+    Dim,
+    Items,
+    Missing,
+    Modes,
+    Nuisance,
+    Overwrite,
+    Sample,
+    Scores,
+    Value,
+    Y,
+    layout,
+    layout_as_fitted,
+    opened,
+    option,
+    read_columns,
+    refuse_idle,
+)
+from tpca.cli.output import check_file, check_place, put, put_json, room_at, using_result, write_report
+from tpca.cli.progress import bars
+from tpca.errors import OutputError, StreamError
+from tpca.wording import amount, approximately, duration, shape, with_error
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tpca.data import Stream
+    from tpca.planning import Plan
+    from tpca.result import Result
+
+Folder = Annotated[Path, typer.Argument(help="Folder that tpca fit --out wrote.", show_default=False, metavar="DIR")]
+
+# score ----------------------------------------------------------------------------------------------------------
+
+SAID = {"mean": "mean score", "variance": "variance of the scores", "effect": "slope of the scores on y"}
+SAID |= {"views": "correlation of the scores"}
+
+
+def score(
+    ctx: typer.Context,
+    data: Data,
+    folder: Folder,
+    y: Y = None,
+    nuisance: Nuisance = None,
+    truth: Annotated[bool, option("Compare with the truth beside the data.", "--truth")] = False,
+    nan_policy: Annotated[str | None, option("NaN or Inf: raise, omit or zero; as in the fit by default.")] = None,
+    dim: Dim = None,
+    items: Items = "auto",
+    sample: Sample = None,
+    modes: Modes = None,
+    value: Value = None,
+    missing: Missing = "raise",
+    as_json: AsJson = False,
+) -> None:
+    """Try a result on other data: its score, with a standard error.
+
+    That is the mean score of the samples; of a fit with --y, the slope of the scores on --y; of a fit with --target
+    variance, their variance; each summed over the components. Of views it is the correlation; give DATA for each.
+
+    With --truth also the overlap of every vector with the planted one (1 is perfect).
+
+    Axes and columns are those of the fit, unless they are given.
+    """
+    from tpca.result import load
+
+    result = load(folder)
+    kind = "views" if result.kind == "views" else result.target
+    refuse_idle(ctx, kind)
+    if kind == "effect" and y is None:
+        raise StreamError("the score of an effect is the slope on --y; give the same column as for the fit.")
+    if kind != "views" and len(data) > 1:
+        raise StreamError(f"one DATA holds the samples, got {len(data)}; several are for a fit of views.")
+    with using_result(folder):
+        stream, said = _as_fitted(result, data, ctx.params), SAID[kind]
+        found = result.score(stream, read_columns(y), nuisance=read_columns(nuisance))
+        told = {"score": float(found), "standard_error": found.standard_error, "samples": stream.length}
+        told |= _overlaps(result, data[0]) if truth else {}
+    if as_json:
+        put_json(told)
+        return
+    summed = f", summed over {len(result.components)} components" if len(result.components) > 1 else ""
+    rows = "" if stream.length is None else f", {stream.length:,} {'rows' if result.kind == 'views' else 'samples'}"
+    put(f"{said} {with_error(float(found), found.standard_error)}{summed}{rows}")
+    if truth:
+        put(f"component {told['component']} against the truth of strength {told['strength']:g}:")
+        width = max(map(len, told["axes"]))
+        for name, overlap in zip(told["axes"], told["overlaps"], strict=True):
+            put(f"  {name:{width}}  overlap {overlap:.4f}")
+
+
+def _as_fitted(result: Result, data: list[str], given: Mapping[str, Any]) -> Any:
+    """Data like those of a fit: what is not ``given`` is as it was there."""
+    from tpca.data.rows import open_views
+
+    policy = given.get("nan_policy") or result.settings.get("nan_policy", "raise")
+    if result.kind == "views":
+        return open_views(data, nan_policy=policy)
+    items = given.get("items") or result.settings.get("items", "auto")
+    return opened(data[0], layout_as_fitted(given, result.settings, result.labels), items=items, nan_policy=policy)
+
+
+def _overlaps(result: Result, path: str) -> dict[str, Any]:
+    """The component that is nearest to the truth beside the data, and its overlaps."""
+    from tpca.data.write import read_truth, truth_path
+
+    known = read_truth(truth_path(path))
+    each = [known.overlaps([v[c] for v in result.vectors]) for c in range(len(result.components))]
+    best = max(range(len(each)), key=lambda c: float(each[c].min()))
+    overlaps = [float(one) for one in each[best]]
+    return {"component": best, "overlaps": overlaps, "axes": list(result.labels.modes), "strength": known.strength}
+
+
+# report ---------------------------------------------------------------------------------------------------------
+
+
+def report(
+    ctx: typer.Context,
+    folder: Folder,
+    out: Annotated[Path | None, option("The file to write; DIR/report.html by default.")] = None,
+    data: Annotated[list[str] | None, option("Where the data are now, if they were moved.")] = None,
+    scores: Scores = True,
+) -> None:
+    """Make one HTML page of a result.
+
+    The data are read once more, to draw the scores of the samples; if they cannot be, the page goes without.
+    """
+    from tpca.result import load
+
+    refuse_idle(ctx)
+    path = out or folder / "report.html"
+    result = load(folder)
+    check_file(path)
+    source = data or ([result.source] if isinstance(result.source, str) else result.source)
+
+    def read() -> tuple[Any, Any]:
+        return result.transform(_as_fitted(result, source, {})), read_columns(result.settings.get("y"))
+
+    with using_result(folder):
+        write_report(result, path, read if scores else None)
+    put(f"{path}: {amount(os.path.getsize(path))}")
+
+
+# info -----------------------------------------------------------------------------------------------------------
+
+
+def info(
+    ctx: typer.Context,
+    path: Annotated[str, typer.Argument(help="Data, or a folder that tpca fit wrote.", show_default=False)],
+    dim: Dim = None,
+    items: Items = "auto",
+    sample: Sample = None,
+    modes: Modes = None,
+    value: Value = None,
+    missing: Missing = "raise",
+    as_json: AsJson = False,
+) -> None:
+    """Say what is in a file of samples, or in a result."""
+    if (Path(path) / "result.json").is_file():
+        from tpca.result import load
+
+        refuse_idle(ctx, "result")
+        result = load(Path(path))
+        with using_result(Path(path)):
+            if as_json:
+                put_json(json.loads(result.to_json()))
+            else:
+                put(f"Result of fitting {_listed(result.source)}\n{result.summary()}")
+        return
+    found = _described(opened(path, layout(ctx.params), items=items), path)
+    if as_json:
+        put_json(found)
+    else:
+        _tell(found)
+
+
+def _listed(source: Any) -> str:
+    return ", ".join(source) if isinstance(source, list) else str(source)
+
+
+def _described(stream: Stream, path: str) -> dict[str, Any]:
+    """What is known of data without reading all of them, and what a fit would do."""
+    from tpca.data.write import truth_path
+    from tpca.inference.design import Design
+    from tpca.solvers.build import build_solver
+    from tpca.solvers.least_squares.solver import LeastSquares, held_bytes
+
+    solver, reason = build_solver("auto", "mean", stream, Design(), {"whiten": "auto"}, frozenset(), {})
+    if isinstance(solver, LeastSquares):
+        plan = solver.plan(stream, Design())
+        memory = held_bytes(stream.dims, plan.units, plan.dtype, Design(), stream.partial)
+    else:
+        memory = solver.budget(stream.dims)
+    dtype = getattr(stream, "stored_dtype", stream.dtype)
+    truth = truth_path(path)
+    return {
+        "kind": stream.kind,
+        "path": path,
+        "samples": stream.length,
+        "dims": list(stream.dims),
+        "labels": None if stream.labels is None else stream.labels.as_json(),
+        "dtype": str(dtype),
+        "chunks": getattr(stream, "chunks", None),
+        "chunk_bytes": getattr(stream, "chunk_bytes", None),
+        "reading_bytes": getattr(stream, "reading_bytes", None),
+        "sample_bytes": math.prod(stream.dims) * dtype.itemsize,
+        "truth": str(truth) if truth.is_file() else None,
+        "solver": solver.name,
+        "solver_reason": reason,
+        "memory": memory,
+    }
+
+
+def _tell(found: dict[str, Any]) -> None:
+    each, total = found["sample_bytes"], found["sample_bytes"] * (found["samples"] or 0)
+    count = "samples" if found["samples"] is None else f"{found['samples']:,} samples"
+    put(f"{found['path']}: {found['kind']}, {found['dtype']}")
+    put(f"  {count} of {shape(found['dims'])}, {amount(each)} each, {amount(total)} in all")
+    if found["labels"]:
+        put(f"  {_named(found)}")
+    if found["chunks"]:
+        each, needed = amount(found["chunk_bytes"]), amount(found["reading_bytes"])
+        put(f"  chunks of {shape(found['chunks'])}, {each} each; reading them takes up to {needed}")
+    if found["truth"]:
+        put(f"  planted truth in {found['truth']}")
+    put(f"  tpca fit would take {found['solver'].replace('_', ' ')}: {found['solver_reason']}")
+    put(f"  and hold {amount(found['memory'])}; --memory-limit sets a bound")
+
+
+def _named(found: dict[str, Any]) -> str:
+    """The axis of the samples, and the others with the first and last of their entries."""
+    from tpca.labels import parse_labels
+
+    labels = parse_labels(found["labels"], found["dims"])
+    told = []
+    for mode, (name, axis) in enumerate(zip(labels.modes, labels.axes, strict=True)):
+        ends = f" ({labels.entry(mode, 0)} to {labels.entry(mode, -1)})" if axis.coords is not None else ""
+        told.append(f"{name}{ends}")
+    return f"{f'samples along {labels.sample}; ' if labels.sample else ''}axes {', '.join(told)}"
+
+
+# generate -------------------------------------------------------------------------------------------------------
+
+
+def generate(
+    ctx: typer.Context,
+    out: Annotated[Path, option("File to write: .npy, .zarr, .h5 or .hdf5.", show_default=False)],
+    order: Annotated[int, option("Number of axes of a sample.")] = 4,
+    dim: Annotated[int, option("Length of every axis.")] = 16,
+    dims: Annotated[str | None, option("Lengths of all axes instead, such as 12,10,8.")] = None,
+    strength: Annotated[float, option("Strength of the signal; 0 for nothing but noise.")] = 1.0,
+    samples: Annotated[int, option("Number of samples.", min=1)] = 1000,
+    noise: Annotated[
+        str, option("gaussian, rademacher, uniform, bounded, correlated or student-t; unit variance.")
+    ] = "gaussian",
+    correlation: Annotated[
+        float | None, option("Correlation inside the pairs of vectors, 0 to 1; random if not given.")
+    ] = None,
+    dtype: Annotated[str, option("float32 or float64.")] = "float64",
+    random_state: Annotated[int, option("Seed of signal and noise.")] = 0,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write noisy samples with a planted signal.
+
+    The truth is written beside them, in OUT.truth.npz.
+
+    Example: tpca generate --order 4 --dim 16 --strength 2 --samples 3000 --out d.zarr
+    """
+    from rich.console import Console
+
+    from tpca.data.write import truth_path, write_samples
+    from tpca.model import Samples, SpikedTensor, check_dtype
+    from tpca.planning import tensor_dims
+
+    refuse_idle(ctx)
+    lengths = tensor_dims(*((order, dim, None) if dims is None else (None, None, dims)))
+    beside = truth_path(out)
+    check_place(out.parent)
+    # Data with a truth beside them were generated, and can be again; anything else is somebody's.
+    if out.exists() and not overwrite and not beside.exists():
+        raise OutputError(f"{str(out)!r} exists and was not written by tpca generate; --overwrite replaces it.")
+    _check_room(out, lengths, samples, check_dtype(dtype).itemsize)
+    truth = SpikedTensor.random(lengths, strength, correlation, random_state) if strength else None
+    source = (
+        truth.stream(noise, random_state, dtype=dtype)
+        if truth
+        else Samples(lengths, None, noise, random_state, dtype=dtype)
+    )
+    with bars(Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task(f"writing {out.name}", total=samples)
+        write_samples(out, source, samples, truth, lambda n: progress.update(bar, completed=n))
+    if as_json:
+        told = {"path": str(out), "truth": str(beside) if truth else None, "samples": samples, "dims": list(lengths)}
+        put_json({**told, "strength": strength, "noise": noise, "dtype": dtype, "random_state": random_state})
+        return
+    total = samples * math.prod(lengths) * source.dtype.itemsize
+    put(f"{out}: {samples:,} samples of {shape(lengths)}, {amount(total)}, strength {strength:g}")
+    put(f"truth: {beside}" if truth else "nothing but noise: no truth")
+
+
+def _check_room(out: Path, lengths: tuple[int, ...], samples: int, itemsize: int) -> None:
+    """Refuse, before anything is written or drawn, what the disk or the memory cannot hold."""
+    from tpca.solvers.memory import machine_memory
+
+    entries = min(math.prod(lengths), 1e200)  # more does not fit into a float
+    needed, room = samples * entries * itemsize, room_at(out)
+    if needed > room:
+        raise OutputError(
+            f"cannot write {str(out)!r}: {samples:,} samples of order {len(lengths)} take {amount(needed)}, and the "
+            f"disk has {amount(room)} left; ask for fewer or smaller samples, or choose another place."
+        )
+    drawn, memory = entries * (8 + itemsize), machine_memory()  # the signal in float64, and one sample
+    if drawn > memory:
+        raise OutputError(
+            f"cannot draw samples of order {len(lengths)}: one takes {amount(drawn)} of memory, and this machine has "
+            f"{amount(memory)}; ask for smaller samples."
+        )
+
+
+# plan -----------------------------------------------------------------------------------------------------------
+
+BASIS = {"measured": "m", "extrapolated": "m*", "theory": "t", "": ""}
+
+
+def plan(
+    order: Annotated[int | None, option("Number of axes of a sample.")] = None,
+    dim: Annotated[int | None, option("Length of every axis.")] = None,
+    dims: Annotated[str | None, option("Lengths of all axes instead, such as 10,20,30.")] = None,
+    strength: Annotated[float, option("Strength of the signal.")] = 1.0,
+    noise: Annotated[float, option("Standard deviation of an entry's noise.")] = 1.0,
+    samples: Annotated[str | None, option("Samples at hand: a number, or as 4d^2.")] = None,
+    memory_limit: Annotated[str | None, option("Memory for the fit, such as 2GB.")] = None,
+    rate: Annotated[float | None, option("Samples a second that arrive.")] = None,
+    workers: Annotated[int, option("Workers that share the samples.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Estimate samples, memory and time that a fit needs.
+
+    Nothing is run: the constants were measured, by the study of memory in the repository.
+    """
+    from rich.console import Console
+
+    from tpca.planning import Problem, make_plan, tensor_dims
+
+    problem = Problem(tensor_dims(order, dim, dims), strength, noise)
+    made = make_plan(problem, samples=samples, memory_limit=memory_limit, rate=rate, workers=workers)
+    if as_json:
+        put_json(dataclasses.asdict(made))
+    else:
+        _print_plan(Console(), made)
+
+
+def _print_plan(console: Console, made: Plan) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    problem = made.problem
+    console.print(made.recommendation, style="bold", highlight=False)
+    about = [shape(problem.dims), f"strength {problem.strength:g}", f"noise {problem.noise:g}"]
+    title = ", ".join([*about, f"memory {amount(made.memory_limit)}"])
+    table = Table(title=title, title_style="", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    time = "time" if made.workers == 1 else f"time, {made.workers} workers"
+    heads = ["solver", "samples", "from", "state", time, "S·N / bound"]
+    heads += [f"{made.samples:,} are"] if made.samples is not None else []
+    for head in heads:
+        table.add_column(head, justify="left" if head in ("solver", "from") else "right", no_wrap=head != "solver")
+    # What only takes too long is shown with its time: how many samples it needs is still worth knowing.
+    shown = sorted((r for r in made.rows if not r.obstacle or r.endless), key=lambda r: r.samples)
+    for row in shown:
+        mark = "→ " if row.name == made.recommended else "  "
+        cells = [mark + row.title, _count(row.samples), BASIS[row.basis], amount(row.state_bytes)]
+        cells += [duration(row.seconds), _count(row.product)]
+        table.add_row(*cells, *([row.suffices] if made.samples is not None else []))
+    if shown:
+        console.print(table)
+    for row in made.rows:
+        if row not in shown:
+            console.print(f"Not possible: {row.title}: {row.obstacle}\n", highlight=False)
+    speed = f"{made.rate:g} samples a second" if made.rate else "as fast as memory delivers them"
+    notes = Table.grid(padding=(0, 2))
+    notes.add_row("samples", "for every overlap above 0.9 in half of all runs; twice that is enough")
+    notes.add_row("from", "m: constant measured at such sizes; m*: at others, and extrapolated; t: theory, constant 1")
+    notes.add_row("time", f"of reading dense samples that come {speed} ({made.machine.bandwidth / 1e9:.1f} GB/s here)")
+    notes.add_row(
+        "S·N / bound",
+        "state times samples, over the least that vectors which differ from axis to axis allow: "
+        f"{_count(made.least_product)}, up to constants (Dudeja & Hsu 2024)",
+    )
+    console.print(notes, highlight=False)
+
+
+def _count(value: float) -> str:
+    if not math.isfinite(value):
+        return "—"
+    return approximately(value) if value >= 10 else f"{value:.2g}"

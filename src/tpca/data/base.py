@@ -1,0 +1,515 @@
+"""A stream yields batches; it may be endless, and may be read again if it says so.  A source is what can be sliced.
+
+Along which axis the samples lie: the first, or one that is named; the others are the modes, in their order.
+
+What may pass as a sample: shape, dtype, and what to do about missing entries.
+
+Batches or single samples is one rule for the items of lists, iterables and folders; an array is always a batch.
+Items of one or two dimensions are taken for samples.  Items of more can only be batches if their shapes differ, or if
+there are fewer than two entries along their first axis, as in ``sample[None]``.  Where the shape of a sample is known
+already, an item that has it is a sample.  All else can be either: what an iterator gives, and ``MIN_ALIKE`` items of a
+list or folder, all of one shape, are taken for samples, and a note says so; the rest is refused.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self, TypeVar, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.errors import SampleError, StreamError, StreamWarning, one_line
+from tpca.labels import Axis, Labels
+from tpca.tensors import Batch, DenseBatch
+from tpca.tensors.blocks import check_dims
+from tpca.tensors.namespaces import numpy_dtype
+from tpca.threads import read_ahead
+
+Kind = Literal["array", "npy", "folder", "zarr", "hdf5", "dask", "xarray", "table", "iterable", "synthetic"]
+Items = Literal["auto", "batches", "samples"]
+NanPolicy = Literal["raise", "omit", "zero"]
+
+AnyBatch = TypeVar("AnyBatch", bound=Batch)
+
+KINDS: tuple[str, ...] = get_args(Kind)
+# What tells data apart is a look at some samples spread over a store, that costs no more than a few reads.
+MAX_LOOKS = 8
+MAX_LOOK_BYTES = 2**26  # read for them, unless two samples are more
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a stream that can be read at any place is cut into batches."""
+
+    bounds: NDArray[np.int64]
+    """Place of the first sample of every batch, and of the end."""
+    certain: bool
+    """Whether every batch has all its samples; if not, some may be left out when it is read."""
+    entries: int
+    """Numbers that have to be read for one sample."""
+    summable: bool
+    """Whether samples come whole, as arrays that can be added up."""
+    alone: bool = False
+    """Whether every batch stays by itself, wherever it is (the blocks of a Dask array)."""
+    private: bool = False
+    """Whether it is in the memory of this process, which nobody else can read."""
+
+    @property
+    def count(self) -> int:
+        """Number of batches."""
+        return len(self.bounds) - 1
+
+
+class Stream:
+    """Samples of one shape, batch by batch; they pass by once, unless a stream says otherwise."""
+
+    dims: tuple[int, ...]
+    """Shape of one sample."""
+    dtype: np.dtype[Any]
+    """Type of the entries as they are worked on."""
+    kind: str
+    """Which sort of data."""
+    length: int | None = None
+    """Number of samples; ``None`` if unknown or endless."""
+    endless: bool = False
+    """Whether the samples are known never to end."""
+    rereadable: bool = False
+    """Whether :meth:`batches` may be called again for another pass over the same finite data."""
+    layout: Layout | None = None
+    """Where the batches begin; ``None`` where they cannot be read at any place."""
+    ahead: int = 0
+    """Batches that may be in memory beside the one that is worked on."""
+    readable_elsewhere: bool = False
+    """Whether another machine can read the samples."""
+    whole: bool = True
+    """Whether samples come as arrays that are held in full: neither sparse, nor products of views, nor in slabs."""
+    nan_policy: NanPolicy = "raise"
+    """What is done about NaN and Inf."""
+    shuffle: int | None = None
+    """Seed of the order of the samples, if that is a random one."""
+    labels: Labels | None = None
+    """Names of the modes and of their entries, where the data have them."""
+    like: Any = None
+    """Of samples on a device: an array there; ``None`` of those of the host."""
+    files: tuple[str, ...] = ()
+    """Where the samples are stored: files, folders or URLs, to notice that they change."""
+
+    @property
+    def partial(self) -> bool:
+        """Whether entries of samples may be missing, those that are there being used."""
+        return self.nan_policy == "zero"
+
+    @property
+    def identity(self) -> str:
+        """Says which data these are, the same in every process; a checkpoint compares it."""
+        raise NotImplementedError
+
+    def batches(self, start: int = 0) -> Iterator[Batch]:
+        """The batches from the one whose ``first`` is ``start``, with the same bounds and contents every time."""
+        raise NotImplementedError
+
+
+class NumberedStream(Stream):
+    """A stream whose batches can be read in any order, by any process, where it has a layout."""
+
+    layout: Layout
+
+    def batches(self, start: int = 0) -> Iterator[Any]:
+        """The batches from the one whose ``first`` is ``start``; one is read ahead, where the stream says so."""
+        numbers = range(int(np.searchsorted(self.layout.bounds, start)), self.layout.count)
+        return without_empty(read_ahead(self.batch, numbers) if self.ahead else map(self.batch, numbers))
+
+    def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> Any:
+        """Batch ``number``, which may be empty; from ``parts``, what :meth:`lazy_parts` gave, if these are given."""
+        raise NotImplementedError
+
+    def lazy_parts(self, number: int) -> list[Any] | None:  # noqa: ARG002
+        """The Dask arrays that batch ``number`` consists of; ``None`` where it is read from a file."""
+        return None
+
+    def for_workers(self) -> Self:
+        """What a worker needs of it: all but a Dask array, whose blocks come by themselves."""
+        return self
+
+    def _range(self, number: int) -> tuple[int, int]:
+        """The places of batch ``number``."""
+        first, stop = self.layout.bounds[number : number + 2]
+        return int(first), int(stop)
+
+
+def without_empty(batches: Iterable[AnyBatch]) -> Iterator[AnyBatch]:
+    """The batches, an empty one made part of the next, so that its dropped samples are counted there.
+
+    If nothing is left at the very end, a last empty batch carries the count.
+    """
+    waiting: AnyBatch | None = None
+    for batch in batches:
+        if waiting is not None:
+            batch.first, batch.dropped = waiting.first, waiting.dropped + batch.dropped
+        waiting = None if len(batch) else batch
+        if waiting is None:
+            yield batch
+    if waiting is not None:
+        yield waiting
+
+
+class Source:
+    """Samples that are stored and can be sliced: what a stored stream reads."""
+
+    kind: Kind
+    """Which sort of store."""
+    name: str
+    """What messages call it."""
+    shape: tuple[int, ...]
+    """Shape ``(n, d_1, ..., d_k̄)`` of the whole."""
+    dtype: np.dtype[Any]
+    """Type of the entries as they are stored."""
+    chunks: tuple[int, ...] | None = None
+    """Length, along every axis, of the pieces it is stored in; ``None`` if it is stored in one."""
+    shared: bool = True
+    """Whether other processes can open it."""
+    edges: NDArray[np.int64] | None = None
+    """Of a Dask array: the first sample of every block, and the end; ``None`` of what is read from a store."""
+    axes: tuple[Axis, ...] = ()
+    """Names and coordinates of all axes; empty where the store gives none."""
+    files: tuple[str, ...] = ()
+    """Where it is stored: files, folders or URLs."""
+
+    def transposed(self, order: tuple[int, ...]) -> Source | None:  # noqa: ARG002
+        """The same with its axes in another order, where that moves no data; ``None``: batches are to be turned."""
+        return None
+
+    at_once: int = 1
+    """Samples of a batch at least."""
+    parallel: bool = False
+    """Whether several threads may read at once, and gain by it; not where a library has one lock for all of them."""
+
+    def part(self, start: int, stop: int) -> Any:  # noqa: ARG002
+        """Of a Dask array: some samples, as one block that stays where it is; ``None`` of all else."""
+        return None
+
+    def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
+        """The entries in these ranges of the leading axes."""
+        raise NotImplementedError
+
+
+class ArraySource(Source):
+    """An array in memory."""
+
+    kind: Kind = "array"
+    shared = False
+
+    def __init__(self, array: NDArray[Any], axes: tuple[Axis, ...] = (), name: str = "the array") -> None:
+        self.shape, self.dtype, self.axes, self.name = array.shape, array.dtype, axes, name
+        self._array = array
+
+    def transposed(self, order: tuple[int, ...]) -> ArraySource:
+        """A view of the same array."""
+        axes = tuple(self.axes[i] for i in order) if self.axes else ()
+        return ArraySource(self._array.transpose(order), axes, self.name)
+
+    def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
+        """A view of the entries."""
+        return self._array[key]
+
+
+def spread(length: int, cost: int) -> list[int]:
+    """The samples to look at, where one costs so many bytes to read: the first, the last, and others between."""
+    count = min(max(2, MAX_LOOK_BYTES // max(1, cost)), MAX_LOOKS, length)
+    return [place * (length - 1) // max(1, count - 1) for place in range(count)]
+
+
+def read_cost(source: Source, lengths: tuple[int, ...]) -> int:
+    """Bytes that are read for the first ``lengths`` entries of one sample: no less than whole chunks."""
+    chunks = source.chunks or (1,) * len(source.shape)
+    return math.prod(_whole(chunks, (1, *lengths))) * source.dtype.itemsize
+
+
+def _whole(chunks: tuple[int, ...], lengths: tuple[int, ...]) -> Iterator[int]:
+    return (-(-length // chunk) * chunk for chunk, length in zip(chunks, lengths, strict=True))
+
+
+SampleDim = str | int | None
+FEW, LONG, TIMES = 8, 30, 4  # samples, beside an axis so long, and so many times as long: they may lie along that one
+
+
+class Turned(Source):
+    """A source with its axes in another order: what is read is turned, a batch at a time."""
+
+    def __init__(self, source: Source, order: Sequence[int]) -> None:
+        self.kind, self.name, self.dtype, self.shared = source.kind, source.name, source.dtype, source.shared
+        self.parallel = source.parallel
+        self._source, self._order = source, tuple(order)
+        self.shape = tuple(source.shape[i] for i in order)
+        self.chunks = None if source.chunks is None else tuple(source.chunks[i] for i in order)
+        self.axes = tuple(source.axes[i] for i in order) if source.axes else ()
+
+    def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
+        """The entries in these ranges of the leading axes."""
+        own = [slice(None)] * len(self._order)
+        for place, part in zip(self._order, key, strict=False):
+            own[place] = part
+        return np.transpose(self._source.read(tuple(own)), self._order)
+
+
+def turned(source: Source, order: Sequence[int]) -> Source:
+    """The source with its axes in another order; an array in memory is only looked at in another way."""
+    if list(order) == list(range(len(source.shape))):
+        return source
+    found = source.transposed(tuple(order)) or Turned(source, order)
+    found.files = source.files
+    return found
+
+
+def along(source: Source, sample_dim: SampleDim) -> Source:
+    """The source with the samples along its first axis, the others in their order behind it."""
+    if sample_dim is None:
+        return source
+    axis = _axis(source, sample_dim)
+    return turned(source, [axis, *(i for i in range(len(source.shape)) if i != axis)])
+
+
+def _axis(source: Source, sample_dim: str | int) -> int:
+    """The number of an axis that is given by its name or number; the command gives numbers as text."""
+    names, count = [axis.name for axis in source.axes], len(source.shape)
+    if isinstance(sample_dim, str):
+        if names.count(sample_dim) == 1:
+            return names.index(sample_dim)
+        if not sample_dim.removeprefix("-").isdecimal():
+            known = ", ".join(repr(name) for name in names if name)
+            expected = (
+                f"name one of its axes, {known}"
+                if known
+                else f"be the number of an axis, 0 to {count - 1}: they have no names"
+            )
+            raise StreamError(f"sample_dim of {source.name} must {expected}; got {sample_dim!r}.")
+    try:
+        number = int(sample_dim)
+    except (TypeError, ValueError):
+        number = count
+    if isinstance(sample_dim, bool) or not -count <= number < count:
+        raise StreamError(
+            f"sample_dim must be the name or the number of an axis, 0 to {count - 1} of {source.name}, "
+            f"got {sample_dim!r}."
+        )
+    return number % count
+
+
+def check_axis(source: Any, data: Any, sample_dim: SampleDim, **told: Any) -> None:
+    """Say so where samples seem to lie along another axis than the first, and nobody named one.
+
+    Refused if what is ``told`` of them, by name, has as many rows as another axis is long; a note if there are next to
+    none of them beside a long axis.  ``data`` are the samples as they were opened; of a ``source`` that was open
+    already nobody knows what the axes were.
+    """
+    n, dims = data.length, tuple(data.dims)
+    if sample_dim is not None or n is None or source is data:
+        return
+    for name, rows in ((name, _rows(values)) for name, values in told.items()):
+        if rows != n and rows in dims:
+            raise SampleError(
+                f"{name} must have a row for every sample, got {rows}, and the samples, along the first axis, are {n}; "
+                f"{_way_out(data, dims.index(rows))}."
+            )
+    long = [mode for mode, d in enumerate(dims) if d >= max(LONG, TIMES * n)]
+    if n < FEW and long:
+        warnings.warn(
+            f"the samples, along the first axis, are {n}, of shape {dims}; {_way_out(data, long[-1])}.",
+            StreamWarning,
+            stacklevel=3,
+        )
+
+
+def _rows(values: Any) -> int | None:
+    """How many rows something has, where that is plain."""
+    if values is None or isinstance(values, str):
+        return None
+    rows = np.asarray(values, dtype=object)  # also of what only has __array__, and of rows of different lengths
+    return len(rows) if rows.ndim else None
+
+
+def _way_out(data: Any, mode: int) -> str:
+    axes = () if data.labels is None else data.labels.axes
+    name = axes[mode].name if axes else ""
+    which = f"axis {name!r}" if name else f"axis {mode + 1}"
+    given = (repr(name), name) if name else (mode + 1, mode + 1)
+    return (
+        f"{which} is {data.dims[mode]} long: if the samples lie along it, give dim={given[0]} (tpca: --dim {given[1]})"
+    )
+
+
+Shape = tuple[int, ...]
+MIN_ALIKE = 8  # fewer samples prove nothing, so a list of fewer arrays may well be one of batches
+WHERE = "to open_stream, or tpca with --items"
+
+
+def as_array(item: Any, first: int = 0) -> NDArray[Any]:
+    """``item`` as an array; tensors of other libraries come through NumPy's own protocol."""
+    if isinstance(item, np.ma.MaskedArray):
+        raise SampleError(
+            f"masked arrays would lose their mask, got one at sample {first}; "
+            'give array.filled(np.nan) with nan_policy="omit" or "zero".'
+        )
+    try:
+        return np.asarray(item)
+    except Exception as cause:  # whatever another library's __array__ raises
+        raise SampleError(
+            f"cannot make an array of a {type(item).__name__} at sample {first}: {one_line(cause)}; "
+            "give NumPy arrays, all samples of one shape."
+        ) from cause
+
+
+def float_dtype(dtype: np.dtype[Any], where: str = "") -> np.dtype[Any]:
+    """The dtype in which samples stored as ``dtype`` are worked on: native float32 or float64."""
+    if dtype.kind not in "fiub":
+        raise SampleError(f"samples must be real numbers, got dtype {dtype}{where}; convert them to float first.")
+    if dtype.kind == "f":
+        return np.dtype(np.float32 if dtype.itemsize <= 4 else np.float64)
+    return np.dtype(np.float32 if dtype.itemsize < 4 else np.float64)
+
+
+def to_floats(array: NDArray[Any]) -> NDArray[Any]:
+    """``array`` as native, C-contiguous floats; itself if it is that already."""
+    with np.errstate(over="ignore"):  # a longdouble that does not fit becomes Inf, and is then a missing entry
+        return np.ascontiguousarray(array, dtype=float_dtype(array.dtype))
+
+
+def sample_dims(shape: tuple[int, ...], what: str, way_out: str = "") -> tuple[int, ...]:
+    """Dims of the samples of an array of samples."""
+    if len(shape) < 2:
+        raise SampleError(
+            f"{what} must have shape (n, d_1, ..., d_k), a first axis of samples and at least one more, got "
+            f"{shape}{way_out or '; reshape it'}."
+        )
+    return check_dims(shape[1:], 1)
+
+
+def working(array: Any, where: str = "") -> np.dtype[Any]:
+    """The dtype in which samples in an array of any library are worked on."""
+    return float_dtype(array.dtype, where) if isinstance(array, np.ndarray) else numpy_dtype(array, where)
+
+
+def check_samples(array: Any, dims: tuple[int, ...], dtype: np.dtype[Any], first: int) -> None:
+    """Refuse samples that do not have the shape and float dtype of the stream."""
+    if array.shape[1:] != dims:
+        raise SampleError(
+            f"samples must have shape (n, {', '.join(map(str, dims))}), got {tuple(array.shape)} at sample {first}; "
+            "all samples of a stream share one shape."
+        )
+    found = working(array, f" at sample {first}")
+    if found != dtype:
+        raise SampleError(
+            f"all samples of a stream share one dtype, expected {dtype}, got {array.dtype} at sample {first}; "
+            "convert them to one."
+        )
+
+
+def all_finite(block: NDArray[Any]) -> bool:
+    """Whether no entry is NaN or Inf: one cheap read of clean data; only a suspect block is looked at closely."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(block.sum())) or bool(np.isfinite(block).all())
+
+
+def usable(
+    samples: NDArray[Any], policy: NanPolicy
+) -> tuple[NDArray[Any], NDArray[np.bool_] | None, NDArray[np.bool_] | None]:
+    """The samples that can be used, which of their entries were observed, and which samples these are; ``None``: all.
+
+    Those with missing entries are skipped, or kept with zeros for these, as long as something of them is there.
+    """
+    if all_finite(samples):
+        return samples, None, None
+    finite = np.isfinite(samples)
+    flat = finite.reshape(len(samples), -1)
+    keep = flat.all(axis=1) if policy == "omit" else flat.any(axis=1)
+    kept = samples[keep]  # a copy: what is filled in below is not the caller's
+    if policy == "omit":
+        return kept, None, keep
+    exposure = finite[keep]
+    kept[~exposure] = 0
+    return kept, exposure, keep
+
+
+def dense_batch(samples: NDArray[Any], first: int, number: int, policy: NanPolicy) -> DenseBatch:
+    """The samples from ``number`` on as the batch at ``first``; an error about missing entries can wait for their use.
+
+    What is to be skipped or filled in cannot.
+    """
+    if policy == "raise":
+        places = None if number == first else number + np.arange(len(samples))
+        return DenseBatch(samples, first, unchecked=number, places=places)
+    kept, exposure, keep = usable(samples, policy)
+    places = number + (np.arange(len(kept)) if keep is None else np.flatnonzero(keep))
+    return DenseBatch(kept, first, len(samples) - len(kept), exposure=exposure, places=places)
+
+
+def are_samples(
+    shapes: Iterable[Shape | None], items: Items, dims: Shape | None, what: str, alike: int | None = None
+) -> bool:
+    """Whether items of these shapes are single samples; an error if nobody can know.
+
+    ``shapes`` are those that can be seen before anything is read: of the whole of a list or folder, of the first item
+    of an iterator.  So many of one shape that are ``alike`` are taken for samples, with a note.
+    """
+    if items != "auto":
+        return items == "samples"
+    rest = iter(shapes)
+    first = next(rest, None)
+    if dims is not None or first is None:
+        return first is not None and first == dims
+    if len(first) < 3:
+        return True
+    same = [shape == first for shape in rest] if first[0] >= 2 else [False]
+    if not all(same):
+        return False
+    if alike is not None and 1 + len(same) >= alike:
+        warnings.warn(
+            f"{what} of shape {first} are taken for single samples of that shape, one each; if they are batches of "
+            f'samples {first[1:]}, say items="batches", and items="samples" to have no note ({WHERE}).',
+            StreamWarning,
+            stacklevel=2,
+        )
+        return True
+    raise StreamError(
+        f"{what} of shape {first} can be batches of samples {first[1:]}, or single samples {first}; say "
+        f'items="batches" or items="samples" ({WHERE}).'
+    )
+
+
+def shape_of(item: Any) -> Shape | None:
+    """Shape of the array in an item, which is not loaded for it; ``None`` where reading it will fail, and say why."""
+    try:
+        part = unwrapped(item, 0)
+        shape = getattr(part, "shape", None)
+        return np.shape(part) if shape is None else tuple(shape)
+    except Exception:
+        return None
+
+
+def unwrapped(item: Any, first: int) -> Any:
+    """The array of a data loader's item: loaders wrap it into a tuple or list of one."""
+    if isinstance(item, Mapping):
+        raise SampleError(
+            f"an item must be one array of samples, got a mapping at sample {first}; "
+            "yield only the samples, e.g. (item['x'] for item in loader)."
+        )
+    if not isinstance(item, tuple | list) or not any(len(getattr(part, "shape", None) or ()) for part in item):
+        return item
+    if len(item) > 1:
+        raise SampleError(
+            f"an item must be one array of samples, got a {type(item).__name__} of {len(item)} at sample {first}; "
+            "yield only the samples, e.g. (x for x, _ in loader), or one array, e.g. np.stack(item)."
+        )
+    return item[0]
+
+
+def only_batches(items: Items, what: str) -> None:
+    """Refuse single samples where there are none."""
+    if items == "samples":
+        raise StreamError(
+            f'items="samples" is for iterables and folders; {what} hold batches (n, d_1, ..., d_k): leave it out.'
+        )

@@ -1,0 +1,290 @@
+"""Streams that cannot be sliced: iterables, the endless samples of a spiked tensor, and a user's own stream.
+
+Streams of sparse samples: scipy matrices, or coordinates of any order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.data.base import (
+    Kind,
+    NanPolicy,
+    Stream,
+    as_array,
+    check_samples,
+    dense_batch,
+    sample_dims,
+    spread,
+    to_floats,
+    unwrapped,
+    without_empty,
+    working,
+)
+from tpca.data.devices import check_alike, device_batch, untracked
+from tpca.errors import SampleError, StreamError
+from tpca.model import BATCH_ENTRIES, Samples
+from tpca.tensors import Batch, DenseBatch
+from tpca.tensors.accumulators import digest
+from tpca.tensors.blocks import check_dims
+from tpca.tensors.dense import copied
+from tpca.tensors.namespaces import is_device_array, namespace
+from tpca.tensors.sparse import SparseBatch
+
+
+class IterableStream(Stream):
+    """Batches ``(n, d_1, ..., d_k̄)``, or ``single`` samples, from any iterable; the first one fixes the shape.
+
+    ``rereadable`` is false: an iterator can be consumed once only.  So many single samples are put ``together``.
+    """
+
+    kind: Kind = "iterable"
+
+    def __init__(
+        self, source: Iterable[Any], single: bool = False, nan_policy: NanPolicy = "raise", together: int | None = None
+    ) -> None:
+        arrays = _arrays(source, single)
+        head = next(arrays, None)
+        if head is None:
+            raise StreamError(
+                f"the stream is empty: it ended before the first {'sample' if single else 'batch'}; give at least one."
+            )
+        way_out = '; wrap a single sample as sample[None], or say items="samples"'
+        shape = tuple(head.shape)
+        self.dims = check_dims(shape[1:], 1) if single else sample_dims(shape, "a batch", way_out)
+        self.dtype = working(head)
+        self.like = None if isinstance(head, np.ndarray) else head
+        self.nan_policy = nan_policy
+        self._position = 0  # of the next sample that the iterator will give
+        checked = self._checked(itertools.chain([head], arrays))
+        step = together or max(1, BATCH_ENTRIES // math.prod(self.dims))
+        self.blocks = self._grouped(checked, step) if single else checked
+
+    @property
+    def identity(self) -> str:
+        """Dims, dtype and options: what an iterator will give is not known before it was read."""
+        return f"{self.kind} {self.dims} {self.dtype} {self.nan_policy}"
+
+    def batches(self, start: int = 0) -> Iterator[Batch]:
+        """The iterable's own batches, or groups of its samples; those before ``start`` are drawn and dropped."""
+        if start < self._position:
+            raise StreamError(
+                f"cannot go back to sample {start}: an iterable is read once, and {self._position} samples are gone; "
+                "open a new stream, or give an array or a file."
+            )
+        return without_empty(self._cleaned(start))
+
+    def _cleaned(self, start: int) -> Iterator[DenseBatch]:
+        reached = False
+        for block in self.blocks:
+            first, self._position = self._position, self._position + int(block.shape[0])
+            reached = reached or first == start
+            if reached:
+                yield cleaned(block, first, self.nan_policy)
+            elif first > start:
+                break
+        if not reached and self._position != start:
+            raise StreamError(
+                f"no batch of the iterable starts at sample {start}; go on with the data that the run was started with."
+            )
+
+    def _checked(self, arrays: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+        first = 0
+        for array in arrays:
+            check_alike(array, self.like, first)
+            check_samples(array, self.dims, self.dtype, first)
+            first += int(array.shape[0])
+            yield array
+
+    def _grouped(self, singles: Iterator[NDArray[Any]], step: int) -> Iterator[NDArray[Any]]:
+        """Groups of samples, copied one by one: a source may use the same buffer for all of them."""
+        for head in singles:
+            if self.like is not None:
+                rest = itertools.islice(singles, step - 1)
+                yield namespace(head).concat([copied(head), *map(copied, rest)], axis=0)
+                continue
+            group = np.empty((step, *self.dims), dtype=self.dtype)
+            group[0], filled = to_floats(head)[0], 1
+            for single in itertools.islice(singles, step - 1):
+                group[filled] = to_floats(single)[0]
+                filled += 1
+            yield group[:filled]
+
+
+def _arrays(source: Iterable[Any], single: bool) -> Iterator[NDArray[Any]]:
+    """The items as arrays of samples; single samples become batches of one."""
+    first = 0
+    for item in source:
+        part = unwrapped(item, first)
+        array = untracked(part) if is_device_array(part) else as_array(part, first)
+        if single:
+            if array.ndim == 0:
+                raise SampleError(
+                    f"a sample must be an array of shape (d_1, ..., d_k), got a single number at sample {first}."
+                )
+            array = array[None, ...]
+        if array.ndim == 0 or array.shape[0]:  # an empty batch says nothing
+            yield array
+            first += int(array.shape[0])
+
+
+def cleaned(block: Any, first: int, policy: NanPolicy) -> DenseBatch:
+    """A block of samples, on the host or on a device, as a batch."""
+    if isinstance(block, np.ndarray):
+        return dense_batch(to_floats(block), first, first, policy)
+    return device_batch(block, first, first, policy)
+
+
+def stacked(samples: Sequence[Any]) -> NDArray[Any]:
+    """Single samples as one array of floats, each of them checked."""
+    (whole,) = IterableStream(samples, single=True, together=len(samples)).blocks
+    return whole
+
+
+class SamplesStream(Stream):
+    """The endless samples of a spiked tensor."""
+
+    kind: Kind = "synthetic"
+    endless = True
+
+    def __init__(self, samples: Samples) -> None:
+        self.dims = samples.dims
+        self.dtype = np.dtype(samples.dtype)
+        self._samples = samples
+
+    @cached_property
+    def identity(self) -> str:
+        """How the samples are drawn, and a hash of the first."""
+        head = hashlib.sha256(next(iter(self._samples))[0].tobytes()).hexdigest()[:16]
+        return f"{self.kind} {self._samples!r} {self.dtype} {head}"
+
+    def batches(self, start: int = 0) -> Iterator[Batch]:
+        """Fresh samples for ever, finite by construction; those before ``start`` are drawn and dropped."""
+        first = 0
+        for samples in self._samples:
+            if first >= start:
+                yield DenseBatch(samples, first)
+            first += len(samples)
+
+
+class OwnStream(Stream):
+    """A user's stream, anything with ``dims`` and ``batches``; only this process reads it.
+
+    It passes by once unless it says otherwise.
+    Where a run goes on from a checkpoint its samples are drawn again from the first; only of an endless one is
+    ``batches(start)`` asked for.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        def told(name: str, usual: Any) -> Any:
+            return getattr(stream, name, usual)
+
+        self.dims: tuple[int, ...] = tuple(stream.dims)
+        self.kind: str = told("kind", "own")
+        self.dtype: np.dtype[Any] = np.dtype(told("dtype", np.float64))
+        self.length = told("length", None)
+        self.endless, self.rereadable = told("endless", False), told("rereadable", False)
+        self.nan_policy, self.shuffle = told("nan_policy", "raise"), told("shuffle", None)
+        self.whole = told("whole", True)
+        self._stream = stream
+
+    @property
+    def identity(self) -> str:
+        """What it says of itself, or its class and shape."""
+        return str(getattr(self._stream, "identity", f"{type(self._stream).__name__} {self.dims}"))
+
+    def batches(self, start: int = 0) -> Iterator[Batch]:
+        """Its batches; one that does not say what it holds cannot be compared with that of a checkpoint."""
+        for batch in self._stream.batches(start) if start else self._stream.batches():
+            if getattr(batch, "content", None) is None:
+                batch.content = lambda: None
+            yield batch
+
+
+BATCH_SAMPLES = 256
+
+
+def is_sparse(item: Any) -> bool:
+    """Whether an item of an iterable is a sparse sample, or a batch of them."""
+    coordinates = hasattr(item, "coords") and hasattr(item, "data")
+    return isinstance(item, SparseBatch) or hasattr(item, "tocoo") or coordinates
+
+
+class SparseStream(Stream):
+    """Sparse samples, or sparse batches, from a sequence (which may be read again) or any iterable (which may not).
+
+    A sample is a ``scipy.sparse`` matrix, or anything with ``coords``, ``data`` and ``shape``, as ``sparse.COO`` has.
+    """
+
+    kind = "sparse"
+    dtype = np.dtype(np.float64)
+    whole = False
+
+    def __init__(self, source: Iterable[Any]) -> None:
+        self.rereadable = isinstance(source, Sequence)
+        items = iter(source)
+        head = next(items, None)
+        if head is None:
+            raise StreamError("the stream is empty: it ended before the first sample; give at least one.")
+        self.dims = check_dims(head.dims if isinstance(head, SparseBatch) else head.shape)
+        self.length = sum(len(i) if isinstance(i, SparseBatch) else 1 for i in source) if self.rereadable else None
+        self._source = source if self.rereadable else itertools.chain([head], items)
+        self._position = 0
+
+    @property
+    def identity(self) -> str:
+        """Dims and length, and a digest of some samples where all are there already."""
+        looked = f" {self._some()}" if self.rereadable else ""
+        return f"sparse {self.dims} {self.length}{looked}"
+
+    def batches(self, start: int = 0) -> Iterator[SparseBatch]:
+        """Samples put together, a bounded number of entries at a time."""
+        if self.rereadable:
+            self._position = 0
+        elif start < self._position:
+            raise StreamError(f"cannot go back to sample {start}: an iterable is read once; give a list.")
+        for batch in self._batches():
+            if batch.dims != self.dims:
+                raise SampleError(
+                    f"samples must have shape {self.dims}, got {batch.dims} at sample {self._position}; "
+                    "all samples of a stream share one shape."
+                )
+            batch.first, self._position = self._position, self._position + len(batch)
+            if batch.first >= start:
+                yield batch
+
+    def _some(self) -> str:
+        """A digest of some items of the sequence."""
+        items: Any = self._source
+        some = [items[place] for place in spread(len(items), cost=0)]
+        batches = [item if isinstance(item, SparseBatch) else _together([item]) for item in some]
+        return digest(array for batch in batches for array in batch.content())
+
+    def _batches(self) -> Iterator[SparseBatch]:
+        waiting: list[Any] = []
+        entries = 0
+        for item in self._source:
+            if isinstance(item, SparseBatch):
+                yield item
+                continue
+            waiting.append(item)
+            entries += int(getattr(item, "nnz", 0))
+            if len(waiting) == BATCH_SAMPLES or entries >= BATCH_ENTRIES:
+                yield _together(waiting)
+                waiting, entries = [], 0
+        if waiting:
+            yield _together(waiting)
+
+
+def _together(samples: list[Any]) -> SparseBatch:
+    if hasattr(samples[0], "tocoo") and not hasattr(samples[0], "fill_value"):
+        return SparseBatch.from_scipy(samples)
+    return SparseBatch.from_coo(samples)

@@ -1,0 +1,330 @@
+"""What lies at a path or URL, as something that can be sliced.
+
+``open_stream``: whatever holds samples, as a stream.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, get_args
+
+import numpy as np
+
+from tpca.data.base import (
+    MIN_ALIKE,
+    ArraySource,
+    Items,
+    NanPolicy,
+    SampleDim,
+    Source,
+    Stream,
+    along,
+    are_samples,
+    as_array,
+    only_batches,
+    shape_of,
+)
+from tpca.data.devices import DeviceStream, device_source
+from tpca.data.iterables import IterableStream, OwnStream, SamplesStream, SparseStream, is_sparse, stacked
+from tpca.data.numpy_files import NpyFolder, open_mat, open_npy, open_npz
+from tpca.data.stored import StoredStream
+from tpca.data.stores import (
+    HDF5_SIGNATURE,
+    DaskSource,
+    hdf5_source,
+    is_labelled,
+    labelled_source,
+    open_hdf5,
+    open_zarr,
+    zarr_source,
+)
+from tpca.data.tables import TABLES, Missing, columns_of, is_table, open_table
+from tpca.errors import StreamError, check_integer, check_regular, reading
+from tpca.model import Samples
+
+_HDF5_SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".h5py", ".nc", ".nc4")
+_FILES = (".npy", ".npz", ".mat", *_HDF5_SUFFIXES)
+_ZARR_FILES = ("zarr.json", ".zarray", ".zgroup")
+SUPPORTED = (
+    "a .npy or .npz file, a folder of .npy files, a Zarr store (.zarr), an HDF5 or NetCDF 4 file (.h5, .nc), "
+    "a .mat file, or a long table (.csv, .parquet)"
+)
+
+
+def stored_at(text: str, items: Items, dims: tuple[int, ...] | None) -> Source:
+    """What lies at a path or URL, with the path of an array inside it after ``::``."""
+    place, inner = _split(text)
+    if re.match(r"file://", place):
+        place = urllib.request.url2pathname(urllib.parse.urlsplit(place).path)
+    if "://" in place:
+        if place.endswith((*_FILES, *TABLES)):
+            raise StreamError(f"only Zarr stores are read from URLs, got {place!r}; copy the file here first.")
+        only_batches(items, "Zarr arrays")
+        return _known_at(open_zarr(place, inner), f"{place}/{inner or ''}")
+    if not os.path.exists(place):
+        raise StreamError(f"no such file or folder: {place!r}.")
+    with reading(f"cannot read {place!r}", "check its permissions and its disk, or write it again"):
+        if os.path.isdir(place):
+            return _known_at(_folder(place, inner, items, dims), os.path.join(place, (inner or "").strip("/")))
+        return _known_at(_file(place, inner, items), place)
+
+
+def _known_at(source: Source, place: str) -> Source:
+    """The source, which knows where it is stored, unless it knows better."""
+    source.files = source.files or (place.rstrip("/"),)
+    return source
+
+
+def _split(text: str) -> tuple[str, str | None]:
+    """Place and inner path; the ``::`` of a chained URL (``simplecache::s3://...``) is part of the place."""
+    place, mark, inner = text.rpartition("::")
+    return (text, None) if not mark or "://" in inner else (place, inner)
+
+
+def _folder(place: str, inner: str | None, items: Items, dims: tuple[int, ...] | None) -> Source:
+    zarr = place.rstrip("/").endswith(".zarr") or any(os.path.exists(os.path.join(place, f)) for f in _ZARR_FILES)
+    if zarr or inner is not None:
+        only_batches(items, "Zarr arrays")
+        return open_zarr(place, inner)
+    return NpyFolder(place, items, dims)
+
+
+def _file(place: str, inner: str | None, items: Items) -> Source:
+    check_regular(place)
+    with open(place, "rb") as file:
+        head = file.read(len(HDF5_SIGNATURE))
+    suffix = os.path.splitext(place)[1].lower()
+    only_batches(items, f"{suffix} files" if suffix in _FILES else "HDF5 datasets")
+    if suffix == ".npy":
+        if inner is not None:
+            raise StreamError(f"a .npy file holds one array, got {place + '::' + inner!r}; leave out '::{inner}'.")
+        return open_npy(place)
+    if suffix == ".npz":
+        return open_npz(place, inner)
+    if suffix == ".mat":
+        return open_mat(place, inner)
+    if head.startswith(b"CDF") and suffix in (".nc", ".cdf"):
+        raise StreamError(
+            f"{place!r} is a NetCDF 3 file; open it with xarray.open_dataset and give one of its variables, or write "
+            "it again as NetCDF 4."
+        )
+    if suffix in _HDF5_SUFFIXES or head == HDF5_SIGNATURE:
+        return open_hdf5(place, inner)
+    raise StreamError(f"cannot read samples from {place!r} ({suffix or 'no suffix'}); give {SUPPORTED}.")
+
+
+def open_stream(
+    source: Any,
+    *,
+    items: Items = "auto",
+    shuffle: bool = False,
+    random_state: int = 0,
+    nan_policy: NanPolicy = "raise",
+    sample_dim: SampleDim = None,
+    sample: str | None = None,
+    modes: Sequence[str] | Mapping[str, Sequence[Any] | None] | None = None,
+    value: str | None = None,
+    missing: Missing = "raise",
+) -> Stream:
+    """A stream over whatever holds samples.
+
+    Names of axes and coordinates that the data have are in ``labels``, and go on to the recovery.
+
+    Parameters
+    ----------
+    source
+        An array ``(n, d_1, ..., d_k)`` of NumPy, xarray, Zarr, HDF5 or Dask, or of PyTorch, JAX, CuPy and others with
+        the array API, whose samples stay on their device; the path of a ``.npy``, ``.npz`` or
+        ``.mat`` file, of a folder of ``.npy`` files (read in the order of their names), of a Zarr store or of an HDF5
+        or NetCDF 4 file, with ``::/path/of/array`` for an array inside it; the URL of a Zarr store; a long table (see
+        ``sample``); a list, or an iterable such as a data loader, of samples or of
+        batches, also of sparse samples (``scipy.sparse``, or with ``coords``, ``data`` and ``shape``); synthetic
+        samples; or a stream, also your own: anything with ``dims`` and ``batches``.
+    items
+        What the items of a list or iterable, or the files of a folder, are: ``"batches"`` ``(n, d_1, ..., d_k)`` or
+        single ``"samples"`` ``(d_1, ..., d_k)``.  ``"auto"`` takes items of one or two dimensions for samples.  It
+        takes the batches of a data loader that has a ``batch_size``, items of different shapes and items that are less
+        than two long for batches.  All else can be either: eight or more of one shape are taken for samples, as is what
+        an iterator gives, with a :class:`~tpca.errors.StreamWarning`; fewer are refused.
+        A list of samples is stacked: ``list(X)`` is the same as ``X``, as is ``X.tolist()``.
+    shuffle, random_state
+        Whether to read batches in random order, samples in random order within each, and the seed of that order, which
+        is the same on every pass.  For stored data that are sorted or drift; it does not make samples independent that
+        are not.
+    nan_policy
+        What to do about NaN and Inf: ``"raise"`` an error, ``"omit"`` the sample, or ``"zero"``: missing entries count
+        for nothing, and what was observed by how often it was, entry by entry (the mean) or slice by slice (other
+        solvers); right where what is missing does not depend on the values.
+    sample_dim
+        The axis along which the samples lie, by its name or number; by default the first.
+    sample, modes, value
+        Of a long table, a row for every cell (a data frame, an Arrow table, a ``.csv`` or ``.parquet`` file): the
+        columns that hold the sample, the modes, in their order, and the value.  ``modes`` may be a dict of the levels
+        of every mode; ``None`` finds them: numbers and times are sorted, text comes in the order of its first row.
+        The rows of a sample stand next to each other in a file.
+    missing
+        What a cell of a table without a row is: an error (``"raise"``), ``"zero"``, as of counts, or ``"nan"``, which
+        ``nan_policy`` then deals with.  With ``"zero"`` samples are sparse if less than a twentieth of their cells have
+        a row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> stream = open_stream(np.zeros((10, 3, 4)))
+    >>> stream.dims, stream.length
+    ((3, 4), 10)
+    """
+    table = {"sample": sample, "modes": modes, "value": value, "missing": missing}
+    return open_known(source, None, items, shuffle, random_state, nan_policy, sample_dim, table)
+
+
+def open_known(
+    source: Any,
+    dims: tuple[int, ...] | None,
+    items: Items = "auto",
+    shuffle: bool = False,
+    random_state: int = 0,
+    nan_policy: NanPolicy = "raise",
+    sample_dim: SampleDim = None,
+    table: Mapping[str, Any] | None = None,
+) -> Stream:
+    """The same for samples whose shape may be known: with ``dims`` the items are never ambiguous."""
+    _check_options(items, shuffle, nan_policy)
+    columns = columns_of(**table) if table else None
+    if not (is_labelled(source) or is_table(source)) and hasattr(source, "batches") and hasattr(source, "dims"):
+        stream: Any = source if isinstance(source, Stream) else OwnStream(source)
+        check_opened(stream, items, shuffle, random_state, nan_policy, sample_dim)
+        opened: Stream = stream
+        return opened
+    seed = check_integer("random_state", random_state, 0, StreamError) if shuffle else None
+    if columns is not None or is_table(source):
+        if sample_dim is not None:
+            raise StreamError(f"sample_dim={sample_dim!r} is for arrays; the samples of a table are in sample=.")
+        return open_table(source, columns, seed, nan_policy)
+    if (elsewhere := device_source(source, items, dims)) is not None:
+        turned: Any = along(elsewhere, sample_dim)
+        return DeviceStream(turned, seed, nan_policy)
+    stored = stored_source(source, items, dims)
+    if stored is not None:
+        return StoredStream(along(stored, sample_dim), seed, nan_policy)
+    if sample_dim is not None:
+        raise StreamError(f"sample_dim={sample_dim!r} needs an array or a file, got {type(source).__name__}.")
+    if shuffle:
+        raise StreamError(
+            f"shuffle needs samples that can be sliced, got {type(source).__name__}; shuffle them where they are made, "
+            "or store them in an array or file first."
+        )
+    if isinstance(source, Samples):
+        only_batches(items, "synthetic samples")
+        return SamplesStream(source)
+    if isinstance(source, Iterable) and not isinstance(source, bytes | dict):
+        head, looked_at = _peeked(source)
+        if is_sparse(head):
+            if nan_policy != "raise":
+                raise StreamError(
+                    f"nan_policy={nan_policy!r} is for dense samples; take NaN and Inf out of the sparse ones first."
+                )
+            return SparseStream(looked_at)
+        return IterableStream(looked_at, _yields_samples(source, head, items, dims), nan_policy)
+    raise StreamError(
+        f"cannot read samples from {type(source).__name__}; give an array (n, d_1, ..., d_k), "
+        f"an iterable of samples or batches, or {SUPPORTED}."
+    )
+
+
+def _peeked(source: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
+    """The first item, and an iterable that still has it."""
+    if isinstance(source, Sequence):
+        return (source[0] if source else None), source
+    items = iter(source)
+    head = next(items, None)
+    return head, source if head is None else itertools.chain([head], items)
+
+
+def _yields_samples(source: Iterable[Any], head: Any, items: Items, dims: tuple[int, ...] | None) -> bool:
+    """Whether an iterable that begins with ``head`` gives single samples; a list of them would have been stacked."""
+    says_batches = items == "auto" and isinstance(getattr(source, "batch_size", None), int)  # a data loader
+    if head is None or says_batches or isinstance(source, list | tuple):
+        return False
+    alike = None if hasattr(source, "batch_size") else 1  # a loader that does not say how many it puts together
+    return are_samples([shape_of(head)], items, dims, "items", alike)
+
+
+def _check_options(items: str, shuffle: Any, nan_policy: str) -> None:
+    if items not in get_args(Items):
+        raise StreamError(f'items must be "auto", "batches" or "samples", got {items!r}.')
+    if nan_policy not in get_args(NanPolicy):
+        raise StreamError(f'nan_policy must be "raise", "omit" or "zero", got {nan_policy!r}.')
+    if not isinstance(shuffle, bool | np.bool_):
+        raise StreamError(f"shuffle must be True or False, got {shuffle!r}; the seed of the order is random_state.")
+
+
+def check_opened(
+    stream: Stream,
+    items: Items = "auto",
+    shuffle: bool = False,
+    random_state: int = 0,  # noqa: ARG001 (that of an open stream has been used)
+    nan_policy: NanPolicy = "raise",
+    sample_dim: SampleDim = None,
+) -> None:
+    """Refuse options for what is open already, unless it was opened with the same."""
+    kept = {
+        "items": (items, "auto", "auto"),
+        "shuffle": (bool(shuffle), False, stream.shuffle is not None),
+        "nan_policy": (nan_policy, "raise", stream.nan_policy),
+        "sample_dim": (sample_dim, None, stream.labels.sample if stream.labels else None),
+    }
+    for name, (value, usual, own) in kept.items():
+        if value not in (usual, own):
+            raise StreamError(
+                f"{name}={value!r} comes too late: a stream keeps the options it was opened with; "
+                "give them to its own open_stream."
+            )
+
+
+def stored_source(source: Any, items: Items = "auto", dims: tuple[int, ...] | None = None) -> Source | None:
+    """``source`` as something that can be sliced; ``None`` if it cannot."""
+    if isinstance(source, str | os.PathLike):
+        return stored_at(os.fsdecode(source), items, dims)
+    if isinstance(source, list | tuple):
+        return _listed(source, items, dims)
+    if is_labelled(source):
+        only_batches(items, "DataArrays")
+        return labelled_source(source)
+    package = type(source).__module__.partition(".")[0]
+    if package == "zarr" and hasattr(source, "store"):
+        only_batches(items, "Zarr arrays")
+        return zarr_source(source, "the Zarr array" if hasattr(source, "shape") else "what was given")
+    if package == "h5py" and hasattr(source, "file"):
+        only_batches(items, "HDF5 datasets")
+        return hdf5_source(source)
+    if package == "dask" and hasattr(source, "chunksize"):
+        only_batches(items, "Dask arrays")
+        return DaskSource(source)
+    if isinstance(source, np.ndarray) or hasattr(source, "__array__"):
+        only_batches(items, "arrays")
+        return ArraySource(as_array(source))
+    return None
+
+
+def _written_out(source: Any) -> bool:
+    """Whether these are lists of lists of numbers: an array, written out."""
+    while isinstance(source, list | tuple) and source:
+        source = source[0]
+    return isinstance(source, int | float | np.number)
+
+
+def _listed(source: Sequence[Any], items: Items, dims: tuple[int, ...] | None) -> Source | None:
+    """A list of samples is the array that it makes; one of batches, or of sparse samples, stays a list."""
+    if not source or is_sparse(source[0]):
+        return None
+    written_out = items == "auto" and _written_out(source)
+    shapes = [] if written_out else list(map(shape_of, source))
+    if written_out or are_samples(shapes, items, dims, "items", MIN_ALIKE):
+        return ArraySource(stacked(source))
+    return None

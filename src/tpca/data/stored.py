@@ -1,0 +1,356 @@
+"""Samples too large to be held: where to cut them, and how to read a piece.
+
+Memory for batches that is used again: fresh memory costs page faults, which take as long as reading from a cache.
+
+A batch that was read holds a :class:`Lease` through its array and all views of it; when the last of them is gone, the
+memory goes back, and the next batch is read into it.
+
+One stream for everything that can be sliced: arrays, npy files and folders, Zarr, HDF5, Dask.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.data.base import (
+    Layout,
+    NanPolicy,
+    NumberedStream,
+    Source,
+    all_finite,
+    dense_batch,
+    float_dtype,
+    read_cost,
+    sample_dims,
+    spread,
+    to_floats,
+    without_empty,
+)
+from tpca.data.stores import without_array
+from tpca.errors import SampleError, StreamError, reading
+from tpca.labels import labels_of
+from tpca.model import BATCH_ENTRIES
+from tpca.randomness import generator
+from tpca.tensors import Batch, DenseBatch, SlabBatch
+from tpca.tensors.accumulators import digest
+from tpca.tensors.dense import missing
+from tpca.threads import cores, depth, read_ahead
+
+
+def cut(dims: tuple[int, ...], chunks: tuple[int, ...] | None, entries: int) -> tuple[int, list[slice]]:
+    """The mode to cut, and its ranges: whole chunks, each slab of at most ``entries`` entries where that is possible.
+
+    ``chunks`` are those of a sample (``None``: stored in one piece); the mode with the most of them is cut, so that
+    a slab touches as few chunks in vain as can be.  Of one piece the first mode is cut, whose ranges are neighbours, or
+    if a single place of that is too much, the next, or the longest.
+    """
+    total = math.prod(dims)
+    mode, unit = next((n for n, d in enumerate(dims) if total // d <= entries), dims.index(max(dims))), 1
+    if chunks is not None:
+        counts = [-(-length // chunk) for length, chunk in zip(dims, chunks, strict=True)]
+        mode = counts.index(max(counts))
+        unit = chunks[mode]
+    fits = entries // (total // dims[mode])
+    step = max(unit, fits // unit * unit)
+    return mode, [slice(a, min(a + step, dims[mode])) for a in range(0, dims[mode], step)]
+
+
+class SlabReader:
+    """Reads ranges of one mode of single samples, cleaned: missing entries are refused, or read as 0."""
+
+    def __init__(self, read: Callable[[tuple[slice, ...]], NDArray[Any]], mode: int, policy: NanPolicy) -> None:
+        self._read, self._mode, self._policy = read, mode, policy
+
+    def __call__(self, index: int, part: slice) -> NDArray[Any]:
+        """The range ``part`` of the mode, of sample ``index``."""
+        slab = self._slab(index, part)
+        if all_finite(slab):
+            return slab
+        if self._policy != "zero":
+            raise missing(index)
+        return np.where(np.isfinite(slab), slab, slab.dtype.type(0))
+
+    def observed(self, index: int, part: slice) -> NDArray[Any]:
+        """Ones where there are entries in that range, and zeros where they are missing."""
+        there: NDArray[Any] = np.isfinite(self._slab(index, part)).astype(np.float64)
+        return there
+
+    def scan(self, index: int, parts: list[slice]) -> bool:
+        """Whether the sample is to be kept.  Reads all of it, slab by slab."""
+        slabs = (self._slab(index, part) for part in parts)
+        if self._policy == "omit":
+            return all(all_finite(slab) for slab in slabs)
+        return any(bool(np.isfinite(slab).any()) for slab in slabs)
+
+    def _slab(self, index: int, part: slice) -> NDArray[Any]:
+        key = (slice(index, index + 1), *[slice(None)] * self._mode, part)
+        slab: NDArray[Any] = to_floats(self._read(key))[0]
+        return slab
+
+
+MAX_IDLE = 17  # pieces that wait at most: as many as can be in flight
+
+
+class Lease:
+    """Some memory, until nobody has it any more."""
+
+    def __init__(self, memory: NDArray[Any], idle: deque[NDArray[Any]]) -> None:
+        self._memory, self._idle = memory, idle
+        # NumPy's way to hand over memory: arrays made of this hold this object, and so do all views of them.
+        self.__array_interface__ = memory.__array_interface__
+
+    def __del__(self) -> None:
+        self._idle.append(self._memory)
+
+
+class Leases:
+    """Memory for arrays of one size at a time; what is not in use is kept, at most for the last size asked for."""
+
+    def __init__(self) -> None:
+        self._idle: deque[NDArray[Any]] = deque(maxlen=MAX_IDLE)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Leases, ())  # memory stays in its process
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """An array of this shape with anything in it."""
+        nbytes = math.prod(shape) * dtype.itemsize
+        memory = self._memory(nbytes)
+        return np.asarray(Lease(memory, self._idle))[:nbytes].view(dtype).reshape(shape)
+
+    def _memory(self, nbytes: int) -> NDArray[Any]:
+        """At least so many bytes, not twice as many; what does not fit is let go."""
+        while True:
+            try:
+                memory = self._idle.pop()  # the one that was used last is still in the processor's cache
+            except IndexError:
+                return np.empty(nbytes, np.uint8)
+            if nbytes <= memory.nbytes <= 2 * nbytes:
+                return memory
+
+
+# A stored sample with more entries than this is never held whole: it is read in slabs of about this size.
+SLAB_ENTRIES = 2**22
+SLAB_SAMPLES = 64
+# Samples of a batch at least, if they are no larger together than a slab: one by one, reading and adding up cost more.
+FILE_SAMPLES = 4
+# Entries of a batch at most, where whole chunks would be more: chunks that hold a part of many samples are read again.
+MAX_ENTRIES = 2**24
+# Samples of a batch that is a view of an array in memory: so many are added up in one read of each.
+ARRAY_SAMPLES = 16
+
+
+class StoredStream(NumberedStream):
+    """The samples of a source ``(n, d_1, ..., d_k̄)`` that can be sliced; may be read again.
+
+    With ``shuffle`` (a seed) the batches come in a random order and the samples of each in a random order: the same
+    on every pass, without a copy of the whole.
+    """
+
+    rereadable = True
+
+    def __init__(self, source: Source, shuffle: int | None = None, nan_policy: NanPolicy = "raise") -> None:
+        what = "an array of samples" if source.kind == "array" else source.name
+        self.dims = sample_dims(source.shape, what)
+        self.dtype = float_dtype(source.dtype, "" if source.kind == "array" else f" in {source.name}")
+        self.kind, self.chunks, self.stored_dtype = source.kind, source.chunks, source.dtype
+        self.length: int = source.shape[0]
+        if self.length == 0:
+            raise StreamError(f"{source.name} holds no samples, its shape is {source.shape}; give at least one.")
+        self._source, self.shuffle, self.nan_policy = source, shuffle, nan_policy
+        self.files = source.files
+        self.labels = labels_of(source.axes, source.name) if source.axes else None
+        self._slabs = source.kind != "array" and math.prod(self.dims) > SLAB_ENTRIES
+        # A block of a Dask array stays where it is: no batch has a part of one.
+        edges = None if self._slabs else source.edges
+        step = SLAB_SAMPLES if self._slabs else _batch_length(self.dims, source.chunks)
+        if source.kind == "array":
+            step = max(step, ARRAY_SAMPLES, source.at_once)
+        self._edges = even_edges(self.length, step) if edges is None else _thinned(edges, math.prod(self.dims))
+        self.whole = not self._slabs
+        self.readable_elsewhere = source.shared and not (self._slabs and source.kind == "dask")
+        self.layout: Layout = self._layout()
+        if source.kind != "array" and not self._slabs:  # slabs are read when they are needed
+            self.ahead = depth(self._longest * math.prod(self.dims) * self.dtype.itemsize, self.layout.count)
+
+    def in_order(self) -> StoredStream:
+        """The same samples in their own order."""
+        return type(self)(self._source, None, self.nan_policy)
+
+    @cached_property
+    def identity(self) -> str:
+        """Kind, shape, dtype, a digest of some samples (of a slab of each), and what changes the batches."""
+        mode, parts = self._cut if self._slabs else (0, [slice(0, self.dims[0])])
+        lengths = [*self.dims[:mode], parts[0].stop - parts[0].start, *self.dims[mode + 1 :]]
+        places = spread(self.length, read_cost(self._source, tuple(lengths)))
+        some = [parts[number * len(parts) // len(places)] for number in range(len(places))]
+        found = digest(
+            self._read((slice(place, place + 1), *[slice(None)] * mode, part))
+            for place, part in zip(places, some, strict=True)
+        )
+        return f"{self.kind} {self._source.shape} {self._source.dtype} {found}{self._told_options}"
+
+    @property
+    def _told_options(self) -> str:
+        """What changes the batches, for the identity."""
+        options = "" if self.shuffle is None else f" shuffle={self.shuffle}"
+        return options + ("" if self.nan_policy == "raise" else f" nan_policy={self.nan_policy}")
+
+    def batches(self, start: int = 0) -> Iterator[Batch]:
+        """The batches from the one whose ``first`` is ``start``; files are read ahead, by all cores if that helps."""
+        numbers = range(self.number_at(start), self.layout.count)
+        if self.kind == "array":
+            return without_empty(map(self.batch, numbers))
+        readers = cores() if self._source.parallel else 1
+        return without_empty(read_ahead(self.batch, numbers, max(1, self.ahead), readers))
+
+    @property
+    def _longest(self) -> int:
+        """Samples of the longest batch."""
+        return int(np.diff(self._edges).max())
+
+    @property
+    def chunk_bytes(self) -> int | None:
+        """Bytes of the largest piece that can only be read whole; ``None`` if any range can be read by itself."""
+        if self.chunks is None:
+            return None
+        lengths = (min(chunk, length) for chunk, length in zip(self.chunks, (self.length, *self.dims), strict=True))
+        return math.prod(lengths) * self.stored_dtype.itemsize
+
+    @property
+    def reading_bytes(self) -> int:
+        """Bytes that reading takes at most: chunks that are decompressed, and the slab or batches made of them."""
+        if self._slabs:
+            mode, ranges = self._cut
+            held = math.prod(self.dims) // self.dims[mode] * max(int(part.stop - part.start) for part in ranges)
+        else:
+            held = min((1 + self.ahead) * self._longest, self.length) * math.prod(self.dims)
+        at_once = max(1, self.ahead) if self._source.parallel else 1
+        return at_once * (self.chunk_bytes or 0) + held * self.dtype.itemsize
+
+    def number_at(self, start: int) -> int:
+        """The number of the batch whose first sample is number ``start``, in the order of the stream."""
+        bounds = self.layout.bounds
+        number = int(np.searchsorted(bounds, start))
+        if number == len(bounds) or bounds[number] != start:
+            raise StreamError(
+                f"no batch of {self._source.name} starts at sample {start}; "
+                "go on with the data and the options that the run was started with."
+            )
+        return number
+
+    def _layout(self) -> Layout:
+        """Where the batches begin, in the order of the stream."""
+        bounds = np.concatenate([[0], np.cumsum(np.diff(self._edges)[self._order])])
+        entries, alone = math.prod(self.dims), self.kind == "dask"
+        return Layout(bounds, self.nan_policy == "raise", entries, not self._slabs, alone, self.kind == "array")
+
+    def for_workers(self) -> Self:
+        """What a worker needs of it: all but a Dask array, whose blocks come by themselves."""
+        if self._slabs:
+            assert self._cut  # worked out here, so that it is the same everywhere
+        twin = copy.copy(self)
+        twin._source = without_array(self._source)
+        return twin
+
+    def lazy_parts(self, number: int) -> list[Any] | None:
+        """The samples of a batch as a Dask array, if they are in one."""
+        part = self._source.part(*self._range(number))
+        return None if part is None else [part]
+
+    def rows(self, start: int, stop: int, *inside: slice) -> NDArray[Any]:
+        """Samples ``start`` to ``stop`` as they are stored, in their own order; of each, the ranges ``inside``."""
+        return self._read((slice(start, stop), *inside))
+
+    def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> Batch:
+        """Batch ``number`` in the order of the stream; it may be empty."""
+        a, b = self._range(number)
+        first = int(self.layout.bounds[number])
+        if self._slabs:
+            return self._slab_batch(np.arange(a, b), first)
+        return self._dense_batch(a, self._read((slice(a, b),)) if parts is None else parts[0], b - a, first)
+
+    @cached_property
+    def _order(self) -> NDArray[np.int64]:
+        count = len(self._edges) - 1
+        return np.arange(count) if self.shuffle is None else generator(self.shuffle, "shuffle").permutation(count)
+
+    def _range(self, number: int) -> tuple[int, int]:
+        """The samples of batch ``number`` as they are stored."""
+        place = self._order[number]
+        return int(self._edges[place]), int(self._edges[place + 1])
+
+    def _dense_batch(self, start: int, block: NDArray[Any], count: int, first: int) -> DenseBatch:
+        if block.shape != (count, *self.dims):
+            raise SampleError(
+                f"{self._source.name} gave samples of shape {block.shape[1:]} at sample {start}, expected {self.dims}; "
+                "all samples of a stream share one shape."
+            )
+        batch = dense_batch(to_floats(block), first, start, self.nan_policy)
+        if self.shuffle is None:
+            return batch
+        turn = self._permutation(start, len(batch))
+        places = batch.places[turn]
+        return DenseBatch(batch.samples[turn], first, batch.dropped, exposure=batch.exposure_of(turn), places=places)
+
+    def _slab_batch(self, indices: NDArray[np.int64], first: int) -> SlabBatch:
+        mode, parts = self._cut
+        reader = SlabReader(self._read, mode, self.nan_policy)
+        kept = indices
+        if self.nan_policy != "raise":
+            kept = indices[[reader.scan(int(index), parts) for index in indices]]
+        if self.shuffle is not None:
+            kept = kept[self._permutation(int(indices[0]), len(kept))]
+        observed = reader.observed if self.nan_policy == "zero" else None
+        return SlabBatch(self.dims, mode, parts, kept, reader, first, len(indices) - len(kept), observed=observed)
+
+    @cached_property
+    def _cut(self) -> tuple[int, list[slice]]:
+        chunks = self._source.chunks
+        return cut(self.dims, None if chunks is None else chunks[1:], SLAB_ENTRIES)
+
+    def _permutation(self, start: int, count: int) -> NDArray[np.int64]:
+        """An order of the samples of the batch at ``start``, that does not depend on what was read before."""
+        assert self.shuffle is not None
+        return generator(self.shuffle, f"shuffle samples from {start}").permutation(count)
+
+    def _read(self, key: tuple[slice, ...]) -> NDArray[Any]:
+        return read_samples(self._source, key, "samples")
+
+
+def read_samples(source: Source, key: tuple[slice, ...], word: str) -> NDArray[Any]:
+    """What a source holds in these ranges; its codecs, file system or scheduler may fail in any way."""
+    failure = f"cannot read {word} {key[0].start} to {key[0].stop - 1} of {source.name}"
+    with reading(failure, "the data are damaged or gone: restore them and try again", passing=SampleError):
+        return source.read(key)
+
+
+def even_edges(length: int, step: int) -> NDArray[np.int64]:
+    """Batches of equal length."""
+    return np.minimum(np.arange(-(-length // step) + 1) * step, length)
+
+
+def _thinned(edges: NDArray[np.int64], entries: int) -> NDArray[np.int64]:
+    """Blocks put together until a batch is worth the while, where they are small."""
+    kept = [int(edges[0])]
+    for edge in edges[1:-1]:
+        if (edge - kept[-1]) * entries >= BATCH_ENTRIES:
+            kept.append(int(edge))
+    return np.array([*kept, int(edges[-1])])
+
+
+def _batch_length(dims: tuple[int, ...], chunks: tuple[int, ...] | None) -> int:
+    """Samples per batch: about ``BATCH_ENTRIES`` entries, in whole chunks, since no less than a chunk can be read."""
+    length = max(1, BATCH_ENTRIES // math.prod(dims), min(FILE_SAMPLES, SLAB_ENTRIES // math.prod(dims)))
+    unit = 1 if chunks is None else chunks[0]
+    whole = -(-length // unit) * unit
+    parted = chunks is not None and math.prod(chunks[1:]) < math.prod(dims)
+    return max(length, MAX_ENTRIES // math.prod(dims)) if parted and whole * math.prod(dims) > MAX_ENTRIES else whole

@@ -1,0 +1,115 @@
+"""Samples written to a file: npy, Zarr or HDF5, with the truth beside them."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.data.numpy_files import npz_bytes, read_npz
+from tpca.errors import StreamError, reading
+from tpca.files import replacing
+from tpca.model import BATCH_ENTRIES, Samples, SpikedTensor
+
+FORMATS = (".npy", ".zarr", ".h5", ".hdf5")
+Progress = Callable[[int], None]
+
+
+def truth_path(path: str | os.PathLike[str]) -> Path:
+    """Where the truth of some generated data lies: ``d.h5`` and ``d.h5::/x`` have ``d.h5.truth.npz`` beside them."""
+    data = Path(str(path).partition("::")[0])
+    return data.with_name(f"{data.name}.truth.npz")
+
+
+def read_truth(path: Path) -> SpikedTensor:
+    """The planted vectors and strength, as :func:`write_samples` wrote them."""
+    failure, way_out = f"cannot read the truth from {str(path)!r}", "data made by `tpca generate` have it beside them"
+    with reading(failure, way_out, passing=StreamError):
+        stored = read_npz(npz_bytes(path))
+        modes = [name for name in stored if name.startswith("mode_")]
+        vectors = tuple(stored[f"mode_{i}"] for i in range(len(modes)))
+        return SpikedTensor(vectors, float(stored["strength"]))
+
+
+def write_samples(
+    path: Path, samples: Samples, count: int, truth: SpikedTensor | None = None, progress: Progress = lambda _: None
+) -> None:
+    """Write the first ``count`` samples, and the truth beside them if there is one; they appear whole or not at all.
+
+    The truth of other data that were there is gone before they are.
+    """
+    if path.suffix not in FORMATS:
+        raise StreamError(f"the suffix of {str(path)!r} must be one of {', '.join(FORMATS)}.")
+    writer = {".npy": _npy, ".zarr": _zarr}.get(path.suffix, _hdf5)
+    beside = truth_path(path)
+    with replacing(path, *([beside] if truth else []), removing=[beside]) as (draft, *other):
+        writer(draft, (count, *samples.dims), samples.dtype, _batches(samples, count, progress))
+        if truth:
+            named: dict[str, Any] = {f"mode_{i}": v for i, v in enumerate(truth.vectors)}
+            np.savez(other[0], strength=truth.strength, **named)
+
+
+def _batches(samples: Samples, count: int, progress: Progress) -> Iterator[tuple[int, NDArray[Any]]]:
+    first = 0
+    for batch in samples:
+        part = batch[: count - first]
+        yield first, part
+        first += len(part)
+        progress(first)
+        if first == count:
+            return
+
+
+def _npy(path: Path, shape: tuple[int, ...], dtype: Any, batches: Iterator[tuple[int, NDArray[Any]]]) -> None:
+    """Plain writes, not a memory map: on a full disk a map ends the process."""
+    with path.open("wb") as file:
+        head = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, head)
+        for _, batch in batches:
+            file.write(np.ascontiguousarray(batch).data)
+
+
+def _zarr(path: Path, shape: tuple[int, ...], dtype: Any, batches: Iterator[tuple[int, NDArray[Any]]]) -> None:
+    try:
+        import zarr
+    except ImportError:
+        raise StreamError("writing Zarr needs the zarr package; install tpca[zarr].") from None
+    array = zarr.open_array(str(path), mode="w", shape=shape, chunks=_chunks(shape), dtype=dtype)
+    for first, batch in batches:
+        array[first : first + len(batch)] = batch
+
+
+def _hdf5(path: Path, shape: tuple[int, ...], dtype: Any, batches: Iterator[tuple[int, NDArray[Any]]]) -> None:
+    try:
+        import h5py
+    except ImportError:
+        raise StreamError("writing HDF5 needs the h5py package; install tpca[hdf5].") from None
+    _make_sure_of_room(path, math.prod(shape) * dtype.itemsize)
+    with h5py.File(path, "w") as file:
+        array = file.create_dataset("samples", shape, dtype, chunks=_chunks(shape))
+        for first, batch in batches:
+            array[first : first + len(batch)] = batch
+
+
+def _make_sure_of_room(path: Path, nbytes: int) -> None:
+    """Fail now if the disk is too full: the HDF5 library takes the whole process down if it happens in the middle."""
+    if hasattr(os, "posix_fallocate"):
+        with path.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, nbytes)
+
+
+def _chunks(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """As many samples to a chunk as a batch holds; a sample larger than that is cut along its first modes."""
+    entries = math.prod(shape[1:])
+    if entries <= BATCH_ENTRIES:
+        return (min(shape[0], max(1, BATCH_ENTRIES // entries)), *shape[1:])
+    chunks, rest = [1], entries
+    for length in shape[1:]:
+        rest //= length
+        chunks.append(max(1, min(length, BATCH_ENTRIES // rest)))
+    return tuple(chunks)

@@ -1,0 +1,87 @@
+"""Whatever an estimator is given as data: as a stream, or as an engine that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from tpca.data import Stream
+from tpca.data.base import NumberedStream, SampleDim
+from tpca.data.open import check_opened, open_known
+from tpca.data.stores import is_labelled, labelled_source
+from tpca.engines import (
+    DaskEngine,
+    Engine,
+    LocalEngine,
+    StreamEngine,
+    active_client,
+    is_engine,
+    on_active_cluster,
+    open_engine,
+)
+from tpca.errors import SampleError
+from tpca.labels import Labels, labels_of
+from tpca.tensors.namespaces import home_of
+
+
+def opened(X: Any, dims: tuple[int, ...] | None, **options: Any) -> Stream | Engine:
+    """An engine as it is; anything else as a stream, or on the active Dask client if it is a Dask array."""
+    if not is_engine(X):
+        return on_active_cluster(open_known(X, dims, **options))
+    check_opened(X.stream if isinstance(X, StreamEngine) else Stream(), **options)
+    return X
+
+
+S = TypeVar("S", bound=NumberedStream)
+Reader = Callable[[NumberedStream], Engine]
+
+
+def rows_opened(X: Any, stream_of: Callable[[Any], S], hold: float = 0.0) -> tuple[S, Reader]:
+    """Rows as a stream, and what reads it: this process, or the workers of a Dask client, which may ``hold`` rows."""
+    client = X.cluster.client if isinstance(X, DaskEngine) else None
+    stream = stream_of(X.stream if isinstance(X, StreamEngine) else X)
+    if client is None and stream.readable_elsewhere and stream.lazy_parts(0) is not None:
+        client = active_client()
+    return stream, lambda rows: LocalEngine(rows) if client is None else DaskEngine(client, rows, hold=hold)
+
+
+def reader(
+    X: Any, dims: tuple[int, ...], nan_policy: str, sample_dim: SampleDim = None, labels: Labels | None = None
+) -> Engine:
+    """New samples from the first on, which must look like the fitted ones; rows stay aligned: none is skipped."""
+    data = opened(X, dims, nan_policy="zero" if nan_policy == "zero" else "raise", sample_dim=sample_dim)
+    if data.dims != dims:
+        raise SampleError(
+            f"samples must have the shape that was fitted, {dims}, got {data.dims}; give one sample as x[None]."
+        )
+    check_labels(labels, data.labels, "as they were fitted")
+    engine = open_engine(data)
+    if is_engine(X) and engine.rereadable:
+        engine.rewind()
+    return engine
+
+
+def check_labels(own: Labels | None, others: Labels | None, expected: str) -> None:
+    """Refuse samples whose entries have other names: in another order the answer would be wrong, without a word."""
+    if own is not None and others is not None and (difference := own.difference(others)):
+        raise SampleError(
+            f"samples must have their modes and entries {expected}: {difference}; put them in that order "
+            "(DataArray.transpose and reindex; of a table, modes={name: levels}), or give arrays without names."
+        )
+
+
+def handed(X: Any, dims: tuple[int, ...] | None, nan_policy: Any) -> Stream:
+    """The batch that ``partial_fit`` is given, with its names where it has any."""
+    labels = None
+    if is_labelled(X):
+        source = labelled_source(X)
+        labels = labels_of(source.axes, source.name) if source.axes else None
+        X = source.read((slice(None),) * len(source.shape))
+    stream = open_known(iter([X]), dims, "batches", nan_policy=nan_policy)
+    stream.labels = labels
+    return stream
+
+
+def form_of(stream: Stream) -> str:
+    """Dtype, and library and device, of samples, or that they are sparse: what all batches of a run share."""
+    return f"{stream.dtype} {'sparse' if stream.kind == 'sparse' else home_of(stream.like) or 'NumPy'}"

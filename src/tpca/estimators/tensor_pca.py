@@ -1,0 +1,515 @@
+"""TensorPCA: rank-one patterns that samples share, that follow a condition, or that vary."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+
+from tpca.data import Stream
+from tpca.data.base import check_axis
+from tpca.engines import Data, Engine
+from tpca.engines.opening import check_labels, form_of, handed, opened
+from tpca.errors import SampleError, SolverError
+from tpca.estimators._common import Lines, say, seed_from
+from tpca.estimators.learnt import not_fitted
+from tpca.inference.design import TARGETS, Design, read_design
+from tpca.result import Result, Score, preprocessed_data
+from tpca.solvers.build import build_solver
+from tpca.solvers.estimate import Component, Recovery, Verdict
+from tpca.solvers.least_squares.solver import LeastSquares
+from tpca.solvers.rank_one import oriented
+from tpca.solvers.run import Feed
+from tpca.tensors.blocks import Array
+from tpca.tensors.namespaces import is_device_array, namespace, to_device
+
+if TYPE_CHECKING:
+    from tpca.report.words import Summary
+
+# Parameters that are options of some solvers; given to one that does not have it, a parameter is refused.
+OPTIONS = ("n_components", "confidence", "n_resamples", "whiten", "dependence", "memory_limit", "max_samples")
+
+
+class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Rank-one patterns ``strength * v_1 ⊗ ... ⊗ v_k`` in samples ``(n, d_1, ..., d_k)``, with tests and errors.
+
+    The answer is the least-squares fit of what was asked, in the units of the data, from all samples, whatever their
+    order.  Tests and errors come from resampling independent units of samples.
+
+    Parameters
+    ----------
+    n_components : int
+        Rank-one components to fit.  There are always so many; ``significant_`` says which are proven.
+    target : {"mean", "effect", "variance"}
+        What is looked for: what all samples share; what follows ``y``; or what varies from sample to sample.
+    solver : {"auto", "least_squares", "race", "paper"} or a solver
+        ``"auto"`` is least squares where its sums fit into memory, and else the race (:class:`~tpca.RaceSolver`).
+        ``"paper"`` is the published algorithm; an object is anything with ``run(stream)``.
+    confidence : float
+        Level of intervals.  At most ``1 - confidence`` of all fits to noise say "signal".
+    n_resamples : int or "auto"
+        Flips of the test.  "auto": 999 up to 10⁴ entries of a sample, then fewer, 199 at least; 99 for variation.
+    whiten : {"auto", "modes", None}
+        "auto" uses whitened statistics in the test only.  ``None``: the plain one only.  "modes": everything is done
+        in whitened coordinates.
+    dependence : {"auto", None} or int
+        Whether neighbouring samples may be dependent.  "auto" finds out and allows for it; ``None`` takes all samples
+        as independent; an integer m takes m neighbours as one unit.
+    memory_limit : int or str, optional
+        Bound on what is held, in bytes or as ``"64MB"``; by default a tenth of the machine's memory.
+    max_samples : int, optional
+        Most samples to use.
+    nan_policy : {"raise", "omit", "zero"}
+        What to do about NaN and Inf: an error, leave the sample out, or use the entries that were observed.
+    preprocess : callable, optional
+        A function of a batch ``(n, d_1, ..., d_k)`` that gives a batch of the same shape, applied to all samples.
+    random_state : int, Generator, RandomState or None
+        Seed of the flips; the estimate of least squares does not depend on it.
+    verbose : int
+        0 is silent, 1 says which solver and why, 2 every round.
+
+    Attributes
+    ----------
+    components_ : list of arrays ``(rows, d_m)``, one per mode
+        Unit vectors, the strongest component first; of q covariates, ``n_components`` rows for each (``effects_``).
+        The largest entry of every vector is positive, but for the last mode, which takes the sign that is left.
+    strengths_, strength_intervals_ : arrays ``(rows,)``, ``(rows, 2)``
+        Strength of every component, without the bias of a fit, and its confidence interval.
+    standard_errors_ : list of arrays like ``components_``
+    p_values_, significant_ : arrays ``(rows,)``
+        p of every component, the later ones given the earlier ones; and whether it is at most ``1 - confidence``.
+    entry_p_values_ : array ``(d_1, ..., d_k)``
+        Family-wise p of every entry; with q covariates, ``(q, d_1, ..., d_k)``.  ``None`` where it is not known.
+    null_distribution_ : array ``(rows, n_resamples)``
+        What flips gave for the statistic of every component.
+    verdict_, found_ : Verdict, bool
+        "signal", "no signal" or "not tested"; and whether it is the first.  A signal may be seen by a whitened
+        statistic alone: then no row of ``significant_`` is true.
+    rank_one_share_ : float
+        Share of the whole estimate, its noise included, that the first component is.
+    explained_variance_, explained_variance_ratio_ : arrays ``(rows,)``
+        Of ``target="variance"``.
+    effects_ : list of str, what every row is the effect of
+    label_amplitudes_ : array ``(rows, K)``, of more than two labels
+    observed_rates_ : list of arrays ``(d_m,)``, share of every slice that was observed
+    n_samples_seen_, n_skipped_ : int
+    n_features_in_, shape_in_ : int, tuple of int
+        Entries of a sample, and its shape.
+    solver_, solver_reason_ : str
+    result_ : Result
+        All of this and more: ``save``, ``summary``, ``plot``, ``report``, ``to_xarray``, ``methods``.
+
+    Examples
+    --------
+    >>> import tpca
+    >>> truth = tpca.SpikedTensor.random((6, 5, 4), strength=2.0, random_state=1)
+    >>> X = next(iter(truth.stream(random_state=2, batch_size=500)))
+    >>> pca = tpca.TensorPCA(random_state=0).fit(X)
+    >>> bool(min(truth.overlaps(pca.components_)) > 0.95)
+    True
+    """
+
+    shape_in_: tuple[int, ...]
+    solver_: str
+    solver_reason_: str
+    _feed: Feed | None
+    _recovery: Recovery | None
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        *,
+        target: str = "mean",
+        solver: Any = "auto",
+        confidence: float = 0.95,
+        n_resamples: int | str = "auto",
+        whiten: str | bool | None = "auto",
+        dependence: str | int | None = "auto",
+        memory_limit: str | float | None = None,
+        max_samples: int | None = None,
+        nan_policy: str = "raise",
+        preprocess: Callable[[Any], Any] | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.target = target
+        self.solver = solver
+        self.confidence = confidence
+        self.n_resamples = n_resamples
+        self.whiten = whiten
+        self.dependence = dependence
+        self.memory_limit = memory_limit
+        self.max_samples = max_samples
+        self.nan_policy = nan_policy
+        self.preprocess = preprocess
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # Fitting ----------------------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        nuisance: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+        dim: str | int | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> Self:
+        """Fit all samples of ``X``.
+
+        Parameters
+        ----------
+        X
+            An array ``(n, d_1, ..., d_k)``, a path, an iterable, a stream, or an engine.  A Dask array is worked on by
+            the workers of the active Dask client, if there is one.
+        y
+            For ``target="effect"``: a number for every sample (dose, time), two labels (the effect is the second in
+            sorted order less the first), more labels (the pattern that separates them most), or columns ``(n, q)``,
+            each a covariate with components and a test of its own, the others being nuisances.
+        nuisance
+            Columns ``(n, p)`` of numbers that the samples may follow, too; their effects are taken out.
+        sample_weight
+            How much every sample counts.
+        groups
+            A label for every sample (subject, session): groups, not samples, are then the independent units.
+        dim
+            The axis along which the samples lie, by name or number; by default the first.
+        checkpoint
+            A folder.  A fit that was stopped goes on from what is there, if data and options are the same.
+        """
+        seed = seed_from(self.random_state, checkpoint)
+        data = opened(X, None, nan_policy=self.nan_policy, sample_dim=dim)
+        check_axis(X, data, dim, y=y, nuisance=nuisance, sample_weight=sample_weight, groups=groups)
+        return self._fit(data, seed, (y, nuisance, sample_weight, groups), dim, {"checkpoint": checkpoint})
+
+    def _fit(
+        self,
+        data: Stream | Engine,
+        seed: int,
+        given: tuple[Any, Any, Any, Any],
+        dim: str | int | None = None,
+        keeping: dict[str, Any] | None = None,
+        callbacks: Sequence[Any] = (),
+    ) -> Self:
+        """Fit data that are open; ``keeping`` are the options of checkpoints."""
+        self._check_target()
+        data = self._preprocessed(data)
+        if self.target == "mean":
+            given = (None, *given[1:])
+        design = read_design(self.target, data.length, *given)
+        kept = {name: value for name, value in (keeping or {}).items() if value is not None}
+        if "checkpoint" in kept:
+            kept.setdefault("resume", "auto")
+        solver = self._solver(data, design, {"random_state": seed, "callbacks": self._callbacks(callbacks), **kept})
+        if isinstance(solver, LeastSquares):
+            recovery = solver.run(data, design)
+        else:
+            self._refuse_conditions(design)
+            recovery = solver.run(data)
+        self._feed, self._dim = None, dim
+        self._keep(recovery, data, design)
+        return self
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        classes: Sequence[Any] | None = None,
+        nuisance: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+    ) -> Self:
+        """Take one more batch ``(n, d_1, ..., d_k)``; one pass, no sample is kept.
+
+        The attributes say what is known so far, worked out when they are looked at.  Look once: each further look at a
+        test is another chance of a false alarm (``solver="race"`` may be looked at after every batch).  Labels need
+        ``classes`` in the first call, as in scikit-learn.
+        """
+        self._check_target()
+        feed: Feed | None = getattr(self, "_feed", None)
+        known = None if feed is None else feed.engine.dims
+        batches = self._preprocessed(handed(X, known, self.nan_policy))
+        before: Design | None = getattr(self, "_design", None) if feed is not None else None
+        labels = tuple(sorted(str(one) for one in classes)) if classes is not None else ()
+        given = (y if self.target == "effect" else None, nuisance, sample_weight, groups)
+        rows = None if batches.length is None else batches.length
+        design = read_design(self.target, rows, *given, like=before, labels=labels, part=True)
+        if feed is None:
+            seed = seed_from(self.random_state)
+            solver = self._solver(batches, design, {"random_state": seed, "callbacks": self._callbacks(())})
+            if not hasattr(solver, "start"):
+                raise SolverError(f"partial_fit needs solver='least_squares', 'race' or 'auto', got {self.solver!r}.")
+            start = solver.start
+            if isinstance(solver, LeastSquares):
+                start = functools.partial(solver.start, design=design, handed_in=True)
+            else:
+                self._refuse_conditions(design)
+            feed = Feed(start, batches.dims, batches.labels, batches.partial)
+            self._form = form_of(batches)
+        else:
+            if batches.dims != feed.engine.dims:
+                raise SampleError(
+                    f"samples must have shape {feed.engine.dims} as in the first batch, got {batches.dims}; call fit "
+                    "to start afresh."
+                )
+            check_labels(feed.engine.labels, batches.labels, "as in the first batch")
+            if form_of(batches) != self._form:
+                raise SampleError(
+                    f"all batches share one dtype and one form, expected {self._form}, got {form_of(batches)}; convert "
+                    "them to one."
+                )
+            design = design if before is None else before.followed_by(design)
+            feed.know(design)
+        feed.take(batches)
+        self._feed, self._design, self._recovery = feed, design, None
+        self.shape_in_, self._dim = batches.dims, None
+        self.n_features_in_ = math.prod(batches.dims)
+        return self
+
+    def _check_target(self) -> None:
+        if self.target not in TARGETS:
+            raise SolverError(f"target must be 'mean', 'effect' or 'variance', got {self.target!r}.")
+
+    def _preprocessed(self, data: Any) -> Any:
+        return data if self.preprocess is None else preprocessed_data(data, self.preprocess)
+
+    def _refuse_conditions(self, design: Design) -> None:
+        if not design.plain:
+            raise SolverError(
+                f"y, sample_weight and groups need least squares, and the solver is {self.solver_!r} "
+                f"({self.solver_reason_}); raise memory_limit, or use solver='least_squares'."
+            )
+
+    def _callbacks(self, more: Sequence[Any]) -> tuple[Any, ...]:
+        return (*more, *([Lines(self.verbose)] if self.verbose else []))
+
+    def _solver(self, data: Data, design: Design, known: dict[str, Any]) -> Any:
+        """The solver for these samples; says which, and why."""
+        given = {name: getattr(self, name) for name in OPTIONS}
+        given["whiten"] = None if self.whiten is False else self.whiten
+        defaults = {name: type(self)().get_params()[name] for name in OPTIONS}
+        asked = {name for name in OPTIONS if given[name] != defaults[name]}
+        solver, reason = build_solver(self.solver, self.target, data, design, given, asked, known)
+        self.solver_, self.solver_reason_ = getattr(solver, "name", type(solver).__name__), reason
+        self._wanted = int(getattr(solver, "n_components", 1))
+        if self.verbose:
+            say(f"solver {self.solver_}: {reason}")
+        return solver
+
+    def _keep(self, recovery: Recovery, data: Any, design: Design) -> None:
+        self._recovery, self._design = self._filled(recovery, tuple(data.dims)), design
+        self.shape_in_ = tuple(data.dims)
+        self.n_features_in_ = math.prod(self.shape_in_)
+
+    # What was found ---------------------------------------------------------------------------------------------------
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "shape_in_")
+
+    @property
+    def _found(self) -> Recovery:
+        if not hasattr(self, "shape_in_"):
+            raise not_fitted(self)
+        if self._recovery is None:
+            assert self._feed is not None
+            self._recovery = self._filled(self._feed.recovery(), self.shape_in_)
+        return self._recovery
+
+    def _filled(self, recovery: Recovery, dims: tuple[int, ...]) -> Recovery:
+        """With as many components as were asked for: those that a solver has not found are zeros."""
+        missing = self._wanted - len(recovery.components)
+        if missing <= 0:
+            return recovery
+        zeros = tuple(np.zeros(d) for d in dims)
+        p = math.nan if recovery.verdict is Verdict.NOT_TESTED else 1.0
+        nothing = Component(zeros, 0.0, strength_interval=(0.0, 0.0), standard_errors=zeros, p_value=p)
+        return dataclasses.replace(recovery, components=(*recovery.components, *[nothing] * missing))
+
+    @property
+    def _rows(self) -> tuple[Component, ...]:
+        return self._found.components
+
+    @property
+    def components_(self) -> list[Array]:
+        """Unit vectors, ``(rows, d_m)`` for every mode m, the strongest component first."""
+        each = [oriented(c.vectors) for c in self._rows]
+        return [np.stack([v[m] for v in each]) for m in range(len(self.shape_in_))]
+
+    @property
+    def standard_errors_(self) -> list[Array]:
+        """Standard error of every entry of ``components_``; NaN where the method has none."""
+        unknown = tuple(np.full(d, math.nan) for d in self.shape_in_)
+        each = [c.standard_errors or unknown for c in self._rows]
+        return [np.stack([e[m] for e in each]) for m in range(len(self.shape_in_))]
+
+    @property
+    def strengths_(self) -> Array:
+        """Strength of every component."""
+        return np.array([c.strength for c in self._rows])
+
+    @property
+    def strength_intervals_(self) -> Array:
+        """Lower and upper end of the confidence interval of every strength; NaN where the method has none."""
+        return np.array([c.strength_interval or (math.nan, math.nan) for c in self._rows])
+
+    @property
+    def p_values_(self) -> Array:
+        """The p-value of every component; NaN where it is not known."""
+        return np.array([c.p_value for c in self._rows])
+
+    @property
+    def significant_(self) -> Array:
+        """Whether every component is proven."""
+        return np.array([c.significant for c in self._rows])
+
+    @property
+    def entry_p_values_(self) -> Array | None:
+        """Family-wise p of every entry; ``None`` of a method that has none."""
+        each = self._found.entry_p_values
+        if not each:
+            return None
+        return each[0] if len(each) == 1 else np.stack(each)
+
+    @property
+    def null_distribution_(self) -> Array | None:
+        """What resampling gave for the statistic of every component, ``(rows, n_resamples)``."""
+        each = [c.null for c in self._rows]
+        return None if any(one is None for one in each) else np.stack(each)  # type: ignore[arg-type]
+
+    @property
+    def explained_variance_(self) -> Array:
+        """Variance of the samples along every component, as in scikit-learn's PCA; NaN unless it was looked for."""
+        return np.array([c.variance for c in self._rows])
+
+    @property
+    def explained_variance_ratio_(self) -> Array:
+        """Its share of the variance of all entries together."""
+        return np.array([c.variance_ratio for c in self._rows])
+
+    @property
+    def e_value_(self) -> float:
+        """Evidence of the race, at its largest; NaN of other solvers."""
+        return float(getattr(self._found, "e_value", math.nan))
+
+    @property
+    def effects_(self) -> list[str]:
+        """What every component is the effect of: a covariate, one label less another, or labels; empty for the mean."""
+        return [c.effect for c in self._rows]
+
+    @property
+    def label_amplitudes_(self) -> Array | None:
+        """Amplitude ``(rows, K)`` of every label, in sorted order, of more than two; they average to zero."""
+        each = [c.label_amplitudes for c in self._rows]
+        return None if each[0] is None else np.array([list(one.values()) for one in each if one is not None])
+
+    @property
+    def rank_one_share_(self) -> float:
+        """Share |fit|²/|D|² of the whole estimate that the first component is; NaN where it is not known."""
+        return next(iter(self._found.rank_one_shares), math.nan)
+
+    @property
+    def observed_rates_(self) -> list[Array]:
+        """Share of the entries of every slice that was observed, ``(d_m,)`` for every mode m."""
+        rates = self._found.observed
+        return [np.ones(d) for d in self.shape_in_] if rates is None else list(rates)
+
+    @property
+    def verdict_(self) -> Verdict:
+        """Whether a signal was proven, was not, or was never tested for."""
+        return self._found.verdict
+
+    @property
+    def found_(self) -> bool:
+        """Whether a signal was proven, by any of the statistics."""
+        return self._found.found
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """Samples that were used."""
+        return self._found.n_samples
+
+    @property
+    def n_skipped_(self) -> int:
+        """Samples that were left out."""
+        return self._found.n_skipped
+
+    @property
+    def result_(self) -> Result:
+        """All that is known, to save, show and draw."""
+        found = self._found
+        settings: dict[str, Any] = {"solver": self.solver_, "solver_reason": self.solver_reason_, "target": self.target}
+        settings |= {name: getattr(self, name) for name in OPTIONS}
+        settings |= {"nan_policy": self.nan_policy, "preprocess": self.preprocess, "dim": self._dim}
+        settings["classes"] = list(self._design.labels)
+        result = Result.of(found, f"{found.n_samples:,} samples", settings)
+        result.preprocess = self.preprocess
+        return result
+
+    # What samples show ------------------------------------------------------------------------------------------------
+
+    def transform(self, X: Any) -> Any:
+        """Scores ``(n, rows)``: every sample contracted with the components.
+
+        Of samples on a device the scores are an array of the same library there; of a ``DataArray``, a ``DataArray``.
+        """
+        return self.result_.transform(X)
+
+    def inverse_transform(self, X: Any) -> Any:
+        """Tensors ``(n, d_1, ..., d_k)`` from scores ``(n, rows)``: ``sum_c X[:, c] v_1c ⊗ ... ⊗ v_kc``."""
+        count = len(self._rows)
+        scores = X if is_device_array(X) else np.asarray(X, dtype=np.float64)
+        if scores.ndim != 2 or scores.shape[1] != count:
+            raise SampleError(f"scores must have shape (n, {count}), got {tuple(scores.shape)}.")
+        rays = [functools.reduce(np.multiply.outer, vectors) for vectors in zip(*self.components_, strict=True)]
+        whole = np.reshape(rays, (len(rays), *self.shape_in_))
+        return namespace(scores).tensordot(scores, to_device(whole, scores), axes=1)
+
+    def score(self, X: Any, y: Any = None, *, nuisance: Any = None) -> Score:
+        """What samples show of the components, summed over these, with its standard error.
+
+        Of the mean, the mean score; of an effect, the slope of scores on ``y`` beside ``nuisance``; of variation, the
+        variance of the scores.
+        """
+        return self.result_.score(X, y, nuisance=nuisance)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self._rows)
+
+    # To look at -------------------------------------------------------------------------------------------------------
+
+    def summary(self) -> Summary:
+        """What was found, in a few lines; ``print`` gives text, a notebook shows a table."""
+        return self.result_.summary()
+
+    def plot(self, X: Any = None, y: Any = None, *, pair: Sequence[str | int] | None = None) -> Any:
+        """Draw the components, and with ``X`` the scores of samples, over ``y``; a ``matplotlib`` figure."""
+        return self.result_.plot(None if X is None else np.asarray(self.transform(X)), y, pair)
+
+    def report(self, path: str | os.PathLike[str], X: Any = None, y: Any = None) -> Path:
+        """Write a report, one HTML file that needs no network; returns its path."""
+        return self.result_.report(path, None if X is None else np.asarray(self.transform(X)), y)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Save the result to a folder; :func:`tpca.load` reads it."""
+        return self.result_.save(path)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = True
+        tags.input_tags.three_d_array = True
+        tags.input_tags.allow_nan = self.nan_policy != "raise"
+        tags.array_api_support = True
+        return tags

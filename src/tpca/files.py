@@ -1,0 +1,215 @@
+"""Files that appear whole or not at all, and folders that one run holds at a time.
+
+A file is written under another name, flushed to the disk, and renamed.  The draft of ``d.npy`` is
+``.writing-<process>-<host>-d.npy``, beside it.  A process that is killed leaves its drafts behind; who writes there
+next removes them, but not those of a process that is still at work.  Processes of another host that shares the folder
+cannot be asked: their drafts stay for a day after the last change.
+
+A folder is held by a lock of the operating system on the file ``.lock`` (:mod:`filelock`): that of a process that was
+killed is free again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import shutil
+import socket
+import stat
+import time
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import filelock
+
+from tpca.errors import CheckpointError, OutputError, check_regular
+
+LOCK, PATIENCE = ".lock", 0.2  # seconds: the last owner may be removing it this moment
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Hold a folder for this run; one that another run holds is refused."""
+    lock = filelock.FileLock(folder / LOCK, timeout=PATIENCE, thread_local=False)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.path.lexists(folder / LOCK) and not stat.S_ISREG(os.lstat(folder / LOCK).st_mode):
+            raise OSError(f"{LOCK!r} there is no file of ours")
+        lock.acquire()
+    except filelock.Timeout:
+        raise CheckpointError(
+            f"{str(folder)!r} is in use by another run; wait until it has ended, or choose another folder."
+        ) from None
+    except OSError as error:  # a full disk, a file that is no folder, a link, or gone between two looks at it
+        why = error.strerror or str(error)
+        raise CheckpointError(f"cannot write a checkpoint to {str(folder)!r}: {why}; choose another folder.") from error
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            (folder / LOCK).unlink()  # while it is held; who waits for this very file sees that it is gone
+        lock.release()
+        with contextlib.suppress(OSError):
+            folder.rmdir()  # only if nothing is left in it
+
+
+DAY = 86400.0  # seconds
+_at_work: set[Path] = set()  # the drafts of this process
+
+
+@contextlib.contextmanager
+def replacing(*paths: Path, removing: Sequence[Path] = ()) -> Iterator[list[Path]]:
+    """Drafts of some files; what goes wrong is an :class:`~tpca.errors.OutputError`.  See :func:`drafts`."""
+    try:
+        with drafts(*paths, removing=removing) as some:
+            yield some
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {str(paths[0])!r}: {error.strerror or error}; choose another place."
+        ) from error
+
+
+@contextlib.contextmanager
+def drafts(*paths: Path, removing: Sequence[Path] = ()) -> Iterator[list[Path]]:
+    """Drafts to write, of files or folders that belong together; all are renamed if all go well, none if one does not.
+
+    They are renamed in the order given.  Just before, the files of ``removing`` are removed: those that belong to the
+    old ones and would be wrong beside the new ones.
+    """
+    some = [_beside(path) for path in paths]
+    folders = {path.parent for path in paths}
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+        clear_drafts(folder)
+    _at_work.update(some)
+    try:
+        yield some
+        for draft in some:
+            _flush_all(draft)
+        for path in removing:
+            path.unlink(missing_ok=True)
+        for draft, path in zip(some, paths, strict=True):
+            _rename(draft, path)
+        for folder in folders:
+            _flush(folder)
+    finally:
+        _at_work.difference_update(some)
+        for draft in some:
+            _remove(draft)
+
+
+def check_folder(path: Path) -> None:
+    """Refuse a file in a folder that is not there, which may be a slip of the pen."""
+    if not path.parent.exists():
+        raise OutputError(f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}; make it first.")
+
+
+def checksum(path: Path) -> str:
+    """Of a whole ``.npz`` file: whether it is still the one that was written."""
+    check_regular(path)
+    if not zipfile.is_zipfile(path):  # only its end is looked at: it may have become as long as it likes
+        return ""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def clear_drafts(folder: Path) -> None:
+    """Remove what was not written to its end by processes that are gone."""
+    for draft in folder.glob(".writing-*"):
+        if not _alive(draft):
+            _remove(draft)
+
+
+def discard(folder: Path) -> None:
+    """Remove a folder, if it can be; it has the name of a draft before anything in it goes: nobody finds half of it."""
+    aside = _beside(folder, "old-")
+    try:
+        os.replace(folder, aside)
+    except OSError:
+        aside = folder
+    _remove(aside)
+
+
+def _beside(path: Path, prefix: str = "") -> Path:
+    return path.absolute().with_name(f".writing-{os.getpid()}-{_host()}-{prefix}{path.name}")
+
+
+@functools.cache
+def _host() -> str:
+    """The name of the host as a word without a hyphen."""
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+
+
+def _alive(draft: Path) -> bool:
+    """Whether somebody may still be writing it."""
+    _, process, *rest = draft.name.split("-")
+    if not process.isdigit():
+        return True  # none of ours
+    if rest[:1] != [_host()]:
+        return time.time() - _last_change(draft) < DAY
+    if int(process) == os.getpid():  # or of one before, with the same number: in containers it is the same every time
+        return draft.absolute() in _at_work
+    if os.name != "posix":
+        return True  # it cannot be asked there
+    try:
+        os.kill(int(process), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
+
+
+def _last_change(draft: Path) -> float:
+    """Of a file, or of anything in a folder."""
+    places = [draft, *draft.rglob("*")] if draft.is_dir() else [draft]
+    with contextlib.suppress(OSError):
+        return max(place.stat().st_mtime for place in places)
+    return time.time()  # it went away this moment: its writer is at work
+
+
+def _rename(draft: Path, path: Path) -> None:
+    """Put a draft in its place; what was in the place of a folder must be moved out of the way before."""
+    if not (draft.is_dir() and path.exists()):
+        os.replace(draft, path)
+        return
+    aside = _beside(path, "old-")
+    _at_work.add(aside)
+    try:
+        os.replace(path, aside)
+        try:
+            os.replace(draft, path)
+        except OSError:
+            os.replace(aside, path)
+            raise
+    finally:
+        _at_work.discard(aside)
+    _remove(aside)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():  # of a link only itself goes
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def _flush_all(path: Path) -> None:
+    for inner in path.rglob("*") if path.is_dir() else ():
+        _flush(inner)
+    _flush(path)
+
+
+def _flush(path: Path) -> None:
+    """Bring a file, or the names in a folder, safely to the disk."""
+    if path.is_dir() and not hasattr(os, "O_DIRECTORY"):
+        return  # a system that cannot
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

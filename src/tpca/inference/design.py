@@ -1,0 +1,347 @@
+r"""What was asked of the samples: the columns of the least-squares design, weights, groups.
+
+A sample :math:`T_i` has asked columns :math:`y_i` and nuisances :math:`a_i`.  For the mean, y is 1 and there are no
+nuisances.  For an effect the nuisances are a constant and what the user names.  K > 2 labels are K − 1 columns, one
+question; several covariates are one question each, the others being nuisances.
+
+====================  ==========================================================
+symbol                code
+====================  ==========================================================
+z = (a, y)            ``Design.columns``, nuisances first
+w                     ``Design.weights``
+unit of a sample      :class:`Units`
+====================  ==========================================================
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.errors import SampleError
+from tpca.tensors.blocks import Array
+
+Indices = NDArray[np.intp]
+
+TARGETS = ("mean", "effect", "variance")
+FEW_VALUES = 6  # whole numbers of so few values may be meant as labels
+DETERMINED = 1e-10  # share of a column that is left beside the others, below which these determine it
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """One row for every sample; without ``columns`` and the like, every sample counts the same.
+
+    ``columns`` (n, p + q) has the p nuisances, then the q asked columns, named by ``names``.  Of more than two
+    ``labels`` the asked columns are the indicators of all labels but the last.  ``groups`` are codes of units.
+    """
+
+    columns: Array | None = None
+    n_nuisance: int = 0
+    names: tuple[str, ...] = ("",)
+    labels: tuple[str, ...] = ()
+    weights: Array | None = None
+    groups: Indices | None = None
+    group_names: tuple[str, ...] = ()
+    doses: bool = False
+    """Whether y was whole numbers of few values, taken as a dose."""
+    origin: Array | None = None
+    """What was subtracted from all columns but the constant: no information, but sums that do not cancel."""
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of z; one, of ones, for the mean."""
+        return 1 if self.columns is None else int(self.columns.shape[1])
+
+    @property
+    def stacked(self) -> bool:
+        """Whether all asked columns are one question: the pattern that separates more than two labels."""
+        return len(self.labels) > 2
+
+    @property
+    def questions(self) -> tuple[tuple[str, Indices, Indices], ...]:
+        """The name of every question, its nuisance columns, and its asked columns."""
+        every = np.arange(self.n_columns)
+        if self.stacked or self.n_columns - self.n_nuisance == 1:
+            return ((self.names[0], every[: self.n_nuisance], every[self.n_nuisance :]),)
+        asked = every[self.n_nuisance :]
+        return tuple((name, every[every != j], np.array([j])) for name, j in zip(self.names, asked, strict=True))
+
+    def rows(self, places: Indices) -> tuple[Array, Array]:
+        """Columns z (n, c) and weights w (n,) of the samples at some places."""
+        ones = np.ones(len(places))
+        z = ones[:, None] if self.columns is None else self.columns[places]
+        return z, ones if self.weights is None else self.weights[places]
+
+    def __len__(self) -> int:
+        given = next((one for one in (self.columns, self.weights, self.groups) if one is not None), None)
+        return 0 if given is None else len(given)
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing is known of the samples one by one."""
+        return self.columns is None and self.weights is None and self.groups is None
+
+    @property
+    def digest(self) -> str:
+        """Tells this design from others: a checkpoint is good for this one only."""
+        if self.plain:
+            return ""
+        found = hashlib.blake2b(repr((self.n_nuisance, self.names, self.labels)).encode(), digest_size=8)
+        for one in (self.columns, self.origin, self.weights, self.groups):
+            found.update(b"-" if one is None else repr(one.shape).encode() + np.ascontiguousarray(one).tobytes())
+        return found.hexdigest()
+
+    def followed_by(self, other: Design) -> Design:
+        """The design of these samples and of those of another one, of the same columns, that come next."""
+        if self.plain and other.plain:
+            return self
+        both = [(self.columns, other.columns), (self.weights, other.weights)]
+        if any((a is None) != (b is None) for a, b in [*both, (self.groups, other.groups)]):
+            raise SampleError("all batches must come with the same of y, nuisance, sample_weight and groups.")
+        columns, weights = (None if a is None or b is None else np.concatenate([a, b]) for a, b in both)
+        groups, names = self.groups, self.group_names
+        if groups is not None and other.groups is not None:
+            names = (*names, *(name for name in other.group_names if name not in names))
+            code = {name: i for i, name in enumerate(names)}
+            groups = np.concatenate([groups, np.array([code[name] for name in other.group_names])[other.groups]])
+        return replace(self, columns=columns, weights=weights, groups=groups, group_names=names)
+
+    def check(self) -> None:
+        """Refuse what cannot be answered: a column that the nuisances determine."""
+        if self.columns is None:
+            return
+        w = np.ones(len(self.columns)) if self.weights is None else self.weights
+        for name, others, asked in self.questions:
+            a, y = (self.columns[:, some] * np.sqrt(w)[:, None] for some in (others, asked))
+            left = y - a @ np.linalg.lstsq(a, y, rcond=None)[0]
+            if (np.sum(left**2, axis=0) <= DETERMINED * np.sum(y**2, axis=0)).any():
+                what = "y" if name in ("", "y") else f"y ({name})"
+                raise SampleError(
+                    f"{what} is constant, or the nuisances and other columns determine it: nothing can be told apart; "
+                    "give values that differ, drop the nuisance, or use target='mean'."
+                )
+
+
+def read_design(
+    target: str,
+    n: int | None,
+    y: Any = None,
+    nuisance: Any = None,
+    sample_weight: Any = None,
+    groups: Any = None,
+    like: Design | None = None,
+    labels: tuple[str, ...] = (),
+    part: bool = False,
+) -> Design:
+    """All that is given of ``n`` samples, checked.
+
+    ``like`` is the design of earlier samples, ``labels`` are those known already; of a ``part`` of a stream y may be
+    constant, and labels must be known.
+    """
+    if target == "effect" and y is None:
+        raise SampleError(
+            "target='effect' needs y, a number or a label for every sample; give fit(X, y), or use target='mean'."
+        )
+    if target != "effect" and nuisance is not None:
+        raise SampleError(f"nuisance is for target='effect', not for target={target!r}; leave it out.")
+    if target == "variance":
+        for name, given in (("sample_weight", sample_weight), ("groups", groups)):
+            if given is not None:
+                raise SampleError(f"target='variance' takes no {name}; leave it out.")
+        return Design()
+    columns: Array | None = None
+    origin: Array | None = None
+    names: tuple[str, ...] = ("",)
+    found: tuple[str, ...] = ()
+    doses = False
+    if target == "effect":
+        asked, names, found, doses = _asked(y, n, labels or (() if like is None else like.labels), part)
+        n = len(asked)
+        extra = np.zeros((n, 0)) if nuisance is None else _numbers("nuisance", nuisance, n)
+        columns = np.column_stack([np.ones(n), extra, asked])
+        origin = np.concatenate([[0.0], columns[:, 1:].mean(axis=0)]) if like is None else like.origin
+        if origin is None or origin.shape != columns.shape[1:]:
+            raise SampleError(
+                f"y and nuisance must have as many columns as in the first batch, got {columns.shape[1]}."
+            )
+        columns = columns - origin
+    given = {"sample_weight": sample_weight, "groups": groups}
+    if n is None:
+        n = next((len(_array(name, one)) for name, one in given.items() if one is not None), None)
+    codes, group_names = (None, ()) if groups is None else _read_groups(groups, n)
+    weights = None if sample_weight is None else _read_weights(sample_weight, n)
+    p = 0 if columns is None else int(columns.shape[1] - asked.shape[1])
+    design = Design(columns, p, names, found, weights, codes, group_names, doses, origin)
+    if not part:
+        design.check()
+    return design
+
+
+def _asked(
+    y: Any, n: int | None, known: tuple[str, ...], part: bool
+) -> tuple[Array, tuple[str, ...], tuple[str, ...], bool]:
+    """Columns of y, their names, the labels, and whether these are whole numbers of few values.
+
+    Numbers are as they are, two labels are the second less the first in sorted order, more are indicators.
+    """
+    values = _array("y", y)
+    _check_length("y", values, n)
+    if values.dtype.kind in "USb" or (values.dtype.kind == "O" and not _are_numbers(values)):
+        return (*_labelled(values, known, part), False)
+    columns = _numbers("y", values, n)
+    for j, column in enumerate(columns.T):
+        if not part and column.min() == column.max():
+            which = "y" if columns.shape[1] == 1 else f"column {j} of y"
+            raise SampleError(
+                f"{which} is {column[0]:.6g} for all {len(column)} samples: nothing can follow it; give values that "
+                "differ, or use target='mean'."
+            )
+    single = columns.shape[1] == 1
+    names = ("y",) if single else tuple(f"y[{j}]" for j in range(columns.shape[1]))
+    few = single and 2 < len(np.unique(columns)) <= FEW_VALUES and bool((columns == np.round(columns)).all())
+    return columns, names, (), few
+
+
+def _are_numbers(values: NDArray[Any]) -> bool:
+    try:
+        values.astype(np.float64)
+    except (TypeError, ValueError):
+        return False
+    return not any(isinstance(one, str | bytes | bool | np.bool_) for one in values.ravel()[:100])
+
+
+def _labelled(
+    values: NDArray[Any], known: tuple[str, ...], part: bool
+) -> tuple[Array, tuple[str, ...], tuple[str, ...]]:
+    if values.ndim != 1:
+        raise SampleError(
+            f"labels come one for every sample, got y of shape {values.shape}; "
+            "give one column, or numbers for several covariates."
+        )
+    missing = [i for i, one in enumerate(values) if one is None or one != one]
+    if missing:
+        raise SampleError(f"y has no label for sample {missing[0]}; give one, or leave the sample out.")
+    found, codes = np.unique(values.astype(str), return_inverse=True)
+    if part and not known:
+        raise SampleError(
+            f"the labels of all samples must be known from the first batch on; give partial_fit(X, y, "
+            f"classes={[str(one) for one in found]!r}), with those still to come."
+        )
+    labels = known or tuple(map(str, found))
+    unknown = [str(one) for one in found if str(one) not in labels]
+    if unknown:
+        raise SampleError(f"y has the label {unknown[0]!r}; known are {', '.join(map(repr, labels))}.")
+    codes = np.array([labels.index(str(one)) for one in found], dtype=np.intp)[codes]
+    if len(labels) < 2:
+        raise SampleError(
+            f"y has one label, {labels[0]!r}, for all {len(values)} samples: there is nothing to compare it with; "
+            "give samples of two, or use target='mean'."
+        )
+    if len(labels) == 2:
+        return codes[:, None].astype(np.float64), (f"{labels[1]} - {labels[0]}",), labels
+    if not part and len(values) < 2 * len(labels):
+        raise SampleError(
+            f"y has {len(labels)} labels for {len(values)} samples; give numbers, or labels that each occur often."
+        )
+    return np.eye(len(labels))[codes][:, :-1], (f"between {len(labels)} labels",), labels
+
+
+def _read_groups(groups: Any, n: int | None) -> tuple[Indices, tuple[str, ...]]:
+    """Codes in the order in which groups first appear, and their names."""
+    values = _array("groups", groups)
+    _check_length("groups", values, n)
+    if values.ndim != 1:
+        raise SampleError(f"groups come one label for every sample, got shape {values.shape}; give one column.")
+    if values.dtype.kind == "f":
+        raise SampleError(f"groups must be labels or whole numbers, got {values.dtype}, {values[0]!r} first.")
+    missing = [i for i, one in enumerate(values) if one is None or one != one]
+    if missing:
+        raise SampleError(f"groups is {values[missing[0]]} for sample {missing[0]}; every sample belongs to one.")
+    found, first, codes = np.unique(values.astype(str), return_index=True, return_inverse=True)
+    turn = np.argsort(first)
+    place = np.empty(len(found), dtype=np.intp)
+    place[turn] = np.arange(len(found))
+    return place[codes], tuple(str(found[i]) for i in turn)
+
+
+def _read_weights(sample_weight: Any, n: int | None) -> Array:
+    weight = _numbers("sample_weight", sample_weight, n)
+    if weight.shape[1] != 1 or weight.min() < 0 or not weight.any():
+        bad = f"shape {np.shape(sample_weight)}" if weight.shape[1] != 1 else f"{weight.min():.6g} among them"
+        raise SampleError(f"sample_weight must be one number from 0 on for every sample, not all zero, got {bad}.")
+    return weight[:, 0]
+
+
+def _numbers(name: str, values: Any, n: int | None) -> Array:
+    """Columns (n, q) of finite numbers."""
+    given = _array(name, values)
+    _check_length(name, given, n)
+    if given.dtype.kind in "mM":
+        raise SampleError(
+            f"{name} must be numbers, got times ({given.dtype}), of which nobody knows the unit that is meant; give "
+            f"({name} - {name}[0]) / numpy.timedelta64(1, 'D'), or another unit."
+        )
+    wrong = SampleError(f"{name} must be real numbers, got {given.dtype}; give numbers, labels as columns of 0 and 1.")
+    if given.dtype.kind == "c":
+        raise wrong
+    try:
+        columns = given.astype(np.float64)
+    except (TypeError, ValueError):
+        raise wrong from None
+    columns = columns[:, None] if columns.ndim == 1 else columns
+    if columns.ndim != 2 or not columns.shape[1]:
+        raise SampleError(f"{name} must have shape (n,) or (n, q), got {given.shape}; give columns.")
+    finite = np.isfinite(columns).all(axis=1)
+    if not finite.all():
+        raise SampleError(
+            f"{name} is NaN or Inf for sample {int(np.argmin(finite))}; give its value, or leave the sample out."
+        )
+    return columns
+
+
+def _array(name: str, values: Any) -> NDArray[Any]:
+    """Whatever was given as an array."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        place = int(np.argmax(np.ma.getmaskarray(values).reshape(len(values), -1).any(axis=1)))
+        raise SampleError(f"{name} is masked for sample {place}; give its value, or leave the sample out.")
+    try:
+        return np.asarray(values)
+    except ValueError:  # lists of different lengths
+        sizes = [np.size(row) for row in values]
+        odd = next((i for i, size in enumerate(sizes) if size != sizes[0]), 0)
+        raise SampleError(
+            f"{name} must have one value, or as many as all others, for every sample, got {sizes[0]} for sample 0 and "
+            f"{sizes[odd]} for sample {odd}; give an array with a row for every sample."
+        ) from None
+
+
+def _check_length(name: str, values: NDArray[Any], n: int | None) -> None:
+    if values.ndim == 0 or (n is not None and len(values) != n):
+        got = "one value" if values.ndim == 0 else f"{len(values)}"
+        raise SampleError(f"{name} must have a row for every sample, {'n' if n is None else n} of them, got {got}.")
+
+
+@dataclass(frozen=True)
+class Units:
+    """The unit of the sample at every place: a group that was given, or a bin of neighbours.
+
+    Bins are ``count`` of ``length`` samples, or of ``size`` samples each where the length is unknown.  Groups are
+    dealt into ``count`` units where there are more of them than that.
+    """
+
+    count: int
+    length: int | None = None
+    size: int = 1
+
+    def of(self, places: Indices, groups: Indices | None) -> Indices:
+        """Units of the samples at ``places``."""
+        if groups is not None:
+            return groups[places] % self.count
+        if self.length is None:
+            return places // self.size
+        return places * self.count // self.length

@@ -1,0 +1,165 @@
+r"""Errors of rank-one components from how units scatter about the estimate.
+
+The fit is :math:`\sum_c \lambda_c\, v_{c1}\otimes\dots\otimes v_{ck}`.  A small change E of the tensor that is fitted
+changes it by :math:`\delta = (J^\top J)^+ J^\top E`, where J has the derivatives along every :math:`\lambda_c` and, at
+right angles to :math:`v_{cm}`, along every vector.  :math:`J^\top E` are *slopes*, E contracted with all vectors but
+one, so that a unit leaves no more than a vector for every mode.  With one component :math:`J^\top J` is diagonal:
+:math:`\delta\lambda = \langle E, \otimes v\rangle` and :math:`\delta v_m = t_m/\lambda`, t the tangent part.
+Several components of a matrix are its singular vectors, and change as these do.
+
+From the sum of squares over units, on the squared scale, where the bias of a length is additive,
+
+.. math:: s^2 = \lambda^2\Big(1 - \sum_m |\delta v_m|^2\Big), \qquad
+    \text{interval}\ \sqrt{\max(0, s^2 \pm 2\,t_{\nu}\,\mathrm{se}(\lambda)\,\lambda)} .
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import t as student
+
+from tpca.tensors.blocks import Array
+
+EQUAL = 1e-3  # relative difference of squared lengths below which singular vectors are not told apart
+LARGEST_SYSTEM = 4096  # parameters of several components whose coupling is solved for; with more it is left out
+
+
+def slopes(rows: Array, vectors: Sequence[Array]) -> list[Array]:
+    """Tensors (n, *dims) contracted with the vectors of all modes but one: (n, d_m) for every mode."""
+    n, found = len(rows), []
+    after = rows
+    rights = []  # rows contracted with all vectors after mode m
+    for v in reversed(vectors[1:]):
+        rights.append(after)
+        after = _without_last(after, v)
+    rights.append(after)
+    for m, right in enumerate(reversed(rights)):
+        for v in vectors[:m]:
+            right = np.matmul(v, right.reshape(n, len(v), -1))
+        found.append(right.reshape(n, -1))
+    return found
+
+
+def slope(rows: Array, vectors: Sequence[Array], mode: int) -> Array:
+    """The same for one mode, (n, d_mode)."""
+    n = len(rows)
+    for v in reversed(vectors[mode + 1 :]):
+        rows = _without_last(rows, v)
+    for v in vectors[:mode]:
+        rows = np.matmul(v, rows.reshape(n, len(v), -1))
+    return rows.reshape(n, -1)
+
+
+def _without_last(rows: Array, v: Array) -> Array:
+    """The last mode contracted: one product, where that of a stack would be many."""
+    return np.asarray((rows.reshape(-1, len(v)) @ v).reshape(rows.shape[:-1]))
+
+
+class Tangents:
+    """Turns slopes of every component into changes of strengths and vectors."""
+
+    def __init__(self, vectors: Sequence[Sequence[Array]], strengths: Array) -> None:
+        self.vectors, self.strengths = vectors, np.asarray(strengths, dtype=np.float64)
+        self.sizes = [len(v) for v in vectors[0]]
+        width = len(vectors) * (1 + sum(self.sizes))
+        several = len(vectors) > 1 and bool((self.strengths > 0).all())
+        self._pairs = several and len(self.sizes) == 2
+        self._inverse = None
+        if several and not self._pairs and width <= LARGEST_SYSTEM:
+            self._inverse = np.linalg.pinv(self._gram(), rcond=1e-9, hermitian=True)
+
+    def changes(self, each: Sequence[Sequence[Array]]) -> Array:
+        """(n, c, 1 + Σd) changes δλ, λδv_1, ..., λδv_k of every component; ``each`` has its slopes.
+
+        Where components are coupled the tangents of each by itself follow, (n, c, 1 + 2Σd): the bias is theirs.
+        """
+        n, rows = len(each[0][0]), []
+        for vectors, own in zip(self.vectors, each, strict=True):
+            along = own[0] @ vectors[0]
+            tangents = [s - np.outer(s @ v, v) for s, v in zip(own, vectors, strict=True)]
+            rows.append(np.column_stack([along, *tangents]))
+        found = np.stack(rows, axis=1)
+        if self._pairs:
+            return np.concatenate([self._turned(found), found[:, :, 1:]], axis=2)
+        if self._inverse is None:
+            return found
+        coupled = (found.reshape(n, -1) @ self._inverse).reshape(found.shape)
+        return np.concatenate([coupled, found[:, :, 1:]], axis=2)
+
+    def _turned(self, found: Array) -> Array:
+        """Changes of singular vectors of a matrix, which turn into each other the more, the more equal their lengths.
+
+        With a = ⟨E, u_e⊗v_c⟩ and b = ⟨E, u_c⊗v_e⟩, λ_c δu_c has λ_c(λ_c a + λ_e b)/(λ_c² − λ_e²) along u_e, and
+        λ_c δv_c the same with a and b exchanged; they are a and b if λ_e is 0.
+        """
+        out, rows = found.copy(), self.sizes[0] + 1
+        for c, own in enumerate(self.strengths):
+            for e, other in enumerate(self.strengths):
+                if e == c:
+                    continue
+                u, v = self.vectors[e]
+                a, b = found[:, c, 1:rows] @ u, found[:, c, rows:] @ v
+                gap = own**2 - other**2
+                gap = math.copysign(max(abs(gap), EQUAL * own**2), gap)
+                out[:, c, 1:rows] += np.outer(own * (own * a + other * b) / gap - a, u)
+                out[:, c, rows:] += np.outer(own * (own * b + other * a) / gap - b, v)
+        return out
+
+    def _gram(self) -> Array:
+        """JᵀJ, with derivatives along vectors divided by λ: the identity, on tangents, for one component."""
+        count, width = len(self.vectors), 1 + sum(self.sizes)
+        starts = np.cumsum([1, *self.sizes])
+        gram = np.zeros((count, width, count, width))
+        modes = range(len(self.sizes))
+        for c, own in enumerate(self.vectors):
+            for e, others in enumerate(self.vectors):
+                inner = np.array([v @ u for v, u in zip(own, others, strict=True)])
+
+                def rest(*left_out: int, inner: Array = inner) -> float:
+                    return float(np.prod(np.delete(inner, left_out)))
+
+                block = gram[c, :, e]
+                block[0, 0] = rest()
+                for m in modes:
+                    here = slice(starts[m], starts[m + 1])
+                    P = np.eye(self.sizes[m]) - np.outer(own[m], own[m])
+                    Q = np.eye(self.sizes[m]) - np.outer(others[m], others[m])
+                    block[0, here] = rest(m) * (Q @ own[m])
+                    block[here, 0] = rest(m) * (P @ others[m])
+                    block[here, here] = rest(m) * (P @ Q)
+                    for j in modes:
+                        if j != m:
+                            there = slice(starts[j], starts[j + 1])
+                            R = np.eye(self.sizes[j]) - np.outer(others[j], others[j])
+                            block[here, there] = rest(m, j) * np.outer(P @ others[m], R @ own[j])
+        return gram.reshape(count * width, count * width)
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Of one component: ``strength`` without the bias of a fit, its ``interval``, and errors of all vectors."""
+
+    strength: float
+    error: float
+    interval: tuple[float, float]
+    vectors: tuple[Array, ...]
+
+
+def errors_of(tangents: Tangents, squares: Array, freedom: float, confidence: float) -> list[Errors]:
+    """From the sum of squared changes over units with ``freedom`` degrees of freedom."""
+    found, end = [], 1 + sum(tangents.sizes)
+    reach = float(student.ppf(0.5 + confidence / 2, max(freedom, 1)))
+    for length, own in zip(tangents.strengths, squares, strict=True):
+        error = math.sqrt(own[0])
+        squared = length**2 - float(own[1:].sum() if len(own) == end else own[end:].sum())
+        strength = math.sqrt(max(squared, 0.0))
+        wide = 2 * reach * error * length
+        ends = (math.sqrt(max(squared - wide, 0.0)), math.sqrt(max(squared + wide, 0.0)))
+        each = np.sqrt(own[1:end]) / max(strength, 1e-300)
+        each = np.minimum(each, 1.0)  # an entry of a unit vector is no less sure than that
+        found.append(Errors(strength, error, ends, tuple(np.split(each, np.cumsum(tangents.sizes)[:-1]))))
+    return found

@@ -1,0 +1,424 @@
+r"""Units of samples: their sums, and what each contributes to the least-squares estimate.
+
+With weights w, asked columns y and nuisances a of every sample (:mod:`tpca.inference.design`), and z = (a, y),
+
+.. math::
+    M_{z,g} = \sum_{i \in g} w_i z_i \otimes T_i, \qquad G_g = \sum_{i \in g} w_i z_i z_i^\top
+
+are sums: one pass, in any order, on any engine.  From their totals
+
+.. math::
+    b = G_{aa}^+ G_{ay}, \quad \tilde y_i = y_i - b^\top a_i, \quad A = M_a G_{aa}^+, \quad S = \sum w_i \tilde y_i^2
+
+and unit g contributes :math:`C_g = \sum_{i\in g} w_i\tilde y_i(T_i - Aa_i)
+= M_{y,g} - b^\top M_{a,g} - A(G_{ay,g} - G_{aa,g}b)`.  The estimate is :math:`D = \sum_g C_g/S`: ordinary least
+squares, exactly, whatever A is, since ỹ is orthogonal to a.  For the test A is fitted with weights
+:math:`\omega_g = 1/\sigma^2_g`, so that a loud class does not shift a quiet one;
+:math:`\sigma_g^2 = (e_g + 0.1\bar e)/1.1` with :math:`e_g` the energy per degree of freedom that is left of unit g.
+Of K > 2 labels the K − 1 asked columns become one more mode, with
+:math:`\kappa_i = (S/W)^{-1/2}\tilde y_i`, :math:`W = \sum w_i`, in place of ỹ and W in place of S.
+
+Missing entries: G, b and S entry by entry, contributions scaled by S/S_e so that entries are alike.
+
+Neighbouring bins may be dependent.  :func:`dependence` says by how much the variance of their sum exceeds that of
+independent ones (variance inflation, VIF): flips and errors are enlarged by its root.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tpca.checkpoint import kept
+from tpca.inference.design import Design, Indices, Units
+from tpca.tensors.accumulators import Accumulator
+from tpca.tensors.blocks import Array
+
+MAX_UNITS = 32
+"""Bins of neighbours: enough flips for any p in use, few enough to hold."""
+MIN_UNITS = 6
+"""Fewer independent units prove nothing at 5 %: 2^(6-1) flips have a least p of 1/32."""
+TOTAL = -1  # number of the sum of all units, kept in float64 where they are in float32
+SHRUNK = 0.1  # of the noise level of units towards their average
+UNKNOWN = 1e-8  # share of the usual information below which an entry counts as never observed
+LEAST_INDEPENDENT = 5  # units left after inflation
+STUCK = (0.2, 2.0)  # likeness of neighbours, and its z, at both 16 and 8 bins: no binning makes them independent
+
+
+@kept
+class UnitSum:
+    """Sums of one unit: ``moments`` M (c, *dims), ``gram`` G (c, c), ``weight`` Σw, ``n`` samples.
+
+    Where entries are missing, ``grams`` is G (c, c, *dims) entry by entry.
+    """
+
+    def __init__(self, moments: Any, gram: Array, weight: float, n: int, grams: Any = None) -> None:
+        self.moments, self.gram, self.weight, self.n, self.grams = moments, gram, weight, n, grams
+
+    def plus(self, other: UnitSum) -> UnitSum:
+        """Both, in the memory of the first."""
+        self.moments += other.moments
+        if other.grams is not None or self.grams is not None:
+            self.grams = self.entrywise() + other.entrywise()
+        self.gram = self.gram + other.gram
+        self.weight, self.n = self.weight + other.weight, self.n + other.n
+        return self
+
+    def entrywise(self) -> Array:
+        """G of every entry."""
+        if self.grams is not None:
+            return np.asarray(self.grams)
+        ones = np.ones((1,) * (self.moments.ndim - 1))
+        return np.broadcast_to(
+            self.gram.reshape(*self.gram.shape, *ones.shape), (*self.gram.shape, *self.moments.shape[1:])
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return int(self.moments.nbytes + (0 if self.grams is None else self.grams.nbytes))
+
+
+class UnitSums(Accumulator):
+    """Sums of every unit that samples belong to: ``units``, by number."""
+
+    def __init__(self, design: Design, units: Units, dtype: Any = np.float64) -> None:
+        super().__init__(design, units, dtype)
+        self.units: dict[int, UnitSum] = {}
+
+    def add(self, batch: Any, at: int) -> None:  # noqa: ARG002
+        """Add the samples of a batch, unit by unit."""
+        assert self.question is not None
+        design, units, dtype = self.question
+        places = batch.places
+        z, w = design.rows(places)
+        unit = units.of(places, design.groups)
+        if (np.diff(unit) < 0).any() and hasattr(batch, "taken"):
+            order = np.argsort(unit, kind="stable")
+            batch, z, w, unit = batch.taken(order), z[order], w[order], unit[order]
+        edges = [0, *(np.flatnonzero(np.diff(unit)) + 1), len(unit)]
+        for start, stop in itertools.pairwise(edges):
+            if start == stop:
+                continue
+            some, zs, ws = batch[start:stop], z[start:stop], w[start:stop]
+            moments, grams = some.weighted_sums(zs * ws[:, None]), None
+            if (observed := some.observed_sums) is not None:
+                c = zs.shape[1]
+                each = (zs[:, :, None] * zs[:, None, :] * ws[:, None, None]).reshape(len(zs), c * c)
+                grams = observed(each).reshape(c, c, *moments.shape[1:]).astype(dtype)
+            one = UnitSum(
+                moments.astype(dtype, copy=False), (zs * ws[:, None]).T @ zs, float(ws.sum()), stop - start, grams
+            )
+            if np.dtype(dtype) != np.float64:
+                whole = UnitSum(
+                    moments, one.gram, one.weight, one.n, None if grams is None else grams.astype(np.float64)
+                )
+                merge_units(self.units, {TOTAL: whole})
+            merge_units(self.units, {int(unit[start]): one})
+        self.n += len(batch)
+
+    def merge(self, other: UnitSums) -> None:
+        """Add the sums, unit by unit."""
+        merge_units(self.units, other.units)
+        self.n += other.n
+
+    @property
+    def nbytes(self) -> int:
+        """The sums."""
+        return sum(unit.nbytes for unit in self.units.values())
+
+
+def merge_units(own: dict[int, UnitSum], others: dict[int, UnitSum]) -> None:
+    """Add sums to others, unit by unit."""
+    for number, unit in others.items():
+        own[number] = own[number].plus(unit) if number in own else unit
+
+
+def halved(units: dict[int, UnitSum]) -> dict[int, UnitSum]:
+    """Bins of twice as many neighbours."""
+    merged: dict[int, UnitSum] = {}
+    for number in sorted(units):
+        merge_units(merged, {number // 2: units[number]})
+    return merged
+
+
+class Contributions:
+    """What every unit contributes to one question, from sums of units.
+
+    ``C`` (G, *shape) are the contributions, for the test; ``D`` (*shape) the estimate; ``shape`` is that of a sample,
+    after the K − 1 contrasts of more than two labels.  ``S`` is the information Σwỹ², that of unit g ``shares[g]``.
+    """
+
+    def __init__(
+        self, sums: dict[int, UnitSum], nuisances: Indices, asked: Indices, dims: Sequence[int], stacked: bool = False
+    ) -> None:
+        units = [sums[number] for number in sorted(sums) if number != TOTAL]
+        entrywise = any(unit.grams is not None for unit in units)
+        self.dims, self.stacked = tuple(dims), stacked
+        self.n = sum(unit.n for unit in units)
+        self.weight = sum(unit.weight for unit in units)
+        counts = np.array([unit.n for unit in units])
+        M = np.stack([unit.moments.reshape(unit.moments.shape[0], -1) for unit in units])
+        overall = np.stack([unit.gram for unit in units])[..., None]
+        grams = np.stack([unit.entrywise().reshape(*unit.gram.shape, -1) for unit in units]) if entrywise else overall
+        total = M.sum(axis=0) if TOTAL not in sums else sums[TOTAL].moments.reshape(M.shape[1], -1)
+        self._fit = _Fit(grams.sum(axis=0, dtype=np.float64), nuisances, asked)
+        self._whole = _Fit(overall.sum(axis=0), nuisances, asked) if entrywise else self._fit
+        q = len(asked)
+
+        # κ = K ỹ in place of ỹ: one for one asked column, (S/W)^(-1/2) for several
+        self.K = _root(self._whole.S[..., 0] / self.weight, -0.5) if stacked else np.eye(q)
+        self.S = float(self.weight) if stacked else float(self._whole.S[0, 0, 0])
+        self.shares = np.einsum("ij,gjke,ik->g", self.K, self._whole.left(overall, y=True), self.K) / (
+            q if stacked else 1
+        )
+        A = self._fit.background(total)
+        self.background = A
+        D = self._fit.solve(self._fit.contributions(total[None], grams.sum(axis=0, dtype=np.float64)[None], A)[0])
+        if stacked:
+            D = np.einsum("ij,je->ie", _root(self._whole.S[..., 0] / self.weight, 0.5), D)
+        self.D = D.reshape(self.shape)
+
+        # for the test: nuisances fitted with the noise levels of units
+        level = np.ones(len(units))
+        if len(nuisances):
+            level = self._levels(M, grams, overall, A, D, nuisances, counts)
+            A = self._fit.background(np.einsum("g,gce->ce", 1 / level, M), np.einsum("g,gcde->cde", 1 / level, grams))
+        C = self._fit.contributions(M, grams, A)
+        if stacked:
+            C = np.einsum("ij,gje->gie", self.K, C)
+        self.entry_shares: Array | None = None  # of every unit and entry, where entries are missing
+        self.n_observed = float(self.n)  # samples in which an entry was observed, on average
+        if entrywise:
+            alike = self._fit.alike(self.S)
+            C = C * alike
+            self.entry_shares = self._fit.left(grams, y=True)[:, 0, 0] * alike
+            self.n_observed *= min(1.0, float(np.mean(self._fit.S[0, 0][self._fit.known])) / self.S)
+        self.C = C.reshape(len(units), *self.shape)
+        self.observed = self._fit.known.reshape(self.dims) if entrywise else None
+        u = np.einsum("ij,gpje->gpi", self.K, self._whole.left(overall, y=False))  # Σ a ỹ of units, (G, p, q)
+        self._u = u.reshape(len(u), -1)
+        weighted = np.einsum("g,gcde->cde", 1 / level, overall)[..., 0]
+        inverse = np.linalg.pinv(weighted[np.ix_(nuisances, nuisances)], hermitian=True)
+        self._inverse, self._q = inverse, q
+        self._noise = float(np.sum(self.shares * level))
+
+    def __len__(self) -> int:
+        return len(self.C)
+
+    @property
+    def rank(self) -> int:
+        """Columns that were fitted."""
+        return len(self._fit.nuisances) + len(self._fit.asked)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the estimate."""
+        return (self.K.shape[0], *self.dims) if self.stacked else self.dims
+
+    def scales(self, signs: Array, enlarged: float = 1.0) -> Array:
+        r"""√f of every row of signs: :math:`f(s) = \sum\tilde y^2\sigma^2 - u(s)^\top(\sum\omega aa^\top)^+u(s)`.
+
+        What estimating the nuisances has taken out of a flip (Hemerik, Goeman & Finos 2020; De Santis et al. 2022).
+        Flips are ``enlarged`` where units are dependent; the first row, the data, is not.
+        """
+        us = (signs @ self._u).reshape(len(signs), -1, self._q)
+        lost = np.einsum("bpi,pr,bri->b", us, self._inverse, us) / self._q
+        scale = np.sqrt(np.maximum(self._noise - lost, 1e-9 * self._noise))
+        scale[1:] /= enlarged
+        return np.asarray(scale)
+
+    def coefficients(self, z: Array, entries: bool = False) -> tuple[Array, Array]:
+        """Nuisances a (n, p) and κ (n, q) of samples with columns z; with ``entries`` κ (n, q, E), of every entry."""
+        fit = self._fit if entries else self._whole
+        a, y = z[:, fit.nuisances], z[:, fit.asked]
+        left = y[:, :, None] - np.einsum("np,pqe->nqe", a, fit.b)
+        kappa = np.einsum("ij,nje->nie", self.K, left)
+        return a, kappa if entries else kappa[..., 0]
+
+    @property
+    def alike(self) -> Array | float:
+        """S/S_e of every entry: what contributions are scaled by where entries are missing."""
+        return 1.0 if self.observed is None else self._fit.alike(self.S)
+
+    @property
+    def _shares_of_entries(self) -> Array:
+        """S_g of every entry, (G, E), or (G, 1) where none is missing; over all units they sum to S."""
+        return self.shares[:, None] if self.entry_shares is None else self.entry_shares
+
+    def without_estimate(self) -> Array:
+        """C_g − S_g D over S: what unit g contributes to the error of the estimate."""
+        left = self.C.reshape(len(self), -1) - self._shares_of_entries * self.D.ravel()
+        return np.asarray((left / self.S).reshape(self.C.shape))
+
+    def left_over(self, bins: Indices | None = None) -> tuple[Array, Array, float]:
+        """What is left of units without the estimate, the cosines that fitting alone gives, and degrees of freedom."""
+        C, u, shares, own = self.C.reshape(len(self), -1), self._u, self.shares, self._shares_of_entries
+        if bins is not None:
+            C, u, shares, own = (_summed(x, bins) for x in (C, u, shares, own))
+        E = C - own / self.S * C.sum(axis=0)
+        fitted = -np.outer(shares, shares) / self.S
+        p = len(self._inverse)
+        if p:
+            pairs = u.reshape(len(u), p, -1)
+            fitted = fitted - np.einsum("gpi,pr,hri->gh", pairs, self._inverse, pairs) / self._q
+        free = np.maximum(shares + np.diag(fitted), 1e-12 * self.S)
+        return E, fitted / np.sqrt(np.outer(free, free)), float(free.sum())
+
+    def _levels(
+        self, M: Array, grams: Array, overall: Array, A: Array, D: Array, nuisances: Indices, counts: Array
+    ) -> Array:
+        """σ² of every unit relative to the average; the first nuisance is the constant."""
+        one = nuisances[0]
+        left = self._fit.left(grams, y=False)[:, 0]  # Σ w ỹ of units, (G, q, E)
+        own = np.linalg.solve(_root(self._whole.S[..., 0] / self.weight, 0.5), D) if self.stacked else D
+        rest = M[:, one] - np.einsum("pe,gpe->ge", A, grams[:, nuisances, one]) - np.einsum("qe,gqe->ge", own, left)
+        columns = np.concatenate([self._fit.nuisances, self._fit.asked])
+        whole = overall.sum(axis=0)[..., 0][np.ix_(columns, columns)]
+        inverse = np.linalg.pinv(whole, hermitian=True)
+        leverage = np.einsum("cd,gdc->g", inverse, overall[..., 0][:, columns][:, :, columns])
+        weight = overall[:, one, one, 0]
+        freedom = np.maximum(weight * (1 - leverage / np.maximum(counts, 1)), 1e-6 * weight.mean())
+        energy = np.sum(rest**2, axis=1)
+        average = energy.sum() / freedom.sum()
+        if average <= 0:
+            return np.ones(len(M))
+        return np.asarray((energy / freedom / average + SHRUNK) / (1 + SHRUNK))
+
+
+class _Fit:
+    """b and S of one question from G (c, c, E), E being 1 or the entries of a sample."""
+
+    def __init__(self, gram: Array, nuisances: Indices, asked: Indices) -> None:
+        self.nuisances, self.asked = nuisances, asked
+        self.gaa = gram[nuisances][:, nuisances]
+        self.inverse = _pinv(self.gaa)
+        gay = gram[nuisances][:, asked]
+        self.b = np.einsum("pre,rqe->pqe", self.inverse, gay)
+        self.S = gram[asked][:, asked] - np.einsum("pqe,pre->qre", gay, self.b)
+        largest = np.max(self.S[0, 0])
+        self.known = self.S[0, 0] > UNKNOWN * largest if len(asked) == 1 else np.ones(self.S.shape[-1], bool)
+
+    def background(self, moments: Array, gram: Array | None = None) -> Array:
+        """A (p, E) from sums M (c, E); with G where that is another."""
+        n = self.nuisances
+        inverse = self.inverse if gram is None else _pinv(gram[n][:, n])
+        return np.asarray(np.einsum("pre,re->pe", inverse, moments[n]))
+
+    def left(self, grams: Array, y: bool) -> Array:
+        """Of units: Σw ỹỹᵀ (G, q, q, E), or Σw aỹᵀ (G, p, q, E)."""
+        n, m, b = self.nuisances, self.asked, self.b
+        gaa, gay = grams[:, n][:, :, n], grams[:, n][:, :, m]
+        u = gay - np.einsum("gpre,rqe->gpqe", gaa, b)
+        if not y:
+            return np.asarray(u)
+        gyy = grams[:, m][:, :, m]
+        return np.asarray(gyy - np.einsum("pqe,gpre->gqre", b, gay) - np.einsum("gpqe,pre->gqre", u, b))
+
+    def contributions(self, M: Array, grams: Array, A: Array) -> Array:
+        """C (G, q, E)."""
+        n, m = self.nuisances, self.asked
+        C = M[:, m] - np.einsum("pqe,gpe->gqe", self.b, M[:, n])
+        if len(n):
+            C = C - np.einsum("pe,gpqe->gqe", A, self.left(grams, y=False))
+        return np.asarray(np.where(self.known, C, 0.0) if self.S.shape[-1] > 1 else C)
+
+    def solve(self, total: Array) -> Array:
+        """D (q, E) from ΣC (q, E)."""
+        if len(self.asked) == 1:
+            known = self.known & (self.S[0] > 0)
+            return np.asarray(np.divide(total, self.S[0], out=np.zeros_like(total), where=known))
+        return np.asarray(np.einsum("qre,re->qe", _pinv(self.S), total))
+
+    def alike(self, S: float) -> Array:
+        """S/S_e, 0 where nothing was observed."""
+        return np.asarray(np.divide(S, self.S[0, 0], out=np.zeros_like(self.S[0, 0]), where=self.known))
+
+
+def _pinv(stack: Array) -> Array:
+    """Pseudo-inverses of symmetric matrices (p, p, E)."""
+    if not len(stack):
+        return stack
+    size = np.sqrt(np.einsum("ppe->pe", stack))  # columns of one scale, so that only collinear ones are dropped
+    size = np.where(size > 0, size, 1.0)
+    pairs = size[:, None] * size[None, :]
+    inverses = np.linalg.pinv(np.moveaxis(stack / pairs, -1, 0), rcond=1e-12, hermitian=True)
+    return np.asarray(np.moveaxis(inverses, 0, -1) / pairs)
+
+
+def _root(matrix: Array, power: float) -> Array:
+    """A power of a positive matrix."""
+    values, axes = np.linalg.eigh(matrix)
+    return np.asarray((axes * values**power) @ axes.T)
+
+
+def _summed(values: Array, bins: Indices) -> Array:
+    out = np.zeros((int(bins.max()) + 1, *values.shape[1:]))
+    np.add.at(out, bins, values)
+    return out
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """How alike neighbouring units are: ``inflation`` of variances, the ``likeness`` r of neighbours.
+
+    ``testable``: whether enough of them are independent for any proof.
+    """
+
+    inflation: float = 1.0
+    likeness: float = 0.0
+    testable: bool = True
+
+    @property
+    def enlarged(self) -> float:
+        """By what flips and errors are enlarged."""
+        return math.sqrt(self.inflation)
+
+
+def dependence(parts: Contributions, vectors: Sequence[Array]) -> Dependence:
+    """Variance inflation of bins in their order; ``vectors`` are those of the fit.
+
+    Energy of 32, 16, 8 bins relative to 32, each with the likeness r of neighbours that is left; and lag one of the
+    scores along the fitted pattern, which see a slow direction that the whole tensor hides.
+    """
+    count = len(parts)
+    if count < MIN_UNITS:
+        return Dependence()
+    inflation, stuck, likeness = [1.0], [], 0.0
+    first: tuple[float, float] | None = None
+    k = count
+    while k >= min(8, count):
+        bins = None if k == count else np.arange(count) * k // count
+        E, expected, freedom = parts.left_over(bins)
+        size = np.sqrt(np.vecdot(E, E))
+        pairs = np.maximum(size[:-1] * size[1:], 1e-300)  # 0 for units of no weight
+        near = np.vecdot(E[:-1], E[1:]) / pairs - np.diag(expected, 1)
+        r = float(near.mean())
+        z = r / (float(near.std(ddof=1)) / math.sqrt(k - 1) + 1e-300)
+        energy = float(np.sum(size**2)) / freedom
+        if first is None:
+            first, likeness, scores = (energy, z), r, _scores(E, parts.shape, vectors)
+        if first[1] > 1:
+            inflation.append(energy / max(first[0], 1e-300) * (1 + 2 * max(r, 0.0)))
+        stuck.append(z > STUCK[1] and r > STUCK[0])
+        k //= 2
+    scores = scores - scores.mean()
+    r = float(scores[:-1] @ scores[1:] / (scores @ scores + 1e-300))
+    r = min(r + (1 + 3 * r) / count, 0.98)
+    if r * math.sqrt(count) > 2:
+        inflation.append((1 + r) / (1 - r))
+    enough = count / max(inflation) >= LEAST_INDEPENDENT and not (len(stuck) > 1 and all(stuck[-2:]))
+    return Dependence(max(inflation), max(likeness, r), enough)
+
+
+def _scores(E: Array, shape: Sequence[int], vectors: Sequence[Array]) -> Array:
+    """Every row contracted with all vectors."""
+    scores = E.reshape(len(E), *shape)
+    for v in reversed(vectors):
+        scores = scores @ v
+    return scores

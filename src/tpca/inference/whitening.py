@@ -1,0 +1,132 @@
+r"""Whitening, mode by mode, by second moments *about zero* of R/|R|, which flips of signs do not change.
+
+For every mode m in turn, with the modes before it whitened already,
+
+.. math:: \Sigma_m \propto \sum_i R_{i(m)}R_{i(m)}^\top/|R_i|^2, \qquad
+    W_m = \left((1-\alpha)\Sigma_m + \alpha I\right)^{-1/2},
+
+where :math:`R_{i(m)}` is the unfolding of what is left of sample i without the nuisances, of mean variance one, and α
+shrinks more where there are few numbers.  Whitening sharpens a test; it never moves an estimate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tpca.checkpoint import kept
+from tpca.tensors.blocks import Array
+
+LONGEST = 2048  # entries; a longer mode is left as it is: its d² numbers would cost more than they tell
+MOST_LOUD = 6  # directions that are taken down at most
+LOUD = 2.0  # times as loud as the next
+
+
+def sphere(rows: Array) -> Array:
+    """Every row divided by its length."""
+    flat = rows.reshape(len(rows), -1)
+    length = np.sqrt(np.vecdot(flat, flat)) + 1e-300
+    return np.asarray(rows / length.reshape(-1, *[1] * (rows.ndim - 1)))
+
+
+@kept
+@dataclass(frozen=True)
+class Whitening:
+    """A symmetric matrix for every mode, and its inverse; ``None`` for a mode that is left as it is."""
+
+    maps: tuple[Array | None, ...]
+    inverses: tuple[Array | None, ...]
+
+    def __call__(self, rows: Array) -> Array:
+        """Tensors (n, *dims), whitened."""
+        for m, map_ in enumerate(self.maps):
+            if map_ is not None:
+                rows = _applied(map_, rows, m + 1)
+        return rows
+
+    def of_vectors(self, vectors: Sequence[Array]) -> list[Array]:
+        """Unit vectors of whitened tensors from those in the coordinates of the data."""
+        pairs = zip(self.maps, vectors, strict=True)
+        white = [v if map_ is None else map_ @ v for map_, v in pairs]
+        return [v / max(float(np.linalg.norm(v)), 1e-300) for v in white]
+
+    def back(self, vectors: Sequence[Array]) -> list[Array]:
+        """Vectors of whitened tensors in the coordinates of the data: not unit vectors."""
+        pairs = zip(self.inverses, vectors, strict=True)
+        return [v if inverse is None else inverse @ v for inverse, v in pairs]
+
+
+def longest_within(nbytes: float) -> int:
+    """The longest mode whose moments and maps, six matrices at a time, take half of so many bytes."""
+    return int(min(LONGEST, math.sqrt(nbytes / 96)))
+
+
+def learn_whitening(rows: Array, leading: int = 0, longest: int = LONGEST) -> Whitening:
+    """Whitening of tensors (n, *dims), each of length one.
+
+    The first ``leading`` modes are left as they are, and those that are longer than ``longest``.
+    """
+    maps: list[Array | None] = []
+    inverses: list[Array | None] = []
+    for m in range(rows.ndim - 1):
+        d = rows.shape[m + 1]
+        if m < leading or d > longest or d == 1:
+            maps.append(None)
+            inverses.append(None)
+            continue
+        moment: Array = np.zeros((d, d))
+        for row in rows:  # one by one: products of all at once would copy them all
+            matrix = np.moveaxis(row, m, 0).reshape(d, -1)
+            moment += matrix @ matrix.T
+        map_, inverse = map_of(moment, rows.size // d)
+        maps.append(map_)
+        inverses.append(inverse)
+        rows = _applied(map_, rows, m + 1)
+    return Whitening(tuple(maps), tuple(inverses))
+
+
+def map_of(moment: Array, columns: int) -> tuple[Array, Array]:
+    """W_m and its inverse from a sum of second moments over so many ``columns`` of unfoldings."""
+    d = len(moment)
+    trace = np.trace(moment) / d
+    moment = moment / trace if trace > 0 else np.eye(d)
+    shrink = min(1.0, 5 * d / max(columns, 1) + 0.01)
+    values, axes = np.linalg.eigh((1 - shrink) * moment + shrink * np.eye(d))
+    return (axes / np.sqrt(values)) @ axes.T, (axes * np.sqrt(values)) @ axes.T
+
+
+@dataclass(frozen=True)
+class LoudDirections:
+    """The few loudest directions (c, entries) of residuals, and factors that bring them to the level of the others."""
+
+    directions: Array
+    factors: Array
+
+    def __len__(self) -> int:
+        return len(self.factors)
+
+    def taken_down(self, rows: Array) -> Array:
+        """Tensors (n, *dims) in which these directions are as quiet as others."""
+        flat = rows.reshape(len(rows), -1)
+        quiet = flat - ((flat @ self.directions.T) * (1 - self.factors)) @ self.directions
+        return np.asarray(quiet.reshape(rows.shape))
+
+
+def loud_directions(rows: Array) -> LoudDirections:
+    """Those of whitened residuals, none if there are no more than six; ``rows`` are some hundred at most."""
+    flat = rows.reshape(len(rows), -1)
+    values, axes = np.linalg.eigh(flat @ flat.T / len(flat))
+    values, axes = values[::-1], axes[:, ::-1]
+    if len(values) <= MOST_LOUD or values[MOST_LOUD] < 1e3 * np.finfo(values.dtype).eps * values[0]:  # rounding
+        return LoudDirections(np.zeros((0, flat.shape[1])), np.zeros(0))
+    loud = np.flatnonzero(values[:MOST_LOUD] > LOUD * values[MOST_LOUD])
+    level = values[MOST_LOUD:].sum() / flat.shape[1]
+    directions = (axes[:, loud].T @ flat) / np.sqrt(len(flat) * values[loud])[:, None]
+    return LoudDirections(directions, np.sqrt(np.minimum(1, level / values[loud])))
+
+
+def _applied(map_: Array, rows: Array, axis: int) -> Array:
+    return np.moveaxis(np.tensordot(map_.astype(rows.dtype, copy=False), rows, (1, axis)), 0, axis)

@@ -1,0 +1,389 @@
+r"""The spiked tensor: the truth behind a stream, and how far an answer is from it.
+
+A sample is (paper, Eq. def-model)
+
+.. math:: T = \lambda \, v_1 \otimes \dots \otimes v_{\bar k} + E,
+
+with unit vectors :math:`v_n \in R^{d_n}`, strength :math:`\lambda > 0` and zero-mean noise E.  Each vector can be
+recovered up to sign only, so the loss of one mode is :math:`\min(\|v - v^*\|^2, \|v + v^*\|^2)`.
+
+Symbols: ``strength`` is λ, ``vectors[n]`` is v_n, ``dims[n]`` is d_n (modes are numbered from 0 in code).
+
+Numbers of the theory: c_0, γ_m, sample complexities, the Cramér–Rao limit.
+
+=====================  ==============================================================================
+``initial_overlap``    c_0 (paper, Eq. c0-definition): how well a random start overlaps, at least
+``block_gauge``        γ_m (Eq. def-gamma-m, def-gamma-m-odd), with |Cor|: signs are searched
+``adaptive_samples``   d² max γ⁴ ∏ γ^{-2}, even order, of Corollary cor-equal-dim
+``least_samples``      its min with the form of no correlation; odd order with an idle vector block
+``odd_memory_samples`` Σ N_m S_m of Corollary cor-equal-dim-odd
+``sub_gaussian_error`` loss after Phase III, Eq. convergence-eq
+``gaussian_error``     loss after Phase III, Corollary main-result-gaussian-ass-even
+``cramer_rao``         (d - 1) / (λ² N): squared error of an unbiased estimate of a unit vector
+=====================  ==============================================================================
+
+An endless, reproducible source of samples: signal plus noise of some law, drawn batch by batch.
+
+All but ``student-t`` satisfy the paper's Assumption 2 (ass-base): zero mean and
+:math:`E\exp\langle u, \mathrm{vec}E\rangle \le \exp(\|u\|^2/2)` for every ``u``.
+
+==============  ==========================================================================
+``gaussian``    i.i.d. N(0, 1) entries
+``rademacher``  i.i.d. signs
+``uniform``     i.i.d. uniform on [-sqrt 3, sqrt 3] (unit variance, strictly sub-Gaussian)
+``bounded``     uniform on the unit sphere: \|vec E\| = 1, the paper's second sufficient condition
+``correlated``  Gaussian, neighbours along the last mode correlated by 1/2, covariance norm 1
+``student-t``   i.i.d. Student t with 3 degrees of freedom, unit variance: outside the assumption
+==============  ==========================================================================
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from scipy.special import stdtrit
+
+from tpca.errors import ModelError, check_integer
+from tpca.randomness import generator
+from tpca.tensors.blocks import Array, Partition, check_dims, unit
+
+
+def cor(u: Array, v: Array) -> float:
+    """Cor(u, v): the inner product of the shorter vector with the first entries of the longer (paper, Section 1)."""
+    length = min(len(u), len(v))
+    return float(np.dot(u[:length], v[:length]))
+
+
+@dataclass(frozen=True)
+class SpikedTensor:
+    """A planted signal: unit ``vectors``, one per mode, and its ``strength``."""
+
+    vectors: tuple[Array, ...]
+    strength: float
+
+    def __post_init__(self) -> None:
+        vectors = tuple(np.asarray(v, dtype=np.float64) for v in self.vectors)
+        object.__setattr__(self, "vectors", vectors)
+        object.__setattr__(self, "strength", check_strength(self.strength))
+        for n, v in enumerate(vectors):
+            if v.ndim != 1 or not np.isfinite(v).all() or not math.isclose(np.linalg.norm(v), 1.0, rel_tol=1e-6):
+                raise ModelError(
+                    f"vector {n} must be a unit vector, got shape {v.shape} and norm {np.linalg.norm(v):.6g}; "
+                    "divide it by its norm."
+                )
+        check_dims(self.dims)
+
+    @classmethod
+    def random(
+        cls,
+        dims: Sequence[int],
+        strength: float = 1.0,
+        correlation: float | None = None,
+        random_state: int = 0,
+        symmetric: bool = False,
+        correlations: Sequence[float] | None = None,
+    ) -> SpikedTensor:
+        """Random unit vectors; ``correlation`` sets Cor inside every pair of the paper's blocks exactly.
+
+        ``correlations`` gives every pair its own instead, the pair of the shortest modes first.
+        ``correlation=None`` draws all vectors independently.  ``symmetric=True`` gives every block the same
+        vectors (all dims equal); with ``correlation=1`` that is the symmetric model, all vectors the same.
+        """
+        dims = check_dims(dims)
+        if symmetric and len(set(dims)) > 1:
+            raise ModelError(f"symmetric needs equal dims, got {dims}.")
+        inside = _inside_pairs(correlation, correlations, len(dims) // 2)
+        rng = generator(random_state, "truth")
+        vectors = [unit(rng.standard_normal(d)) for d in dims]
+        groups = Partition.pairs(dims).groups
+        if symmetric:
+            first, second = groups[-1]
+            for group in groups:
+                for n, source in zip(group, (first, second), strict=False):
+                    vectors[n] = vectors[source]
+        if inside is not None:
+            for (short, long), wanted in zip([group for group in groups if len(group) == 2], inside, strict=True):
+                vectors[long] = _correlate(vectors[short], vectors[long], wanted)
+        return cls(tuple(vectors), strength)
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Length of each mode."""
+        return tuple(len(v) for v in self.vectors)
+
+    @property
+    def order(self) -> int:
+        """Number of modes k̄."""
+        return len(self.vectors)
+
+    def signal(self) -> Array:
+        """The planted tensor λ v_1 ⊗ … ⊗ v_k̄, in full."""
+        return self.strength * functools.reduce(np.multiply.outer, self.vectors)
+
+    def stream(
+        self,
+        noise: str = "gaussian",
+        random_state: int = 0,
+        batch_size: int | None = None,
+        dtype: DTypeLike = np.float64,
+    ) -> Samples:
+        """Endless, reproducible samples of this tensor; see :mod:`tpca.model` for the laws."""
+        return Samples(
+            self.dims, self.signal(), noise=noise, random_state=random_state, batch_size=batch_size, dtype=dtype
+        )
+
+    def overlaps(self, vectors: Sequence[Array]) -> Array:
+        """|<v̂_n, v_n>| for every mode; every v̂_n a vector, or one row as in ``TensorPCA.components_``."""
+        return np.array([abs(float(np.dot(a, b))) for a, b in zip(self._answer(vectors), self.vectors, strict=True)])
+
+    def loss(self, vectors: Sequence[Array]) -> Array:
+        """min(‖v̂ − v‖², ‖v̂ + v‖²) for every mode (paper, Section 2); vectors as in :meth:`overlaps`."""
+        pairs = zip(self._answer(vectors), self.vectors, strict=True)
+        return np.array([min(float(np.sum((a - b) ** 2)), float(np.sum((a + b) ** 2))) for a, b in pairs])
+
+    def correlations(self) -> Array:
+        """Cor inside each block of the paper's pairing; 0 for the single mode of an odd order (v_0 = 0)."""
+        groups = Partition.pairs(self.dims).groups
+        return np.array([cor(*(self.vectors[n] for n in g)) if len(g) == 2 else 0.0 for g in groups])
+
+    def _answer(self, vectors: Sequence[Array]) -> list[Array]:
+        shapes = [np.shape(v) for v in vectors]
+        if shapes not in ([(d,) for d in self.dims], [(1, d) for d in self.dims]):
+            raise ModelError(
+                f"expected one vector per mode with lengths {self.dims}, got shapes {shapes}; of several components "
+                "give one, as [v[0] for v in components]."
+            )
+        return [np.reshape(v, -1) for v in vectors]
+
+
+def _inside_pairs(correlation: float | None, each: Sequence[float] | None, pairs: int) -> list[float] | None:
+    """Cor of every pair, or ``None`` where it is left to chance."""
+    if correlation is not None and each is not None:
+        raise ModelError("give correlation, for all pairs, or correlations, one a pair, not both.")
+    if correlation is None and each is None:
+        return None
+    inside = [correlation] * pairs if correlation is not None else list(each or ())
+    if len(inside) != pairs:
+        raise ModelError(f"correlations must have one number for each of {pairs} pairs, got {len(inside)}.")
+    for wanted in inside:
+        if not 0.0 <= wanted <= 1.0:
+            raise ModelError(f"correlation must lie in [0, 1], got {wanted}.")
+    return inside
+
+
+def check_strength(strength: float) -> float:
+    """A positive finite number."""
+    if not (math.isfinite(strength) and strength > 0):
+        raise ModelError(f"strength must be a positive finite number, got {strength}; flip a vector for a minus sign.")
+    return float(strength)
+
+
+def _correlate(short: Array, long: Array, correlation: float) -> Array:
+    """Turn ``long`` within its span with (``short``, 0) until Cor is ``correlation``, exactly."""
+    padded = np.zeros(len(long))
+    padded[: len(short)] = short
+    rest = long - np.dot(long, padded) * padded
+    return unit(correlation * padded + math.sqrt(1.0 - correlation**2) * unit(rest))
+
+
+def initial_overlap(dims: Sequence[int], delta: float) -> float:
+    """c_0 = min_n q²/(1 + q/√d_n)², q the (1 + δ/k̄)/2 quantile of Student t with d_n − 1 degrees of freedom."""
+    quantiles = [(float(stdtrit(d - 1, (1 + delta / len(dims)) / 2)), d) for d in dims]
+    return min(q**2 / (1 + q / math.sqrt(d)) ** 2 for q, d in quantiles)
+
+
+def block_gauge(truth: SpikedTensor, c0: float) -> Array:
+    """γ_m = |Cor| / (d d')^{1/4} + c_0 / (d d')^{1/2}; for the vector block of an odd order c_0^{1/2} / d_1^{1/2}.
+
+    Erratum: the paper's convention d_0 = c_0^{1/2} must read d_0 = c_0 for the γ_1 that its odd proofs use.
+    """
+    return gauge(truth.dims, truth.correlations(), c0)
+
+
+def gauge(dims: Sequence[int], correlations: Sequence[float] | Array, c0: float) -> Array:
+    """γ_m from the correlation inside every block, without any vectors."""
+    partition = Partition.pairs(dims)
+    gauges = []
+    for group, size, correlation in zip(partition.groups, partition.sizes, correlations, strict=True):
+        gauges.append(abs(correlation) / size**0.25 + c0 ** (len(group) / 2) / math.sqrt(size))
+    return np.array(gauges)
+
+
+def adaptive_samples(dims: int | Sequence[int], gauges: Array) -> float:
+    """max_m D_m γ_m⁴ ∏ γ^{-2}: λ²N between the extremes, logs and constants left out (Corollary cor-equal-dim).
+
+    ``dims`` are those of all modes, or one d for all of them, in which case this is d² max γ⁴ ∏ γ^{-2}.  Even order.
+    """
+    if isinstance(dims, int):
+        dims = (dims,) * (2 * len(gauges))
+    sizes = np.array(Partition.pairs(tuple(dims)).sizes, dtype=np.float64)
+    return float(np.max(sizes * gauges**4) * np.prod(gauges**-2.0))
+
+
+def least_samples(dims: Sequence[int], correlations: Sequence[float] | Array, c0: float = 1.0) -> float:
+    """λ²N of Corollary cor-equal-dim: the smaller of the form of the correlations and that of none (Case II).
+
+    At odd order with the vector block idle in Phase I (:mod:`tpca.solvers.paper.schedule`): that of the pairs,
+    times d_1/c_0.  ``correlations`` has one number for every block.
+    """
+    partition = Partition.pairs(tuple(dims))
+    if partition.order % 2:
+        pairs = [partition.dims[n] for group in partition.groups[1:] for n in group]
+        return partition.sizes[0] / c0 * least_samples(pairs, list(correlations)[1:], c0)
+    forms = [
+        adaptive_samples(tuple(dims), gauge(dims, inside, c0)) for inside in (correlations, [0.0] * len(partition))
+    ]
+    return min(forms)
+
+
+def odd_memory_samples(dims: Sequence[int], correlations: Sequence[float] | Array, c0: float = 1.0) -> float:
+    """λ²Σ N_m S_m of Corollary cor-equal-dim-odd, the printed schedule: max_m D_m² γ_m⁴ ∏γ^{-2}, or of no correlation.
+
+    With equal dims that is max{d⁴ max_{m≥2} γ_m⁴, d² γ_1⁴} ∏γ^{-2}, at most c_0^{2-k̄} d^k̄ up to constants.
+    """
+    partition = Partition.pairs(tuple(dims))
+    sizes = np.array(partition.sizes, dtype=np.float64)
+    forms = []
+    for inside in (correlations, [0.0] * len(partition)):
+        gauges = gauge(dims, inside, c0)
+        forms.append(float(np.max(sizes**2 * gauges**4) * np.prod(gauges**-2.0)))
+    return min(forms)
+
+
+def sub_gaussian_error(order: int, strength: float, steps: float, delta: float) -> float:
+    """log(T)√k̄ / (λ√(δT)): the theorem's loss after Phase III, constants left out (Eq. convergence-eq)."""
+    return math.log(steps) * math.sqrt(order) / (strength * math.sqrt(delta * steps))
+
+
+def gaussian_error(order: int, dim: int, strength: float, steps: float, delta: float) -> float:
+    """log³(k̄Td/δ)(1 + k̄d²/λ²)√k̄/(√δ T): the loss for Gaussian noise (Corollary main-result-gaussian-ass-even).
+
+    By erratum 18 of docs/paper.md it holds for all noise of Assumption ass-base.  Measured: the vectors' loss is of
+    order d log(T)/(λ²T), smaller by d (docs/reproduction.md, accuracy).
+    """
+    logs = math.log(order * steps * dim / delta) ** 3
+    return logs * (1 + order * dim**2 / strength**2) * math.sqrt(order) / (math.sqrt(delta) * steps)
+
+
+def cramer_rao(dim: int, strength: float, samples: float) -> float:
+    """(d − 1)/(λ² N): the least mean squared error of an unbiased estimate of a unit vector in unit noise."""
+    return (dim - 1) / (strength**2 * samples)
+
+
+# A batch of about this many entries keeps the buffer small and BLAS busy.
+BATCH_ENTRIES = 2**20
+
+
+Rng = np.random.Generator
+Dims = tuple[int, ...]
+NoiseLaw = Callable[[Rng, int, Dims, Any], NDArray[Any]]
+
+
+def _gaussian(rng: Rng, n: int, dims: Dims, dtype: Any) -> NDArray[Any]:
+    return rng.standard_normal((n, *dims), dtype=dtype)
+
+
+def _rademacher(rng: Rng, n: int, dims: Dims, dtype: Any) -> NDArray[Any]:
+    # Whole 64-bit words per sample, so that the stream does not depend on how it is cut into batches.
+    entries = math.prod(dims)
+    words = rng.integers(0, 2**64, (n, -(-entries // 64)), dtype=np.uint64)
+    bits = np.unpackbits(words.view(np.uint8), axis=1, count=entries)
+    noise: NDArray[Any] = bits.astype(dtype).reshape(n, *dims)
+    noise *= 2
+    noise -= 1
+    return noise
+
+
+def _uniform(rng: Rng, n: int, dims: Dims, dtype: Any) -> NDArray[Any]:
+    noise = rng.random((n, *dims), dtype=dtype)
+    noise -= 0.5
+    noise *= math.sqrt(12.0)
+    return noise
+
+
+def _bounded(rng: Rng, n: int, dims: Dims, dtype: Any) -> NDArray[Any]:
+    noise = _gaussian(rng, n, dims, dtype)
+    flat = noise.reshape(n, -1)
+    flat /= np.linalg.norm(flat, axis=1, keepdims=True)
+    return noise
+
+
+def _correlated(rng: Rng, n: int, dims: Dims, dtype: Any) -> NDArray[Any]:
+    # (z_i + z_{i+1}) / 2 around the circle: a circulant covariance with eigenvalues cos^2(theta / 2) <= 1.
+    noise = _gaussian(rng, n, dims, dtype)
+    noise += np.roll(noise, 1, axis=-1)
+    noise /= 2
+    return noise
+
+
+def _student_t(rng: Rng, n: int, dims: Dims, dtype: Any) -> NDArray[Any]:
+    return (rng.standard_t(3.0, (n, *dims)) / math.sqrt(3.0)).astype(dtype, copy=False)
+
+
+NOISE_LAWS: dict[str, NoiseLaw] = {
+    "gaussian": _gaussian,
+    "rademacher": _rademacher,
+    "uniform": _uniform,
+    "bounded": _bounded,
+    "correlated": _correlated,
+    "student-t": _student_t,
+}
+
+
+def noise_law(noise: str) -> NoiseLaw:
+    """Look a noise law up by name."""
+    if noise not in NOISE_LAWS:
+        raise ModelError(f"noise must be one of {', '.join(NOISE_LAWS)}, got {noise!r}.")
+    return NOISE_LAWS[noise]
+
+
+def check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
+    """float32 or float64, the two types that samples are drawn in."""
+    checked = np.dtype(dtype)
+    if checked not in (np.dtype(np.float32), np.dtype(np.float64)):
+        raise ModelError(f"dtype must be float32 or float64, got {checked}.")
+    return checked
+
+
+class Samples:
+    """Endless batches ``signal + E`` of shape ``(batch_size, *dims)``; every ``iter`` starts the same stream again.
+
+    The samples do not depend on ``batch_size``: noise is drawn in sample order from one generator.
+    With ``signal=None`` the samples are pure noise.
+    """
+
+    def __init__(
+        self,
+        dims: tuple[int, ...],
+        signal: NDArray[Any] | None = None,
+        noise: str = "gaussian",
+        random_state: int = 0,
+        batch_size: int | None = None,
+        dtype: DTypeLike = np.float64,
+    ) -> None:
+        self.dims = check_dims(dims)
+        self.noise = noise
+        self.random_state = random_state
+        self.dtype = check_dtype(dtype)
+        usual = max(1, BATCH_ENTRIES // math.prod(self.dims))
+        self.batch_size = usual if batch_size is None else check_integer("batch_size", batch_size, error=ModelError)
+        self._law = noise_law(noise)
+        self._signal = None if signal is None else np.asarray(signal, dtype=self.dtype)
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        rng = generator(self.random_state, "samples")
+        while True:
+            batch = self._law(rng, self.batch_size, self.dims, self.dtype)
+            if self._signal is not None:
+                batch += self._signal
+            yield batch
+
+    def __repr__(self) -> str:
+        asked = f"noise={self.noise!r}, random_state={self.random_state}, batch_size={self.batch_size}"
+        return f"Samples(dims={self.dims}, {asked})"

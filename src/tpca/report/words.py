@@ -1,0 +1,298 @@
+"""The words about a result, the same in a terminal, in a notebook and on a page.
+
+A verdict is one line.  Concerns follow, one line each, with a number and one action.  Every number is the result's own.
+Confidence is a property of the method: on noise it claims a signal in at most ``1 - confidence`` of all fits.  It is
+not the probability that there is a signal, and the words must not say so.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tpca.labels import Labels
+from tpca.solvers.estimate import StopReason, Verdict
+from tpca.tensors.blocks import Array
+from tpca.wording import beside, count, number, percent, printable, shape, with_error, within
+
+if TYPE_CHECKING:
+    from tpca.result import Component, Result
+
+MAX_ENTRIES, MAX_COMPONENTS = 5, 10  # of a vector, and components, that are told
+SOLVERS = {"least_squares": "least squares", "race": "race", "paper": "paper's algorithm", "variation": "variation"}
+LOADINGS = "Numbers of columns are loadings: correlations with the score of their view."
+MANY_VIEWS = "With more than two views the correlation is the mean product of all scores; it may exceed 1."
+DIRECTIONS = "Directions are columns of the mixing matrix, in the units of the columns."
+
+
+@dataclass(frozen=True)
+class Part:
+    """One component: what it is, how strong, and for every axis its name and its largest entries."""
+
+    title: str
+    strength: str
+    axes: Sequence[tuple[str, Sequence[str]]]
+
+
+@dataclass(frozen=True, repr=False)
+class Summary:
+    """What a fit found, as text; notebooks show it as tables."""
+
+    headline: str
+    about: str
+    parts: Sequence[Part]
+    remarks: Sequence[str]
+
+    def __str__(self) -> str:
+        lines = [self.headline, self.about]
+        for part in self.parts:
+            lines += ["", f"{part.title}: {part.strength}"]
+            widest = max(len(name) for name, _ in part.axes)
+            lines += [f"  {name:<{widest}}  {', '.join(entries)}" for name, entries in part.axes]
+        lines += ["", *(f"- {remark}" for remark in self.remarks)] if self.remarks else []
+        return "\n".join(map(printable, lines))  # what comes from data cannot redraw a terminal
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        say = html.escape
+        body = [f"<p><strong>{say(self.headline)}</strong><br>{say(self.about)}</p>"]
+        for part in self.parts:
+            rows = [f"<tr><th>{say(name)}</th><td>{say(', '.join(entries))}</td></tr>" for name, entries in part.axes]
+            body.append(f"<table><caption>{say(f'{part.title}: {part.strength}')}</caption>{''.join(rows)}</table>")
+        remarks = "".join(f"<li>{say(remark)}</li>" for remark in self.remarks)
+        return f"<div>{''.join(body)}{f'<ul>{remarks}</ul>' if remarks else ''}</div>"
+
+
+def summary_of(result: Result) -> Summary:
+    """What a result says, in a few lines."""
+    shown = range(min(MAX_COMPONENTS, len(result.components)))
+    parts = [Part(title_of(result, c), strength_of(result, c), entries_of(result, c)) for c in shown]
+    return Summary(headline(result), about(result), parts, [*concerns(result), *reading_hints(result)])
+
+
+# The verdict ----------------------------------------------------------------------------------------------------------
+
+
+def headline(result: Result) -> str:
+    """The verdict in one line, with the numbers that matter most."""
+    p = f"p = {number(result.p_value, 2)}"
+    if result.verdict is Verdict.NOT_TESTED:
+        return _untested(result)
+    if result.verdict is Verdict.NO_SIGNAL:
+        limit = upper_limit(result)
+        known = result.kind == "samples" and math.isfinite(limit)
+        hidden = f"if there is one, its strength is below {number(limit)} ({percent(result.confidence)} confidence)"
+        return f"No signal: {p}{f'; {hidden}' if known else ''}."
+    proven, rows = sum(c.significant for c in result.components), len(result.components)
+    if rows > 1 and proven:
+        return f"Signal: {p}; {proven} of {rows} components significant."
+    if not proven and result.kind == "samples":
+        return f"Signal: {p}; the pattern shown is not itself significant."
+    return f"Signal: {strength_of(result, 0).partition(';')[0]}."
+
+
+def upper_limit(result: Result) -> float:
+    """The largest strength that intervals allow."""
+    return max((c.strength_interval[1] for c in result.components if c.strength_interval), default=math.nan)
+
+
+def _untested(result: Result) -> str:
+    """Why there was no test, in one line."""
+    own = next((note for note in result.notes if note.startswith("Not tested")), None)
+    if own is not None:
+        return own
+    if result.kind == "table":
+        return "Not tested: validation_fraction is 0."
+    if result.stop_reason == StopReason.STREAM_ENDED_EARLY.name:
+        return "Not tested: the samples ended before the schedule did. Give more, or use solver='race'."
+    return f"Not tested: the {SOLVERS.get(result.solver, result.solver)} has no test of whether there is a signal."
+
+
+def about(result: Result) -> str:
+    """What was fitted, and how."""
+    skipped = f", {result.n_skipped:,} left out" if result.n_skipped else ""
+    if result.kind == "views":
+        return f"{count(result.n_samples, 'row')} of {len(result.dims)} views, {shape(result.dims)} columns{skipped}"
+    if result.kind == "table":
+        return f"{count(result.n_samples, 'row')} of {count(result.dims[0], 'column')}{skipped}"
+    each = zip(result.labels.modes, result.dims, strict=True)
+    axes = " × ".join(f"{name} {d:,}" for name, d in each) if result.names else shape(result.dims)
+    how = [SOLVERS.get(result.solver, result.solver)]
+    how += [count(result.n_units, "unit")] if result.n_units and result.solver == "least_squares" else []
+    how += [f"{result.n_resamples:,} {'flips' if result.solver == 'least_squares' else 'resamples'}"] * bool(
+        result.n_resamples
+    )
+    return f"{count(result.n_samples, 'sample')} of {axes}{skipped}; {', '.join(how)}"
+
+
+def concerns(result: Result) -> list[str]:
+    """What to know beside the verdict, one line each; of no signal, what would help here."""
+    told = [note for note in result.notes if note != headline(result)]
+    samples = result.kind == "samples"
+    if samples and result.verdict is Verdict.NO_SIGNAL:
+        told += _what_helps(result)
+    unseen = [(m, int(i)) for m, rates in enumerate(result.observed) for i in np.flatnonzero(rates == 0)]
+    if unseen:
+        names = ", ".join(f"{result.labels.entry(m, i)} of {result.labels.modes[m]}" for m, i in unseen[:MAX_ENTRIES])
+        more = f" and {len(unseen) - MAX_ENTRIES} more" if len(unseen) > MAX_ENTRIES else ""
+        told.append(f"Never observed: {names}{more}. Nothing is known of these entries: leave them out.")
+    rows = len(result.components)
+    if samples and 1 < rows == sum(c.significant for c in result.components):
+        told.append(f"All {rows} components are significant: there may be more. Try n_components={2 * rows}.")
+    if result.stop_reason == StopReason.NOT_ACCURATE.name:
+        told.append("The samples ended before the vectors were as accurate as asked for: give more, or a larger tol.")
+    return list(dict.fromkeys(told))
+
+
+def _what_helps(result: Result) -> list[str]:
+    told, level = [], 1 - result.confidence
+    entries = result.entry_p_values
+    if entries is not None and (few := int(np.sum(entries <= level))):
+        told.append(
+            f"{count(few, 'entry is', 'entries are')} significant (least p = {number(float(np.nanmin(entries)), 2)}): "
+            "the signal may be in few entries. Look at entry_p_values_."
+        )
+    limit = upper_limit(result)
+    if math.isfinite(limit):
+        told.append(f"Four times as many samples would lower the limit to about {number(limit / 2, 2)}.")
+    if result.solver == "race":
+        told.append("A larger memory_limit may find a weaker signal.")
+    if result.solver == "least_squares" and result.settings.get("whiten", "auto") is None:
+        told.append("Where the noise is loud in few directions, whiten='auto' sees a weaker signal.")
+    return told
+
+
+def reading_hints(result: Result) -> list[str]:
+    """How to read the numbers, where that is not plain."""
+    told = []
+    if len(result.components) > MAX_COMPONENTS:
+        told.append(f"These are the first {MAX_COMPONENTS} of {count(len(result.components), 'component')}.")
+    if result.kind == "views":
+        told += [LOADINGS] + [MANY_VIEWS] * (len(result.dims) > 2)
+    if result.kind == "table":
+        told.append(DIRECTIONS)
+    if result.target == "variance" and result.found:
+        told.append("The test says that entries vary together, no more: correlated noise does so, too.")
+    return told
+
+
+# A component ----------------------------------------------------------------------------------------------------------
+
+
+def effect_of(component: Component) -> str:
+    """``effect of target - standard``, ``effect of dose, per unit``, ``effect between 3 labels``, or nothing."""
+    effect = component.effect
+    if not effect or effect.startswith("between "):
+        return effect and f"effect {effect}"
+    return f"effect of {effect}" if " - " in effect else f"effect of {effect}, per unit"
+
+
+def title_of(result: Result, c: int) -> str:
+    """``component 2``, ``effect of dose, per unit``, or both; components are counted from 1."""
+    if result.kind == "table":
+        return f"source {c + 1}"
+    which = f"component {c + 1}" if len(result.components) > 1 else ""
+    return ", ".join(filter(None, (which, effect_of(result.components[c])))) or "component"
+
+
+def strength_of(result: Result, c: int) -> str:
+    """How strong a component is, and how surely."""
+    own = result.components[c]
+    p = "" if math.isnan(own.p_value) else f", p = {number(own.p_value, 2)}"
+    if p and not own.significant:
+        p += " (not significant)"
+    if result.kind == "views":
+        return f"correlation {with_error(own.strength, own.correlation_error)} on held-out rows{p}"
+    if result.kind == "table":
+        return f"{'skewness' if result.settings.get('order', 3) == 3 else 'excess kurtosis'} {number(own.strength)}{p}"
+    told = f"strength {beside(own.strength, own.strength_interval)}"
+    if own.strength_interval is not None and all(map(math.isfinite, own.strength_interval)):
+        told += f" ({percent(result.confidence)} interval {within(own.strength_interval)})"
+    if not math.isnan(own.variance_ratio):
+        told = f"{number(100 * own.variance_ratio, 3)} % of the variance, {told}"
+    amplitudes = own.label_amplitudes or {}
+    return told + p + (f"; {', '.join(f'{k}: {number(v, 2)}' for k, v in amplitudes.items())}" if amplitudes else "")
+
+
+def entries_of(result: Result, c: int) -> list[tuple[str, list[str]]]:
+    """For every axis its name, and the largest entries of one component."""
+    each = enumerate(zip(result.shown, result.errors, strict=True))
+    return [(result.labels.modes[m], largest(v[c], e[c], result.labels, m)) for m, (v, e) in each]
+
+
+def largest(vector: Array, errors: Array, labels: Labels, mode: int, most: int = MAX_ENTRIES) -> list[str]:
+    """The entries largest in size, ``Pz: 0.69 ± 0.06``, and how many more there are."""
+    order = np.argsort(-np.abs(vector), kind="stable")[:most]
+    told = [f"{labels.entry(mode, int(i))}: {with_error(float(vector[i]), float(errors[i]))}" for i in order]
+    return told if len(vector) <= most else [*told, f"… {len(vector) - most:,} more"]
+
+
+# A paper's methods ----------------------------------------------------------------------------------------------------
+
+
+def methods_of(result: Result) -> str:
+    """A paragraph for a paper."""
+    level = percent(result.confidence)
+    by = f"with tpca {result.tpca_version}"
+    if result.kind == "views":
+        told = [
+            f"Directions shared by {len(result.dims)} views of {count(result.n_samples, 'row')} were fitted by tensor "
+            f"canonical correlation analysis {by}.",
+            "Correlations are means of products of standardised scores on rows that were held out; p-values come from "
+            "permuting these rows.",
+        ]
+        return " ".join(told)
+    if result.kind == "table":
+        order = result.settings.get("order", 3)
+        return (
+            f"Independent sources, by the moment of order {order}, of {count(result.n_samples, 'row')} of "
+            f"{count(result.dims[0], 'column')} were fitted {by}. p-values are of rows that were held out, adjusted "
+            "for the number of components (Holm)."
+        )
+    rows = len(result.components)
+    what = "a rank-one pattern" if rows == 1 else f"{rows} rank-one patterns"
+    data = f"{count(result.n_samples, 'sample')} of {shape(result.dims)} entries"
+    of = {"mean": f"the mean of {data}", "variance": f"the variation of {data} about their mean"}
+    of["effect"] = f"the effect of {result.components[0].effect or 'y'} in {data}"
+    told = [f"We fitted {what} to {of.get(result.target, data)} {by}."]
+    if result.solver == "least_squares":
+        told += _least_squares_methods(result, level)
+    elif result.solver == "variation":
+        told.append(
+            "The pattern is the one of largest variance, found by alternating eigenproblems. The test compares its "
+            f"variance with that of {result.n_resamples:,} copies in which every centred entry has a random sign."
+        )
+        told.append(f"Standard errors and {level} intervals are from a jackknife over groups of samples.")
+    elif result.solver == "race":
+        told.append(
+            "Samples were read in a stream. Evidence against noise was gathered by bets on samples not seen before; it "
+            "is valid whenever one stops, and p is the inverse of the largest e-value."
+        )
+    else:
+        told.append("This method gives neither a test nor errors.")
+    return " ".join(told)
+
+
+def _least_squares_methods(result: Result, level: str) -> list[str]:
+    told = ["The estimate is the best rank-one fit of the least-squares solution, in the units of the data."]
+    if result.n_resamples and not math.isnan(result.p_value):
+        statistic = "The statistic is the length of the best rank-one fit"
+        more = "" if result.settings.get("whiten", "auto") is None else (
+            "; the smallest p-value of this length before and after whitening is compared with its own null "
+            "distribution (Westfall and Young)"
+        )  # fmt: skip
+        told.append(
+            f"p-values come from {result.n_resamples:,} random sign flips of {result.n_units:,} independent units of "
+            f"samples. {statistic}{more}."
+        )
+        told.append("p-values of single entries are family-wise, by the largest |t| over all entries of a flip.")
+    if result.inflation > 1.05:
+        told.append(f"Correlation of neighbouring units was allowed for (variance inflation {result.inflation:.2f}).")
+    told.append(f"Standard errors and {level} intervals are from the scatter of samples or units about the fit.")
+    return told

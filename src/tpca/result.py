@@ -1,0 +1,634 @@
+"""What a fit gave, of samples, of views or of a table: to save, load, print, draw, and to use on other samples.
+
+A saved result is a folder with two files.  ``result.json`` has all numbers and words; ``vectors.npz`` has arrays, for
+every axis m of a sample ``mode_m`` (components as rows), ``standard_error_m``, and where they are known
+``loading_m``, ``mean_m``, ``observed_m``, ``entry_p_values`` and ``null_distribution``.  The bytes of both depend on
+the result only.  ``result.json`` knows the checksum of ``vectors.npz``: both are of one fit, or they are refused.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+import msgspec
+import numpy as np
+from scipy.special import ndtri
+
+from tpca.data import Stream
+from tpca.data.numpy_files import npz_bytes, read_npz
+from tpca.data.preprocessed import preprocessed
+from tpca.data.rows import open_rows, open_views
+from tpca.data.stores import package
+from tpca.engines import DaskEngine, Engine, StreamEngine, is_engine, mean_and_error, open_engine, reward_pieces
+from tpca.engines.opening import reader, rows_opened
+from tpca.errors import JSON_BYTES, SampleError, StreamError, check_regular, reading
+from tpca.files import replacing
+from tpca.inference.design import read_design
+from tpca.labels import Axis, Labels, parse_labels
+from tpca.solvers.checks import doubts
+from tpca.solvers.estimate import Recovery, StopReason, Verdict, withdrawal
+from tpca.solvers.rank_one import oriented
+from tpca.solvers.sources import RowScores, SourcesFit
+from tpca.solvers.views import ViewsFit, standardised
+from tpca.tensors import Rewards, Scores
+from tpca.tensors.blocks import Array
+from tpca.tensors.namespaces import to_device, working_like
+from tpca.wording import tpca_version
+
+if TYPE_CHECKING:
+    from tpca.report.words import Summary
+
+    Number = float
+else:
+
+    class _Floats(type):
+        def __instancecheck__(cls, value: Any) -> bool:
+            return isinstance(value, float)
+
+    class Number(metaclass=_Floats):
+        """A float; NaN and infinity are null in JSON, which has neither."""
+
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+LARGEST = 1e100  # no number of a result is larger, and squares of larger ones overflow
+TRIES, PAUSE = 10, 0.01  # at reading a result that somebody is writing, and seconds between them
+RESERVED = ("component", "bound", "effect")  # axes of a dataset that are its own
+
+
+class Score(float):
+    """A number with its ``standard_error``."""
+
+    standard_error: float
+
+    def __new__(cls, value: float, standard_error: float) -> Self:
+        """The number ``value`` and its ``standard_error``."""
+        score = super().__new__(cls, value)
+        score.standard_error = standard_error
+        return score
+
+    def __repr__(self) -> str:
+        return f"{float(self):.6g} ± {self.standard_error:.2g}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Score, (float(self), self.standard_error))
+
+
+class Component(msgspec.Struct, kw_only=True, frozen=True):
+    """One component in numbers; what a method does not tell is NaN.
+
+    ``strength`` is that of the pattern; of views the correlation on held-out rows, whose standard error is
+    ``correlation_error``; of a table the skewness or excess kurtosis.  ``statistic`` is what the test
+    compares with the null distribution; ``length`` is the mean score of the very samples that were fitted.
+    """
+
+    strength: Number
+    strength_interval: tuple[Number, Number] | None = None
+    p_value: Number = math.nan
+    significant: bool = False
+    effect: str = ""
+    label_amplitudes: dict[str, Number] | None = None
+    variance: Number = math.nan
+    variance_ratio: Number = math.nan
+    length: Number = math.nan
+    statistic: Number = math.nan
+    e_value: Number = math.nan
+    correlation_error: Number = math.nan
+    moment: Number = math.nan
+
+
+class Settings(msgspec.Struct):
+    """What must hold of settings that are used again; of others nothing is asked."""
+
+    confidence: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.95
+    target: Literal["mean", "effect", "variance"] = "mean"
+    model: Literal["sources", "mixture", "topics"] = "sources"
+    order: Literal[3, 4] = 3
+    clip: float | None = None
+    nan_policy: Literal["raise", "omit", "zero"] = "raise"
+    dim: str | int | None = None
+    classes: list[str] = []
+    preprocess: str | None = None
+
+
+class Record(msgspec.Struct, kw_only=True, eq=False, tag_field="format", tag="tpca result 1"):
+    """What ``result.json`` holds."""
+
+    kind: Literal["samples", "views", "table"]
+    source: str | list[str]
+    settings: dict[str, Any]
+    solver: str
+    verdict: Verdict
+    stop_reason: str
+    p_value: Number
+    dims: Annotated[list[Annotated[int, msgspec.Meta(ge=1)]], msgspec.Meta(min_length=1)]
+    names: dict[str, Any] = msgspec.field(name="labels", default_factory=dict)
+    components: Annotated[list[Component], msgspec.Meta(min_length=1)]
+    notes: list[str] = []
+    n_samples: Count
+    n_skipped: Count = 0
+    n_passes: Count = 1
+    n_units: Count = 0
+    n_resamples: Count = 0
+    noise_level: Number = math.nan
+    inflation: Number = 1.0
+    rank_one_shares: list[Number] = []
+    state_bytes: Count = 0
+    buffer_bytes: Count = 0
+    tpca_version: str = ""
+    vectors_sha256: str = ""
+
+
+class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca result 1", dict=True):
+    """What a fit gave.
+
+    Attributes
+    ----------
+    kind : {"samples", "views", "table"}
+    verdict, found, p_value : Verdict, bool, float
+        "signal", "no signal" or "not tested"; whether it is the first; and p of there being any signal.
+    components : list of Component
+        ``strength``, ``strength_interval``, ``p_value``, ``significant``, ``effect`` and the like, strongest first.
+    vectors, errors : lists of arrays ``(rows, d_m)``, one per axis of a sample
+        Unit vectors and their standard errors, NaN where a method has none.  Of views and tables ``vectors`` are
+        weights of columns; ``loadings`` are what to look at: correlations with scores, or directions (whose ``errors``
+        these are).
+    entry_p_values : array ``(d_1, ..., d_k)``, with q covariates ``(q, d_1, ..., d_k)``, or None
+    null_distribution : array ``(rows, n_resamples)`` or None
+    labels : Labels
+        Names of axes and of their entries.
+    notes : list of str
+        Advice, a line each.
+    dims, n_samples, n_skipped, n_units, n_resamples, solver, settings, source
+        Of what the fit was, and how it was done.
+    preprocess : callable, optional
+        The function of the fit.  A file keeps its name only: set it again before ``transform`` and ``score``.
+    """
+
+    vectors: list[Any]
+    errors: list[Any]
+    loadings: list[Any] = []
+    means: list[Any] = []
+    observed: list[Any] = []
+    entry_p_values: Any = None
+    null_distribution: Any = None
+    preprocess: Any = None
+
+    # From a fit -------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def of(cls, recovery: Recovery, source: str = "", settings: dict[str, Any] | None = None) -> Result:
+        """The result of a fit of samples; ``settings`` say what was asked for, ``source`` where the samples were."""
+        rows, names = recovery.components, recovery.labels
+        dims = [len(v) for v in rows[0].vectors]
+        unknown = tuple(np.full(d, math.nan) for d in dims)
+        fields: tuple[str, ...] = (
+            "strength",
+            "strength_interval",
+            "p_value",
+            "significant",
+            "effect",
+            "label_amplitudes",
+            "variance",
+        )
+        fields += ("variance_ratio", "length", "statistic", "e_value")
+        entries, nulls = recovery.entry_p_values, [c.null for c in rows]
+        copied = ("solver", "n_samples", "n_skipped", "n_passes", "n_units", "n_resamples", "noise_level", "inflation")
+        return cls(
+            kind="samples",
+            source=source,
+            settings=_plain(settings),
+            verdict=recovery.verdict,
+            stop_reason=recovery.stop_reason.name,
+            p_value=recovery.signal_p,
+            dims=dims,
+            names={} if names is None else names.as_json(),
+            components=[_component({name: getattr(c, name) for name in fields}) for c in rows],
+            notes=[*recovery.notes, *map(_sentence, doubts(recovery.checks)), *map(withdrawal, recovery.withdrawn)],
+            rank_one_shares=[float(share) for share in recovery.rank_one_shares],
+            state_bytes=recovery.state_bytes,
+            buffer_bytes=recovery.buffer_bytes,
+            tpca_version=tpca_version(),
+            vectors=_stacked([oriented(c.vectors) for c in rows]),
+            errors=_stacked([c.standard_errors or unknown for c in rows]),
+            observed=list(recovery.observed or ()),
+            entry_p_values=None if not entries else entries[0] if len(entries) == 1 else np.stack(entries),
+            null_distribution=None if any(one is None for one in nulls) else np.stack(nulls),  # type: ignore[arg-type]
+            **{name: getattr(recovery, name) for name in copied},
+        )
+
+    @classmethod
+    def of_views(
+        cls, fit: ViewsFit, sources: Sequence[str], settings: dict[str, Any] | None = None, labels: Labels | None = None
+    ) -> Result:
+        """The result of a fit of views, which go by their ``sources`` where ``labels`` do not name them."""
+        plain = Labels(tuple(Axis(PurePath(str(one)).name) for one in sources))
+        named = plain if labels is None else labels.with_others(plain)
+        z = float(ndtri(0.5 + float((settings or {}).get("confidence", 0.95)) / 2))
+        components = []
+        for significant, one in zip(fit.significant, fit.components, strict=True):
+            ends = (one.correlation - z * one.correlation_error, one.correlation + z * one.correlation_error)
+            own = {"strength": one.correlation, "strength_interval": ends, "p_value": one.p_value}
+            own |= {"significant": bool(significant), "moment": one.moment}
+            components.append(_component(own | {"correlation_error": one.correlation_error}))
+        reason = StopReason.STREAM_ENDED if fit.significant.any() else StopReason.NO_SIGNAL
+        weights = fit.of_every("weights")
+        return cls(
+            kind="views",
+            source=[str(one) for one in sources],
+            settings=_plain(settings),
+            solver="moments",
+            verdict=reason.verdict,
+            stop_reason=reason.name,
+            p_value=components[0].p_value,
+            dims=[len(mean) for mean in fit.means],
+            names=named.as_json(),
+            components=components,
+            notes=fit.advice,
+            n_samples=fit.n_samples,
+            n_skipped=fit.n_skipped,
+            tpca_version=tpca_version(),
+            vectors=weights,
+            errors=[np.full(w.shape, math.nan) for w in weights],
+            loadings=fit.of_every("loadings"),
+            means=list(fit.means),
+        )
+
+    @classmethod
+    def of_table(cls, fit: SourcesFit, settings: dict[str, Any] | None = None, labels: Labels | None = None) -> Result:
+        """The result of a fit of independent sources; ``settings`` have the ``order`` of the moment."""
+        reason = StopReason.ITERATED
+        if fit.tested:
+            reason = StopReason.STREAM_ENDED if fit.significant.any() else StopReason.NO_SIGNAL
+        advice = "No source was proven: give more rows, or the other order of the moment."
+        return cls(
+            kind="table",
+            source="",
+            settings=_plain(settings),
+            solver="moments",
+            verdict=reason.verdict,
+            stop_reason=reason.name,
+            p_value=float(np.min(fit.p_values, initial=math.inf)),
+            dims=[fit.weights.shape[1]],
+            names={} if labels is None else labels.as_json(),
+            components=[
+                Component(strength=float(s), p_value=float(p), significant=bool(proven))
+                for s, p, proven in zip(fit.strengths, fit.p_values, fit.significant, strict=True)
+            ],
+            notes=[advice] if reason is StopReason.NO_SIGNAL else [],
+            n_samples=fit.n_samples,
+            n_skipped=fit.n_skipped,
+            state_bytes=fit.state_bytes,
+            tpca_version=tpca_version(),
+            vectors=[fit.weights],
+            errors=[fit.errors],
+            loadings=[fit.directions],
+            means=[fit.centre],
+        )
+
+    # What it says -----------------------------------------------------------------------------------------------------
+
+    @property
+    def found(self) -> bool:
+        """Whether a signal was proven."""
+        return self.verdict is Verdict.SIGNAL
+
+    @functools.cached_property
+    def labels(self) -> Labels:
+        """Names of axes and of their entries; numbers where there are none."""
+        return parse_labels(self.names, self.dims)
+
+    @property
+    def confidence(self) -> float:
+        """The level of intervals; at most ``1 - confidence`` of all fits to noise say "signal"."""
+        return float(self.settings.get("confidence", 0.95))
+
+    @property
+    def target(self) -> str:
+        """What was looked for: "mean", "effect" or "variance"."""
+        return str(self.settings.get("target", "mean"))
+
+    def __repr__(self) -> str:
+        return f"<tpca.Result of {self.n_samples:,} {'samples' if self.kind == 'samples' else 'rows'}: {self.verdict}>"
+
+    def summary(self) -> Summary:
+        """What was found, in a few lines; ``print`` gives text, a notebook shows a table."""
+        from tpca.report.words import summary_of
+
+        return summary_of(self)
+
+    def methods(self) -> str:
+        """A paragraph for a paper: what was fitted, and what p-values and intervals rest on."""
+        from tpca.report.words import methods_of
+
+        return methods_of(self)
+
+    def plot(self, scores: Any = None, y: Any = None, pair: Sequence[str | int] | None = None) -> Any:
+        """Draw the components, and ``scores`` of samples ``(n, rows)``, over ``y`` if given; a matplotlib figure.
+
+        ``pair`` names the two axes of the map, by name or number.
+        """
+        from tpca.report.figures import overview
+
+        return overview(self, scores, y, pair)
+
+    def report(self, path: str | os.PathLike[str], scores: Any = None, y: Any = None) -> Path:
+        """Write a report, one HTML file that needs no network and runs no script; returns its path."""
+        from tpca.report.page import write_page
+
+        return write_page(Path(path), self, scores, y)
+
+    def to_xarray(self) -> Any:
+        """An ``xarray.Dataset``: for every axis m ``vector_m``, ``standard_error_m`` and ``interval_m``, with names.
+
+        An interval is an entry and z standard errors to either side, z the normal quantile of the confidence.
+        """
+        xarray = package("xarray", "xarray", "to_xarray")
+        z = float(ndtri(0.5 + self.confidence / 2))
+        variables: dict[str, Any] = {}
+        axes: list[str] = []
+        for mode, (axis, shown, errors) in enumerate(zip(self.labels.axes, self.shown, self.errors, strict=True)):
+            name = axis.name.replace(" ", "_") if axis.name else f"axis_{mode}"
+            axes.append(name := f"{name}_axis" if name in RESERVED else name)
+            variables[f"vector_{name}"] = (("component", name), shown)
+            variables[f"standard_error_{name}"] = (("component", name), errors)
+            ends = np.stack([shown - z * errors, shown + z * errors], axis=-1)
+            variables[f"interval_{name}"] = (("component", name, "bound"), ends, {"confidence": self.confidence})
+        if self.entry_p_values is not None:
+            lead = ("effect",) if self.entry_p_values.ndim > len(axes) else ()
+            variables["entry_p_value"] = ((*lead, *axes), self.entry_p_values)
+        named = zip(axes, self.labels.axes, strict=True)
+        coords: dict[str, Any] = {name: axis.coords for name, axis in named if axis.coords is not None}
+        coords |= {"component": np.arange(len(self.components)), "bound": ["low", "high"]}
+        return xarray.Dataset(variables, coords, self._attributes())
+
+    def _attributes(self) -> dict[str, Any]:
+        """Numbers and words in a form that NetCDF and Zarr can store."""
+        ends = [c.strength_interval or (math.nan, math.nan) for c in self.components]
+        told: dict[str, Any] = {"verdict": str(self.verdict), "signal_p_value": self.p_value}
+        told |= {"notes": " ".join(self.notes), "strength": [c.strength for c in self.components]}
+        told |= {"strength_low": [low for low, _ in ends], "strength_high": [high for _, high in ends]}
+        told |= {"p_value": [c.p_value for c in self.components]}
+        told |= {"significant": [int(c.significant) for c in self.components]}
+        for name in ("noise_level", "solver", "n_samples", "n_passes", "n_skipped", "n_units", "n_resamples"):
+            told[name] = getattr(self, name)
+        if self.components[0].label_amplitudes:
+            told["label"] = list(self.components[0].label_amplitudes)
+            told["label_amplitude"] = list(self.components[0].label_amplitudes.values())
+        if any(c.effect for c in self.components):
+            told["effect"] = [c.effect for c in self.components]
+        return told | {"tpca_version": self.tpca_version} | ({"sample_dim": s} if (s := self.labels.sample) else {})
+
+    @property
+    def shown(self) -> list[Array]:
+        """What is looked at, ``(rows, d_m)`` for every axis: vectors; loadings of views, directions of a table."""
+        return list(self.loadings or self.vectors)
+
+    # Other samples ----------------------------------------------------------------------------------------------------
+
+    def transform(self, X: Any) -> Any:
+        """Scores ``(n, rows)`` of samples like those fitted; of views a list of them; of a DataArray, a DataArray.
+
+        Of samples on a device the scores are an array of the same library there.
+        """
+        if self.kind == "views":
+            return self._views_engine(X).reduce(Scores([self.vectors], self.means)).joined()
+        if self.kind == "table":
+            stream, open_ = rows_opened(X, lambda source: open_rows(source, "raise"))
+            self._check_widths(stream.dims)
+            return open_(stream).reduce(RowScores(self.vectors[0], self.means[0])).scores
+        engine = self._engine(X)
+        rewards = engine.reduce(Rewards(self.vectors)).rewards
+        if engine.n_skipped:
+            raise SampleError(
+                f"{engine.n_skipped} samples have no observed entry at all, and so no score; leave them out: rows of "
+                "scores must be those of samples."
+            )
+        if hasattr(X, "dims") and hasattr(X, "coords"):
+            return _labelled_scores(X, rewards, self.settings.get("dim"))
+        like = getattr(engine, "like", None)
+        return rewards if like is None else to_device(rewards, working_like(like))
+
+    def score(self, X: Any, y: Any = None, *, nuisance: Any = None) -> Score:
+        """What samples show of the components, summed over these, with its standard error.
+
+        Of the mean, the mean score; of an effect, the slope of scores on ``y`` beside ``nuisance``; of variation, the
+        variance of the scores; of views, the mean product of standardised scores.
+        """
+        if self.kind == "table":
+            raise SampleError("a fit of a table has no score; look at the scores that transform gives.")
+        if self.kind == "views":
+            views = self.transform(X)
+            each = standardised(np.stack([view.T for view in views]), self.settings.get("clip"))  # (views, c, n)
+            return _mean_score(np.prod(each, axis=0).sum(axis=0))
+        if self.target == "mean":
+            pieces = reward_pieces(self._engine(X), self.vectors)
+            mean, error, _ = mean_and_error((piece.sum(axis=1, keepdims=True) for piece in pieces), 1)
+            return Score(float(mean[0]), float(error[0]))
+        scores = self._engine(X).reduce(Rewards(self.vectors)).rewards
+        if self.target == "variance":
+            n = len(scores)
+            return _mean_score(((scores - scores.mean(axis=0)) ** 2).sum(axis=1) * (n / max(n - 1, 1)))
+        return self._slope_score(scores, y, nuisance)
+
+    def _slope_score(self, scores: Array, y: Any, nuisance: Any) -> Score:
+        """Sum over components of the slope of their scores; errors of unequal size allowed for (White, 1980)."""
+        design = read_design("effect", len(scores), y, nuisance, labels=self._classes, part=True)
+        assert design.columns is not None
+        names = [name for name, _, _ in design.questions]
+        total, influence, n, width = 0.0, np.zeros(len(scores)), len(scores), 0
+        for own, component in zip(scores.T, self.components, strict=True):
+            place = names.index(component.effect) if component.effect in names else 0
+            _, nuisances, asked = design.questions[place]
+            a, target = design.columns[:, nuisances], design.columns[:, asked]
+            if component.label_amplitudes:
+                amplitudes = np.array(list(component.label_amplitudes.values()))
+                whole = np.column_stack([target, -target.sum(axis=1)])
+                target = whole @ amplitudes[:, None] / max(component.strength, 1e-300)
+            left = target[:, 0] - a @ np.linalg.lstsq(a, target[:, 0], rcond=None)[0]
+            energy = float(left @ left)
+            if not energy > 0:
+                raise SampleError(
+                    "y is constant in these samples, or the nuisances determine it; give values that differ."
+                )
+            rest = own - a @ np.linalg.lstsq(a, own, rcond=None)[0]
+            slope = float(left @ rest) / energy
+            total += slope
+            influence += left * (rest - slope * left) / energy
+            width = max(width, a.shape[1] + 1)
+        error = math.sqrt(float(influence @ influence) * n / (n - width)) if n > width else math.nan
+        return Score(total, error)
+
+    @property
+    def _classes(self) -> tuple[str, ...]:
+        """Labels of the fit, in sorted order; none of numbers."""
+        amplitudes = self.components[0].label_amplitudes
+        return tuple(self.settings.get("classes") or amplitudes or ())
+
+    def _engine(self, X: Any) -> Engine:
+        """Reads samples like those fitted."""
+        if self.preprocess is None and (name := self.settings.get("preprocess")):
+            raise SampleError(
+                f"the samples of the fit were changed by preprocess={name}, and a file keeps only its name; set "
+                "result.preprocess to that function first."
+            )
+        dim = None if isinstance(X, Stream) or is_engine(X) else self.settings.get("dim")
+        policy = str(self.settings.get("nan_policy", "raise"))
+        engine = reader(X, tuple(self.dims), policy, dim, self.labels if self.names else None)
+        return engine if self.preprocess is None else open_engine(preprocessed_data(engine, self.preprocess))
+
+    def _views_engine(self, X: Any) -> Engine:
+        stream, open_ = rows_opened(X, lambda source: open_views(source, nan_policy="raise"))
+        self._check_widths(stream.dims)
+        return open_(stream)
+
+    def _check_widths(self, dims: tuple[int, ...]) -> None:
+        if tuple(dims) != tuple(self.dims):
+            what = "views" if self.kind == "views" else "rows"
+            raise SampleError(f"{what} must have the columns that were fitted, {tuple(self.dims)}, got {tuple(dims)}.")
+
+    # Files ------------------------------------------------------------------------------------------------------------
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write ``result.json`` and ``vectors.npz``, which appear whole or not at all; returns the folder."""
+        place = Path(folder)
+        arrays = {
+            f"{name}_{m}": array for name, field in ARRAYS.items() for m, array in enumerate(getattr(self, field))
+        }
+        arrays |= {name: array for name in WHOLE if (array := getattr(self, name)) is not None}
+        with replacing(place / "result.json", place / "vectors.npz") as (about, vectors):
+            with vectors.open("wb") as file:
+                np.savez(file, **arrays)
+            self.vectors_sha256 = hashlib.sha256(vectors.read_bytes()).hexdigest()
+            about.write_bytes(self.to_json() + b"\n")
+        return place
+
+    def to_json(self) -> bytes:
+        """What ``result.json`` holds."""
+        record = Record(**{name: getattr(self, name) for name in Record.__struct_fields__})
+        return msgspec.json.format(msgspec.json.encode(record, enc_hook=_builtin), indent=1)
+
+
+ARRAYS = {
+    "mode": "vectors", "standard_error": "errors", "loading": "loadings", "mean": "means", "observed": "observed"
+}  # fmt: skip
+WHOLE = ("entry_p_values", "null_distribution")
+
+
+def load(folder: str | os.PathLike[str]) -> Result:
+    """Read what :meth:`Result.save`, ``TensorPCA.save`` or ``tpca fit --out`` wrote."""
+    place = Path(folder)
+    with reading(f"cannot read a result from {str(folder)!r}", "give the folder that `tpca fit --out` or `save` wrote"):
+        record, arrays = _both(place)
+        return _checked(record, arrays)
+
+
+def _both(folder: Path) -> tuple[Record, dict[str, Any]]:
+    """What both files hold, each read once: what is checked is what is used, whoever writes there meanwhile.
+
+    Between the renames of another fit that is written the two do not belong together; then they are read again.
+    """
+    for _ in range(TRIES):
+        check_regular(folder / "result.json", JSON_BYTES)
+        record = msgspec.json.decode((folder / "result.json").read_bytes(), type=Record, dec_hook=_number)
+        content = npz_bytes(folder / "vectors.npz")
+        if record.vectors_sha256 == hashlib.sha256(content).hexdigest():
+            return record, read_npz(content)
+        time.sleep(PAUSE)
+    raise StreamError(
+        f"{str(folder / 'vectors.npz')!r} does not belong to the result.json beside it: it is damaged, or of another "
+        "fit, and writing was cut short; fit again, or finish with `tpca fit --resume`."
+    )
+
+
+def _checked(record: Record, arrays: dict[str, Any]) -> Result:
+    """The result, if the arrays are those that its numbers speak of."""
+    msgspec.convert(record.settings, Settings)
+    dims, rows = record.dims, len(record.components)
+    lists: dict[str, list[Any]] = {field: [] for field in ARRAYS.values()}
+    shapes = {field: [(d,) if field in ("means", "observed") else (rows, d) for d in dims] for field in lists}
+    for name, field in ARRAYS.items():
+        each: list[Any] = [arrays.get(f"{name}_{m}") for m in range(len(dims))]
+        if all(one is None for one in each) and field not in ("vectors", "errors"):
+            continue
+        if [getattr(one, "shape", None) for one in each] != shapes[field] or any(a.dtype.kind != "f" for a in each):
+            raise ValueError(f"the arrays {name}_0, ... of vectors.npz do not fit {rows} components of dims {dims}")
+        if field in ("vectors", "loadings", "means") and not all(np.isfinite(a).all() for a in each):
+            raise ValueError(f"the arrays {name}_0, ... of vectors.npz hold NaN or Inf")
+        lists[field] = each
+    whole = {name: arrays.get(name) for name in WHOLE}
+    entries, null = whole["entry_p_values"], whole["null_distribution"]
+    if entries is not None and (list(entries.shape[-len(dims) :]) != dims or entries.ndim > len(dims) + 1):
+        raise ValueError(f"entry_p_values of vectors.npz has shape {entries.shape}, and samples have {tuple(dims)}")
+    if null is not None and (null.ndim != 2 or len(null) != rows):
+        raise ValueError(f"null_distribution of vectors.npz has shape {null.shape}, and there are {rows} components")
+    fields: dict[str, Any] = {name: getattr(record, name) for name in Record.__struct_fields__}
+    result = Result(**(fields | lists | whole))
+    _ = result.labels  # refuses names that do not fit
+    return result
+
+
+def preprocessed_data(data: Any, function: Callable[[Any], Any]) -> Any:
+    """A stream or engine of samples that a function changes, batch by batch."""
+    if isinstance(data, DaskEngine):
+        return DaskEngine(data.cluster.client, preprocessed(data.stream, function))
+    return preprocessed(data.stream if isinstance(data, StreamEngine) else data, function)
+
+
+def _number(kind: Any, value: Any) -> Any:
+    """A field of JSON that is a :class:`Number`."""
+    if kind is not Number:
+        raise NotImplementedError(kind)
+    if value is None:
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
+        raise ValueError(f"expected a number or null, got {str(value)[:40]!r}")
+    return float(value)
+
+
+def _builtin(value: Any) -> Any:
+    """What JSON does not know: numbers of NumPy, and whatever else by its name."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    return getattr(value, "__name__", None) or str(value)
+
+
+def _plain(settings: dict[str, Any] | None) -> dict[str, Any]:
+    """Settings as a file would give them back."""
+    return dict(msgspec.json.decode(msgspec.json.encode(settings or {}, enc_hook=_builtin)))
+
+
+def _component(fields: dict[str, Any]) -> Component:
+    """Numbers of NumPy become Python's."""
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in fields.items()}
+    ends, amplitudes = plain.get("strength_interval"), plain.get("label_amplitudes")
+    plain["strength_interval"] = None if ends is None else (float(ends[0]), float(ends[1]))
+    plain["label_amplitudes"] = None if amplitudes is None else {str(k): float(v) for k, v in amplitudes.items()}
+    return Component(**plain)
+
+
+def _stacked(each: Sequence[Sequence[Array]]) -> list[Array]:
+    """Components as rows of every axis."""
+    return [np.stack(mode) for mode in zip(*each, strict=True)]
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _mean_score(values: Array) -> Score:
+    spread = float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+    return Score(float(values.mean()), spread)
+
+
+def _labelled_scores(X: Any, scores: Array, dim: str | int | None) -> Any:
+    """Scores of a DataArray as one, with the coordinates of its samples."""
+    axis = X.dims[0] if dim is None else dim if isinstance(dim, str) else X.dims[dim]
+    coords = {name: one for name, one in X.coords.items() if one.dims == (axis,)}
+    return type(X)(scores, coords={**coords, "component": np.arange(scores.shape[1])}, dims=(axis, "component"))

@@ -1,0 +1,332 @@
+"""What a solver ends with: components, verdict, why it stopped; and what would be impossible about a claim."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tpca.checkpoint import kept
+from tpca.errors import StreamError
+from tpca.labels import Labels
+from tpca.solvers.checks import Check, doubts
+from tpca.tensors.blocks import Array
+
+MAX_ERROR = math.sqrt(2) * (1 + 1e-9)  # the distance of unit vectors that have nothing in common, and rounding
+
+
+class Verdict(enum.StrEnum):
+    """What a run says of the signal: proven, looked for and not proven, or not tested at all."""
+
+    SIGNAL = "signal"
+    NO_SIGNAL = "no signal"
+    NOT_TESTED = "not tested"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What is said of a signal: its strength, an interval of that, and the errors of its vectors."""
+
+    strength: float
+    interval: tuple[float, float]
+    errors: tuple[Array, ...] | None
+    contradiction: str | None = None
+    """What samples after the claim say against it, in words."""
+
+    @classmethod
+    def nothing(cls, limit: float) -> Claim:
+        """What is said where none was found: it may be as strong as ``limit``."""
+        return cls(0.0, (0.0, limit), None)
+
+    @functools.cached_property
+    def flaw(self) -> str | None:
+        """What is impossible about a signal that was found, in words; ``None`` if nothing is."""
+        low, high = self.interval
+        worst = max((math.sqrt(np.vdot(e, e)) for e in self.errors or ()), default=0.0)
+        if not 0 < self.strength < math.inf:
+            return f"a strength of {self.strength:.3g}"
+        if not 0 <= low <= self.strength <= high < math.inf:
+            return f"a strength of {self.strength:.3g} with an interval from {low:.3g} to {high:.3g}"
+        if not worst <= MAX_ERROR:
+            return f"a vector with an error of {worst:.3g}, where √2 is the most"
+        return self.contradiction
+
+    def converted(self, to_data: Callable[[float], float]) -> Claim:
+        """The same in the units of the data; refused if it can be, but not in floats."""
+        strength, low, high = (to_data(value) for value in (self.strength, *self.interval))
+        if self.flaw is None and not math.isfinite(high):
+            raise StreamError(
+                f"the strength is more than the largest float, {sys.float_info.max:.1e}; divide the samples by some "
+                "power of ten."
+            )
+        return Claim(strength, (low, high), self.errors, self.contradiction)
+
+
+def flaws(history: Sequence[dict[str, Any]]) -> list[str]:
+    """What was wrong with the claims that were withdrawn."""
+    return [str(record["flaw"]) for record in history if record.get("flaw")]
+
+
+def withdrawal(flaw: str) -> str:
+    """A sentence about a claim that was withdrawn."""
+    return (
+        f"A claim was withdrawn: with all samples it comes to {flaw}. The noise may be far stronger in one direction "
+        "than in others."
+    )
+
+
+def headline(verdict: Verdict, doubts: Sequence[str], said: str = "") -> str:
+    """A verdict, or what is ``said`` for it, with its doubts, in one line."""
+    said = said or str(verdict)
+    if not doubts or verdict is Verdict.NOT_TESTED:
+        return said
+    return f"{said}{', but' if verdict is Verdict.SIGNAL else ';'} {'; '.join(doubts)}"
+
+
+@kept
+class StopReason(enum.Enum):
+    """Why a run ended; the value is a sentence with advice."""
+
+    SCHEDULE_DONE = "The schedule ran to its end; the algorithm has no test of whether there is a signal."
+    ACCURATE = "A signal was found and its vectors are as accurate as asked for."
+    STREAM_ENDED = "A signal was found; all samples were used."
+    MAX_SAMPLES = "A signal was found; max_samples was reached."
+    NOT_ACCURATE = (
+        "A signal was found, but the samples ended before its vectors were accurate; "
+        "see standard_errors, and give more samples."
+    )
+    STREAM_ENDED_EARLY = (
+        "The stream ended before the schedule did; the vectors are what was reached and may be far off: "
+        "give more samples, or use RaceSolver, which needs far fewer."
+    )
+    NO_SIGNAL = "No signal was found in these samples; strength_interval bounds what may be hidden. Give more samples."
+    UNTESTABLE = "The pattern was fitted, but nothing can be said of whether it is more than noise."
+    ITERATED = "The method ran to its end; it has no test of whether there is a signal."
+
+    def __str__(self) -> str:
+        return self.value
+
+    @property
+    def verdict(self) -> Verdict:
+        """What a run that ended like this says of the signal."""
+        if self in (
+            StopReason.SCHEDULE_DONE,
+            StopReason.STREAM_ENDED_EARLY,
+            StopReason.ITERATED,
+            StopReason.UNTESTABLE,
+        ):
+            return Verdict.NOT_TESTED
+        return Verdict.NO_SIGNAL if self is StopReason.NO_SIGNAL else Verdict.SIGNAL
+
+
+@kept
+@dataclass(frozen=True)
+class Evidence:
+    """What a claim rests on: ``value``, which must exceed ``needed``.
+
+    ``kind`` names what is compared: ``"log evidence"`` of the race, the natural logarithm of what a bet against pure
+    noise has won, or ``"length"`` of the mean's best fit, in the units of the data.  ``noise`` is what the same fit
+    reached on noise alone.
+    """
+
+    kind: str
+    value: float
+    needed: float
+    noise: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Component:
+    """``strength`` times the outer product of unit ``vectors``, in the user's mode order, and how far that is known.
+
+    One vector alone is known up to sign; together they have the sign for which the strength is positive.
+    ``standard_errors`` has one for every entry of every vector, ``strength_interval`` is a confidence interval at the
+    solver's ``confidence``; ``None`` where a method gives none.  At most ``p_value`` of all runs on pure noise come as
+    far as this one; NaN where that is not known.
+
+    ``strength_sequence`` is an interval of the strength that holds at all times at once, so that a stream may be
+    stopped whenever one likes what one sees; wider than ``strength_interval``, which holds at a time fixed in advance.
+    ``effect`` says what it is the effect of, a covariate, or one label less another; empty for the mean of all samples.
+    Of more than two labels ``label_amplitudes`` has how strong the pattern is with each, beside what all share.
+    ``e_value`` is what bets against pure noise have won at most, of one unit; its inverse is the p-value (race only).
+    ``statistic`` is what the test compares with ``null``, what resampling gave for it.
+    ``variance`` is that of the samples along a component of variation, ``variance_ratio`` its share of all there is.
+    """
+
+    vectors: tuple[Array, ...]
+    strength: float
+    strength_interval: tuple[float, float] | None = None
+    standard_errors: tuple[Array, ...] | None = None
+    p_value: float = math.nan
+    evidence: Evidence | None = None
+    strength_sequence: tuple[float, float] | None = None
+    effect: str = ""
+    label_amplitudes: dict[str, float] | None = None
+    variance: float = math.nan
+    variance_ratio: float = math.nan
+    significant: bool = False
+    length: float = math.nan
+    statistic: float = math.nan
+    null: Array | None = field(default=None, repr=False)
+    e_value: float = math.nan
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What a solver ends with: the components, strongest first, and how they were come by.
+
+    There are always as many components as were asked for; the ``verdict`` and ``significant`` of each say what is
+    proven.  ``vectors``, ``strength`` and the like are those of the first.
+
+    ``signal_p`` is the p-value of there being any signal, by all statistics of a test together; ``entry_p_values`` has,
+    for every question, the family-wise p of every entry; ``rank_one_shares`` the share of the whole estimate that the
+    first component is.  ``notes`` is advice, a line each.
+
+    ``n_samples`` counts every sample consumed (N), ``n_passes`` the passes (K), ``n_skipped`` samples that were left
+    out (``nan_policy="omit"``), ``state_bytes`` the most that the solver held in its own arrays (S), ``buffer_bytes``
+    the most that the engine held for samples in flight.  ``noise_level`` is the standard deviation σ of the noise of
+    one entry of one sample; NaN where the method does not tell it.  ``labels`` name modes and entries, where the data
+    do.  ``observed`` has, where entries were missing, the share observed of every slice, by mode.
+    """
+
+    solver: str
+    components: tuple[Component, ...]
+    stop_reason: StopReason
+    n_samples: int
+    state_bytes: int
+    buffer_bytes: int = 0
+    n_passes: int = 1
+    n_skipped: int = 0
+    noise_level: float = math.nan
+    checks: tuple[Check, ...] = ()
+    signal_p: float = math.nan
+    entry_p_values: tuple[Array, ...] = field(default=(), repr=False)
+    rank_one_shares: tuple[float, ...] = ()
+    n_units: int = 0
+    n_resamples: int = 0
+    inflation: float = 1.0
+    notes: tuple[str, ...] = ()
+    labels: Labels | None = field(default=None, repr=False)
+    observed: tuple[Array, ...] | None = field(default=None, repr=False)
+    history: list[dict[str, Any]] = field(default_factory=list, repr=False)
+
+    @classmethod
+    def of_one(
+        cls,
+        *,
+        vectors: tuple[Array, ...],
+        strength: float,
+        stop_reason: StopReason,
+        strength_interval: tuple[float, float] | None = None,
+        standard_errors: tuple[Array, ...] | None = None,
+        p_value: float = math.nan,
+        evidence: Evidence | None = None,
+        strength_sequence: tuple[float, float] | None = None,
+        e_value: float = math.nan,
+        **run: Any,
+    ) -> Recovery:
+        """The recovery of one component."""
+        one = Component(
+            vectors,
+            strength,
+            strength_interval,
+            standard_errors,
+            p_value,
+            evidence,
+            strength_sequence,
+            e_value=e_value,
+            significant=stop_reason.verdict is Verdict.SIGNAL,
+        )
+        return cls(stop_reason=stop_reason, components=(one,), signal_p=p_value, **run)
+
+    def with_others(self, others: Sequence[Recovery], **run: Any) -> Recovery:
+        """The same with the components that other runs found in what this one leaves, after its own."""
+        every = (self, *others)
+        components = self.components + tuple(c for one in others if one.found for c in one.components)
+        read = {"n_samples": max(one.n_samples for one in every), "n_passes": max(one.n_passes for one in every)}
+        return dataclasses.replace(self, components=components, **{**read, **run})
+
+    @property
+    def first(self) -> Component:
+        """The strongest component."""
+        return self.components[0]
+
+    @property
+    def vectors(self) -> tuple[Array, ...]:
+        """Unit vectors of the first component."""
+        return self.first.vectors
+
+    @property
+    def strength(self) -> float:
+        """λ of the first component."""
+        return self.first.strength
+
+    @property
+    def strength_interval(self) -> tuple[float, float] | None:
+        """Confidence interval of the first component's strength."""
+        return self.first.strength_interval
+
+    @property
+    def standard_errors(self) -> tuple[Array, ...] | None:
+        """Standard errors of the first component's vectors, where there are any."""
+        return self.first.standard_errors
+
+    @property
+    def p_value(self) -> float:
+        """Share of runs on pure noise that come as far, at most; NaN where it is not known."""
+        return self.first.p_value
+
+    @property
+    def e_value(self) -> float:
+        """What bets against pure noise have won at most; NaN where there are none."""
+        return self.first.e_value
+
+    @property
+    def strength_sequence(self) -> tuple[float, float] | None:
+        """Interval of the first component's strength that holds at all times at once, where there is one."""
+        return self.first.strength_sequence
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """What the claim of the first component rests on."""
+        return self.first.evidence
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether a signal was proven, was not, or was never tested for."""
+        return self.stop_reason.verdict
+
+    @property
+    def doubts(self) -> list[str]:
+        """What speaks against the verdict, in words."""
+        return doubts(self.checks)
+
+    @property
+    def headline(self) -> str:
+        """The verdict and what must be said beside it: "signal", "signal, but ...", "no signal; ..."."""
+        return headline(self.verdict, self.doubts)
+
+    @property
+    def found(self) -> bool:
+        """Whether a signal was proven: the verdict is ``SIGNAL``."""
+        return self.verdict is Verdict.SIGNAL
+
+    @property
+    def withdrawn(self) -> list[str]:
+        """What was wrong with the claims that were withdrawn."""
+        return flaws(self.history)
+
+    @property
+    def advice(self) -> str:
+        """Why the run ended and what to do, in words; also what was claimed on the way and withdrawn."""
+        told = [f"{doubt[0].upper()}{doubt[1:]}." for doubt in self.doubts]
+        memory = self.stop_reason is StopReason.NO_SIGNAL and self.solver == "race"
+        more = ["More memory may help, too."] if memory else []
+        return " ".join([str(self.stop_reason), *more, *told, *map(withdrawal, self.withdrawn)])

@@ -1,1 +1,0 @@
-"""The mean of all samples: its best rank-one fit, and a test of it."""

@@ -1,1 +1,0 @@
-"""Moments of views, and of the rows of one table (``symmetric*``), never built."""

@@ -1,0 +1,515 @@
+"""One race, for one component: its phases, each an object that asks for samples, is told, and names the next.
+
+==========  ====================================================  ===============================================
+phase       the next samples go to                                it ends
+==========  ====================================================  ===============================================
+scale       the probe                                             after three samples: search
+search      all strategies and candidates                         found and accurate: refinement; no more: trial
+trial       the candidates only (the held-out part, if any)       found: refinement; else, or not accurate: again
+again       the ascent and the main strategy, a pass at once      ascent at rest: trial; else: again
+refinement  the refinement                                        accurate as asked, or no more: done
+==========  ====================================================  ===============================================
+
+A phase holds what is at work in it; what outlives it, counters above all, is the race's.  A signal that is found in the
+first pass with vectors that are not accurate *stands*, as a refinement that waits, while further passes look for better
+vectors; where these prove nothing it goes on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from tpca.checkpoint import kept
+from tpca.engines import Data
+from tpca.errors import SampleError
+from tpca.randomness import generator
+from tpca.solvers.estimate import Evidence, Recovery, StopReason
+from tpca.solvers.race.ascent import Ascent
+from tpca.solvers.race.conclusion import conclusion, record_of, vector_error
+from tpca.solvers.race.probe import Probe
+from tpca.solvers.race.refinement import Refinement
+from tpca.solvers.race.rounds import (
+    CLAIMS_FROM,
+    FEW_SUB_BATCHES,
+    HOPE,
+    SUB_BATCHES,
+    allowed_passes,
+    round_size,
+    samples_per_pass,
+    strength_limit,
+    sub_batch_edges,
+    tolerance,
+)
+from tpca.solvers.race.strategies.choice import (
+    Search,
+    check_partition,
+    refinement_floats,
+    strategies_within,
+    sub_batches_within,
+)
+from tpca.solvers.race.strategies.strategy import Part, round_bytes
+from tpca.solvers.race.whitening import Noise, query_of_data, whitened_answer
+from tpca.solvers.run import Ask
+from tpca.tensors import Answer, Gradients, Query, RankOne
+
+if TYPE_CHECKING:
+    from tpca.solvers.race.solver import RaceSolver
+
+# A candidate hands over to the refinement when found and (signal² · samples)/d is at least this: overlap² about 0.9.
+ACCURATE = 8.0
+# Samples over those at the last look at proposals: making one costs more than a round itself.
+LOOK = 1.08
+# Share of the data that strategies never see when there are several passes.
+HELD_OUT = 0.2
+POOR = 0.45  # a root mean squared error above this is worth a warning: overlap below 0.9
+WILD = 2.0**200  # contractions in units of the noise: the race forms their fourth powers, times numbers of samples
+EQUAL = 1e-9  # relative difference of rewards of sub-batches below which these are the same
+
+
+class Race:
+    """The race for one component: the phase it is in, and accounting.
+
+    ``others`` are other components, subtracted from what this race sees.  A race with a ``number`` above 0 is one for a
+    further component: it takes over the ``scale`` of the first, and ``begins`` when so many samples of the pass have
+    gone by, or (``None``) with a new pass.  The ``noise`` is shared by all races.
+    """
+
+    # All that a checkpoint holds; what else there is follows from the solver and the data.
+    STATE: ClassVar[tuple[str, ...]] = (
+        *("phase", "probe", "samples", "begins", "passes", "state_bytes", "held_now", "scale", "history", "limit"),
+        *("rewind", "before", "reach", "loudest", "differ", "_proof"),
+    )
+
+    def __init__(
+        self,
+        solver: RaceSolver,
+        data: Data,
+        noise: Noise,
+        number: int = 0,
+        scale: float | None = None,
+        begins: int | None = 0,
+    ) -> None:
+        self.solver, self.data, self.noise, self.number = solver, data, noise, number
+        self.tol, self.per_pass = tolerance(solver, data), samples_per_pass(solver, data)
+        self.sub_batches = sub_batches_within(data.dims, noise.limit, solver.n_components)
+        rng = generator(solver.random_state, f"race {number}" if number else "race")
+        self.probe = Probe(data.dims, rng)
+        # What fits into the memory that the maps and refining other components leave.
+        refining = min(number, solver.n_components - 1)
+        left = noise.left(8 * refinement_floats(data.dims, self.sub_batches) * refining)
+        partition, delta = check_partition(data.dims, solver.partition), 1 - solver.confidence
+        searches = strategies_within(data.dims, left, partition, delta, rng, noise.whitening is None)
+        main = searches[0].strategy
+        self.main, self.size = main.name, main.size
+        self.max_passes = allowed_passes(solver, data, main.name)
+        for search in searches if self.max_passes > 1 else ():
+            search.candidate.delta /= 2  # half of the chance of a false alarm is kept for the passes after the first
+        self.phase: Phase = Scale(searches) if scale is None else Searching(searches)
+        self.claims_from = 0 if number else int(min(CLAIMS_FROM, self.per_pass // 2))  # later ones have waited
+        # With several passes the last part of the data is kept from the strategies, so that re-use cannot fool a trial.
+        self.racing = int((1 - HELD_OUT) * self.per_pass) if self.max_passes > 1 else self.per_pass
+        self.others: tuple[RankOne, ...] = ()
+        self.samples, self.passes, self.state_bytes, self.held_now = 0, 1, 0, 0
+        self.scale = 1.0 if scale is None else scale  # everybody sees the samples times this
+        self.history: list[dict[str, Any]] = []
+        self.begins, self.rewind, self.limit = begins or 0, begins is None, self.racing
+        self.before = 0  # samples of the passes before this one
+        self.reach: float | None = None  # what the search would have found until the refinement began, in noise levels
+        self.loudest = 0.0  # the noise level along the directions that were tried, where it was largest
+        self.differ: bool | None = None  # whether samples do; None: nobody knows
+        self._proof: Evidence | None = None
+        self._asked: list[tuple[Part, tuple[Query, ...]]] = []
+        self._sent: tuple[Query, ...] = ()  # what the data were asked, where they are whitened
+
+    def ask(self) -> Ask[Gradients] | None:
+        """What the next samples are needed for; ``None`` when the race is over."""
+        while not isinstance(self.phase, Done):
+            size = int(max(0, min(self.phase.size(self), self.limit - self.position)))
+            if size < 1:
+                self.phase = self.phase.end(self)
+                continue
+            deflate = tuple(RankOne(c.strength * self.scale, c.vectors) for c in self.others)
+            self._asked = [(part, part.queries()) for part in self.phase.parts(self)]
+            queries = (query for _, queries in self._asked for query in queries)
+            asked = tuple(dataclasses.replace(q, deflate=deflate) for q in queries) if deflate else tuple(queries)
+            if (whitening := self.noise.whitening) is not None:
+                asked = self._sent = tuple(query_of_data(whitening, query) for query in asked)
+            return Ask(Gradients(asked, self.scale, self.edges(size)), size, self.rewind)
+        return None
+
+    def tell(self, answers: tuple[Answer, ...], n: int) -> None:
+        """Take the answers to this race's queries over ``n`` samples; :meth:`go_on` when nobody holds them any more."""
+        self.rewind = False
+        if n == 0:
+            return
+        if (whitening := self.noise.whitening) is not None:
+            pairs = zip(self._sent, answers, strict=True)
+            answers = tuple(whitened_answer(whitening, query, answer) for query, answer in pairs)
+        self._check(answers, n)
+        self.samples += n
+        self.held_now = round_bytes(self._asked, answers, self._sent)
+        self._sent = ()
+        self.state_bytes = max(self.state_bytes, self.held_now)
+        left = iter(answers)
+        for part, queries in self._asked:
+            part.absorb(tuple(itertools.islice(left, len(queries))), n)
+        self._asked = []
+
+    def go_on(self, n: int) -> None:
+        """The next phase, or what this one does between rounds; no samples: they have ended."""
+        self.phase = self.phase.tell(self) if n else self.phase.end(self)
+
+    def _check(self, answers: tuple[Answer, ...], n: int) -> None:
+        """Refuse samples whose products overflow; note whether those of a round differ at all."""
+        wild = WILD if not isinstance(self.phase, Scale) else math.inf
+        for answer in answers:
+            for g in answer.gradients.values():  # candidates and the refinement square float64 answers
+                if g.dtype == np.float64 and not max(float(g.max()), -float(g.min())) < wild:
+                    raise SampleError(
+                        f"samples {self.position} to {self.position + n - 1} of this pass hold values so far beyond "
+                        f"those before, about {1 / self.scale:.0e}, that products overflow; leave such samples out, or "
+                        "divide all of them by some power of ten."
+                    )
+            if not self.differ and (parts := answer.by_part) is not None and len(parts.rewards) > 1:
+                spread = float(np.ptp(parts.rewards))
+                self.differ = bool(spread > EQUAL * float(np.max(np.abs(parts.rewards))))
+
+    def close(self) -> None:
+        """There will be no more samples."""
+        while not isinstance(self.phase, Done):
+            self.phase = self.phase.end(self)
+
+    def recovery(self) -> Recovery:
+        """What was found, or that nothing was."""
+        return conclusion(self)
+
+    def state(self) -> dict[str, Any]:
+        """All that the next step needs."""
+        return {name: getattr(self, name) for name in self.STATE}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        for name in self.STATE:
+            setattr(self, name, state[name])
+
+    @property
+    def done(self) -> bool:
+        """Whether it is over."""
+        return isinstance(self.phase, Done)
+
+    @property
+    def searches(self) -> list[Search]:
+        """The strategies at work, or those that were; none once there is a refinement."""
+        return self.phase.searches
+
+    @property
+    def refinement(self) -> Refinement | None:
+        """The refinement, once there is one."""
+        return self.phase.refinement if isinstance(self.phase, Refining | Done) else None
+
+    @property
+    def component(self) -> RankOne | None:
+        """The signal as it is known now; ``None`` before it is found and accurate."""
+        if self.refinement is None:
+            return None
+        return RankOne(self.refinement.strength / self.scale, self.refinement.vectors)
+
+    @property
+    def position(self) -> int:
+        """Samples of this pass that have gone by."""
+        return self.begins + self.samples
+
+    @property
+    def distinct(self) -> int:
+        """Samples consumed, those of later passes not counted again."""
+        return max(self.before, self.samples)
+
+    def round_size(self) -> int:
+        """Samples of the next round."""
+        return round_size(self.samples, self.noise.block, math.prod(self.data.dims))
+
+    def edges(self, n: int) -> tuple[int, ...]:
+        """Where the sub-batches of a round of ``n`` samples begin: known before it, as evidence needs it."""
+        if self.refinement is not None:
+            return sub_batch_edges(n, self.noise.block, self.sub_batches)
+        candidates = [search.candidate for search in self.searches]
+        hope = isinstance(self.phase, Trial) or any(candidate.log_evidence > HOPE for candidate in candidates)
+        open_ = hope and not any(candidate.found for candidate in candidates)
+        return sub_batch_edges(n, self.noise.block, SUB_BATCHES if open_ else FEW_SUB_BATCHES)
+
+    def is_found(self, search: Search) -> bool:
+        """Whether a signal is proven, and may be claimed by now."""
+        return search.candidate.found and self.position >= self.claims_from
+
+    def leading(self) -> Search:
+        """The search with the strongest evidence; of several that have found a signal the one with the largest reward.
+
+        A larger reward is one of better vectors.  The others go on until the refinement begins: a claim may be luck,
+        and they must not have been dropped for it.
+        """
+        if found := [c for c in self.searches if self.is_found(c)]:
+            return max(found, key=lambda c: c.candidate.strength)
+        return max(self.searches, key=lambda c: c.candidate.log_evidence)
+
+    @property
+    def proof(self) -> Evidence:
+        """What the claim rests on; before there is one, the most that speaks for a signal so far."""
+        return self._proof or self.leading().evidence
+
+    def note_reach(self) -> None:
+        """Take note of what the search would have found by now, the first time, and of the noise it has met."""
+        if self.reach is None:
+            counted = self.distinct // self.noise.block if self.position >= self.claims_from else 0  # 0: no claim yet
+            delta = 1 - self.solver.confidence
+            self.reach = strength_limit(self.data.dims, self.main, self.size, counted, delta)
+        self.loudest = max(self.loudest, *(search.candidate.loudest for search in self.searches))
+
+    def hidden(self) -> float:
+        """The strength that the search would have found; once there was a claim, until then."""
+        if self.reach is None:
+            self.note_reach()
+        assert self.reach is not None
+        return self.loudest * self.reach if math.isfinite(self.reach) else math.inf
+
+    def record(self, best: Search | Refinement) -> None:
+        """Keep a record of the round, and show it to who wants to see it."""
+        record, vectors = record_of(self, best)
+        self.history.append(record)
+        for callback in self.solver.callbacks:
+            callback({**record, "position": self.position, "vectors": vectors, "state_bytes": self.state_bytes})
+
+    def claim(self, best: Search) -> Refinement:
+        """A signal is found: note what that rests on, and what would have been found by now.
+
+        At the end of the samples of the first pass the candidate has a last look at all of them.
+        """
+        self._proof = best.evidence
+        self.note_reach()
+        if self.passes == 1 and not isinstance(self.phase, Searching):
+            best.candidate.refine(best.strategy.read(), best.candidate.vectors)
+        return Refinement(best.candidate, self.noise.block > 1)
+
+    def refine(self, refinement: Refinement) -> Refining:
+        """The refinement begins."""
+        self.note_reach()
+        self.limit = self.per_pass
+        return Refining(refinement)
+
+    def conclude(self, best: Search, standing: Refinement | None) -> Phase:
+        """There will be no more trials."""
+        if self.is_found(best):
+            return self.refine(self.claim(best))
+        return Done(StopReason.NO_SIGNAL, self.searches) if standing is None else self.refine(standing)
+
+    def read_again(self, search: Search, ascent: Ascent, standing: Refinement | None) -> Again:
+        """The next pass: one step of the ascent, and one of subspace iteration, on the strategies' part."""
+        self.limit, self.before = self.racing, max(self.before, self.position)
+        self.passes, self.samples, self.begins, self.rewind = self.passes + 1, 0, 0, True
+        search.strategy.restart()
+        return Again([search], ascent, standing)
+
+
+class Phase:
+    """What happens to the next samples."""
+
+    name: ClassVar[str]
+    searches: list[Search]
+    reason: StopReason
+
+    def size(self, race: Race) -> float:
+        """Samples of the next round; 0: none."""
+        return race.round_size()
+
+    def parts(self, race: Race) -> list[Part]:
+        """Who gets them."""
+        raise NotImplementedError
+
+    def tell(self, race: Race) -> Phase:
+        """They have; the phase of the next round."""
+        raise NotImplementedError
+
+    def end(self, race: Race) -> Phase:
+        """The samples of this phase have ended; the phase after it."""
+        raise NotImplementedError
+
+
+@kept
+@dataclass
+class Scale(Phase):
+    """The first three samples tell in what units the data come."""
+
+    name = "scale"
+    searches: list[Search]
+
+    def parts(self, race: Race) -> list[Part]:
+        """The probe alone."""
+        return [race.probe]
+
+    def tell(self, race: Race) -> Phase:
+        """On, until the scale is known."""
+        return self.end(race) if race.probe.done else self
+
+    def end(self, race: Race) -> Phase:
+        """The scale is what it is."""
+        race.scale = race.probe.scale
+        return Searching(self.searches)
+
+
+@kept
+@dataclass
+class Searching(Phase):
+    """Strategies search, candidates are on trial; now and then these look at what the strategies propose."""
+
+    name = "search"
+    searches: list[Search]
+    next_look: float = 0.0
+
+    def parts(self, race: Race) -> list[Part]:
+        """Everybody, the probe, too, where nobody has said how alike neighbouring samples are."""
+        parts: list[Part] = [part for c in self.searches for part in (c.candidate, c.strategy)]
+        return [*parts, race.probe] if race.probe.done and race.solver.groups is None else parts
+
+    def tell(self, race: Race) -> Phase:
+        """Hand over to the refinement as soon as a signal is found and accurate."""
+        if block := race.probe.block():
+            race.noise.block = block
+            for search in self.searches:
+                search.candidate.forget_evidence()
+        best = race.leading()
+        race.record(best)
+        if race.is_found(best) and best.candidate.accuracy >= ACCURATE:
+            return race.refine(race.claim(best))
+        if race.samples >= self.next_look:
+            self.next_look = max(race.samples + 1, LOOK * race.samples)
+            for search in self.searches:
+                search.candidate.consider(search.strategy)
+        return self
+
+    def end(self, race: Race) -> Phase:
+        """What is left of the data, if some was held out, is for the candidates."""
+        race.limit = race.per_pass
+        return Trial(self.searches)
+
+
+@kept
+@dataclass
+class Trial(Phase):
+    """Candidates are tried on samples that no strategy has seen; ``rested``: what was tried would not get better."""
+
+    name = "trial"
+    searches: list[Search]
+    rested: bool = False
+    standing: Refinement | None = None
+
+    def parts(self, race: Race) -> list[Part]:  # noqa: ARG002
+        """The candidates."""
+        return [search.candidate for search in self.searches]
+
+    def tell(self, race: Race) -> Phase:
+        """On, to the end of the data."""
+        race.record(race.leading())
+        return self
+
+    def end(self, race: Race) -> Phase:
+        """All samples have been tried on: a signal, none, or another pass."""
+        best = race.leading()
+        found, last = race.is_found(best), self.rested or race.passes >= race.max_passes
+        if last or (found and best.candidate.accuracy >= ACCURATE):
+            return race.conclude(best, self.standing)
+        # None of this may depend on samples of the held-out part, on which what comes of it will be tried.
+        main = self.searches[0]
+        ascent = Ascent(best.candidate.vectors, main.strategy.read().propose())
+        standing = race.claim(best) if found else None
+        fresh = main.candidate.again((1 - race.solver.confidence) / 2)
+        return race.read_again(Search(main.strategy, fresh), ascent, standing)
+
+
+@kept
+@dataclass
+class Again(Phase):
+    """Another pass over the strategies' part, at once."""
+
+    name = "again"
+    searches: list[Search]
+    ascent: Ascent
+    standing: Refinement | None
+
+    def size(self, race: Race) -> float:
+        """All of it."""
+        return race.racing
+
+    def parts(self, race: Race) -> list[Part]:  # noqa: ARG002
+        """The ascent, and the main strategy, unless a signal stands."""
+        return [self.ascent] if self.standing is not None else [self.ascent, self.searches[0].strategy]
+
+    def tell(self, race: Race) -> Phase:
+        """What has come to rest, or the last pass left, is tried on the held-out part.
+
+        Every trial raises the bar for the next, so there is none of what still moves, nor a second one of the same.
+        """
+        (search,), standing = self.searches, self.standing
+        proposed = search.strategy.read().propose() if standing is None else standing.claimed
+        if not (self.ascent.challenge(proposed) or race.passes == race.max_passes):
+            return race.read_again(search, self.ascent, standing)
+        search.candidate.install(self.ascent.vectors)
+        race.record(search)
+        race.limit = race.per_pass
+        return Trial(self.searches, True, standing)
+
+    def end(self, race: Race) -> Phase:
+        """There will be no trial."""
+        return race.conclude(self.searches[0], self.standing)
+
+
+@kept
+@dataclass
+class Refining(Phase):
+    """A signal is found: every further sample makes its vectors better."""
+
+    name = "refinement"
+    refinement: Refinement
+    searches: list[Search] = field(default_factory=list)
+
+    def size(self, race: Race) -> float:
+        """None, once the vectors are as accurate as asked and the strength has settled."""
+        return 0 if self._accurate(race) else race.round_size()
+
+    def parts(self, race: Race) -> list[Part]:  # noqa: ARG002
+        """The refinement."""
+        return [self.refinement]
+
+    def tell(self, race: Race) -> Phase:
+        """On."""
+        race.record(self.refinement)
+        return self
+
+    def end(self, race: Race) -> Phase:
+        """Why it ends."""
+        limited = race.solver.max_samples is not None and race.position >= race.solver.max_samples
+        reason = StopReason.MAX_SAMPLES if limited else StopReason.STREAM_ENDED
+        if self._accurate(race):
+            reason = StopReason.ACCURATE
+        elif vector_error(race, self.refinement) > (race.tol or POOR):
+            reason = StopReason.NOT_ACCURATE
+        return Done(reason, [], self.refinement)
+
+    def _accurate(self, race: Race) -> bool:
+        settled = race.tol is not None and self.refinement.settled
+        return settled and vector_error(race, self.refinement) <= (race.tol or 0.0)
+
+
+@kept
+@dataclass
+class Done(Phase):
+    """The race is over."""
+
+    name = "done"
+    reason: StopReason
+    searches: list[Search]
+    refinement: Refinement | None = None

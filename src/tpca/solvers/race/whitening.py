@@ -1,0 +1,217 @@
+r"""Whitening by the modes, where it is asked for (``whiten="modes"``): decided once, by the first samples.
+
+Of up to 256 samples, each of length one, the second moments of every mode are added up; they give the maps
+:math:`W_i` of :mod:`tpca.inference.whitening`, which stay fixed.  Turning round the sign of a sample changes no moment,
+so that bets are as fair on these samples as on fresh ones: stored data are read from their beginning again.  Of a
+stream that is gone once read the race begins with the next samples.
+
+Data are never transformed; queries and answers are.  With :math:`T' = T\times_1 W_1\dots\times_{\bar k} W_{\bar k}` and
+a block of modes (i, j, ...) contracted as :math:`Q' = Q\times_i W_i\times_j W_j\dots`
+
+.. math::
+    \langle T', Q_1\otimes\dots\otimes Q_k\rangle = \langle T, Q_1'\otimes\dots\otimes Q_k'\rangle, \qquad
+    \nabla_m R(T'; Q) = \nabla_m R(T; Q') \times_i W_i\times_j W_j\dots .
+
+A signal :math:`\lambda' u_1\otimes\dots` of whitened data is one of the data with
+
+.. math:: v = \frac{W^{-1}u}{\|W^{-1}u\|}, \qquad \lambda = \lambda'\prod_i\|W_i^{-1}u_i\| ,
+
+and small errors e of u, independent as the noise is white, become
+
+.. math:: \delta v = \frac{(I - vv^\top)W^{-1}e}{\|W^{-1}u\|}, \qquad
+    \delta\ln\|W^{-1}u\| = \frac{v^\top W^{-1}e}{\|W^{-1}u\|} .
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca.checkpoint import kept
+from tpca.engines import Data
+from tpca.inference.whitening import Whitening, longest_within, map_of, sphere
+from tpca.solvers.checks import Check
+from tpca.tensors import Accumulator, Answer, DenseBatch, Query, RankOne
+from tpca.tensors.blocks import Array, unit
+
+SAMPLES = 256  # that are read to learn the maps
+SHARE = 1 / 3  # of all samples, that these may be
+MIN_SAMPLES = 4
+CHUNK = 2**12  # entries of a wider copy; one replica of a block where that is more
+QUERIES = 2 / 3  # of the memory for strategies that their queries leave when they are copied to be whitened
+PIECE = 2**16  # entries of a sample that are looked at: of a larger one every so many slices
+MATRICES = 4 * 8  # bytes per entry of a map: it, its inverse, the moment, and a copy of this
+
+
+class ModeMoments(Accumulator):
+    r"""Sums of :math:`T_{(m)}T_{(m)}^\top/|T|^2` of the modes that are ``wanted``, over ``columns[m]`` columns."""
+
+    of_few = True
+
+    def __init__(self, dims: Sequence[int], wanted: Sequence[int], most: int) -> None:
+        super().__init__(tuple(dims), tuple(wanted), most)
+        self._step = int(min(dims[0], dims[1], max(1, -(-math.prod(dims) // most))))
+        self._most = most
+        self.moments = {m: np.zeros((dims[m], dims[m])) for m in wanted}
+        self.columns = dict.fromkeys(wanted, 0)
+
+    def add(self, batch: Any, at: int = 0) -> None:  # noqa: ARG002
+        """Add the samples of a batch, some at a time; those of nothing but zeros say nothing."""
+        if isinstance(batch, DenseBatch):
+            batch.check()
+        for _, piece, _ in batch.dense_pieces(self._most):
+            for m, total in self.moments.items():
+                thinned = piece[:, :, :: self._step] if m == 0 else piece[:, :: self._step]
+                some = sphere(thinned[np.any(thinned, axis=tuple(range(1, thinned.ndim)))])
+                matrices = np.moveaxis(some, m + 1, 1).reshape(len(some), len(total), -1)
+                total += np.matmul(matrices, matrices.transpose(0, 2, 1)).sum(axis=0)
+                self.columns[m] += len(some) * matrices.shape[2]
+        self.n += len(batch)
+
+    def merge(self, other: ModeMoments) -> None:
+        """Add those of the samples that come next."""
+        for m, total in other.moments.items():
+            self.moments[m] += total
+            self.columns[m] += other.columns[m]
+        self.n += other.n
+
+    @property
+    def nbytes(self) -> int:
+        """The moments."""
+        return sum(moment.nbytes for moment in self.moments.values())
+
+
+@kept
+class Noise:
+    """What the races of a run know of the noise: maps, where they were asked for, and samples that count as one."""
+
+    def __init__(self, solver: Any, data: Data, per_pass: float) -> None:
+        self.whitening: Whitening | None = None
+        self.block = solver.groups or 1  # samples that count as one observation
+        self.limit = solver.budget(data.dims)
+        self.samples, self.wanted = 0, 0  # samples that the maps were learnt from; that are to be
+        self._dims, self._bytes = data.dims, 0
+        self._modes: tuple[int, ...] = ()
+        if solver.whiten == "modes":
+            longest = longest_within(self.limit / len(data.dims))
+            self._modes = tuple(m for m, d in enumerate(data.dims) if d <= longest)
+            self._bytes = MATRICES * sum(data.dims[m] ** 2 for m in self._modes)
+            self.wanted = int(min(SAMPLES, SHARE * per_pass)) if self._modes else 0
+            if solver.memory_limit is None:
+                self.limit += self._bytes
+
+    def blank(self) -> ModeMoments:
+        """What is kept of the first samples."""
+        return ModeMoments(self._dims, self._modes, int(min(PIECE, max(1, self.limit // 64))))
+
+    def take(self, part: ModeMoments) -> None:
+        """Maps from what was read; none from too few."""
+        self.samples, self.wanted = part.n, 0
+        if part.n < MIN_SAMPLES:
+            return
+        pairs: list[tuple[Any, Any]] = [(None, None)] * len(self._dims)
+        for m, moment in part.moments.items():
+            pairs[m] = map_of(moment, part.columns[m])
+        self.whitening = Whitening(tuple(one for one, _ in pairs), tuple(other for _, other in pairs))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the maps."""
+        return 0 if self.whitening is None else sum(2 * w.nbytes for w in self.whitening.maps if w is not None)
+
+    def left(self, taken: int) -> int:
+        """Bytes for strategies, when ``taken`` are for something else."""
+        left = self.limit - self._bytes - taken
+        return int(left if self.whitening is None else QUERIES * left)
+
+    def checks(self) -> tuple[Check, ...]:
+        """What was done."""
+        if self.whitening is None:
+            return ()
+        inverses = [inverse for inverse in self.whitening.inverses if inverse is not None]
+        spread = max(float(np.linalg.cond(inverse)) for inverse in inverses)
+        measured = f"{spread:.2g} times as loud in one direction of an axis as in another"
+        left = f"; {len(self._dims) - len(inverses)} too long for the memory" if len(inverses) < len(self._dims) else ""
+        return (Check("white noise", "handled", measured, f"Whitened axis by axis, by {self.samples} samples{left}."),)
+
+
+def query_of_data(whitening: Whitening, query: Query) -> Query:
+    """What to ask of the data themselves to learn the answer to ``query`` about whitened data.
+
+    Identities that were traced become blocks like any other.
+    """
+    pairs = zip(query.replicas, query.partition.groups, strict=True)
+    replicas = tuple(_applied(block, [whitening.maps[n] for n in group]) for block, group in pairs)
+    deflate = tuple(RankOne(c.strength, tuple(whitening.back(c.vectors))) for c in query.deflate)
+    return dataclasses.replace(query, replicas=replicas, deflate=deflate, traced=())
+
+
+def whitened_answer(whitening: Whitening, query: Query, answer: Answer) -> Answer:
+    """The answer about whitened data, from the one that the data gave; rewards are the same."""
+
+    def mapped(gradients: dict[int, Array]) -> dict[int, Array]:
+        groups = query.partition.groups
+        return {m: _applied(g, [whitening.maps[n] for n in groups[m]]) for m, g in gradients.items()}
+
+    parts = answer.by_part
+    if parts is not None:
+        parts = dataclasses.replace(parts, gradients=mapped(parts.gradients))
+    return dataclasses.replace(answer, gradients=mapped(answer.gradients), by_part=parts)
+
+
+def vectors_of_data(whitening: Whitening | None, vectors: Sequence[Array]) -> tuple[tuple[Array, ...], float]:
+    """Unit vectors of the data, and the strength in the data over that in whitened data."""
+    if whitening is None:
+        return tuple(vectors), 1.0
+    raw = whitening.back(vectors)
+    return tuple(unit(v) for v in raw), math.prod(float(np.linalg.norm(v)) for v in raw)
+
+
+def errors_of_data(
+    whitening: Whitening | None, vectors: Sequence[Array], errors: Sequence[Array]
+) -> tuple[tuple[Array, ...], float]:
+    """Errors of the entries of all vectors of the data, and that of the logarithm of the factor of the strength."""
+    if whitening is None:
+        return tuple(errors), 0.0
+    told, variance = [], 0.0
+    for inverse, u, e in zip(whitening.inverses, vectors, errors, strict=True):
+        if inverse is None:
+            told.append(e)
+            continue
+        raw = inverse @ u
+        length = float(np.linalg.norm(raw))
+        v = raw / length
+        slopes = (inverse - np.outer(v, v @ inverse)) / length
+        told.append(np.sqrt(slopes**2 @ e**2))
+        along = v @ inverse / length
+        variance += float(np.sum(((along - (along @ u) * u) * e) ** 2))
+    return tuple(told), math.sqrt(variance)
+
+
+def most_of_data(whitening: Whitening | None) -> float:
+    """The largest strength in the data over that in whitened data, of any vectors."""
+    inverses = () if whitening is None else whitening.inverses
+    return math.prod(float(np.linalg.norm(inverse, 2)) for inverse in inverses if inverse is not None)
+
+
+def _applied(array: NDArray[Any], maps: Sequence[Array | None]) -> NDArray[Any]:
+    """``array`` times a symmetric map along each of its last axes, in its own dtype; a few entries at a time."""
+    if not any(array.strides) and not array.flat[0]:
+        return array  # nothing but one zero, however large it looks
+    shape = array.shape[array.ndim - len(maps) :]
+    rows = array.reshape(-1, *shape)
+    mapped: NDArray[Any] = np.empty(rows.shape, array.dtype)
+    step = max(1, CHUNK // math.prod(shape))
+    with np.errstate(over="ignore"):
+        for start in range(0, len(rows), step):
+            part = rows[start : start + step].astype(np.result_type(array.dtype, np.float32), copy=False)
+            for axis, map_ in enumerate(maps, start=1):
+                if map_ is not None:
+                    part = np.moveaxis(np.moveaxis(part, axis, -1) @ map_, -1, axis)
+            mapped[start : start + step] = part
+    return mapped.reshape(array.shape)

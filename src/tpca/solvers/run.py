@@ -1,0 +1,306 @@
+"""A run: a solver says what it needs the next samples for, an engine reads them, and nothing is lost on the way.
+
+A *run* is a solver at work, written as a state machine: :meth:`Run.ask` names an accumulator and how many samples to
+add to it, :meth:`Run.tell` takes it back.  :func:`drive` pulls the samples through an engine; :class:`Feed` has them
+pushed in, in batches of any size.  Both lead through the same two doors, so the result is the same.  A :class:`Keeper`
+leaves checkpoints between two rounds, and lets interrupts wait for the end of a round.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import math
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
+
+from tpca.checkpoint import Checkpoints
+from tpca.data import Stream
+from tpca.engines import Data, Engine, PushEngine
+from tpca.errors import CheckpointError, RunInterrupted, StreamError
+from tpca.files import alone_in
+from tpca.labels import Labels
+from tpca.solvers.estimate import Recovery
+from tpca.tensors import Accumulator, Batch
+from tpca.threads import calm_blas
+
+
+class Kept(Protocol):
+    """A run that can be kept in a checkpoint."""
+
+    def state(self) -> dict[str, Any]:
+        """All that the next step needs."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+
+
+class Keeper:
+    """Keeps a run from being lost: checkpoints, and an interrupt that waits for the end of the round.
+
+    One run at a time may use the folder (:mod:`tpca.files`).
+
+    ``settings`` say what the run was asked to do; a checkpoint of other settings or other data is refused.
+    """
+
+    def __init__(self, folder: Any, every: float, resume: bool, settings: dict[str, Any]) -> None:
+        self.checkpoints = Checkpoints(folder, every)
+        self._resume, self._settings = resume, settings
+        self._interrupted: int | None = None  # the signal that did
+        self._data = ""
+
+    def _go_on(self, run: Kept, engine: Engine) -> None:
+        """Go on from the newest checkpoint, if that is wanted and there is one."""
+        stored = self.checkpoints.load() if self._resume or self.checkpoints.any() else None
+        if stored is None:
+            return
+        if not self._resume:
+            if not stored["finished"]:
+                raise CheckpointError(
+                    f"{str(self.checkpoints.folder)!r} holds the checkpoint of an unfinished run; "
+                    "go on with it (resume=True, --resume), throw it away (--restart) or choose another folder."
+                )
+            self.checkpoints.clear()
+            return
+        self._check(stored)
+        run.restore(stored["run"])
+        engine.seek(stored["engine"])
+
+    def after_round(self, run: Kept, engine: Engine) -> None:
+        """Leave a checkpoint when it is time or the user wants to stop."""
+        if self._interrupted is not None or self.checkpoints.due():
+            self._save(run, engine, finished=False)
+        if self._interrupted is not None:
+            where = str(self.checkpoints.folder)
+            raise RunInterrupted(f"stopped; everything so far is in {where!r}.", self._interrupted)
+
+    @contextlib.contextmanager
+    def watch(self, run: Kept, engine: Engine) -> Iterator[None]:
+        """Go on from the last checkpoint, if so wanted, and leave one at the end, for the result at once.
+
+        Meanwhile the first Ctrl-C, or SIGTERM, only asks to stop after the round; the second is one as usual.  If the
+        round may last, as one that waits for workers, it comes by itself (``stops_within`` of the engine).
+        """
+        with alone_in(self.checkpoints.folder), self._patient(engine.stops_within):
+            self._data = engine.identity  # now: what cannot be read is better known before a long run
+            engine.keep()
+            self._go_on(run, engine)
+            yield
+            engine.check_unchanged()
+            self._save(run, engine, finished=True)
+
+    @contextlib.contextmanager
+    def _patient(self, seconds: float | None) -> Iterator[None]:
+        main = threading.main_thread()
+        if threading.current_thread() is not main:
+            yield
+            return
+        usual = {asking: signal.getsignal(asking) for asking in (signal.SIGINT, signal.SIGTERM)}
+        given_up = False
+
+        def give_up() -> None:
+            nonlocal given_up
+            given_up = True
+            signal.pthread_kill(main.ident or 0, signal.SIGINT)
+
+        second = threading.Timer(seconds or 0.0, give_up)
+        second.daemon = True
+
+        def restore() -> None:
+            for asking, handler in usual.items():
+                signal.signal(asking, handler)
+
+        def note(asked: int, _: object) -> None:
+            self._interrupted = asked
+            restore()
+            if seconds is not None and hasattr(signal, "pthread_kill"):
+                second.start()
+
+        for asking in usual:
+            signal.signal(asking, note)
+        try:
+            yield
+        except RunInterrupted:
+            raise
+        except KeyboardInterrupt:
+            if not given_up:  # the user's own
+                raise
+            where = str(self.checkpoints.folder)
+            raise RunInterrupted(
+                f"stopped before the round was done; what was kept before it is in {where!r}.", self._interrupted or 0
+            ) from None
+        finally:
+            second.cancel()
+            restore()
+
+    def _save(self, run: Kept, engine: Engine, finished: bool) -> None:
+        known = {"settings": self._settings, "data": self._data, "finished": finished}
+        self.checkpoints.save({**known, "run": run.state(), "engine": engine.position()})
+
+    def _check(self, stored: dict[str, Any]) -> None:
+        where = f"the checkpoint in {str(self.checkpoints.folder)!r}"
+        for name, value in self._settings.items():
+            before = stored["settings"].get(name)
+            if before != value:
+                raise CheckpointError(
+                    f"{where} was made with {name}={before!r}, now it is {value!r}; "
+                    "resume with the same settings, or start afresh in another folder."
+                )
+        if stored["data"] != self._data:
+            raise CheckpointError(
+                f"{where} was made on other data ({stored['data']}; now {self._data}); "
+                "resume with the same data, or start afresh (--restart)."
+            )
+
+
+def keeper_of(solver: Any, **known: str) -> Keeper | None:
+    """The keeper that a solver's options ask for, if any; what else is ``known`` must be the same, too."""
+    if solver.checkpoint is None:
+        return None
+    return Keeper(solver.checkpoint, solver.checkpoint_every, solver.resume, {**solver.settings(), **known})
+
+
+A = TypeVar("A", bound=Accumulator)
+
+
+@dataclass(frozen=True)
+class Ask(Generic[A]):
+    """An accumulator for the next ``n`` samples; first ``rewind`` if so said."""
+
+    blank: A
+    n: int
+    rewind: bool = False
+
+
+class Run(Kept, Protocol):
+    """A solver at work."""
+
+    def ask(self) -> Ask[Any] | None:
+        """What to do next; ``None`` when the run is over.  Asking again without telling changes nothing."""
+
+    def tell(self, part: Any) -> None:
+        """Take what was asked for; an accumulator of no samples means that they have ended."""
+
+    def close(self) -> None:
+        """There will be no more samples."""
+
+    def recovery(self) -> Recovery:
+        """What was found."""
+
+    def silent_copy(self) -> Self:
+        """A copy that calls nobody back."""
+
+
+@runtime_checkable
+class Growing(Protocol):
+    """A run that must be told of samples that come next."""
+
+    def extend(self, design: Any) -> None:
+        """What is known of all samples so far and of those that come next."""
+
+
+def drive(run: Run, engine: Engine, keeper: Keeper | None = None) -> Recovery:
+    """Run to the end; with a ``keeper``, leave checkpoints on the way and go on from the last."""
+    watched = contextlib.nullcontext() if keeper is None else keeper.watch(run, engine)
+    with calm_blas(math.prod(engine.dims)):
+        with watched:
+            while (ask := run.ask()) is not None:
+                if ask.rewind:
+                    engine.rewind()
+                run.tell(engine.reduce(ask.blank, ask.n))
+                if keeper is not None:
+                    keeper.after_round(run, engine)
+        if keeper is None:
+            engine.check_unchanged()
+        recovery = run.recovery()
+        refuse_all_left_out(recovery.n_samples, engine)
+        return _told(recovery, engine)
+
+
+def refuse_all_left_out(n: int, data: Data) -> None:
+    """Say so where NaN or Inf left none of the samples to judge by."""
+    left_out = getattr(data, "n_skipped", 0)
+    if left_out and not n:
+        raise StreamError(
+            f"all samples, {left_out} of them, were left out because of NaN or Inf; look at the data. "
+            "nan_policy='zero' (tpca: --nan-policy zero) uses those entries of a sample that are finite."
+        )
+
+
+def _told(recovery: Recovery, engine: Engine | PushEngine[Any]) -> Recovery:
+    """The recovery with what only the engine knows."""
+    known: dict[str, Any] = {
+        "buffer_bytes": engine.buffer_bytes,
+        "n_skipped": engine.n_skipped,
+        "labels": engine.labels,
+    }
+    return dataclasses.replace(recovery, **known)
+
+
+class Feed:
+    """A run whose samples, of shape ``dims``, are pushed in, batch after batch; ``start`` makes it."""
+
+    def __init__(
+        self,
+        start: Callable[[Data], Run],
+        dims: tuple[int, ...],
+        labels: Labels | None = None,
+        partial: bool = False,
+    ) -> None:
+        self.engine: PushEngine[Any] = PushEngine(dims, labels, partial)
+        self._run = start(self.engine)
+        # What the pending samples are for: asking anew costs more than adding one sample.
+        self._ask: Ask[Any] | None = None
+        self._handed = 0  # samples so far, those left out counted
+
+    def know(self, design: Any) -> None:
+        """What is known of all samples so far and of those that come next."""
+        if isinstance(self._run, Growing):
+            self._run.extend(design)
+            if self.engine.pending is not None and self._ask is not None:  # the question of what waits, too
+                fresh = self._run.ask()
+                assert fresh is not None
+                self.engine.pending.recall(fresh.blank)
+            self._ask = None
+
+    def pour(self, batch: Batch) -> None:
+        """Hand the samples of a batch to the run, round after round."""
+        self.engine.accept(batch)
+        self._handed += len(batch) + batch.dropped
+        taken = 0
+        while taken < len(batch) and (ask := self._ask or self._run.ask()) is not None:
+            some = batch[taken : taken + ask.n - self.engine.waiting]
+            part = self.engine.push(some, ask.blank, ask.n)
+            taken += len(some)
+            self._ask = ask if part is None else None
+            if part is not None:
+                with calm_blas(math.prod(self.engine.dims)):
+                    self._run.tell(part)
+
+    def take(self, stream: Stream) -> None:
+        """Hand all samples of a stream that is handed in to the run."""
+        handed = self._handed
+        for batch in stream.batches():
+            if hasattr(batch, "moved"):
+                batch.moved(handed)
+            self.pour(batch)
+
+    def recovery(self, last: Batch | None = None) -> Recovery:
+        """What the run would say if the samples ended here, or after ``last``; the run itself goes on."""
+        if last is not None:
+            twin = copy.copy(self)
+            twin.engine, twin._run, twin._ask = copy.deepcopy(self.engine), self._run.silent_copy(), None
+            twin.pour(last)
+            return twin.recovery()
+        ending, pending = self._run.silent_copy(), copy.deepcopy(self.engine.pending)
+        with calm_blas(math.prod(self.engine.dims)):
+            if pending is not None and ending.ask() is not None:
+                pending.finish()
+                ending.tell(pending)
+            ending.close()
+            said = ending.recovery()
+        return _told(said, self.engine)

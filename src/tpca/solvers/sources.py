@@ -1,0 +1,1090 @@
+r"""Independent sources of a table: directions with a large third or fourth cumulant, which is never built.
+
+Rows x = μ + A s with independent s.  With weights w, scores y = ⟨w, x - μ⟩ and means over rows written E, the cumulants
+of order k about the mean have the gradients
+
+.. math::
+    \kappa(y,y,x) = E[y^2 x], \qquad \kappa(y,y,y,x) = E[y^3 x] - 3E[y^2]E[y x]
+
+where E[x] = E[y] = 0 (they are corrected for where it is not).  Whitened, z = W(x - μ) (:mod:`tpca.solvers.folds`, or
+the q leading directions of the covariance by subspace iteration, Halko, Martinsson and Tropp 2011), a cumulant is a sum
+of orthogonal rank-one parts κ_k v_k⊗…⊗v_k.  No row is whitened: ⟨u, z⟩ = ⟨Wᵀu, x - μ⟩.
+
+*Search.*  Many starts climb by themselves, u ← ±g(u)/|g(u)| with known components taken out of the gradient g; what
+they reach is sorted by |κ|, and whatever differs is kept.  They start from eigenvectors of one slice of the moment, in
+which every component shows at once, Σ|z|²zzᵀ at order 4 (Cardoso 1989), Σ⟨t,z⟩zzᵀ with t = Σ|z|²z at order 3; and at
+random.  Then all climb together: the next orthonormal set is the polar factor of their gradients (Hyvärinen 1999).
+
+*Pairs.*  The turn θ of two sources, from u_i towards u_j, follows from either gradient, ⟨g_i, u_j⟩/κ_i and
+-⟨g_j, u_i⟩/κ_j, with errors of variance V_i and V_j and covariance -1/4 (times 1/n, first order, the whitening from the
+same rows taken into account), so that the best of all weighted means is (as Koldovský, Tichavský and Oja 2006 in EFICA)
+
+.. math::
+    \theta = \omega\,\frac{\langle g_i,u_j\rangle}{\kappa_i} - (1-\omega)\,\frac{\langle g_j,u_i\rangle}{\kappa_j},
+    \quad \omega = \frac{V_j+\frac14}{V_i+V_j+\frac12}, \quad
+    V\kappa^2 = \begin{cases} m_4-1-\frac34\kappa^2 & k = 3 \\ m_6-2cm_4+c^2-m_3^2,\ c=\frac{m_4+3}2 & k = 4\end{cases}
+
+with m_p the moments of the scores.
+
+*Sharper, order 4.*  Any odd function g has its optimum at the same directions: with c = E[g(y)z] - E[g'(y)]u,
+μ = E[yg], ρ = E[g'] and κ = μ - ρ the turn ⟨c_i, u_j⟩/κ_i has the variance (Tichavský, Koldovský and Oja 2006, Eq. 8)
+V = (E[(g - ay)²] - E[g]²)/κ², a = (μ + ρ)/2.  Every source takes the g with the least V in its own scores among y³
+(light tails), tanh y and tanh 2y (heavy ones); then all turn on.  V is 6.3, 2.2 and 1.8 for a Laplace source, 0.7, 0.9
+and 1.4 for a uniform one.  What is a component is judged by its kurtosis.
+
+*Test*, on rows that the weights have not seen, the first fold of :mod:`tpca.solvers.folds`: at order 3 skewness over
+its standard error, from the scatter of y³ - 3y, also right for rows that are symmetric and not Gaussian; at order 4
+kurtosis, by the normal approximation of Anscombe and Glynn (1983) for Gaussian rows.  Of r p-values, Holm's (1979)
+adjusted ones are reported.  All components are then fitted once more to all rows.
+
+*Errors.*  At the final weights the gradient c is κ_k a_k, a_k the column of A, and depends on the error of w in second
+order only, but for its length.  It is kept for K sub-batches of rows: with a = c/⟨w, c⟩,
+
+.. math::
+    \mathrm{se}(a_j)^2 = \frac{1}{K(K-1)}\sum_b \Bigl(\frac{c_{bj} - a_j\langle w, c_b\rangle}{\langle w, c\rangle}
+    \Bigr)^2 .
+
+*Rows that pass by once.*  The first rows, ten for every column and at least a thousand, are fitted like a stored table.
+Then no row is kept.  Rounds follow, each half as many rows as all before: the gradients of a round are those at weights
+fixed before it, so that its rows judge them (normal scores s_b add up as :math:`\sum\sqrt{n_b}s_b/\sqrt{\sum n_b}`);
+averaged over all rounds they give the weights of the next in one step.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri, stdtr
+
+from tpca.data.rows import KeptVectors, MadeVectors, RowsStream, VectorStream
+from tpca.engines import Engine, LocalEngine
+from tpca.errors import SampleError, SolverError, check_integer
+from tpca.randomness import generator
+from tpca.solvers.folds import FirstLook, Folds, Whitening, refuse_memory
+from tpca.solvers.options import check_memory, check_options, check_share, option
+from tpca.solvers.rank_one import leading, units
+from tpca.tensors import Accumulator
+from tpca.tensors.blocks import Array
+from tpca.tensors.rows import RowsBatch
+
+A = TypeVar("A", bound=Accumulator)
+Reader = Callable[[VectorStream], Engine]
+Gradient = Callable[[Array], Array]
+
+LIGHT = 0.04  # how much scores of light tails are drawn in
+MIN_HELD = 20  # rows below which the laws of the tests are not known well enough: nothing is proven then
+FIRST_SWEEPS, SWEEPS = 12, 60
+MOVE_TOL = 1e-10  # squared change of a vector at which it is at rest
+SAME = 0.7  # overlap above which two starts have reached the same component
+MORE_STARTS, RANDOM_STARTS = 3, 8  # times that others start beside what is known; random ones beside those wanted
+MORE = 4  # eigenvectors of a slice that start beside those wanted
+MAX_POWER = 6  # of scores: the variance of a third moment
+RUN = 16  # neighbouring rows that belong to the same sub-batch
+BLOCKS = 32  # sub-batches for errors, which are known to 1/sqrt(2 (K - 1)) = 13 %
+KEEP = 256e6  # bytes of projected rows that are kept between passes
+EXTRA = 10  # columns beside those wanted, in subspace iteration
+MAX_IMAGES = 40
+RITZ_TOL = 1e-8  # relative change of the sum of the leading Ritz values at which they are at rest
+FIRST_ROWS, ROWS_PER_COLUMN = 1000, 10
+GROWTH = 0.5  # rows of a round, as a share of all before
+ENOUGH = BLOCKS * 10  # rows of a round that is not over, from which it is taken into account
+MIN_CHANCE = 1e-300  # p-values are no smaller: their scores stay finite
+
+
+# What passes add up ---------------------------------------------------------------------------------------------------
+
+
+class OfRows(Accumulator):
+    """Sums over all rows (``part`` None), those held out (True) or the others; ``SUMS`` names what is added up."""
+
+    SUMS: tuple[str, ...] = ("count",)
+
+    def __init__(self, *question: Any, part: bool | None) -> None:
+        super().__init__(*question, part)
+        self.count: Any = 0
+
+    @property
+    def asked(self) -> tuple[Any, ...]:
+        """The question: what it was made with, the part last."""
+        assert self.question is not None
+        return self.question
+
+    def add(self, batch: RowsBatch, at: int = 0) -> None:  # noqa: ARG002
+        """Take the rows of a batch that belong to the part."""
+        part, rows = self.asked[-1], batch
+        if part is not None:
+            assert batch.held is not None
+            rows = batch.chosen(batch.held == part)
+        if len(rows):
+            self.take(rows)
+        self.n += len(batch)
+
+    def take(self, rows: RowsBatch) -> None:
+        """Add some rows, at least one."""
+        raise NotImplementedError
+
+    def merge(self, other: OfRows) -> None:
+        """Add the sums."""
+        for name in self.SUMS:
+            vars(self)[name] = vars(self)[name] + vars(other)[name]
+        self.n += other.n
+
+    @property
+    def nbytes(self) -> int:
+        """The sums."""
+        return sum(int(np.asarray(vars(self)[name]).nbytes) for name in self.SUMS)
+
+
+class PowerSums(OfRows):
+    """S_p ``(K, 7, L)``, A_p ``(K, k - 1, L, d)`` and the sum of x - μ ``(K, d)`` for L ``weights`` ``(L, d)``."""
+
+    SUMS = ("count", "powers", "products", "shift")
+
+    def __init__(self, weights: Array, centre: Array, order: int, blocks: int = 1, part: bool | None = None) -> None:
+        super().__init__(weights, centre, order, blocks, part=part)
+        count, d = weights.shape
+        self.powers = np.zeros((blocks, MAX_POWER + 1, count))
+        self.products = np.zeros((blocks, order - 1, count, d))
+        self.shift = np.zeros((blocks, d))
+
+    def take(self, rows: RowsBatch) -> None:
+        """Add some rows."""
+        weights, centre, order, blocks, _ = self.asked
+        rows, centre = rows.about(centre)
+        count = len(weights)
+        own = (rows.places // RUN) % blocks
+        for number in np.unique(own):
+            some = rows if blocks == 1 else rows.chosen(own == number)
+            factors = np.ones((len(some), 1 + (order - 1) * count))
+            first = some.scores(weights, centre)
+            second = first * first
+            third = second * first
+            for p, power in zip(range(order - 1), (first, second, third), strict=False):
+                factors[:, 1 + p * count : 1 + (p + 1) * count] = power
+            self.powers[number] += _power_sums(first, second, third)
+            sums = some.sums(factors, centre)  # the first of them with factors 1
+            self.shift[number] += sums[0]
+            self.products[number] += sums[1:].reshape(self.products.shape[1:])
+        self.count += len(rows)
+
+
+def _power_sums(first: Array, second: Array, third: Array) -> Array:
+    """Sums of the powers 0 to 6 of scores, from the scores, their squares and their cubes."""
+    pairs = ((second, second), (second, third), (third, third))
+    higher = [np.einsum("jl,jl->l", one, other) for one, other in pairs]
+    return np.stack(
+        [np.full(first.shape[1], float(len(first))), *(p.sum(axis=0) for p in (first, second, third)), *higher]
+    )
+
+
+class Scatter(Accumulator):
+    """Mean and scatter of rows, of a part or of all (Chan, Golub and LeVeque 1979)."""
+
+    def __init__(self, width: int, part: bool | None = None) -> None:
+        super().__init__(width, part)
+        self.count, self.mean, self.scatter = 0, np.zeros(width), np.zeros((width, width))
+        # Sums of equal numbers are rounded, so that their variance does not tell a column that never moves.
+        self.low, self.high = np.full(width, np.inf), np.full(width, -np.inf)
+
+    def add(self, batch: RowsBatch, at: int = 0) -> None:  # noqa: ARG002
+        """Take the rows of a batch."""
+        assert self.question is not None
+        width, part = self.question
+        self.n += len(batch)
+        rows = batch if part is None else batch.chosen(batch.held == part)
+        if not len(rows):
+            return
+        own = Scatter(width)
+        own.count = len(rows)
+        own.mean = rows.sums(np.ones((len(rows), 1)), np.zeros(width))[0] / len(rows)
+        low, high = rows.rows.min(axis=0), rows.rows.max(axis=0)
+        own.low, own.high = (low.toarray().ravel(), high.toarray().ravel()) if rows.is_sparse else (low, high)
+        own.scatter = rows.scatter(own.mean)
+        own.n = 0
+        self.merge(own)
+
+    def merge(self, other: Scatter) -> None:
+        """Take the rows that another has seen."""
+        self.n += other.n
+        if not other.count:
+            return
+        shift, both = other.mean - self.mean, self.count + other.count
+        self.low, self.high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
+        self.scatter += other.scatter
+        self.scatter += (self.count * other.count / both) * np.multiply.outer(shift, shift)
+        self.mean = self.mean + shift * (other.count / both)
+        self.count = both
+
+    @property
+    def second_moment(self) -> Array:
+        """The scatter divided by the number of rows, so that whitened scores of these rows have variance 1."""
+        return self.scatter / max(self.count, 1)
+
+    @property
+    def nbytes(self) -> int:
+        """The scatter."""
+        return self.scatter.nbytes
+
+
+class RowMeans(OfRows):
+    """Sum of the rows, and of their squared lengths."""
+
+    SUMS = ("count", "total", "squares")
+
+    def __init__(self, width: int, part: bool | None = None) -> None:
+        super().__init__(width, part=part)
+        self.total, self.squares = np.zeros(width), 0.0
+
+    def take(self, rows: RowsBatch) -> None:
+        """Add some rows."""
+        self.total += rows.sums(np.ones((len(rows), 1)), np.zeros(len(self.total)))[0]
+        stored = rows.rows.data if rows.is_sparse else rows.rows
+        self.squares += float(np.vdot(stored, stored))
+        self.count += len(rows)
+
+
+class RowImage(OfRows):
+    """The second moment about ``centre`` times a ``basis`` ``(c, d)``, as a sum over rows: ``image`` ``(c, d)``."""
+
+    SUMS = ("count", "image")
+
+    def __init__(self, basis: Array, centre: Array, part: bool | None = None) -> None:
+        super().__init__(basis, centre, part=part)
+        self.image = np.zeros(basis.shape)
+
+    def take(self, rows: RowsBatch) -> None:
+        """Add some rows."""
+        basis, centre, _ = self.asked
+        rows, centre = rows.about(centre)
+        self.image += rows.sums(rows.scores(basis, centre), centre)
+        self.count += len(rows)
+
+
+class Slices(OfRows):
+    """Σ f z zᵀ ``(q, q)`` and Σ |z|² z of whitened rows z, with f = |z|², or ⟨v, z⟩ for a ``direction`` v."""
+
+    SUMS = ("count", "matrix", "trace")
+
+    def __init__(self, weights: Array, centre: Array, direction: Array | None, part: bool | None = None) -> None:
+        super().__init__(weights, centre, direction, part=part)
+        self.matrix, self.trace = np.zeros((len(weights),) * 2), np.zeros(len(weights))
+
+    def take(self, rows: RowsBatch) -> None:
+        """Add some rows."""
+        weights, centre, direction, _ = self.asked
+        z = rows.scores(weights, centre)
+        lengths = np.sum(z**2, axis=1)
+        factors = lengths if direction is None else z @ direction
+        self.matrix += (z * factors[:, None]).T @ z
+        self.trace += lengths @ z
+        self.count += len(rows)
+
+
+def _cube(y: Array) -> tuple[Array, Array]:
+    square = y * y
+    return square * y, 3 * square
+
+
+def _tanh(y: Array) -> tuple[Array, Array]:
+    g = np.tanh(y)
+    return g, 1 - g * g
+
+
+def _steeper(y: Array) -> tuple[Array, Array]:
+    g = np.tanh(2 * y)
+    return g, 2 * (1 - g * g)
+
+
+FUNCTIONS: tuple[Callable[[Array], tuple[Array, Array]], ...] = (_cube, _tanh, _steeper)
+
+
+class ContrastSums(OfRows):
+    """Sums for L ``weights`` ``(L, d)``, of which weight l has function ``chosen[l]``.
+
+    ``moments`` ``(F, 4, L)`` of all functions: g, g², y·g and g'; ``products`` ``(2, L, d)``: x - μ times y, and times
+    the function that was chosen; ``shift`` ``(d,)``: x - μ.
+    """
+
+    SUMS = ("count", "moments", "products", "shift")
+
+    def __init__(self, weights: Array, centre: Array, chosen: NDArray[np.int_], part: bool | None = None) -> None:
+        super().__init__(weights, centre, chosen, part=part)
+        self.moments = np.zeros((len(FUNCTIONS), 4, len(weights)))
+        self.products, self.shift = np.zeros((2, *weights.shape)), np.zeros(weights.shape[1])
+
+    def take(self, rows: RowsBatch) -> None:
+        """Add some rows."""
+        weights, centre, chosen, _ = self.asked
+        rows, centre = rows.about(centre)
+        scores = rows.scores(weights, centre)
+        factors = np.ones((len(rows), 1 + 2 * len(weights)))
+        factors[:, 1 : 1 + len(weights)] = scores
+        own = factors[:, 1 + len(weights) :]
+        for number, function in enumerate(FUNCTIONS):
+            g, slope = function(scores)
+            each = (g.sum(axis=0), np.einsum("jl,jl->l", g, g), np.einsum("jl,jl->l", scores, g), slope.sum(axis=0))
+            self.moments[number] += each
+            own[:, chosen == number] = g[:, chosen == number]
+        sums = rows.sums(factors, centre)  # the first of them with factors 1
+        self.shift += sums[0]
+        self.products += sums[1:].reshape(self.products.shape)
+        self.count += len(rows)
+
+
+class RowScores(Accumulator):
+    """Scores ``(n, c)`` of all rows with ``weights`` ``(c, d)``."""
+
+    def __init__(self, weights: Array, centre: Array) -> None:
+        super().__init__(weights, centre)
+        self._parts: list[Array] = []
+
+    def add(self, batch: RowsBatch, at: int = 0) -> None:  # noqa: ARG002
+        """Take the rows of a batch."""
+        assert self.question is not None
+        self._parts.append(batch.scores(*self.question))
+        self.n += len(batch)
+
+    def merge(self, other: RowScores) -> None:
+        """Append those of the rows that come next."""
+        self._parts += other._parts
+        self.n += other.n
+
+    @property
+    def scores(self) -> Array:
+        """Of all rows, in their order."""
+        assert self.question is not None
+        return np.concatenate([np.empty((0, len(self.question[0]))), *self._parts])
+
+    @property
+    def nbytes(self) -> int:
+        """The scores."""
+        return sum(part.nbytes for part in self._parts)
+
+
+# The cumulant, and its test -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cumulant:
+    """Cumulants of order 3 or 4 about the mean."""
+
+    order: int
+
+    def sums(self, weights: Array, centre: Array, blocks: int = 1, part: bool | None = None) -> PowerSums:
+        """What a pass adds up for these weights."""
+        return PowerSums(weights, centre, self.order, blocks, part)
+
+    def gradients(self, sums: PowerSums, block: int | None = None) -> Array:
+        """Gradients ``(L, d)`` of the cumulant, without the factor k; of one sub-batch, or of all rows."""
+        powers, products, x = averages(sums, block)
+        y, m2, m3 = (powers[p][:, None] for p in (1, 2, 3))
+        if self.order == 3:
+            return np.asarray(products[1] - m2 * x - 2 * y * products[0] + 2 * y**2 * x)
+        first, second, third = products
+        pairs = 3 * m2 * first - 6 * m2 * y * x - 6 * y**2 * first
+        return np.asarray(third - 3 * y * second - m3 * x - pairs - 6 * y**3 * x)
+
+    def variances(self, sums: PowerSums, strengths: Array) -> Array:
+        """V of every score: of the turn that its gradient asks for, n times."""
+        _, _, _, m3, m4, _, m6 = standardised(sums)
+        c = (m4 + 3) / 2
+        own = m4 - 1 - 0.75 * m3**2 if self.order == 3 else m6 - 2 * c * m4 + c**2 - m3**2
+        return np.asarray(np.maximum(own, 1e-12) / np.maximum(strengths**2, 1e-12))
+
+    def p_values(self, sums: PowerSums, signs: Array) -> Array:
+        """Chance of such a moment, with these signs, in rows without any."""
+        if sums.count < MIN_HELD:
+            return np.ones(len(signs))
+        n, *moments = standardised(sums)
+        if self.order == 3:
+            _, _, skewness, m4, _, m6 = moments
+            error = np.sqrt(np.maximum(m6 - 6 * m4 + 9 - skewness**2, 1e-12) / n)
+            return np.asarray(stdtr(n - 1, -signs * skewness / error))
+        return np.asarray(ndtr(-signs * cautious(kurtosis_score(moments[3], n))))
+
+
+def averages(sums: PowerSums, block: int | None) -> tuple[Array, Array, Array]:
+    """Mean powers of the scores, mean products and the mean of x - μ; of one sub-batch, or of all rows."""
+    some = slice(None) if block is None else slice(block, block + 1)
+    powers = sums.powers[some].sum(axis=0)
+    n = max(float(powers[0, 0]), 1.0)
+    return powers / n, sums.products[some].sum(axis=0) / n, sums.shift[some].sum(axis=0) / n
+
+
+def standardised(sums: PowerSums) -> tuple[Any, ...]:
+    """The number of rows, and the moments 1 to 6 of scores brought to mean 0 and variance 1."""
+    powers, _, _ = averages(sums, None)
+    mean = powers[1]
+    central = [
+        np.sum([math.comb(p, i) * powers[i] * (-mean) ** (p - i) for i in range(p + 1)], axis=0) for p in range(7)
+    ]
+    spread = np.sqrt(np.maximum(central[2], 1e-300))
+    return (int(sums.powers[:, 0, 0].sum()), *(central[p] / spread**p for p in range(1, 7)))
+
+
+def cautious(scores: Array) -> Array:
+    """Normal scores of kurtosis, light tails drawn in.
+
+    By simulation (10^6 draws, 20 to 1000 rows) the lower tail of the approximation is up to 1.25 times too often below
+    a level of 1/60, and 1.6 times below 1/200; drawn in it is at most 1.0 times.  The upper tail is right.
+    """
+    return np.asarray(np.where(scores < 0, scores / (1 - LIGHT * scores), scores))
+
+
+def kurtosis_score(m4: Array, n: int) -> Array:
+    """A fourth moment of n Gaussian numbers, of mean 0 and variance 1, as a normal score (Anscombe and Glynn 1983)."""
+    mean = 3.0 * (n - 1) / (n + 1)
+    variance = 24.0 * n * (n - 2) * (n - 3) / ((n + 1) ** 2 * (n + 3.0) * (n + 5))
+    x = (m4 - mean) / math.sqrt(variance)
+    skew = (
+        6.0 * (n * n - 5 * n + 2) / ((n + 7) * (n + 9)) * math.sqrt(6.0 * (n + 3) * (n + 5) / (n * (n - 2) * (n - 3)))
+    )
+    a = 6.0 + 8.0 / skew * (2.0 / skew + math.sqrt(1 + 4.0 / skew**2))
+    ratio = (1 - 2.0 / a) / np.maximum(1 + x * math.sqrt(2 / (a - 4.0)), 1e-3)  # two values only: below any law
+    return np.asarray((1 - 2.0 / (9.0 * a) - np.cbrt(ratio)) / math.sqrt(2 / (9.0 * a)))
+
+
+def holm(p_values: Array) -> Array:
+    """Adjusted p-values: the least level at which each is claimed, with any false claim as rare as that (Holm 1979)."""
+    order = np.argsort(p_values, kind="stable")
+    adjusted = np.maximum.accumulate(p_values[order] * np.arange(len(p_values), 0, -1))
+    found = np.empty_like(adjusted)
+    found[order] = np.minimum(adjusted, 1.0)
+    return found
+
+
+def turn_variances(sums: ContrastSums) -> Array:
+    """V ``(F, L)`` of all functions."""
+    first, square, inner, slope = np.moveaxis(sums.moments / max(sums.count, 1), 1, 0)
+    middle = (inner + slope) / 2
+    own = square - 2 * middle * inner + middle**2 - first**2
+    return np.asarray(np.maximum(own, 1e-12) / np.maximum((inner - slope) ** 2, 1e-12))
+
+
+def best_functions(sums: ContrastSums) -> NDArray[np.int_]:
+    """The function with the least V, for every weight."""
+    return np.asarray(np.argmin(turn_variances(sums), axis=0))
+
+
+def contrast_gradients(sums: ContrastSums, chosen: NDArray[np.int_]) -> Array:
+    """Gradients c ``(L, d)`` by the functions that were chosen, in the columns of the rows."""
+    n, each = max(sums.count, 1), np.arange(len(chosen))
+    first, _, _, slope = (sums.moments[chosen, moment, each][:, None] / n for moment in range(4))
+    score, own = sums.products / n
+    return np.asarray(own - first * (sums.shift / n) - slope * score)
+
+
+# The search -----------------------------------------------------------------------------------------------------------
+
+
+class Found(NamedTuple):
+    """Components: unit rows ``(c, q)`` and their strengths."""
+
+    vectors: Array
+    strengths: Array
+
+    def sorted(self) -> Found:
+        """The strongest first."""
+        order = np.argsort(-np.abs(self.strengths), kind="stable")
+        return Found(self.vectors[order], self.strengths[order])
+
+    def first(self, count: int) -> Found:
+        """The first of them."""
+        return Found(self.vectors[:count], self.strengths[:count])
+
+
+def none_of(q: int) -> Found:
+    """No component."""
+    return Found(np.zeros((0, q)), np.zeros(0))
+
+
+def deflated_gradient(gradient: Array, vectors: Array, known: Found, order: int) -> Array:
+    """Gradients without what known components add to them."""
+    inner = vectors @ known.vectors.T
+    return gradient - (known.strengths * inner ** (order - 1)) @ known.vectors
+
+
+def sweep(gradient: Array, vectors: Array, known: Found, order: int) -> Found:
+    """Every vector by itself, one step up from its gradient, in the complement of what is known."""
+    own = deflated_gradient(gradient, vectors, known, order)
+    own = own - (own @ known.vectors.T) @ known.vectors
+    strengths = np.sum(vectors * own, axis=1)
+    signs = np.where(strengths < 0, -1.0, 1.0)[:, None]
+    norms = np.linalg.norm(own, axis=1, keepdims=True)
+    return Found(np.where(norms > 0, signs * own / np.where(norms > 0, norms, 1.0), vectors), strengths)
+
+
+def together(gradient: Array, vectors: Array) -> Found:
+    """All vectors at once: the orthonormal set next to their gradients."""
+    strengths = np.sum(vectors * gradient, axis=1)
+    left, _, right = np.linalg.svd(np.sign(strengths)[:, None] * gradient, full_matrices=False)
+    return Found(left @ right, strengths)
+
+
+def balanced(gradient: Array, vectors: Array, variances: Array) -> Found:
+    """All vectors at once, every pair turned by the best weighted mean of what its two gradients say."""
+    inner = gradient @ vectors.T
+    strengths = np.diagonal(inner).copy()
+    safe = np.where(strengths == 0, 1.0, strengths)[:, None]
+    weights = (variances[None, :] + 0.25) / (variances[:, None] + variances[None, :] + 0.5)
+    ratio = weights * inner / safe
+    turn = np.clip(ratio - ratio.T, -1.0, 1.0)
+    outside = (gradient - inner @ vectors) / safe
+    left, _, right = np.linalg.svd(vectors + turn @ vectors + outside, full_matrices=False)
+    return Found(left @ right, strengths)
+
+
+def moved(before: Array, after: Array) -> float:
+    """The largest squared change, whatever the signs."""
+    overlap = np.abs(np.sum(before * after, axis=1))
+    return float(2 * np.max(1 - np.minimum(overlap, 1.0), initial=0.0))
+
+
+def climb(gradient: Gradient, starts: Array, known: Found, order: int, sweeps: int) -> Found:
+    """Starts that climb by themselves."""
+    vectors, strengths = starts, np.zeros(len(starts))
+    for _ in range(sweeps):
+        found = sweep(gradient(vectors), vectors, known, order)
+        change, vectors, strengths = moved(vectors, found.vectors), found.vectors, found.strengths
+        if change < MOVE_TOL:
+            break
+    return Found(vectors, strengths)
+
+
+def different(reached: Found, known: Found) -> Found:
+    """What is known, and whatever was reached beside it, the strongest first."""
+    vectors, strengths = list(known.vectors), list(known.strengths)
+    ordered = reached.sorted()
+    for u, strength in zip(ordered.vectors, ordered.strengths, strict=True):
+        if all(abs(u @ v) < SAME for v in vectors):
+            vectors.append(u)
+            strengths.append(strength)
+    q = reached.vectors.shape[1]
+    return Found(np.reshape(np.array(vectors), (-1, q)), np.array(strengths))
+
+
+def search(gradient: Gradient, starts: Array, count: int, order: int, rng: np.random.Generator) -> Found:
+    """About ``count`` components, from some starts and, if these are too few, from others beside what is known."""
+    q = starts.shape[1]
+    found = different(climb(gradient, starts, none_of(q), order, FIRST_SWEEPS), none_of(q))
+    for _ in range(MORE_STARTS):
+        if len(found.vectors) >= count:
+            break
+        base = orthonormal(found.first(count))
+        more = units(_beside(rng.standard_normal((2 * (count - len(base.vectors)) + RANDOM_STARTS, q)), base))
+        found = different(climb(gradient, more, base, order, FIRST_SWEEPS), base)
+    return _filled(found.first(count), count, rng)
+
+
+def refine(step: Callable[[Array], Found], found: Found) -> Found:
+    """Components that climb together, ``step`` after step, until they are at rest."""
+    vectors, strengths = found.vectors, found.strengths
+    for _ in range(SWEEPS):
+        after = step(vectors)
+        change, vectors, strengths = moved(vectors, after.vectors), after.vectors, after.strengths
+        if change < MOVE_TOL:
+            break
+    return Found(vectors, strengths)
+
+
+def orthonormal(found: Found) -> Found:
+    """The orthonormal set next to some vectors, which are independent."""
+    if not len(found.vectors):
+        return found
+    left, _, right = np.linalg.svd(found.vectors, full_matrices=False)
+    return Found(left @ right, found.strengths)
+
+
+def random_starts(count: int, q: int, rng: np.random.Generator) -> Array:
+    """At least ``count`` random unit vectors, orthonormal in sets of q."""
+    sets = [np.linalg.qr(rng.standard_normal((q, q)))[0].T for _ in range(-(-count // q))]
+    return np.concatenate(sets)[:count]
+
+
+def _filled(found: Found, count: int, rng: np.random.Generator) -> Found:
+    """As many as asked for: at last random ones, which climb together with the others."""
+    missing = count - len(found.vectors)
+    if missing <= 0:
+        return found
+    more = _beside(rng.standard_normal((missing, found.vectors.shape[1])), orthonormal(found))
+    return Found(np.concatenate([found.vectors, units(more)]), np.concatenate([found.strengths, np.zeros(missing)]))
+
+
+def _beside(vectors: Array, known: Found) -> Array:
+    return vectors - (vectors @ known.vectors.T) @ known.vectors
+
+
+# Whitening ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RowWhitening:
+    """Of rows in q directions: z = ``weights`` (x - ``centre``); ``back`` ``(d, q)`` is what z stands for."""
+
+    centre: Array
+    weights: Array
+    back: Array
+
+    @property
+    def q(self) -> int:
+        """Directions."""
+        return len(self.weights)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.centre.nbytes + self.weights.nbytes + self.back.nbytes
+
+    @classmethod
+    def plain(cls, q: int) -> RowWhitening:
+        """Of rows that are whitened already."""
+        return cls(np.zeros(q), np.eye(q), np.eye(q))
+
+    @classmethod
+    def whole(cls, seen: Scatter, shrinkage: float) -> RowWhitening:
+        """In all directions, from the whole covariance."""
+        still = seen.low == seen.high
+        white = Whitening.learn(seen.mean, seen.second_moment, seen.count, shrinkage, "the table", still)
+        return cls(seen.mean, np.ascontiguousarray(white.factor.T), white.back)
+
+    @classmethod
+    def leading(
+        cls, image: Callable[[Array], Array], means: RowMeans, first: Array, q: int, shrinkage: float
+    ) -> RowWhitening:
+        """In the q leading directions of a covariance that is known by its products with a basis ``(c, d)`` only."""
+        centre = means.total / max(means.count, 1)
+        values, basis = leading_directions(image, first, q)
+        trace = means.squares / max(means.count, 1) - float(centre @ centre)
+        values = (1 - shrinkage) * values + shrinkage * trace / len(centre)
+        rank = int(np.count_nonzero(values > len(centre) * np.finfo(np.float32).eps * max(values[0], 0.0)))
+        if rank < q:
+            raise SampleError(
+                f"the covariance has rank {rank}: rows cannot be whitened in {q} directions; give "
+                f"whiten_rank={max(rank, 1)} or less, shrinkage, or more rows."
+            )
+        roots = np.sqrt(values)
+        return cls(centre, basis / roots[:, None], basis.T * roots)
+
+
+def first_directions(q: int, d: int, rng: np.random.Generator, known: Array | None = None) -> Array:
+    """Where subspace iteration begins, ``(q + 10, d)``: what is known of the leading directions, the rest random."""
+    random = rng.standard_normal((q + EXTRA, d))
+    if known is not None:
+        random[: len(known)] = units(known) * np.sqrt(d)
+    return random
+
+
+def leading_directions(image: Callable[[Array], Array], first: Array, q: int) -> tuple[Array, Array]:
+    """The q largest eigenvalues of a symmetric matrix and their vectors ``(q, d)``, by subspace iteration."""
+    d = first.shape[1]
+    basis = np.linalg.qr(first[:d].T)[0].T
+    before = np.inf
+    for _ in range(MAX_IMAGES):
+        found = image(basis)
+        small = basis @ found.T
+        values, turn = np.linalg.eigh((small + small.T) / 2)
+        order = np.argsort(-values)
+        best, ritz = values[order[:q]], turn[:, order[:q]].T @ basis
+        if len(basis) == d or abs(best.sum() - before) <= RITZ_TOL * abs(best.sum()):
+            break
+        before = best.sum()
+        basis = np.linalg.qr(found.T)[0].T
+    return best, ritz
+
+
+class SplitRows(MadeVectors, RowsStream):
+    """The rows of a table, of which some are ``held`` out, by their places; with ``white``, whitened."""
+
+    def __init__(self, stream: VectorStream, held: NDArray[np.bool_] | None, white: RowWhitening | None = None) -> None:
+        super().__init__(stream)
+        self._held, self._white = held, white
+        if white is not None:
+            self.dims, self.dtype = (white.q,), np.dtype(np.float64)
+
+    def made(self, batch: RowsBatch) -> RowsBatch:
+        """One batch."""
+        held = batch.held if self._held is None else self._held[batch.places]
+        rows = batch.rows if self._white is None else batch.scores(self._white.weights, self._white.centre)
+        return RowsBatch(rows, batch.places, batch.first, batch.dropped, held)
+
+
+# The fit --------------------------------------------------------------------------------------------------------------
+
+
+def check_order(name: str, value: Any) -> int:
+    """3 or 4."""
+    if isinstance(value, bool) or value not in (3, 4):
+        raise SolverError(f"{name} must be 3 or 4, got {value!r}; moments of order 2 are those of PCA.")
+    return int(value)
+
+
+def check_closed_share(name: str, value: float) -> float:
+    """From 0 on, less than 1."""
+    if isinstance(value, str) or not 0 <= value < 1:
+        raise SolverError(f"{name} must be at least 0 and less than 1, got {value!r}.")
+    return float(value)
+
+
+@dataclass(kw_only=True, frozen=True)
+class SourcesOptions:
+    """What a fit of a table is asked for."""
+
+    n_components: int = option(1, check_integer)
+    order: int = option(3, check_order)
+    whiten_rank: int | None = option(None, check_integer)
+    shrinkage: float = option(0.0, check_closed_share)
+    validation_fraction: float = option(0.2, check_closed_share)
+    confidence: float = option(0.95, check_share)
+    memory_limit: Any = option(None, check_memory)
+    random_state: int = option(0)
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+    def directions(self, d: int) -> int:
+        """q, the directions that rows of d columns are whitened in; refuses what does not fit, also the memory."""
+        q = self.whiten_rank or d
+        if self.n_components > d or q > d:
+            name = "n_components" if self.n_components > d else "whiten_rank"
+            raise SolverError(f"{name} must be at most the {d} columns of the rows, got {vars(self)[name]}.")
+        if self.n_components > q:
+            raise SolverError(f"n_components must be at most whiten_rank={q}, got {self.n_components}.")
+        needed, limit = 8 * self._floats(d, self.whiten_rank), self.memory_limit
+        way = ""
+        if limit is not None and needed > limit and self.whiten_rank is None:
+            fitting = [less for less in range(self.n_components, d) if 8 * self._floats(d, less) <= limit]
+            way = f"give whiten_rank={fitting[-1]} or less, or " if fitting else ""
+        refuse_memory(needed, limit, f"{d} columns whitened in {q} directions", way)
+        return q
+
+    def _floats(self, d: int, q: int | None) -> int:
+        """Numbers held at most: to learn the whitening in q directions (all: ``None``), and for the last sums."""
+        last = BLOCKS * self.n_components * (self.order * d + MAX_POWER + 1) + d
+        if q is None:  # the scatter, that of a batch, the covariance, L, its inverse, and W
+            return max(7 * d * d, 4 * d * d + last)
+        return max(4 * d * (q + EXTRA), 2 * d * q + last)
+
+
+@dataclass(frozen=True)
+class SourcesFit:
+    """What a fit of a table gave; ``weights``, ``directions`` and ``errors`` are ``(c, d)``, strongest first."""
+
+    centre: Array
+    weights: Array
+    directions: Array
+    errors: Array
+    strengths: Array
+    p_values: Array
+    significant: NDArray[np.bool_]
+    n_samples: int
+    n_skipped: int
+    state_bytes: int
+
+    @property
+    def tested(self) -> bool:
+        """Whether rows were held out to judge by."""
+        return not bool(np.isnan(self.p_values).any())
+
+    @classmethod
+    def of(
+        cls,
+        order: int,
+        centre: Array,
+        weights: Array,
+        whole: Array,
+        parts: Array,
+        p_values: Array,
+        confidence: float,
+        *counts: int,
+    ) -> SourcesFit:
+        """From gradients ``(c, d)`` of all rows and ``(K, c, d)`` of sub-batches."""
+        strengths = np.sum(weights * whole, axis=1)
+        lengths = np.where(strengths == 0, 1.0, strengths)[:, None]
+        directions = whole / lengths
+        scatter = (parts - directions * np.sum(weights * parts, axis=2)[..., None]) / lengths
+        errors = np.std(scatter, axis=0, ddof=1) / np.sqrt(len(parts))
+        signs = np.where(strengths < 0, -1.0, 1.0)  # the skewness is positive
+        if order == 4:  # the kurtosis has its own sign; the largest entry is positive
+            largest = np.argmax(np.abs(directions), axis=1)
+            signs = np.where(np.take_along_axis(directions, largest[:, None], axis=1)[:, 0] < 0, -1.0, 1.0)
+        strengths = np.abs(strengths) if order == 3 else strengths
+        by = np.argsort(-np.abs(strengths), kind="stable")
+        weights, directions, p = (signs[:, None] * weights)[by], (signs[:, None] * directions)[by], p_values[by]
+        return cls(centre, weights, directions, errors[by], strengths[by], p, p <= 1 - confidence, *counts)
+
+
+class TableFit:
+    """One fit of a stored table; ``reader`` makes an engine over a stream of rows."""
+
+    def __init__(self, stream: VectorStream, reader: Reader, asked: SourcesOptions) -> None:
+        self._reader, self._asked = reader, asked
+        self._d, self._q, self._cumulant = stream.dims[0], asked.directions(stream.dims[0]), Cumulant(asked.order)
+        if stream.length is not None and stream.length < 2:
+            raise SampleError(f"moments need rows that differ, got n_samples = {stream.length}; give more.")
+        self._rng = generator(asked.random_state, "moments of a table")
+        self.whitening: RowWhitening | None = None  # the last that was learnt
+        self.state_bytes, held = 0, None
+        if asked.validation_fraction:
+            look = reader(stream).reduce(FirstLook(stream.dims))
+            length = stream.length if stream.length is not None else look.n
+            held = Folds.of(look, length, asked.validation_fraction).number == 0
+        self._tested, self._stream = held is not None, SplitRows(stream, held)
+        self._engine = reader(self._stream)
+
+    def run(self) -> SourcesFit:
+        """Learn and judge, then fit the same to all rows."""
+        asked = self._asked
+        white = self.whitening = self._learn(False if self._tested else None)
+        found = self._climb(white, False if self._tested else None, None)
+        p = np.full(len(found.strengths), np.nan)
+        if self._tested:
+            weights = found.vectors @ white.weights
+            held = self._total(self._engine, PowerSums(weights, white.centre, asked.order, 1, True))
+            p = holm(self._cumulant.p_values(held, np.sign(found.strengths)))
+            white = self.whitening = self._learn(None)
+            found = self._climb(white, None, units(weights @ white.back))
+        weights = found.vectors @ white.weights
+        sums = self._total(self._engine, PowerSums(weights, white.centre, asked.order, BLOCKS))
+        whole = self._cumulant.gradients(sums)
+        parts = np.stack([self._cumulant.gradients(sums, block) for block in range(BLOCKS)])
+        counts = (sums.n, self._engine.n_skipped, self.state_bytes)
+        return SourcesFit.of(asked.order, white.centre, weights, whole, parts, p, asked.confidence, *counts)
+
+    def _learn(self, part: bool | None) -> RowWhitening:
+        """The whitening, from the rows of a part."""
+        asked = self._asked
+        if asked.whiten_rank is None:
+            return RowWhitening.whole(self._total(self._engine, Scatter(self._d, part)), asked.shrinkage)
+        means = self._total(self._engine, RowMeans(self._d, part))
+        centre = means.total / max(means.count, 1)
+
+        def image(basis: Array) -> Array:
+            sums = self._total(self._engine, RowImage(basis, centre, part))
+            return np.asarray(sums.image / max(sums.count, 1))
+
+        # Where they were for the rows to learn from is where to look for leading directions.
+        known = None if self.whitening is None else self.whitening.weights
+        first = first_directions(self._q, self._d, self._rng, known)
+        return RowWhitening.leading(image, means, first, self._q, asked.shrinkage)
+
+    def _climb(self, white: RowWhitening, part: bool | None, starts: Array | None) -> Found:
+        """Components of the rows of a part: searched for, or from ``starts`` on."""
+        engine, own = self._engine, white
+        if white.q < self._d:
+            engine, own = self._projected(white), RowWhitening.plain(white.q)
+        climb = Climb(self._cumulant, own, lambda blank: self._total(engine, blank), part)
+        if starts is not None:
+            return climb.refined(Found(starts, np.ones(len(starts))))
+        first, count = self._starts(engine, own, part), self._asked.n_components
+        return climb.refined(search(climb.gradient, first, count, self._asked.order, self._rng))
+
+    def _projected(self, white: RowWhitening) -> Engine:
+        """Whitened rows of fewer columns, kept here if they fit; workers keep what fits themselves."""
+        rows = SplitRows(self._stream, None, white)
+        limit = KEEP if self._asked.memory_limit is None else self._asked.memory_limit
+        fits = rows.length is not None and 8 * rows.length * white.q <= limit
+        if fits and isinstance(self._engine, LocalEngine):
+            return LocalEngine(KeptVectors(rows))
+        return self._reader(rows)
+
+    def _starts(self, engine: Engine, own: RowWhitening, part: bool | None) -> Array:
+        """Where vectors start: what a slice of the moment shows, and random ones."""
+        count, q = self._asked.n_components, own.q
+        random = random_starts(count + RANDOM_STARTS, q, self._rng)
+        sums = self._total(engine, Slices(own.weights, own.centre, None, part))
+        matrix = sums.matrix / sums.count - (q + 2) * np.eye(q)
+        if self._asked.order == 3:
+            matrix = self._total(engine, Slices(own.weights, own.centre, sums.trace / sums.count, part)).matrix
+        return np.concatenate([leading(matrix, min(q, count + MORE))[1], random])
+
+    def _total(self, engine: Engine, blank: A) -> A:
+        """An accumulator of one pass."""
+        engine.rewind()
+        found = engine.reduce(blank)
+        kept = 0 if self.whitening is None else self.whitening.nbytes
+        self.state_bytes = max(self.state_bytes, found.nbytes + kept)
+        return found
+
+
+class Climb:
+    """Gradients of the cumulant of the rows of a part, and the last climb with them; ``total`` makes a pass."""
+
+    def __init__(self, cumulant: Cumulant, own: RowWhitening, total: Callable[[Any], Any], part: bool | None) -> None:
+        self._cumulant, self._own, self._total, self._part = cumulant, own, total, part
+
+    def look(self, vectors: Array) -> tuple[PowerSums, Array]:
+        """The sums of a pass, and the gradients among the whitened columns."""
+        own = self._own
+        sums = self._total(PowerSums(vectors @ own.weights, own.centre, self._cumulant.order, 1, self._part))
+        return sums, self._cumulant.gradients(sums) @ own.weights.T
+
+    def gradient(self, vectors: Array) -> Array:
+        """The gradients alone."""
+        return self.look(vectors)[1]
+
+    def refined(self, found: Found) -> Found:
+        """What all components reach together."""
+        found = refine(lambda own: together(self.gradient(own), own), orthonormal(found))
+        found = refine(self._balanced, found)
+        return self._sharper(found) if self._cumulant.order == 4 else found
+
+    def _balanced(self, vectors: Array) -> Found:
+        sums, gradient = self.look(vectors)
+        strengths = np.sum(vectors * gradient, axis=1)
+        return balanced(gradient, vectors, self._cumulant.variances(sums, strengths))
+
+    def _sharper(self, found: Found) -> Found:
+        """Every source by the function that tells it best; strengths are those of the fourth cumulant."""
+        chosen = best_functions(self._contrasts(found.vectors, np.zeros(len(found.vectors), int)))
+        if not chosen.any():  # all of them by their cubes, as they are
+            return found
+
+        def step(vectors: Array) -> Found:
+            sums = self._contrasts(vectors, chosen)
+            own = turn_variances(sums)[chosen, np.arange(len(chosen))]
+            return balanced(contrast_gradients(sums, chosen) @ self._own.weights.T, vectors, own)
+
+        vectors = refine(step, found).vectors
+        return Found(vectors, np.sum(vectors * self.gradient(vectors), axis=1))
+
+    def _contrasts(self, vectors: Array, chosen: NDArray[np.int_]) -> ContrastSums:
+        sums: ContrastSums = self._total(
+            ContrastSums(vectors @ self._own.weights, self._own.centre, chosen, self._part)
+        )
+        return sums
+
+
+# Rows that pass by once -----------------------------------------------------------------------------------------------
+
+
+class HandedRows(RowsStream):
+    """What is known of rows that are handed in, in their own order only."""
+
+    def __init__(self, d: int, dtype: np.dtype[Any], count: int) -> None:
+        self.dims, self.dtype, self.length = (d,), dtype, count
+
+
+class PassingTable:
+    """A fit whose rows are handed in; what is known can be asked for at any time."""
+
+    def __init__(self, d: int, dtype: np.dtype[Any], asked: SourcesOptions) -> None:
+        asked.directions(d)
+        self.d, self.dtype, self.n, self.n_skipped = d, dtype, 0, 0
+        self._asked = asked
+        self._first = max(FIRST_ROWS, ROWS_PER_COLUMN * d)
+        self._waiting: list[RowsBatch] = []
+        self._rounds: Rounds | None = None
+        self._before: SourcesFit | None = None  # what the rows that waited told
+
+    def pour(self, batch: RowsBatch) -> None:
+        """Take some more rows, numbered from those before on."""
+        self.n_skipped += batch.dropped
+        taken = 0
+        while taken < len(batch):
+            room = self._first - self.n if self._rounds is None else self._rounds.room
+            some = batch[taken : taken + room]
+            some = RowsBatch(some.rows, np.arange(self.n, self.n + len(some)))
+            taken, self.n = taken + len(some), self.n + len(some)
+            if self._rounds is not None:
+                self._rounds.take(some)
+                continue
+            self._waiting.append(some)
+            if self.n >= self._first:
+                self._rounds, self._waiting = self._begin(), []
+
+    def run(self) -> SourcesFit:
+        """What is known now; more may follow."""
+        if self._rounds is None:
+            return dataclasses.replace(self._stored(self._asked)[1], n_skipped=self.n_skipped)
+        if self._before is not None and not self._rounds.judged:
+            return dataclasses.replace(self._before, n_samples=self.n, n_skipped=self.n_skipped)
+        return self._rounds.told(self.n_skipped)
+
+    def _stored(self, asked: SourcesOptions) -> tuple[TableFit, SourcesFit]:
+        fit = TableFit(KeptVectors(HandedRows(self.d, self.dtype, self.n), kept=self._waiting), LocalEngine, asked)
+        return fit, fit.run()
+
+    def _begin(self) -> Rounds:
+        """Fit the rows that waited, all of them, and go on from there; what a fifth of them judges holds till then."""
+        self._before = self._stored(self._asked)[1]
+        fit, found = self._stored(dataclasses.replace(self._asked, validation_fraction=0.0))
+        white = fit.whitening
+        assert white is not None
+        scatter = Scatter(white.q)
+        for batch in self._waiting:
+            scatter.add(RowsBatch(batch.scores(white.weights, white.centre), batch.places))
+        return Rounds(self._asked, white, found.weights @ white.back, np.sign(found.strengths), scatter, self.n)
+
+
+class Rounds:
+    """Rounds of whitened rows z; ``weights`` ``(r, q)`` are those among z that the next rows are scored with."""
+
+    def __init__(
+        self, asked: SourcesOptions, white: RowWhitening, weights: Array, signs: Array, scatter: Scatter, n: int
+    ) -> None:
+        self._asked, self._cumulant, self._white = asked, Cumulant(asked.order), white
+        self._weights, self._scatter, self.n = weights, scatter, n
+        self._gradients, self._rows = np.zeros((BLOCKS, *weights.shape)), 0
+        self._signs, self._scores, self._tested = signs, np.zeros(len(weights)), 0
+        self._start()
+
+    def _start(self) -> None:
+        self._round = max(1, int(GROWTH * self.n))
+        self._sums = PowerSums(self._weights, np.zeros(self._white.q), self._asked.order, BLOCKS)
+
+    @property
+    def room(self) -> int:
+        """Rows that the round still takes."""
+        return self._round - int(self._sums.count)
+
+    @property
+    def judged(self) -> bool:
+        """Whether enough rows came after the first."""
+        return self._rows > 0 or self._sums.count >= ENOUGH
+
+    def take(self, batch: RowsBatch) -> None:
+        """Take no more rows than there is room for."""
+        rows = RowsBatch(batch.scores(self._white.weights, self._white.centre), batch.places)
+        self._scatter.add(rows)
+        self._sums.add(rows)
+        self.n += len(rows)
+        if not self.room:
+            self._close()
+
+    def _close(self) -> None:
+        """The end of a round: judge, average, and step by the gradients of all and the covariance of all rows."""
+        sums, n = self._sums, int(self._sums.count)
+        own = np.stack([self._cumulant.gradients(sums, block) for block in range(BLOCKS)])
+        if n >= MIN_HELD:
+            chance = np.clip(self._cumulant.p_values(sums, self._signs), MIN_CHANCE, 1 - 1e-16)
+            self._scores = self._scores + math.sqrt(n) * -ndtri(chance)
+            self._tested += n
+        self._signs = np.sign(np.sum(self._weights * own.mean(axis=0), axis=1))
+        self._gradients += (own - self._gradients) * (n / (self._rows + n))
+        self._rows += n
+        values, basis = np.linalg.eigh(self._scatter.second_moment)
+        root = basis / np.sqrt(values)
+        vectors = orthonormal(Found(self._weights @ (basis * np.sqrt(values)), np.ones(len(self._weights)))).vectors
+        self._weights = together(self._gradients.mean(axis=0) @ root, vectors).vectors @ root.T
+        self._start()
+
+    def told(self, n_skipped: int) -> SourcesFit:
+        """What the rows so far tell, those of the open round among them."""
+        end = copy.deepcopy(self)
+        if end._sums.count >= ENOUGH:
+            end._close()
+        white, asked = end._white, end._asked
+        whole, parts = end._gradients.mean(axis=0) @ white.back.T, end._gradients @ white.back.T
+        p = holm(ndtr(-end._scores / math.sqrt(end._tested))) if end._tested else np.ones(len(end._weights))
+        centre = white.centre + white.back @ end._scatter.mean
+        held = (end._scatter.scatter, end._gradients, end._weights, end._sums.products, end._sums.powers)
+        counts = (self.n, n_skipped, white.nbytes + sum(array.nbytes for array in held))
+        weights = end._weights @ white.weights
+        return SourcesFit.of(asked.order, centre, weights, whole, parts, p, asked.confidence, *counts)

@@ -1,1 +1,0 @@
-"""Components of variation: rank-one patterns whose amplitudes differ from sample to sample."""

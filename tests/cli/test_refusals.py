@@ -1,0 +1,291 @@
+"""What cannot be done is refused in one line, with exit code 2, before the work, and leaves nothing behind."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import zarr
+
+from command import run
+
+RNG = np.random.default_rng(0)
+GOOD = RNG.standard_normal((60, 4, 3))
+
+
+def in_process(*words, cwd, **more):
+    """What only the end of a process shows."""
+    asked = [sys.executable, "-m", "tpca.cli", *map(str, words)]
+    return subprocess.run(asked, cwd=cwd, stderr=subprocess.PIPE, text=True, check=False, timeout=120, **more)
+
+
+def line(done):
+    """The one line of a refusal."""
+    assert done.returncode == 2, done
+    assert done.stderr.startswith("tpca: "), done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+@pytest.fixture
+def folder(tmp_path):
+    np.save(tmp_path / "d.npy", GOOD)
+    np.save(tmp_path / "y.npy", np.arange(60.0))
+    for name in "ab":
+        np.save(tmp_path / f"{name}.npy", RNG.standard_normal((60, 4)))
+    return tmp_path
+
+
+def bad_files(folder):
+    (folder / "empty.npy").write_bytes(b"")
+    (folder / "magic.npy").write_bytes(b"not an array at all" * 10)
+    (folder / "short.npy").write_bytes((folder / "d.npy").read_bytes()[:-100])
+    np.save(folder / "object.npy", np.array([{"a": 1}] * 3, dtype=object), allow_pickle=True)
+    np.save(folder / "complex.npy", GOOD.astype(complex))
+    np.save(folder / "none.npy", GOOD[:0])
+    bad = GOOD.copy()
+    bad[7, 1, 1] = np.nan
+    np.save(folder / "nan.npy", bad)
+    (folder / "mixed").mkdir()
+    np.save(folder / "mixed" / "a.npy", GOOD)
+    np.save(folder / "mixed" / "b.npy", GOOD[:, :3])
+    (folder / "text.csv").write_text("1,2,3")
+    (folder / "wrong.h5").write_bytes(b"not hdf5" * 100)
+
+
+BAD = {
+    "missing.npy": "no such file",
+    "empty.npy": "empty",
+    "magic.npy": "npy",
+    "short.npy": "bytes",
+    "object.npy": "object",
+    "complex.npy": "complex128",
+    "none.npy": "no samples",
+    "nan.npy": "sample 7",
+    "mixed": "b.npy",
+    "text.csv": "--sample, --modes, --value",
+    "wrong.h5": "HDF5",
+}
+
+
+def test_bad_data_leave_nothing(folder):
+    bad_files(folder)
+    for name, says in BAD.items():
+        assert says in line(run("fit", name, "--out", "r", cwd=folder)), name
+        assert not [p for p in (folder / "r").rglob("*") if p.is_file()], name
+
+
+def test_a_torn_store_is_one_line(tmp_path):
+    store = zarr.open_array(tmp_path / "torn.zarr", mode="w", shape=(64, 8, 8), chunks=(16, 8, 8), dtype="f8")
+    store[:] = np.random.default_rng(1).standard_normal((64, 8, 8))
+    chunk = next(p for p in sorted((tmp_path / "torn.zarr" / "c").rglob("*")) if p.is_file())
+    chunk.write_bytes(chunk.read_bytes()[:50])
+    assert "cannot read samples" in line(in_process("fit", "torn.zarr", cwd=tmp_path))  # Zarr has threads of its own
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--memory-limit lots", "'lots'"),
+        ("--memory-limit 100", "100 bytes"),
+        ("--confidence 2", "2.0"),
+        ("--nan-policy ignore", "ignore"),
+        ("--solver best", "'best'"),
+        ("--target median", "'median'"),
+        ("--whiten all", "'all'"),
+        ("--dependence much", "'much'"),
+        ("--n-resamples 3", "3"),
+        ("--random-state -1", "-1"),
+        ("--y y.npy --groups y.npy", "groups"),
+        ("--y d.npy::x", "d.npy"),
+        ("--checkpoint-every -1 --out r", "checkpoint_every"),
+    ],
+)
+def test_a_bad_value_is_named(words, says, folder):
+    assert says in line(run("fit", "d.npy", *words.split(), cwd=folder))
+
+
+IDLE = [
+    "fit d.npy --solver race --n-resamples 99",
+    "fit d.npy --solver race --dependence none",
+    "fit d.npy --solver race --y y.npy",
+    "fit d.npy --solver race --groups y.npy",
+    "fit d.npy --solver paper --strength 1 --n-components 2",
+    "fit d.npy --tol 0.1",
+    "fit d.npy --max-passes 2",
+    "fit d.npy --strength 2",
+    "fit d.npy --solver race --strength 2",
+    "fit d.npy --target variance --whiten none",
+    "fit d.npy --target variance --solver race",
+    "fit d.npy --target variance --weights y.npy",
+    "fit d.npy --target mean --y y.npy",
+    "fit d.npy --nuisance y.npy",
+    "fit d.npy --shrinkage 0.5",
+    "fit d.npy --resume",
+    "fit d.npy --restart",
+    "fit d.npy --overwrite",
+    "fit d.npy --out r --restart --resume",
+    "fit d.npy --no-scores",
+    "fit d.npy --quiet --json",
+    "fit a.npy b.npy --y y.npy",
+    "fit a.npy b.npy --max-samples 9",
+    "fit a.npy b.npy --out r --resume",
+    "fit a.npy b.npy --dim 1",
+    "generate --out g.npy --dims 3,3 --order 2",
+    "generate --out g.npy --strength 0 --correlation 0.5",
+]
+
+
+@pytest.mark.parametrize("words", IDLE)
+def test_an_option_that_means_nothing_is_refused_by_name(words, folder, monkeypatch):
+    monkeypatch.setattr("tpca.data.open_stream", lambda *_, **__: pytest.fail("the work was begun"))
+    said, option = line(run(*words.split(), cwd=folder)), [word for word in words.split() if word.startswith("--")][-1]
+    assert said.startswith(f"tpca: {option} ")
+    assert not (folder / "r").exists()
+
+
+def test_options_that_mean_nothing_to_a_result_are_refused(folder):
+    assert run("fit", "d.npy", "--out", "r", "--quiet", cwd=folder).returncode in (0, 3)
+    assert line(run("info", "r", "--dim", "1", cwd=folder)).startswith("tpca: --dim")
+    assert line(run("score", "d.npy", "r", "--y", "y.npy", cwd=folder)).startswith("tpca: --y")
+    assert line(run("report", "r", "--no-scores", "--data", "d.npy", cwd=folder)).startswith("tpca: --data")
+    assert "(4, 3)" in line(run("score", "a.npy", "r", cwd=folder))
+
+
+def test_a_ragged_table_is_refused_with_its_line(folder):
+    rows = [f"{i % 2},{i}" for i in range(60)]
+    for third in ("1,1,7", "1"):
+        (folder / "y.csv").write_text("\n".join(["dose,age", rows[0], third, *rows[2:]]) + "\n")
+        for column in ("dose", "dosis"):
+            said = line(run("fit", "d.npy", "--y", f"y.csv::{column}", cwd=folder))
+            assert f"line 3 of 'y.csv' has {third.count(',') + 1} cells" in said
+    (folder / "y.csv").write_text("\n".join(["dose,age", *rows]) + "\n\n")
+    assert "only dose, age" in line(run("fit", "d.npy", "--y", "y.csv::dosis", cwd=folder))
+    assert "y.csv::dose" in line(run("fit", "d.npy", "--y", "y.csv", cwd=folder))
+    assert run("fit", "d.npy", "--y", "y.csv::dose", "--nuisance", "y.csv::age", "--quiet", cwd=folder).returncode < 4
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "--y p.npy",
+        *(pytest.param(other, marks=pytest.mark.slow) for other in ("--y p.csv", "--groups p.npy", "--labels p.json")),
+    ],
+)
+def test_a_pipe_is_refused_and_does_not_hang(place, folder):
+    os.mkfifo(folder / place.split()[1])
+    done = in_process("fit", "d.npy", *place.split(), cwd=folder, stdout=subprocess.PIPE)
+    assert "regular file" in line(done)
+
+
+def damaged(folder, change):
+    path = folder / "o" / "result.json"
+    record = json.loads(path.read_text())
+    change(record)
+    path.write_text(json.dumps(record))
+
+
+DAMAGE = {
+    "no components": lambda r: r.update(components=[]),
+    "a word for a number": lambda r: r["components"][0].update(strength="much"),
+    "no settings": lambda r: r.update(settings=[]),
+    "other dims": lambda r: r.update(dims=[2, 2]),
+    "a level of another kind": lambda r: r["settings"].update(confidence="high"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_result_is_one_line(name, folder):
+    labels = np.array(list("abcd"))[np.arange(60) % 4]
+    np.save(folder / "l.npy", labels)
+    assert run("fit", "d.npy", "--y", "l.npy", "--out", "o", "--quiet", cwd=folder).returncode in (0, 3)
+    damaged(folder, DAMAGE[name])
+    for words in (("info", "o"), ("report", "o"), ("score", "d.npy", "o", "--y", "l.npy")):
+        done = run(*words, cwd=folder)
+        if name != "a level of another kind" or done.returncode:  # not all have a use for it
+            assert "'o'" in line(done)
+
+
+def test_the_vectors_of_another_fit_are_refused(folder):
+    for out, seed in (("o", "0"), ("p", "1")):
+        run("fit", "d.npy", "--solver", "race", "--random-state", seed, "--out", out, "--quiet", cwd=folder)
+    (folder / "p" / "vectors.npz").write_bytes((folder / "p" / "vectors.npz").read_bytes() + b"x")
+    (folder / "o" / "vectors.npz").write_bytes((folder / "p" / "vectors.npz").read_bytes())
+    assert "vectors.npz" in line(run("info", "o", cwd=folder))
+
+
+# Places --------------------------------------------------------------------------------------------------------------
+
+PLACES = {
+    "out": ("fit", "d.npy", "--out", "x/o"),
+    "report": ("fit", "d.npy", "--report", "x/r.html"),
+    "checkpoint": ("fit", "d.npy", "--checkpoint", "x/c"),
+    "views": ("fit", "a.npy", "b.npy", "--out", "x/o"),
+    "generate": ("generate", "--dims", "4,3,2", "--samples", "9", "--out", "x/d.npy"),
+    "demo": ("demo", "--out", "x/demo"),
+}
+
+
+@pytest.mark.parametrize("closed", [False, True], ids=["a file in the way", "no permission"])
+@pytest.mark.parametrize("name", PLACES)
+def test_a_place_that_cannot_be_written_to_is_found_before_the_work(name, closed, folder, monkeypatch):
+    if closed:
+        (folder / "x").mkdir()
+        allowed = os.access  # root may write where nobody else may: what the system would say to others
+        monkeypatch.setattr(os, "access", lambda path, how: str(path) != str(folder / "x") and allowed(path, how))
+    else:
+        (folder / "x").touch()
+    for work in ("TensorPCA._fit", "TensorCCA.fit"):
+        monkeypatch.setattr(f"tpca.estimators.{work}", None)
+    monkeypatch.setattr("tpca.data.write.write_samples", None)
+    assert line(run(*PLACES[name], cwd=folder)).startswith("tpca: cannot write 'x")
+
+
+def test_data_of_somebody_are_not_written_over(tmp_path):
+    small = ("--dims", "4,3", "--samples", "9")
+    np.save(tmp_path / "mine.npy", np.zeros(3))
+    assert "--overwrite" in line(run("generate", *small, "--out", "mine.npy", cwd=tmp_path))
+    assert np.load(tmp_path / "mine.npy").shape == (3,)
+    assert run("generate", *small, "--out", "mine.npy", "--overwrite", cwd=tmp_path).returncode == 0
+    assert "csv" in line(run("generate", *small, "--out", "d.csv", cwd=tmp_path))
+    assert "disk" in line(run("generate", "--dims", "4,3", "--samples", str(10**15), "--out", "d.npy", cwd=tmp_path))
+
+
+FULL_DISK = """
+import resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write beyond the limit fails like one on a full disk
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))
+from tpca.cli import main
+sys.argv = ["tpca", *sys.argv[2:]]
+main()
+"""
+
+
+def on_a_full_disk(room, *words, cwd):
+    asked = [sys.executable, "-c", FULL_DISK, str(room), *map(str, words)]
+    return subprocess.run(asked, capture_output=True, text=True, cwd=cwd, check=False, timeout=120)
+
+
+@pytest.mark.parametrize("suffix", ["npy", *(pytest.param(other, marks=pytest.mark.slow) for other in ("zarr", "h5"))])
+def test_a_full_disk_leaves_nothing_half_written(suffix, tmp_path):
+    words = ("generate", "--dims", "8,7,6", "--samples", "400", "--out", f"d.{suffix}")
+    assert "cannot write" in line(on_a_full_disk(20000, *words, cwd=tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_keeps_the_result_before(folder):
+    assert run("fit", "d.npy", "--out", "r", "--quiet", cwd=folder).returncode in (0, 3)
+    before = {p.name: p.read_bytes() for p in (folder / "r").iterdir()}
+    line(on_a_full_disk(500, "fit", "d.npy", "--out", "r", "--random-state", "1", "--overwrite", cwd=folder))
+    assert {p.name: p.read_bytes() for p in (folder / "r").iterdir() if p.is_file()} == before
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize(
+    "words", ["info d.npy", pytest.param("info d.npy --json", marks=pytest.mark.slow), "fit d.npy", "--help"]
+)
+def test_standard_output_that_is_full_ends_in_one_line(words, folder):
+    with open("/dev/full", "w") as full:
+        assert "standard output" in line(in_process(*words.split(), cwd=folder, stdout=full))

@@ -1,0 +1,151 @@
+"""Fits that are stopped: what is said, what is kept, and that going on gives the bits of a fit that was not."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from command import run
+from tpca.checkpoint import Checkpoints
+
+RACE = ("--memory-limit", "40kB")  # in which least squares does not fit
+FITS = {"race": RACE, "least squares": ()}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Samples, and the results of fits that were not stopped."""
+    folder = tmp_path_factory.mktemp("data")
+    assert run("generate", "--dims", "12,12,12,12", "--samples", "600", "--out", "d.npy", cwd=folder).returncode == 0
+    for name, words in FITS.items():
+        assert run("fit", "d.npy", *words, "--out", name, cwd=folder).returncode == 0
+    return folder
+
+
+def started(folder, *words):
+    asked = [sys.executable, "-m", "tpca.cli", "fit", *map(str, words)]
+    return subprocess.Popen(asked, cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def stopped(folder, asking, *words):
+    """A fit that is sent a signal once it has left a checkpoint; returns what it said, and its exit code."""
+    fit = started(folder, *words, "--checkpoint-every", "0")
+    place, deadline = words[words.index("--out") + 1] / "checkpoint", time.monotonic() + 120
+    while not (place.exists() and any(path.name.isdigit() for path in place.iterdir())):
+        assert fit.poll() is None, fit.stderr.read()
+        assert time.monotonic() < deadline, "no checkpoint appeared"
+        time.sleep(0.002)
+    fit.send_signal(asking)
+    _, said = fit.communicate(timeout=120)
+    return said, fit.returncode
+
+
+@pytest.mark.parametrize(
+    ("asking", "code", "fit"),
+    [
+        (signal.SIGINT, 130, "race"),
+        (signal.SIGKILL, -9, "race"),
+        pytest.param(signal.SIGTERM, 143, "race", marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, 130, "least squares", marks=pytest.mark.slow),
+        pytest.param(signal.SIGKILL, -9, "least squares", marks=pytest.mark.slow),
+    ],
+)
+def test_a_fit_that_was_stopped_goes_on_to_the_same_bits(asking, code, fit, data, tmp_path):
+    out = tmp_path / "a[/b]"  # no markup
+    words = ("d.npy", "--out", out, *FITS[fit])
+    said, status = stopped(data, asking, *words)
+    assert status == code, said
+    assert not (out / "result.json").exists()
+    if asking != signal.SIGKILL:
+        assert said.splitlines()[-1].endswith("--checkpoint-every 0 --resume")
+        assert str(out) in said
+    refused = run("fit", *words, cwd=data)
+    assert refused.returncode == 2
+    assert "--resume" in refused.stderr
+    assert run("fit", *words, "--resume", "--quiet", cwd=data).returncode == 0
+    for name in ("result.json", "vectors.npz"):
+        assert (out / name).read_bytes() == (data / fit / name).read_bytes()
+    assert not (out / "checkpoint").exists()
+
+
+def test_restart_begins_afresh(data, tmp_path):
+    words = ("d.npy", "--out", tmp_path / "r", *RACE)
+    stopped(data, signal.SIGKILL, *words)
+    assert run("fit", *words, "--restart", "--quiet", cwd=data).returncode == 0
+    assert (tmp_path / "r" / "vectors.npz").read_bytes() == (data / "race" / "vectors.npz").read_bytes()
+
+
+def test_without_out_nothing_is_kept_and_that_is_said(tmp_path):
+    np.save(tmp_path / "d.npy", np.random.default_rng(0).standard_normal((20000, 6, 6, 6)))
+    os.mkfifo(tmp_path / "beginning")
+    code = (
+        "import sys; import tpca.cli.fit as fit; from tpca.cli import main; usual = fit.FitProgress.__call__\n"
+        "def told(self, record):\n"
+        "    open('beginning', 'w').close() if fit.FitProgress.__call__ is told else None\n"
+        "    fit.FitProgress.__call__ = usual; return usual(self, record)\n"
+        "fit.FitProgress.__call__ = told; sys.argv = ['tpca', 'fit', 'd.npy', '--solver', 'race']; main()"
+    )
+    fit = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    open(tmp_path / "beginning").close()  # waits until the first round is over
+    fit.send_signal(signal.SIGINT)
+    _, said = fit.communicate(timeout=120)
+    assert fit.returncode == 130, said
+    assert "nothing is kept" in said
+    assert "--out" in said
+    assert "Traceback" not in said
+
+
+# What is not ours is never removed -----------------------------------------------------------------------------------
+
+
+def everything(folder):
+    return sorted((path, path.read_bytes() if path.is_file() else b"") for path in folder.rglob("*"))
+
+
+@pytest.fixture
+def samples(tmp_path):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((40, 4, 3)))
+    return tmp_path
+
+
+@pytest.mark.parametrize("more", [("--restart",), ("--resume",), ()])
+def test_folders_named_by_date_are_refused_by_name_and_stay(more, samples):
+    (samples / "t/dates/20260101").mkdir(parents=True)
+    (samples / "t/dates/20260102/raw").mkdir(parents=True)
+    (samples / "t/dates/20260101/a.txt").write_text("x\n")
+    before = everything(samples / "t")
+    done = run("fit", "x.npy", "--out", "o", "--checkpoint", "t/dates", *more, "--quiet", cwd=samples)
+    assert done.returncode == 2
+    assert "'t/dates/20260101'" in done.stderr
+    assert "--restart" not in done.stderr
+    assert everything(samples / "t") == before
+
+
+def test_a_checkpoint_with_something_of_the_users_in_it_stays(samples):
+    Checkpoints(samples / "kept").save({"number": 1})
+    (samples / "kept/00000001/notes.txt").write_text("mine")
+    before = everything(samples / "kept")
+    done = run("fit", "x.npy", "--out", "o", "--checkpoint", "kept", "--restart", "--quiet", cwd=samples)
+    assert done.returncode == 2
+    assert "'kept/00000001'" in done.stderr
+    assert everything(samples / "kept") == before
+
+
+@pytest.mark.parametrize("inner", [False, True], ids=["the folder", "a checkpoint in it"])
+def test_nothing_is_removed_through_a_link(inner, samples):
+    behind = samples / "behind"
+    Checkpoints(behind).save({"number": 1})
+    link = samples / ("o/checkpoint/00000001" if inner else "o/checkpoint")
+    link.parent.mkdir(parents=True)
+    link.symlink_to(behind / "00000001" if inner else behind)
+    before = everything(behind)
+    done = run("fit", "x.npy", "--out", "o", "--restart", "--quiet", cwd=samples)
+    assert done.returncode == 2
+    assert f"'{link.relative_to(samples)}'" in done.stderr
+    assert everything(behind) == before

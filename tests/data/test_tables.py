@@ -1,0 +1,216 @@
+"""Long tables: CSV, Parquet, Arrow and data frames, in pieces, dense and sparse; what is wrong is named by its row."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pyarrow
+import pytest
+
+from tpca import RaceSolver, SpikedTensor, TpcaError, open_stream
+from tpca.data import tables as table_files
+from tpca.data.tables import SparseTableStream
+from tpca.solvers.least_squares.solver import LeastSquares
+from tpca.tensors import DenseBatch, SparseBatch
+
+GENES, TIMES = ["b", "a", "c"], [0.5, 1.0, 2.0, 8.0]
+X = np.random.default_rng(0).standard_normal((30, 3, 4)).round(6)
+COLUMNS = {"sample": "trial", "modes": ["gene", "time"], "value": "count"}
+
+
+def frame(array=X, genes=GENES, times=TIMES):
+    index = pd.MultiIndex.from_product([range(len(array)), genes, times], names=["trial", "gene", "time"])
+    return pd.DataFrame({"count": array.ravel()}, index).reset_index().assign(note="x")
+
+
+def csv(table, folder, separator=","):
+    table.to_csv(folder / "t.csv", index=False, sep=separator)
+    return folder / "t.csv"
+
+
+def parquet(table, folder):
+    table.to_parquet(folder / "t.parquet", row_group_size=37)
+    return folder / "t.parquet"
+
+
+FORMS = {
+    "data frame": lambda table, folder: table,
+    "arrow": lambda table, folder: pyarrow.Table.from_pandas(table),
+    "categories": lambda table, folder: table.astype({"gene": "category", "trial": "category"}),
+    "csv": csv,
+    "semicolons": lambda table, folder: csv(table, folder, ";"),
+    "parquet": parquet,
+}
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch):
+    """Many pieces, whose borders lie within samples."""
+    monkeypatch.setattr(table_files, "BLOCK_BYTES", 300)
+    monkeypatch.setattr(table_files, "PIECE_ROWS", 37)
+    monkeypatch.setattr("tpca.data.stored.BATCH_ENTRIES", 84)
+
+
+def values(stream):
+    return np.concatenate([batch.samples for batch in stream.batches()])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_holds_the_same_samples_with_their_names(form, tmp_path):
+    stream = open_stream(FORMS[form](frame(), tmp_path), **COLUMNS)
+    assert (stream.kind, stream.dims, stream.length, stream.rereadable) == ("table", (3, 4), 30, True)
+    assert all(isinstance(batch, DenseBatch) for batch in stream.batches())
+    np.testing.assert_array_equal(values(stream), X)
+    np.testing.assert_array_equal(values(stream), X)  # a second pass
+    assert (stream.labels.sample, stream.labels.modes) == ("trial", ("gene", "time"))
+    assert stream.labels.axes[0].coords.tolist() == GENES  # text in the order of its first row
+    assert stream.labels.axes[1].coords.tolist() == TIMES
+    if stream.readable_elsewhere:
+        np.testing.assert_array_equal(values(pickle.loads(pickle.dumps(stream))), X)
+
+
+def test_numbers_and_times_are_sorted_and_levels_that_are_given_stay(tmp_path):
+    turned = frame(X[:, :, ::-1], times=TIMES[::-1])
+    np.testing.assert_array_equal(values(open_stream(csv(turned, tmp_path), **COLUMNS)), X)
+    given = {**COLUMNS, "modes": {"gene": ["c", "b", "a"], "time": [8, 2, 1, 0.5]}}
+    for source in (turned, csv(turned, tmp_path)):
+        np.testing.assert_array_equal(values(open_stream(source, **given)), X[:, [2, 0, 1]][:, :, ::-1])
+    days = pd.date_range("2020-01-01", periods=4)[::-1]
+    dated = open_stream(frame(X[:, :, ::-1], times=days), **COLUMNS)
+    np.testing.assert_array_equal(values(dated), X)
+    assert dated.labels.entry(1, 0) == "2020-01-01"
+
+
+def test_rows_of_a_data_frame_may_come_in_any_order():
+    mixed = frame().sample(frac=1, random_state=0)
+    order = mixed["trial"].drop_duplicates().tolist()
+    given = {**COLUMNS, "modes": {"gene": GENES, "time": None}}
+    np.testing.assert_array_equal(values(open_stream(mixed, **given)), X[order])
+
+
+def test_a_field_may_have_quotes_commas_and_line_breaks(tmp_path):
+    names = ['a "b", c', "d\ne", "f"]
+    stream = open_stream(csv(frame(genes=names), tmp_path), **COLUMNS)
+    assert stream.labels.axes[0].coords.tolist() == names
+    np.testing.assert_array_equal(values(stream), X)
+
+
+def test_a_table_of_counts_is_sparse_where_few_cells_have_a_row(tmp_path):
+    rng = np.random.default_rng(1)
+    counts = np.where(rng.random((40, 12, 15)) < 0.02, rng.integers(1, 9, (40, 12, 15)), 0.0)
+    counts[:, 0, 0] = 1  # every sample has a row
+    table = frame(counts, list(range(12)), list(range(15)))
+    options = {**COLUMNS, "modes": {"gene": range(12), "time": range(15)}, "missing": "zero"}
+    for form in ("data frame", "csv", "parquet"):
+        stream = open_stream(FORMS[form](table[table["count"] != 0], tmp_path), **options)
+        assert isinstance(stream, SparseTableStream)
+        batches = list(stream.batches())
+        assert all(isinstance(batch, SparseBatch) for batch in batches)
+        np.testing.assert_array_equal(sum(batch.add_to(None) for batch in batches), counts.sum(axis=0))
+        assert stream.identity == open_stream(FORMS[form](table[table["count"] != 0], tmp_path), **options).identity
+    with pytest.raises(TpcaError, match="this table is sparse"):
+        open_stream(table[table["count"] != 0], **options, shuffle=True)
+
+
+def test_a_sparse_table_is_fitted_as_the_array(tmp_path):
+    """Sums of sparse samples are added up in another order than those of arrays: the same up to rounding."""
+    rng = np.random.default_rng(2)
+    truth = SpikedTensor.random((20, 18), 60.0, random_state=3)
+    kept = rng.random((60, 20, 18)) < 0.04
+    array = np.where(kept, truth.signal() + rng.standard_normal(kept.shape), 0.0)
+    array[:, 0, 0] = 1.0
+    table = frame(array, list(range(20)), list(range(18)))
+    options = {**COLUMNS, "modes": {"gene": range(20), "time": range(18)}, "missing": "zero"}
+    stream = open_stream(table[table["count"] != 0], **options)
+    assert isinstance(stream, SparseTableStream)
+    for solver in (LeastSquares, RaceSolver):
+        found, expected = (solver(random_state=0, max_samples=60).run(data) for data in (stream, array))
+        assert found.verdict == expected.verdict
+        assert found.labels.modes == ("gene", "time")
+    found, expected = (LeastSquares(random_state=0).run(data) for data in (stream, array))
+    np.testing.assert_allclose(found.vectors[0], expected.vectors[0], atol=1e-9)
+
+
+def test_missing_cells():
+    holed = frame().drop(index=[5, 40])
+    with pytest.raises(TpcaError, match=r"no row for gene 'a', time '1' of trial 0; .*missing=\"zero\" if"):
+        values(open_stream(holed, **COLUMNS))
+    zero = X.copy()
+    zero[0, 1, 1] = zero[3, 1, 0] = 0
+    np.testing.assert_array_equal(values(open_stream(holed, **COLUMNS, missing="zero")), zero)
+    omitted = open_stream(holed, **COLUMNS, missing="nan", nan_policy="omit")
+    np.testing.assert_array_equal(values(omitted), np.delete(X, [0, 3], axis=0))
+
+
+def again(table, place):
+    return pd.concat([table[:place], table[place - 1 : place], table[place:]])
+
+
+@pytest.mark.parametrize(
+    ("change", "columns", "says"),
+    [
+        (lambda t: again(t, 17), {}, r"row 17 of .*gives gene 'a', time '0.5' of trial '?1'? a second time; add"),
+        (lambda t: t.replace({"gene": {"c": "z"}}), {"modes": {"gene": GENES, "time": None}},
+         r"row 8 of .* has gene 'z', which is none of its 3 levels .*; add it"),
+        (lambda t: t.assign(gene=t["gene"].where(t.index != 7)), {}, r"row 7 of .* has no gene; fill column 'gene'"),
+        (lambda t: t, {"value": "note"}, r"row 0 of .* has note 'x', expected a number; convert column 'note'"),
+        (lambda t: t, {"sample": "who"}, r"has no column 'who'; its columns are 'count', 'gene', 'note', 'time'"),
+        (lambda t: t, {"modes": ["gene"]}, "at least two modes must be different columns"),
+        (lambda t: t, {"modes": ["gene", "gene"]}, "at least two modes must be different columns"),
+        (lambda t: t, {"modes": "gene"}, "modes must be a list of columns"),
+        (lambda t: t, {"modes": {"gene": ["a", "a"], "time": None}}, "levels of 'gene' must differ"),
+        (lambda t: t, {"missing": "drop"}, 'missing must be "raise", "zero" or "nan", got \'drop\''),
+        (lambda t: t, {"sample_dim": "trial"}, "sample_dim='trial' is for arrays; .* in sample="),
+        (lambda t: t[:0], {}, "has no rows"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("form", ["data frame", "csv", "parquet"])
+def test_what_is_wrong_is_named(change, columns, says, form, tmp_path):
+    with pytest.raises(TpcaError, match=says) as caught:
+        values(open_stream(FORMS[form](change(frame()), tmp_path), **{**COLUMNS, **columns}))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_value_that_is_no_number_is_named_by_its_line(tmp_path):
+    table = frame().astype({"count": object})
+    table.loc[100, "count"] = "much"
+    with pytest.raises(TpcaError, match=r"row 100 of .* \(line 102\) has count 'much', expected a number"):
+        values(open_stream(csv(table, tmp_path), **COLUMNS))
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_file_must_have_the_rows_of_a_sample_together(form, tmp_path):
+    apart = frame().sort_values("time", kind="stable")
+    with pytest.raises(TpcaError, match=r"row \d+ .*goes on with trial '?0'? after rows of others; sort the table"):
+        open_stream(FORMS[form](apart, tmp_path), **COLUMNS)
+
+
+def test_a_table_without_words_and_a_matrix_say_what_to_do(tmp_path):
+    np.savetxt(tmp_path / "m.csv", X[0], delimiter=",")
+    named = "with columns 'trial', 'gene', 'time', 'count'"
+    call = r".* say which columns are .*tpca.open_stream\({}, sample=..., modes=\[..., ...\], value=...\)"
+    shown = call.format("df") + r", .*df.to_numpy\(\).reshape\(n, d_1, ..., d_k\)\.$"
+    stored = call.format(".*") + r" \(tpca: --sample, --modes, --value\).*numpy.loadtxt.*reshape\(n, d_1.*numpy.save"
+    for source, says in (
+        (frame(), f"^a DataFrame is a table {named}{shown}"),
+        (csv(frame(), tmp_path), f"t.csv' is a table {named}{stored}"),
+        (tmp_path / "m.csv", f"m.csv' is a table, {stored}"),
+        (tmp_path / "none.csv", "no such file or folder: '.*none.csv'"),
+    ):
+        with pytest.raises(TpcaError, match=says):
+            open_stream(source)
+    with pytest.raises(TpcaError, match=r"are for long tables .*, got ndarray; leave them out"):
+        open_stream(X, **COLUMNS)
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_files_that_are_none(name, tmp_path):
+    with pytest.raises(TpcaError, match="no such file"):
+        open_stream(tmp_path / name, **COLUMNS)
+    (tmp_path / name).write_bytes(b"\xff\xfe\x00damaged\n1,2\n" * 5)
+    with pytest.raises(TpcaError, match=r"cannot (read|open)|has no column") as caught:
+        open_stream(tmp_path / name, **COLUMNS)
+    assert "\n" not in str(caught.value)
+    (tmp_path / name).write_bytes(b"")
+    with pytest.raises(TpcaError, match=r"is empty|cannot open"):
+        open_stream(tmp_path / name, **COLUMNS)

@@ -1,0 +1,388 @@
+"""Files that lead elsewhere, leave parts out, or unpack to more than they declare: none is read as if it were whole."""
+
+import contextlib
+import io
+import json
+import operator
+import os
+import pickle
+import struct
+import subprocess
+import sys
+import warnings
+import zipfile
+
+import h5py
+import numpy as np
+import pytest
+import zarr
+from numcodecs import BZ2, LZ4, LZMA, BitRound, Blosc, Delta, FixedScaleOffset, GZip, Quantize, Shuffle, Zlib, Zstd
+
+import damage_kinds as kinds
+from tpca import TpcaError, open_stream
+from tpca.data.numpy_files import npz_bytes, read_npz
+from tpca.errors import CheckpointError, StreamError, StreamWarning
+from tpca.files import alone_in
+
+SAMPLES = np.random.default_rng(0).standard_normal((20, 4, 5))
+
+
+def all_of(path):
+    return np.concatenate([batch.samples for batch in open_stream(path).batches()])
+
+
+def virtual(folder, *, gone=None):
+    """A dataset put together from two files, one of which, or its dataset, may go missing."""
+    layout = h5py.VirtualLayout(shape=SAMPLES.shape, dtype="f8")
+    for number, half in enumerate((slice(0, 10), slice(10, 20))):
+        with h5py.File(folder / f"part{number}.h5", "w") as part:
+            part["other" if gone == "dataset" and number else "x"] = SAMPLES[half]
+        layout[half] = h5py.VirtualSource(f"part{number}.h5", "x", shape=(10, 4, 5))
+    with h5py.File(folder / "v.h5", "w") as file:
+        file.create_virtual_dataset("x", layout)
+    if gone == "file":
+        (folder / "part1.h5").unlink()
+    return folder / "v.h5"
+
+
+def test_a_virtual_dataset_whose_parts_are_there_is_read(tmp_path):
+    np.testing.assert_array_equal(all_of(virtual(tmp_path)), SAMPLES)
+
+
+@pytest.mark.parametrize("gone", ["file", "dataset"])
+def test_a_virtual_dataset_with_a_lost_part_is_no_zeros(gone, tmp_path):
+    path = virtual(tmp_path, gone=gone)
+    with h5py.File(path) as file:
+        assert not file["x"][10:].any()  # what HDF5 makes of it
+    with pytest.raises(StreamError, match=r"'x' of 'part1.h5' is missing, which would be read as zeros; bring it back"):
+        open_stream(path)
+
+
+def test_samples_in_a_raw_file_are_refused_by_path_and_taken_from_the_hand(tmp_path):
+    SAMPLES.tofile(tmp_path / "raw")
+    with h5py.File(tmp_path / "e.h5", "w") as file:
+        file.create_dataset("x", SAMPLES.shape, "f8", external=[(str(tmp_path / "raw"), 0, h5py.h5f.UNLIMITED)])
+    with pytest.raises(StreamError, match=r"lie in another file, '.*raw', which may hold anything; copy them"):
+        open_stream(tmp_path / "e.h5")
+    with h5py.File(tmp_path / "e.h5") as file:
+        np.testing.assert_array_equal(all_of(file["x"]), SAMPLES)
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_a_link_to_another_file_is_refused(soft, tmp_path):
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["g/x"] = SAMPLES
+    with h5py.File(tmp_path / "l.h5", "w") as file:
+        file["out"] = h5py.ExternalLink("other.h5", "/g")
+        file["x"] = h5py.SoftLink("/out/x") if soft else h5py.ExternalLink("other.h5", "/g/x")
+    with pytest.raises(StreamError, match=r"leads to another file, '.*other.h5'; name that one"):
+        open_stream(f"{tmp_path / 'l.h5'}::x")
+
+
+def saved(folder, **options):
+    path = folder / "d.zarr"
+    array = zarr.create_array(path, shape=SAMPLES.shape, chunks=(4, 4, 5), dtype="f8", **options)
+    array[:] = SAMPLES
+    return path
+
+
+def chunk_of(path):
+    """The last file with samples."""
+    about = ("zarr.json", ".zarray", ".zattrs")
+    return max(file for file in path.rglob("*") if file.is_file() and file.name not in about)
+
+
+def test_missing_chunks_are_counted_and_said(tmp_path):
+    path = saved(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(all_of(path), SAMPLES)
+    chunk_of(path).unlink()
+    chunk_of(path).unlink()
+    with pytest.warns(StreamWarning, match=r"^2 of the 5 chunks of '.*d.zarr' are missing, and are read as 0.0; if "):
+        open_stream(path)
+
+
+def test_the_command_says_it_in_one_line(tmp_path):
+    path = saved(tmp_path)
+    chunk_of(path).unlink()
+    done = subprocess.run([sys.executable, "-m", "tpca.cli", "info", path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert done.stderr.startswith("tpca: 1 of the 5 chunks of ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("whole_folder", [False, True])
+def test_a_link_out_of_a_store_is_refused(whole_folder, tmp_path):
+    path = saved(tmp_path)
+    inner = chunk_of(path)
+    place = path / "c" if whole_folder else inner
+    place.rename(tmp_path / "elsewhere")
+    place.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StreamError, match=r"is a link out of the store, to '.*elsewhere'; check the path"):
+        open_stream(path)
+
+
+def test_a_link_inside_a_store_and_to_a_store_are_followed(tmp_path):
+    path = saved(tmp_path)
+    inner = chunk_of(path)
+    inner.rename(path / "moved")
+    inner.symlink_to(path / "moved")
+    (tmp_path / "l.zarr").symlink_to(path)
+    np.testing.assert_array_equal(all_of(tmp_path / "l.zarr"), SAMPLES)
+
+
+@pytest.mark.parametrize("chunks", [(10**15, 4, 5), (1, 10**12, 5)])
+def test_chunks_that_no_machine_can_read_are_refused_at_once(chunks, tmp_path):
+    zarr.create_array(tmp_path / "d.zarr", shape=np.maximum(chunks, 20), chunks=chunks, dtype="f8")
+    with pytest.raises(StreamError, match=r"its metadata give chunks of .*, and there are .* of memory"):
+        open_stream(tmp_path / "d.zarr")
+
+
+BOMB = 10**8  # bytes of zeros, in a chunk of 640
+PLAIN = {codec.codec_id: codec for codec in (GZip(9), Zlib(9), Zstd(9), BZ2(9), LZMA(), LZ4(), Blosc())}
+NEW = {name: f"numcodecs.{kind}" for name, kind in (("zlib", "Zlib"), ("bz2", "BZ2"), ("lzma", "LZMA"), ("lz4", "LZ4"))}
+NEW |= {"gzip": "GzipCodec", "zstd": "ZstdCodec", "blosc": "BloscCodec"}
+
+
+def new(name):
+    """A codec of format 3."""
+    return operator.attrgetter(NEW[name])(zarr.codecs)()
+
+
+def sharded(name):
+    """One chunk in each shard, with an index that has no checksum."""
+    inner = [zarr.codecs.BytesCodec(), new(name)]
+    sharding = zarr.codecs.ShardingCodec(chunk_shape=(4, 4, 5), codecs=inner, index_codecs=inner[:1])
+    return {"serializer": sharding, "compressors": None}
+
+
+PLACES = {
+    "a compressor of format 2": lambda name: {"zarr_format": 2, "compressors": PLAIN[name]},
+    "a filter of format 2": lambda name: {"zarr_format": 2, "filters": [PLAIN[name]], "compressors": None},
+    "format 3": lambda name: {"compressors": new(name)},
+    "inside a shard": sharded,
+}
+
+
+def peak_growth(path):
+    """What a process says of the store, and by how many bytes reading grew it."""
+    words = "import resource, sys; from tpca import open_stream, TpcaError\n"
+    words += "import zarr, numcodecs, tpca.data.codecs\n"
+    words += "most = lambda: 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\nbefore = most()\n"
+    words += "try: [b for b in open_stream(sys.argv[1]).batches()]\nexcept TpcaError as error: print(error)\n"
+    words += "print(most() - before)"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", words, path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    *said, grown = done.stdout.splitlines()
+    return " ".join(said), int(grown)
+
+
+@pytest.mark.filterwarnings("ignore:Numcodecs codecs are not")
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_chunk_unpacks_to_what_is_declared_or_not_at_all(name, place, tmp_path):
+    path = saved(tmp_path, **PLACES[place](name))
+    np.testing.assert_array_equal(all_of(path), SAMPLES)
+    for wrong in (bytes(BOMB), bytes(632), bytes(648)):
+        chunk = bytes(PLAIN[name].encode(wrong))
+        index = struct.pack("<QQ", 0, len(chunk)) if place == "inside a shard" else b""
+        chunk_of(path).write_bytes(chunk + index)
+        with pytest.raises(StreamError, match=r"a chunk (unpacks to|does not unpack to) .*640 bytes"):
+            all_of(path)
+
+
+@pytest.mark.parametrize("name", ["bz2", "zlib", "lzma", "zstd"])
+@pytest.mark.slow
+def test_a_bomb_takes_no_memory(name, tmp_path):
+    path = saved(tmp_path, zarr_format=2, filters=[PLAIN[name]], compressors=None)
+    chunk_of(path).write_bytes(PLAIN[name].encode(bytes(5 * BOMB)))
+    said, grown = peak_growth(path)
+    assert "640 bytes" in said
+    assert grown < BOMB  # where unpacking takes five times as many
+
+
+def test_filters_of_numbers_are_followed(tmp_path):
+    numbers = np.round(SAMPLES * 100)
+    for filters in (
+        [Delta("f8")],
+        [FixedScaleOffset(0, 1, "f8", "i2"), Shuffle(2)],
+        [Quantize(0, "f8", "f4"), BitRound(20)],
+    ):
+        array = zarr.create_array(
+            tmp_path / "d.zarr",
+            shape=SAMPLES.shape,
+            chunks=(4, 4, 5),
+            dtype="f8",
+            zarr_format=2,
+            filters=filters,
+            compressors=Zstd(1),
+            overwrite=True,
+        )
+        array[:] = numbers
+        np.testing.assert_array_equal(all_of(tmp_path / "d.zarr"), numbers)
+
+
+def _set_codecs(path, **changed):
+    about = json.loads((path / ".zarray").read_text())
+    (path / ".zarray").write_text(json.dumps({**about, **changed}))
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"filters": [{"id": "pickle"}]}, "'pickle'"),
+        ({"filters": [{"id": "json2"}]}, "'json2'"),
+        ({"filters": [{"id": "packbits"}]}, "'packbits'"),
+        ({"filters": [{"id": "zlib", "level": 1}]}, "'zstd' after a compressor"),
+        (
+            {"filters": [{"id": "zlib"}, {"id": "delta", "dtype": "<f8"}], "compressor": None},
+            "'delta' after a compress",
+        ),
+        ({"filters": [{"id": "delta", "dtype": "|V9"}]}, "no number"),
+        ({"filters": [{"id": "vlen-utf8"}]}, "'vlen-utf8'"),
+    ],
+)
+def test_other_codecs_are_refused_by_name(changed, named, tmp_path):
+    path = saved(tmp_path, zarr_format=2, compressors=Zstd(1))
+    _set_codecs(path, **changed)
+    with pytest.raises(StreamError, match=named):
+        open_stream(path)
+
+
+def test_nothing_is_unpickled(tmp_path):
+    path = saved(tmp_path, zarr_format=2, compressors=None)
+    _set_codecs(path, filters=[{"id": "pickle"}])
+    chunk_of(path).write_bytes(pickle.dumps(_Evil(tmp_path / "done")))
+    with pytest.raises(StreamError, match="'pickle'"):
+        all_of(path)
+    assert not (tmp_path / "done").exists()
+
+
+class _Evil:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def test_two_compressors_are_refused(tmp_path):
+    path = saved(tmp_path, compressors=[zarr.codecs.ZstdCodec(), zarr.codecs.GzipCodec()])
+    with pytest.raises(StreamError, match="'gzip' after a compressor"):
+        open_stream(path)
+
+
+def test_a_chunk_longer_than_any_is_refused_before_it_is_read(tmp_path):
+    path = saved(tmp_path, compressors=None)
+    os.truncate(chunk_of(path), 2**40)  # zeros that take no room on the disk
+    with pytest.raises(StreamError, match=r"has 1,099,511,627,776 bytes, and a chunk at most"):
+        open_stream(path)
+
+
+def frame(nbytes, told=False):
+    """A zstd frame of zeros, in blocks that repeat one byte; by itself it tells its size only if asked to."""
+    size = nbytes.to_bytes(8, "little") if told else b""
+    blocks = [min(2**17, nbytes - first) for first in range(0, nbytes, 2**17)]
+    heads = [((length << 3) | 2 | (i == len(blocks) - 1)).to_bytes(3, "little") for i, length in enumerate(blocks)]
+    return b"\x28\xb5\x2f\xfd" + (b"\xc0\x70" if told else b"\x00\x70") + size + b"".join(h + b"\0" for h in heads)
+
+
+SKIPPED = b"\x50\x2a\x4d\x18\x03\0\0\0abc"  # a frame without content
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_zstd_frames_that_do_not_tell_their_size(version, tmp_path):
+    codec = zarr.codecs.ZstdCodec() if version == 3 else Zstd(9)
+    path = saved(tmp_path, zarr_format=version, compressors=codec)
+    whole = 640  # bytes of a chunk
+    assert len(Zstd().decode(frame(BOMB))) == BOMB  # it is a frame
+    for good in (
+        frame(whole),
+        frame(whole, True),
+        frame(40) + frame(600),
+        SKIPPED + frame(600, True) + frame(40, True),
+    ):
+        chunk_of(path).write_bytes(good)
+        assert not all_of(path)[16:].any()  # the last chunk
+    for bomb in (
+        frame(BOMB),
+        frame(10) + frame(BOMB),
+        frame(10, True) + frame(BOMB, True),
+        Zstd().encode(b"a") + frame(BOMB),
+    ):
+        chunk_of(path).write_bytes(bomb)
+        with pytest.raises(StreamError, match="does not unpack to the 640 bytes"):
+            all_of(path)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("metadata", [False, True])
+def test_a_pipe_in_a_store_is_not_waited_for(version, metadata, tmp_path):
+    path = saved(tmp_path, zarr_format=version)
+    place = path / ("zarr.json" if version == 3 else ".zarray") if metadata else chunk_of(path)
+    place.unlink()
+    os.mkfifo(place)
+    for name in (path, tmp_path):
+        with pytest.raises(StreamError, match=r"is not a regular file|no samples|there is no"):
+            open_stream(name if name == path else f"{path}::/x")
+
+
+def test_metadata_that_are_too_long_to_be_any(tmp_path):
+    path = saved(tmp_path)
+    os.truncate(path / "zarr.json", 2**40)  # zeros that take no room on the disk
+    with pytest.raises(StreamError, match=r"has 1,099,511,627,776 bytes, too many for what it should be"):
+        open_stream(path)
+
+
+def test_a_result_that_unpacks_to_more_than_it_has_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "v.npz", "w", zipfile.ZIP_DEFLATED) as whole:
+        whole.writestr("a.npy", bytes(10**7))
+    with pytest.raises(ValueError, match="it unpacks to 10000000 bytes, more than it has"):
+        read_npz(npz_bytes(tmp_path / "v.npz"))
+
+
+def test_a_flipped_bit_in_an_npz_file_is_seen(tmp_path):
+    np.savez(tmp_path / "d.npz", data=SAMPLES)
+    np.testing.assert_array_equal(all_of(tmp_path / "d.npz"), SAMPLES)
+    data = bytearray((tmp_path / "d.npz").read_bytes())
+    data[len(data) // 2] ^= 1  # among the samples
+    (tmp_path / "d.npz").write_bytes(data)
+    with pytest.raises(StreamError, match="Bad CRC-32"):
+        open_stream(tmp_path / "d.npz")
+
+
+@pytest.mark.parametrize("name", ["d.npy", "d.h5", "d.npz", "d.mat", "d.csv", "d.parquet"])
+def test_pipes_and_devices_are_no_files(name, tmp_path):
+    table = {"sample": "n", "modes": ["x", "y"], "value": "v"} if name in ("d.csv", "d.parquet") else {}
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(TpcaError, match="is not a regular file but a folder, pipe, socket or device; bring the"):
+        open_stream(tmp_path / name, **table)
+    (tmp_path / f"link-{name}").symlink_to("/dev/zero")
+    with pytest.raises(TpcaError, match="is not a regular file"):
+        open_stream(tmp_path / f"link-{name}", **table)
+
+
+def test_pipes_in_results_checkpoints_and_stores_of_trials_are_not_waited_for(tmp_path):
+    kinds.make_result(tmp_path)
+    kinds.make_checkpoint(tmp_path)
+    kinds.make_store(tmp_path)
+    reads = {"r": kinds.read_result, "k": kinds.read_checkpoint, "s": kinds.read_store}
+    for name, read in reads.items():
+        for path in sorted(path for path in (tmp_path / name).rglob("*") if path.is_file()):
+            good = path.read_bytes()
+            path.unlink()
+            os.mkfifo(path)
+            with contextlib.suppress(TpcaError), contextlib.redirect_stdout(io.StringIO()):
+                read(tmp_path)  # ends
+            path.unlink()
+            path.write_bytes(good)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("precious"), os.mkdir])
+def test_a_lock_that_is_no_file_is_refused_and_harms_nothing(make, tmp_path):
+    (tmp_path / "precious").write_text("data")
+    make(tmp_path / ".lock")
+    with pytest.raises(CheckpointError, match="cannot write a checkpoint to"), alone_in(tmp_path):
+        pass
+    assert (tmp_path / "precious").read_text() == "data"

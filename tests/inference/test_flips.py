@@ -1,0 +1,223 @@
+"""Tests by flips: valid where they claim to be, equal to their formulas, honest about what they cannot say."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.stats import t as student
+from sklearn.datasets import load_breast_cancer, load_digits
+
+import naive
+from tpca import TensorPCA
+from tpca.inference.flips import draw_signs, entry_p_values, least_p, p_values, usual_resamples
+from tpca.inference.whitening import learn_whitening, loud_directions, sphere
+
+
+def test_all_flips_are_taken_where_they_are_few(rng):
+    signs = draw_signs(6, 99, rng)
+    assert sorted(map(tuple, signs)) == sorted((1.0, *s) for s in itertools.product((-1.0, 1.0), repeat=5))
+    assert (signs[0] == 1).all()
+    assert least_p(6, 99) == 1 / 32
+    drawn = draw_signs(10, 99, rng)
+    assert drawn.shape == (100, 10)
+    assert (drawn[0] == 1).all()
+    assert least_p(10, 99) == 1 / 100
+
+
+def test_p_is_the_share_of_what_is_as_large():
+    values = np.array([3.0, 1.0, 3.0, 5.0, 2.0])
+    np.testing.assert_allclose(p_values(values), [np.mean(values >= v * (1 - 1e-9)) for v in values])
+    assert p_values(values)[0] == naive.flip_p(values) == 3 / 5
+
+
+def test_fewer_flips_for_larger_samples():
+    assert [usual_resamples(n) for n in (10, 10_000, 20_000, 10**7)] == [999, 999, 499, 199]
+
+
+def test_p_of_entries_is_that_of_the_largest_of_each_flip(rng):
+    C = rng.standard_normal((8, 4, 3)) + 0.5
+    signs = draw_signs(8, 200, rng)
+    level = np.sqrt(np.sum(C**2, axis=0))
+    sizes = np.abs(np.einsum("sg,gij->sij", signs, C)) / level
+    largest = sizes.max(axis=(1, 2))
+    expected = [[np.mean(largest >= own * (1 - 1e-9)) for own in row] for row in sizes[0]]
+    np.testing.assert_allclose(entry_p_values(C, signs, np.ones(len(signs))), expected)
+
+
+def test_flips_leave_the_whitening_alone(rng):
+    rows = sphere(rng.standard_normal((50, 5, 4)) * np.exp(rng.standard_normal(4)))
+    signs = rng.choice([-1.0, 1.0], (50, 1, 1))
+    one, other = learn_whitening(rows), learn_whitening(signs * rows)
+    for a, b in zip(one.maps, other.maps, strict=True):
+        np.testing.assert_array_equal(a, b)
+    white = one(rows)
+    loud = loud_directions(white)
+    np.testing.assert_allclose(np.sort(loud.factors), np.sort(loud_directions(signs * white).factors), rtol=1e-9)
+    vectors = [rng.standard_normal(5), rng.standard_normal(4)]
+    back = one.back(one.of_vectors(vectors))
+    for v, u in zip(vectors, back, strict=True):
+        assert abs(v @ u) / np.linalg.norm(v) / np.linalg.norm(u) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("target", ["mean", "effect"])
+def test_errors_and_intervals_are_those_of_the_formula(target, rng):
+    """Every sample a unit: the second pass has the sums of squares of the naive formula, but for degrees of freedom."""
+    n, dims = 40, (5, 4, 3)
+    y = rng.standard_normal(n) if target == "effect" else None
+    pattern = naive.outer_product([rng.standard_normal(d) for d in dims])
+    X = rng.standard_normal((n, *dims)) + (pattern if y is None else np.multiply.outer(y, pattern))
+    pca = TensorPCA(target=target, dependence=None, random_state=0).fit(X, y)
+    C, left = naive.contributions(X, y)
+    rank = 1 if y is None else 2
+    enlarged = np.sqrt((n - 1) / (n - rank))  # n/(n - rank) in place of n/(n - 1)
+    reach = student.ppf(0.975, n - rank)
+    D = C.sum(axis=0) / (left @ left)
+    wide = np.multiply.outer(left**2, D) + enlarged * (C - np.multiply.outer(left**2, D))
+    strength, ends, errors = naive.interval(wide, left**2, left @ left, reach)
+    assert pca.strengths_[0] == pytest.approx(strength, rel=1e-6)
+    np.testing.assert_allclose(pca.strength_intervals_[0], ends, rtol=1e-6)
+    for own, expected in zip(pca.standard_errors_, errors, strict=True):
+        np.testing.assert_allclose(own[0], expected, rtol=1e-5)
+
+
+def test_the_plain_test_is_that_of_refitting_every_flip(rng):
+    """Six units of one sample each: all 32 flips, by slow fits of each."""
+    X = rng.standard_normal((6, 3, 4, 2)) + 0.4
+    pca = TensorPCA(whiten=None, dependence=None, confidence=0.9, random_state=0).fit(X)
+    lengths = [naive.rank_one(np.einsum("g,gabc->abc", s, X))[0] for s in draw_signs(6, 99, rng)]
+    # The quick fits of flips are a few sweeps from one start; all flips are fitted in the same way.
+    assert pca.p_values_[0] == pytest.approx(naive.flip_p(lengths), abs=2 / 32)
+    assert pca.null_distribution_.shape == (1, 31)
+
+
+# Validity: at 5 %, of 60 fits more than 10 claims have a probability of 2·10⁻⁴.
+
+
+def claims(draw, count=60, **options):
+    found = 0
+    for seed in range(count):
+        X, given = draw(np.random.default_rng([11, seed]))
+        target = "effect" if "y" in given else "mean"
+        pca = TensorPCA(target=target, n_resamples=99, random_state=seed, **options).fit(X, **given)
+        found += pca.found_
+    return found
+
+
+def half_negated(rng):
+    X = rng.exponential(1.0, (40, 4, 3))
+    X[::2] *= -1
+    return X, {}
+
+
+def loud_class(rng):
+    X = rng.standard_normal((30, 4, 3))
+    X[:3] *= 3
+    return X, {"y": np.repeat(["a", "b"], [3, 27])}
+
+
+def noise_of_y(rng):
+    y = rng.standard_normal(20)
+    return rng.standard_normal((20, 4, 3)) * np.exp(y)[:, None, None], {"y": y}
+
+
+def between_groups(rng):
+    groups = np.repeat(np.arange(12), 5)
+    X = rng.standard_normal((60, 4, 3)) + 2 * rng.standard_normal((12, 4, 3))[groups]
+    return X, {"y": np.repeat(["a", "b"], 30), "groups": groups}
+
+
+def few_cells(rng):
+    X = np.zeros((16, 10, 10))
+    X[:, :3, :3] = rng.choice([-1.0, 1.0], (16, 3, 3))
+    return X, {}
+
+
+def digits_flipped(rng):
+    images = load_digits().images
+    images = images[rng.choice(len(images), 40, replace=False)]
+    return (images - images.mean(axis=0)) * rng.choice([-1.0, 1.0], (40, 1, 1)), {}
+
+
+def cancer_permuted(rng):
+    data = load_breast_cancer()
+    some = rng.choice(len(data.data), 60, replace=False)
+    X = data.data[some].reshape(-1, 3, 10) / data.data.std(axis=0).reshape(3, 10)
+    return X, {"y": rng.permutation(data.target[some]).astype(str)}
+
+
+def il2_flipped(rng):
+    datasets = pytest.importorskip("tensorly.datasets")
+    X = np.nan_to_num(np.asarray(datasets.load_IL2data().tensor))
+    X = X.reshape(len(X), X.shape[1], -1)
+    return (X - X.mean(axis=0)) * rng.choice([-1.0, 1.0], (len(X), 1, 1)), {}
+
+
+LAWS = [half_negated, loud_class, noise_of_y, between_groups, few_cells, digits_flipped, cancer_permuted, il2_flipped]
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
+def test_claims_where_there_is_nothing_are_rare(law):
+    assert claims(law) <= 10
+
+
+def test_a_second_component_that_is_not_there_is_rarely_claimed(rng):
+    """A strong first one in coloured noise, in both coordinates: of 2 × 8 at 5 %, more than 5 have 4·10⁻⁴."""
+    colour = np.linalg.cholesky(np.full((5, 5), 0.8) + 0.2 * np.eye(5))
+    pattern = naive.outer_product([rng.standard_normal(d) for d in (5, 4, 3)])
+    found = 0
+    for seed in range(8):
+        noise = np.random.default_rng([3, seed]).standard_normal((40, 5, 4, 3))
+        X = np.einsum("ij,njkl->nikl", colour, noise) + 3 * pattern
+        for whiten in ("auto", "modes"):
+            pca = TensorPCA(2, whiten=whiten, n_resamples=99, random_state=seed).fit(X)
+            assert pca.significant_[0]
+            found += pca.significant_[1]
+    assert found <= 5
+
+
+# What cannot be said.
+
+
+def notes(pca):
+    return " ".join(pca._found.notes)
+
+
+def test_too_few_units_are_not_tested_and_the_way_out_is_said(rng):
+    X = rng.standard_normal((5, 4, 3)) + 9
+    pca = TensorPCA(random_state=0).fit(X)
+    assert (pca.verdict_, pca.found_) == ("not tested", False)
+    assert np.isnan(pca.p_values_).all()
+    assert "confidence 0.95 needs 0.05" in notes(pca)
+    assert TensorPCA(confidence=0.9, random_state=0).fit(X).found_
+
+
+def test_slow_neighbours_are_not_tested_unless_their_order_means_nothing(rng):
+    X = rng.standard_normal((60, 4, 3)).cumsum(axis=0) + 3
+    pca = TensorPCA(random_state=0).fit(X)
+    assert pca.verdict_ == "not tested"
+    assert "dependence=None" in notes(pca)
+    free = TensorPCA(random_state=0, dependence=None).fit(X)
+    assert free.verdict_ != "not tested"
+    np.testing.assert_allclose(free._found.components[0].length, pca._found.components[0].length, rtol=1e-9)
+
+
+def test_integers_are_a_dose_and_strings_are_labels(rng):
+    X, y = rng.standard_normal((40, 4, 3)), np.arange(40) % 3
+    assert "y.astype(str)" in notes(TensorPCA(target="effect", random_state=0).fit(X, y))
+    assert TensorPCA(target="effect", random_state=0).fit(X, y.astype(str)).label_amplitudes_.shape == (1, 3)
+
+
+ADVICE = {
+    "a mean that was subtracted": (lambda x: x - x.mean(axis=0), "seems to have been subtracted"),
+    "heavy tails": (lambda x: np.sign(x) * np.abs(x) ** 6, "Heavy tails"),
+    "copies": (lambda x: x[np.arange(60) % 20], "exact copies"),
+    "a loud sample": (lambda x: x * np.where(np.arange(60) == 7, 40, 1)[:, None, None], "One sample has"),
+}
+
+
+@pytest.mark.parametrize("name", ADVICE)
+def test_what_is_odd_about_samples_is_told_in_a_line(name, rng):
+    change, says = ADVICE[name]
+    X = rng.standard_normal((60, 4, 3))
+    assert says in notes(TensorPCA(random_state=0).fit(change(X)))
+    assert says not in notes(TensorPCA(random_state=0).fit(X + 0.5))

@@ -1,0 +1,20 @@
+"""The net: small fits through the public face, with their answers of one day, to redesign above.
+
+==============  =====================================================================================================
+`rows.json`     the rows: data by a recorded seed, what is fitted, and the stored answer
+`data.py`       makes the data of a row, and writes them in every format; knows nothing of ``tpca``
+`adapter.py`    does the fit of a row: the only place that knows names of parameters and attributes
+`rows.py`       recomputes and compares
+`test_net.py`   the test
+==============  =====================================================================================================
+
+A row is marked ``"stay"``, and its answer is asserted; or ``"change"``, and its answer of the day it was recorded is a
+record only: the test asserts that the fit still gives an answer, not which.  A row with ``same_as`` stores no answer:
+it has the bits of that other row, fitted by other means (an engine, a format, in parts, after being stopped).
+
+From the root of the repository, with ``src`` and ``tests`` on ``PYTHONPATH``::
+
+    python -m net                    # recompute all, and list the rows that differ from what is stored, and by how much
+    python -m net record             # store the answers of all rows anew; with names after it, of these rows
+    python -m net record --missing   # store answers of rows that have none yet
+"""

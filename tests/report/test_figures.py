@@ -1,0 +1,174 @@
+"""Figures hold the numbers of the result: bars of names, lines with bands, maps with outlines, scores, null bands."""
+
+import builtins
+
+import matplotlib
+import numpy as np
+import pytest
+import xarray
+
+from tpca import MomentPCA, SpikedTensor, TensorCCA, TensorPCA
+from tpca.errors import SampleError, TpcaError
+from tpca.report.figures import FEW, pattern_cells
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+
+CHANNELS = [f"channel {i} $x_{i}" for i in range(16)]
+TIMES = np.linspace(-0.2, 0.8, 30)
+TRUTH = SpikedTensor.random((16, 30, 5), 12.0, random_state=1)
+PLAIN = next(iter(TRUTH.stream(random_state=2, batch_size=120)))
+NAMED = xarray.DataArray(PLAIN, dims=("trial", "channel", "time", "band"), coords={"channel": CHANNELS, "time": TIMES})
+
+
+@pytest.fixture(scope="module")
+def named():
+    return TensorPCA(2, random_state=0, n_resamples=199).fit(NAMED)
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+def panels(figure):
+    figure.canvas.draw()  # names, ticks and layout are worked out here
+    return [axis for axis in figure.axes if axis.get_label() != "<colorbar>"]
+
+
+def test_names_are_bars_of_the_largest_entries_with_two_errors(named):
+    channel = panels(named.plot())[0]
+    vector, errors = named.components_[0][0], named.standard_errors_[0][0]
+    order = np.argsort(-np.abs(vector))[:FEW]
+    np.testing.assert_allclose([bar.get_width() for bar in channel.patches], vector[order])
+    assert [tick.get_text() for tick in channel.get_yticklabels()] == [CHANNELS[i] for i in order]
+    (bars,) = (c for c in channel.containers if hasattr(c, "has_xerr"))
+    ends = np.array([np.ptp(part[:, 0]) for part in bars.lines[2][0].get_segments()])
+    np.testing.assert_allclose(ends, 4 * errors[order])
+
+
+def test_numbers_are_a_line_with_a_band_of_two_errors(named):
+    time = panels(named.plot())[1]
+    vector, errors = named.components_[1][0], named.standard_errors_[1][0]
+    np.testing.assert_allclose(time.lines[-1].get_xdata(), TIMES)
+    np.testing.assert_allclose(time.lines[-1].get_ydata(), vector)
+    (band,) = time.collections
+    corners = band.get_paths()[0].vertices[:, 1]
+    assert corners.max() == pytest.approx((vector + 2 * errors).max())
+    assert corners.min() == pytest.approx((vector - 2 * errors).min())
+
+
+def test_the_map_is_in_the_units_of_the_samples_with_significant_entries_outlined(named):
+    result = named.result_
+    cells, p, told = pattern_cells(result, 0, (0, 1))
+    vectors = [c[0] for c in named.components_]
+    whole = named.strengths_[0] * np.einsum("i,j,k->ijk", *vectors)
+    best = int(np.argmax(np.abs(vectors[2])))
+    np.testing.assert_allclose(cells, whole[..., best])
+    np.testing.assert_array_equal(p, named.entry_p_values_[..., best])
+    assert told == f" at band = {best}"
+    cells = panels(named.plot())[3]
+    np.testing.assert_allclose(cells.images[0].get_array(), whole[..., best])
+    mask = named.entry_p_values_[..., best] <= 0.05
+    assert mask.any()
+    (outline,) = cells.collections
+    padded = np.pad(mask, 1).astype(int)
+    borders = np.abs(np.diff(padded, axis=0)).sum() + np.abs(np.diff(padded, axis=1)).sum()
+    assert len(outline.get_segments()) == borders
+    second = panels(named.plot())[7]  # p are those of the whole estimate, not of what the first leaves
+    assert not second.collections
+
+
+def test_the_axes_of_a_map_can_be_chosen(named):
+    cells = panels(named.plot(pair=("band", 0)))[3]
+    assert (cells.get_xlabel(), cells.get_ylabel()) == ("channel", "band")
+    with pytest.raises(SampleError, match=r"pair must name two of the axes 'channel', 'time', 'band', got \('x', 0\)"):
+        named.plot(pair=("x", 0))
+
+
+def test_scores_over_samples_labels_and_numbers(named):
+    scores = np.asarray(named.transform(NAMED))
+    plain = panels(named.plot(NAMED))[4]
+    np.testing.assert_allclose(plain.lines[0].get_ydata(), scores[:, 0])
+    labels = np.where(np.arange(120) % 2, "b", "a")
+    over = panels(named.plot(NAMED, labels))[4]
+    assert [tick.get_text() for tick in over.get_xticklabels()] == ["a", "b"]
+    means = [scores[labels == one, 0].mean() for one in ("a", "b")]
+    np.testing.assert_allclose(over.lines[1].get_ydata().astype(float), means)
+    doses = np.linspace(0, 1, 120)
+    np.testing.assert_array_equal(panels(named.plot(NAMED, doses))[4].lines[0].get_xdata(), doses)
+    with pytest.raises(SampleError, match=r"y must have a number or label for every sample, \(120,\), got \(3,\)"):
+        named.plot(NAMED, [1, 2, 3])
+    with pytest.raises(SampleError, match="give the samples"):
+        named.plot(None, labels)
+
+
+def test_how_many_components_shows_each_statistic_beside_its_null_band(named):
+    last = panels(named.plot())[-1]
+    result = named.result_
+    tops = np.quantile(result.null_distribution, 0.95, axis=1)
+    lows = np.quantile(result.null_distribution, 0.05, axis=1)
+    np.testing.assert_allclose([bar.get_y() for bar in last.patches], lows / tops)
+    np.testing.assert_allclose([bar.get_y() + bar.get_height() for bar in last.patches], 1.0)
+    drawn = {float(x): float(y) for line in last.lines for x, y in zip(*line.get_data(), strict=True)}
+    for c, one in enumerate(result.components):
+        assert drawn[c + 1.0] == pytest.approx(one.statistic / tops[c])
+        assert (one.statistic > tops[c]) == (float((result.null_distribution[c] >= one.statistic).mean()) < 0.05)
+
+
+def test_several_covariates_have_their_own_scores_and_maps():
+    rng = np.random.default_rng(0)
+    y = rng.standard_normal((120, 2))
+    moved = PLAIN - TRUTH.signal() + np.multiply.outer(y[:, 1], TRUTH.signal())
+    pca = TensorPCA(target="effect", random_state=0, n_resamples=199).fit(moved, y)
+    drawn = panels(pca.plot(moved, y))
+    np.testing.assert_array_equal(drawn[4].lines[0].get_xdata(), y[:, 0])
+    np.testing.assert_array_equal(drawn[9].lines[0].get_xdata(), y[:, 1])
+    _, p, _ = pattern_cells(pca.result_, 1, (0, 1))
+    best = int(np.argmax(np.abs(pca.components_[2][1])))
+    np.testing.assert_array_equal(p, pca.entry_p_values_[1][..., best])
+
+
+def test_loadings_of_views_and_directions_of_a_table():
+    rng = np.random.default_rng(0)
+    shared = rng.standard_normal(400)
+    views = [np.outer(shared, rng.standard_normal(d)) + rng.standard_normal((400, d)) for d in (4, 5)]
+    cca = TensorCCA(random_state=0).fit(views)
+    first, second, scores = panels(cca.plot(views))
+    np.testing.assert_allclose(first.lines[-1].get_ydata(), cca.loadings_[0][0])
+    np.testing.assert_allclose(second.lines[-1].get_ydata(), cca.loadings_[1][0])
+    np.testing.assert_allclose(scores.lines[0].get_ydata(), cca.transform(views)[1][:, 0])
+    ica = MomentPCA(random_state=0).fit(rng.exponential(size=(2000, 3)) @ rng.standard_normal((3, 3)))
+    (column,) = panels(ica.plot())
+    np.testing.assert_allclose(column.lines[-1].get_ydata(), ica.directions_[0])
+
+
+def test_long_axes_and_one_axis_are_drawn():
+    rng = np.random.default_rng(0)
+    long = rng.standard_normal((12, 5000, 2)) + np.sin(np.arange(5000) / 300)[:, None]
+    drawn = panels(TensorPCA(random_state=0, n_resamples=199).fit(long).plot())
+    assert len(drawn) == 3
+    flat = rng.standard_normal((40, 6)) + np.arange(6)
+    assert len(panels(TensorPCA(random_state=0, n_resamples=199).fit(flat).plot())) == 1
+
+
+def test_a_package_that_is_missing_is_named(named, monkeypatch, tmp_path):
+    found = builtins.__import__
+
+    def without(name, *rest):
+        if name.partition(".")[0] in missing:
+            raise ImportError(name)
+        return found(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    missing = {"matplotlib"}
+    with pytest.raises(TpcaError, match=r'needs matplotlib; install it with: pip install "tpca\[plots\]"'):
+        named.plot()
+    from tpca.report import page
+
+    page._template.cache_clear()
+    missing = {"jinja2"}
+    with pytest.raises(TpcaError, match=r'needs Jinja2; install it with: pip install "tpca\[plots\]"'):
+        named.report(tmp_path / "r.html")
+    assert str(named.summary())

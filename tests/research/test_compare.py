@@ -1,0 +1,176 @@
+"""All methods on the same samples; the study of memory and the constants made from it."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from research.__main__ import app
+from research.baselines import ALS, Unfolding
+from research.compare import NAMES, Outcome, Setting, comparison, left_out
+from research.methods import Problem
+from research.studies.averages import averaged, drawn_average
+from research.studies.memory import MEMORY, constants, points_of
+from research.studies.store import Store, key
+from research.studies.study import Record, Verdict
+from tpca import SpikedTensor
+from tpca.errors import StreamError, StudyError
+from tpca.planning import CONSTANTS, FRONTIER
+
+runner = CliRunner()
+
+
+def outcomes_of(setting, seeds, methods):
+    study = comparison(setting, methods, seeds)
+    return [Outcome(**found) for params in study.grid("full") for found in study.run(params)["outcomes"]]
+
+
+def test_the_average_is_the_samples_to_methods_that_see_only_the_mean():
+    truth = SpikedTensor.random((6, 5, 7), 2.0, random_state=1)
+    average = averaged(truth.stream(random_state=2, batch_size=13), 100)
+    for method in (ALS, Unfolding):
+        direct = method(max_samples=100).run(truth.stream(random_state=2))
+        average.rewind()
+        fed = method().run(average)
+        assert fed.n_samples == direct.n_samples == 100
+        assert fed.state_bytes == direct.state_bytes
+        for a, b in zip(fed.vectors, direct.vectors, strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-8)
+
+
+def test_the_average_refuses_what_only_samples_can_answer():
+    average = drawn_average(SpikedTensor.random((4, 4), 1.0, random_state=0), 50, 0)
+    with pytest.raises(StreamError, match="cannot answer for 10"):
+        ALS(max_samples=10).run(average)
+    assert average.buffer_bytes == 8 * 16
+
+
+@pytest.mark.parametrize("law", [False, True])
+def test_every_method_runs_and_strong_signals_are_found(law):
+    """λ²N = 2000 is 4·d^(k̄−1) at 8×8×8 and far beyond any threshold; SGD steps are made for less and are not judged."""
+    setting = Setting(Problem((8, 8, 8), strength=2.0, symmetric=True), 500, law=law)
+    reasons = left_out(setting)
+    chosen = [name for name in NAMES if name not in reasons]
+    assert set(reasons) <= {"paper", "matrix-sgd", "tensorly", "pyttb"}
+    outcomes = outcomes_of(setting, range(2), chosen)
+    assert len(outcomes) == 2 * len(chosen)
+    for outcome in outcomes:
+        if outcome.method != "vector-sgd":
+            assert outcome.success, outcome
+            assert outcome.error < 0.1
+        assert outcome.samples == 500
+        assert outcome.state_bytes > 0
+        assert outcome.seconds > 0
+
+
+def test_the_papers_algorithm_runs_where_there_are_enough_samples():
+    setting = Setting(Problem((3,) * 4, strength=8.0), 2000)
+    assert "paper" not in left_out(setting)
+    (outcome,) = outcomes_of(setting, [0], ["paper"])
+    assert outcome.success
+    assert 1000 < outcome.samples <= 2000  # it stops when its schedule is done
+    few = Setting(Problem((3,) * 4, strength=2.0), 100)
+    assert "its schedule asks for" in left_out(few)["paper"]
+
+
+def test_what_is_left_out_has_a_reason():
+    setting = Setting(Problem((10,) * 4), 100, memory_limit=60_000)
+    reasons = left_out(setting)
+    assert "needs" in reasons["mean"]
+    assert "needs" in reasons["als"]
+    assert "only for equal vectors" in reasons["partial-trace"]
+    assert "race" not in reasons
+    assert left_out(setting, ["race"])["oja"] == "not asked for"
+    with pytest.raises(StudyError, match="no method 'nothing'"):
+        left_out(setting, ["nothing"])
+
+
+def test_the_command():
+    arguments = ["compare", "--order", "3", "--dim", "7", "--strength", "2", "--samples", "6d^1.5", "--trials", "2"]
+    done = runner.invoke(app, arguments, env={"COLUMNS": "110"})
+    assert done.exit_code == 0, done.output
+    assert "race (RaceSolver)" in done.output
+    assert "Left out" in done.output
+    done = runner.invoke(app, [*arguments, "--methods", "als,race", "--json"])
+    content = json.loads(done.stdout)
+    assert {row["method"] for row in content["methods"]} == {"als", "race"}
+    assert content["samples"] == 111
+    assert content["left_out"]["oja"] == "not asked for"
+
+
+def test_the_quick_trials_of_the_study_are_among_the_full_ones():
+    quick, full = ({key(p) for p in MEMORY.grid(scale)} for scale in ("quick", "full"))
+    assert quick < full
+    assert {p["order"] for p in MEMORY.grid("quick")} == {3, 4, 5, 6}
+
+
+@pytest.fixture(scope="module")
+def records():
+    study = MEMORY
+    chosen = ("als", "vector-sgd", "partial-trace", "unfolding-passes")
+    trials = [p for p in study.grid("full") if p["order"] == 3 and p["method"] in chosen and p["first"] == 0]
+    trials += [p for p in study.grid("quick") if p["order"] == 3 and p["method"] == "race"]
+    return [Record(p, study.run(p), 0.1) for p in trials]
+
+
+@pytest.mark.slow
+def test_the_study_of_memory(records):
+    """Trials repeat exactly, N₅₀ is in the range that theory gives (within a factor ten), the bound holds."""
+    again = MEMORY.run(records[0].params)
+    assert again["wins"] == records[0].result["wins"]
+    for point in points_of(records):
+        power = 2 if point.method == "vector-sgd" else 1.5
+        assert 0.1 < point.samples.value / point.dim**power < 20, point
+        assert point.samples.low <= point.samples.value <= point.samples.high
+        assert point.state > 0
+    found = {f.label: f for f in MEMORY.findings(records)}
+    assert found["order 3, S·K·N"].verdict is Verdict.AGREES
+
+
+def test_constants_are_made_from_the_store(records, tmp_path):
+    store = Store(tmp_path / "store")
+    with pytest.raises(StudyError, match="run the study 'memory' first"):
+        constants(store)
+    for record in records:
+        store.add(MEMORY, record.params, record.result, record.seconds)
+    methods = constants(store)["methods"]
+    als = methods["als"]["3"]
+    assert als["dims"] == [16, 24]
+    assert als["interval"][0] <= als["constant"] <= als["interval"][1]
+    assert math.isfinite(methods["race"]["3"]["constant"])
+
+
+def test_the_constants_of_the_planner_are_those_of_the_stored_study():
+    found = constants(Store(Path(__file__).parents[2] / "docs" / "reproduction"))
+    measured = {name: found["methods"][name] for name in ("mean", "als", "race")}
+    for order in (3, 4, 5, 6):
+        mean, als, race = (measured[name][str(order)] for name in ("mean", "als", "race"))
+        assert CONSTANTS["mean"][order] == (mean["constant"], als["constant"], tuple(mean["dims"]))
+        assert CONSTANTS["race"][order] == (race["constant"], race["constant"], tuple(race["dims"]))
+    assert found["frontier"] == FRONTIER
+
+
+def test_when_no_method_can_run_the_reasons_are_told():
+    done = runner.invoke(app, ["compare", "--order", "4", "--dim", "6", "--methods", "paper,", "--samples", "50"])
+    assert isinstance(done.exception, StudyError)
+    assert "none of the methods can run here: paper: its schedule asks for" in str(done.exception)
+
+
+COMPARE = ["compare", "--dims", "5,5,5", "--strength", "2", "--samples", "200", "--methods", "race,mean,als"]
+
+
+def test_a_comparison_is_kept_trial_by_trial(tmp_path):
+    """What is stored is not run again; another setting in the same folder is another comparison."""
+    file = tmp_path / "c" / "comparison.jsonl"
+    options = ["--out", str(tmp_path / "c"), "--json"]
+    assert runner.invoke(app, [*COMPARE, "--trials", "2", *options]).exit_code == 0
+    before = file.read_text()
+    done = runner.invoke(app, [*COMPARE, "--trials", "4", *options])
+    assert file.read_text().startswith(before)
+    assert file.read_text().count("\n") == 4
+    assert {row["trials"] for row in json.loads(done.stdout)["methods"]} == {4}
+    other = runner.invoke(app, [*COMPARE, "--samples", "300", "--trials", "1", *options])
+    assert {(row["trials"], row["samples"] > 200) for row in json.loads(other.stdout)["methods"]} == {(1, True)}

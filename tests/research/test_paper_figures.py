@@ -1,0 +1,41 @@
+"""Pictures of the pages on the paper, and the run that they trace."""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from research.pages.paper_figures import PIECES, draw_collapse, draw_frontier, trace
+from research.studies.store import Store
+from tpca import SpikedTensor
+from tpca.solvers.paper.schedule import PRESETS, stage_bounds, theorem_schedule
+
+STORED = Store(Path(__file__).parents[2] / "docs" / "reproduction")
+
+
+def test_a_trace_is_a_whole_run_in_pieces():
+    truth = SpikedTensor.random((40,) * 4, 2.0, correlation=0.0, random_state=1)
+    schedule = theorem_schedule(truth, PRESETS["practical"])
+    run, phases = trace(truth, schedule, seed=1)
+    assert run.samples == schedule.samples(4)
+    assert phases["I"].shape == (len(schedule.stages) * 2 * PIECES, 2)
+    assert phases["II"].shape == (2 * PIECES, 2)
+    assert phases["I"][0].max() < 0.3  # starts have alignments of about 1/d
+    np.testing.assert_allclose(phases["III"][-1], np.abs(run.alignments[:, 0]), atol=0.05)
+    assert phases["III"][-1].min() > 0.9
+
+
+def test_bounds_of_the_cycles_join():
+    truth = SpikedTensor.random((40,) * 6, 1.0, correlation=0.0, random_state=1)
+    bounds = stage_bounds(truth, PRESETS["practical"])
+    np.testing.assert_allclose(bounds[0][0], [1 / 40] * 3)
+    assert all(high == low for (_, high), (low, _) in itertools.pairwise(bounds))
+    assert bounds[-1][1] == [0.5] * 3  # 4·(1/40)^(1/2) = 0.63, capped
+
+
+@pytest.mark.slow
+def test_stored_trials_are_drawn(tmp_path):
+    draw_collapse(tmp_path / "collapse.png", STORED)
+    draw_frontier(tmp_path / "memory.png", STORED)
+    assert all((tmp_path / name).stat().st_size > 10_000 for name in ("collapse.png", "memory.png"))

@@ -1,0 +1,371 @@
+"""The reduced chain against dense iterations, and against itself.
+
+Two-sample Kolmogorov–Smirnov tests at level 1e-6 each; there are fewer than 50 of them in this file, so all of them
+together raise a false alarm with probability below 5e-5.
+"""
+
+import functools
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import ks_2samp
+
+from amounts import few_or_many
+from research.law import LawEngine
+from research.simulate import SimulatedRun, advance, simulate_empirical, simulate_online
+from research.simulate.starts import BlockStart
+from tpca.engines import open_engine
+from tpca.errors import ModelError, SolverError
+from tpca.model import SpikedTensor
+from tpca.solvers.paper.run import PaperRun
+from tpca.solvers.paper.schedule import PRESETS, Leg, Schedule, theorem_schedule
+from tpca.solvers.paper.vectors import sign_starts
+from tpca.tensors.blocks import Partition
+
+MIN_PVALUE = 1e-6
+# dims: order 4, unequal order 5, order 6
+SHAPES = [(3, 3, 4, 4), (3, 3, 3, 4, 4), (3, 3, 3, 3, 3, 3)]
+
+
+def same_law(a, b):
+    assert ks_2samp(a, b).pvalue > MIN_PVALUE
+
+
+def dense_step_loop(block, truth, signal, eta, steps, rng):
+    """The published update on a full block, written down once more."""
+    w = block.copy()
+    for _ in range(steps):
+        g = signal * truth + rng.standard_normal(w.shape)
+        norm = np.linalg.norm(w)
+        w = (1 + eta * np.sum(g * w) / norm) * w + eta * norm * g
+    return w / np.linalg.norm(w)
+
+
+@pytest.mark.parametrize(
+    ("size", "eta"),
+    [
+        *((2, 0.05), (3, -0.3), (4, 0.05), (30, -0.3)),
+        *(
+            pytest.param(size, eta, marks=pytest.mark.slow)
+            for size, eta in ((2, -0.3), (3, 0.05), (4, -0.3), (30, 0.05))
+        ),
+    ],
+)
+def test_one_turn_has_the_law_of_the_dense_update(size, eta):
+    rng = np.random.default_rng(size)
+    truth = np.eye(size)[0]
+    start = np.eye(size)[0] * 0.3 + np.eye(size)[1] * math.sqrt(1 - 0.09)
+    dense = np.array([dense_step_loop(start, truth, 0.7, eta, 12, rng) for _ in range(3000)])
+    begin = np.tile([0.3, math.sqrt(1 - 0.09), 0.0], (3000, 1))
+    chain = advance(begin, np.full(3000, 0.7), eta, 12, size, rng)
+    same_law(dense[:, 0], chain[:, 0])
+    same_law(dense[:, 1], chain[:, 1])
+    if size > 2:
+        same_law(np.linalg.norm(dense[:, 2:], axis=1), chain[:, 2])
+
+
+@pytest.mark.parametrize("dims", SHAPES)
+def test_starts_are_those_of_the_solver(dims):
+    truth = SpikedTensor.random(dims, 1.0, random_state=3)
+    run = SimulatedRun(truth, np.random.default_rng(5))
+    replicas = sign_starts(Partition.pairs(dims), np.random.default_rng(5))
+    blocks = Partition.pairs(dims).outer(truth.vectors)
+    for m, (block, planted) in enumerate(zip(replicas, blocks, strict=True)):
+        flat = block.reshape(len(block), -1)
+        expected = flat @ planted.reshape(-1) / np.linalg.norm(flat, axis=1)
+        np.testing.assert_allclose(run.alignments[m], expected, atol=1e-12)
+        built = np.array([run.starts[m].block(signs[m]) for signs in run.signs]).reshape(len(flat), -1)
+        np.testing.assert_allclose(built, flat / np.linalg.norm(flat, axis=1, keepdims=True), atol=1e-12)
+
+
+def short_schedule(count):
+    """A few large steps in every phase, so that every phase moves a lot."""
+    legs = tuple(Leg(0.2 + 0.02 * m, 3 + m) for m in range(count))
+    return Schedule("short", (legs,), legs, 3, tuple(Leg(0.2, 6) for _ in range(count)))
+
+
+def dense_run(truth, schedule, seed):
+    """Alignments of all blocks after Phase I, after the selection and after Phase III of one run."""
+    run = PaperRun(LawEngine(truth, random_state=seed), np.random.default_rng([7, seed]))
+    planted = run.partition.outer(truth.vectors)
+
+    def alignments():
+        return [np.abs(np.tensordot(w[0], b, b.ndim)) for w, b in zip(run.replicas, planted, strict=True)]
+
+    run.sequential_ascent(schedule.stages[0], "I")
+    found = [alignments()]
+    run.sequential_ascent(schedule.ascent, "II")
+    run.select(schedule.selection)
+    found.append(alignments())
+    run.estimate(schedule.estimation)
+    return [*found, alignments()]
+
+
+def simulated_run(truth, schedule, seed):
+    """The same of one run of the chain."""
+    run = SimulatedRun(truth, np.random.default_rng([8, seed]))
+    run.sequential_ascent(schedule.stages[0])
+    found = [np.abs(run.alignments[:, 0])]
+    run.sequential_ascent(schedule.ascent)
+    run.select(schedule.selection)
+    found.append(np.abs(run.alignments[:, 0]))
+    run.estimate(schedule.estimation)
+    return [*found, np.abs(run.alignments[:, 0])]
+
+
+@functools.cache
+def phases(dims, runs):
+    """Of many runs, dense and simulated: an array (runs, phases, blocks) each."""
+    truth = SpikedTensor.random(dims, 2.0, correlation=0.6, random_state=1)
+    schedule = short_schedule(len(Partition.pairs(dims)))
+    dense = np.array([dense_run(truth, schedule, seed) for seed in range(2 * runs if len(dims) == 4 else runs)])
+    return dense, np.array([simulated_run(truth, schedule, seed) for seed in range(1000)])
+
+
+@pytest.mark.parametrize("phase", [0, 1, 2], ids=["Phase I", "selection", "Phase III"])
+@pytest.mark.parametrize("dims", SHAPES)
+@few_or_many(20, 60)
+@pytest.mark.slow
+def test_phases_have_the_law_of_the_solver(dims, phase, runs):
+    """Alignments of all blocks after Phase I, after the selection, after Phase III, orders 4, 5 and 6."""
+    dense, chain = (each[:, phase] for each in phases(dims, runs))
+    assert dense.shape[1] == len(Partition.pairs(dims))
+    for m in range(dense.shape[1]):
+        same_law(dense[:, m], chain[:, m])
+
+
+def idle_schedule():
+    """Order 5: the vector block stands still in Phase I and moves in Phase II."""
+    short = short_schedule(3)
+    return Schedule("idle", ((Leg(0.0, 0), *short.stages[0][1:]),), short.ascent, 3, short.estimation)
+
+
+@few_or_many(30, 200)
+@pytest.mark.slow
+def test_an_idle_vector_block_has_the_law_of_the_solver(runs):
+    """Order 5 with w₁ idle in Phase I and two random vectors for it: real samples against the chain, every phase.
+
+    The alignments of a start with the second vector; nine tests at level 1e-6.
+    """
+    dims = SHAPES[1]
+    truth, schedule, planted = SpikedTensor.random(dims, 2.0, correlation=0.6, random_state=1), idle_schedule(), []
+
+    def dense(seed):
+        run = PaperRun(open_engine(truth.stream(random_state=seed)), np.random.default_rng([7, seed]), spare=True)
+        planted[:] = run.partition.outer(truth.vectors)
+        begin = run.replicas[0].copy()
+        run.sequential_ascent(schedule.stages[0], "I")
+        np.testing.assert_array_equal(run.replicas[0], begin)  # idle
+        found = [aligned(run, -1)]
+        run.sequential_ascent(schedule.ascent, "II")
+        found.append(aligned(run, -1))
+        run.select(schedule.selection)
+        run.estimate(schedule.estimation)
+        return [*found, aligned(run, 0)]
+
+    def aligned(run, start):
+        return [abs(np.sum(w[start] * b)) for w, b in zip(run.replicas, planted, strict=True)]
+
+    def chain(seed):
+        run = SimulatedRun(truth, np.random.default_rng([8, seed]), spare=True)
+        run.sequential_ascent(schedule.stages[0])
+        found = [np.abs(run.alignments[:, -1])]
+        run.sequential_ascent(schedule.ascent)
+        found.append(np.abs(run.alignments[:, -1]))
+        run.select(schedule.selection)
+        run.estimate(schedule.estimation)
+        return [*found, np.abs(run.alignments[:, 0])]
+
+    sampled = np.array([dense(seed) for seed in range(runs)])
+    simulated = np.array([chain(seed) for seed in range(1000)])
+    for phase in range(3):
+        for m in range(3):
+            same_law(sampled[:, phase, m], simulated[:, phase, m])
+
+
+def test_spare_vectors_are_those_of_the_solver():
+    dims = SHAPES[1]
+    truth = SpikedTensor.random(dims, 1.0, random_state=3)
+    run = SimulatedRun(truth, np.random.default_rng(5), spare=True)
+    replicas = sign_starts(Partition.pairs(dims), np.random.default_rng(5), spare=True)
+    blocks = Partition.pairs(dims).outer(truth.vectors)
+    for m, (block, planted) in enumerate(zip(replicas, blocks, strict=True)):
+        flat = block.reshape(len(block), -1)
+        np.testing.assert_allclose(run.alignments[m], flat @ planted.ravel() / np.linalg.norm(flat, axis=1), atol=1e-12)
+        built = np.array([run.starts[m].block(signs[m]) for signs in run.signs]).reshape(len(flat), -1)
+        np.testing.assert_allclose(built, flat / np.linalg.norm(flat, axis=1, keepdims=True), atol=1e-12)
+    assert len(np.unique(np.abs(run.alignments[0]))) == 2
+
+
+def test_blocks_of_three_modes_have_the_law_of_the_dense_update():
+    """Two blocks of three modes, one turn of the last: the chain against the update on whole blocks."""
+    truth = SpikedTensor.random((3,) * 6, 2.0, random_state=1)
+    partition = Partition.halves(truth.dims)
+    planted = partition.outer(truth.vectors)
+
+    def chain(seed):
+        run = SimulatedRun(truth, np.random.default_rng([8, seed]), partition, starts="random")
+        begin = run.starts[1].block((1.0,))
+        assert np.sum(begin * planted[1]) == pytest.approx(run.alignments[1, 0])
+        run.sequential_ascent([Leg(0.0, 0), Leg(0.2, 6)])
+        return run.alignments[1, 0]
+
+    def dense(seed):
+        rng = np.random.default_rng([7, seed])
+        run = SimulatedRun(truth, rng, partition, starts="random")
+        signal = 2.0 * run.alignments[0, 0]
+        end = dense_step_loop(run.starts[1].block((1.0,)), planted[1], signal, 0.2, 6, rng)
+        return np.sum(end * planted[1])
+
+    same_law([dense(seed) for seed in range(600)], [chain(seed) for seed in range(1500)])
+
+
+@few_or_many(50, 150)
+@pytest.mark.slow
+def test_final_blocks_and_vectors_have_the_law_of_the_solver(runs):
+    dims = (3, 3, 4, 4)
+    truth = SpikedTensor.random(dims, 2.0, correlation=0.6, random_state=1)
+    schedule = short_schedule(2)
+    direction = np.random.default_rng(2).standard_normal((4, 4))
+
+    def dense(seed):
+        run = PaperRun(LawEngine(truth, random_state=seed), np.random.default_rng([7, seed]))
+        run.multi_phase(schedule)
+        return abs(np.sum(direction * run.replicas[1][0]))
+
+    def simulated(seed):
+        run = SimulatedRun(truth, np.random.default_rng([8, seed]))
+        run.multi_phase(schedule)
+        blocks = run.blocks()
+        np.testing.assert_allclose([np.linalg.norm(b) for b in blocks], 1.0)
+        planted = run.partition.outer(truth.vectors)
+        np.testing.assert_allclose([np.sum(b * p) for b, p in zip(blocks, planted, strict=True)], run.alignments[:, 0])
+        return abs(np.sum(direction * blocks[1]))
+
+    same_law([dense(seed) for seed in range(runs)], [simulated(seed) for seed in range(10 * runs)])
+
+
+@pytest.mark.parametrize(("order", "dim"), [(4, 16), (6, 8)])
+@pytest.mark.slow
+def test_coarse_steps_have_the_law_of_single_ones(order, dim):
+    """At the coarseness of the studies, on the theorem's own schedule, after Phases I and II."""
+    truth = SpikedTensor.random((dim,) * order, 1.0, correlation=0.0, random_state=2)
+    constants = PRESETS["practical"]
+    schedule = theorem_schedule(truth, constants)
+    short = [tuple(Leg(leg.step_size, max(1, leg.steps // 2)) for leg in legs) for legs in schedule.stages]
+
+    def alignments(coarse, seed):
+        run = SimulatedRun(truth, np.random.default_rng(seed), coarse=coarse)  # the same starts for both
+        run.rng = np.random.default_rng([seed, int(coarse > 0)])
+        for legs in short[:2]:
+            run.sequential_ascent(legs)
+        return np.abs(run.alignments[0])
+
+    single = np.concatenate([alignments(0.0, seed) for seed in range(12)])
+    batches = np.concatenate([alignments(0.005, seed) for seed in range(12)])
+    same_law(single, batches)
+
+
+def test_the_search_score_has_the_law_of_the_solver():
+    truth = SpikedTensor.random((3, 3, 4, 4), 1.0, correlation=0.9, random_state=4)
+    constants = PRESETS["practical"]
+    passes = [SimulatedRun(truth, np.random.default_rng(s)).search_reference(1.0, constants)[0] for s in range(400)]
+    dense = []
+    for seed in range(400):
+        run = PaperRun(LawEngine(truth, random_state=seed), np.random.default_rng(seed))
+        dense.append(run.search_reference(1.0, constants))
+    # Two binomial counts of 400: 5.5 standard deviations of their difference, 1e-7 or less.
+    p = [sum(c is not None for c in each) / 400 for each in (passes, dense)]
+    assert abs(p[0] - p[1]) < 5.5 * math.sqrt(2 * max(0.01, np.mean(p) * (1 - np.mean(p))) / 400)
+
+
+@pytest.mark.slow
+def test_online_vectors_have_the_law_of_the_dense_update():
+    dims, samples = (4, 4, 4), 40
+    truth = SpikedTensor.random(dims, 3.0, random_state=1)
+    tensor = truth.signal()
+    eta = 1 / math.sqrt(max(dims) * samples)
+
+    def dense(rng):
+        begin = [v / np.linalg.norm(v) for v in (rng.standard_normal(d) for d in dims)]
+        ends = []
+        for sign in (1.0, -1.0):
+            w = [sign * begin[0], *begin[1:]]
+            aligned = np.array([a @ b for a, b in zip(w, truth.vectors, strict=True)])
+            for _ in range(samples):
+                if np.abs(aligned).min() >= 0.9:
+                    break
+                t = tensor + rng.standard_normal(dims)
+                g = [np.einsum("abc,b,c->a", t, w[1], w[2]), np.einsum("abc,a,c->b", t, w[0], w[2])]
+                g.append(np.einsum("abc,a,b->c", t, w[0], w[1]))
+                w = [(a + eta * b) / np.linalg.norm(a + eta * b) for a, b in zip(w, g, strict=True)]
+                aligned = np.array([a @ b for a, b in zip(w, truth.vectors, strict=True)])
+            ends.append(aligned)
+        return max(ends, key=np.prod)
+
+    full = np.array([dense(np.random.default_rng([1, s])) for s in range(800)])
+    chain = np.array([simulate_online(dims, 3.0, samples, np.random.default_rng([2, s])) for s in range(4000)])
+    same_law(np.abs(full[:, 0]), np.abs(chain[:, 0]))
+    same_law(full.prod(axis=1), chain.prod(axis=1))
+
+
+def test_a_long_run_at_a_huge_dimension_stays_finite():
+    size = 10**10
+    begin = np.array([[1e-5, math.sqrt(1 - 1e-10), 0.0]])
+    end = advance(begin, np.array([0.5]), 1e-6, 3_000_000, size, np.random.default_rng(0))
+    assert np.isfinite(end).all()
+    np.testing.assert_allclose(np.linalg.norm(end), 1.0)
+    # The norm of W grows by η²D = 0.01 a step in energy: e^15000 in all, had it not been scaled back.
+    assert end[0, 2] > 0.99
+
+
+def test_whole_algorithm_at_a_size_that_nobody_can_store():
+    truth = SpikedTensor.random((300,) * 6, 1.0, correlation=0.0, random_state=1)
+    run = SimulatedRun(truth, np.random.default_rng(1), coarse=0.01)
+    run.multi_phase(theorem_schedule(truth, PRESETS["practical"]))
+    assert run.samples > 1e12
+    assert truth.overlaps(run.vectors()).min() > 0.95
+
+
+def test_samples_are_counted_as_the_theorem_does():
+    truth = SpikedTensor.random((8,) * 5, 3.0, random_state=1)
+    schedule = theorem_schedule(truth, PRESETS["practical"])
+    run = SimulatedRun(truth, np.random.default_rng(0), coarse=0.01)
+    run.multi_phase(schedule)
+    assert run.samples == schedule.samples(5)
+    assert sum(run.block_samples) == run.samples - 2**5 * schedule.selection
+
+
+def test_empirical_schedule_counts_its_search():
+    truth = SpikedTensor.random((8,) * 4, 1.0, correlation=1.0, random_state=1)
+    run, schedule = simulate_empirical(truth, PRESETS["practical"], np.random.default_rng(0), coarse=0.01)
+    assert schedule.search > 0
+    assert run.samples == schedule.samples(4) - 2 * sum(leg.steps for leg in schedule.estimation)
+
+
+def test_bad_input():
+    truth = SpikedTensor.random((5,) * 4, 1.0, random_state=1)
+    rng = np.random.default_rng(0)
+    with pytest.raises(SolverError, match="coarse must lie in"):
+        SimulatedRun(truth, rng, coarse=0.5)
+    with pytest.raises(SolverError, match="starts must be one of"):
+        SimulatedRun(truth, rng, starts="none")
+    with pytest.raises(SolverError, match="blocks of 3 modes have random starts only"):
+        SimulatedRun(SpikedTensor.random((5,) * 6), rng, partition=Partition.halves((5,) * 6))
+    with pytest.raises(SolverError, match="call select first"):
+        SimulatedRun(truth, rng).estimate([Leg(0.1, 5)] * 2)
+    with pytest.raises(ModelError, match="at least 2 entries"):
+        advance(np.ones((1, 3)), np.ones(1), 0.1, 5, 1, rng)
+    with pytest.raises(ModelError, match="at least 3 long"):
+        simulate_online((2, 5, 5), 1.0, 100, rng)
+
+
+def test_starts_without_one_part():
+    truth = SpikedTensor.random((6, 6), 1.0, correlation=0.0, random_state=1)
+    rng = np.random.default_rng(0)
+    identity = BlockStart.draw(truth.vectors, "identity", rng)
+    assert identity.coordinates((1.0,))[0] == pytest.approx(0.0, abs=1e-12)
+    random = BlockStart.draw(truth.vectors, "random", rng)
+    expected = np.prod([u @ v for u, v in zip(random.random, truth.vectors, strict=True)])
+    assert random.coordinates((-1.0,))[0] == pytest.approx(-expected)

@@ -1,0 +1,221 @@
+"""The same bits on every engine and after every stop; memory as it was said; flips in chunks."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import zarr
+
+from tpca import TensorPCA, open_stream
+from tpca.engines import DaskEngine, open_engine
+from tpca.errors import TpcaError
+from tpca.inference import flips
+from tpca.inference.design import read_design
+from tpca.solvers.least_squares.solver import LeastSquares
+from tpca.solvers.variation import Variation
+
+DIMS, N = (5, 4, 3), 150
+RNG = np.random.default_rng(0)
+Y = RNG.standard_normal(N)
+X = RNG.standard_normal((N, *DIMS)) + np.multiply.outer(Y, RNG.standard_normal(DIMS)) + 1
+GIVEN = {
+    "mean": {},
+    "effect": {"y": Y, "nuisance": RNG.standard_normal((N, 2)), "sample_weight": RNG.uniform(0.5, 2, N)},
+    "labels": {"y": np.array(["a", "b", "c"])[RNG.integers(0, 3, N)]},
+    "groups": {"groups": RNG.integers(0, 10, N)},
+    "variance": {},
+}
+TARGETS = {"effect": "effect", "labels": "effect", "variance": "variance"}
+
+
+def fitted(source, case, **options):
+    pca = TensorPCA(2, target=TARGETS.get(case, "mean"), random_state=0, n_resamples=19, **options)
+    return pca.fit(source, **GIVEN[case])
+
+
+def bits(recovery):
+    """All that is said, as bytes."""
+    found = []
+    for one in recovery.components:
+        arrays = [*one.vectors, *(one.standard_errors or ()), one.null]
+        found += [None if a is None else a.tobytes() for a in arrays]
+        found += [repr((one.strength, one.strength_interval, one.p_value, one.label_amplitudes, one.variance))]
+    found += [p.tobytes() for p in recovery.entry_p_values]
+    return [*found, recovery.n_samples, recovery.n_passes, recovery.notes]
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    place = tmp_path_factory.mktemp("stores")
+    np.save(place / "x.npy", X)
+    zarr.create_array(place / "x.zarr", data=X, chunks=(17, *DIMS))
+    return place
+
+
+@pytest.fixture(scope="module")
+def client():
+    """Two workers that are processes."""
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize("case", GIVEN)
+def test_files_and_stores_have_the_bits_of_the_array(case, stores):
+    expected = bits(fitted(X, case)._found)
+    for name in ("x.npy", "x.zarr"):
+        assert bits(fitted(stores / name, case)._found) == expected
+
+
+@pytest.mark.parametrize("case", GIVEN)
+def test_workers_have_the_bits_of_one_process(case, stores, client, monkeypatch):
+    expected = bits(fitted(stores / "x.zarr", case)._found)
+    both = fitted(DaskEngine(client, stores / "x.zarr"), case)
+    assert bits(both._found) == expected
+    only = [next(iter(client.scheduler_info()["workers"]))]
+    one = DaskEngine(client, stores / "x.zarr")
+    submit = client.submit
+    monkeypatch.setattr(client, "submit", lambda *args, **kw: submit(*args, **{**kw, "workers": only}))
+    assert bits(fitted(one, case)._found) == expected
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("case", ["mean", "effect", "groups", "variance"])
+def test_a_fit_goes_on_after_any_round_with_the_same_bits(case, missing, tmp_path):
+    """Stopped and begun anew after every single round, of both passes."""
+    if missing and case == "variance":
+        pytest.skip("variation takes no missing entries")
+    samples = X.copy()
+    if missing:
+        samples[RNG.random(X.shape) < 0.2] = np.nan
+    stream = open_stream(samples, nan_policy="zero" if missing else "raise")
+    options = {
+        "n_components": 2,
+        "random_state": 0,
+        "n_resamples": 19,
+        "memory_limit": 16_000 if case == "variance" else None,
+    }
+    solver = (Variation if case == "variance" else LeastSquares)(**options)
+    design = () if case == "variance" else (read_design(TARGETS.get(case, "mean"), N, **GIVEN[case]),)
+
+    def start():
+        engine = open_engine(stream)
+        return solver.start(engine, *design), engine
+
+    run, engine = start()
+    while (ask := run.ask()) is not None:
+        if ask.rewind:
+            engine.rewind()
+        run.tell(engine.reduce(ask.blank, ask.n))
+    expected, rounds = bits(run.recovery()), 0
+    run, engine = start()
+    while (ask := run.ask()) is not None:
+        if ask.rewind:
+            engine.rewind()
+        run.tell(engine.reduce(ask.blank, ask.n))
+        state, position = run.state(), engine.position()
+        run, engine = start()
+        run.restore(state)
+        engine.seek(position)
+        rounds += 1
+    assert rounds > 3
+    assert bits(run.recovery()) == expected
+
+
+class StopError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("case", ["mean", "effect", "variance"])
+def test_a_fit_that_was_stopped_goes_on_from_its_folder(case, stores, tmp_path):
+    kind = Variation if case == "variance" else LeastSquares
+    expected = bits(fitted(stores / "x.npy", case)._found)
+    for after in (1, 3):
+        seen = []
+
+        def stop(record, seen=seen, after=after):
+            seen.append(record["samples"])
+            if len(seen) > after:
+                raise StopError
+
+        kept = {"checkpoint": tmp_path / f"{case} {after}", "checkpoint_every": 0.0}
+        solver = kind(n_components=2, n_resamples=19, random_state=0, callbacks=[stop], **kept)
+        with pytest.raises(StopError):
+            TensorPCA(solver=solver, target=TARGETS.get(case, "mean")).fit(stores / "x.npy", **GIVEN[case])
+        pca = TensorPCA(2, target=TARGETS.get(case, "mean"), random_state=0, n_resamples=19)
+        pca.fit(stores / "x.npy", **GIVEN[case], checkpoint=kept["checkpoint"])
+        assert bits(pca._found) == expected
+
+
+def test_a_checkpoint_of_other_conditions_is_refused(stores, tmp_path):
+    seen = []
+
+    def stop(record):
+        seen.append(record)
+        if len(seen) > 1:  # one checkpoint is there
+            raise StopError
+
+    solver = LeastSquares(random_state=0, callbacks=[stop], checkpoint=tmp_path / "c", checkpoint_every=0.0)
+    with pytest.raises(StopError):
+        TensorPCA(solver=solver, target="effect").fit(stores / "x.npy", Y)
+    with pytest.raises(TpcaError, match="made with conditions="):
+        TensorPCA(target="effect", random_state=0).fit(stores / "x.npy", -2 * Y, checkpoint=tmp_path / "c")
+
+
+# Memory --------------------------------------------------------------------------------------------------------------
+
+
+def peak_of(function):
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    try:
+        value = function()
+        return value, tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("case", ["mean", "effect", "variance"])
+def test_the_peak_is_within_the_limit_and_what_is_held_is_told(case, tmp_path):
+    """24 000 bytes a sample; flips of all of them at once would be 199 times that."""
+    dims, n, limit = (20, 15, 10), 50, 8_000_000
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((n, *dims)))
+    y = np.arange(n) % 7 * 1.0 if case == "effect" else None
+    flips_ = 19 if case == "variance" else 199
+    options = {"target": TARGETS.get(case, "mean"), "n_resamples": flips_, "memory_limit": limit, "random_state": 0}
+
+    def fit():
+        return TensorPCA(confidence=0.9, **options).fit(tmp_path / "x.npy", y)
+
+    fit()  # what is imported is not counted
+    pca, peak = peak_of(fit)
+    assert pca._found.state_bytes <= limit
+    assert peak <= limit + 3 * pca._found.buffer_bytes
+
+
+def test_the_memory_says_how_many_units_there_are(rng):
+    samples = rng.standard_normal((64, 10, 10, 10))
+    counts = []
+    for limit in (None, 700_000, 300_000):
+        pca = TensorPCA(memory_limit=limit, random_state=0, n_resamples=19).fit(samples)
+        counts.append(pca._found.n_units)
+        np.testing.assert_allclose(
+            pca._found.components[0].length,
+            TensorPCA(random_state=0, n_resamples=19, confidence=0.9).fit(samples)._found.components[0].length,
+            rtol=1e-9,
+        )
+    assert counts[0] == 32
+    assert counts == sorted(counts, reverse=True)
+    assert counts[-1] >= 8
+
+
+def test_flips_are_made_a_few_at_a_time(rng):
+    rows, signs = rng.standard_normal((6, 50, 40)), rng.choice([-1.0, 1.0], (3000, 6))
+    sizes = [stack.size for _, stack in flips.flipped(rows, signs)]
+    assert max(sizes) <= flips.CHUNK
+    assert len(sizes) > 1
+    whole = np.concatenate([stack for _, stack in flips.flipped(rows, signs)])
+    np.testing.assert_allclose(whole, np.einsum("sg,gij->sij", signs, rows), atol=1e-12)

@@ -1,0 +1,281 @@
+"""Independent sources of a table: gradients against the moment built, whitening, tests and weights."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse, stats
+
+from tpca.data.rows import open_rows, row_keys
+from tpca.engines import LocalEngine
+from tpca.errors import MemoryBudgetError, SampleError, SolverError
+from tpca.solvers import sources as contrasts
+from tpca.solvers.sources import (
+    Cumulant,
+    Found,
+    PowerSums,
+    SourcesOptions,
+    TableFit,
+    balanced,
+    deflated_gradient,
+    first_directions,
+    holm,
+    kurtosis_score,
+    leading_directions,
+    sweep,
+    together,
+)
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def fit(rows, **options):
+    return TableFit(open_rows(rows), LocalEngine, SourcesOptions(**options)).run()
+
+
+def reduced(rows, blank):
+    return LocalEngine(open_rows(rows)).reduce(blank)
+
+
+def table(seed):
+    """Some sparse rows of skewed numbers, and weights."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(2, 40)), int(rng.integers(1, 6))
+    return rng.exponential(size=(n, d)) * (rng.random((n, d)) < 0.5), rng.standard_normal((2, d)), rng
+
+
+def cumulant(rows, order):
+    """The cumulant tensor of the rows, built."""
+    x = rows - rows.mean(axis=0)
+    if order == 3:
+        return np.einsum("na,nb,nc->abc", x, x, x) / len(x)
+    c = x.T @ x / len(x)
+    pairs = sum(np.einsum(how, c, c) for how in ("ab,cd->abcd", "ac,bd->abcd", "ad,bc->abcd"))
+    return np.einsum("na,nb,nc,nd->abcd", x, x, x, x) / len(x) - pairs
+
+
+def contracted(tensor, weights):
+    for _ in range(tensor.ndim - 1):
+        tensor = np.tensordot(weights, tensor, axes=(0, 0))
+    return tensor
+
+
+def as_batches(rows, rng):
+    """The same rows in batches of any size, some of them sparse, which pass by once."""
+    cuts = np.sort(rng.integers(0, len(rows) + 1, 3))
+    return [sparse.csr_array(p) if rng.random() < 0.5 else p for p in np.split(rows, cuts) if len(p)]
+
+
+@given(SEEDS, st.sampled_from([3, 4]))
+def test_gradients_of_cumulants_are_those_of_the_tensor(seed, order):
+    """Whatever the centre that sums are taken about, and however rows come."""
+    rows, weights, rng = table(seed)
+    model, centre = Cumulant(order), rng.standard_normal(rows.shape[1])
+    expected = [contracted(cumulant(rows, order), w) for w in weights]
+    for source in (rows, sparse.csr_array(rows), sparse.coo_matrix(rows), iter(as_batches(rows, rng))):
+        sums = reduced(source, PowerSums(weights, centre, order, 3))
+        # Sums of products of up to four numbers of size ten, in double precision.
+        np.testing.assert_allclose(model.gradients(sums), expected, rtol=1e-9, atol=1e-8)
+
+
+@given(SEEDS)
+def test_keys_of_rows_do_not_depend_on_how_they_are_stored(seed):
+    rows, _, _ = table(seed)
+    np.testing.assert_array_equal(row_keys([rows]), row_keys([sparse.csr_array(rows)]))
+    assert len(np.unique(row_keys([rows]))) == len(np.unique(rows.astype(np.float32), axis=0))
+
+
+def test_deflation_takes_known_components_out_of_a_gradient():
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.standard_normal((5, 5)))[0]
+    strengths = np.array([3.0, 2.0])
+    tensor = np.einsum("k,ka,kb,kc->abc", strengths, *[basis[:2]] * 3)
+    u = rng.standard_normal((1, 5))
+    gradient = np.einsum("abc,la,lb->lc", tensor, u, u)
+    rest = deflated_gradient(gradient, u, Found(basis[:1], strengths[:1]), 3)
+    np.testing.assert_allclose(rest, 2 * (u @ basis[1]) ** 2 * basis[1:2], atol=1e-12)
+    stepped = sweep(gradient, u, Found(basis[:1], strengths[:1]), 3)
+    np.testing.assert_allclose(np.abs(stepped.vectors @ basis[1]), 1, atol=1e-12)
+
+
+def test_what_is_right_stays_where_it_is():
+    """At the components of a moment all ways to climb together are at rest, strengths of either sign."""
+    rng = np.random.default_rng(1)
+    basis, strengths = np.linalg.qr(rng.standard_normal((6, 6)))[0][:3], np.array([2.0, -1.0, 0.5])
+    gradient = strengths[:, None] * basis
+    for found in (together(gradient, basis), balanced(gradient, basis, np.ones(3))):
+        np.testing.assert_allclose(np.abs(np.sum(found.vectors * basis, axis=1)), 1, atol=1e-12)
+        np.testing.assert_allclose(found.strengths, strengths)
+
+
+def test_leading_directions_are_those_of_the_matrix():
+    rng = np.random.default_rng(2)
+    basis = np.linalg.qr(rng.standard_normal((60, 60)))[0]
+    matrix = basis @ np.diag(np.r_[9.0, 7.0, 5.0, np.full(57, 0.5)]) @ basis.T
+    values, vectors = leading_directions(lambda b: b @ matrix, first_directions(3, 60, rng), 3)
+    np.testing.assert_allclose(values, [9, 7, 5], rtol=1e-6)
+    np.testing.assert_allclose(np.abs(np.sum(vectors * basis[:, :3].T, axis=1)), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("n", [25, 400])
+def test_scores_of_kurtosis_are_those_of_scipy(n):
+    x = np.random.default_rng(n).standard_normal((n, 20))
+    z = stats.zscore(x)
+    np.testing.assert_allclose(kurtosis_score(np.mean(z**4, axis=0), n), stats.kurtosistest(x).statistic, rtol=1e-9)
+
+
+@pytest.mark.parametrize("order", [3, 4])
+@pytest.mark.parametrize("n", [30, 60, 200])
+def test_gaussian_scores_have_p_values_that_are_no_smaller_than_chance(order, n):
+    """Of 8000 scores, either sign asked for, at the levels of one, two and three components; the false alarm of each
+    count is 1e-6 at the stated level, and rates were 0.35 to 0.99 of it (10^5 draws, 20 to 200 rows)."""
+    rng, each = np.random.default_rng([order, n]), []
+    for _ in range(20):
+        sums = reduced(rng.standard_normal((n, 400)), PowerSums(np.eye(400), np.zeros(400), order))
+        each.append(Cumulant(order).p_values(sums, rng.choice([-1.0, 1.0], 400)))
+    for level in (0.05, 0.05 / 2, 0.05 / 3):
+        assert np.sum(np.concatenate(each) < level) <= stats.binom.isf(1e-6, 8000, level)
+
+
+def test_adjusted_p_values_are_those_of_holm():
+    from statsmodels.stats.multitest import multipletests
+
+    p = np.random.default_rng(0).random(7) ** 3
+    np.testing.assert_allclose(holm(p), multipletests(p, method="holm")[1])
+
+
+def unmixed(z, balance):
+    """Vectors that all components of order 4 reach together from the truth on."""
+    model, u = Cumulant(4), np.eye(z.shape[1])
+    for _ in range(12):
+        sums = reduced(z, PowerSums(u, np.zeros(len(u)), 4))
+        g = model.gradients(sums)
+        u = (balanced(g, u, model.variances(sums, np.sum(u * g, axis=1))) if balance else together(g, u)).vectors
+    return u
+
+
+def test_sources_balanced_against_each_other_are_more_accurate_than_by_size():
+    """A source of two values, whose fourth moment has no error, beside one of heavy tails, whose has a large one.
+
+    V is 1/4 and 25/4.  By the formulas the variance of the turn, n times, is (V₁V₂ - 1/16)/(V₁ + V₂ + 1/2) = 0.21 if
+    weighted, and with weights 2/5 and 3/5, those of |κ|, 2.2.  Over 30 tables the ratio of mean squares is about F
+    with 30 and 30 degrees of freedom, times 10: below 2.5 with a chance of 1e-4.
+    """
+    squares = []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        s = np.stack([rng.choice([-1.0, 1.0], 1000), rng.laplace(size=1000) / np.sqrt(2)], axis=1)
+        z = white(s)
+        squares.append([unmixed(z, balance)[0, 1] ** 2 for balance in (False, True)])
+    by_size, weighted = np.mean(squares, axis=0)
+    assert weighted < by_size / 2.5
+
+
+def white(sources):
+    values, basis = np.linalg.eigh(np.cov(sources.T, ddof=0))
+    return (sources - sources.mean(axis=0)) @ (basis / np.sqrt(values)) @ basis.T
+
+
+@given(SEEDS)
+def test_the_gradient_by_cubes_is_that_of_the_fourth_cumulant(seed):
+    """Of whitened rows; by other functions it is as it is written, and strengths are the mean products with scores."""
+    rng = np.random.default_rng(seed)
+    rows = white(rng.exponential(size=(50, 3)))
+    vectors = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    chosen = np.array([0, 1, 2])
+    sums = reduced(rows, contrasts.ContrastSums(vectors, np.zeros(3), chosen))
+    found = contrasts.contrast_gradients(sums, chosen)
+    np.testing.assert_allclose(found[0], contracted(cumulant(rows, 4), vectors[0]), atol=1e-9)
+    for u, own, steep in zip(vectors[1:], found[1:], (1, 2), strict=True):
+        g = np.tanh(steep * rows @ u)
+        np.testing.assert_allclose(own, g @ rows / 50 - steep * np.mean(1 - g**2) * u, atol=1e-9)
+
+
+@pytest.mark.parametrize(("law", "function"), [("uniform", 0), ("laplace", 2), ("t", 1)])
+def test_every_source_takes_the_function_that_tells_it_best(law, function):
+    """V of its law, by 10^6 draws: 0.68, 0.94, 1.4; 6.3, 2.2, 1.8; 15, 4.2, 4.5, known here to some hundredths."""
+    rng, n = np.random.default_rng(0), 200_000
+    y = {"uniform": rng.uniform(-1, 1, n), "laplace": rng.laplace(size=n), "t": rng.standard_t(5, n)}[law]
+    sums = reduced(
+        ((y - y.mean()) / y.std())[:, None], contrasts.ContrastSums(np.eye(1), np.zeros(1), np.zeros(1, int))
+    )
+    assert contrasts.best_functions(sums) == [function]
+
+
+def test_v_is_the_variance_of_a_turn():
+    """⟨c₁, u₂⟩/κ₁ of two Laplace sources in their true places, n = 1000, whitened symmetrically, 400 tables.
+
+    The variance of 400 normal numbers is known to a factor 1 ± sqrt(2/400): 5 of those, 0.35.
+    """
+    turns, expected = [], []
+    for seed in range(400):
+        rows = white(np.random.default_rng(seed).laplace(size=(1000, 2)))
+        chosen = np.array([1, 1])
+        sums = reduced(rows, contrasts.ContrastSums(np.eye(2), np.zeros(2), chosen))
+        c = contrasts.contrast_gradients(sums, chosen)
+        turns.append(c[0, 1] / c[0, 0])
+        expected.append(contrasts.turn_variances(sums)[1, 0])
+    assert 1000 * np.var(turns) == pytest.approx(np.mean(expected), rel=0.35)
+
+
+BAD = [
+    ({"order": 5}, SolverError, "order must be 3 or 4, got 5"),
+    ({"order": True}, SolverError, "order must be 3 or 4"),
+    ({"n_components": 6}, SolverError, "n_components must be at most the 5 columns of the rows, got 6"),
+    ({"whiten_rank": 6}, SolverError, "whiten_rank must be at most the 5 columns"),
+    ({"whiten_rank": 2, "n_components": 3}, SolverError, "n_components must be at most whiten_rank=2, got 3"),
+    ({"shrinkage": 1.0}, SolverError, "shrinkage must be at least 0 and less than 1"),
+    ({"validation_fraction": -1}, SolverError, "validation_fraction must be at least 0"),
+    ({"memory_limit": 100}, MemoryBudgetError, "memory_limit is 0.0001 MB; raise it"),
+]
+
+
+@pytest.mark.parametrize(("options", "error", "words"), BAD)
+def test_bad_options_are_refused(options, error, words):
+    with pytest.raises(error, match=words):
+        fit(np.random.default_rng(0).standard_normal((100, 5)), **options)
+
+
+def broken(how):
+    rows = np.random.default_rng(0).standard_normal((100, 5))
+    match how:
+        case "constant":
+            rows[:, 2] = 7
+        case "twice":
+            rows[:, 1] = rows[:, 0]
+        case "few":
+            rows = rows[:5]
+        case "nan":
+            rows[7, 1] = np.nan
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("constant", "the table cannot be whitened: column 2 is constant"),
+        ("twice", "the table cannot be whitened: .* rows cannot tell 5 columns apart"),
+        ("few", "the table cannot be whitened: . rows cannot tell 5 columns apart"),
+        ("nan", r'row 7 contains NaN or Inf; clean it, or give nan_policy="omit"'),
+    ],
+)
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+def test_bad_rows_are_refused_and_shrinkage_takes_them(how, words, form):
+    rows = broken(how)
+    with pytest.raises(SampleError, match=words):
+        fit(form(rows))
+    if how == "nan":
+        stream = open_rows(form(rows), "omit")
+        assert [(len(b), b.dropped) for b in stream.batches()] == [(99, 1)]
+        return
+    assert np.isfinite(fit(form(rows), shrinkage=0.2).weights).all()
+    assert np.isfinite(fit(form(rows), whiten_rank=1).weights).all()
+
+
+def test_more_memory_than_allowed_names_the_rank_that_fits():
+    """Of 100 columns: 4 d (q + 10) numbers for the q leading directions, 2 d q and 97 d + 224 for the last sums."""
+    rows = np.random.default_rng(0).standard_normal((300, 100))
+    with pytest.raises(MemoryBudgetError, match=r"give whiten_rank=25 or less, or raise it"):
+        fit(rows, memory_limit=1.2e5)
+    assert 5e4 < fit(rows, memory_limit=1.2e5, whiten_rank=25).state_bytes <= 1.2e5
+    assert 8 * 3e4 < fit(rows, memory_limit=6e5).state_bytes <= 6e5

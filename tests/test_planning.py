@@ -1,0 +1,222 @@
+"""The planner: sizes against the real strategies, recommendations, the command."""
+
+import json
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from research.law import LawEngine
+from tpca import RaceSolver, SpikedTensor
+from tpca.cli import app
+from tpca.errors import MemoryBudgetError, ModelError, SolverError, TpcaError
+from tpca.inference.design import Design
+from tpca.planning import (
+    FRONTIER,
+    Problem,
+    make_plan,
+    needed,
+    parse_samples,
+    race_size,
+    tensor_dims,
+    this_machine,
+)
+from tpca.solvers.least_squares.solver import LeastSquares
+from tpca.solvers.race.strategies.choice import least_bytes, strategies_within
+
+runner = CliRunner()
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("4d^2", 2304), ("1e4", 10000), ("2.5 d^1.5", 294), ("d^(3/2)", 118), ("2(d+1)", 50), (7, 7), ("d**2/2", 288)],
+)
+def test_numbers_of_samples(text, value):
+    assert parse_samples(text, (24,) * 4) == value
+
+
+@pytest.mark.parametrize("text", ["", "0", "-3", "4x", "d^", "__import__('os')", "1/0", "nan", "9**9**9**9", "d d"])
+def test_what_is_no_number_of_samples_is_refused(text):
+    with pytest.raises(SolverError, match="samples must be at least 1"):
+        parse_samples(text, (24,) * 4)
+
+
+def test_d_is_the_geometric_mean_of_the_dims():
+    assert parse_samples("d^3", (10, 20, 30)) == 6000
+
+
+def test_dims_come_in_two_ways():
+    assert tensor_dims(3, 5, None) == (5, 5, 5)
+    assert tensor_dims(None, None, "10,20, 30") == (10, 20, 30)
+    for bad, says in (
+        ((None, 5, None), "say how large"),
+        ((3, 5, "4,4"), "not both"),
+        ((None, None, "4,x"), "got '4,x'"),
+        ((1, 5, None), "at least 2 modes"),
+    ):
+        with pytest.raises(TpcaError, match=says):
+            tensor_dims(*bad)
+
+
+def test_bad_problems_are_refused():
+    with pytest.raises(ModelError, match="strength"):
+        Problem((4, 4), strength=-1.0)
+    with pytest.raises(ModelError, match="noise"):
+        Problem((4, 4), noise=math.nan)
+    with pytest.raises(SolverError, match="rate"):
+        make_plan(Problem((4, 4)), rate=0.0)
+    with pytest.raises(SolverError, match="workers"):
+        make_plan(Problem((4, 4)), workers=0)
+
+
+@pytest.mark.parametrize("dims", [(16,) * 3, (8, 9, 30), (10,) * 4, (6,) * 5, (6,) * 6, (12, 12), (5, 6, 7, 8, 9)])
+def test_the_race_is_sized_as_it_lines_up(dims):
+    for nbytes in np.geomspace(2e3, 1e7, 12).astype(int):
+        found = race_size(dims, int(nbytes))
+        try:
+            searches = strategies_within(dims, int(nbytes), None, 0.05, np.random.default_rng(0))
+        except TpcaError:
+            assert found is None
+            assert nbytes < least_bytes(dims)
+            continue
+        main = searches[0].strategy
+        assert (found.main, found.size) == (main.name, main.size)
+        assert bool(found.pairings) == any(c.name == "symmetric" for c in searches)
+        assert 8 * found.floats <= nbytes
+
+
+def test_the_state_of_a_race_is_what_its_size_says():
+    """The plan counts what is held, but for what is learnt of the noise in passing: that is in the limit as well."""
+    truth = SpikedTensor.random((8,) * 4, 1.0, random_state=0)
+    found = race_size(truth.dims, 60_000)
+    recovery = RaceSolver(memory_limit=60_000, max_samples=100).run(LawEngine(truth, random_state=1))
+    assert 0.5 * 8 * found.floats <= recovery.state_bytes <= 60_000
+
+
+@pytest.mark.parametrize(
+    ("order", "dim"), [(4, 32), (6, 100), (3, 500), (3, 20), (2, 50), (7, 10)]
+)  # the first three are those of docs/planning.md
+@pytest.mark.parametrize("memory", ["100MB", "10GB", None])
+def test_the_recommendation_is_what_the_estimator_would_take(order, dim, memory):
+    problem = Problem((dim,) * order)
+    plan = make_plan(problem, memory_limit=memory)
+    data = SimpleNamespace(dims=problem.dims, length=100, partial=False, endless=False)
+    try:
+        LeastSquares(memory_limit=memory).plan(data, Design())
+        taken = "least_squares"
+    except MemoryBudgetError:
+        taken = "race"
+    assert plan.recommended == taken
+    assert plan.recommendation.startswith("Use ")
+    assert plan.recommendation.endswith(".")
+    row = next(r for r in plan.rows if r.name == plan.recommended)
+    if not row.obstacle:
+        assert row.state_bytes <= plan.memory_limit
+
+
+def test_samples_are_judged():
+    words = {n: make_plan(Problem((10,) * 4), samples=n).recommendation for n in ("0.2d^2", "20d^2")}
+    assert "are too few" in words["0.2d^2"]
+    assert "are enough" in words["20d^2"]
+
+
+def test_strength_and_noise_scale_all_samples():
+    one, two = make_plan(Problem((20,) * 4)), make_plan(Problem((20,) * 4, strength=0.5, noise=2.0))
+    for a, b in zip(one.rows, two.rows, strict=True):
+        assert a.name == b.name
+        if math.isfinite(a.samples):
+            assert b.samples == pytest.approx(16 * a.samples)
+            assert b.product == pytest.approx(a.product)
+
+
+def test_nothing_lies_below_the_bound_but_methods_for_equal_vectors():
+    for order, dim in ((3, 100), (4, 50), (5, 30), (6, 30)):
+        for row in make_plan(Problem((dim,) * order), memory_limit="1TB").rows:
+            assert not row.product < 0.1
+
+
+def test_more_memory_never_costs_samples():
+    for order, dim in ((4, 32), (6, 20)):
+        needed = [make_plan(Problem((dim,) * order), memory_limit=m).rows[0].samples for m in ("200kB", "2MB", "200MB")]
+        assert needed == sorted(needed, reverse=True)
+
+
+def test_workers_and_rate_set_the_time():
+    problem = Problem((30,) * 4)
+    one, four = make_plan(problem), make_plan(problem, workers=4)
+    for shared, alone in zip(four.rows, one.rows, strict=True):
+        assert shared.seconds == pytest.approx(alone.seconds / 4)
+    slow = make_plan(problem, rate=1.0)
+    assert slow.rows[0].seconds == pytest.approx(slow.rows[0].samples)
+    assert this_machine().bandwidth > 1e8
+
+
+def test_the_command_prints_a_table_and_a_sentence():
+    done = runner.invoke(
+        app,
+        ["plan", "--order", "4", "--dim", "32", "--memory-limit", "100MB", "--samples", "4d^2"],
+        env={"COLUMNS": "118"},
+    )
+    assert done.exit_code == 0, done.output
+    for word in ("least squares", "race", "Use RaceSolver", "do not fit", "enough"):
+        assert word in done.output
+    assert max(map(len, done.output.splitlines())) <= 118
+
+
+def test_the_command_as_json():
+    done = runner.invoke(app, ["plan", "--dims", "10,20,30", "--json"])
+    assert done.exit_code == 0, done.output
+    content = json.loads(done.stdout)
+    assert content["recommended"] == "least_squares"
+    assert {row["name"] for row in content["rows"]} == {"race", "least_squares"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--order", "4"), "say how large"),
+        (("--dims", "3,a"), "dims must be whole numbers with commas, such as 10,20,30, got '3,a'"),
+        (("--order", "4", "--dim", "8", "--samples", "zebra"), "samples must be at least 1"),
+        (("--order", "4", "--dim", "8", "--samples", "zebra"), "got 'zebra'"),
+        (("--order", "4", "--dim", "8", "--memory-limit", "lots"), "got 'lots'"),
+        (("--order", "4", "--dim", "8", "--strength", "0"), "strength must be a positive finite number, got 0.0"),
+    ],
+)
+def test_bad_input_is_named(arguments, says):
+    done = runner.invoke(app, ["plan", *arguments])
+    assert isinstance(done.exception, TpcaError)
+    assert says in str(done.exception)
+
+
+@pytest.mark.parametrize("memory", ["68kB", "120kB", "300kB", "1MB", "80MB"])
+def test_the_race_is_never_planned_below_what_was_measured(memory):
+    """Far beyond the sizes measured its form would promise less than the smallest S·K·N of any method."""
+    plan = make_plan(Problem((100,) * 6), memory_limit=memory)
+    (race,) = [row for row in plan.rows if row.name == "race"]
+    assert race.product >= 0.999 * FRONTIER
+
+
+def test_huge_problems_are_planned_or_refused_at_once():
+    assert "Nothing fits" in make_plan(Problem((10**9,) * 4)).recommendation
+    with pytest.raises(ModelError, match="orders up to 12, got order 20"):
+        Problem((10,) * 20)
+
+
+def test_what_is_impossible_is_named_with_its_reason():
+    done = runner.invoke(app, ["plan", "--order", "4", "--dim", "32", "--memory-limit", "2MB"])
+    assert "Not possible: least squares: needs " in done.output
+    assert done.output.startswith("Use RaceSolver")
+
+
+def test_what_numbers_rest_on_is_told():
+    assert [needed("mean", Problem((d,) * 4))[1] for d in (12, 500)] == ["measured", "extrapolated"]
+    assert needed("race", Problem((4,) * 9)) == (4**4.5, "theory")
+
+
+def test_what_only_takes_too_long_is_told_apart_from_what_does_not_fit():
+    rows = {row.name: row for row in make_plan(Problem((100,) * 6), memory_limit="2GB").rows}
+    assert rows["race"].endless
+    assert rows["least_squares"].obstacle
+    assert not rows["least_squares"].endless
