@@ -125,9 +125,7 @@ def _blas_pools() -> list[Any]:
 
 _lock = threading.Lock()
 _at_work = 0  # solves of small samples, in whatever threads
-# What the pools had when the first of them began.  Of all threads threadpoolctl listens to one, the first that asked,
-# as long as that lives: if the last solve ends in another one, what is owed is given back by the next that can.
-_owed: list[int] = []
+_owed: list[int] = []  # threads that the pools had when the first of them began
 
 
 @contextlib.contextmanager
@@ -135,8 +133,8 @@ def calm_blas(entries: int) -> Iterator[None]:
     """One thread for BLAS while samples of so few ``entries`` are worked on; what it had before is given back.
 
     The number belongs to the process, and sums of products depend on it in their last bits.  So the first solve that
-    begins sets it and the last that ends gives it back, whatever threads they are in, unless another thread has limited
-    BLAS before.  Larger samples have the bits of as many threads as BLAS has.
+    begins sets it and the last that ends gives it back, whatever threads they are in.  Larger samples have the bits of
+    as many threads as BLAS has.
     """
     if entries > SMALL:
         yield
@@ -154,7 +152,7 @@ def _begin() -> None:
         _at_work += 1
         if _at_work > 1:
             return
-        _owed[:] = _owed or [pool.num_threads for pool in _blas_pools()]
+        _owed[:] = [pool.num_threads for pool in _blas_pools()]
         if max(_owed, default=1) > 1:
             _set([1] * len(_owed))
             _free = cores() > 1
@@ -167,16 +165,23 @@ def _end() -> None:
         if _at_work:
             return
         _free = False
-        if max(_owed, default=1) == 1 or _set(_owed):
-            _owed.clear()
+        _set(_owed)
 
 
-def _set(threads: Sequence[int]) -> bool:
-    """Give the pools so many threads; whether they have them now."""
+def _set(threads: Sequence[int]) -> None:
+    """Give the pools so many threads.
+
+    threadpoolctl listens to one thread of a process, the first that asks, while that lives.  But the last solve may end
+    in another thread than the first began in, so whoever is not heard takes over, and lets go again.
+    """
     for pool, number in zip(_blas_pools(), threads, strict=True):
-        if pool.num_threads != number:
+        if pool.num_threads == number:
+            continue
+        pool.set_num_threads(number)
+        if pool.num_threads != number and hasattr(pool, "clear_controlling_thread"):
+            pool.clear_controlling_thread(force=True)
             pool.set_num_threads(number)
-    return [pool.num_threads for pool in _blas_pools()] == list(threads)
+            pool.clear_controlling_thread()
 
 
 Item = TypeVar("Item")

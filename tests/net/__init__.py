@@ -12,6 +12,8 @@ A row is marked ``"stay"``, and its answer is asserted; or ``"change"``, and its
 record only: the test asserts that the fit still gives an answer, not which.  A row with ``same_as`` stores no answer:
 it has the bits of that other row, fitted by other means (an engine, a format, in parts, after being stopped).
 
+Where nothing is found the vectors are those of noise, which rounding may turn: such a row says what is ``asserted``.
+
 From the root of the repository, with ``src`` and ``tests`` on ``PYTHONPATH``::
 
     python -m net                    # recompute all, and list the rows that differ from what is stored, and by how much

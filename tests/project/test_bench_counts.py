@@ -174,11 +174,37 @@ def test_large_samples_keep_the_threads_there_are_and_spells_may_be_nested():
 
 
 @pytest.mark.usefixtures("two_threads")
-def test_a_fit_in_another_thread_leaves_the_number_alone():
-    thread = threading.Thread(target=lambda: RaceSolver(random_state=1).run(noise(40)))
+def test_a_solve_that_ends_last_in_another_thread_gives_the_number_back():
+    begun, may_end, seen = threading.Event(), threading.Event(), []
+
+    def solve():
+        with calm_blas(10):
+            begun.set()
+            may_end.wait(60)
+            seen.append(blas_threads())
+
+    thread = threading.Thread(target=solve)
     with calm_blas(10):
         thread.start()
+        assert begun.wait(60)
+    may_end.set()
     thread.join()
+    assert seen == [{1}]
+    assert blas_threads() == {2}
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_a_solve_in_another_thread_has_one_thread_and_leaves_the_number_alone():
+    seen = []
+
+    def solve():
+        with calm_blas(10):
+            seen.append(blas_threads())
+
+    thread = threading.Thread(target=solve)
+    thread.start()
+    thread.join()
+    assert seen == [{1}]
     assert blas_threads() == {2}
 
 
