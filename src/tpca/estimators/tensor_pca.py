@@ -253,7 +253,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 raise SolverError(f"partial_fit needs solver='least_squares', 'race' or 'auto', got {self.solver!r}.")
             start = solver.start
             if isinstance(solver, LeastSquares):
-                start = functools.partial(solver.start, design=design, handed_in=True)
+                start = functools.partial(solver.start, design=design, pushed=True)
             else:
                 self._refuse_conditions(design)
             feed = Feed(start, batches.dims, batches.labels, batches.partial)

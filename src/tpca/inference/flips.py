@@ -143,12 +143,13 @@ def entry_p_values(rows: Array, signs: Array, scale: Array, most: int = CHUNK) -
 
     The level of an entry, the root of its sum of squares over units, is left alone by flips.
     """
-    level = np.sqrt(np.sum(rows.astype(np.float64) ** 2, axis=0))
+    level = np.sqrt(np.einsum("g...,g...->...", rows, rows, dtype=np.float64))
     unknown = level <= 1e-12 * level.max(initial=0.0)
     level = np.where(unknown, np.inf, level)
     largest, own = np.empty(len(signs)), np.zeros(rows.shape[1:])
     for some, stack in flipped(rows, signs, most):
-        sizes = np.abs(stack) / level
+        sizes = np.abs(stack, out=stack)
+        sizes /= level
         largest[some] = sizes.reshape(len(sizes), -1).max(axis=1) / scale[some]
         if some.start == 0:
             own = sizes[0] / scale[0]

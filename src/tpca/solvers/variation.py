@@ -466,7 +466,7 @@ class VariationRun:
             n_passes=self._passes,
             n_units=n,
             n_resamples=0 if nulls[0] is None else len(nulls[0]) - 1,
-            notes=tuple(notes),
+            advice=tuple(notes),
         )
 
     def _patterns(self) -> list[list[Array]]:
