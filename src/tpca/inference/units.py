@@ -45,7 +45,7 @@ MAX_UNITS = 32
 MIN_UNITS = 6
 """Fewer independent units prove nothing at 5 %: 2^(6-1) flips have a least p of 1/32."""
 TOTAL = -1  # number of the sum of all units, kept in float64 where they are in float32
-PIECE = 2**18  # numbers of sums that are copied at a time
+PIECE = 2**16  # numbers of sums that are copied at a time
 SHRUNK = 0.1  # of the noise level of units towards their average
 UNKNOWN = 1e-8  # share of the usual information below which an entry counts as never observed
 LEAST_INDEPENDENT = 5  # units left after inflation

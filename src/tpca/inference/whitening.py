@@ -63,9 +63,9 @@ class Whitening:
         return [v if inverse is None else inverse @ v for inverse, v in pairs]
 
 
-def longest_within(nbytes: float) -> int:
+def longest_within(nbytes: float, most: int = LONGEST) -> int:
     """The longest mode whose moments and maps, six matrices at a time, take half of so many bytes."""
-    return int(min(LONGEST, math.sqrt(nbytes / 96)))
+    return int(min(most, math.sqrt(nbytes / 96)))
 
 
 def learn_whitening(rows: Array, leading: int = 0, longest: int = LONGEST) -> Whitening:

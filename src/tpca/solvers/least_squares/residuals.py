@@ -18,7 +18,7 @@ import numpy as np
 from tpca.checkpoint import kept
 from tpca.errors import StreamError
 from tpca.inference.design import Design, Indices
-from tpca.inference.scatter import Tangents, slopes
+from tpca.inference.scatter import LARGEST_SYSTEM, Tangents, slopes
 from tpca.inference.units import Contributions
 from tpca.inference.whitening import Whitening, learn_whitening, longest_within, sphere
 from tpca.solvers.least_squares.components import components_of
@@ -54,7 +54,8 @@ class Answer:
             norms = [[max(float(np.linalg.norm(v)), 1e-300) for v in own] for own in back]
             found = [[v / norm for v, norm in zip(*each, strict=True)] for each in zip(back, norms, strict=True)]
             sizes = sizes * [math.prod(each) for each in norms]
-        return cls(name, parts, Tangents([list(oriented(v)) for v in found], sizes), whitening)
+        tangents = Tangents([list(oriented(v)) for v in found], sizes, longest_within(solver.budget(), LARGEST_SYSTEM))
+        return cls(name, parts, tangents, whitening)
 
     @property
     def vectors(self) -> Sequence[Sequence[Array]]:

@@ -22,7 +22,7 @@ from tpca.wording import amount
 LEAST_BINS = 8
 MOST_UNITS = 2048  # groups, or samples, that are units of their own
 COPIES = 2  # of contributions: as they are, and whitened
-FLIP_COPIES = 3  # of flipped tensors, while they are fitted
+FLIP_COPIES = 4  # of flipped tensors, while they are fitted
 KEPT_SAMPLES = 256  # for whitening, spread over the data
 
 
