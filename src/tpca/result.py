@@ -188,16 +188,6 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
         rows, names = recovery.components, recovery.labels
         dims = [len(v) for v in rows[0].vectors]
         unknown = tuple(np.full(d, math.nan) for d in dims)
-        fields: tuple[str, ...] = (
-            "strength",
-            "strength_interval",
-            "p_value",
-            "significant",
-            "effect",
-            "label_amplitudes",
-            "variance",
-        )
-        fields += ("variance_ratio", "length", "statistic", "e_value")
         entries, nulls = recovery.entry_p_values, [c.null for c in rows]
         copied = ("solver", "n_samples", "n_skipped", "n_passes", "n_units", "n_resamples", "noise_level", "inflation")
         return cls(
@@ -209,7 +199,10 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
             p_value=recovery.signal_p,
             dims=dims,
             names={} if names is None else names.as_json(),
-            components=[_component({name: getattr(c, name) for name in fields}) for c in rows],
+            components=[
+                _component({name: getattr(c, name) for name in Component.__struct_fields__ if hasattr(c, name)})
+                for c in rows
+            ],
             advice=[*recovery.advice, *map(_sentence, doubts(recovery.checks)), *map(withdrawal, recovery.withdrawn)],
             rank_one_shares=[float(share) for share in recovery.rank_one_shares],
             state_bytes=recovery.state_bytes,

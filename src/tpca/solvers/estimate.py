@@ -210,33 +210,11 @@ class Recovery:
     history: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
     @classmethod
-    def of_one(
-        cls,
-        *,
-        vectors: tuple[Array, ...],
-        strength: float,
-        stop_reason: StopReason,
-        strength_interval: tuple[float, float] | None = None,
-        standard_errors: tuple[Array, ...] | None = None,
-        p_value: float = math.nan,
-        evidence: Evidence | None = None,
-        strength_sequence: tuple[float, float] | None = None,
-        e_value: float = math.nan,
-        **run: Any,
-    ) -> Recovery:
-        """The recovery of one component."""
-        one = Component(
-            vectors,
-            strength,
-            strength_interval,
-            standard_errors,
-            p_value,
-            evidence,
-            strength_sequence,
-            e_value=e_value,
-            significant=stop_reason.verdict is Verdict.SIGNAL,
-        )
-        return cls(stop_reason=stop_reason, components=(one,), signal_p=p_value, **run)
+    def of_one(cls, *, stop_reason: StopReason, **known: Any) -> Recovery:
+        """The recovery of one component; what is ``known`` is of the component or of the run."""
+        own = {name: known.pop(name) for name in tuple(known) if name in Component.__dataclass_fields__}
+        one = Component(**own, significant=stop_reason.verdict is Verdict.SIGNAL)
+        return cls(stop_reason=stop_reason, components=(one,), signal_p=one.p_value, **known)
 
     def with_others(self, others: Sequence[Recovery], **run: Any) -> Recovery:
         """The same with the components that other runs found in what this one leaves, after its own."""
