@@ -31,13 +31,13 @@ runner = CliRunner()
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("4d^2", 2304), ("1e4", 10000), ("2.5 d^1.5", 294), ("d^(3/2)", 118), ("2(d+1)", 50), (7, 7), ("d**2/2", 288)],
+    [("4d^2", 2304), ("1e4", 10000), ("2.5 d^1.5", 294), ("0.5*d^(3/2)", 59), (7, 7), ("d**2", 576)],
 )
 def test_numbers_of_samples(text, value):
     assert parse_samples(text, (24,) * 4) == value
 
 
-@pytest.mark.parametrize("text", ["", "0", "-3", "4x", "d^", "__import__('os')", "1/0", "nan", "9**9**9**9", "d d"])
+@pytest.mark.parametrize("text", ["", "0", "-3", "4x", "d^", "__import__('os')", "d^(1/0)", "nan", "9d^999", "d d"])
 def test_what_is_no_number_of_samples_is_refused(text):
     with pytest.raises(SolverError, match="samples must be at least 1"):
         parse_samples(text, (24,) * 4)
