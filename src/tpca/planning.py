@@ -312,7 +312,7 @@ def tensor_dims(order: int | None, dim: int | None, dims: str | Sequence[int] | 
 
 
 def parse_samples(text: str | float, dims: Sequence[int]) -> int:
-    """A number of samples: ``2304``, ``1e6``, or in d as ``4d^2`` and ``0.5*d^(3/2)``; d is the geometric mean of dims."""
+    """A number of samples: ``2304``, or in d as ``4d^2`` and ``0.5*d^(3/2)``; d is the geometric mean of dims."""
     number = r"[0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?"
     match = re.fullmatch(
         rf"\s*({number})?\s*\*?\s*(?:(d)(?:(?:\^|\*\*)\(?({number})(?:/({number}))?\)?)?)?\s*", str(text)
