@@ -46,8 +46,9 @@ class Whitening:
         """Tensors (n, *dims), whitened."""
 
         def white(some: Array) -> Array:
-            each = ((m, map_) for m, map_ in enumerate(self.maps) if map_ is not None)
-            return functools.reduce(lambda rows, one: _applied(one[1], rows, one[0] + 1), each, some)
+            for m, map_ in enumerate(self.maps):
+                some = some if map_ is None else _applied(map_, some, m + 1)
+            return some
 
         return by_pieces(white, rows)
 
@@ -88,7 +89,7 @@ def learn_whitening(rows: Array, leading: int = 0, longest: int = LONGEST) -> Wh
         map_, inverse = map_of(moment, rows.size // d)
         maps.append(map_)
         inverses.append(inverse)
-        rows = _applied(map_, rows, m + 1)
+        rows = by_pieces(functools.partial(_applied, map_, axis=m + 1), rows)
     return Whitening(tuple(maps), tuple(inverses))
 
 
