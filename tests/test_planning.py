@@ -1,6 +1,5 @@
 """The planner: sizes against the real strategies, recommendations, the command."""
 
-import json
 import math
 from types import SimpleNamespace
 
@@ -163,31 +162,6 @@ def test_the_command_prints_a_table_and_a_sentence():
     for word in ("least squares", "race", "Use RaceSolver", "do not fit", "enough"):
         assert word in done.output
     assert max(map(len, done.output.splitlines())) <= 118
-
-
-def test_the_command_as_json():
-    done = runner.invoke(app, ["plan", "--dims", "10,20,30", "--json"])
-    assert done.exit_code == 0, done.output
-    content = json.loads(done.stdout)
-    assert content["recommended"] == "least_squares"
-    assert {row["name"] for row in content["rows"]} == {"race", "least_squares"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("--order", "4"), "say how large"),
-        (("--dims", "3,a"), "dims must be whole numbers with commas, such as 10,20,30, got '3,a'"),
-        (("--order", "4", "--dim", "8", "--samples", "zebra"), "samples must be at least 1"),
-        (("--order", "4", "--dim", "8", "--samples", "zebra"), "got 'zebra'"),
-        (("--order", "4", "--dim", "8", "--memory-limit", "lots"), "got 'lots'"),
-        (("--order", "4", "--dim", "8", "--strength", "0"), "strength must be a positive finite number, got 0.0"),
-    ],
-)
-def test_bad_input_is_named(arguments, says):
-    done = runner.invoke(app, ["plan", *arguments])
-    assert isinstance(done.exception, TpcaError)
-    assert says in str(done.exception)
 
 
 @pytest.mark.parametrize("memory", ["68kB", "120kB", "300kB", "1MB", "80MB"])
