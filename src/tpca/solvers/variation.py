@@ -174,7 +174,7 @@ def orthonormal(patterns: Sequence[Sequence[Array]], size: int) -> Array:
 
 
 @kept
-class Climb:
+class VarianceClimb:
     """Patterns on their way to the largest Σ scores²: one mode after the other at its leading eigenvector.
 
     All ``starts`` go for ``trial`` sweeps, the best of them for ``sweeps`` more, or until none of its vectors moves.
@@ -208,7 +208,7 @@ class Climb:
 
 def climbed(Z: Array, starts: Sequence[Sequence[Array]], sweeps: int = SWEEPS) -> tuple[list[Array], float]:
     """The pattern of rows (n, *dims) that a climb ends with, and its Σ scores²."""
-    climb = Climb(starts, TRIAL, sweeps)
+    climb = VarianceClimb(starts, TRIAL, sweeps)
     while not climb.done:
         climb.step(slope_moments(Z, climb.starts, climb.mode))
     return climb.starts[0], float(climb.values[0])
@@ -338,7 +338,7 @@ class VariationRun(KeptRun):
         self._passes = 1
         self._found: list[tuple[list[Array], float]] = []  # patterns, and their Σ scores²
         # of further passes
-        self._climb: Climb | None = None
+        self._climb: VarianceClimb | None = None
         self._read = 0
         self._sum: SlopeMoments | None = None
 
@@ -353,7 +353,7 @@ class VariationRun(KeptRun):
             return None
         taken = self._taken_out(len(self._found))
         if self._climb is None:
-            self._climb = Climb(starts_of(self._held(taken), random=1), PASS_TRIAL, PASS_SWEEPS, PASS_STILL)
+            self._climb = VarianceClimb(starts_of(self._held(taken), random=1), PASS_TRIAL, PASS_SWEEPS, PASS_STILL)
         blank = SlopeMoments(self._spread.mean, taken, self._climb.starts, self._climb.mode)
         return Ask(blank, min(max(1, -(-self._n // ROUNDS)), self._n - self._read), rewind=self._read == 0)
 
