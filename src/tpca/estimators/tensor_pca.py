@@ -88,7 +88,8 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     p_values_, significant_ : arrays ``(rows,)``
         p of every component, the later ones given the earlier ones; and whether it is at most ``1 - confidence``.
     entry_p_values_ : array ``(d_1, ..., d_k)``
-        Family-wise p of every entry; with q covariates, ``(q, d_1, ..., d_k)``.  ``None`` where it is not known.
+        Family-wise p of every entry; with q covariates, ``(q, d_1, ..., d_k)``; of more than two labels, the least of
+        their contrasts.  ``None`` where it is not known.
     null_distribution_ : array ``(rows, n_resamples)``
         What flips gave for the statistic of every component.
     verdict_, found_ : Verdict, bool
