@@ -30,33 +30,17 @@ LARGEST_SYSTEM = 4096  # parameters: 134 MB a matrix
 
 def slopes(rows: Array, vectors: Sequence[Array]) -> list[Array]:
     """Tensors (n, *dims) contracted with the vectors of all modes but one: (n, d_m) for every mode."""
-    n, found = len(rows), []
-    after = rows
-    rights = []  # rows contracted with all vectors after mode m
-    for v in reversed(vectors[1:]):
-        rights.append(after)
-        after = _without_last(after, v)
-    rights.append(after)
-    for m, right in enumerate(reversed(rights)):
-        for v in vectors[:m]:
-            right = np.matmul(v, right.reshape(n, len(v), -1))
-        found.append(right.reshape(n, -1))
-    return found
+    return [slope(rows, vectors, mode) for mode in range(len(vectors))]
 
 
 def slope(rows: Array, vectors: Sequence[Array], mode: int) -> Array:
     """The same for one mode, (n, d_mode)."""
     n = len(rows)
-    for v in reversed(vectors[mode + 1 :]):
-        rows = _without_last(rows, v)
+    for v in reversed(vectors[mode + 1 :]):  # one product, where that of a stack would be many
+        rows = (rows.reshape(-1, len(v)) @ v).reshape(rows.shape[:-1])
     for v in vectors[:mode]:
         rows = np.matmul(v, rows.reshape(n, len(v), -1))
     return rows.reshape(n, -1)
-
-
-def _without_last(rows: Array, v: Array) -> Array:
-    """The last mode contracted: one product, where that of a stack would be many."""
-    return np.asarray((rows.reshape(-1, len(v)) @ v).reshape(rows.shape[:-1]))
 
 
 class Tangents:
