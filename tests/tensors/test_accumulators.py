@@ -314,7 +314,7 @@ CASES = {
         scatter_of,
         rtol=1e-10,
     ),
-    "spread": Case(lambda: Rows(True, N + 1, 1), lambda p: [p.spread.mean, p.spread.scatter], spread_of, rtol=1e-10),
+    "spread": Case(lambda: Rows(True, N + 1, 1), lambda p: [p.mean, p.scatter], spread_of, rtol=1e-10),
     "slope moments": Case(
         lambda: SlopeMoments(SAMPLES.mean(axis=0).ravel(), np.zeros((0, math.prod(DIMS))), [UNITS], 1),
         lambda p: [p.moments[0]],

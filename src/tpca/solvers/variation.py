@@ -56,31 +56,18 @@ ROUNDS = 32
 
 
 @kept
-class Spread:
-    """``n``, ``mean`` and Σ|T − mean|², and with ``scatter`` the second moment (E, E) about the mean."""
-
-    def __init__(self, n: int, mean: Any, energy: float, scatter: Any = None) -> None:
-        self.n, self.mean, self.energy, self.scatter = n, mean, energy, scatter
-
-    def plus(self, other: Spread) -> Spread:
-        """Both (Chan, Golub & LeVeque 1979): nothing cancels."""
-        n = self.n + other.n
-        shift, factor = other.mean - self.mean, self.n * other.n / n
-        scatter = None
-        if self.scatter is not None:
-            scatter = self.scatter + other.scatter + factor * np.outer(shift, shift)
-        energy = self.energy + other.energy + factor * float(shift @ shift)
-        return Spread(n, self.mean + shift * (other.n / n), energy, scatter)
-
-
-@kept
 class Rows(Accumulator):
-    """The spread of all samples, and the samples at every ``stride``-th place, ``most`` at most."""
+    """``mean`` and Σ|T − mean|² of all samples, and the samples at every ``stride``-th place, ``most`` at most.
+
+    With ``squares`` also their second moment (E, E) about the mean, ``scatter``.
+    """
 
     def __init__(self, squares: bool, stride: int, most: int) -> None:
         super().__init__(squares, stride, most)
         self.most = most  # also of one that comes from a worker, without what it was asked
-        self.spread: Spread | None = None
+        self.mean: Any = None
+        self.energy = 0.0
+        self.scatter: Any = None
         self.rows: dict[int, Any] = {}
 
     def add(self, batch: Any, at: int) -> None:  # noqa: ARG002
@@ -91,30 +78,37 @@ class Rows(Accumulator):
             flat = samples.reshape(len(samples), -1)
             mean = flat.mean(axis=0)
             left = flat - mean
-            own = Spread(len(flat), mean, float(np.vdot(left, left)), left.T @ left if squares else None)
-            self.spread = own if self.spread is None else self.spread.plus(own)
+            self._include(len(flat), mean, float(np.vdot(left, left)), left.T @ left if squares else None)
             places = batch.places[some]
             for j in np.flatnonzero(places % stride == 0):
                 if len(self.rows) < most:
                     self.rows[int(places[j])] = flat[j].copy()
-        self.n += len(batch)
 
     def merge(self, other: Rows) -> None:
         """Both."""
-        if other.spread is not None:
-            self.spread = other.spread if self.spread is None else self.spread.plus(other.spread)
+        self._include(other.n, other.mean, other.energy, other.scatter)
         for place, row in other.rows.items():
             if len(self.rows) < self.most:
                 self.rows[place] = row
-        self.n += other.n
+
+    def _include(self, n: int, mean: Any, energy: float, scatter: Any) -> None:
+        """Take the moments of ``n`` more samples (Chan, Golub & LeVeque 1979): nothing cancels."""
+        if not self.n or not n:
+            if n:
+                self.n, self.mean, self.energy, self.scatter = n, mean, energy, scatter
+            return
+        total = self.n + n
+        shift, factor = mean - self.mean, self.n * n / total
+        if scatter is not None:
+            self.scatter = self.scatter + scatter + factor * np.outer(shift, shift)
+        self.energy = self.energy + energy + factor * float(shift @ shift)
+        self.n, self.mean = total, self.mean + shift * (n / total)
 
     @property
     def nbytes(self) -> int:
         """What is held."""
-        held = sum(row.nbytes for row in self.rows.values())
-        if self.spread is not None:
-            held += self.spread.mean.nbytes + (0 if self.spread.scatter is None else self.spread.scatter.nbytes)
-        return int(held)
+        arrays = [*self.rows.values(), *(one for one in (self.mean, self.scatter) if one is not None)]
+        return int(sum(one.nbytes for one in arrays))
 
 
 @kept
@@ -354,7 +348,7 @@ class VariationRun(KeptRun):
         taken = self._taken_out(len(self._found))
         if self._climb is None:
             self._climb = VarianceClimb(starts_of(self._held(taken), random=1), PASS_TRIAL, PASS_SWEEPS, PASS_STILL)
-        blank = SlopeMoments(self._spread.mean, taken, self._climb.starts, self._climb.mode)
+        blank = SlopeMoments(self._rows.mean, taken, self._climb.starts, self._climb.mode)
         return Ask(blank, min(max(1, -(-self._n // ROUNDS)), self._n - self._read), rewind=self._read == 0)
 
     def _round(self) -> int:
@@ -400,10 +394,10 @@ class VariationRun(KeptRun):
         self._ended = True
 
     @property
-    def _spread(self) -> Spread:
+    def _rows(self) -> Rows:
+        """What the first pass gave."""
         assert self._part is not None
-        assert self._part.spread is not None
-        return self._part.spread
+        return self._part
 
     def _taken_out(self, count: int) -> Array:
         """The first patterns, orthonormal."""
@@ -411,9 +405,8 @@ class VariationRun(KeptRun):
 
     def _held(self, taken_out: Array) -> Array:
         """The rows that are held, centred, without patterns."""
-        assert self._part is not None
-        rows = np.stack([self._part.rows[place] for place in sorted(self._part.rows)])
-        return without(rows - self._spread.mean, taken_out).reshape(-1, *self._data.dims)
+        rows = np.stack([self._rows.rows[place] for place in sorted(self._rows.rows)])
+        return without(rows - self._rows.mean, taken_out).reshape(-1, *self._data.dims)
 
     # The answer -------------------------------------------------------------------------------------------------------
 
@@ -422,8 +415,8 @@ class VariationRun(KeptRun):
         refuse_all_left_out(self._n, self._data)
         if self._n < 2:
             raise StreamError(f"variation needs two samples at least, got {self._n}; give more.")
-        solver, spread, n = self.solver, self._spread, self._n
-        if spread.energy <= (1e3 * np.finfo(np.float64).eps) ** 2 * n * float(spread.mean @ spread.mean):
+        solver, rows, n = self.solver, self._rows, self._n
+        if rows.energy <= (1e3 * np.finfo(np.float64).eps) ** 2 * n * float(rows.mean @ rows.mean):
             raise StreamError("all samples are the same: they do not vary; give samples that differ.")
         if not self._by_passes:
             self._find()
@@ -435,7 +428,7 @@ class VariationRun(KeptRun):
         z = float(ndtri(0.5 + solver.confidence / 2))
         components = []
         for c, (vectors, value) in enumerate(self._found):
-            if value <= 1e-13 * spread.energy:
+            if value <= 1e-13 * rows.energy:
                 break
             variance, (error, *_) = value / n, errors[c]
             ends = tuple(math.sqrt(max(variance + sign * z * error, 0)) for sign in (-1, 1))
@@ -448,7 +441,7 @@ class VariationRun(KeptRun):
                     standard_errors=tuple(np.split(errors[c, 1:], np.cumsum(self._data.dims)[:-1])),
                     p_value=p[c],
                     variance=variance * n / (n - 1),
-                    variance_ratio=value / spread.energy,
+                    variance_ratio=value / rows.energy,
                     significant=bool(p[c] <= 1 - solver.confidence),
                     length=math.sqrt(variance),
                     statistic=float(nulls[c][0]) if nulls else math.nan,
@@ -461,8 +454,7 @@ class VariationRun(KeptRun):
         stop = StopReason.STREAM_ENDED
         if not (nulls and p[0] <= 1 - solver.confidence):
             stop = StopReason.NO_SIGNAL if nulls else StopReason.UNTESTABLE
-        assert self._part is not None
-        held = self._part.nbytes * (4 if self._all_rows else 3)
+        held = rows.nbytes * (4 if self._all_rows else 3)
         return Recovery(
             solver="variation",
             components=tuple(components),
@@ -480,7 +472,7 @@ class VariationRun(KeptRun):
         """All patterns, from rows or a second moment in memory."""
         self._found = []
         if self._squares:
-            values, axes = np.linalg.eigh(self._spread.scatter)
+            values, axes = np.linalg.eigh(self._rows.scatter)
             factor = (axes * np.sqrt(np.maximum(values, 0))).T
         else:
             factor = self._held(self._taken_out(0)).reshape(-1, self._entries)
@@ -488,7 +480,7 @@ class VariationRun(KeptRun):
                 factor = np.linalg.qr(factor, mode="r")
         for c in range(self.solver.n_components):
             Z = without(factor, self._taken_out(c)).reshape(-1, *self._data.dims)
-            if not float(np.vdot(Z, Z)) > 1e-26 * self._spread.energy:
+            if not float(np.vdot(Z, Z)) > 1e-26 * self._rows.energy:
                 break
             self._found.append(climbed(Z, starts_of(Z)))
 
