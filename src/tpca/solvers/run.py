@@ -17,7 +17,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from tpca.checkpoint import Checkpoints
 from tpca.data import Stream
@@ -239,14 +239,6 @@ def _bare(part: Accumulator) -> Accumulator:
     return bare
 
 
-@runtime_checkable
-class Growing(Protocol):
-    """A run that must be told of samples that come next."""
-
-    def extend(self, design: Any) -> None:
-        """What is known of all samples so far and of those that come next."""
-
-
 def drive(run: Run, engine: Engine, keeper: Keeper | None = None) -> Recovery:
     """Run to the end; with a ``keeper``, leave checkpoints on the way and go on from the last."""
     watched = contextlib.nullcontext() if keeper is None else keeper.watch(run, engine)
@@ -303,7 +295,7 @@ class Feed:
 
     def know(self, design: Any) -> None:
         """What is known of all samples so far and of those that come next."""
-        if isinstance(self._run, Growing):
+        if hasattr(self._run, "extend"):
             self._run.extend(design)
             if self.engine.pending is not None and self._ask is not None:  # the question of what waits, too
                 fresh = self._run.ask()
