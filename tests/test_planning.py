@@ -1,6 +1,5 @@
 """The planner: sizes against the real strategies, recommendations, the command."""
 
-import json
 import math
 from types import SimpleNamespace
 
@@ -31,13 +30,13 @@ runner = CliRunner()
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("4d^2", 2304), ("1e4", 10000), ("2.5 d^1.5", 294), ("d^(3/2)", 118), ("2(d+1)", 50), (7, 7), ("d**2/2", 288)],
+    [("4d^2", 2304), ("1e4", 10000), ("2.5 d^1.5", 294), ("0.5*d^(3/2)", 59), (7, 7), ("d**2", 576)],
 )
 def test_numbers_of_samples(text, value):
     assert parse_samples(text, (24,) * 4) == value
 
 
-@pytest.mark.parametrize("text", ["", "0", "-3", "4x", "d^", "__import__('os')", "1/0", "nan", "9**9**9**9", "d d"])
+@pytest.mark.parametrize("text", ["", "0", "-3", "4x", "d^", "__import__('os')", "d^(1/0)", "nan", "9d^999", "d d"])
 def test_what_is_no_number_of_samples_is_refused(text):
     with pytest.raises(SolverError, match="samples must be at least 1"):
         parse_samples(text, (24,) * 4)
@@ -163,31 +162,6 @@ def test_the_command_prints_a_table_and_a_sentence():
     for word in ("least squares", "race", "Use RaceSolver", "do not fit", "enough"):
         assert word in done.output
     assert max(map(len, done.output.splitlines())) <= 118
-
-
-def test_the_command_as_json():
-    done = runner.invoke(app, ["plan", "--dims", "10,20,30", "--json"])
-    assert done.exit_code == 0, done.output
-    content = json.loads(done.stdout)
-    assert content["recommended"] == "least_squares"
-    assert {row["name"] for row in content["rows"]} == {"race", "least_squares"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("--order", "4"), "say how large"),
-        (("--dims", "3,a"), "dims must be whole numbers with commas, such as 10,20,30, got '3,a'"),
-        (("--order", "4", "--dim", "8", "--samples", "zebra"), "samples must be at least 1"),
-        (("--order", "4", "--dim", "8", "--samples", "zebra"), "got 'zebra'"),
-        (("--order", "4", "--dim", "8", "--memory-limit", "lots"), "got 'lots'"),
-        (("--order", "4", "--dim", "8", "--strength", "0"), "strength must be a positive finite number, got 0.0"),
-    ],
-)
-def test_bad_input_is_named(arguments, says):
-    done = runner.invoke(app, ["plan", *arguments])
-    assert isinstance(done.exception, TpcaError)
-    assert says in str(done.exception)
 
 
 @pytest.mark.parametrize("memory", ["68kB", "120kB", "300kB", "1MB", "80MB"])

@@ -130,14 +130,6 @@ def test_the_numbers_are_those_of_the_samples():
     assert result.entry_p_values.shape == DIMS
 
 
-def test_scores_of_effects_are_slopes():
-    pca, X, y = FITS["effect"]()
-    result = pca.fit(X, y).result_
-    scores = np.asarray(result.transform(X))[:, 0]
-    difference = scores[y == "on"].mean() - scores[y == "off"].mean()
-    assert float(result.score(X, y)) == pytest.approx(difference)
-
-
 def test_names_come_back_with_their_types(tmp_path):
     pca, X, _ = FITS["names"]()
     again = tpca.load(pca.fit(X).save(tmp_path / "r"))
@@ -180,16 +172,6 @@ def test_views_come_back(views, tmp_path):
     assert again.score(views) == pytest.approx(cca.score(views))
     with pytest.raises(SampleError, match=r"the columns that were fitted, \(4, 5\), got \(5, 4\)"):
         again.transform(views[::-1])
-
-
-def test_views_without_a_relation_keep_the_guess_and_prove_nothing(tmp_path):
-    rng = np.random.default_rng(1)
-    rows = rng.standard_normal((200, 4))
-    with pytest.warns(UserWarning, match="No direction"):
-        cca = tpca.TensorCCA(random_state=0).fit([np.vstack([rows, rows]), np.vstack([rows, -rows])])
-    again = tpca.load(cca.save(tmp_path / "v"))
-    assert (again.found, again.components[0].significant, again.vectors[0].shape) == (False, False, (1, 4))
-    assert cca.weights_[0].shape == (1, 4)
 
 
 def test_tables_come_back(tmp_path):
@@ -265,25 +247,6 @@ def test_a_full_disk_leaves_the_result_before(step, tmp_path, fits, monkeypatch)
             fits["none"].save(tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert read(tmp_path, fits) == "one"
-
-
-def test_a_disk_that_is_full_for_the_second_rename_gives_no_mixture(tmp_path, fits, monkeypatch):
-    fits["one"].save(tmp_path)
-    replace, calls = os.replace, itertools.count(1)
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", lambda *paths: full() if next(calls) == 2 else replace(*paths))
-        with pytest.raises(OutputError):
-            fits["none"].save(tmp_path)
-    assert read(tmp_path, fits) is None
-    assert not list(tmp_path.rglob(".writing-*"))
-
-
-def test_vectors_of_another_fit_are_refused(tmp_path, fits):
-    for name in ("one", "other"):
-        fits[name].save(tmp_path / name)
-    shutil.copy(tmp_path / "other" / "vectors.npz", tmp_path / "one" / "vectors.npz")
-    with pytest.raises(StreamError, match=r"vectors.npz' does not belong to the result.json beside it: .* fit again"):
-        tpca.load(tmp_path / "one")
 
 
 def test_the_same_fit_is_the_same_bytes(tmp_path):

@@ -26,11 +26,12 @@ import numpy as np
 
 from research.baselines.all_samples import AllSamples
 from research.baselines.baseline import Baseline, one_of
+from research.baselines.unfolding import unfold
 from tpca.errors import SolverError, check_integer
 from tpca.randomness import generator
 from tpca.solvers.estimate import Recovery
 from tpca.solvers.options import check_positive, option
-from tpca.solvers.rank_one import top_pairs, unfold
+from tpca.solvers.rank_one import top_pairs
 from tpca.tensors.blocks import Array, unit
 
 

@@ -30,7 +30,8 @@ alternating fit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +43,7 @@ from tpca.errors import check_integer
 from tpca.randomness import generator
 from tpca.solvers.estimate import Recovery
 from tpca.solvers.options import check_positive, option
-from tpca.solvers.rank_one import DENSE_ROWS, LANCZOS, rank_one, split_blocks, top_pairs, unfold
+from tpca.solvers.rank_one import DENSE_ROWS, LANCZOS, rank_one, split_blocks, top_pairs
 from tpca.tensors import Query
 from tpca.tensors.blocks import Array, Partition, unit
 
@@ -98,6 +99,12 @@ class RecursiveUnfolding(Baseline):
         """Recover the vectors from all samples of ``source``."""
         samples = AllSamples(source, self.max_samples)
         return samples.recovery(spectral_vectors(samples, generator(self.random_state, "unfolding"), split_recursively))
+
+
+def unfold(tensor: Array, groups: Sequence[Sequence[int]]) -> Array:
+    """The tensor as a matrix with the modes of the first group along its rows and those of the second along columns."""
+    rows = math.prod(tensor.shape[n] for n in groups[0])
+    return tensor.transpose([n for group in groups for n in group]).reshape(rows, -1)
 
 
 def spectral_vectors(samples: AllSamples, rng: np.random.Generator, split: Split) -> list[Array]:

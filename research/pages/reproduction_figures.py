@@ -19,7 +19,7 @@ from research.studies.starts import INITIALISATION, selection_rates, start_rates
 from research.studies.store import Store
 from research.studies.structure import adaptive_fits
 from research.studies.study import AnyStudy, Records
-from tpca.model import cramer_rao
+from research.theory import cramer_rao
 from tpca.report.style import COLOURS, INK, MARKERS, drawing, save
 
 Figure = Callable[[Any, Any, Records], None]

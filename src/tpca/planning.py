@@ -16,10 +16,9 @@ Other methods are compared by ``make compare`` of the repository.
 
 from __future__ import annotations
 
-import ast
+import contextlib
 import functools
 import math
-import operator
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -203,7 +202,7 @@ def make_plan(
     dims = problem.dims
     if memory_limit is None:
         usual = int(SHARE_OF_MACHINE * machine_memory())
-        nbytes = usual if _fits(dims, usual) else default_memory(dims)
+        nbytes = usual if _least_state(dims) <= usual else default_memory(dims)
     else:
         nbytes = parse_memory(memory_limit)
     count = None if samples is None else parse_samples(samples, dims)
@@ -224,15 +223,15 @@ def needed(solver: str, problem: Problem) -> tuple[float, str]:
     return c * problem.unit * problem.ratio, "measured" if measured else "extrapolated"
 
 
+def _least_state(dims: Sequence[int]) -> int:
+    """Bytes that least squares takes at least: where they fit, ``solver="auto"`` takes it."""
+    return held_bytes(dims, LEAST_BINS, "float32", Design())
+
+
 def _mean_row(plan: Plan) -> Row:
     samples, basis = needed("mean", plan.problem)
-    state = held_bytes(plan.problem.dims, LEAST_BINS, "float32", Design())
-    return _finished(plan, Row("least_squares", "least squares", "", max(1.0, samples), basis, state), 0.0)
-
-
-def _fits(dims: Sequence[int], nbytes: float) -> bool:
-    """Whether the sums of least squares fit, so that ``solver="auto"`` takes it."""
-    return held_bytes(dims, LEAST_BINS, "float32", Design()) <= nbytes
+    row = Row("least_squares", "least squares", "", max(1.0, samples), basis, _least_state(plan.problem.dims))
+    return _finished(plan, row, 0.0)
 
 
 def _race_row(plan: Plan) -> Row:
@@ -276,7 +275,7 @@ def _finished(plan: Plan, row: Row, contractions: float) -> Row:
 
 def _recommend(plan: Plan) -> tuple[str, str]:
     """The solver that ``TensorPCA`` would take, why, and what to expect of it."""
-    squares = _fits(plan.problem.dims, plan.memory_limit)
+    squares = _least_state(plan.problem.dims) <= plan.memory_limit
     chosen = "least_squares" if squares else "race"
     row = next(r for r in plan.rows if r.name == chosen)
     if math.isnan(row.samples):
@@ -313,41 +312,16 @@ def tensor_dims(order: int | None, dim: int | None, dims: str | Sequence[int] | 
 
 
 def parse_samples(text: str | float, dims: Sequence[int]) -> int:
-    """A number of samples: ``2304``, ``1e6``, or in d as ``4d^2`` and ``0.5*d^(3/2)``; d is the geometric mean of dims.
-
-    Only numbers, d, ``+ - * / ^`` and parentheses are understood; a factor before d needs no sign.
-    """
-    if isinstance(text, str):
-        spelled = re.sub(r"(?<=[0-9.)])\s*(?=[d(])", "*", text.strip().replace("^", "**"))
-        try:
-            value = _evaluate(ast.parse(spelled, mode="eval").body, math.prod(dims) ** (1 / len(dims)))
-        except (SyntaxError, ValueError, ZeroDivisionError, OverflowError, RecursionError, MemoryError):
-            value = math.nan
-    else:
-        value = float(text)
+    """A number of samples: ``2304``, or in d as ``4d^2`` and ``0.5*d^(3/2)``; d is the geometric mean of dims."""
+    number = r"[0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?"
+    match = re.fullmatch(
+        rf"\s*({number})?\s*\*?\s*(?:(d)(?:(?:\^|\*\*)\(?({number})(?:/({number}))?\)?)?)?\s*", str(text)
+    )
+    value = math.nan
+    if match is not None and (match[1] or match[2]):
+        d = math.prod(dims) ** (1 / len(dims)) if match[2] else 1.0
+        with contextlib.suppress(ArithmeticError):
+            value = float(match[1] or 1) * d ** (float(match[3] or 1) / float(match[4] or 1))
     if not (math.isfinite(value) and round(value) >= 1):
         raise SolverError(f"samples must be at least 1, as a number or in d such as 4d^2, got {text!r}.")
     return round(value)
-
-
-_OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.Pow: operator.pow,
-}
-
-
-def _evaluate(node: ast.expr, d: float) -> float:
-    """The value of an expression made of numbers, d and the four operations; not ``eval`` of what somebody typed."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-        return float(node.value)
-    if isinstance(node, ast.Name) and node.id == "d":
-        return d
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_evaluate(node.operand, d)
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        value = _OPERATORS[type(node.op)](_evaluate(node.left, d), _evaluate(node.right, d))
-        return float(value) if isinstance(value, (int, float)) else math.nan
-    raise ValueError

@@ -130,7 +130,7 @@ class Record(msgspec.Struct, kw_only=True, eq=False, tag_field="format", tag="tp
     dims: Annotated[list[Annotated[int, msgspec.Meta(ge=1)]], msgspec.Meta(min_length=1)]
     names: dict[str, Any] = msgspec.field(name="labels", default_factory=dict)
     components: Annotated[list[Component], msgspec.Meta(min_length=1)]
-    notes: list[str] = []
+    advice: list[str] = []
     n_samples: Count
     n_skipped: Count = 0
     n_passes: Count = 1
@@ -163,8 +163,8 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
     null_distribution : array ``(rows, n_resamples)`` or None
     labels : Labels
         Names of axes and of their entries.
-    notes : list of str
-        Advice, a line each.
+    advice : list of str
+        A line each, with a number and one action.
     dims, n_samples, n_skipped, n_units, n_resamples, solver, settings, source
         Of what the fit was, and how it was done.
     preprocess : callable, optional
@@ -185,36 +185,25 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
     @classmethod
     def of(cls, recovery: Recovery, source: str = "", settings: dict[str, Any] | None = None) -> Result:
         """The result of a fit of samples; ``settings`` say what was asked for, ``source`` where the samples were."""
-        rows, names = recovery.components, recovery.labels
+        rows = recovery.components
         dims = [len(v) for v in rows[0].vectors]
         unknown = tuple(np.full(d, math.nan) for d in dims)
-        fields: tuple[str, ...] = (
-            "strength",
-            "strength_interval",
-            "p_value",
-            "significant",
-            "effect",
-            "label_amplitudes",
-            "variance",
-        )
-        fields += ("variance_ratio", "length", "statistic", "e_value")
         entries, nulls = recovery.entry_p_values, [c.null for c in rows]
         copied = ("solver", "n_samples", "n_skipped", "n_passes", "n_units", "n_resamples", "noise_level", "inflation")
         return cls(
+            **_ended(recovery.stop_reason, settings, recovery.labels),
             kind="samples",
             source=source,
-            settings=_plain(settings),
-            verdict=recovery.verdict,
-            stop_reason=recovery.stop_reason.name,
             p_value=recovery.signal_p,
             dims=dims,
-            names={} if names is None else names.as_json(),
-            components=[_component({name: getattr(c, name) for name in fields}) for c in rows],
-            notes=[*recovery.notes, *map(_sentence, doubts(recovery.checks)), *map(withdrawal, recovery.withdrawn)],
+            components=[
+                _component({name: getattr(c, name) for name in Component.__struct_fields__ if hasattr(c, name)})
+                for c in rows
+            ],
+            advice=[*recovery.advice, *map(_sentence, doubts(recovery.checks)), *map(withdrawal, recovery.withdrawn)],
             rank_one_shares=[float(share) for share in recovery.rank_one_shares],
             state_bytes=recovery.state_bytes,
             buffer_bytes=recovery.buffer_bytes,
-            tpca_version=tpca_version(),
             vectors=_stacked([oriented(c.vectors) for c in rows]),
             errors=_stacked([c.standard_errors or unknown for c in rows]),
             observed=list(recovery.observed or ()),
@@ -240,20 +229,16 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
         reason = StopReason.STREAM_ENDED if fit.significant.any() else StopReason.NO_SIGNAL
         weights = fit.of_every("weights")
         return cls(
+            **_ended(reason, settings, named),
             kind="views",
             source=[str(one) for one in sources],
-            settings=_plain(settings),
             solver="moments",
-            verdict=reason.verdict,
-            stop_reason=reason.name,
             p_value=components[0].p_value,
             dims=[len(mean) for mean in fit.means],
-            names=named.as_json(),
             components=components,
-            notes=fit.advice,
+            advice=fit.advice,
             n_samples=fit.n_samples,
             n_skipped=fit.n_skipped,
-            tpca_version=tpca_version(),
             vectors=weights,
             errors=[np.full(w.shape, math.nan) for w in weights],
             loadings=fit.of_every("loadings"),
@@ -268,24 +253,20 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
             reason = StopReason.STREAM_ENDED if fit.significant.any() else StopReason.NO_SIGNAL
         advice = "No source was proven: give more rows, or the other order of the moment."
         return cls(
+            **_ended(reason, settings, labels),
             kind="table",
             source="",
-            settings=_plain(settings),
             solver="moments",
-            verdict=reason.verdict,
-            stop_reason=reason.name,
             p_value=float(np.min(fit.p_values, initial=math.inf)),
             dims=[fit.weights.shape[1]],
-            names={} if labels is None else labels.as_json(),
             components=[
                 Component(strength=float(s), p_value=float(p), significant=bool(proven))
                 for s, p, proven in zip(fit.strengths, fit.p_values, fit.significant, strict=True)
             ],
-            notes=[advice] if reason is StopReason.NO_SIGNAL else [],
+            advice=[advice] if reason is StopReason.NO_SIGNAL else [],
             n_samples=fit.n_samples,
             n_skipped=fit.n_skipped,
             state_bytes=fit.state_bytes,
-            tpca_version=tpca_version(),
             vectors=[fit.weights],
             errors=[fit.errors],
             loadings=[fit.directions],
@@ -372,7 +353,7 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
         """Numbers and words in a form that NetCDF and Zarr can store."""
         ends = [c.strength_interval or (math.nan, math.nan) for c in self.components]
         told: dict[str, Any] = {"verdict": str(self.verdict), "signal_p_value": self.p_value}
-        told |= {"notes": " ".join(self.notes), "strength": [c.strength for c in self.components]}
+        told |= {"advice": " ".join(self.advice), "strength": [c.strength for c in self.components]}
         told |= {"strength_low": [low for low, _ in ends], "strength_high": [high for _, high in ends]}
         told |= {"p_value": [c.p_value for c in self.components]}
         told |= {"significant": [int(c.significant) for c in self.components]}
@@ -599,9 +580,12 @@ def _builtin(value: Any) -> Any:
     return getattr(value, "__name__", None) or str(value)
 
 
-def _plain(settings: dict[str, Any] | None) -> dict[str, Any]:
-    """Settings as a file would give them back."""
-    return dict(msgspec.json.decode(msgspec.json.encode(settings or {}, enc_hook=_builtin)))
+def _ended(reason: StopReason, settings: dict[str, Any] | None, labels: Labels | None) -> dict[str, Any]:
+    """What results of all kinds have; settings are as a file would give them back."""
+    plain = dict(msgspec.json.decode(msgspec.json.encode(settings or {}, enc_hook=_builtin)))
+    names = {} if labels is None else labels.as_json()
+    about = {"verdict": reason.verdict, "stop_reason": reason.name, "tpca_version": tpca_version()}
+    return {**about, "settings": plain, "names": names}
 
 
 def _component(fields: dict[str, Any]) -> Component:

@@ -231,17 +231,6 @@ def test_the_axis_of_the_samples_can_be_named(tmp_path):
     assert "--dim 1" in run("fit", "d.npy", "--y", "y.npy", cwd=tmp_path).stderr  # y has a row for every entry there
 
 
-def test_nan_policies_are_counted(tmp_path):
-    truth = tpca.SpikedTensor.random((6, 5, 4), 3.0, random_state=1)
-    samples = next(iter(truth.stream(random_state=2, batch_size=300)))
-    samples[::50, 0, 0, 0] = np.nan
-    np.save(tmp_path / "d.npy", samples)
-    for policy, used, skipped in (("omit", 294, 6), ("zero", 300, 0)):
-        told, code = fitted(tmp_path, "d.npy", "--nan-policy", policy, "--out", policy)
-        assert (told["n_samples"], told["n_skipped"], code) == (used, skipped, 0)
-        assert run("score", "d.npy", policy, cwd=tmp_path).returncode == 0
-
-
 def test_workers_give_the_same_answer(data, tmp_path):
     pytest.importorskip("distributed")
     assert run("fit", "d.zarr", "--out", tmp_path / "here", cwd=data).returncode == 0

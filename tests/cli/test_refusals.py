@@ -1,13 +1,11 @@
 """What cannot be done is refused in one line, with exit code 2, before the work, and leaves nothing behind."""
 
-import json
 import os
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-import zarr
 
 from command import run
 
@@ -75,14 +73,6 @@ def test_bad_data_leave_nothing(folder):
     for name, says in BAD.items():
         assert says in line(run("fit", name, "--out", "r", cwd=folder)), name
         assert not [p for p in (folder / "r").rglob("*") if p.is_file()], name
-
-
-def test_a_torn_store_is_one_line(tmp_path):
-    store = zarr.open_array(tmp_path / "torn.zarr", mode="w", shape=(64, 8, 8), chunks=(16, 8, 8), dtype="f8")
-    store[:] = np.random.default_rng(1).standard_normal((64, 8, 8))
-    chunk = next(p for p in sorted((tmp_path / "torn.zarr" / "c").rglob("*")) if p.is_file())
-    chunk.write_bytes(chunk.read_bytes()[:50])
-    assert "cannot read samples" in line(in_process("fit", "torn.zarr", cwd=tmp_path))  # Zarr has threads of its own
 
 
 @pytest.mark.parametrize(
@@ -180,42 +170,6 @@ def test_a_pipe_is_refused_and_does_not_hang(place, folder):
     assert "regular file" in line(done)
 
 
-def damaged(folder, change):
-    path = folder / "o" / "result.json"
-    record = json.loads(path.read_text())
-    change(record)
-    path.write_text(json.dumps(record))
-
-
-DAMAGE = {
-    "no components": lambda r: r.update(components=[]),
-    "a word for a number": lambda r: r["components"][0].update(strength="much"),
-    "no settings": lambda r: r.update(settings=[]),
-    "other dims": lambda r: r.update(dims=[2, 2]),
-    "a level of another kind": lambda r: r["settings"].update(confidence="high"),
-}
-
-
-@pytest.mark.parametrize("name", DAMAGE)
-def test_a_damaged_result_is_one_line(name, folder):
-    labels = np.array(list("abcd"))[np.arange(60) % 4]
-    np.save(folder / "l.npy", labels)
-    assert run("fit", "d.npy", "--y", "l.npy", "--out", "o", "--quiet", cwd=folder).returncode in (0, 3)
-    damaged(folder, DAMAGE[name])
-    for words in (("info", "o"), ("report", "o"), ("score", "d.npy", "o", "--y", "l.npy")):
-        done = run(*words, cwd=folder)
-        if name != "a level of another kind" or done.returncode:  # not all have a use for it
-            assert "'o'" in line(done)
-
-
-def test_the_vectors_of_another_fit_are_refused(folder):
-    for out, seed in (("o", "0"), ("p", "1")):
-        run("fit", "d.npy", "--solver", "race", "--random-state", seed, "--out", out, "--quiet", cwd=folder)
-    (folder / "p" / "vectors.npz").write_bytes((folder / "p" / "vectors.npz").read_bytes() + b"x")
-    (folder / "o" / "vectors.npz").write_bytes((folder / "p" / "vectors.npz").read_bytes())
-    assert "vectors.npz" in line(run("info", "o", cwd=folder))
-
-
 # Places --------------------------------------------------------------------------------------------------------------
 
 PLACES = {
@@ -273,13 +227,6 @@ def test_a_full_disk_leaves_nothing_half_written(suffix, tmp_path):
     words = ("generate", "--dims", "8,7,6", "--samples", "400", "--out", f"d.{suffix}")
     assert "cannot write" in line(on_a_full_disk(20000, *words, cwd=tmp_path))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_full_disk_keeps_the_result_before(folder):
-    assert run("fit", "d.npy", "--out", "r", "--quiet", cwd=folder).returncode in (0, 3)
-    before = {p.name: p.read_bytes() for p in (folder / "r").iterdir()}
-    line(on_a_full_disk(500, "fit", "d.npy", "--out", "r", "--random-state", "1", "--overwrite", cwd=folder))
-    assert {p.name: p.read_bytes() for p in (folder / "r").iterdir() if p.is_file()} == before
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")

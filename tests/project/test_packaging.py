@@ -151,11 +151,11 @@ def test_an_installed_wheel_works(built, tmp_path):
 def test_the_demo_needs_no_matplotlib(monkeypatch, tmp_path):
     """A plain install has none: the table is printed, and how to get the figure is said."""
     from tpca.cli import demo as module
-    from tpca.cli.demo import Demo, planted, run_race
 
-    truth = planted(0)
-    race = run_race(truth, 0, lambda _: None)
-    monkeypatch.setattr(module, "_run_demo", lambda *_: Demo(truth, race, race))
+    truth = tpca.SpikedTensor.random((6, 5, 4), 2.0, random_state=0)
+    found = tpca.RaceSolver(random_state=0, max_samples=200).run(truth.stream(random_state=1))
+    monkeypatch.setattr(module, "_both", lambda *_: [module.Watched(found, [], [])] * 2)
+    monkeypatch.setattr("tpca.model.SpikedTensor.random", lambda *_, **__: truth)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output

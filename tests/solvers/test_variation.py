@@ -109,7 +109,7 @@ def test_correlated_neighbours_are_not_tested(rng):
     X = rng.standard_normal((100, 5, 4)).cumsum(axis=0)
     pca = TensorPCA(target="variance", random_state=0).fit(X)
     assert (pca.verdict_, np.isnan(pca.p_values_[0])) == ("not tested", True)
-    assert any("dependence=None" in note for note in pca._found.notes)
+    assert any("dependence=None" in note for note in pca._found.advice)
     assert TensorPCA(target="variance", dependence=None, random_state=0).fit(X).verdict_ != "not tested"
 
 
@@ -136,6 +136,8 @@ def test_a_pattern_that_varies_is_claimed_with_errors(rng):
     assert pca.p_values_[0] == 1 / 100
     low, high = pca.strength_intervals_[0]
     assert low < pca.strengths_[0] < high
+    wide = TensorPCA(target="variance", confidence=0.99, random_state=0).fit(X).strength_intervals_[0]
+    assert wide[0] < low < high < wide[1]
     assert low < np.sqrt(26) * 1.3  # variance 25 + 1, known to √(2/60) = 18 %
     assert high > np.sqrt(26) / 1.3
     # An entry's error: noise over the length of the scores, about √(1/(60·26)) = 0.025.

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consistent import assert_consistent
-from tpca import RaceSolver, TensorPCA
+from tpca import RaceSolver, Result, TensorPCA
 from tpca.engines import LocalEngine
 from tpca.solvers.estimate import Claim, StopReason
 from tpca.solvers.race.run import RaceRun
@@ -85,7 +85,7 @@ def test_a_signal_that_turns_round_is_claimed_and_withdrawn(seed):
     (flaw,) = found.withdrawn
     last = found.history[-1]
     assert (last["phase"], last["found"], last["flaw"]) == ("withdrawn", False, flaw)
-    assert f"A claim was withdrawn: with all samples it comes to {flaw}." in found.advice
+    assert f"A claim was withdrawn: with all samples it comes to {flaw}." in " ".join(Result.of(found).advice)
 
 
 def test_a_signal_that_turns_round_is_not_claimed_where_that_is_looked_for():
@@ -188,7 +188,7 @@ def test_components_after_one_that_is_withdrawn_go_with_it():
         assert (found.found, len(found.components)) == (expected.found, 1)
         assert found.vectors is expected.vectors
         assert found.withdrawn == [flaw]
-        assert found.advice.count("A claim was withdrawn") == 1
+        assert " ".join(Result.of(found).advice).count("A claim was withdrawn") == 1
     assert good.withdrawn == []  # what was said of it by itself is as it was
 
 

@@ -38,7 +38,7 @@ from tpca.solvers.folds import (
     Folds,
     JointMoments,
 )
-from tpca.solvers.least_squares.residuals import Fitted, Residuals
+from tpca.solvers.least_squares.residuals import Answer, Residuals
 from tpca.solvers.race.whitening import ModeMoments
 from tpca.solvers.sources import (
     ContrastSums,
@@ -277,7 +277,7 @@ def fitted_mean():
     sums = UnitSums(Design(), Units(1, N))
     sums.add(DenseBatch(SAMPLES), 0)
     none = np.zeros(0, dtype=np.intp)
-    return Fitted(Contributions(sums.units, none, np.array([0]), DIMS), Tangents([UNITS], np.ones(1)))
+    return Answer("", Contributions(sums.units, none, np.array([0]), DIMS), Tangents([UNITS], np.ones(1)))
 
 
 def scatter_of(samples):
@@ -314,7 +314,7 @@ CASES = {
         scatter_of,
         rtol=1e-10,
     ),
-    "spread": Case(lambda: Rows(True, N + 1, 1), lambda p: [p.spread.mean, p.spread.scatter], spread_of, rtol=1e-10),
+    "spread": Case(lambda: Rows(True, N + 1, 1), lambda p: [p.mean, p.scatter], spread_of, rtol=1e-10),
     "slope moments": Case(
         lambda: SlopeMoments(SAMPLES.mean(axis=0).ravel(), np.zeros((0, math.prod(DIMS))), [UNITS], 1),
         lambda p: [p.moments[0]],

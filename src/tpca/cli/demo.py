@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from tpca.cli.options import AsJson, option
 from tpca.cli.output import check_place, put_json
 from tpca.cli.progress import bars
 from tpca.wording import amount, shape
@@ -23,80 +21,105 @@ if TYPE_CHECKING:
     from tpca.tensors.blocks import Array
 
 ORDER, DIM, STRENGTH = 4, 10, 1.0
-Progress = Callable[[int], None]
+NAMES = ("race", "paper's algorithm")
 
 
 @dataclass(frozen=True)
-class Climb:
-    """A recovery and, for the figure, the alignment of its blocks or vectors with the truth over the samples."""
+class Watched:
+    """A recovery and, for the figure, the alignment of its vectors or blocks with the truth over the samples."""
 
     recovery: Recovery
     samples: list[int]
     alignments: list[Array]
 
 
-@dataclass(frozen=True)
-class Demo:
-    """The truth and both climbs."""
-
-    truth: SpikedTensor
-    paper: Climb
-    race: Climb
-
-
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("demo"),
-    random_state: Annotated[int, typer.Option(help="Seed of the planted signal and of the samples.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    out: Annotated[Path, option("Folder for the figure.")] = Path("demo"),
+    random_state: Annotated[int, option("Seed of the planted signal and of the samples.")] = 0,
+    as_json: AsJson = False,
 ) -> None:
     """Plant a signal, find it in two ways, and draw both."""
     from rich.console import Console
 
     from tpca.errors import TpcaError
+    from tpca.model import SpikedTensor
 
     check_place(out)
     console = Console(stderr=as_json)
-    truth = planted(random_state)
+    truth = SpikedTensor.random((DIM,) * ORDER, STRENGTH, correlation=0.0, random_state=random_state)
     console.print(
         f"Planted: order {truth.order}, dims {truth.dims}, strength {truth.strength:g} in unit Gaussian noise; "
         "pairs of vectors uncorrelated."
     )
-    result = _run_demo(console, truth, random_state)
+    both = _both(console, truth, random_state)
     figure = out / "alignment.png"
     try:
-        draw_demo(result, figure)
+        _draw(truth, both, figure)
         drawn = f"Figure: {figure}"
     except TpcaError as missing:  # matplotlib is an extra; the answer does not depend on it
         drawn = f"No figure: {missing}"
     if as_json:
-        put_json({"race": _numbers(result, result.race), "paper": _numbers(result, result.paper)})
+        put_json({name: _numbers(truth, one.recovery) for name, one in zip(("race", "paper"), both, strict=True)})
     else:
-        _print_demo(console, result)
+        _print(console, truth, [one.recovery for one in both])
     console.print(drawn, soft_wrap=True, markup=False)
 
 
-def _run_demo(console: Console, truth: SpikedTensor, random_state: int) -> Demo:
-    """Both solvers under one progress display."""
+def _both(console: Console, truth: SpikedTensor, seed: int) -> list[Watched]:
+    """The race in half the memory of one sample, and the paper's algorithm, under one progress display.
+
+    Of the race, overlaps of the candidate's vectors after every round; of the paper's algorithm, alignments of the best
+    start's blocks after every block's turn.
+    """
+    import numpy as np
+
+    from tpca.solvers.paper.solver import PaperSolver, planned_samples
+    from tpca.solvers.race.solver import RaceSolver
+    from tpca.tensors.blocks import Partition
+
+    blocks = Partition.pairs(truth.dims).outer(truth.vectors)
+
+    def best_start(record: dict[str, Any]) -> Array:
+        pairs = zip(record["blocks"], blocks, strict=True)
+        each = np.array([np.abs(np.tensordot(w, b, b.ndim)) for w, b in pairs])
+        return np.asarray(each[:, int(np.argmax(each.min(axis=0)))])
+
+    def watched(
+        name: str,
+        total: int | None,
+        make: Callable[..., Any],
+        aligned: Callable[[dict[str, Any]], Array],
+        **options: Any,
+    ) -> Watched:
+        samples: list[int] = []
+        alignments: list[Array] = []
+        bar = progress.add_task(name, total=total)
+
+        def watch(record: dict[str, Any]) -> None:
+            samples.append(int(record["samples"]))
+            alignments.append(aligned(record))
+            progress.update(bar, completed=samples[-1])
+
+        solver = make(random_state=seed, callbacks=[watch], **options)
+        recovery = solver.run(truth.stream(random_state=seed + 1))
+        progress.update(bar, total=recovery.n_samples, completed=recovery.n_samples)
+        return Watched(recovery, samples, alignments)
+
+    planned = planned_samples(truth.dims, truth.strength)["Case II"]  # the worst case, no correlation
     with bars(console, transient=True) as progress:
-
-        def watched(name: str, run: Callable[..., Climb], total: int | None) -> Climb:
-            bar = progress.add_task(name, total=total)
-            climb = run(truth, random_state, lambda n: progress.update(bar, completed=n))
-            progress.update(bar, total=climb.recovery.n_samples, completed=climb.recovery.n_samples)
-            return climb
-
-        race = watched("race", run_race, None)
-        return Demo(truth, watched("paper's algorithm", run_paper, paper_samples(truth)), race)
+        half = 4 * math.prod(truth.dims)
+        return [
+            watched(NAMES[0], None, RaceSolver, lambda record: truth.overlaps(record["vectors"]), memory_limit=half),
+            watched(NAMES[1], planned, PaperSolver, best_start, strength=truth.strength),
+        ]
 
 
-def _print_demo(console: Console, result: Demo) -> None:
+def _print(console: Console, truth: SpikedTensor, both: list[Recovery]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    truth, both = result.truth, (result.race.recovery, result.paper.recovery)
-    sample = 8 * math.prod(truth.dims)
     table = Table(title="Overlap with the planted vectors", title_justify="left", title_style="", box=SIMPLE_HEAD)
-    for heading in ("", "race", "paper's algorithm"):
+    for heading in ("", *NAMES):
         table.add_column(heading, justify="right" if heading else "left")
     overlaps = [truth.overlaps(r.vectors) for r in both]
     for mode in range(truth.order):
@@ -108,104 +131,45 @@ def _print_demo(console: Console, result: Demo) -> None:
     table.add_row("strength", *(f"{r.strength:.3f}" for r in both))
     table.add_row("memory of the solver", *(amount(r.state_bytes) for r in both))
     console.print(table)
-    ratio = both[1].n_samples / both[0].n_samples
     console.print(
-        f"One sample takes {amount(sample)}. The race used {ratio:,.0f} times fewer samples, and was given neither the "
-        "strength nor the noise level."
+        f"One sample takes {amount(8 * math.prod(truth.dims))}. The race used "
+        f"{both[1].n_samples / both[0].n_samples:,.0f} times fewer samples, and was given neither the strength nor the "
+        "noise level."
     )
 
 
-def _numbers(result: Demo, climb: Climb) -> dict[str, object]:
-    recovery = climb.recovery
+def _numbers(truth: SpikedTensor, recovery: Recovery) -> dict[str, object]:
     return {
-        "overlaps": [float(o) for o in result.truth.overlaps(recovery.vectors)],
+        "overlaps": [float(o) for o in truth.overlaps(recovery.vectors)],
         "strength": recovery.strength,
         "n_samples": recovery.n_samples,
         "state_bytes": recovery.state_bytes,
         "verdict": recovery.verdict,
-        "sample_bytes": 8 * math.prod(result.truth.dims),
+        "sample_bytes": 8 * math.prod(truth.dims),
         "stop_reason": recovery.stop_reason.name,
     }
 
 
-def planted(seed: int) -> SpikedTensor:
-    """The signal of the demonstration: order 4, d = 10, strength 1, no correlation inside the pairs."""
-    from tpca.model import SpikedTensor
-
-    return SpikedTensor.random((DIM,) * ORDER, STRENGTH, correlation=0.0, random_state=seed)
-
-
-def paper_samples(truth: SpikedTensor) -> int:
-    """What the paper's schedule will ask for (the worst case, no correlation)."""
-    from tpca.solvers.paper.solver import planned_samples
-
-    return planned_samples(truth.dims, truth.strength)["Case II"]
-
-
-def run_paper(truth: SpikedTensor, seed: int, progress: Progress) -> Climb:
-    """The paper's algorithm; alignment of the best start's blocks after every block's turn."""
-    import numpy as np
-
-    from tpca.solvers.paper.solver import PaperSolver
-    from tpca.tensors.blocks import Partition
-
-    blocks = Partition.pairs(truth.dims).outer(truth.vectors)
-
-    def aligned(record: dict[str, Any]) -> Array:
-        pairs = zip(record["blocks"], blocks, strict=True)
-        each = np.array([np.abs(np.tensordot(w, b, b.ndim)) for w, b in pairs])
-        best: Array = each[:, int(np.argmax(each.min(axis=0)))]
-        return best
-
-    make = functools.partial(PaperSolver, random_state=seed, strength=truth.strength)
-    return _climb(truth, seed, make, aligned, progress)
-
-
-def run_race(truth: SpikedTensor, seed: int, progress: Progress) -> Climb:
-    """The race, in half the memory of one sample; overlaps of the candidate's vectors after every round."""
-    from tpca.solvers.race.solver import RaceSolver
-
-    make = functools.partial(RaceSolver, random_state=seed, memory_limit=4 * math.prod(truth.dims))
-    return _climb(truth, seed, make, lambda record: truth.overlaps(record["vectors"]), progress)
-
-
-def _climb(
-    truth: SpikedTensor, seed: int, make: Callable[..., Any], aligned: Callable[[dict[str, Any]], Array], tell: Progress
-) -> Climb:
-    """A run of a solver, watched."""
-    seen: list[tuple[int, Array]] = []
-
-    def watch(record: dict[str, Any]) -> None:
-        seen.append((int(record["samples"]), aligned(record)))
-        tell(seen[-1][0])
-
-    recovery = make(callbacks=[watch]).run(truth.stream(random_state=seed + 1))
-    return Climb(recovery, [samples for samples, _ in seen], [each for _, each in seen])
-
-
-def draw_demo(demo: Demo, path: Path) -> None:
-    """Both climbs, side by side."""
+def _draw(truth: SpikedTensor, both: list[Watched], path: Path) -> None:
+    """Both, side by side."""
     import numpy as np
 
     from tpca.report.style import COLOURS, INK, drawing, save
 
-    truth = demo.truth
     with drawing() as plt:
         figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharex=True, sharey=True, layout="constrained")
-        for axis, climb, name, word in zip(
-            axes, (demo.race, demo.paper), ("race", "paper's algorithm"), ("mode", "block"), strict=True
+        for axis, one, name, word, place in zip(
+            axes, both, NAMES, ("axis", "block"), ("lower right", "upper left"), strict=True
         ):
-            for i, curve in enumerate(np.array(climb.alignments).T[: len(COLOURS)]):
-                label = f"{word} {i if climb is demo.race else i + 1}"
-                marker = "o" if len(climb.samples) < 40 else None
-                axis.plot(climb.samples, curve, label=label, color=COLOURS[i], marker=marker, markersize=4)
-            proven = next((h["samples"] for h in climb.recovery.history if h.get("found")), None)
+            for i, curve in enumerate(np.array(one.alignments).T[: len(COLOURS)]):
+                marker = "o" if len(one.samples) < 40 else None
+                axis.plot(one.samples, curve, label=f"{word} {i}", color=COLOURS[i], marker=marker, markersize=4)
+            proven = next((h["samples"] for h in one.recovery.history if h.get("found")), None)
             if proven is not None:
                 axis.axvline(proven, color=INK, linestyle="--", linewidth=1)
                 axis.text(1.15 * proven, 0.5, f"proven after {proven:,}")
-            axis.set(title=f"{name}: {climb.recovery.n_samples:,} samples", xscale="log", xlabel="samples")
-            axis.legend(loc="lower right" if climb is demo.race else "upper left")
+            axis.set(title=f"{name}: {one.recovery.n_samples:,} samples", xscale="log", xlabel="samples")
+            axis.legend(loc=place)
         axes[0].set(ylabel="alignment with the planted vectors", ylim=(0, 1.02))
-        entries = float(np.prod(truth.dims))
-        figure.suptitle(f"{shape(truth.dims)}: {entries:,.0f} entries a sample, strength {truth.strength:g}")
+        figure.suptitle(f"{shape(truth.dims)}: {math.prod(truth.dims):,} entries a sample, strength {truth.strength:g}")
         save(figure, path)

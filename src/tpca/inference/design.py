@@ -312,11 +312,8 @@ def _array(name: str, values: Any) -> NDArray[Any]:
     try:
         return np.asarray(values)
     except ValueError:  # lists of different lengths
-        sizes = [np.size(row) for row in values]
-        odd = next((i for i, size in enumerate(sizes) if size != sizes[0]), 0)
         raise SampleError(
-            f"{name} must have one value, or as many as all others, for every sample, got {sizes[0]} for sample 0 and "
-            f"{sizes[odd]} for sample {odd}; give an array with a row for every sample."
+            f"{name} must have as many values for every sample; give an array with a row for each."
         ) from None
 
 

@@ -25,51 +25,38 @@ from scipy.stats import t as student
 from tpca.tensors.blocks import Array
 
 EQUAL = 1e-3  # relative difference of squared lengths below which singular vectors are not told apart
-LARGEST_SYSTEM = 4096  # parameters of several components whose coupling is solved for; with more it is left out
+LARGEST_SYSTEM = 4096  # parameters: 134 MB a matrix
 
 
 def slopes(rows: Array, vectors: Sequence[Array]) -> list[Array]:
     """Tensors (n, *dims) contracted with the vectors of all modes but one: (n, d_m) for every mode."""
-    n, found = len(rows), []
-    after = rows
-    rights = []  # rows contracted with all vectors after mode m
-    for v in reversed(vectors[1:]):
-        rights.append(after)
-        after = _without_last(after, v)
-    rights.append(after)
-    for m, right in enumerate(reversed(rights)):
-        for v in vectors[:m]:
-            right = np.matmul(v, right.reshape(n, len(v), -1))
-        found.append(right.reshape(n, -1))
-    return found
+    return [slope(rows, vectors, mode) for mode in range(len(vectors))]
 
 
 def slope(rows: Array, vectors: Sequence[Array], mode: int) -> Array:
     """The same for one mode, (n, d_mode)."""
     n = len(rows)
-    for v in reversed(vectors[mode + 1 :]):
-        rows = _without_last(rows, v)
+    for v in reversed(vectors[mode + 1 :]):  # one product, where that of a stack would be many
+        rows = (rows.reshape(-1, len(v)) @ v).reshape(rows.shape[:-1])
     for v in vectors[:mode]:
         rows = np.matmul(v, rows.reshape(n, len(v), -1))
     return rows.reshape(n, -1)
 
 
-def _without_last(rows: Array, v: Array) -> Array:
-    """The last mode contracted: one product, where that of a stack would be many."""
-    return np.asarray((rows.reshape(-1, len(v)) @ v).reshape(rows.shape[:-1]))
-
-
 class Tangents:
-    """Turns slopes of every component into changes of strengths and vectors."""
+    """Turns slopes of every component into changes of strengths and vectors.
 
-    def __init__(self, vectors: Sequence[Sequence[Array]], strengths: Array) -> None:
+    The coupling of several components is solved for with up to ``largest`` parameters; with more it is left out.
+    """
+
+    def __init__(self, vectors: Sequence[Sequence[Array]], strengths: Array, largest: int = LARGEST_SYSTEM) -> None:
         self.vectors, self.strengths = vectors, np.asarray(strengths, dtype=np.float64)
         self.sizes = [len(v) for v in vectors[0]]
         width = len(vectors) * (1 + sum(self.sizes))
         several = len(vectors) > 1 and bool((self.strengths > 0).all())
         self._pairs = several and len(self.sizes) == 2
         self._inverse = None
-        if several and not self._pairs and width <= LARGEST_SYSTEM:
+        if several and not self._pairs and width <= largest:
             self._inverse = np.linalg.pinv(self._gram(), rcond=1e-9, hermitian=True)
 
     def changes(self, each: Sequence[Sequence[Array]]) -> Array:

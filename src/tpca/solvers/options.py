@@ -42,21 +42,10 @@ def option(default: Any, check: Check | None = None, *, setting: bool = True) ->
 
 def check_options(self: Any) -> None:
     """Check all options of a dataclass, each by its own check."""
-    own = vars(self)
-    for name, check, optional in _checks(type(self)):
-        if not (optional and own[name] is None):
-            own[name] = check(name, own[name])
-
-
-def _checks(kind: type[Any]) -> list[tuple[str, Check, bool]]:
-    """Options of a class that have a check, each with that, and whether ``None`` may stay; looked up once."""
-    if kind not in _KNOWN:
-        fields = ((field, field.metadata.get("check")) for field in dataclasses.fields(kind))
-        _KNOWN[kind] = [(field.name, check, field.default is None) for field, check in fields if check is not None]
-    return _KNOWN[kind]
-
-
-_KNOWN: dict[type[Any], list[tuple[str, Check, bool]]] = {}
+    for field in dataclasses.fields(self):
+        check, value = field.metadata.get("check"), getattr(self, field.name)
+        if check is not None and not (value is None and field.default is None):
+            setattr(self, field.name, check(field.name, value))
 
 
 def check_seed(name: str, value: Any) -> int:

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 import naive
 from tpca import TensorPCA
-from tpca.inference.units import Contributions
 from tpca.solvers.least_squares.components import best_rank_one, components_of, deflated, fits
 
 DIMS = (4, 3, 2)
@@ -123,6 +122,7 @@ def test_labels_are_one_more_mode(weighted, rng):
     assert pca._found.components[0].length == pytest.approx(length, rel=1e-8)
     cosines = [abs(v[0] @ u) for v, u in zip(pca.components_, best[1:], strict=True)]
     np.testing.assert_allclose(cosines, 1, atol=1e-9)
+    assert pca.entry_p_values_.shape == DIMS
     amplitudes = pca.label_amplitudes_[0]
     assert amplitudes @ shares == pytest.approx(0, abs=1e-9)
     expected = best[0] / np.sqrt(shares)
@@ -207,30 +207,6 @@ def test_the_order_of_samples_changes_nothing(target, options, rng):
                 np.testing.assert_allclose(own, expected, rtol=1e-6)
         # Both p are from so many flips: of one true p they differ by four standard errors once in 10⁴ at most.
         np.testing.assert_allclose(pca.p_values_, first.p_values_, atol=4 * np.sqrt(0.5 / (flips + 1)))
-
-
-def test_the_sums_of_units_give_the_contributions_of_samples(rng):
-    """Of a unit of one sample each, without levels (equal noise): what the naive formula gives, up to nuisances."""
-    n, y, nuisance = 12, rng.standard_normal(12), rng.standard_normal(12)
-    X = rng.standard_normal((n, *DIMS))
-    pca = TensorPCA(target="effect", dependence=None, random_state=0, n_resamples=19, confidence=0.9)
-    seen = {}
-    own = Contributions.__init__
-
-    def spy(self, *given, **more):
-        own(self, *given, **more)
-        seen["parts"] = self
-
-    Contributions.__init__ = spy
-    try:
-        pca.fit(X, y, nuisance=nuisance)
-    finally:
-        Contributions.__init__ = own
-    C, left = naive.contributions(X, y, nuisance)
-    parts = seen["parts"]
-    assert pytest.approx(left @ left) == parts.S
-    np.testing.assert_allclose(parts.C.sum(axis=0), C.sum(axis=0), atol=1e-10)
-    np.testing.assert_allclose(parts.D, C.sum(axis=0) / (left @ left), atol=1e-12)
 
 
 # Rank-one fits -------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tpca.solvers.rank_one import along, alternate
+from tpca.solvers.rank_one import along, alternate, top_pairs, units
 from tpca.tensors.blocks import Array
 
 FLIP_SWEEPS, FLIP_STEPS = 8, 6
@@ -34,18 +34,12 @@ def lengths(stack: Array) -> Array:
 def fits(stack: Array) -> tuple[list[Array], Array]:
     """Vectors (b, d_m) and lengths of rank-one fits, from power steps along all modes but the longest."""
     dims = stack.shape[1:]
-    if len(dims) == 1:
-        size = np.sqrt(np.vecdot(stack, stack))
-        return [stack / np.maximum(size, 1e-300)[:, None]], size
     order = sorted(range(len(dims)), key=lambda m: -dims[m])
     stack = np.ascontiguousarray(np.moveaxis(stack, [1 + m for m in order], range(1, 1 + len(dims))))
     starts = [np.zeros_like(stack, shape=(len(stack), dims[order[0]]))]
     starts += [_power_steps(stack, place, dims[m]) for place, m in enumerate(order[1:], 1)]
     found, values = alternate(functools.partial(along, stack), starts, FLIP_SWEEPS)
-    vectors: list[Array] = [found[0]] * len(dims)
-    for place, m in enumerate(order):
-        vectors[m] = found[place]
-    return vectors, values
+    return [found[order.index(m)] for m in range(len(dims))], values
 
 
 def _power_steps(stack: Array, place: int, d: int) -> Array:
@@ -63,35 +57,22 @@ def best_rank_one(tensor: Array, rough: bool = False) -> tuple[list[Array], floa
 
     A ``rough`` one is only to climb from.
     """
-    dims = tensor.shape
+    dims, sweeps = tensor.shape, 1
     if tensor.ndim == 1:
-        size = float(np.linalg.norm(tensor))
-        return [tensor / size if size > 0 else np.zeros_like(tensor)], size
-    if tensor.ndim == 2:
-        tall = dims[0] > dims[1]
-        matrix = tensor.T if tall else tensor
-        values, axes = np.linalg.eigh(matrix @ matrix.T)
-        left = axes[:, -1]
-        right = left @ matrix
-        size = float(np.linalg.norm(right))
-        right = right / max(size, 1e-300)
-        left = matrix @ right  # the eigenvector of a square is good to half the digits only
-        left = left / max(float(np.linalg.norm(left)), 1e-300)
-        right = left @ matrix
-        size = float(np.linalg.norm(right))
-        right = right / max(size, 1e-300)
-        return ([right, left] if tall else [left, right]), size
-    starts = [[v[0] for v in fits(tensor[None])[0]]]
-    rng = np.random.default_rng(0)  # the same for all data: no seed of the user's moves the estimate
-    starts += [[_unit(rng.standard_normal((d,))) for d in dims] for _ in range(40 if tensor.size <= SMALL else 6)]
-    together = len(starts) if tensor.size <= SMALL else 1  # a stack of large tensors would be so many copies
-    tried = [_tried(tensor, starts[first : first + together]) for first in range(0, len(starts), together)]
-    found, values = max(tried, key=lambda one: float(np.max(one[1])))
-    best = int(np.argmax(values))
-    sweeps = 1 if rough else int(np.clip(SWEPT / tensor.size, *SWEEPS))
-    found, values = alternate(
-        functools.partial(along, tensor[None]), [v[best : best + 1] for v in found], sweeps, STILL
-    )
+        start = [np.zeros((1, *dims))]
+    elif tensor.ndim == 2:  # its own square gives vectors to half the digits, and a sweep the rest
+        start = list(top_pairs(tensor)[1:])
+    else:
+        rng = np.random.default_rng(0)  # the same for all data: no seed of the user's moves the estimate
+        starts = [[v[0] for v in fits(tensor[None])[0]]]
+        starts += [[units(rng.standard_normal((d,))) for d in dims] for _ in range(40 if tensor.size <= SMALL else 6)]
+        together = len(starts) if tensor.size <= SMALL else 1  # a stack of large tensors would be so many copies
+        tried = [_tried(tensor, starts[first : first + together]) for first in range(0, len(starts), together)]
+        found, values = max(tried, key=lambda one: float(np.max(one[1])))
+        best = int(np.argmax(values))
+        start = [v[best : best + 1] for v in found]
+        sweeps = 1 if rough else int(np.clip(SWEPT / tensor.size, *SWEEPS))
+    found, values = alternate(functools.partial(along, tensor[None]), start, sweeps, STILL)
     return [v[0] for v in found], float(values[0])
 
 
@@ -100,10 +81,6 @@ def _tried(tensor: Array, starts: Sequence[Sequence[Array]]) -> tuple[list[Array
     stacked = [np.stack(each) for each in zip(*starts, strict=True)]
     stack = np.broadcast_to(tensor, (len(starts), *tensor.shape))
     return alternate(functools.partial(along, stack), stacked, TRIAL_SWEEPS)
-
-
-def _unit(v: Array) -> Array:
-    return np.asarray(v / np.linalg.norm(v))
 
 
 def outer(vectors: Sequence[Array], strength: float = 1.0) -> Array:
