@@ -210,7 +210,7 @@ def test_integers_are_a_dose_and_strings_are_labels(rng):
 ADVICE = {
     "a mean that was subtracted": (lambda x: x - x.mean(axis=0), "seems to have been subtracted"),
     "heavy tails": (lambda x: np.sign(x) * np.abs(x) ** 6, "Heavy tails"),
-    "copies": (lambda x: x[np.arange(60) % 20], "exact copies"),
+    "copies": (lambda x: x[np.arange(60) % 20], "Exact copies"),
     "a loud sample": (lambda x: x * np.where(np.arange(60) == 7, 40, 1)[:, None, None], "One sample has"),
 }
 

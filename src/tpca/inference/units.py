@@ -174,9 +174,9 @@ class Contributions:
         # κ = K ỹ in place of ỹ: one for one asked column, (S/W)^(-1/2) for several
         self.K = _root(self._whole.S[..., 0] / self.weight, -0.5) if stacked else np.eye(q)
         self.S = float(self.weight) if stacked else float(self._whole.S[0, 0, 0])
-        self.shares = np.einsum("ij,gjke,ik->g", self.K, self._whole.left(overall, y=True), self.K) / (
-            q if stacked else 1
-        )
+        # Σ w κκᵀ of every unit, (G, q, q): how much of the estimate is in it, column by column
+        self._informations = np.einsum("ij,gjke,lk->gil", self.K, self._whole.left(overall, y=True), self.K)
+        self.shares = np.einsum("gii->g", self._informations) / q
         A = self._fit.background(total)
         self.background = A
         D = self._fit.solve(self._fit.contributions(total[None], grams.sum(axis=0, dtype=np.float64)[None], A)[0])
@@ -186,9 +186,11 @@ class Contributions:
 
         # for the test: nuisances fitted with the noise levels of units
         level = np.ones(len(units))
+        self._shift: Array | None = None  # (p, E), of the background of the test from that of the estimate
         if len(nuisances):
             level = self._levels(M, grams, overall, A, D, nuisances, counts)
             A = self._fit.background(np.einsum("g,gce->ce", 1 / level, M), np.einsum("g,gcde->cde", 1 / level, grams))
+            self._shift = A - self.background
         C = self._fit.contributions(M, grams, A)
         if stacked:
             C = np.einsum("ij,gje->gie", self.K, C)
@@ -204,8 +206,9 @@ class Contributions:
         u = np.einsum("ij,gpje->gpi", self.K, self._whole.left(overall, y=False))  # Σ a ỹ of units, (G, p, q)
         self._u = u.reshape(len(u), -1)
         weighted = np.einsum("g,gcde->cde", 1 / level, overall)[..., 0]
-        inverse = np.linalg.pinv(weighted[np.ix_(nuisances, nuisances)], hermitian=True)
-        self._inverse, self._q = inverse, q
+        self._inverse = np.linalg.pinv(weighted[np.ix_(nuisances, nuisances)], hermitian=True)
+        plain = overall.sum(axis=0)[..., 0][np.ix_(nuisances, nuisances)]
+        self._plain_inverse, self._q = np.linalg.pinv(plain, hermitian=True), q
         self._noise = float(np.sum(self.shares * level))
 
     def __len__(self) -> int:
@@ -246,27 +249,35 @@ class Contributions:
         """S/S_e of every entry: what contributions are scaled by where entries are missing."""
         return 1.0 if self.observed is None else self._fit.alike(self.S)
 
-    @property
-    def _shares_of_entries(self) -> Array:
-        """S_g of every entry, (G, E), or (G, 1) where none is missing; over all units they sum to S."""
-        return self.shares[:, None] if self.entry_shares is None else self.entry_shares
+    def _explained(self, D: Array, own: Array, entry_shares: Array | None) -> Array:
+        """What an estimate D (*shape) puts into units, (G, entries of C): S_g D, a matrix S_g for each of K labels."""
+        if entry_shares is not None:
+            return np.asarray(entry_shares * D.ravel())
+        return np.asarray(np.einsum("gij,je->gie", own, D.reshape(own.shape[1], -1)).reshape(len(own), -1))
 
     def without_estimate(self) -> Array:
         """C_g − S_g D over S: what unit g contributes to the error of the estimate."""
-        left = self.C.reshape(len(self), -1) - self._shares_of_entries * self.D.ravel()
+        left = self.C.reshape(len(self), -1) - self._explained(self.D, self._informations, self.entry_shares)
         return np.asarray((left / self.S).reshape(self.C.shape))
 
     def left_over(self, bins: Indices | None = None) -> tuple[Array, Array, float]:
-        """What is left of units without the estimate, the cosines that fitting alone gives, and degrees of freedom."""
-        C, u, shares, own = self.C.reshape(len(self), -1), self._u, self.shares, self._shares_of_entries
+        """What is left of units without the estimate, the cosines that fitting alone gives, and degrees of freedom.
+
+        Left by ordinary least squares: the background of the test holds a part of the effect where labels that differ
+        in noise are sorted, which would look like neighbours that are alike.  (Where entries are missing, the way back
+        from one to the other takes those of a unit as missing at random.)
+        """
+        C, u, shares, own = self.C.reshape(len(self), -1), self._u, self.shares, self._informations
+        entry_shares = self.entry_shares
         if bins is not None:
             C, u, shares, own = (_summed(x, bins) for x in (C, u, shares, own))
-        E = C - own / self.S * C.sum(axis=0)
-        fitted = -np.outer(shares, shares) / self.S
-        p = len(self._inverse)
-        if p:
-            pairs = u.reshape(len(u), p, -1)
-            fitted = fitted - np.einsum("gpi,pr,hri->gh", pairs, self._inverse, pairs) / self._q
+            entry_shares = None if entry_shares is None else _summed(entry_shares, bins)
+        E = C - self._explained(C.sum(axis=0) / self.S, own, entry_shares)
+        fitted = -np.einsum("gij,hji->gh", own, own) / (self._q * self.S)
+        if self._shift is not None:
+            pairs = u.reshape(len(u), len(self._shift), -1)
+            E = E + np.einsum("gpi,pe->gie", pairs, self._shift).reshape(E.shape)
+            fitted = fitted - np.einsum("gpi,pr,hri->gh", pairs, self._plain_inverse, pairs) / self._q
         free = np.maximum(shares + np.diag(fitted), 1e-12 * self.S)
         return E, fitted / np.sqrt(np.outer(free, free)), float(free.sum())
 

@@ -426,7 +426,7 @@ class _Conclusion:
             )
         if look.copies:
             found.append(
-                f"{look.copies} samples are exact copies of others, which breaks every test. Remove them, or give "
+                f"Exact copies among the samples ({look.copies}) break every test. Remove them, or give "
                 "groups= with one label for all copies."
             )
         loud = getattr(self, "loud", None)
