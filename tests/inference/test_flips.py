@@ -30,6 +30,12 @@ def test_p_is_the_share_of_what_is_as_large():
     assert p_values(values)[0] == naive.flip_p(values) == 3 / 5
 
 
+def test_more_than_a_thousand_samples_may_all_be_units(rng):
+    pca = TensorPCA(dependence=None, random_state=0).fit(rng.standard_normal((1100, 3)) + 1)
+    assert pca.result_.n_units == 1100
+    assert pca.p_values_[0] == 1 / 1000
+
+
 def test_fewer_flips_for_larger_samples():
     assert [usual_resamples(n) for n in (10, 10_000, 20_000, 10**7)] == [999, 999, 499, 199]
 

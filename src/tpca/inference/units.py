@@ -183,8 +183,9 @@ class Contributions:
         # κ = K ỹ in place of ỹ: one for one asked column, (S/W)^(-1/2) for several
         self.K = _root(S / self.weight, -0.5) if stacked else np.eye(q)
         self.S = float(self.weight) if stacked else float(S[0, 0])
-        left = self._whole.left(overall, y=True)
-        self.shares = np.einsum("ij,gjke,ik->g", self.K, left, self.K) / (q if stacked else 1)
+        # Σ w κκᵀ of every unit, (G, q, q): how much of the estimate is in it, column by column
+        self._informations = np.einsum("ij,gjke,lk->gil", self.K, self._whole.left(overall, y=True), self.K)
+        self.shares = np.einsum("gii->g", self._informations) / q
         self.background = A = fit.background(total)
         own = fit.solve(fit.contributions(total[None], gram[None], A)[0])  # coefficients of the asked columns
         D = np.einsum("ij,je->ie", _root(S / self.weight, 0.5), own) if stacked else own
@@ -192,6 +193,7 @@ class Contributions:
 
         # for the test: nuisances fitted with the noise levels of units
         level = np.ones(len(units))
+        self._shift: Array | None = None  # (p, E), of the background of the test from that of the estimate
         if len(nuisances):
             energy = np.concatenate([self._energy(M, G, own) for _, M, G in pieces()])
             level = self._levels(energy, overall, np.array([unit.n for unit in units]))
@@ -201,6 +203,7 @@ class Contributions:
                     for some, M, G in pieces()
                 )
             )
+            self._shift = A - self.background
         C = np.empty((len(units), q, total.shape[1]))
         self.observed: Array | None = None
         self.entry_shares: Array | None = None  # S_g of every entry, where entries are missing
@@ -220,7 +223,8 @@ class Contributions:
         self._u = u.reshape(len(u), -1)
         weighted = np.einsum("g,gcde->cde", 1 / level, overall)[..., 0]
         self._inverse = np.linalg.pinv(weighted[np.ix_(nuisances, nuisances)], hermitian=True)
-        self._q = q
+        plain = overall.sum(axis=0)[..., 0][np.ix_(nuisances, nuisances)]
+        self._plain_inverse, self._q = np.linalg.pinv(plain, hermitian=True), q
         self._noise = float(np.sum(self.shares * level))
 
     def __len__(self) -> int:
@@ -261,30 +265,39 @@ class Contributions:
         """S/S_e of every entry: what contributions are scaled by where entries are missing."""
         return 1.0 if self.observed is None else self._fit.alike(self.S)
 
-    @property
-    def _shares_of_entries(self) -> Array:
-        """S_g of every entry, (G, E), or (G, 1) where none is missing; over all units they sum to S."""
-        return self.shares[:, None] if self.entry_shares is None else self.entry_shares
+    def _explained(self, D: Array, own: Array, entry_shares: Array | None) -> Array:
+        """What an estimate D (*shape) puts into units, (G, entries of C): S_g D, a matrix S_g for each of K labels."""
+        if entry_shares is not None:
+            return np.asarray(entry_shares * D.ravel())
+        return np.asarray(np.einsum("gij,je->gie", own, D.reshape(own.shape[1], -1)).reshape(len(own), -1))
 
     def without_estimate(self) -> Array:
         """C_g − S_g D over S: what unit g contributes to the error of the estimate."""
-        left = self._shares_of_entries * self.D.ravel()
+        left = self._explained(self.D, self._informations, self.entry_shares)
         np.subtract(self.C.reshape(left.shape), left, out=left)
         left /= self.S
         return left.reshape(self.C.shape)
 
     def left_over(self, bins: Indices | None = None) -> tuple[Array, Array, float]:
-        """What is left of units without the estimate, the cosines that fitting alone gives, and degrees of freedom."""
-        C, u, shares, own = self.C.reshape(len(self), -1), self._u, self.shares, self._shares_of_entries
+        """What is left of units without the estimate, the cosines that fitting alone gives, and degrees of freedom.
+
+        Left by ordinary least squares: the background of the test holds a part of the effect where labels that differ
+        in noise are sorted, which would look like neighbours that are alike.  (Where entries are missing, the way back
+        from one to the other takes those of a unit as missing at random.)
+        """
+        C, u, shares, own = self.C.reshape(len(self), -1), self._u, self.shares, self._informations
+        entry_shares = self.entry_shares
         if bins is not None:
             C, u, shares, own = (_summed(x, bins) for x in (C, u, shares, own))
-        E = own / self.S * C.sum(axis=0)
+            entry_shares = None if entry_shares is None else _summed(entry_shares, bins)
+        E = self._explained(C.sum(axis=0) / self.S, own, entry_shares)
         np.subtract(C, E, out=E)
-        fitted = -np.outer(shares, shares) / self.S
-        p = len(self._inverse)
-        if p:
-            pairs = u.reshape(len(u), p, -1)
-            fitted = fitted - np.einsum("gpi,pr,hri->gh", pairs, self._inverse, pairs) / self._q
+        fitted = -np.einsum("gij,hji->gh", own, own) / (self._q * self.S)
+        if self._shift is not None:
+            pairs = u.reshape(len(u), len(self._shift), -1)
+            for left, pair in zip(E, pairs, strict=True):
+                left += (pair.T @ self._shift).ravel()
+            fitted = fitted - np.einsum("gpi,pr,hri->gh", pairs, self._plain_inverse, pairs) / self._q
         free = np.maximum(shares + np.diag(fitted), 1e-12 * self.S)
         return E, fitted / np.sqrt(np.outer(free, free)), float(free.sum())
 
