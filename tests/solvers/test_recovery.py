@@ -36,11 +36,3 @@ def test_components_of_several_runs_come_together():
     assert (both.n_samples, both.n_passes, both.stop_reason) == (70, 2, StopReason.STREAM_ENDED)
     assert both.history == [{"component": 0}]
     assert len(first.components) == 1  # nothing of it is changed
-
-
-def test_what_was_withdrawn_is_said():
-    plain = one(StopReason.NO_SIGNAL)
-    assert plain.withdrawn == []
-    flawed = dataclasses.replace(plain, history=[{"phase": "search"}, {"flaw": "a strength of -1"}])
-    assert flawed.withdrawn == ["a strength of -1"]
-    assert "A claim was withdrawn: with all samples it comes to a strength of -1." in flawed.advice

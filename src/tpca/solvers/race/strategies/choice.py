@@ -18,7 +18,6 @@ import numpy as np
 
 from tpca.checkpoint import kept
 from tpca.errors import MemoryBudgetError, PartitionError
-from tpca.solvers.estimate import Evidence
 from tpca.solvers.race.candidate import Candidate
 from tpca.solvers.race.evidence import FLOATS
 from tpca.solvers.race.probe import probe_floats
@@ -57,11 +56,6 @@ class Search:
     def name(self) -> str:
         """The strategy's name."""
         return self.strategy.name
-
-    @property
-    def evidence(self) -> Evidence:
-        """What the candidate's claim rests on, or what it lacks."""
-        return Evidence("log evidence", self.candidate.proof, self.candidate.needed)
 
 
 @dataclass(frozen=True)
