@@ -25,6 +25,7 @@ from tpca.result import Result, Score, preprocessed_data
 from tpca.solvers.build import build_solver
 from tpca.solvers.estimate import Component, Recovery, Verdict
 from tpca.solvers.least_squares.solver import LeastSquares
+from tpca.solvers.race.solver import RaceSolver
 from tpca.solvers.rank_one import oriented
 from tpca.solvers.run import Feed
 from tpca.tensors.blocks import Array
@@ -212,7 +213,8 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if "checkpoint" in kept:
             kept.setdefault("resume", "auto")
         solver = self._solver(data, design, {"random_state": seed, "callbacks": self._callbacks(callbacks), **kept})
-        if isinstance(solver, LeastSquares):
+        effect = isinstance(solver, RaceSolver) and design.columns is not None
+        if isinstance(solver, LeastSquares) or effect:
             recovery = solver.run(data, design)
         else:
             self._refuse_conditions(design)
