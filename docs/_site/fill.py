@@ -48,7 +48,7 @@ def measured(_: str) -> str:
             f"{min(refinement):.2f} to {max(refinement):.2f} (below 1: samples of the search help, too)",
             "make race-targets",
         ),
-        ("claims on pure noise of four laws, confidence 0.95", f"{claims} of {runs} runs", "make race-checks"),
+        ("claims on pure noise, at any time, confidence 0.95", f"{claims} of {runs} runs", "make race-checks"),
         (
             "nominal 95 % intervals of vector entries that hold the truth",
             f"{min(covered):.1%} to {max(covered):.1%}",
@@ -99,14 +99,16 @@ def noise(name: str) -> str:
 
 
 def race(name: str) -> str:
-    """A table of docs/race.md, from what ``make race-targets`` or ``make race-checks`` has written."""
-    from research.studies import race_checks, race_targets
+    """A table of docs/race.md, from what a command of ``research.studies`` has written."""
+    from research.studies import race_checks, race_memory, race_targets, race_whitening
 
     tables: dict[str, tuple[Callable[[dict[str, Any]], str], str]] = {
         "targets": (race_targets.targets_table, "race-targets"),
         "refinement": (race_targets.refinement_table, "race-targets"),
         "claims": (race_checks.claims_table, "race-checks"),
         "coverage": (race_checks.coverage_table, "race-checks"),
+        "memory": (race_memory.markdown, "race-memory"),
+        "whitening": (race_whitening.markdown, "race-whitening"),
     }
     table, stored = tables[name]
     return table(json.loads((ROOT / "docs" / f"{stored}.json").read_text()))

@@ -35,7 +35,7 @@ from tpca.errors import check_integer
 from tpca.randomness import generator
 from tpca.solvers.estimate import Recovery
 from tpca.solvers.options import check_positive, option
-from tpca.solvers.race.strategies.singles import NoiseLevel
+from tpca.solvers.race.strategies.strategy import NoiseLevel
 from tpca.solvers.rank_one import split_blocks
 from tpca.tensors import Query
 from tpca.tensors.blocks import Partition, unit

@@ -57,7 +57,7 @@ from tpca.randomness import generator
 from tpca.solvers.estimate import Recovery
 from tpca.solvers.options import check_positive, option
 from tpca.solvers.paper.step import ascent_step, normalise
-from tpca.solvers.race.strategies.singles import NoiseLevel
+from tpca.solvers.race.strategies.strategy import NoiseLevel
 from tpca.solvers.race.strategies.symmetric import symmetrised
 from tpca.solvers.rank_one import leading, units
 from tpca.tensors import Query

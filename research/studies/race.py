@@ -37,7 +37,7 @@ def _trial(params: Params) -> dict[str, Any]:
         result = run_trial((ROWS[params["row"]], seed))
         return {name: result[name] for name in ("overlap", "proven_at", "state_bytes")}
     if params["kind"] == "alarm":
-        return {"claims": claims((*NOISE_SETTINGS[params["row"]], seed))}
+        return {"claims": claims((*NOISE_SETTINGS[params["row"]], seed))[1]}
     inside, entries, strength, _ = covered((*COVERAGE_SETTINGS[params["row"]], seed))
     return {"inside": inside, "entries": entries, "strength": strength}
 

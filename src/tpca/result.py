@@ -33,7 +33,7 @@ from tpca.files import replacing
 from tpca.inference.design import read_design
 from tpca.labels import Axis, Labels, parse_labels
 from tpca.solvers.checks import doubts
-from tpca.solvers.estimate import Recovery, StopReason, Verdict, withdrawal
+from tpca.solvers.estimate import Recovery, StopReason, Verdict
 from tpca.solvers.rank_one import oriented
 from tpca.solvers.sources import RowScores, SourcesFit
 from tpca.solvers.views import ViewsFit, standardised
@@ -200,7 +200,7 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
                 _component({name: getattr(c, name) for name in Component.__struct_fields__ if hasattr(c, name)})
                 for c in rows
             ],
-            advice=[*recovery.advice, *map(_sentence, doubts(recovery.checks)), *map(withdrawal, recovery.withdrawn)],
+            advice=[*recovery.advice, *map(_sentence, doubts(recovery.checks))],
             rank_one_shares=[float(share) for share in recovery.rank_one_shares],
             state_bytes=recovery.state_bytes,
             buffer_bytes=recovery.buffer_bytes,

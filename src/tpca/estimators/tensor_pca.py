@@ -26,6 +26,7 @@ from tpca.result import Result, Score, preprocessed_data
 from tpca.solvers.build import build_solver
 from tpca.solvers.estimate import Component, Recovery, Verdict
 from tpca.solvers.least_squares.solver import LeastSquares
+from tpca.solvers.race.solver import RaceSolver
 from tpca.solvers.rank_one import oriented
 from tpca.solvers.run import Feed
 from tpca.tensors.blocks import Array
@@ -123,6 +124,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     solver_: str
     solver_reason_: str
     _feed: Feed | None
+    _looks: int  # how often the test of samples that are handed in was looked at
     _recovery: Recovery | None
 
     def __init__(
@@ -215,7 +217,8 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if "checkpoint" in kept:
             kept.setdefault("resume", "auto")
         solver = self._solver(data, design, {"random_state": seed, "callbacks": self._callbacks(callbacks), **kept})
-        if isinstance(solver, LeastSquares):
+        effect = isinstance(solver, RaceSolver) and design.columns is not None
+        if isinstance(solver, LeastSquares) or effect:
             recovery = solver.run(data, design)
         else:
             self._refuse_conditions(design)
@@ -260,7 +263,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             else:
                 self._refuse_conditions(design)
             feed = Feed(start, batches.dims, batches.labels, batches.partial)
-            self._form = form_of(batches)
+            self._form, self._looks = form_of(batches), 0
         else:
             if batches.dims != feed.engine.dims:
                 raise SampleError(
@@ -332,6 +335,14 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if self._recovery is None:
             assert self._feed is not None
             self._recovery = self._filled(self._feed.recovery(), self.shape_in_)
+            self._looks += 1
+            if self._looks > 1 and self.solver_ == LeastSquares.name:
+                level = (1 - self.confidence) / self._looks
+                note = (
+                    f"Tested {self._looks} times while samples came in, and p is for one look: believe p ≤ {level:.2g} "
+                    "(Bonferroni), or use solver='race', whose evidence holds however often you look."
+                )
+                self._recovery = dataclasses.replace(self._recovery, advice=(*self._recovery.advice, note))
         return self._recovery
 
     def _filled(self, recovery: Recovery, dims: tuple[int, ...]) -> Recovery:

@@ -12,6 +12,7 @@ from tpca.inference.design import Design
 from tpca.solvers.least_squares.solver import LeastSquares
 from tpca.solvers.options import CommonOptions, Solver
 from tpca.solvers.paper.solver import PaperSolver
+from tpca.solvers.race.contrasts import refused
 from tpca.solvers.race.solver import RaceSolver
 from tpca.solvers.variation import Variation
 
@@ -52,7 +53,7 @@ def build_solver(
     try:
         squares.plan(data, design)
     except MemoryBudgetError as error:
-        if not design.plain or target != "mean":
+        if not design.plain and (target != "effect" or refused(design) is not None):
             raise
         return _race(given, asked, known), f"the race, since {str(error).split(';')[0]}"
     return squares, "the sums of all samples fit into memory"

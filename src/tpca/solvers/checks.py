@@ -58,6 +58,16 @@ def steadiness(excess: float) -> Check:
     return Check("steady signal", "good", measured, "Along the signal, neighbouring samples are not alike.")
 
 
+def vanished() -> Check:
+    """What was claimed has not gone on."""
+    return Check(
+        "lasting signal",
+        "bad",
+        "less than half of the reward after the claim",
+        "what was found in the first samples is not in those after them: a signal that changes looks like this",
+    )
+
+
 def doubts(checks: Sequence[Check]) -> list[str]:
     """What a verdict must say beside itself."""
     return [check.meaning for check in checks if check.state == "bad"]

@@ -1,25 +1,18 @@
-"""What a solver ends with: components, verdict, why it stopped; and what would be impossible about a claim."""
+"""What a solver ends with: components, verdict, why it stopped."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-import functools
 import math
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from tpca.checkpoint import kept
-from tpca.errors import StreamError
 from tpca.labels import Labels
 from tpca.solvers.checks import Check, doubts
 from tpca.tensors.blocks import Array
-
-MAX_ERROR = math.sqrt(2) * (1 + 1e-9)  # the distance of unit vectors that have nothing in common, and rounding
 
 
 class Verdict(enum.StrEnum):
@@ -30,56 +23,6 @@ class Verdict(enum.StrEnum):
     NOT_TESTED = "not tested"
 
 
-@dataclass(frozen=True)
-class Claim:
-    """What is said of a signal: its strength, an interval of that, and the errors of its vectors."""
-
-    strength: float
-    interval: tuple[float, float]
-    errors: tuple[Array, ...] | None
-    contradiction: str | None = None
-    """What samples after the claim say against it, in words."""
-
-    @classmethod
-    def nothing(cls, limit: float) -> Claim:
-        """What is said where none was found: it may be as strong as ``limit``."""
-        return cls(0.0, (0.0, limit), None)
-
-    @functools.cached_property
-    def flaw(self) -> str | None:
-        """What is impossible about a signal that was found, in words; ``None`` if nothing is."""
-        low, high = self.interval
-        worst = max((math.sqrt(np.vdot(e, e)) for e in self.errors or ()), default=0.0)
-        if not 0 < self.strength < math.inf:
-            return f"a strength of {self.strength:.3g}"
-        if not 0 <= low <= self.strength <= high < math.inf:
-            return f"a strength of {self.strength:.3g} with an interval from {low:.3g} to {high:.3g}"
-        if not worst <= MAX_ERROR:
-            return f"a vector with an error of {worst:.3g}, where √2 is the most"
-        return self.contradiction
-
-    def converted(self, to_data: Callable[[float], float]) -> Claim:
-        """The same in the units of the data; refused if it can be, but not in floats."""
-        strength, low, high = (to_data(value) for value in (self.strength, *self.interval))
-        if self.flaw is None and not math.isfinite(high):
-            raise StreamError(
-                f"the strength is more than the largest float, {sys.float_info.max:.1e}; divide the samples by some "
-                "power of ten."
-            )
-        return Claim(strength, (low, high), self.errors, self.contradiction)
-
-
-def flaws(history: Sequence[dict[str, Any]]) -> list[str]:
-    """What was wrong with the claims that were withdrawn."""
-    return [str(record["flaw"]) for record in history if record.get("flaw")]
-
-
-def withdrawal(flaw: str) -> str:
-    """A sentence about a claim that was withdrawn."""
-    return (
-        f"A claim was withdrawn: with all samples it comes to {flaw}. The noise may be far stronger in one direction "
-        "than in others."
-    )
 
 
 @kept
@@ -282,8 +225,3 @@ class Recovery:
     def found(self) -> bool:
         """Whether a signal was proven: the verdict is ``SIGNAL``."""
         return self.verdict is Verdict.SIGNAL
-
-    @property
-    def withdrawn(self) -> list[str]:
-        """What was wrong with the claims that were withdrawn."""
-        return flaws(self.history)

@@ -3,7 +3,7 @@ import pytest
 
 from tpca import SpikedTensor
 from tpca.engines import LocalEngine
-from tpca.solvers.race.ascent import Ascent
+from tpca.solvers.race.candidate import Ascent
 from tpca.tensors import Gradients
 from tpca.tensors.blocks import unit
 

@@ -126,7 +126,9 @@ def test_vectors_of_which_nothing_is_known_have_an_error_of_root_two():
         candidate = Candidate(Partition.singles((d, d, d)), rng)
         candidate.entries = candidate._squares = 50.0
         refinement = Refinement(candidate)
-        assert all(np.linalg.norm(e) == pytest.approx(math.sqrt(2), rel=1e-9) for e in refinement.deviations())
+        assert all(
+            np.linalg.norm(e) == pytest.approx(math.sqrt(2), rel=1e-9) for e in refinement.standard_errors(False)
+        )
 
 
 def test_a_proof_counts_once_it_was_reached():

@@ -13,7 +13,7 @@ from tpca.errors import MemoryBudgetError, PartitionError, SolverError, StreamEr
 from tpca.model import Samples
 from tpca.solvers.estimate import StopReason
 from tpca.solvers.memory import default_memory, parse_memory
-from tpca.solvers.race.ascent import Ascent
+from tpca.solvers.race.candidate import Ascent
 from tpca.solvers.race.rounds import SUB_BATCHES
 from tpca.tensors import Gradients
 

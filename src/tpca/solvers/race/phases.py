@@ -24,14 +24,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from scipy.special import ndtri
 
 from tpca.checkpoint import kept
 from tpca.engines import Data
-from tpca.errors import SampleError
+from tpca.errors import SampleError, StreamError
 from tpca.randomness import generator
+from tpca.solvers.checks import Check, level, steadiness, vanished
 from tpca.solvers.estimate import Evidence, Recovery, StopReason
-from tpca.solvers.race.ascent import Ascent
-from tpca.solvers.race.conclusion import conclusion, record_of, vector_error
+from tpca.solvers.race.candidate import Ascent
 from tpca.solvers.race.probe import Probe
 from tpca.solvers.race.refinement import Refinement
 from tpca.solvers.race.rounds import (
@@ -54,7 +55,15 @@ from tpca.solvers.race.strategies.choice import (
     sub_batches_within,
 )
 from tpca.solvers.race.strategies.strategy import Part, round_bytes
-from tpca.solvers.race.whitening import Noise, query_of_data, whitened_answer
+from tpca.solvers.race.whitening import (
+    Noise,
+    errors_of_data,
+    most_of_data,
+    query_of_data,
+    vectors_of_data,
+    whitened_answer,
+)
+from tpca.solvers.rank_one import positive
 from tpca.solvers.run import Ask
 from tpca.tensors import Answer, Gradients, Query, RankOne
 
@@ -68,8 +77,9 @@ LOOK = 1.08
 # Share of the data that strategies never see when there are several passes.
 HELD_OUT = 0.2
 POOR = 0.45  # a root mean squared error above this is worth a warning: overlap below 0.9
-WILD = 2.0**200  # contractions in units of the noise: the race forms their fourth powers, times numbers of samples
+WILD = 2.0**200  # rewards in units of the noise: the race forms their fourth powers, times numbers of samples
 EQUAL = 1e-9  # relative difference of rewards of sub-batches below which these are the same
+MOST = 700.0  # log of the largest e-value that is told
 
 
 class Race:
@@ -82,8 +92,8 @@ class Race:
 
     # All that a checkpoint holds; what else there is follows from the solver and the data.
     STATE: ClassVar[tuple[str, ...]] = (
-        *("phase", "probe", "samples", "begins", "passes", "state_bytes", "held_now", "scale", "history", "limit"),
-        *("rewind", "before", "reach", "loudest", "differ", "_proof"),
+        *("phase", "probe", "samples", "begins", "passes", "held", "scale", "history", "limit"),
+        *("rewind", "before", "differ", "claimed"),
     )
 
     def __init__(
@@ -115,15 +125,13 @@ class Race:
         # With several passes the last part of the data is kept from the strategies, so that re-use cannot fool a trial.
         self.racing = int((1 - HELD_OUT) * self.per_pass) if self.max_passes > 1 else self.per_pass
         self.others: tuple[RankOne, ...] = ()
-        self.samples, self.passes, self.state_bytes, self.held_now = 0, 1, 0, 0
+        self.samples, self.passes, self.held = 0, 1, 0  # held: bytes of state in the last round
         self.scale = 1.0 if scale is None else scale  # everybody sees the samples times this
         self.history: list[dict[str, Any]] = []
         self.begins, self.rewind, self.limit = begins or 0, begins is None, self.racing
         self.before = 0  # samples of the passes before this one
-        self.reach: float | None = None  # what the search would have found until the refinement began, in noise levels
-        self.loudest = 0.0  # the noise level along the directions that were tried, where it was largest
         self.differ: bool | None = None  # whether samples do; None: nobody knows
-        self._proof: Evidence | None = None
+        self.claimed: Evidence | None = None  # what the claim rests on, once there is one
         self._asked: list[tuple[Part, tuple[Query, ...]]] = []
         self._sent: tuple[Query, ...] = ()  # what the data were asked, where they are whitened
 
@@ -151,11 +159,19 @@ class Race:
         if (whitening := self.noise.whitening) is not None:
             pairs = zip(self._sent, answers, strict=True)
             answers = tuple(whitened_answer(whitening, query, answer) for query, answer in pairs)
-        self._check(answers, n)
+        for parts in (answer.by_part for answer in answers if answer.by_part is not None):
+            largest = float(np.max(np.abs(parts.rewards)))
+            if not largest < WILD:
+                raise SampleError(
+                    f"samples {self.position} to {self.position + n - 1} of this pass hold values so far beyond those "
+                    f"before, about {1 / self.scale:.0e}, that products overflow; leave such samples out, or divide "
+                    "all of them by some power of ten."
+                )
+            if not self.differ and len(parts.rewards) > 1:
+                self.differ = bool(np.ptp(parts.rewards) > EQUAL * largest)
         self.samples += n
-        self.held_now = round_bytes(self._asked, answers, self._sent)
+        self.held = round_bytes(self._asked, answers, self._sent)
         self._sent = ()
-        self.state_bytes = max(self.state_bytes, self.held_now)
         left = iter(answers)
         for part, queries in self._asked:
             part.absorb(tuple(itertools.islice(left, len(queries))), n)
@@ -165,29 +181,10 @@ class Race:
         """The next phase, or what this one does between rounds; no samples: they have ended."""
         self.phase = self.phase.tell(self) if n else self.phase.end(self)
 
-    def _check(self, answers: tuple[Answer, ...], n: int) -> None:
-        """Refuse samples whose products overflow; note whether those of a round differ at all."""
-        wild = WILD if not isinstance(self.phase, Scale) else math.inf
-        for answer in answers:
-            for g in answer.gradients.values():  # candidates and the refinement square float64 answers
-                if g.dtype == np.float64 and not max(float(g.max()), -float(g.min())) < wild:
-                    raise SampleError(
-                        f"samples {self.position} to {self.position + n - 1} of this pass hold values so far beyond "
-                        f"those before, about {1 / self.scale:.0e}, that products overflow; leave such samples out, or "
-                        "divide all of them by some power of ten."
-                    )
-            if not self.differ and (parts := answer.by_part) is not None and len(parts.rewards) > 1:
-                spread = float(np.ptp(parts.rewards))
-                self.differ = bool(spread > EQUAL * float(np.max(np.abs(parts.rewards))))
-
     def close(self) -> None:
         """There will be no more samples."""
         while not isinstance(self.phase, Done):
             self.phase = self.phase.end(self)
-
-    def recovery(self) -> Recovery:
-        """What was found, or that nothing was."""
-        return conclusion(self)
 
     def state(self) -> dict[str, Any]:
         """All that the next step needs."""
@@ -225,11 +222,6 @@ class Race:
         """Samples of this pass that have gone by."""
         return self.begins + self.samples
 
-    @property
-    def distinct(self) -> int:
-        """Samples consumed, those of later passes not counted again."""
-        return max(self.before, self.samples)
-
     def round_size(self) -> int:
         """Samples of the next round."""
         return round_size(self.samples, self.noise.block, math.prod(self.data.dims))
@@ -257,47 +249,51 @@ class Race:
             return max(found, key=lambda c: c.candidate.strength)
         return max(self.searches, key=lambda c: c.candidate.log_evidence)
 
-    @property
-    def proof(self) -> Evidence:
-        """What the claim rests on; before there is one, the most that speaks for a signal so far."""
-        return self._proof or self.leading().evidence
-
-    def note_reach(self) -> None:
-        """Take note of what the search would have found by now, the first time, and of the noise it has met."""
-        if self.reach is None:
-            counted = self.distinct // self.noise.block if self.position >= self.claims_from else 0  # 0: no claim yet
-            delta = 1 - self.solver.confidence
-            self.reach = strength_limit(self.data.dims, self.main, self.size, counted, delta)
-        self.loudest = max(self.loudest, *(search.candidate.loudest for search in self.searches))
-
-    def hidden(self) -> float:
-        """The strength that the search would have found; once there was a claim, until then."""
-        if self.reach is None:
-            self.note_reach()
-        assert self.reach is not None
-        return self.loudest * self.reach if math.isfinite(self.reach) else math.inf
+    def vector_error(self, refinement: Refinement) -> float:
+        """Root mean squared error of the least certain vector, as one of the data."""
+        if self.noise.whitening is None:
+            return refinement.error()
+        errors, _ = errors_of_data(self.noise.whitening, refinement.vectors, refinement.standard_errors(False))
+        return max(float(np.linalg.norm(e)) for e in errors)
 
     def record(self, best: Search | Refinement) -> None:
         """Keep a record of the round, and show it to who wants to see it."""
-        record, vectors = record_of(self, best)
+        record: dict[str, Any] = {
+            "component": self.number,
+            "phase": "search" if self.phase.name == "again" else self.phase.name,
+            "pass": self.passes,
+            "samples": self.samples,
+        }
+        known = best.candidate if isinstance(best, Search) else best
+        vectors, factor = vectors_of_data(self.noise.whitening, known.vectors)
+        unit = factor / self.scale
+        if isinstance(best, Search):
+            record |= {"candidate": best.name, "found": self.is_found(best), "attempt": best.candidate.attempt}
+            record |= {"log_evidence": best.candidate.log_evidence, "needed": best.candidate.needed}
+            record |= {"evidence": {c.name: c.candidate.log_evidence for c in self.searches}}
+        else:
+            half = best.reach(self.solver.confidence, always=True)
+            record |= {"candidate": "refinement", "found": True, "error": self.vector_error(best)}
+            record |= {"strength_sequence": [unit * max(0.0, best.strength - half), unit * (best.strength + half)]}
+        record |= {"strength": unit * known.strength, "strength_error": unit * known.strength_error}
         self.history.append(record)
         for callback in self.solver.callbacks:
-            callback({**record, "position": self.position, "vectors": vectors, "state_bytes": self.state_bytes})
+            callback({**record, "position": self.position, "vectors": vectors, "state_bytes": self.held})
 
     def claim(self, best: Search) -> Refinement:
-        """A signal is found: note what that rests on, and what would have been found by now.
+        """A signal is found: note what that rests on.
 
         At the end of the samples of the first pass the candidate has a last look at all of them.
         """
-        self._proof = best.evidence
-        self.note_reach()
+        self.claimed = best.candidate.evidence
         if self.passes == 1 and not isinstance(self.phase, Searching):
-            best.candidate.refine(best.strategy.read(), best.candidate.vectors)
+            look = best.strategy.read()
+            assert look is not None
+            best.candidate.refine(look, best.candidate.vectors)
         return Refinement(best.candidate, self.noise.block > 1)
 
     def refine(self, refinement: Refinement) -> Refining:
         """The refinement begins."""
-        self.note_reach()
         self.limit = self.per_pass
         return Refining(refinement)
 
@@ -313,6 +309,85 @@ class Race:
         self.passes, self.samples, self.begins, self.rewind = self.passes + 1, 0, 0, True
         search.strategy.restart()
         return Again([search], ascent, standing)
+
+    def recovery(self) -> Recovery:
+        """What was found, or that nothing was, in the units of the data.
+
+        Where all samples are the same there is no noise to tell a signal from, and nothing is said; of zeros, that
+        there is no signal.
+        """
+        refined, whitening, reason = self.refinement, self.noise.whitening, self.phase.reason
+        known = self.leading().candidate if refined is None else refined
+        said: dict[str, Any] = {"strength": 0.0}
+        if refined is not None:
+            if self.differ is False:
+                raise StreamError(
+                    "all samples are the same: there is no noise to tell a signal from; give samples that differ."
+                )
+            said = self._strength(refined)
+        vectors, _ = positive(vectors_of_data(whitening, known.vectors)[0], refined.strength if refined else 1.0)
+        proof = self.claimed or self.leading().candidate.evidence
+        most = proof.value
+        if refined is not None:
+            won = refined.rewards.wealth.proof  # bets go on while the vectors are refined
+            most = won if refined.rewards.slow else max(most, won)
+        if refined is None or refined.failed:
+            high = self._hidden() if refined is None else said["strength_interval"][1]
+            said, reason = {"strength": 0.0, "strength_interval": (0.0, high)}, StopReason.NO_SIGNAL
+        # Bets against "no signal" share one unit among all candidates: attempt k of one of error share δ_l begins with
+        # δ_l/(δ k(k + 1)) of it, and has won exp(log E − needed)/δ.  By Ville's inequality the chance that this ever
+        # comes to e on pure noise is at most 1/e, which is the p-value.
+        log_e = most - proof.needed - math.log(1 - self.solver.confidence)
+        return Recovery.of_one(
+            solver="race",
+            vectors=vectors,
+            noise_level=known.sigma / self.scale,
+            p_value=math.exp(-max(0.0, log_e)),
+            e_value=math.exp(min(log_e, MOST)),
+            evidence=proof,
+            n_samples=max(self.before, self.samples),
+            n_passes=self.passes,
+            state_bytes=self.held,
+            stop_reason=reason,
+            checks=self._checks(),
+            history=self.history,
+            **said,
+        )
+
+    def _strength(self, refined: Refinement) -> dict[str, Any]:
+        """The strength, its intervals, and the errors of the vectors."""
+        whitening, confidence, strength = self.noise.whitening, self.solver.confidence, abs(refined.strength)
+        _, factor = vectors_of_data(whitening, refined.vectors)
+        errors, relative = errors_of_data(whitening, refined.vectors, refined.standard_errors())
+        slope = float(ndtri(0.5 + confidence / 2)) * relative * strength  # of what is not known of the factor
+        unit, ends = factor / self.scale, []
+        for always in (False, True):
+            half = math.hypot(refined.reach(confidence, always), slope)
+            ends.append((unit * max(0.0, strength - half), unit * (strength + half)))
+        errors = tuple(e * min(1.0, math.sqrt(2) / (float(np.linalg.norm(e)) or 1.0)) for e in errors)  # √2: unknown
+        said = {"strength": unit * strength, "strength_interval": ends[0], "strength_sequence": ends[1]}
+        return {**said, "standard_errors": errors}
+
+    def _hidden(self) -> float:
+        """The strength that the search would have found, in the noise that it has met."""
+        counted = max(self.before, self.samples) // self.noise.block if self.position >= self.claims_from else 0
+        reach = strength_limit(self.data.dims, self.main, self.size, counted, 1 - self.solver.confidence)
+        loudest = max(search.candidate.loudest for search in self.searches)
+        return most_of_data(self.noise.whitening) / self.scale * loudest * reach if math.isfinite(reach) else math.inf
+
+    def _checks(self) -> tuple[Check, ...]:
+        """Whether the noise is as assumed, as far as that was seen."""
+        checks, block = list(self.noise.checks()), self.noise.block
+        if self.solver.groups is None and block > 1:
+            told = f"Neighbouring samples are alike: every {block} in a row count as one."
+            samples = f"{max(self.before, self.samples):,} samples"
+            checks.append(Check("independent samples", "handled", samples, told))
+        if self.refinement is not None:
+            along, excess = self.refinement.loudness, self.refinement.rewards.excess
+            checks += [level(along)] if along is not None else []
+            checks += [steadiness(excess)] if excess is not None else []
+            checks += [vanished()] if self.refinement.vanished else []
+        return tuple(checks)
 
 
 class Phase:
@@ -419,12 +494,12 @@ class Trial(Phase):
     def end(self, race: Race) -> Phase:
         """All samples have been tried on: a signal, none, or another pass."""
         best = race.leading()
-        found, last = race.is_found(best), self.rested or race.passes >= race.max_passes
-        if last or (found and best.candidate.accuracy >= ACCURATE):
+        main, found, last = self.searches[0], race.is_found(best), self.rested or race.passes >= race.max_passes
+        look = None if last else main.strategy.read()
+        if look is None or (found and best.candidate.accuracy >= ACCURATE):
             return race.conclude(best, self.standing)
         # None of this may depend on samples of the held-out part, on which what comes of it will be tried.
-        main = self.searches[0]
-        ascent = Ascent(best.candidate.vectors, main.strategy.read().propose())
+        ascent = Ascent(best.candidate.vectors, look.propose())
         standing = race.claim(best) if found else None
         fresh = main.candidate.again((1 - race.solver.confidence) / 2)
         return race.read_again(Search(main.strategy, fresh), ascent, standing)
@@ -454,7 +529,8 @@ class Again(Phase):
         Every trial raises the bar for the next, so there is none of what still moves, nor a second one of the same.
         """
         (search,), standing = self.searches, self.standing
-        proposed = search.strategy.read().propose() if standing is None else standing.claimed
+        look = search.strategy.read() if standing is None else None
+        proposed = look.propose() if look is not None else self.ascent.vectors if standing is None else standing.vectors
         if not (self.ascent.challenge(proposed) or race.passes == race.max_passes):
             return race.read_again(search, self.ascent, standing)
         search.candidate.install(self.ascent.vectors)
@@ -495,13 +571,13 @@ class Refining(Phase):
         reason = StopReason.MAX_SAMPLES if limited else StopReason.STREAM_ENDED
         if self._accurate(race):
             reason = StopReason.ACCURATE
-        elif vector_error(race, self.refinement) > (race.tol or POOR):
+        elif race.vector_error(self.refinement) > (race.tol or POOR):
             reason = StopReason.NOT_ACCURATE
         return Done(reason, [], self.refinement)
 
     def _accurate(self, race: Race) -> bool:
         settled = race.tol is not None and self.refinement.settled
-        return settled and vector_error(race, self.refinement) <= (race.tol or 0.0)
+        return settled and race.vector_error(self.refinement) <= (race.tol or 0.0)
 
 
 @kept

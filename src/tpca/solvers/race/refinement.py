@@ -40,13 +40,12 @@ with s the standard error after N sub-batches
 .. math:: \pm s\sqrt{2\,\frac{N\rho^2 + 1}{N\rho^2}\,\ln\frac{\sqrt{N\rho^2 + 1}}{\alpha}}, \qquad
     \rho^2 = \frac{-2\ln\alpha + \ln(1 - 2\ln\alpha)}{N_0} .
 
-**Contradiction.**  A true signal goes on to give what it gave when it was claimed, :math:`R_0`, or more, for the
-vectors get better.  With t the 99.9 % quantile, :math:`\bar R + t\,s(\bar R) < R_0/2` says that it does not.
-:math:`R_0` is what happened to be enough for a claim, and on average too large by about its own error, a fourth of it
-or less; so a true signal is accused in less than one run of a thousand.
-
-**Slow noise.**  The bets of the candidate go on (:mod:`tpca.solvers.race.evidence`).  Where neighbouring rewards turn
-out to be alike, by more than 3.5 standard errors, the claim must hold on sums of neighbours, or is withdrawn.
+**A claim comes to nothing** in two cases.  The bets of the candidate go on (:mod:`tpca.solvers.race.evidence`); where
+neighbouring rewards turn out to be alike, by more than 3.5 standard errors, the evidence on sums of neighbours is what
+counts, and it may prove nothing.  And a true signal goes on to give the reward :math:`R_0` that it gave when it was
+claimed, or more, for the vectors get better: with t the 99.9 % quantile, :math:`\hat\lambda + t\,s(\hat\lambda) <
+R_0/2` says that it has vanished.  :math:`R_0` is on average too large by about its own error, a fourth of it or less,
+so that a true signal is accused in less than one run of a thousand.
 
 ==============  ===============================================
 symbol          code
@@ -61,7 +60,6 @@ V_0, κ, N_0     ``prior``, ``PRIOR``, ``NARROWEST``
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
@@ -78,14 +76,9 @@ NARROWEST = 64.0  # N_0: sub-batches at which the interval for all times is narr
 FLOOR = 0.05  # an estimated overlap is never taken for less: a weight of zero would learn nothing
 KEPT = 10.0  # signal over noise that vectors count for when their sums are forgotten
 MIN_OVERLAP = 0.25  # of all vectors together: a mean reward is not blown up further than this
-TURNED = 0.5  # overlap with what was claimed below which a vector is another one
 SETTLED = 0.25  # the refinement's own strength is used once it weighs this share of what the search knew
 MIN_COUNT = 8  # sub-batches that a noise level must rest on
-MIN_AFTER = 6  # sub-batches after a claim before they may contradict it
-HALF = 0.5
-SURE = 0.999
-# Of rows (nR, n, nwR, nw²): what the mean reward and the strength are made of, each with what was estimated.
-MEAN, STRENGTH = (0, 1), (2, 3)
+MIN_AFTER, HALF, SURE = 6, 0.5, 0.999  # sub-batches, share of the reward, and quantile for a signal that has vanished
 
 
 @kept
@@ -99,15 +92,17 @@ class Sandwich:
 
     def add(self, rows: Array, weights: Array) -> None:
         """Take ``rows[j]``, what sub-batch j adds, and what it would weigh in white noise."""
-        self._sum += rows.T @ rows if self._sum.ndim == 2 else np.einsum("jk,jk->k", rows, rows)
+        self._sum += self._products(rows, rows)
         if len(self._last):
-            before = np.concatenate([self._last[None], rows[:-1]])
-            lagged = rows.T @ before if self._sum.ndim == 2 else np.einsum("jk,jk->k", rows, before)
+            lagged = self._products(rows, np.concatenate([self._last[None], rows[:-1]]))
             self._sum += lagged + lagged.T
             self._last = rows[-1].copy()
         self.weight += float(weights.sum())
         self._squared_weights += float(weights @ weights)
         self.count += len(weights)
+
+    def _products(self, rows: Array, others: Array) -> Array:
+        return rows.T @ others if self._sum.ndim == 2 else np.einsum("jk,jk->k", rows, others)
 
     def variance(self, prior: Array) -> Array:
         """V: per unit of weight; positive, also where products of neighbours are not."""
@@ -145,108 +140,50 @@ class Sandwich:
 
 
 @kept
-@dataclass(frozen=True)
-class Known:
-    """What the search knows of one mode, as if from a sum h = s v + N(0, nσ²).
+class Rewards:
+    """Sums over the rewards after a claim: the strength, and bets that go on from what was ``won`` at every level."""
 
-    ``direction`` is (s/n) h and ``signal`` is s²/n.  Divided by λ and λ² these count as A_i and W_i: the strength,
-    which the search knows badly, stays out of them.
-    """
-
-    direction: Array
-    signal: float
-
-
-def known_of(candidate: Candidate) -> tuple[Known, ...]:
-    """The information of a candidate's own sums h = s v + N(0, nσ²) in this attempt.
-
-    Its vectors have been refined by the strategy's sums as well and are better than that.  But those sums, fitted many
-    times to the same samples, cannot be trusted about how much better; the candidate's were taken on samples that its
-    vectors had not seen.
-    """
-    known = []
-    for i, v in enumerate(candidate.vectors):
-        noise = (len(v) - 1) * candidate.sigma**2
-        projection = max(0.0, float(v @ candidate.sums[i])) if candidate.sums else 0.0
-        signal = max(0.0, projection**2 / max(candidate.seen, 1) - noise)  # v was fitted to h: less the noise of that
-        known.append(Known(math.sqrt(signal**2 + noise * signal) * v, signal))
-    return tuple(known)
-
-
-@kept
-class RewardsAfter:
-    """Sums over the rewards after a claim of a mean reward ``claimed``; bets go on from what was ``won``."""
-
-    def __init__(
-        self, claimed: float, sigma: float, dependent: bool, won: tuple[float, ...] = (), needed: float = 0.0
-    ) -> None:
-        self.claimed, self.dependent, self.needed = claimed, dependent, needed
-        self._wealth = Wealth(sigma or 1.0, 1, won)
-        self._totals = np.zeros(4)
-        self._scatter = Sandwich(4, True, dependent)
+    def __init__(self, sigma: float, dependent: bool, won: tuple[float, ...] = ()) -> None:
+        self.dependent, self.wealth = dependent, Wealth(sigma or 1.0, 1, won)
+        self._plain, self._weighted = np.zeros(2), np.zeros(2)  # of (nR, n) and (nwR, nw²)
+        self.scatter = Sandwich(2, True, dependent)
 
     def add(self, overlap: float, parts: SubBatches) -> None:
         """Take the sub-batches of a round, with the overlap w that was estimated before it."""
-        n, rewards = parts.sizes, parts.rewards
-        rows = np.stack([n * rewards, n, n * overlap * rewards, n * overlap**2], axis=1)
-        self._totals += rows.sum(axis=0)
-        self._wealth.add(n * rewards, n)
-        self._scatter.add(rows, n)
-
-    @property
-    def count(self) -> float:
-        """Sub-batches."""
-        return self._scatter.count
+        n, sums = parts.sizes, parts.sizes * parts.rewards
+        rows = np.stack([overlap * sums, overlap**2 * n], axis=1)
+        self._plain += (sums.sum(), n.sum())
+        self._weighted += rows.sum(axis=0)
+        self.wealth.add(sums, n)
+        self.scatter.add(rows, n)
 
     @property
     def mean(self) -> float:
         """The mean reward."""
-        return self._ratio(MEAN)
+        total, n = self._plain
+        return float(total / n) if n else 0.0
 
     @property
     def strength(self) -> float:
         """λ: the mean reward, corrected for the overlaps."""
-        return self._ratio(STRENGTH)
+        total, weight = self._weighted
+        return float(total / weight) if weight else 0.0
 
     @property
     def weight(self) -> float:
         """Σ n w²."""
-        return float(self._totals[3])
+        return float(self._weighted[1])
 
     def settled(self, signal: float) -> bool:
         """Whether they tell the strength as well as the search did, which knew so much ``signal``."""
-        return self.weight > 0 and float(self._totals[2]) ** 2 >= SETTLED * self.weight * signal
+        return self.weight > 0 and float(self._weighted[0]) ** 2 >= SETTLED * self.weight * signal
 
     def strength_error(self, sigma: float) -> float:
         """Standard error of the strength; ``sigma`` is believed before there are sub-batches."""
-        return self._error(STRENGTH, sigma)
-
-    def quantile(self, probability: float) -> float:
-        """Of Student's t, for intervals of the strength."""
-        return self._scatter.quantile(probability)
-
-    def at_all_times(self, alpha: float) -> float:
-        """How many standard errors hold at all times at once."""
-        return self._scatter.at_all_times(alpha)
-
-    def limit(self, sigma: float) -> float:
-        """95 % upper limit on the size of the mean reward; infinite before the second sub-batch.
-
-        Nothing is assumed of the noise but that sub-batches are independent, so this holds where a claim has failed.
-        """
-        if self.count < 2:
+        if not self.weight:
             return math.inf
-        return abs(self.mean) + self.quantile(0.95) * self._error(MEAN, sigma)
-
-    def contradiction(self, sigma: float) -> str | None:
-        """What these rewards say against the claim, in words."""
-        if self.count < MIN_AFTER or self.claimed <= 0:
-            return None
-        if (self.excess or 0.0) > SLOW and self.proof <= self.needed:
-            return f"log evidence of {self.proof:.2g} on sums of samples whose neighbours are alike"
-        if self.mean + self.quantile(SURE) * self._error(MEAN, sigma) >= HALF * self.claimed:
-            return None
-        return f"a mean reward of {self.mean / self.claimed:.2g} times the one at the claim"
+        direction = np.array([1.0, -self.strength])
+        return math.sqrt(self.scatter.spread(direction, sigma**2 * self.weight)) / self.weight
 
     @property
     def excess(self) -> float | None:
@@ -254,58 +191,59 @@ class RewardsAfter:
 
         ``None`` after too few, or where neighbouring samples are known to be alike.
         """
-        if self.dependent or self.count < MIN_BLOCKS:
+        if self.dependent or self.scatter.count < MIN_BLOCKS:
             return None
-        return next(self._wealth.excesses())  # of the shortest sums: vectors that get better make longer ones alike
+        return next(self.wealth.excesses())  # of the shortest sums: vectors that get better make longer ones alike
 
     @property
-    def proof(self) -> float:
-        """The most that the log of the evidence has been, from the candidate's first bets on."""
-        return self._wealth.proof
+    def slow(self) -> bool:
+        """Whether neighbours have turned out to be alike, so that only the evidence on sums of them counts."""
+        return (self.excess or 0.0) > SLOW
 
     @property
     def arrays(self) -> tuple[Array, ...]:
         """What is held."""
-        return (self._totals, *self._scatter.arrays, *self._wealth.arrays)
-
-    def _ratio(self, which: tuple[int, int]) -> float:
-        top, bottom = self._totals[list(which)]
-        return float(top / bottom) if bottom else 0.0
-
-    def _error(self, which: tuple[int, int], sigma: float) -> float:
-        top, bottom = which
-        direction = np.zeros(4)
-        direction[top], direction[bottom] = 1.0, -self._ratio(which)
-        weight = float(self._totals[bottom])
-        return math.sqrt(self._scatter.spread(direction, sigma**2 * weight)) / weight if weight else math.inf
+        return (self._plain, self._weighted, *self.scatter.arrays, *self.wealth.arrays)
 
 
 @kept
 class Refinement:
-    """Running sums for every mode, on top of what a ``candidate`` knows; ``dependent``: neighbours are alike."""
+    """Running sums for every mode, on top of what a ``candidate`` knows; ``dependent``: neighbours are alike.
+
+    What the search knows of mode i is as if from a sum h = s v + N(0, nσ²): ``_known[i]`` is (s/n) h, ``_signals[i]``
+    is s²/n.  Divided by λ and λ² these count as A_i and W_i: the strength, which the search knows badly, stays out of
+    them.  It is the information of the candidate's own sums in this attempt.  Its vectors have been refined by the
+    strategy's sums as well and are better than that.  But those sums, fitted many times to the same samples, cannot be
+    trusted about how much better; the candidate's were taken on samples that its vectors had not seen.
+    """
 
     working_bytes = 0  # copies of a few vectors at most
 
     def __init__(self, candidate: Candidate, dependent: bool = False) -> None:
         self.partition, self.vectors, self.dependent = candidate.partition, candidate.vectors, dependent
-        self._known = known_of(candidate)
+        noise = [(len(v) - 1) * candidate.sigma**2 for v in self.vectors]
+        self._known, signals = [], []
+        for i, (v, e) in enumerate(zip(self.vectors, noise, strict=True)):
+            projection = max(0.0, float(v @ candidate.sums[i])) if candidate.sums else 0.0
+            signal = max(0.0, projection**2 / max(candidate.seen, 1) - e)  # v was fitted to h: less the noise of that
+            self._known.append(math.sqrt(signal**2 + e * signal) * v)
+            signals.append(signal)
+        self._signals = np.array(signals)
         # A strong signal inflates the candidate's noise level: it counts for little once there is an own one.
         self._entries = float(min(candidate.entries, max(50.0, sum(candidate.partition.dims))))
         self._squares = candidate.sigma**2 * self._entries
-        self._won = () if candidate.wealth is None else tuple(level.log for level in candidate.wealth.levels)
         self._needed = candidate.needed
+        self._won = () if candidate.wealth is None else tuple(level.log for level in candidate.wealth.levels)
         self._begin(candidate.strength)
-        noise = [(len(v) - 1) * candidate.sigma**2 for v in self.vectors]
-        pairs = zip(self._known, noise, strict=True)
-        self.quality = np.array([_overlap(k.signal / (k.signal + e or 1.0)) for k, e in pairs])
+        self.quality = np.array([_overlap(s / (s + e or 1.0)) for s, e in zip(signals, noise, strict=True)])
 
     def _begin(self, reward: float) -> None:
         """Empty sums, on top of a mean ``reward`` of these vectors."""
-        self.samples, self.claimed = 0, self.vectors
+        self.samples, self._claimed = 0, reward
         self._sums = [np.zeros(len(v)) for v in self.vectors]
         self._weights = np.zeros(len(self.vectors))
         self._errors = [Sandwich(len(v), False, self.dependent) for v in self.vectors]
-        self.rewards = RewardsAfter(reward, self.sigma, self.dependent, self._won, self._needed)
+        self.rewards = Rewards(self.sigma, self.dependent, self._won)
 
     @property
     def sigma(self) -> float:
@@ -315,14 +253,14 @@ class Refinement:
     @property
     def settled(self) -> bool:
         """Whether the refinement has samples enough of its own to tell the strength."""
-        return self.rewards.settled(min(k.signal for k in self._known))
+        return self.rewards.settled(float(self._signals.min()))
 
     @property
     def strength(self) -> float:
         """λ: the mean reward, corrected for the estimated overlaps; the candidate's until the vectors have settled."""
         if self.settled:
             return self.rewards.strength
-        return self.rewards.claimed / max(float(np.prod(self.quality)), MIN_OVERLAP)
+        return self._claimed / max(float(np.prod(self.quality)), MIN_OVERLAP)
 
     @property
     def strength_error(self) -> float:
@@ -334,13 +272,26 @@ class Refinement:
         """
         if self.settled:
             return math.hypot(self.rewards.strength_error(self.sigma), 0.5 * (self.strength - self.rewards.mean))
-        noise = self.sigma * self.strength / math.sqrt(max(min(k.signal for k in self._known), 1e-300))
-        return math.hypot(noise, 2 * (self.strength - self.rewards.claimed))
+        noise = self.sigma * self.strength / math.sqrt(max(float(self._signals.min()), 1e-300))
+        return math.hypot(noise, 2 * (self.strength - self._claimed))
+
+    @property
+    def vanished(self) -> bool:
+        """Whether the samples after the claim have less than half of its reward, by more than chance."""
+        after = self.rewards
+        if after.scatter.count < MIN_AFTER:
+            return False
+        return after.strength + after.scatter.quantile(SURE) * after.strength_error(self.sigma) < HALF * self._claimed
+
+    @property
+    def failed(self) -> bool:
+        """Whether the claim has come to nothing: see the top of this file."""
+        return self.vanished or (self.rewards.slow and self.rewards.wealth.proof <= self._needed)
 
     @property
     def loudness(self) -> float | None:
         """The noise along the signal over that elsewhere; ``None`` before it is known to a third or so."""
-        if self.rewards.count < MIN_COUNT:
+        if self.rewards.scatter.count < MIN_COUNT:
             return None
         return self.rewards.strength_error(self.sigma) * math.sqrt(self.rewards.weight) / (self.sigma or 1.0)
 
@@ -377,54 +328,38 @@ class Refinement:
         """
         noise = [(len(v) - 1) * self.sigma**2 for v in self.vectors]
         reward = self.strength * float(np.prod(self.quality))
-        pairs = zip(self.vectors, noise, strict=True)
-        self._known = tuple(Known(math.sqrt(KEPT**2 + KEPT) * e * v, KEPT * e) for v, e in pairs)
+        self._known = [math.sqrt(KEPT**2 + KEPT) * e * v for v, e in zip(self.vectors, noise, strict=True)]
+        self._signals = KEPT * np.array(noise)
         self._begin(reward)
 
     def totals(self) -> list[Array]:
         """A_i: own sums and what the search knows."""
         strength = self.strength or 1.0
-        return [own + k.direction / strength for own, k in zip(self._sums, self._known, strict=True)]
+        return [own + known / strength for own, known in zip(self._sums, self._known, strict=True)]
 
     def weights(self) -> Array:
         """W_i: own weights and what the search knows."""
-        return self._weights + np.array([k.signal for k in self._known]) / (self.strength**2 or 1.0)
+        return self._weights + self._signals / (self.strength**2 or 1.0)
 
-    def standard_errors(self) -> tuple[Array, ...]:
-        """Of every component of every vector; 1.96 of them are 95 % also after few sub-batches."""
+    def standard_errors(self, widened: bool = True) -> tuple[Array, ...]:
+        """Of every component of every vector; 1.96 of them are 95 % also after few sub-batches, where ``widened``."""
         pairs = zip(self._errors, self._variances(), strict=True)
-        return tuple(errors.widened * np.sqrt(variances) for errors, variances in pairs)
-
-    def deviations(self) -> tuple[Array, ...]:
-        """The same without what few sub-batches add."""
-        return tuple(np.sqrt(variances) for variances in self._variances())
+        return tuple((errors.widened if widened else 1.0) * np.sqrt(variances) for errors, variances in pairs)
 
     def error(self) -> float:
         """Root mean squared error of the least certain vector."""
         return math.sqrt(max(float(variances.sum()) for variances in self._variances()))
 
-    def interval(self, confidence: float) -> tuple[float, float]:
-        """Of the strength."""
-        return self._within(self.rewards.quantile(0.5 + confidence / 2) * self.strength_error)
-
-    def sequence(self, confidence: float) -> tuple[float, float]:
-        """An interval of the strength that holds at all times at once, while the stream runs."""
-        return self._within(self.rewards.at_all_times(1 - confidence) * self.strength_error)
-
-    def contradiction(self) -> str | None:
-        """What the samples after the claim say against it, in words: rewards, or vectors that have turned away."""
-        turned = min(abs(float(v @ w)) for v, w in zip(self.vectors, self.claimed, strict=True))
-        if turned < TURNED:
-            return f"a vector that overlaps {turned:.2g} with the one that was claimed"
-        return self.rewards.contradiction(self.sigma)
+    def reach(self, confidence: float, always: bool = False) -> float:
+        """Half of an interval of the strength; of one that holds at all times at once, if ``always``."""
+        scatter = self.rewards.scatter
+        errors = scatter.at_all_times(1 - confidence) if always else scatter.quantile(0.5 + confidence / 2)
+        return errors * self.strength_error
 
     def arrays(self) -> list[Array]:
         """Every array of the state."""
-        own = [*self._sums, *self.claimed, *self.vectors, *self.rewards.arrays]
-        return own + [k.direction for k in self._known] + [a for e in self._errors for a in e.arrays]
-
-    def _within(self, half: float) -> tuple[float, float]:
-        return max(0.0, self.strength - half), self.strength + half
+        own = [*self._sums, *self._known, *self.vectors, *self.rewards.arrays]
+        return own + [a for e in self._errors for a in e.arrays]
 
     def _variances(self) -> list[Array]:
         """Var(v̂_i) of every entry."""

@@ -25,9 +25,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tpca.engines import Data
-from tpca.solvers.estimate import Recovery, flaws
+from tpca.solvers.estimate import Recovery
 from tpca.solvers.race.phases import Race
-from tpca.solvers.race.refinement import Refinement
 from tpca.solvers.race.rounds import samples_per_pass
 from tpca.solvers.race.whitening import ModeMoments, Noise
 from tpca.solvers.rank_one import is_ghost, overlaps
@@ -70,17 +69,16 @@ class RaceRun:
         while True:
             self._introduce()
             asks = [(race, ask) for race in self.races if (ask := race.ask()) is not None]
-            if self._is_ghost(self.races[-1]):
-                ghost = self.races.pop()
-                self.known.pop(ghost.number, None)
-                begins = self._begins(ghost)
+            last = self.races[-1]
+            if self._is_ghost(last):
+                self.races.pop()
+                self.known.pop(last.number, None)
                 if self._enough:
                     continue
-            elif self._next_due():
-                begins = self._begins(self.races[-1])
-            else:
+            elif not self._next_due():
                 break
             self.started += 1
+            begins = None if last.done and self._stored else last.position
             self.races.append(Race(self.solver, self.data, self.noise, self.started, self.races[0].scale, begins))
         if not asks:
             return None
@@ -110,7 +108,7 @@ class RaceRun:
         part.answers = ()  # their memory is for what happens between rounds
         for race, _ in self._asked:
             race.go_on(part.n)
-        held = self.noise.nbytes + sum(race.held_now for race, _ in self._asked)
+        held = self.noise.nbytes + sum(race.held for race, _ in self._asked)
         self.state_bytes = max(self.state_bytes, held)
 
     def close(self) -> None:
@@ -123,18 +121,17 @@ class RaceRun:
     def recovery(self) -> Recovery:
         """All components, strongest first; or that there is none.
 
-        Those after one that is withdrawn were searched for in what it left, and go with it.
+        Those after one that came to nothing were searched for in what it left, and go with it.
         """
         ended: list[Recovery] = []
         for race in self.races:
             if not self._is_ghost(race):
                 ended.append(race.recovery())
-                if flaws(ended[-1].history):
+                if not ended[-1].found:
                     break
         first, *others = sorted((r for r in ended if r.found), key=lambda r: -r.strength) or ended[:1]
-        withdrawn = [] if ended[-1] is first else [r for r in ended[-1].history if r.get("flaw")]
         history = [{**record, "component": c} for c, r in enumerate((first, *others)) for record in r.history]
-        found = first.with_others(others, state_bytes=self.state_bytes, history=[*history, *withdrawn])
+        found = first.with_others(others, state_bytes=self.state_bytes, history=history)
         unseen = 0 if self._stored else self.noise.samples  # those that only the maps have seen
         return dataclasses.replace(found, n_samples=found.n_samples + unseen)
 
@@ -185,10 +182,6 @@ class RaceRun:
         for race in self.races:
             race.others = self._beside(race)
 
-    def _begins(self, last: Race) -> int | None:
-        """Where the race after ``last`` begins: here, or with a pass of its own."""
-        return None if last.done and self._stored else last.position
-
     def _beside(self, race: Race) -> tuple[RankOne, ...]:
         """Components that are subtracted from what a race sees.
 
@@ -219,7 +212,9 @@ class RaceRun:
         last = self.races[-1]
         if len(self.races) >= self.solver.n_components or last.refinement is None or self._enough:
             return False
-        if not last.done and (any(self.known.values()) or not _accurate(last.refinement)):
+        refined = last.refinement  # what is left after subtracting it must not be taken for another component
+        well = refined.settled and refined.samples >= MIN_REFINED and refined.error() <= WELL
+        if not last.done and (any(self.known.values()) or not well):
             return False
         return not self._stored or last.done or last.position <= YOUNG * last.per_pass
 
@@ -232,8 +227,3 @@ def _start_over_if_bent(one: Race, other: Race) -> None:
     overlap = max(float(np.delete(inner, i).prod()) for i in range(len(inner)))
     if one.component.strength * overlap > 0.5 * other.refinement.error() * other.component.strength:
         other.refinement.start_over()
-
-
-def _accurate(refinement: Refinement) -> bool:
-    """Whether what is left after subtracting a component is small enough not to be taken for another one."""
-    return refinement.settled and refinement.samples >= MIN_REFINED and refinement.error() <= WELL

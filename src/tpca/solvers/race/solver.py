@@ -23,14 +23,18 @@ Read on in :mod:`tpca.solvers.race.run`.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tpca.engines import Data
 from tpca.errors import SolverError, check_integer
+from tpca.inference.design import Design
+from tpca.solvers.estimate import Recovery
 from tpca.solvers.memory import default_memory, parse_memory
 from tpca.solvers.options import ClaimingSolver, check_passes, check_positive, check_whiten, option
+from tpca.solvers.race.contrasts import contrasts
 from tpca.solvers.race.run import RaceRun
 from tpca.solvers.run import Run
 
@@ -87,6 +91,14 @@ class RaceSolver(ClaimingSolver):
                 f"the race needs samples with two axes or more, got {data.dims}; use solver='least_squares'."
             )
         return RaceRun(self, data)
+
+    def run(self, source: Any, design: Design | None = None) -> Recovery:
+        """Read a stream (or engine) as far as needed; with a ``design``, for the effect of its y."""
+        if design is None or design.plain:
+            return super().run(source)
+        stream = contrasts(source, design, self.max_samples)
+        solver = dataclasses.replace(self, max_samples=stream.length)
+        return stream.told(ClaimingSolver.run(solver, stream))
 
     def budget(self, dims: Sequence[int]) -> int:
         """Bytes that the state may take for samples of shape ``dims``."""

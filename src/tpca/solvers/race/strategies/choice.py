@@ -18,7 +18,6 @@ import numpy as np
 
 from tpca.checkpoint import kept
 from tpca.errors import MemoryBudgetError, PartitionError
-from tpca.solvers.estimate import Evidence
 from tpca.solvers.race.candidate import Candidate
 from tpca.solvers.race.evidence import FLOATS
 from tpca.solvers.race.probe import probe_floats
@@ -37,9 +36,9 @@ STRUCTURE_SHARE = 0.1
 MOST_MODES, PAIRINGS = 6, 15  # of *symmetric*: modes, and their pairings; of twelve there are 10 395
 # Vectors per mode that a candidate holds: itself, its sums, its query and the answer.
 CANDIDATE_VECTORS = 5
-# Vectors per mode that the refinement holds: itself and what was claimed, its sums, what the search knew, squares for
-# errors, the answer; and besides them gradients of every sub-batch, of two at least.
-REFINEMENT_VECTORS, MIN_SUB_BATCHES = 6, 2
+# Vectors per mode that the refinement holds: itself, its sums, what the search knew, squares for errors, the answer;
+# and besides them gradients of every sub-batch, of two at least.
+REFINEMENT_VECTORS, MIN_SUB_BATCHES = 5, 2
 REWARD_FLOATS = 24 + FLOATS  # of its strength
 # Share of the memory that the refinements of several components may take while others are searched for.
 REFINEMENTS_SHARE = 0.25
@@ -57,11 +56,6 @@ class Search:
     def name(self) -> str:
         """The strategy's name."""
         return self.strategy.name
-
-    @property
-    def evidence(self) -> Evidence:
-        """What the candidate's claim rests on, or what it lacks."""
-        return Evidence("log evidence", self.candidate.proof, self.candidate.needed)
 
 
 @dataclass(frozen=True)

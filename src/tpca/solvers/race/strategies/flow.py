@@ -207,7 +207,6 @@ class BlockFlow:
         self.partition, self.size = partition, columns
         self.count = 0
         self.sums = self._columns(rng)
-        self._rng = rng
         self._squares, self._entries = 0.0, 0
         self.past: Stored | None = None
         if _is_narrow(partition):
@@ -251,11 +250,9 @@ class BlockFlow:
         """Keep the columns as the next query, forget the sums: the next round starts them afresh."""
         self.count = 0
 
-    def read(self) -> Look:
+    def read(self) -> Look | None:
         """A look at what the samples so far say."""
-        if self.count == 0 or any(columns.unit == 0 for columns in self.sums):
-            return Blank(self.partition.dims, self._rng)
-        return FlowLook(self)
+        return FlowLook(self) if self.count and all(columns.unit for columns in self.sums) else None
 
     def arrays(self) -> list[Stored]:
         """Every array of the state."""
@@ -301,11 +298,9 @@ class WholeSum(BlockFlow):
         self._entries += gradient.size
         self.count += n
 
-    def read(self) -> Look:
+    def read(self) -> Look | None:
         """A look at the sum."""
-        if self.count == 0 or self.sums[0].unit == 0:
-            return Blank(self.partition.dims, self._rng)
-        return WholeLook(self)
+        return WholeLook(self) if self.count and self.sums[0].unit else None
 
     def _columns(self, rng: np.random.Generator) -> list[Columns]:  # noqa: ARG002
         return [Columns(self.size, self.partition.shapes[1], 1.0, None, WHOLE_SQUARES)]
@@ -578,21 +573,6 @@ class WholeLook(FlowLook):
         if m == 0 and climbs.known[1]:
             return wide.weigh(climbs.block(1))
         return wide.times(climbs.p)
-
-
-class Blank:
-    """A look at a flow that has seen no sample yet, or only zeros."""
-
-    def __init__(self, dims: tuple[int, ...], rng: np.random.Generator) -> None:
-        self._dims, self._rng = dims, rng
-
-    def propose(self) -> tuple[Array, ...]:
-        """Random vectors."""
-        return tuple(units(self._rng.standard_normal(d)) for d in self._dims)
-
-    def evidence(self, vectors: tuple[Array, ...]) -> tuple[list[Array], float]:  # noqa: ARG002
-        """Nothing."""
-        return [np.zeros(d) for d in self._dims], 1.0
 
 
 def climb_bytes(partition: Partition, columns: int) -> tuple[int, int]:

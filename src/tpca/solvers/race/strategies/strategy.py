@@ -5,16 +5,21 @@ It proposes vectors; whether they are a signal, only a candidate's trial decides
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
+from tpca.checkpoint import kept
 from tpca.solvers.memory import held_bytes
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array
 
 Stored = NDArray[Any]  # float16 or float32
+MEMORY_OF_SCORES = 0.9
+PIECE = 2**10  # entries of a working copy
 
 
 class Part(Protocol):
@@ -53,8 +58,8 @@ class Strategy(Part, Protocol):
     def restart(self) -> None:
         """The next samples were seen before: keep the directions, forget the sums."""
 
-    def read(self) -> Look:
-        """A look at what the samples so far say."""
+    def read(self) -> Look | None:
+        """A look at what the samples so far say; ``None`` where they were nothing but zeros."""
 
 
 def round_bytes(
@@ -70,3 +75,57 @@ def round_bytes(
     made += [block for query in sent for block in query.replicas]
     in_flight = sum(answer.nbytes for answer in answers) + max(part.working_bytes for part, _ in asked)
     return held_bytes([*held, *made]) + in_flight
+
+
+def all_finite(answers: Iterable[Answer]) -> bool:
+    """Whether no gradient left the range of its type: samples so wild that one does are passed over."""
+    return all(np.isfinite(g).all() for answer in answers for g in answer.gradients.values())
+
+
+@kept
+class NoiseLevel:
+    """sigma² as the mean over rounds of B ‖G‖² / D: the signal's share of a gradient's energy is negligible."""
+
+    def __init__(self) -> None:
+        self._energy = 0.0
+        self._rounds = 0
+
+    def absorb(self, answer: Answer, n: int, gain: float = 1.0) -> None:
+        """Take the energy of all gradients of one answer over ``n`` samples; they come ``gain`` times too large."""
+        entries = sum(g.size for g in answer.gradients.values())
+        energy = sum(_squares(g) for g in answer.gradients.values())
+        self._energy += n * energy / (entries * gain**2)
+        self._rounds += 1
+
+    @property
+    def sigma(self) -> float:
+        """The estimate so far; 1 before the first round or when the data are all zero."""
+        return math.sqrt(self._energy / self._rounds) if self._energy > 0 else 1.0
+
+
+@kept
+class Scores:
+    """Fading sums of rewards, one per replica."""
+
+    def __init__(self, replicas: int) -> None:
+        self.sums = np.zeros(replicas)
+
+    def absorb(self, rewards: Array, n: int) -> None:
+        """Take the mean rewards over ``n`` samples."""
+        self.sums *= MEMORY_OF_SCORES
+        self.sums += n * rewards
+
+    def restart(self) -> None:
+        """Forget all rewards."""
+        self.sums[:] = 0.0
+
+    def best(self) -> int:
+        """Return the replica with the best score."""
+        return int(np.argmax(self.sums))
+
+
+def _squares(gradients: Array) -> float:
+    """Sum of squares in double precision, a few thousand entries widened at a time."""
+    flat = gradients.reshape(-1)
+    pieces = (flat[first : first + PIECE].astype(np.float64) for first in range(0, flat.size, PIECE))
+    return sum(float(piece @ piece) for piece in pieces)

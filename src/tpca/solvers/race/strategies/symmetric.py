@@ -29,8 +29,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tpca.checkpoint import kept
-from tpca.solvers.race.strategies.singles import NoiseLevel, Scores, all_finite
-from tpca.solvers.race.strategies.strategy import Look, Stored
+from tpca.solvers.race.strategies.strategy import Look, NoiseLevel, Scores, Stored, all_finite
 from tpca.solvers.rank_one import leading, split_blocks
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, Partition, check_dims, unit
@@ -282,11 +281,7 @@ def symmetrised(block: Array) -> Array:
 def sharpened(block: Array) -> Array:
     """Raise the singular values of a block of two modes to a power p > 1, at unit norm: U s^p V^T.
 
-    The signal sits in the leading one, so this drops noise.  A symmetric block has its eigenvectors for both U and V.
+    The signal sits in the leading one, so this drops noise.
     """
-    wide = block.astype(np.float64)
-    if np.array_equal(wide, wide.T):
-        signed, axes = np.linalg.eigh(wide)
-        return unit((axes * np.copysign(np.abs(signed) ** POWER, signed)) @ axes.T)
-    left, values, right = np.linalg.svd(wide, full_matrices=False)
+    left, values, right = np.linalg.svd(block.astype(np.float64), full_matrices=False)
     return unit((left * values**POWER) @ right)

@@ -1,9 +1,7 @@
-"""No answer is impossible: a claim that the samples after it contradict is withdrawn, and that is said."""
+"""No answer is impossible, whatever the noise; evidence of samples that turn round slowly is no proof."""
 
-import dataclasses
 import math
 import warnings
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consistent import assert_consistent
-from tpca import RaceSolver, Result, TensorPCA
+from tpca import RaceSolver, TensorPCA
 from tpca.engines import LocalEngine
-from tpca.solvers.estimate import Claim, StopReason
-from tpca.solvers.race.run import RaceRun
+from tpca.solvers.estimate import StopReason
 
 SOLVERS = [RaceSolver]
 
@@ -76,31 +73,16 @@ def test_the_reported_samples_are_no_signal(seed):
     assert found.stop_reason is StopReason.NO_SIGNAL
 
 
+@pytest.mark.parametrize("options", [{}, UNWARNED])
 @pytest.mark.parametrize("seed", [2, 7])
-def test_a_signal_that_turns_round_is_claimed_and_withdrawn(seed):
-    found = RaceSolver(**UNWARNED).run(drift(np.random.default_rng(seed), (200, 6, 11)))
+def test_a_signal_that_turns_round_is_none(seed, options):
+    """Also where it is claimed at first, since nobody looks for neighbours that are alike."""
+    found = RaceSolver(**options).run(drift(np.random.default_rng(seed), (200, 6, 11)))
     assert_consistent(found)
     assert found.stop_reason is StopReason.NO_SIGNAL
-    assert any(record["phase"] == "refinement" and record["found"] for record in found.history)  # there was a claim
-    (flaw,) = found.withdrawn
-    last = found.history[-1]
-    assert (last["phase"], last["found"], last["flaw"]) == ("withdrawn", False, flaw)
-    assert f"A claim was withdrawn: with all samples it comes to {flaw}." in " ".join(Result.of(found).advice)
-
-
-def test_a_signal_that_turns_round_is_not_claimed_where_that_is_looked_for():
-    found = RaceSolver().run(drift(np.random.default_rng(2), (200, 6, 11)))
-    assert_consistent(found)
-    assert found.stop_reason is StopReason.NO_SIGNAL
-
-
-def test_claims_that_are_withdrawn_are_said_in_every_unit():
-    samples = drift(np.random.default_rng(2), (200, 6, 11))
-    (plain,) = RaceSolver(**UNWARNED).run(samples).withdrawn
-    found = RaceSolver(**UNWARNED).run(1024 * samples)
-    (flaw,) = found.withdrawn
-    assert plain == flaw  # a share of what was claimed, whatever the units
-    assert "times the one at the claim" in flaw
+    if options:
+        assert any(record["phase"] == "refinement" and record["found"] for record in found.history)
+        assert any("is not in those after them" in doubt for doubt in found.doubts)
 
 
 @pytest.mark.parametrize("components", [2, pytest.param(1, marks=pytest.mark.slow)])  # two begin as one does
@@ -122,10 +104,10 @@ def test_one_strong_direction_never_makes_an_impossible_answer():
     assert claims < 5
 
 
-def test_the_limit_of_a_withdrawn_claim_is_no_overstatement():
+def test_the_limit_is_no_overstatement_where_a_claim_came_to_nothing():
     """A signal of strength 2, along what turns round or across it, is not said to be weaker than it is.
 
-    The limit is one of 95 % for either: that more than half of n withdrawn claims are wrong by chance has a probability
+    The limit is one of 95 % for either: that more than half of n claims are limited wrongly by chance has a probability
     of at most 2e-5 for n from 8 on (binomial tail: 5 or more of 8 at 5 %).
     """
     across = np.zeros((6, 11))
@@ -135,7 +117,7 @@ def test_the_limit_of_a_withdrawn_claim_is_no_overstatement():
     for seed in range(12):
         samples = drift(np.random.default_rng(seed), (200, 6, 11)) + 2 * (along if seed % 2 else across)
         found = RaceSolver(random_state=seed, **UNWARNED).run(samples)
-        if found.withdrawn:
+        if not found.found and found.history[-1]["phase"] == "refinement":
             limits.append(found.strength_interval[1])
     assert len(limits) >= 8
     assert sum(limit < 2 for limit in limits) <= len(limits) / 2
@@ -158,7 +140,7 @@ def test_anything_makes_a_consistent_answer(noise, dims, n, exponent, seed):
 
 @pytest.mark.parametrize("noise", [shared, drift])
 def test_what_is_known_on_the_way_is_consistent(noise):
-    """After every batch of partial_fit; a claim that is withdrawn now may come back with more samples."""
+    """After every batch of partial_fit."""
     pca = TensorPCA(solver="race", random_state=0)
     for batch in np.array_split(noise(np.random.default_rng(2), (200, 6, 11)), 20):
         pca.partial_fit(batch)
@@ -172,24 +154,6 @@ def test_several_passes_give_consistent_answers(noise):
         samples = noise(np.random.default_rng(seed), (120, 5, 6, 4))
         found = RaceSolver(random_state=seed, memory_limit=20_000, max_passes=4).run(samples)
         assert_consistent(found)
-
-
-def test_components_after_one_that_is_withdrawn_go_with_it():
-    """They were searched for in what it left, which is as wrong; those before it stay, and it is said."""
-    good = RaceSolver().run(offset(np.random.default_rng(0), (100, 6, 11)))
-    bad = RaceSolver(**UNWARNED).run(drift(np.random.default_rng(2), (200, 6, 11)))
-    (flaw,) = bad.withdrawn
-    run = RaceRun(RaceSolver(n_components=3), LocalEngine(np.zeros((5, 6, 11))))
-    double = dataclasses.replace(good.first, strength=2 * good.strength)
-    stronger = dataclasses.replace(good, components=(double,))
-    for ended, expected in (((good, bad, stronger), good), ((bad, stronger, good), bad)):
-        run.races = [SimpleNamespace(component=None, recovery=lambda one=one: one) for one in ended]
-        found = run.recovery()
-        assert (found.found, len(found.components)) == (expected.found, 1)
-        assert found.vectors is expected.vectors
-        assert found.withdrawn == [flaw]
-        assert " ".join(Result.of(found).advice).count("A claim was withdrawn") == 1
-    assert good.withdrawn == []  # what was said of it by itself is as it was
 
 
 def test_ghosts_come_to_an_end():
@@ -208,39 +172,15 @@ def test_ghosts_come_to_an_end():
         assert_consistent(RaceSolver(random_state=seed, n_components=2).run(Counting(samples)))
 
 
-def test_a_true_signal_is_not_withdrawn():
-    """White noise: what is claimed fits together.  One false withdrawal in 40 would be one too many."""
+def test_a_true_signal_stays_found():
+    """A z-value of √60 = 7.7 along the signal: one that is missed in 20 runs would be one too many."""
     rng = np.random.default_rng(0)
     for seed in range(20):
         u, v = (x / np.linalg.norm(x) for x in (rng.standard_normal(6), rng.standard_normal(11)))
         samples = np.outer(u, v) + rng.standard_normal((60, 6, 11))
         for solver in SOLVERS:
-            assert not solver(random_state=seed).run(samples).withdrawn
-
-
-ERRORS = (np.array([0.1, 0.1]), np.array([0.2, 0.2, 0.1]))
-
-
-@pytest.mark.parametrize(
-    ("claim", "flaw"),
-    [
-        (Claim(2.0, (1.0, 3.0), ERRORS), None),
-        (Claim(2.0, (0.0, 2.0), ERRORS), None),
-        (Claim(-2.0, (0.0, -1.0), ERRORS), "a strength of -2"),
-        (Claim(0.0, (0.0, 1.0), ERRORS), "a strength of 0"),
-        (Claim(math.nan, (0.0, 1.0), ERRORS), "a strength of nan"),
-        (Claim(math.inf, (0.0, math.inf), ERRORS), "a strength of inf"),
-        (Claim(2.0, (0.0, 1.0), ERRORS), "a strength of 2 with an interval from 0 to 1"),
-        (Claim(2.0, (3.0, 4.0), ERRORS), "a strength of 2 with an interval from 3 to 4"),
-        (Claim(2.0, (-1.0, 4.0), ERRORS), "a strength of 2 with an interval from -1 to 4"),
-        (Claim(2.0, (1.0, math.inf), ERRORS), "a strength of 2 with an interval from 1 to inf"),
-        (Claim(2.0, (math.nan, 4.0), ERRORS), "a strength of 2 with an interval from nan to 4"),
-        (Claim(2.0, (1.0, 3.0), (np.array([2.0, 0.0]),)), "a vector with an error of 2, where √2 is the most"),
-        (Claim(2.0, (1.0, 3.0), (np.array([np.nan, 0.0]),)), "a vector with an error of nan, where √2 is the most"),
-    ],
-)
-def test_what_is_impossible_about_a_claim(claim, flaw):
-    assert claim.flaw == flaw
+            found = solver(random_state=seed).run(samples)
+            assert found.found or found.history[-1]["phase"] != "refinement"
 
 
 def test_nothing_of_this_warns():
