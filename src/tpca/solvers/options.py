@@ -22,6 +22,9 @@ from tpca.solvers.run import Run, drive, keeper_of
 Callback = Callable[[dict[str, Any]], None]
 Check = Callable[[str, Any], Any]
 
+# Parameters of TensorPCA and of the command that are options of some solvers: given to another one, they are refused.
+OPTIONS = ("n_components", "confidence", "n_resamples", "whiten", "dependence", "memory_limit", "max_samples")
+
 
 @runtime_checkable
 class Solver(Protocol):
