@@ -48,7 +48,7 @@ def check_options(self: Any) -> None:
     for field in dataclasses.fields(self):
         check, value = field.metadata.get("check"), getattr(self, field.name)
         if check is not None and not (value is None and field.default is None):
-            setattr(self, field.name, check(field.name, value))
+            vars(self)[field.name] = check(field.name, value)  # also of one that is frozen
 
 
 def check_seed(name: str, value: Any) -> int:
