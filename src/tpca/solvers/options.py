@@ -102,6 +102,16 @@ def check_whiten(name: str, value: Any) -> str | None:
     return None if value is None else str(value)
 
 
+def check_dependence(name: str, value: Any) -> str | int | None:
+    """``"auto"``, ``None`` or so many neighbours."""
+    return value if value in ("auto", None) else check_integer(name, value, instead=", 'auto' or None")
+
+
+def check_resamples(name: str, value: Any) -> int | str:
+    """``"auto"`` or so many flips."""
+    return "auto" if value == "auto" else check_integer(name, value, 19, instead=" or 'auto'")
+
+
 def check_memory(_: str, value: str | float) -> int:
     """Bytes."""
     return parse_memory(value)
