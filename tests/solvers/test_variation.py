@@ -105,6 +105,11 @@ def test_what_cannot_be_done_is_said(rng):
     assert shares(X, nan_policy="omit").n_samples_seen_ == 49
 
 
+def test_too_few_samples_are_not_tested(rng):
+    few = TensorPCA(target="variance", random_state=0).fit(rng.standard_normal((3, 5, 4)))
+    assert str(few.summary()).startswith("Not tested: 3 samples are too few.")
+
+
 def test_correlated_neighbours_are_not_tested(rng):
     X = rng.standard_normal((100, 5, 4)).cumsum(axis=0)
     pca = TensorPCA(target="variance", random_state=0).fit(X)

@@ -16,7 +16,6 @@ from tpca.cli.cluster import on_cluster
 from tpca.cli.options import (
     COLUMNS,
     OF_ONE,
-    OF_SOLVERS,
     AsJson,
     Cluster,
     Data,
@@ -191,8 +190,9 @@ def _estimator(given: dict[str, Any], more: dict[str, Any]) -> tuple[Any, dict[s
     """TensorPCA with the options given, and these as settings; a solver with options of its own is made with them."""
     from tpca.estimators import TensorPCA
     from tpca.solvers.build import SOLVERS
+    from tpca.solvers.options import OPTIONS
 
-    asked = {name: given[name] for name in OF_SOLVERS}
+    asked = {name: given[name] for name in OPTIONS}
     asked |= {name: number_or_word(given[name]) for name in ("n_resamples", "whiten", "dependence")}
     own = {name: given[name] for name in OF_ONE if given[name] is not None}
     of_fit = {"target": given["target"], "nan_policy": given["nan_policy"]}

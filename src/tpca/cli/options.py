@@ -138,8 +138,7 @@ class Rule(NamedTuple):
 LAYOUT = ("dim", "sample", "modes", "value", "missing")  # settings of a fit, by which its data are read again
 READING = ("items", *LAYOUT)
 KEEPING = ("checkpoint", "checkpoint_every", "resume", "restart")
-# Options of solvers: who has which is read from their classes.
-OF_SOLVERS = ("n_components", "confidence", "n_resamples", "whiten", "dependence", "memory_limit", "max_samples")
+# Options of one solver: who has which is read from their classes.
 OF_ONE = ("tol", "max_passes", "strength")
 _OF_SAMPLES = ("target", "solver", "y", "nuisance", "weights", "groups", *READING, "shuffle", *KEEPING)
 
@@ -192,9 +191,12 @@ def refuse_idle(ctx: typer.Context, kind: str = "") -> None:
         for name in rule.options:
             if name in given and rule.idle(params):
                 raise OptionError(f"{given[name]} {rule.why}.")
-    for name in (*OF_SOLVERS, *OF_ONE) if command == "fit" else ():
-        if name in given and name not in _options_of(kind):
-            raise OptionError(f"{given[name]} {_home_of(name, kind)}.")
+    if command == "fit":
+        from tpca.solvers.options import OPTIONS
+
+        for name in (*OPTIONS, *OF_ONE):
+            if name in given and name not in _options_of(kind):
+                raise OptionError(f"{given[name]} {_home_of(name, kind)}.")
 
 
 def given_in(ctx: typer.Context) -> dict[str, str]:

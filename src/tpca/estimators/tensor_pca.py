@@ -26,6 +26,7 @@ from tpca.result import Result, Score, preprocessed_data
 from tpca.solvers.build import build_solver
 from tpca.solvers.estimate import Component, Recovery, Verdict
 from tpca.solvers.least_squares.solver import LeastSquares
+from tpca.solvers.options import OPTIONS
 from tpca.solvers.race.solver import RaceSolver
 from tpca.solvers.rank_one import oriented
 from tpca.solvers.run import Feed
@@ -35,9 +36,6 @@ from tpca.wording import duration
 
 if TYPE_CHECKING:
     from tpca.report.words import Summary
-
-# Parameters that are options of some solvers; given to one that does not have it, a parameter is refused.
-OPTIONS = ("n_components", "confidence", "n_resamples", "whiten", "dependence", "memory_limit", "max_samples")
 
 
 class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]

@@ -22,6 +22,9 @@ from tpca.solvers.run import Run, drive, keeper_of
 Callback = Callable[[dict[str, Any]], None]
 Check = Callable[[str, Any], Any]
 
+# Parameters of TensorPCA and of the command that are options of some solvers: given to another one, they are refused.
+OPTIONS = ("n_components", "confidence", "n_resamples", "whiten", "dependence", "memory_limit", "max_samples")
+
 
 @runtime_checkable
 class Solver(Protocol):
@@ -45,7 +48,7 @@ def check_options(self: Any) -> None:
     for field in dataclasses.fields(self):
         check, value = field.metadata.get("check"), getattr(self, field.name)
         if check is not None and not (value is None and field.default is None):
-            object.__setattr__(self, field.name, check(field.name, value))  # some are frozen
+            vars(self)[field.name] = check(field.name, value)  # also of one that is frozen
 
 
 def check_seed(name: str, value: Any) -> int:
@@ -97,6 +100,16 @@ def check_whiten(name: str, value: Any) -> str | None:
     if value not in ("auto", "modes", None):
         raise SolverError(f"{name} must be 'auto', 'modes' or None, got {value!r}.")
     return None if value is None else str(value)
+
+
+def check_dependence(name: str, value: Any) -> str | int | None:
+    """``"auto"``, ``None`` or so many neighbours."""
+    return value if value in ("auto", None) else check_integer(name, value, instead=", 'auto' or None")
+
+
+def check_resamples(name: str, value: Any) -> int | str:
+    """``"auto"`` or so many flips."""
+    return "auto" if value == "auto" else check_integer(name, value, 19, instead=" or 'auto'")
 
 
 def check_memory(_: str, value: str | float) -> int:

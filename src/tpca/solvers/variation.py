@@ -32,9 +32,8 @@ from tpca.inference.scatter import slope
 from tpca.randomness import generator
 from tpca.solvers.estimate import Component, Recovery, StopReason
 from tpca.solvers.least_squares.components import best_rank_one, fits, outer
-from tpca.solvers.least_squares.solver import check_dependence, check_resamples
 from tpca.solvers.memory import budget
-from tpca.solvers.options import ClaimingSolver, option
+from tpca.solvers.options import ClaimingSolver, check_dependence, check_resamples, option
 from tpca.solvers.rank_one import oriented
 from tpca.solvers.run import Ask, KeptRun, refuse_all_left_out
 from tpca.tensors.accumulators import Accumulator
@@ -488,7 +487,8 @@ class VariationRun(KeptRun):
         """Of every component p and null distribution, on rows that are held; none if not tested; and advice."""
         rows, solver, p = self._held(self._taken_out(0)), self.solver, [math.nan] * len(self._found)
         if len(rows) < 4 or not p:
-            return p, [], [f"Not tested: {len(rows)} samples are too few. Give 4 or more."]
+            action = "Give 4 or more." if self._n < 4 else "A larger memory_limit allows for more."
+            return p, [], [f"Not tested: {len(rows)} samples are too few. {action}"]
         if solver.dependence is not None and self._stride == 1 and len(rows) > 8 and (r := neighbours_alike(rows)):
             return (
                 p,

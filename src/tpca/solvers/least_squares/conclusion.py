@@ -21,7 +21,7 @@ from tpca.solvers.least_squares.components import deflated, lengths
 from tpca.tensors.blocks import Array
 
 if TYPE_CHECKING:
-    from tpca.solvers.least_squares.run import LeastSquaresRun
+    from tpca.solvers.least_squares.solver import LeastSquaresRun
 
 ROUNDING = 1e3  # rounding errors, in units of the last place, that a sum may have
 
