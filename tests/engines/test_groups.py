@@ -13,8 +13,8 @@ from stream_suite import Workspace, zarr_array
 from tpca.data import open_stream, stored
 from tpca.data.base import Layout
 from tpca.engines import LocalEngine, groups
-from tpca.engines.cursor import Cursor
-from tpca.engines.dask.tasks import power_of_two, runs_of
+from tpca.engines.dask.cursor import Cursor
+from tpca.engines.dask.engine import power_of_two, runs_of
 from tpca.engines.groups import Cut, Tree, cut_samples, merge_all, sum_bytes
 from tpca.tensors import DenseBatch, Gradients, Query, TensorSum
 from tpca.tensors.blocks import Partition

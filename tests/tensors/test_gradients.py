@@ -2,11 +2,9 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import naive
-from tpca.tensors import DenseBatch, Gradients, Query, RankOne, TensorSum
+from tpca.tensors import DenseBatch, Gradients, Query
 from tpca.tensors.blocks import Partition
 
 DIMS = (3, 4, 5)
@@ -62,32 +60,6 @@ def reduced(kind, samples, cuts, queries, scale):
     return kept.answers
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    st.integers(1, 9),
-    st.lists(st.integers(0, 9), max_size=4).map(sorted),
-    st.sampled_from(PARTITIONS),
-    st.sampled_from([1.0, 0.5, -2.0, 1e-30]),
-    st.sampled_from([DenseBatch, OneByOne]),
-    st.booleans(),
-)
-def test_however_the_samples_are_cut_the_answer_is_that_of_their_mean(n, cuts, partition, scale, kind, deflated):
-    samples, rng = samples_of(n), np.random.default_rng(2)
-    known = RankOne(2.0 * scale, tuple(rng.standard_normal(d) for d in DIMS))
-    query = query_of(partition, deflate=(known,) if deflated else ())
-    (answer,) = reduced(kind, samples, cuts, [query], scale)
-    mean = scale * samples.mean(axis=0)
-    if deflated:
-        mean -= known.strength * np.einsum("a,b,c->abc", *known.vectors)
-    for r in range(2):
-        blocks = [block[r] for block in query.replicas]
-        for m in range(len(partition)):
-            expected = naive.einsum_gradient(mean, partition.groups, blocks, m)
-            np.testing.assert_allclose(answer.gradients[m][r], expected, atol=1e-12 * abs(scale), rtol=1e-10)
-            reward = np.sum(expected * blocks[m])
-            np.testing.assert_allclose(answer.rewards[r], reward, atol=1e-11 * abs(scale), rtol=1e-9)
-
-
 @pytest.mark.parametrize("kind", [DenseBatch, OneByOne])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_gradients_come_in_the_type_of_their_replicas_and_rewards_in_double(kind, dtype):
@@ -105,16 +77,6 @@ def test_what_does_not_fit_into_half_precision_is_infinite_and_not_a_warning(kin
     (answer,) = reduced(kind, 1e8 * samples_of(5), [], [query], 1.0)
     assert all(np.isinf(g).any() for g in answer.gradients.values())
     assert np.isfinite(answer.rewards).all()
-
-
-@pytest.mark.parametrize("kind", [DenseBatch, OneByOne])
-def test_several_queries_are_answered_from_the_same_samples(kind):
-    samples = samples_of(6)
-    queries = [query_of(partition, seed=i) for i, partition in enumerate(PARTITIONS)]
-    together = reduced(kind, samples, [2], queries, 1.0)
-    for query, answer in zip(queries, together, strict=True):
-        (alone,) = reduced(kind, samples, [2], [query], 1.0)
-        np.testing.assert_array_equal(answer.rewards, alone.rewards)
 
 
 @pytest.mark.parametrize("n", [1, 2, 7])
@@ -139,16 +101,6 @@ def test_bytes_are_those_of_the_arrays_held_and_a_closed_group_holds_the_smaller
     slow = Gradients([query, query])
     slow.add(OneByOne(samples_of(1)))
     assert slow.nbytes == 2 * 8 * 3 * (3 + 4 + 5)
-
-
-def test_the_sum_is_the_sum_for_every_kind_of_batch():
-    samples = samples_of(5, np.float32)
-    kept = TensorSum(0.5)
-    kept.add(DenseBatch(samples[:2]))
-    kept.add(DenseBatch(samples[2:]))
-    np.testing.assert_allclose(kept.total, 0.5 * samples.sum(axis=0), rtol=1e-5, atol=1e-6)
-    assert (kept.n, kept.nbytes) == (5, 240)
-    assert kept.fresh().total is None
 
 
 def test_a_sum_of_many_samples_in_single_precision_stays_accurate():

@@ -17,7 +17,7 @@ from tpca.engines.groups import Cut, Groups, cut_samples
 from tpca.engines.receipts import Receipt, changed, check_unchanged, same_files, stamp
 from tpca.errors import TpcaError
 from tpca.tensors import Batch
-from tpca.tensors.device import refuse_beyond_memory
+from tpca.tensors.dense import refuse_beyond_memory
 
 
 class StreamEngine:

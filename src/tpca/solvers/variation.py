@@ -121,6 +121,8 @@ class SlopeMoments(Accumulator):
     ``before`` are orthonormal patterns (c, E) that have been taken out.
     """
 
+    SUMS = ("moments",)
+
     def __init__(self, mean: Array, before: Array, starts: Sequence[Sequence[Array]], mode: int) -> None:
         super().__init__(mean, before, starts, mode)
         self.moments: Any = None
@@ -137,17 +139,6 @@ class SlopeMoments(Accumulator):
             own = np.stack([s.T @ s for s in each])
             self.moments = own if self.moments is None else self.moments + own
         self.n += len(batch)
-
-    def merge(self, other: SlopeMoments) -> None:
-        """Both."""
-        if other.moments is not None:
-            self.moments = other.moments if self.moments is None else self.moments + other.moments
-        self.n += other.n
-
-    @property
-    def nbytes(self) -> int:
-        """The moments."""
-        return 0 if self.moments is None else int(self.moments.nbytes)
 
 
 def in_memory(Z: Array) -> Moments:

@@ -15,18 +15,16 @@ namespace             comes from
 
 from __future__ import annotations
 
-import functools
 import importlib
 import math
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpca.errors import SampleError
 
-R = TypeVar("R")
 COMPAT = ("array_api_compat", "sklearn.externals.array_api_compat")  # where the namespaces of some libraries come from
 WITHOUT_NAMESPACE = ("torch", "cupy")  # libraries whose arrays have none of their own
 HALF = ("float16", "bfloat16")  # added up in float32
@@ -182,32 +180,3 @@ def bytes_of(array: Any) -> int:
     """Bytes of an array."""
     known = getattr(array, "nbytes", None)
     return entries(array) * np.dtype(name_of(array.dtype)).itemsize if known is None else int(known)
-
-
-def compiles(array: Any) -> bool:
-    """Whether the library of an array makes one program of many operations, and one of every operation by itself."""
-    return not isinstance(array, np.ndarray) and _library(array) in ("jax", "jaxlib")
-
-
-def fused(kernel: Callable[..., R], *static: Hashable) -> Callable[..., R]:
-    """``kernel(*static, array, ...)`` as a function of the arrays: one program where their library compiles."""
-
-    def call(array: Any, *more: Any) -> R:
-        if isinstance(array, np.ndarray) or not compiles(array):
-            return kernel(*static, array, *more)
-        program: Callable[..., R] = _program(kernel, static)
-        return program(array, *more)
-
-    return call
-
-
-@functools.cache
-def _program(kernel: Any, static: tuple[Hashable, ...]) -> Any:
-    import jax
-
-    return jax.jit(functools.partial(kernel, *static))
-
-
-def scaled(array: Any, factor: float) -> Any:
-    """An array times a number, in place where it is NumPy's."""
-    return np.multiply(array, factor, out=array) if isinstance(array, np.ndarray) else array * factor
