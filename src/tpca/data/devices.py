@@ -112,8 +112,7 @@ def device_batch(
 
     Which these are is told to the host, one number a sample, and only where a sum shows that there are any.
     """
-    own = array if bounds in (None, (0, array.shape[0])) else array[slice(*bounds or ()), ...]
-    batch = DeviceBatch(own, first, unchecked=number if policy == "raise" else None)
+    batch = DeviceBatch(array, first, unchecked=number if policy == "raise" else None, bounds=bounds)
     batch.moved(number - first)
     if policy == "raise" or batch.complete:
         return batch

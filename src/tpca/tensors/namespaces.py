@@ -50,10 +50,11 @@ def is_device_array(item: Any) -> bool:
     """Whether this is an array of another library than NumPy that follows the array API standard."""
     if isinstance(item, np.ndarray | np.generic) or not hasattr(item, "__dlpack__"):
         return False
-    return hasattr(item, "__array_namespace__") or _library(item) in WITHOUT_NAMESPACE
+    return hasattr(item, "__array_namespace__") or library(item) in WITHOUT_NAMESPACE
 
 
-def _library(array: Any) -> str:
+def library(array: Any) -> str:
+    """The name of the package that an array comes from."""
     return type(array).__module__.partition(".")[0]
 
 
@@ -69,7 +70,7 @@ def namespace(array: Any) -> Any:
         except ImportError:
             continue
     raise SampleError(
-        f"arrays of {_library(array)} need the package array-api-compat, which is not installed; "
+        f"arrays of {library(array)} need the package array-api-compat, which is not installed; "
         "install tpca[arrays], or give NumPy arrays."
     )
 
@@ -83,7 +84,7 @@ def home_of(array: Any) -> str:
     """Library and device of an array, in words; empty for NumPy."""
     if array is None or isinstance(array, np.ndarray):
         return ""
-    return f"{_library(array).removesuffix('lib')} {device_of(array)}"
+    return f"{library(array).removesuffix('lib')} {device_of(array)}"
 
 
 def name_of(dtype: Any) -> str:
@@ -162,11 +163,11 @@ def to_host(array: Any) -> NDArray[Any]:
 
 
 def _fetched(array: Any) -> NDArray[Any]:
-    if _library(array) == "torch":
+    if library(array) == "torch":
         return np.array(array.detach().cpu().numpy())
-    if _library(array) == "cupy":
+    if library(array) == "cupy":
         return np.asarray(array.get())
-    if _library(array) == "array_api_strict":  # its devices are there to find out who copies in secret
+    if library(array) == "array_api_strict":  # its devices are there to find out who copies in secret
         array = array.to_device(namespace(array).__array_namespace_info__().default_device())
     return np.array(array)
 
