@@ -153,12 +153,6 @@ class TestBits:
                 assert told(SOLVERS[name]().run(DaskEngine(client, place))) == local
             assert max(parts) == 1 if workers == 1 else max(parts) in (2, 4)  # parts of a round that come back
 
-    @pytest.mark.parametrize("dims", [(8, 7), (4, 3, 3, 4), (3, 2, 4, 3, 2)])
-    def test_every_order(self, dims, client, work):
-        place = zarr_array(samples_of(200, dims, 2.0), work)
-        solver = RaceSolver(random_state=3, memory_limit="14KB", max_passes=2)
-        assert told(solver.run(DaskEngine(client, place))) == told(solver.run(LocalEngine(place)))
-
     @pytest.mark.parametrize("kind", [npy, folder, hdf5])
     def test_every_file(self, kind, client, work, monkeypatch):
         place = kind(samples_of(152, dtype=np.float64), work)  # the last file of the folder is shorter

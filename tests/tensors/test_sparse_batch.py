@@ -66,6 +66,19 @@ def test_the_whole_strategy_gets_the_sum_of_all_samples(rng):
     )
 
 
+def test_the_compiled_loop_is_the_loop_as_written(rng):
+    places = rng.integers(0, 7, (3, 20))
+    rows, values = tuple(rng.standard_normal((3, 2, 7))), rng.standard_normal(20)
+    results = []
+    for loop in (module._add_entries, numba.njit(module._add_entries)):
+        targets = tuple(np.zeros((3, 2, 7)))
+        loop(values, places, places, rows, targets, np.array([True, False, True]))
+        results.append(np.stack(targets))
+    assert results[0][0].any()
+    assert not results[0][1].any()
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-12, atol=1e-14)
+
+
 def test_code_that_cannot_be_kept_is_compiled_for_this_run_only():
     def njit(cache=False, nogil=False):
         if cache:
