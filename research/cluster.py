@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tpca.engines.dask.tasks import FAN, merge_fan, runs_of
+from tpca.engines.dask.engine import FAN, merge_fan, runs_of
 from tpca.solvers.race.rounds import round_sizes
 
 

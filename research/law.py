@@ -32,10 +32,12 @@ from tpca.inference.units import UnitSum, UnitSums, merge_units
 from tpca.labels import Labels
 from tpca.model import SpikedTensor
 from tpca.randomness import generator
-from tpca.tensors import Accumulator, Answer, DenseBatch, Gradients, Query, SubBatches, TensorSum, Together
+from tpca.solvers.race.whitening import ModeMoments
+from tpca.tensors import Answer, DenseBatch, Gradients, Query, SampleGradients, SubBatches, TensorSum
 from tpca.tensors.blocks import Array
 
 PIECE = 2**22  # entries of samples that are drawn at a time
+OF_FEW = (SampleGradients, ModeMoments)  # of so few samples that these may as well be drawn one by one
 
 
 class LawEngine:
@@ -100,7 +102,7 @@ class LawEngine:
         n = int(self._left if n is None else min(n, self._left))
         if n == 0:
             return part
-        if part.of_few:  # nothing to gain from the law of a mean: drawn one by one
+        if isinstance(part, OF_FEW):
             step = max(1, PIECE // math.prod(self.dims))
             for at in range(0, n, step):
                 drawn = self._drawn((min(step, n - at), *self.dims), 1.0)
@@ -108,26 +110,19 @@ class LawEngine:
             part.finish()
         elif isinstance(part, UnitSums):
             drawn = self._fill_units(part, n)
-        else:
-            _refuse_samples(part)
+        elif isinstance(part, TensorSum | Gradients):
             drawn = self._drawn(self.dims, 1 / math.sqrt(n))
-            self._fill(part, drawn, n)
+            part.add_mean(drawn, n)
+            part.finish()
+            if isinstance(part, Gradients) and part.edges:
+                self._scatter(part, n)
+        else:
+            kind = type(part).__name__
+            raise StreamError(f"the law of a mean knows sums and gradients only, got {kind}; draw samples instead.")
         self._left -= n
         self._place += n
         self.buffer_bytes = max(self.buffer_bytes, drawn.nbytes)
         return part
-
-    def _fill(self, part: Accumulator, mean: Array, n: int) -> None:
-        """Fill what is made of sums with the mean of ``n`` samples, and finish it."""
-        if isinstance(part, Together):
-            for one in part.parts:
-                self._fill(one, mean, n)
-            part.n = n
-        elif isinstance(part, TensorSum | Gradients):
-            part.add_mean(mean.copy(), n)
-            part.finish()
-            if isinstance(part, Gradients) and part.edges:
-                self._scatter(part, n)
 
     def _fill_units(self, part: UnitSums, n: int) -> Array:
         """Sums of the units of the next ``n`` samples, each from one draw; for the mean of all samples only."""
@@ -162,16 +157,6 @@ class LawEngine:
         if self._signal is not None:
             drawn += self._scale * self._signal
         return drawn
-
-
-def _refuse_samples(part: Accumulator) -> None:
-    """Refuse what needs samples one by one."""
-    if isinstance(part, Together):
-        for one in part.parts:
-            _refuse_samples(one)
-    elif not isinstance(part, TensorSum | Gradients):
-        kind = type(part).__name__
-        raise StreamError(f"the law of a mean knows sums and gradients only, got {kind}; draw samples instead.")
 
 
 def sizes_of(edges: Sequence[int], n: int) -> Array:

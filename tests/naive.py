@@ -23,44 +23,6 @@ def einsum_gradient(tensor, groups, blocks, wanted):
     return np.einsum(",".join(subscripts) + "->" + out, *operands)
 
 
-def second_moments(samples, queries, known, edges, spared=None):
-    """Variance, total variance, and products with gradients and unfoldings, about the means of sub-batches of samples.
-
-    Everything is built: the components ``known`` as tensors, fitted together and subtracted (but for one ``spared``),
-    and the moment E[T ⊗ T], which is contracted.  Also the first query's numbers for every sub-batch.
-    """
-    shape, letters = samples.shape[1:], string.ascii_lowercase
-    patterns = np.array([outer_product(vectors) for vectors in zip(*known, strict=True)]).reshape(-1, math.prod(shape))
-    fitted = samples.reshape(len(samples), -1) @ np.linalg.pinv(patterns)
-    if spared is not None:
-        fitted[:, spared] = 0
-    left = samples - (fitted @ patterns).reshape(samples.shape)
-    parts = [part - part.mean(axis=0) for part in np.split(left, edges[1:-1]) if len(part) > 1]
-    freedoms = [len(part) - 1 for part in parts]
-
-    def numbers(moment, vectors):
-        k = len(shape)
-        rows, columns = letters[:k], letters[k : 2 * k]
-        found = [np.einsum(f"{rows}{columns},{','.join(rows)},{','.join(columns)}->", moment, *vectors, *vectors)]
-        found.append(np.einsum(f"{rows}{rows}->", moment))
-        for i in range(k):
-            others = [v for j, v in enumerate(vectors) if j != i]
-            named = ",".join(rows[:i] + rows[i + 1 :])
-            found.append(
-                np.einsum(f"{rows}{columns},{named},{','.join(columns)}->{rows[i]}", moment, *others, *vectors)
-            )
-        for i in range(k):
-            same = rows[:i] + columns[i] + rows[i + 1 :]
-            found.append(np.einsum(f"{rows}{same},{columns[i]}->{rows[i]}", moment, vectors[i]))
-        return found
-
-    moments = [np.tensordot(part, part, (0, 0)) for part in parts]
-    whole = sum(moments) / sum(freedoms)
-    each = [numbers(whole, vectors) for vectors in zip(*queries, strict=True)]
-    first = next(zip(*queries, strict=True))
-    return each, [numbers(m / f, first) for m, f in zip(moments, freedoms, strict=True)], freedoms
-
-
 def outer_product(vectors):
     """v_1 ⊗ ... ⊗ v_k."""
     return functools.reduce(np.multiply.outer, vectors)
@@ -167,21 +129,6 @@ def best_rank_one(tensor, starts, seed):
     begins = [[np.linalg.svd(matrix, full_matrices=False)[0][:, 0] for matrix in unfolded]]
     begins += [[rng.standard_normal(d) for d in tensor.shape] for _ in range(starts)]
     return max((als(tensor, begin) for begin in begins), key=lambda v: rank_one_objective(tensor, v))
-
-
-def block_regression(X, y, blocks, nuisance=None):
-    """Coefficient of y for every entry: least squares with an intercept, and nuisances, for every block.
-
-    Samples that are in no block are left out.
-    """
-    columns = [y[:, None]]
-    for block in blocks:
-        inside = np.zeros((len(X), 1))
-        inside[block] = 1
-        columns += [inside] if nuisance is None else [inside, inside * nuisance]
-    used = np.concatenate(blocks)
-    found = np.linalg.lstsq(np.hstack(columns)[used], X.reshape(len(X), -1)[used], rcond=None)[0]
-    return found[0].reshape(X.shape[1:])
 
 
 def rank_one(tensor, sweeps=1000):

@@ -32,11 +32,11 @@ from stream_suite import (
 from tpca import TpcaError, open_stream
 from tpca.data import KINDS
 from tpca.data.numpy_files import open_npy
+from tpca.data.readahead import read_ahead
 from tpca.engines import LocalEngine
 from tpca.errors import ModelError, SampleError, StreamError, StreamWarning
 from tpca.tensors import DenseBatch, Gradients, Query, contract
 from tpca.tensors.blocks import Partition
-from tpca.threads import read_ahead
 
 N = 23
 BY_NAME = {member.name: member for member in MEMBERS}
@@ -744,7 +744,7 @@ class TestReadAhead:
 
     def test_a_program_may_end_in_the_middle(self):
         code = (
-            "import itertools\nfrom tpca.threads import read_ahead\n"
+            "import itertools\nfrom tpca.data.readahead import read_ahead\n"
             "items = read_ahead(int, itertools.count())\nnext(items)\n"
         )
         run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)

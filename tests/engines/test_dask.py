@@ -153,12 +153,6 @@ class TestBits:
                 assert told(SOLVERS[name]().run(DaskEngine(client, place))) == local
             assert max(parts) == 1 if workers == 1 else max(parts) in (2, 4)  # parts of a round that come back
 
-    @pytest.mark.parametrize("dims", [(8, 7), (4, 3, 3, 4), (3, 2, 4, 3, 2)])
-    def test_every_order(self, dims, client, work):
-        place = zarr_array(samples_of(200, dims, 2.0), work)
-        solver = RaceSolver(random_state=3, memory_limit="14KB", max_passes=2)
-        assert told(solver.run(DaskEngine(client, place))) == told(solver.run(LocalEngine(place)))
-
     @pytest.mark.parametrize("kind", [npy, folder, hdf5])
     def test_every_file(self, kind, client, work, monkeypatch):
         place = kind(samples_of(152, dtype=np.float64), work)  # the last file of the folder is shorter
@@ -380,10 +374,12 @@ def fake_cluster(everyone, tasks, patience=0.0):
 @pytest.mark.parametrize(
     ("everyone", "tasks", "says"),
     [
-        ({}, {}, "has had no worker for 0 seconds; start some"),
-        ({"a": "paused", "b": "paused"}, {"a": ["x"]}, "2 of the 2 workers are paused, above their limit of memory;"),
-        ({"a": "running", "b": "paused"}, {"b": ["x"]}, "that do not work: 1 of the 2 workers are paused"),
-        ({"a": "running", "b": "running"}, {"a": []}, "has 2 workers, none of which has worked for 0 seconds; restart"),
+        ({}, {}, "has 0 workers, 0 of them paused"),
+        (
+            {"a": "running", "b": "paused"},
+            {"b": ["x"]},
+            "has 2 workers, 1 of them paused .* worked for 0 seconds; start",
+        ),
         ({"a": "running", "b": "paused"}, {"a": ["x"], "b": ["x"]}, None),
         ({"a": "running"}, {"a": ["of somebody else"]}, None),
     ],
@@ -474,7 +470,7 @@ class TestFaults:
 
         monkeypatch.setattr(Cluster, "gather", gather_alone)
         with cluster_of(2) as leaving:
-            with pytest.raises(ClusterError, match="has had no worker for 1 seconds; start some, then go on"):
+            with pytest.raises(ClusterError, match=r"has 0 workers, .* for 1 seconds; start some"):
                 DaskEngine(leaving, place, patience=1.0).reduce(Gradients(asks), 60)
             leaving.cluster.scale(1)
             leaving.wait_for_workers(1)
@@ -523,7 +519,7 @@ class TestFaults:
         client.run(set_pause, 1e-9)  # as if their memory were full
         try:
             until(lambda: not engine.cluster._running(engine.cluster._everyone()))
-            with pytest.raises(ClusterError, match=r"no worker that takes tasks .*3 of the 3 workers are paused"):
+            with pytest.raises(ClusterError, match="has 3 workers, 3 of them paused"):
                 engine.reduce(Gradients(asks_of(rng)), 60)
         finally:
             client.run(set_pause, 0.8)
@@ -615,7 +611,7 @@ class TestLostScheduler:
         options = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
         with LocalCluster(n_workers=0, **options) as empty, Client(empty, set_as_default=False) as lonely:
             engine = DaskEngine(lonely, place, patience=0.5)
-            with pytest.raises(ClusterError, match="no worker"):
+            with pytest.raises(ClusterError, match="has 0 workers"):
                 engine.reduce(Gradients(asks_of(rng)), 5)
 
 
@@ -762,7 +758,7 @@ class TestDoors:
         there = TensorPCA(random_state=0).fit(array)
         assert len(asked) > 1  # every round, and all groups at once
         assert (there.solver_, there.shape_in_) == ("least_squares", DIMS)
-        monkeypatch.setattr("tpca.engines.active_client", lambda: None)
+        monkeypatch.setattr("tpca.engines.opening.active_client", lambda: None)
         here = TensorPCA(random_state=0).fit(array)
         assert told(there._found) == told(here._found)
 
@@ -829,7 +825,7 @@ class TestReaders:
             again = pca.transform(source)  # an engine is read from its first sample every time
             monkeypatch.setattr("tpca.engines.base.PIECE", 37)
             in_pieces = pca.score(source)
-        monkeypatch.setattr("tpca.engines.active_client", lambda: None)
+        monkeypatch.setattr("tpca.engines.opening.active_client", lambda: None)
         assert there.tobytes() == again.tobytes() == pca.transform(X).tobytes()
         # Products of four numbers in single precision, added up: 120 roundings of terms of unit size.
         rewards = np.einsum("nabc,ra,rb,rc->n", samples.astype(float), *pca.components_)

@@ -54,13 +54,6 @@ def test_an_array_can_be_read_again_and_an_iterator_cannot(rng):
         LawEngine(TRUTH).rewind()
 
 
-def test_float32_samples_are_contracted_in_float32_and_agree(rng):
-    data, ask = samples(50), query(rng)
-    wide = LocalEngine(data).reduce(Gradients([ask]), 50).answers[0].rewards
-    narrow = LocalEngine(data.astype(np.float32)).reduce(Gradients([ask]), 50).answers[0].rewards
-    np.testing.assert_allclose(narrow, wide, rtol=1e-4, atol=1e-5)
-
-
 def test_the_buffer_is_what_is_held_of_the_samples(rng):
     data, ask = samples(20), query(rng)
     engine = LocalEngine(open_stream([data[:10], data[10:]], items="batches"))

@@ -1,6 +1,5 @@
 """How rounds are cut and merged, without a cluster: the same bits, however the work is shared out."""
 
-import copy
 import pickle
 from dataclasses import replace
 
@@ -13,10 +12,10 @@ from stream_suite import Workspace, zarr_array
 from tpca.data import open_stream, stored
 from tpca.data.base import Layout
 from tpca.engines import LocalEngine, groups
-from tpca.engines.cursor import Cursor
-from tpca.engines.dask.tasks import power_of_two, runs_of
+from tpca.engines.dask.cursor import Cursor
+from tpca.engines.dask.engine import power_of_two, runs_of
 from tpca.engines.groups import Cut, Tree, cut_samples, merge_all, sum_bytes
-from tpca.tensors import DenseBatch, Gradients, Query, TensorSum
+from tpca.tensors import Gradients, Query, TensorSum
 from tpca.tensors.blocks import Partition
 from tpca.tensors.gradients import REPLICA_SAMPLES
 
@@ -152,55 +151,6 @@ def test_every_worker_gets_its_share():
     assert runs_of(2**14, 1000) == 4096
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("closed", [False, True])
-def test_merged_sums_are_sums_over_all(closed, dtype, rng):
-    samples = rng.standard_normal((12, *DIMS)).astype(dtype)
-    asks = [query(rng), query(rng, 2, Partition(DIMS, ((0, 1), (2,))), np.float16, gradients_of=(1,))]
-    parts = []
-    for some in (slice(0, 5), slice(5, 6), slice(6, 12)):
-        kept = Gradients(asks, 0.5)
-        kept.add(DenseBatch(samples[some]))
-        if closed:
-            kept.close()
-        parts.append(kept)
-    before = [copy.deepcopy(part) for part in parts]
-    merged = merge_all(parts)
-    assert merged.n == 12
-    for part, same in zip(parts, before, strict=True):
-        part.finish()
-        same.finish()
-        assert part.n == same.n
-        for one, other in zip(part.answers, same.answers, strict=True):
-            np.testing.assert_array_equal(one.rewards, other.rewards)
-    whole = Gradients(asks, 0.5)
-    whole.add(DenseBatch(samples))
-    for kept in (merged, whole):
-        kept.finish()
-    for one, other in zip(merged.answers, whole.answers, strict=True):
-        np.testing.assert_allclose(one.rewards, other.rewards, rtol=1e-5, atol=1e-6)
-        for m in one.gradients:
-            assert one.gradients[m].dtype == other.gradients[m].dtype
-            np.testing.assert_allclose(one.gradients[m], other.gradients[m], rtol=2e-3, atol=1e-3)
-
-
-@pytest.mark.parametrize("size", [1e-30, 1e30])
-def test_contracting_groups_keeps_numbers_in_range(size, rng):
-    """Data far from unit size come with the scale that brings them there; single precision must not lose them."""
-    samples = (size * (1 + rng.standard_normal((6, *DIMS)))).astype(np.float32)
-    ask = query(rng, 1)
-    one, two, wide = (Gradients([ask], 1 / size) for _ in range(3))
-    one.add(DenseBatch(samples[:3]))
-    two.add(DenseBatch(samples[3:]))
-    wide.add(DenseBatch(samples.astype(np.float64)))
-    for part in (one, two):
-        part.close()
-    merged = merge_all([one, two])
-    for part in (merged, wide):
-        part.finish()
-    np.testing.assert_allclose(merged.answers[0].rewards, wide.answers[0].rewards, rtol=1e-4, atol=1e-5)
-
-
 def test_queries_travel_without_what_is_not_needed(rng):
     pair = Partition(DIMS, ((0, 1), (2,)))
     nothing = np.broadcast_to(np.zeros(()), (1, *DIMS))
@@ -294,15 +244,3 @@ def test_groups_change_no_more_than_rounding(policy, rng, small, work, monkeypat
         assert grouped.n == plain.n
         for one, other in zip(grouped.answers, plain.answers, strict=True):
             np.testing.assert_allclose(one.rewards, other.rewards, rtol=1e-12, atol=1e-13)
-
-
-def test_going_on_from_a_position_gives_the_same_groups(rng, small, work):
-    stream = open_stream(zarr_array(with_gaps(rng), work, chunks=(1, *DIMS)), nan_policy="omit")
-    asks = [query(rng)]
-    whole = LocalEngine(stream)
-    for n in (5, 12, 20):
-        position = whole.position()
-        rewards = whole.reduce(Gradients(asks), n).answers[0].rewards
-        again = LocalEngine(stream)
-        again.seek(position)
-        np.testing.assert_array_equal(again.reduce(Gradients(asks), n).answers[0].rewards, rewards)

@@ -11,11 +11,11 @@ from tpca import open_stream
 from tpca.data import numpy_files as npy
 from tpca.data import stored
 from tpca.data.numpy_files import NpyFile
+from tpca.data.readahead import MAX_AHEAD, depth, read_ahead
 from tpca.data.stored import Leases
 from tpca.engines import LocalEngine
 from tpca.errors import StreamError
 from tpca.tensors import TensorSum
-from tpca.threads import MAX_AHEAD, depth, read_ahead
 
 DIMS, BATCH, COUNT = (5, 4), 2, 30
 SAMPLES = np.random.default_rng(0).standard_normal((BATCH * COUNT, *DIMS)).astype(np.float32)

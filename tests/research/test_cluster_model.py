@@ -10,7 +10,7 @@ import pytest
 from research.cluster import Machine, Traffic, round_traffic, simulate
 from research.law import LawEngine
 from tpca import RaceSolver, SpikedTensor
-from tpca.engines.dask.tasks import merge_fan, power_of_two, runs_of
+from tpca.engines.dask.engine import merge_fan, power_of_two, runs_of
 from tpca.solvers.race import solver
 from tpca.solvers.race.rounds import round_size, round_sizes
 

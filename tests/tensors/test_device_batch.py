@@ -9,7 +9,7 @@ from tpca.data import devices as device
 from tpca.engines import LocalEngine, PushEngine
 from tpca.errors import DeviceMemoryError, SampleError, TpcaError
 from tpca.solvers.race.whitening import ModeMoments
-from tpca.tensors import DeviceBatch, Gradients, Query, RankOne, Rewards, SampleGradients, TensorSum, Together
+from tpca.tensors import DeviceBatch, Gradients, Query, RankOne, Rewards, SampleGradients, TensorSum
 from tpca.tensors.blocks import Partition
 from tpca.tensors.gradients import gradient_bytes
 from tpca.tensors.namespaces import crossed
@@ -43,8 +43,6 @@ def answered(part):
 
 def told(part):
     """All numbers that an accumulator has found."""
-    if isinstance(part, Together):
-        return [array for one in part.parts for array in told(one)]
     if isinstance(part, Gradients):
         return answered(part)
     if isinstance(part, ModeMoments):
@@ -54,7 +52,8 @@ def told(part):
 
 
 ASKED = {
-    "sums, rewards": lambda: Together([TensorSum(0.5), Rewards(VECTORS)]),
+    "sum": TensorSum,
+    "rewards": lambda: Rewards(VECTORS),
     "gradients": lambda: Gradients(QUERIES, 0.3, EDGES),
     "sample gradients": lambda: SampleGradients(query_of(SINGLES, 3, gradients_of=(2,))),
     "noise": lambda: ModeMoments(DIMS, (0, 2), 2**16),
@@ -177,7 +176,7 @@ class OutOfMemoryError(RuntimeError):
 
 def test_a_device_without_memory_says_how_many_samples_would_fit():
     batch = FullDevice(STRICT.put(SAMPLES))
-    with pytest.raises(DeviceMemoryError, match=r"37 samples of 240 bytes .* batches of at most 18 samples") as caught:
+    with pytest.raises(DeviceMemoryError, match=r"37 samples, 8,880 bytes, .* batches of at most 18 samples") as caught:
         PushEngine(DIMS).push(batch, TensorSum(), 37)
     assert isinstance(caught.value, TpcaError)
     assert isinstance(caught.value, MemoryError)

@@ -57,32 +57,6 @@ def test_sparse_samples_answer_like_dense_ones(dims, count, n, entries, dtype, c
     assert_same(found, answers([DenseBatch(dense_samples(*parts))], queries), dtype)
 
 
-@settings(max_examples=20, deadline=None)
-@given(dims_of_order(2, 4), st.integers(2, 9), st.integers(-3, 12), st.integers(-3, 12), st.integers(0, 999))
-def test_slices_and_splits_answer_like_the_whole(dims, n, start, stop, seed):
-    rng = np.random.default_rng(seed)
-    parts = some_entries(dims, n, 30, rng)
-    batch, samples = SparseBatch(*parts), dense_samples(*parts)
-    queries = some_queries(dims, 3, np.float64, rng)
-    assert_same(answers([batch[:start], batch[start:]], queries), answers([DenseBatch(samples)], queries), np.float64)
-    part = batch[start:stop]
-    assert len(part) == len(samples[start:stop])
-    assert part.nbytes == part.values.size * (8 * len(dims) + 8 + 8)
-    if len(part):
-        expected = answers([DenseBatch(samples[start:stop])], queries)
-        assert_same(answers([part], queries), expected, np.float64)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_scores_are_those_of_the_dense_samples(rng, dtype):
-    parts = some_entries((3, 4, 5), 6, 40, rng, dtype)
-    vectors = [rng.standard_normal((2, d)) for d in (3, 4, 5)]
-    scores = SparseBatch(*parts).scores(vectors)
-    assert scores.dtype == np.float64
-    np.testing.assert_allclose(scores, DenseBatch(dense_samples(*parts)).scores(vectors), rtol=1e-10, atol=1e-10)
-    assert not SparseBatch(parts[0][:, :0], parts[1][:0], parts[2][:0], 6, (3, 4, 5)).scores(vectors).any()
-
-
 def test_the_whole_strategy_gets_the_sum_of_all_samples(rng):
     dims = (3, 4, 5)
     parts = some_entries(dims, 6, 50, rng)

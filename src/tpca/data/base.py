@@ -22,12 +22,12 @@ from typing import Any, Literal, Self, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from tpca.data.readahead import read_ahead
 from tpca.errors import SampleError, StreamError, StreamWarning, one_line
 from tpca.labels import Axis, Labels
 from tpca.tensors import Batch, DenseBatch
 from tpca.tensors.blocks import check_dims
 from tpca.tensors.namespaces import numpy_dtype
-from tpca.threads import read_ahead
 
 Kind = Literal["array", "npy", "folder", "zarr", "hdf5", "dask", "xarray", "table", "iterable", "synthetic"]
 Items = Literal["auto", "batches", "samples"]

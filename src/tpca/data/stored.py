@@ -34,6 +34,7 @@ from tpca.data.base import (
     to_floats,
     without_empty,
 )
+from tpca.data.readahead import depth, read_ahead
 from tpca.data.stores import without_array
 from tpca.errors import SampleError, StreamError, reading
 from tpca.labels import labels_of
@@ -42,7 +43,7 @@ from tpca.randomness import generator
 from tpca.tensors import Batch, DenseBatch, SlabBatch
 from tpca.tensors.accumulators import digest
 from tpca.tensors.dense import missing
-from tpca.threads import cores, depth, read_ahead
+from tpca.threads import cores
 
 
 def cut(dims: tuple[int, ...], chunks: tuple[int, ...] | None, entries: int) -> tuple[int, list[slice]]:

@@ -2,15 +2,13 @@
 
 "Here is an accumulator, add the next n samples to it."  Whether they come from memory, a file, other machines or a law
 that is simulated, the solver cannot tell; what is kept of them, the engine does not know.
-
-Rewards of all samples, a bounded number at a time: for those who keep no more than a few numbers of them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -102,6 +100,11 @@ class Engine(Data, Protocol):
 
 
 PIECE = 2**20  # rewards that are held at once
+
+
+def is_engine(source: Any) -> TypeGuard[Engine]:
+    """Whether ``source`` reduces samples itself: labelled arrays have ``dims`` and ``reduce`` too, but no passes."""
+    return all(hasattr(source, name) for name in ("dims", "reduce", "rewind"))
 
 
 def reward_pieces(engine: Engine, vectors: Sequence[Array], most: int | None = None) -> Iterator[Array]:

@@ -1,7 +1,4 @@
-"""What the engines over a stream share: what the stream says of its samples, and a receipt of what was read.
-
-The local engine: samples from a stream, reduced in this process.
-"""
+"""The local engine: samples from a stream, reduced in this process; and what all engines over a stream share."""
 
 from __future__ import annotations
 
@@ -13,11 +10,11 @@ import numpy as np
 from tpca.data import Stream, open_stream
 from tpca.data.base import Layout
 from tpca.engines.base import A
-from tpca.engines.groups import Cut, Groups, cut_samples
+from tpca.engines.groups import Groups, cut_samples
 from tpca.engines.receipts import Receipt, changed, check_unchanged, same_files, stamp
 from tpca.errors import TpcaError
 from tpca.tensors import Batch
-from tpca.tensors.device import refuse_beyond_memory
+from tpca.tensors.dense import refuse_beyond_memory
 
 
 class StreamEngine:
@@ -143,34 +140,31 @@ class LocalEngine(StreamEngine):
         groups, taken = Groups(blank, cut.leaves), 0
         while (batch := self._take(None if n is None else n - taken)) is not None:
             try:
-                groups.part_of(self._group(cut)).add(batch, taken)
+                number = 0
+                if cut.leaves > 1 and self._layout is not None and self._batch is not None:
+                    number = cut.group(int(np.searchsorted(self._layout.bounds, self._batch.first)))
+                groups.part_of(number).add(batch, taken)
             except Exception as cause:
                 refuse_beyond_memory(cause, batch)
                 raise
             taken += len(batch)
-            self._note_buffer(self._batch_bytes + groups.nbytes)
+            self._note_buffer(groups.nbytes)
         if not taken:
             return blank.fresh()
         part = groups.merged() if cut.closes else groups.part_of(0)
         part.finish()
-        self._note_buffer(self._batch_bytes + part.nbytes)
+        self._note_buffer(part.nbytes)
         return part
+
+    def _note_buffer(self, held: int) -> None:
+        """What is held of sums, with the batch in hand, and as many like it as may be read meanwhile."""
+        batches = 0 if self._batch is None else (1 + self.stream.ahead) * self._batch.nbytes
+        self.buffer_bytes = max(self.buffer_bytes, batches + held)
 
     @property
     def _place(self) -> int:
         """Where in the stream the next sample is, as if none had been left out of the batch in hand."""
         return self._opened_at if self._batch is None else self._batch.first + self._offset
-
-    def _group(self, cut: Cut) -> int:
-        """The group of the batch in hand."""
-        if cut.leaves == 1 or self._layout is None or self._batch is None:
-            return 0
-        return cut.group(int(np.searchsorted(self._layout.bounds, self._batch.first)))
-
-    @property
-    def _batch_bytes(self) -> int:
-        """The batch in hand, and as many like it as may be read meanwhile."""
-        return 0 if self._batch is None else (1 + self.stream.ahead) * self._batch.nbytes
 
     def _take(self, n: int | None) -> Batch | None:
         """Up to ``n`` samples of the batch in hand, or of the next one; ``None`` for no more."""
@@ -202,6 +196,3 @@ class LocalEngine(StreamEngine):
         if self._receipt is not None:
             self._receipt.take(fresh)
         return True
-
-    def _note_buffer(self, nbytes: int) -> None:
-        self.buffer_bytes = max(self.buffer_bytes, nbytes)

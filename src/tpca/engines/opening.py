@@ -9,27 +9,28 @@ from tpca.data import Stream
 from tpca.data.base import NumberedStream, SampleDim
 from tpca.data.open import check_opened, open_known
 from tpca.data.stores import is_labelled, labelled_source
-from tpca.engines import (
-    DaskEngine,
-    Engine,
-    LocalEngine,
-    StreamEngine,
-    active_client,
-    is_engine,
-    on_active_cluster,
-    open_engine,
-)
+from tpca.engines.base import Engine, is_engine
+from tpca.engines.dask.cluster import active_client
+from tpca.engines.dask.engine import DaskEngine
+from tpca.engines.local import LocalEngine, StreamEngine
 from tpca.errors import SampleError
 from tpca.labels import Labels, labels_of
 from tpca.tensors.namespaces import home_of
 
 
+def open_engine(source: Any) -> Engine:
+    """``source`` itself if it is an engine, else a local engine over it as a stream."""
+    return source if is_engine(source) else LocalEngine(source)
+
+
 def opened(X: Any, dims: tuple[int, ...] | None, **options: Any) -> Stream | Engine:
     """An engine as it is; anything else as a stream, or on the active Dask client if it is a Dask array."""
-    if not is_engine(X):
-        return on_active_cluster(open_known(X, dims, **options))
-    check_opened(X.stream if isinstance(X, StreamEngine) else Stream(), **options)
-    return X
+    if is_engine(X):
+        check_opened(X.stream if isinstance(X, StreamEngine) else Stream(), **options)
+        return X
+    stream = open_known(X, dims, **options)
+    client = active_client() if stream.kind == "dask" and stream.readable_elsewhere else None
+    return stream if client is None else DaskEngine(client, stream)
 
 
 S = TypeVar("S", bound=NumberedStream)

@@ -10,7 +10,7 @@ from typing import Generic
 from tpca.engines.base import A
 from tpca.labels import Labels
 from tpca.tensors import Batch, DenseBatch
-from tpca.tensors.device import refuse_beyond_memory
+from tpca.tensors.dense import refuse_beyond_memory
 
 
 class PushEngine(Generic[A]):

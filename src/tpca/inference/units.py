@@ -87,6 +87,8 @@ class UnitSum:
 class UnitSums(Accumulator):
     """Sums of every unit that samples belong to: ``units``, by number."""
 
+    SUMS = ("units",)
+
     def __init__(self, design: Design, units: Units, dtype: Any = np.float64) -> None:
         super().__init__(design, units, dtype)
         self.units: dict[int, UnitSum] = {}
@@ -121,16 +123,6 @@ class UnitSums(Accumulator):
                 merge_units(self.units, {TOTAL: whole})
             merge_units(self.units, {int(unit[start]): one})
         self.n += len(batch)
-
-    def merge(self, other: UnitSums) -> None:
-        """Add the sums, unit by unit."""
-        merge_units(self.units, other.units)
-        self.n += other.n
-
-    @property
-    def nbytes(self) -> int:
-        """The sums."""
-        return sum(unit.nbytes for unit in self.units.values())
 
 
 def merge_units(own: dict[int, UnitSum], others: dict[int, UnitSum]) -> None:

@@ -256,6 +256,8 @@ class Passes:
 class Collected(Accumulator):
     """All rows of one view, as they are after clipping."""
 
+    LISTS = ("parts",)
+
     def __init__(self, view: int, clippers: Sequence[Clipper] | None) -> None:
         super().__init__(view, clippers)
         self.parts: list[NDArray[Any]] = []
@@ -266,11 +268,6 @@ class Collected(Accumulator):
         view, clippers = self.question
         self.parts.append(clipped(batch.views, clippers)[view])
         self.n += len(batch)
-
-    def merge(self, other: Collected) -> None:
-        """Take the rows that come after."""
-        self.parts += other.parts
-        self.n += other.n
 
 
 def turn_of(rows: NDArray[Any], mean: Array) -> Array:
@@ -287,6 +284,8 @@ def turn_of(rows: NDArray[Any], mean: Array) -> Array:
 class FoldMoments(Accumulator):
     """For every view and fold: rows, their sum, and the sum of xxᵀ; rows are centred already, by the mean of all."""
 
+    SUMS = ("counts", "sums", "squares")
+
     def __init__(self, dims: Sequence[int], count: int) -> None:
         super().__init__(dims, count)
         self.counts = np.zeros(count + 1, np.int64)  # the last are those never held out
@@ -302,19 +301,6 @@ class FoldMoments(Accumulator):
                 sums[fold] += view[rows].sum(axis=0, dtype=np.float64)
                 squares[fold] += view[rows].T @ view[rows]
         self.n += len(batch)
-
-    def merge(self, other: FoldMoments) -> None:
-        """Add the sums."""
-        self.counts += other.counts
-        for name in ("sums", "squares"):
-            for own, others in zip(getattr(self, name), getattr(other, name), strict=True):
-                own += others
-        self.n += other.n
-
-    @property
-    def nbytes(self) -> int:
-        """The sums."""
-        return sum(array.nbytes for array in self.squares)
 
     def of(self, folds: Sequence[int], view: int) -> tuple[int, Array, Array]:
         """Count, mean and covariance of the rows of a view in some folds."""

@@ -300,7 +300,7 @@ class Feed:
             if self.engine.pending is not None and self._ask is not None:  # the question of what waits, too
                 fresh = self._run.ask()
                 assert fresh is not None
-                self.engine.pending.recall(fresh.blank)
+                self.engine.pending.question = fresh.blank.question
             self._ask = None
 
     def pour(self, batch: Batch) -> None:

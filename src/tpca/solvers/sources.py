@@ -57,7 +57,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,7 +104,7 @@ MIN_CHANCE = 1e-300  # p-values are no smaller: their scores stay finite
 class OfRows(Accumulator):
     """Sums over all rows (``part`` None), those held out (True) or the others; ``SUMS`` names what is added up."""
 
-    SUMS: tuple[str, ...] = ("count",)
+    SUMS: ClassVar[tuple[str, ...]] = ("count",)
 
     def __init__(self, *question: Any, part: bool | None) -> None:
         super().__init__(*question, part)
@@ -129,17 +129,6 @@ class OfRows(Accumulator):
     def take(self, rows: RowsBatch) -> None:
         """Add some rows, at least one."""
         raise NotImplementedError
-
-    def merge(self, other: OfRows) -> None:
-        """Add the sums."""
-        for name in self.SUMS:
-            vars(self)[name] = vars(self)[name] + vars(other)[name]
-        self.n += other.n
-
-    @property
-    def nbytes(self) -> int:
-        """The sums."""
-        return sum(int(np.asarray(vars(self)[name]).nbytes) for name in self.SUMS)
 
 
 class PowerSums(OfRows):
@@ -341,6 +330,8 @@ class ContrastSums(OfRows):
 class RowScores(Accumulator):
     """Scores ``(n, c)`` of all rows with ``weights`` ``(c, d)``."""
 
+    LISTS = ("_parts",)
+
     def __init__(self, weights: Array, centre: Array) -> None:
         super().__init__(weights, centre)
         self._parts: list[Array] = []
@@ -351,21 +342,11 @@ class RowScores(Accumulator):
         self._parts.append(batch.scores(*self.question))
         self.n += len(batch)
 
-    def merge(self, other: RowScores) -> None:
-        """Append those of the rows that come next."""
-        self._parts += other._parts
-        self.n += other.n
-
     @property
     def scores(self) -> Array:
         """Of all rows, in their order."""
         assert self.question is not None
         return np.concatenate([np.empty((0, len(self.question[0]))), *self._parts])
-
-    @property
-    def nbytes(self) -> int:
-        """The scores."""
-        return sum(part.nbytes for part in self._parts)
 
 
 # The cumulant, and its test -------------------------------------------------------------------------------------------

@@ -117,6 +117,8 @@ class SlopeMoments(Accumulator):
     ``before`` are orthonormal patterns (c, E) that have been taken out.
     """
 
+    SUMS = ("moments",)
+
     def __init__(self, mean: Array, before: Array, starts: Sequence[Sequence[Array]], mode: int) -> None:
         super().__init__(mean, before, starts, mode)
         self.moments: Any = None
@@ -130,17 +132,6 @@ class SlopeMoments(Accumulator):
             own = np.stack(slope_moments(left, starts, mode))
             self.moments = own if self.moments is None else self.moments + own
         self.n += len(batch)
-
-    def merge(self, other: SlopeMoments) -> None:
-        """Both."""
-        if other.moments is not None:
-            self.moments = other.moments if self.moments is None else self.moments + other.moments
-        self.n += other.n
-
-    @property
-    def nbytes(self) -> int:
-        """The moments."""
-        return 0 if self.moments is None else int(self.moments.nbytes)
 
 
 def slope_moments(Z: Array, patterns: Sequence[Sequence[Array]], mode: int) -> list[Array]:

@@ -117,6 +117,8 @@ class Products(Accumulator):
     ``mass`` is the sum of the products alone, ``seen`` the rows that count.
     """
 
+    SUMS = ("total", "mass", "seen")
+
     def __init__(
         self, weights: Sequence[Array], offsets: Sequence[Array], mode: int, clip: float | None, out: Outs
     ) -> None:
@@ -140,16 +142,11 @@ class Products(Accumulator):
         self.total += product.T @ batch.views[mode]
         self.n += len(batch)
 
-    def merge(self, other: Products) -> None:
-        """Take what another has."""
-        self.total += other.total
-        self.mass += other.mass
-        self.seen += other.seen
-        self.n += other.n
-
 
 class Beside(Accumulator):
     """All views side by side, times weights, times themselves transposed; for F folds ``(F, D, c)``."""
+
+    SUMS = ("image", "mass")
 
     def __init__(self, weights: Array, offsets: Array, dims: Sequence[int], out: Outs) -> None:
         super().__init__(weights, offsets, dims, out)
@@ -169,12 +166,6 @@ class Beside(Accumulator):
         for view, own in zip(batch.views, np.split(self.image, cuts, axis=1), strict=True):
             own += (view.T @ scores).reshape(-1, count, columns).transpose(1, 0, 2)
         self.n += len(batch)
-
-    def merge(self, other: Beside) -> None:
-        """Take what another has."""
-        self.image += other.image
-        self.mass += other.mass
-        self.n += other.n
 
 
 class HeldScores(Accumulator):
@@ -216,6 +207,8 @@ class WithColumns(Accumulator):
     ``squares``: the sums of the squared products with the first factor.
     """
 
+    SUMS = ("total", "squares")
+
     def __init__(self, factors: Sequence[NDArray[Any]], dims: Sequence[int]) -> None:
         super().__init__(list(factors), dims)
         self.total = [np.zeros((own.shape[1], d)) for own, d in zip(factors, dims, strict=True)]
@@ -230,16 +223,11 @@ class WithColumns(Accumulator):
             self.squares[i] += (own[:, 0] ** 2) @ (view.astype(np.float64) ** 2)
         self.n += len(batch)
 
-    def merge(self, other: WithColumns) -> None:
-        """Take what another has."""
-        for i in range(len(self.total)):
-            self.total[i] += other.total[i]
-            self.squares[i] += other.squares[i]
-        self.n += other.n
-
 
 class Relations(Accumulator):
     """Sums of products of all scores with each other and with the columns of all views, scores view by view."""
+
+    SUMS = ("scores", "columns")
 
     def __init__(self, weights: Sequence[Array]) -> None:
         super().__init__(list(weights))
@@ -254,13 +242,6 @@ class Relations(Accumulator):
         for own, view in zip(self.columns, batch.views, strict=True):
             own += scores.T @ view
         self.n += len(batch)
-
-    def merge(self, other: Relations) -> None:
-        """Take what another has."""
-        self.scores += other.scores
-        for own, others in zip(self.columns, other.columns, strict=True):
-            own += others
-        self.n += other.n
 
 
 def _left_out(batch: FoldedBatch, columns: NDArray[Any], out: Outs) -> Array:

@@ -1,9 +1,8 @@
 """Samples as arrays: blocks of modes, batches in whatever form they come, contraction, and what is kept of them."""
 
-from tpca.tensors.accumulators import Accumulator, Rewards, SampleGradients, TensorSum, Together
+from tpca.tensors.accumulators import Accumulator, Rewards, SampleGradients, TensorSum
 from tpca.tensors.contraction import contract, contract_all
-from tpca.tensors.dense import Batch, DenseBatch
-from tpca.tensors.device import DeviceBatch
+from tpca.tensors.dense import Batch, DenseBatch, DeviceBatch
 from tpca.tensors.gradients import Gradients
 from tpca.tensors.query import Answer, Query, RankOne, SubBatches
 from tpca.tensors.rows import Scores, ViewsBatch
@@ -26,7 +25,6 @@ __all__ = [
     "SparseBatch",
     "SubBatches",
     "TensorSum",
-    "Together",
     "ViewsBatch",
     "contract",
     "contract_all",

@@ -1,10 +1,8 @@
-"""A batch: some samples, in whatever form they come.
-
-Dense samples.
-"""
+"""Batches: some samples, in whatever form they come; and dense ones, on the host or on a device."""
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,14 +10,30 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import get_blas_funcs
 
-from tpca.errors import SampleError, StreamError
+from tpca.errors import DeviceMemoryError, SampleError, StreamError, one_line
 from tpca.tensors.blocks import Array
 from tpca.tensors.contraction import add_gradients_of, outer
-from tpca.tensors.kernels import LONG, add_in_pieces
-from tpca.tensors.namespaces import bytes_of, cast, namespace, permuted, to_device, to_host, working_dtype
+from tpca.tensors.kernels import add_rows
+from tpca.tensors.namespaces import (
+    bytes_of,
+    cast,
+    device_of,
+    home_of,
+    library,
+    namespace,
+    permuted,
+    rows_of,
+    to_device,
+    to_host,
+    working_dtype,
+)
 from tpca.tensors.query import Query, subtract
+
+PIECE = 2**22  # entries that are copied at a time, where they are needed in another dtype
+HELD = 2**16  # entries that are looked at sample by sample, with several copies of them
+GLANCE = 8  # numbers of a batch on a device that tell it from another: no more of it comes to the host
+NO_MEMORY = ("out of memory", "resource_exhausted", "outofmemory")  # what devices say, in whatever library
 
 
 class Batch(Protocol):
@@ -43,8 +57,8 @@ class Batch(Protocol):
     def content(self) -> Iterable[NDArray[Any]] | None:
         """Arrays that differ if the samples do, of samples that are never held, of some; ``None``: it cannot tell."""
 
-    def add_to(self, total: NDArray[Any] | None, weight: float = 1.0) -> NDArray[Any]:
-        """Add ``weight`` times the sum of the samples to ``total``, used up by it; ``None`` stands for zero."""
+    def add_to(self, total: NDArray[Any] | None) -> NDArray[Any]:
+        """Add the sum of the samples to ``total``, used up by it; ``None`` stands for zero."""
 
     def add_gradients(self, queries: Sequence[Query], sums: Sequence[dict[int, Array]]) -> None:
         """Add the gradients of all queries, summed over the samples, to ``sums``, one entry per query and block."""
@@ -63,11 +77,6 @@ def one_by_one(batch: Batch) -> StreamError:
     )
 
 
-PIECE = 2**22  # entries that are worked on at a time
-HELD = 2**16  # entries that are looked at sample by sample, with several copies of them
-SHORT = 2**30  # entries that a BLAS routine with 32-bit integers can count
-
-
 def missing(index: int) -> SampleError:
     """The error for a sample with entries that are not numbers."""
     return SampleError(
@@ -78,9 +87,10 @@ def missing(index: int) -> SampleError:
 class DenseBatch:
     """``n`` dense samples, a C-contiguous array of shape ``(n, d_1, ..., d_k̄)`` of finite real numbers.
 
-    ``first`` is the place of the batch in its stream, ``dropped`` how many of its samples the stream left out.  A
-    stream that has not looked for NaN and Inf says so: ``unchecked`` is then the number of the first sample, for the
-    message.  They are looked for when the samples are used; in a sum of samples, where they show, that is almost free.
+    ``first`` is the place of the batch in its stream, ``dropped`` how many of its samples the stream left out,
+    ``places`` the numbers of the samples in the stream, or that of the first.  A stream that has not looked for NaN and
+    Inf says so: ``unchecked`` is then the number of the first sample, for the message.  They are looked for when the
+    samples are used; in a sum of samples, where they show, that is almost free.
 
     Where entries are missing they are 0, and ``exposure``, an array like the samples, says how much every entry counts:
     whether it was observed; of a derived sample, what it has of the covariate.  ``None``: all count as one.
@@ -95,11 +105,11 @@ class DenseBatch:
         dropped: int = 0,
         unchecked: int | None = None,
         exposure: NDArray[Any] | None = None,
-        places: NDArray[np.intp] | None = None,
+        places: NDArray[np.intp] | int | None = None,
     ) -> None:
         self._samples = samples
         self.first, self.dropped = first, dropped
-        self._place, self._places = first, places
+        self._places = int(first) if places is None else places
         self._unchecked = unchecked
         self.exposure = exposure
 
@@ -109,10 +119,14 @@ class DenseBatch:
         self.check()
         return self._samples
 
+    @property
+    def _as_they_are(self) -> Any:
+        return self._samples
+
     def check(self) -> None:
         """Refuse samples with NaN or Inf, if nobody has looked yet."""
         if self._unchecked is not None:
-            _refuse_missing(self._samples, self._unchecked)
+            self.add_to(None)
             self._unchecked = None
 
     @property
@@ -123,53 +137,37 @@ class DenseBatch:
     def __len__(self) -> int:
         return int(self._samples.shape[0])
 
-    def __getitem__(self, some: slice) -> DenseBatch:
+    def __getitem__(self, some: slice) -> Self:
         start, stop, step = some.indices(len(self))
         some = slice(start, max(start, stop), step)
-        unchecked = None if self._unchecked is None else self._unchecked + start
-        return DenseBatch(self._samples[some, ...], 0, 0, unchecked, self.exposure_of(some), self.places[some])
+        part = copy.copy(self)
+        part._cut(some)
+        part.first = part.dropped = 0
+        part._unchecked = None if self._unchecked is None else self._unchecked + start
+        part.exposure = self.exposure_of(some)
+        part._places = self._places + start if isinstance(self._places, int) and step == 1 else self.places[some]
+        return part
+
+    def _cut(self, some: slice) -> None:
+        self._samples = self._samples[some, ...]
 
     @property
     def places(self) -> NDArray[np.intp]:
         """The number of every sample in its stream, those that were left out counted."""
-        return self._place + np.arange(len(self)) if self._places is None else self._places
+        return self._places + np.arange(len(self)) if isinstance(self._places, int) else self._places
 
     def moved(self, by: int) -> None:
         """The samples come so many later in a stream than was thought."""
-        self._places = self.places + by
+        self._places = self._places + by
 
-    def taken(self, rows: NDArray[np.intp]) -> DenseBatch:
+    def taken(self, rows: NDArray[np.intp]) -> Self:
         """Some of the samples, in another order."""
-        return DenseBatch(self.samples[rows], 0, 0, None, self.exposure_of(rows), self.places[rows])
-
-    def weighted_sums(self, weights: Array) -> Array:
-        """Sums (c, *dims) of the samples, each times a row of ``weights`` (n, c), in float64."""
-        total = weighted_sums_of(self._samples, weights)
-        self.look_in(total)
-        return total
-
-    @property
-    def observed_sums(self) -> Callable[[Array], Array] | None:
-        """The same of which entries were observed; ``None`` where all were."""
-        exposure = self.exposure
-        return None if exposure is None else lambda weights: weighted_sums_of(exposure, weights)
-
-    def dense_pieces(self, most: int = HELD) -> Iterator[tuple[slice, Array, NDArray[Any] | None]]:
-        """The samples as float64 on the host, about ``most`` entries at a time, and which entries were observed."""
-        step = max(1, most // max(1, math.prod(self.dims)))
-        for start in range(0, len(self), step):
-            some = slice(start, min(start + step, len(self)))
-            seen = None if self.exposure is None else to_host(self.exposure[some, ...])
-            yield some, to_host(self.samples[some, ...]).astype(np.float64, copy=False), seen
+        exposure = None if self.exposure is None else rows_of(self.exposure, rows)
+        return type(self)(rows_of(self.samples, rows), exposure=exposure, places=self.places[rows])
 
     def exposure_of(self, some: slice | NDArray[Any]) -> NDArray[Any] | None:
         """How much the entries of some samples count."""
         return None if self.exposure is None else self.exposure[some, ...]
-
-    def copied(self) -> DenseBatch:
-        """The same samples, in memory of their own: for those who hold a few longer than the batch they came in."""
-        exposure = None if self.exposure is None else copied(self.exposure)
-        return DenseBatch(copied(self.samples), exposure=exposure)
 
     @property
     def nbytes(self) -> int:
@@ -180,48 +178,66 @@ class DenseBatch:
         """The samples, also those that nobody has looked at yet."""
         return [self._samples]
 
-    def add_to(self, total: NDArray[Any] | None, weight: float = 1.0) -> NDArray[Any]:
-        """Add ``weight`` times the samples to ``total``, in place; contraction is linear, so replicas need only this.
+    def dense_pieces(self, most: int = HELD) -> Iterator[tuple[slice, Array, NDArray[Any] | None]]:
+        """The samples as float64 on the host, about ``most`` entries at a time, and which entries were observed."""
+        step = max(1, most // max(1, math.prod(self.dims)))
+        for start in range(0, len(self), step):
+            some = slice(start, min(start + step, len(self)))
+            seen = None if self.exposure is None else to_host(self.exposure[some, ...])
+            yield some, to_host(self.samples[some, ...]).astype(np.float64, copy=False), seen
 
-        One BLAS product (``total += weights @ X``) reads every entry once.  A missing entry makes the total one, too.
+    def add_to(self, total: NDArray[Any] | None) -> NDArray[Any]:
+        """Add the samples to ``total``, in place; contraction is linear, so replicas need only this.
+
+        A missing entry makes the total one, too.
         """
-        if total is None:
-            make = np.empty if self._samples.size >= LONG else np.zeros
-            return self._add_to(make(self._samples.shape[1:], self._samples.dtype), weight, fresh=True)
-        return self._add_to(total, weight)
-
-    def _add_to(self, total: NDArray[Any], weight: float, fresh: bool = False) -> NDArray[Any]:
-        """The same for a ``total`` that is there; of a ``fresh`` one the entries do not count."""
-        if not len(self):
-            return total
-        flat = self._samples.reshape(len(self), -1)
-        sums: NDArray[Any] = total.reshape(-1)
-        if self._samples.size >= LONG:
-            add_in_pieces(sums, flat, weight, fresh)
-        else:
-            weights = np.full(len(flat), weight, flat.dtype)
-            _blas(flat.dtype)[0](1.0, flat.T, weights, 1.0, sums, overwrite_y=1)
-        self.look_in(total)
+        total = np.zeros(self.dims, self._samples.dtype) if total is None else total
+        if len(self):
+            add_rows(total.reshape(-1), self._samples.reshape(len(self), -1))
+            self._look_in(total)
         return total
 
-    def look_in(self, total: NDArray[Any]) -> None:
+    def _look_in(self, total: Any) -> None:
         """Refuse samples with NaN or Inf that show in a sum with all of these, if nobody has looked yet."""
-        if self._unchecked is not None and not math.isfinite(total_size(total)):
-            _refuse_missing(self._samples, self._unchecked)
+        if self._unchecked is None or _finite(total):
+            return
+        for j in range(len(self)):  # what is too large for a sum is none
+            if not bool(to_host(namespace(total).all(namespace(total).isfinite(self._as_they_are[j, ...])))):
+                raise missing(self._unchecked + j)
 
-    def trusted(self) -> DenseBatch:
-        """The same samples, not looked at: for who adds them up in parts and looks once, :meth:`look_in` the sum."""
-        return DenseBatch(self._samples, exposure=self.exposure)
+    def weighted_sums(self, weights: Array) -> Array:
+        """Sums (c, *dims) of the samples, each times a row of ``weights`` (n, c), in float64."""
+        total = self._weighted(self._samples, weights)
+        self._look_in(total)
+        return total
+
+    @property
+    def observed_sums(self) -> Callable[[Array], Array] | None:
+        """The same of which entries were observed; ``None`` where all were."""
+        exposure = self.exposure
+        return None if exposure is None else lambda weights: self._weighted(exposure, weights)
+
+    def _weighted(self, array: Any, weights: Array) -> Array:
+        flat = array.reshape(len(array), -1)
+        total = np.zeros((weights.shape[1], flat.shape[1]))
+        step = max(1, len(flat) if flat.dtype == np.float64 else PIECE // max(1, flat.shape[1]))
+        with np.errstate(invalid="ignore", over="ignore"):  # what is not finite shows in the sum
+            for start in range(0, len(flat), step):
+                some = slice(start, start + step)
+                total += weights[some].T @ flat[some].astype(np.float64, copy=False)
+        return total.reshape(-1, *self.dims)
 
     def scores(self, vectors: Sequence[Array]) -> Array:
         """Reward ``(n, c)`` of every sample with every rank-one component; ``vectors[i]`` is ``(c, d_i)``.
 
         Of a sample with missing entries, that of least squares over the others; NaN where these say nothing.
         """
-        rewards = contracted(self.samples, vectors)
-        if self.exposure is None:
+        rewards, exposure = _contracted(self.samples, vectors), self.exposure
+        if exposure is None:
             return rewards
-        return rewards / observed_share(contracted(self.exposure, [v**2 for v in vectors]), vectors)
+        if not isinstance(exposure, np.ndarray):
+            exposure = cast(exposure, working_dtype(self._samples))
+        return rewards / observed_share(_contracted(exposure, [v**2 for v in vectors]), vectors)
 
     def add_gradients(self, queries: Sequence[Query], sums: Sequence[dict[int, Array]]) -> None:
         """The gradients of the sum of the samples."""
@@ -248,16 +264,113 @@ class DenseBatch:
         return np.asarray(gradient.reshape(len(self), *partition.shapes[block]))
 
 
-def weighted_sums_of(samples: Any, weights: Array) -> Array:
-    """Sums (c, *dims) of samples (n, *dims), each times a row of ``weights`` (n, c), in float64."""
-    dims, flat = tuple(samples.shape[1:]), samples.reshape(len(samples), -1)
-    total = np.zeros((weights.shape[1], flat.shape[1]))
-    step = len(flat) if flat.dtype == np.float64 else max(1, PIECE // max(1, flat.shape[1]))
-    with np.errstate(invalid="ignore", over="ignore"):  # what is not finite shows in the sum
-        for start in range(0, len(flat), max(1, step)):
-            some = slice(start, start + step)
-            total += weights[some].T @ flat[some].astype(np.float64, copy=False)
-    return total.reshape(-1, *dims)
+class DeviceBatch(DenseBatch):
+    """Dense samples on a device: PyTorch, JAX, CuPy or whatever follows the array API standard.
+
+    Sums stay where the samples are, in float32 for samples in float16, bfloat16 and float32, in float64 for those in
+    float64.  To the host come gradients, rewards and single numbers.
+
+    A batch is a range, from ``bounds[0]`` to ``bounds[1]``, of an array that is not cut: in JAX a slice is a copy.
+    Samples of JAX are added by a compiled loop, on a processor twenty times as fast as a slice and its sum.
+    """
+
+    def __init__(
+        self,
+        array: Any,
+        first: int = 0,
+        dropped: int = 0,
+        unchecked: int | None = None,
+        exposure: Any = None,
+        places: NDArray[np.intp] | int | None = None,
+        bounds: tuple[int, int] | None = None,
+    ) -> None:
+        super().__init__(array, first, dropped, unchecked, exposure, places)
+        self._bounds = (0, int(array.shape[0])) if bounds is None else bounds
+
+    def __len__(self) -> int:
+        return self._bounds[1] - self._bounds[0]
+
+    def _cut(self, some: slice) -> None:
+        if some.step == 1:
+            self._bounds = (self._bounds[0] + some.start, self._bounds[0] + some.stop)
+        else:
+            self._samples = self._as_they_are[some, ...]
+            self._bounds = (0, int(self._samples.shape[0]))
+
+    @property
+    def _as_they_are(self) -> Any:
+        whole = self._bounds == (0, self._samples.shape[0])
+        return self._samples if whole else self._samples[slice(*self._bounds), ...]
+
+    @property
+    def samples(self) -> Any:
+        """The samples on their device, in the dtype they are worked on in; all of them finite."""
+        self.check()
+        return cast(self._as_they_are, working_dtype(self._samples))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the samples held."""
+        return super().nbytes * len(self) // max(1, int(self._samples.shape[0]))
+
+    def content(self) -> list[NDArray[Any]]:
+        """A few numbers of the samples, and how many there are."""
+        count, dims, start = min(GLANCE, len(self)), self.dims, self._bounds[0]
+        rows = [start + j * (len(self) - 1) // max(1, count - 1) for j in range(count)]
+        places = [(row, *((j + 1) * (d - 1) // (count + 1) for d in dims)) for j, row in enumerate(rows)]
+        some = [cast(self._samples[place], working_dtype(self._samples)) for place in places]
+        numbers = to_host(namespace(self._samples).stack(some)) if some else np.zeros(0)
+        return [np.array([len(self), *dims]), numbers]
+
+    @property
+    def complete(self) -> bool:
+        """Whether no entry is NaN or Inf; also false where entries are so large that their sum is not finite."""
+        return _finite(type(self)(self._samples, bounds=self._bounds).add_to(None))
+
+    def add_to(self, total: Any) -> Any:
+        """Add the samples to ``total``, which is used up; a missing entry makes the total one, too."""
+        xp, dtype = namespace(self._samples), working_dtype(self._samples)
+        total = xp.zeros(self.dims, dtype=dtype, device=device_of(self._samples)) if total is None else total
+        if not len(self):
+            return total
+        if library(self._samples) in ("jax", "jaxlib"):
+            total = _jax_loop()(total, self._samples, *self._bounds)
+        else:
+            with np.errstate(over="ignore", invalid="ignore"):  # of libraries that are NumPy inside
+                total += xp.sum(self._as_they_are, axis=0, dtype=dtype)
+        self._look_in(total)
+        return total
+
+    def weighted_sums(self, weights: Array) -> Array:
+        """Sums (c, *dims) of the samples, each times a row of ``weights`` (n, c), added up on the device."""
+        return self._weighted(self.samples, weights)
+
+    def _weighted(self, array: Any, weights: Array) -> Array:
+        array = cast(array, working_dtype(self._samples))
+        xp = namespace(array)
+        total = xp.matmul(to_device(weights.T, array), xp.reshape(array, (array.shape[0], -1)))
+        return to_host(total).astype(np.float64).reshape(-1, *self.dims)
+
+
+@functools.cache
+def _jax_loop() -> Any:
+    import jax
+
+    def add(total: Any, samples: Any, start: int, stop: int) -> Any:
+        """Samples ``start`` to ``stop``, added one after the other in the memory of ``total``."""
+        return jax.lax.fori_loop(start, stop, lambda j, sums: sums + samples[j].astype(sums.dtype), total)
+
+    return jax.jit(add, donate_argnums=0)
+
+
+def refuse_beyond_memory(cause: BaseException, batch: Any) -> None:
+    """Say what may fit, if ``cause`` is that the device of a batch has no more memory."""
+    told = f"{type(cause).__name__} {cause}".lower()
+    if isinstance(batch, DeviceBatch) and any(sign in told for sign in NO_MEMORY):
+        raise DeviceMemoryError(
+            f"{home_of(batch._samples)} ran out of memory with {len(batch)} samples, {batch.nbytes:,} bytes, at a time "
+            f"({one_line(cause)}); give batches of at most {max(1, len(batch) // 2)} samples, or free memory there."
+        ) from cause
 
 
 def observed_share(energies: Array, vectors: Sequence[Array]) -> Array:
@@ -266,46 +379,29 @@ def observed_share(energies: Array, vectors: Sequence[Array]) -> Array:
     return np.where(energies > 0, energies / whole, np.nan)
 
 
-def contracted(samples: Any, vectors: Sequence[Array]) -> Array:
-    """Every sample contracted with every rank-one component, ``(n, c)``, the last mode first; on a device, there."""
-    if not isinstance(samples, np.ndarray):
-        return _contracted_there(cast(samples, working_dtype(samples)), vectors)
-    *others, last = vectors
-    part: NDArray[Any] = samples @ last.T.astype(samples.dtype if samples.dtype.kind == "f" else last.dtype)
-    for v in reversed(others):
-        part = np.einsum("...ic,ci->...c", part, v)
-    return part.astype(np.float64, copy=False)
-
-
-def _contracted_there(samples: Any, vectors: Sequence[Array]) -> Array:
-    xp = namespace(samples)
-    *others, last = (to_device(v, samples) for v in vectors)
-    part = samples @ last.T
-    for v in reversed(others):
-        part = xp.sum(part * v.T, axis=-2)
-    return to_host(part).astype(np.float64)
-
-
 def copied(array: Any) -> Any:
     """A copy, on the same device."""
     return array.copy() if isinstance(array, np.ndarray) else namespace(array).asarray(array, copy=True)
 
 
-@functools.cache
-def _blas(dtype: np.dtype[Any]) -> Any:
-    """``gemv`` and ``asum`` for one dtype; looking them up takes as long as adding up a small sample."""
-    return get_blas_funcs(("gemv", "asum"), dtype=dtype)
+def _contracted(samples: Any, vectors: Sequence[Array]) -> Array:
+    """Every sample contracted with every rank-one component, ``(n, c)``, the last mode first; on a device, there."""
+    if isinstance(samples, np.ndarray):
+        *others, last = vectors
+        part: Any = samples @ last.T.astype(samples.dtype if samples.dtype.kind == "f" else last.dtype)
+        for v in reversed(others):
+            part = np.einsum("...ic,ci->...c", part, v)
+    else:
+        *others, last = (to_device(v, samples) for v in vectors)
+        part = samples @ last.T
+        for v in reversed(others):
+            part = namespace(samples).sum(part * v.T, axis=-2)
+    return to_host(part).astype(np.float64, copy=False)
 
 
-def total_size(array: NDArray[Any]) -> float:
-    """The sum of the sizes of all entries, in one read; NaN or Inf if there is one, or if it is more than any float."""
-    return float(_blas(array.dtype)[1](array.reshape(-1)))
-
-
-def _refuse_missing(samples: NDArray[Any], first: int) -> None:
-    """Raise an error that names the first sample with NaN or Inf, if there is one."""
-    if samples.size <= SHORT and math.isfinite(total_size(samples)):
-        return  # the sum of all sizes shows a missing entry; if it is only too large, the entries are looked at
-    finite = np.isfinite(samples).reshape(len(samples), -1).all(axis=1)
-    if not finite.all():
-        raise missing(first + int(np.argmin(finite)))
+def _finite(total: Any) -> bool:
+    """Whether a sum shows no NaN or Inf; also false where its entries are too large to be added or multiplied."""
+    if isinstance(total, np.ndarray):
+        return math.isfinite(np.vdot(total, total))
+    with np.errstate(over="ignore", invalid="ignore"):
+        return math.isfinite(float(to_host(namespace(total).sum(total))))

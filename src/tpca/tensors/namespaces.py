@@ -15,18 +15,16 @@ namespace             comes from
 
 from __future__ import annotations
 
-import functools
 import importlib
 import math
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpca.errors import SampleError
 
-R = TypeVar("R")
 COMPAT = ("array_api_compat", "sklearn.externals.array_api_compat")  # where the namespaces of some libraries come from
 WITHOUT_NAMESPACE = ("torch", "cupy")  # libraries whose arrays have none of their own
 HALF = ("float16", "bfloat16")  # added up in float32
@@ -52,10 +50,11 @@ def is_device_array(item: Any) -> bool:
     """Whether this is an array of another library than NumPy that follows the array API standard."""
     if isinstance(item, np.ndarray | np.generic) or not hasattr(item, "__dlpack__"):
         return False
-    return hasattr(item, "__array_namespace__") or _library(item) in WITHOUT_NAMESPACE
+    return hasattr(item, "__array_namespace__") or library(item) in WITHOUT_NAMESPACE
 
 
-def _library(array: Any) -> str:
+def library(array: Any) -> str:
+    """The name of the package that an array comes from."""
     return type(array).__module__.partition(".")[0]
 
 
@@ -71,7 +70,7 @@ def namespace(array: Any) -> Any:
         except ImportError:
             continue
     raise SampleError(
-        f"arrays of {_library(array)} need the package array-api-compat, which is not installed; "
+        f"arrays of {library(array)} need the package array-api-compat, which is not installed; "
         "install tpca[arrays], or give NumPy arrays."
     )
 
@@ -85,7 +84,7 @@ def home_of(array: Any) -> str:
     """Library and device of an array, in words; empty for NumPy."""
     if array is None or isinstance(array, np.ndarray):
         return ""
-    return f"{_library(array).removesuffix('lib')} {device_of(array)}"
+    return f"{library(array).removesuffix('lib')} {device_of(array)}"
 
 
 def name_of(dtype: Any) -> str:
@@ -164,11 +163,11 @@ def to_host(array: Any) -> NDArray[Any]:
 
 
 def _fetched(array: Any) -> NDArray[Any]:
-    if _library(array) == "torch":
+    if library(array) == "torch":
         return np.array(array.detach().cpu().numpy())
-    if _library(array) == "cupy":
+    if library(array) == "cupy":
         return np.asarray(array.get())
-    if _library(array) == "array_api_strict":  # its devices are there to find out who copies in secret
+    if library(array) == "array_api_strict":  # its devices are there to find out who copies in secret
         array = array.to_device(namespace(array).__array_namespace_info__().default_device())
     return np.array(array)
 
@@ -182,32 +181,3 @@ def bytes_of(array: Any) -> int:
     """Bytes of an array."""
     known = getattr(array, "nbytes", None)
     return entries(array) * np.dtype(name_of(array.dtype)).itemsize if known is None else int(known)
-
-
-def compiles(array: Any) -> bool:
-    """Whether the library of an array makes one program of many operations, and one of every operation by itself."""
-    return not isinstance(array, np.ndarray) and _library(array) in ("jax", "jaxlib")
-
-
-def fused(kernel: Callable[..., R], *static: Hashable) -> Callable[..., R]:
-    """``kernel(*static, array, ...)`` as a function of the arrays: one program where their library compiles."""
-
-    def call(array: Any, *more: Any) -> R:
-        if isinstance(array, np.ndarray) or not compiles(array):
-            return kernel(*static, array, *more)
-        program: Callable[..., R] = _program(kernel, static)
-        return program(array, *more)
-
-    return call
-
-
-@functools.cache
-def _program(kernel: Any, static: tuple[Hashable, ...]) -> Any:
-    import jax
-
-    return jax.jit(functools.partial(kernel, *static))
-
-
-def scaled(array: Any, factor: float) -> Any:
-    """An array times a number, in place where it is NumPy's."""
-    return np.multiply(array, factor, out=array) if isinstance(array, np.ndarray) else array * factor

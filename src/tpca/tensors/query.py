@@ -44,25 +44,25 @@ class Query:
         """The blocks whose gradients are asked for."""
         return tuple(range(len(self.partition))) if self.gradients_of is None else self.gradients_of
 
+    @property
+    def is_trace(self) -> bool:
+        """Whether every gradient asked for is contracted with identities only."""
+        others = [m for m in range(len(self.partition)) if m not in self.traced]
+        return bool(self.traced) and (not others or (len(others) == 1 and list(self.blocks) == others))
+
     def for_gradients(self) -> Query:
         """The same without what sums of gradients do not need: known components, replicas of the block asked for."""
         own = self.blocks[0] if len(self.blocks) == 1 else None
-        replicas = tuple(_nothing_like(w) if m == own else w for m, w in enumerate(self.replicas))
-        return dataclasses.replace(self, replicas=replicas, deflate=(), by_part=None)
+        replicas = list(self.replicas)
+        if own is not None:
+            replicas[own] = np.broadcast_to(np.zeros((), replicas[own].dtype), replicas[own].shape)
+        return dataclasses.replace(self, replicas=tuple(replicas), deflate=(), by_part=None)
 
     def __reduce__(self) -> Any:
-        """Pickled with what is the same along an axis only once."""
-        blocks = [(_once(w), w.shape) for w in self.replicas]
+        """Pickled with what is the same along an axis (a stride of 0) only once."""
+        once = [tuple(slice(0, 1) if stride == 0 else slice(None) for stride in w.strides) for w in self.replicas]
+        blocks = [(np.ascontiguousarray(w[some]), w.shape) for w, some in zip(self.replicas, once, strict=True)]
         return _unpickled, (self.partition, blocks, self.gradients_of, self.deflate, self.traced, self.by_part)
-
-
-def _nothing_like(block: NDArray[Any]) -> NDArray[Any]:
-    return np.broadcast_to(np.zeros((), block.dtype), block.shape)
-
-
-def _once(block: NDArray[Any]) -> NDArray[Any]:
-    some = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in block.strides)
-    return np.ascontiguousarray(block[some])
 
 
 def _unpickled(partition: Partition, blocks: Sequence[Any], *more: Any) -> Query:
@@ -96,6 +96,13 @@ class Answer:
     gradients: dict[int, Array]
     rewards: Array
     by_part: SubBatches | None = None
+
+    @classmethod
+    def empty(cls, query: Query) -> Answer:
+        """Room for the answer: gradients in the dtype of their replicas, rewards in float64."""
+        count, shapes = len(query.replicas[0]), query.partition.shapes
+        gradients = {m: np.empty((count, *shapes[m]), dtype=query.replicas[m].dtype) for m in query.blocks}
+        return cls(gradients, np.empty(count))
 
     @property
     def nbytes(self) -> int:

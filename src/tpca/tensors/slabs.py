@@ -10,6 +10,7 @@ A slab is a range of one mode.  With that mode in block m, a slab of the sum of 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.tensors.blocks import Array, Partition
-from tpca.tensors.contraction import Asked, gradients_of
+from tpca.tensors.contraction import gradients_of
 from tpca.tensors.dense import DenseBatch, observed_share
 from tpca.tensors.query import Query
 
@@ -107,13 +108,20 @@ class SlabBatch:
         for part in self.parts:
             slab = self._sum_slab(part)
             for query, own in zip(queries, sums, strict=True):
-                _add_slab(slab, query, self.mode, part, own)
+                block = next(m for m, group in enumerate(query.partition.groups) if self.mode in group)
+                place = query.partition.groups[block].index(self.mode)
+                rows = (slice(None),) * (1 + place) + (part,)  # those of the block that belong to the slab
+                replicas = tuple(w[rows] if m == block else w for m, w in enumerate(query.replicas))
+                for found in gradients_of(slab, [dataclasses.replace(query, replicas=replicas, traced=())]):
+                    for m, gradient in found.gradients.items():
+                        target = own[m][found.some][rows] if m == block else own[m][found.some]
+                        target += gradient.reshape(target.shape)
 
-    def add_to(self, total: NDArray[Any] | None, weight: float = 1.0) -> NDArray[Any]:
-        """Add ``weight`` times the sum of the samples to ``total``, slab by slab."""
+    def add_to(self, total: NDArray[Any] | None) -> NDArray[Any]:
+        """Add the sum of the samples to ``total``, slab by slab."""
         total = np.zeros(self.dims) if total is None else total
         for part in self.parts if len(self) else ():
-            total[(slice(None),) * self.mode + (part,)] += weight * self._sum_slab(part)
+            total[(slice(None),) * self.mode + (part,)] += self._sum_slab(part)
         return total
 
     def sample_gradients(self, query: Query, at: int) -> Array:
@@ -153,14 +161,3 @@ class SlabBatch:
         for index in others:
             total += self._read(index, part)
         return total
-
-
-def _add_slab(slab: NDArray[Any], query: Query, mode: int, part: slice, sums: dict[int, Array]) -> None:
-    groups = query.partition.groups
-    own = next(m for m, group in enumerate(groups) if mode in group)
-    inside = (slice(None),) * (1 + groups[own].index(mode)) + (part,)  # the slab's rows of block `own`
-    replicas = [block[inside] if m == own else block for m, block in enumerate(query.replicas)]
-    for part_of in gradients_of(slab, [Asked(groups, replicas, query.blocks)]):
-        for m, gradient in part_of.gradients.items():
-            target = sums[m][part_of.some][inside] if m == own else sums[m][part_of.some]
-            target += gradient.reshape(target.shape)

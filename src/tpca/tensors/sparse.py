@@ -1,6 +1,4 @@
-r"""Sparse samples as they are given: coordinates, values and shape of each, which must fit together.
-
-Sparse samples: contracted entry by entry, so that zeros cost nothing.
+r"""Sparse samples: contracted entry by entry, so that zeros cost nothing.
 
 Contraction is linear in the entries.  With the modes grouped into blocks, :math:`a_m(e)` the place of entry e in block
 m and :math:`y_e` its value, summed over all samples
@@ -195,10 +193,10 @@ class SparseBatch:
         for query, own in zip(queries, sums, strict=True):
             _add(values, self._places(query), query, own)
 
-    def add_to(self, total: NDArray[Any] | None, weight: float = 1.0) -> NDArray[Any]:
-        """Add ``weight`` times the sum of the samples to ``total``."""
+    def add_to(self, total: NDArray[Any] | None) -> NDArray[Any]:
+        """Add the sum of the samples to ``total``."""
         total = np.zeros(self.dims) if total is None else total
-        np.add.at(total, tuple(self.coords), weight * self.values)
+        np.add.at(total, tuple(self.coords), self.values)
         return total
 
     def weighted_sums(self, weights: Array) -> Array:

@@ -189,7 +189,14 @@ class Cluster:
             raise
         except KilledWorker as error:
             self._asked = _NEVER
-            raise ClusterError(self._killed(error)) from error
+            span = self._samples.get(str(error.task))
+            what = f"samples {span[0]} to {span[1]} of the stream" if span else f"the task {error.task}"
+            last = getattr(error.last_worker, "address", error.last_worker)
+            raise ClusterError(
+                f"workers died again and again at {what}, the last one at {last}: they do not fit into the memory of a "
+                "worker, reading them crashes, or workers are being stopped from outside; look at the worker's log, "
+                f"then give workers more memory or time, and {AGAIN}."
+            ) from error
         except (CancelledError, OSError, RuntimeError) as error:
             raise ClusterError(self._lost(error)) from error
 
@@ -203,16 +210,6 @@ class Cluster:
         self._check_versions(self._running(self._everyone()))  # of those that came meanwhile
         return ClusterError(f"a task failed on the cluster at {self.address}: {error!r}.")
 
-    def _killed(self, error: Any) -> str:
-        span = self._samples.get(str(error.task))
-        what = f"samples {span[0]} to {span[1]} of the stream" if span else f"the task {error.task}"
-        last = getattr(error.last_worker, "address", error.last_worker)
-        return (
-            f"workers died again and again at {what}, the last one at {last}: they do not fit into the memory of a "
-            "worker, reading them crashes, or workers are being stopped from outside; look at the worker's log, then "
-            f"give workers more memory or time, and {AGAIN}."
-        )
-
     def _lost(self, error: BaseException) -> str:
         return (
             f"the connection to the scheduler at {self.address} is lost ({type(error).__name__}); the last checkpoint, "
@@ -222,18 +219,12 @@ class Cluster:
     def _idle(self) -> str:
         """Why nobody is at work."""
         everyone = self._everyone()
-        running, paused = self._running(everyone), f"of the {len(everyone)} workers"
-        paused = f"{len(everyone) - len(running)} {paused} are paused, above their limit of memory"
-        waited, more = f"for {self.patience:.0f} seconds", "give them more, or restart them"
-        if not everyone:
-            why, way = f"has had no worker {waited}", "start some"
-        elif not running:
-            why, way = f"has had no worker that takes tasks {waited}: {paused}", more
-        elif len(running) < len(everyone):
-            why, way = f"has waited {waited} for workers that do not work: {paused}", more
-        else:
-            why, way = f"has {len(running)} workers, none of which has worked {waited}", "restart the cluster"
-        return f"the scheduler at {self.address} {why}; {way}, then {AGAIN}."
+        paused = len(everyone) - len(self._running(everyone))
+        return (
+            f"the scheduler at {self.address} has {len(everyone)} workers, {paused} of them paused (above their limit "
+            f"of memory), and none has worked for {self.patience:.0f} seconds; start some, give them more memory, or "
+            f"restart the cluster, then {AGAIN}."
+        )
 
 
 def active_client() -> Any:

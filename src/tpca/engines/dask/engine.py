@@ -20,39 +20,28 @@ import contextlib
 import itertools
 import pickle
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from tpca.data import open_stream
 from tpca.data.base import NumberedStream
 from tpca.engines.base import A
-from tpca.engines.cursor import Cursor, Fragment
 from tpca.engines.dask.cluster import Cluster, WorkersGoneError
-from tpca.engines.dask.tasks import (
-    FAN,
-    Outcome,
-    Piece,
-    Work,
-    batches_ahead,
-    count_samples,
-    merge_fan,
-    merge_outcomes,
-    read_again,
-    readable_stream,
-    reduce_groups,
-    relayed,
-    runs_of,
-    unpacked,
-)
+from tpca.engines.dask.cursor import Cursor, Fragment
+from tpca.engines.dask.tasks import Piece, Work, count_samples, merge_outcomes, read_again, reduce_groups, unpacked
 from tpca.engines.groups import Cut, cut_samples, merge_all, sum_bytes
 from tpca.engines.local import StreamEngine
 from tpca.engines.receipts import Receipt
+from tpca.errors import StreamError
 from tpca.tensors import Accumulator
 
 COUNTED = 16  # batches that a task counts
 STOPS = 5.0  # seconds: a round may be waiting for workers that never come
 SMALL = 2**16  # bytes of a stream that go with every task
+UNEVEN = 1.1  # times worse shared out is as good as more tasks
+FAN = 8  # parts that are merged at once
 
 
 class DaskEngine(StreamEngine):
@@ -109,8 +98,7 @@ class DaskEngine(StreamEngine):
         before = self._see_again(position)
         self._cursor.seek(position)
         if before is not None:
-            bounds = self.stream.layout.bounds
-            first, stop = np.searchsorted(bounds, [before.begin, before.end])
+            first, stop = np.searchsorted(self.stream.layout.bounds, [before.begin, before.end])
             now = Receipt(begin=before.begin)
             for found in self._over(read_again, int(first), int(stop)):
                 now.add(found)
@@ -121,29 +109,36 @@ class DaskEngine(StreamEngine):
         fragments = self._cursor.take(n)
         if not fragments:
             return blank.fresh()
-        outcomes = self._gathered(lambda bound: self._submit(blank, cut, fragments, bound))
-        self._note([outcome for outcome in outcomes if outcome is not None], fragments)
+        outcomes = self._outcomes(blank, cut, fragments)
+        found = [outcome for outcome in outcomes if outcome is not None]
+        self.buffer_bytes = max(self.buffer_bytes, *(outcome.buffer_bytes for outcome in found))
+        if self._receipt is not None:
+            self._receipt.add([one for outcome in found for one in outcome.read])
+        if not self._keeps:  # blocks that nobody needs any more
+            last = fragments[-1].number
+            self._lazy = {number: parts for number, parts in self._lazy.items() if number == last}
         root: Any = merge_all([None if outcome is None else outcome.part for outcome in outcomes])
-        root.recall(blank)
+        root.question = blank.question
         root.finish()
         merged: A = root
         return merged
 
-    # -- reduce -------------------------------------------------------------------------------------------------------
+    def _outcomes(self, blank: Accumulator, cut: Cut, fragments: Sequence[Fragment]) -> list[Any]:
+        """What is left of the groups, in their order, ``None`` where all samples were left out.
 
-    def _gathered(self, submit: Callable[[bool], list[Any]]) -> list[Any]:
-        """Results of tasks that are meant for certain workers; once those are gone, of the same tasks for anybody."""
+        Tasks are meant for certain workers; once those are gone, the same tasks are for anybody.
+        """
         for bound in (True, False):
-            futures = submit(bound)
+            futures = self._submit(blank, cut, fragments, bound)
             with contextlib.suppress(WorkersGoneError):
                 found = iter(self.cluster.gather([future for future in futures if future is not None]))
-                return [None if future is None else next(found) for future in futures]  # none: all samples left out
+                return [None if future is None else next(found) for future in futures]
         raise AssertionError("tasks for anybody are not kept for workers that are gone")
 
     def _submit(self, blank: Accumulator, cut: Cut, fragments: Sequence[Fragment], bound: bool) -> list[Any]:
         """All tasks of a reading; the futures of what is left at its end, in the order of the groups."""
-        workers = self.cluster.workers()
-        runs = cut.leaves if self.stream.layout.alone else runs_of(cut.leaves, len(workers))
+        workers, layout = self.cluster.workers(), self.stream.layout
+        runs = cut.leaves if layout.alone else runs_of(cut.leaves, len(workers))
         per_run, at = cut.leaves // runs, 0
         pieces: dict[int, list[Piece]] = {}
         for fragment in fragments:
@@ -152,34 +147,35 @@ class DaskEngine(StreamEngine):
             at += fragment.stop - fragment.start
         number = next(self._reduce_number)
         homes = {run: (run * len(workers) // runs + self._turn) % len(workers) for run in pieces}
-        packed = pickle.dumps(blank.for_worker(sum_bytes(self.stream.layout, self.stream.dtype)), protocol=5)
         places: list[str | None] = [*workers] if bound else [None] * len(workers)
-        copies = [packed] if len(pieces) == 1 else self._send(packed, number, places, homes[min(pieces)])
+        question: Any = pickle.dumps(blank.for_worker(sum_bytes(layout, self.stream.dtype)), protocol=5)
+        if len(pieces) > 1:
+            first = places[homes[min(pieces)]]
+            question = self.cluster.submit(unpacked, question, key=self._key("question", number), worker=first)
         ahead: dict[int, int] = {}
-        if not self._in_place and self.stream.layout.certain:
+        if not self._in_place and layout.certain:
             firsts = {run: some[0].fragment.number for run, some in pieces.items()}
-            ahead = batches_ahead(firsts, homes, fragments[-1].number, self.stream.layout.count)
+            ahead = batches_ahead(firsts, homes, fragments[-1].number, layout.count)
+        after, hold = None if self._receipt is None else self._receipt.end, self._hold / len(workers)
         tasks: list[Any] = [None] * runs
         for run, some in pieces.items():
-            hold = self._hold / len(workers)
-            after = None if self._receipt is None else self._receipt.end
+            begin, end = some[0].fragment, some[-1].fragment
             tasks[run] = self.cluster.submit(
                 reduce_groups,
                 self._remote,
                 Work(self._token, tuple(some), per_run, ahead.get(run), hold, after),
-                copies[homes[run] % len(copies)],
+                question,
                 self._parts(*(piece.fragment.number for piece in some)),
                 key=self._key("run", number, run),
                 worker=None if self._in_place else places[homes[run]],
-                samples=self._span([piece.fragment for piece in some]),
+                samples=(
+                    int(layout.bounds[begin.number]) + begin.start,
+                    int(layout.bounds[end.number]) + end.stop - 1,
+                ),
             )
         self._turn = homes[max(pieces)]  # it has the batch that the next samples begin with
-        return self._merge(tasks, number, len(workers))
-
-    def _merge(self, tasks: list[Any], number: int, workers: int) -> list[Any]:
-        """Merge neighbours: first those of one worker, then eight at a time, until at most eight are left."""
         level = 0
-        while (fan := merge_fan(len(tasks), workers, level)) > 1:
+        while (fan := merge_fan(len(tasks), len(workers), level)) > 1:
             groups = [tasks[i : i + fan] for i in range(0, len(tasks), fan)]
             tasks = [
                 None
@@ -190,32 +186,12 @@ class DaskEngine(StreamEngine):
             level += 1
         return tasks
 
-    def _send(self, packed: bytes, number: int, places: Sequence[str | None], first: int) -> list[Any]:
-        """What is asked, sent to one worker and passed on by those that have it; for many workers, several copies."""
-        copies = [self.cluster.submit(unpacked, packed, key=self._key("question", number), worker=places[first])]
-        while len(places) > FAN * len(copies):
-            have, want = len(copies), min(len(places), FAN * len(copies))
-            copies += [
-                self.cluster.submit(relayed, copies[i % have], key=self._key("relay", number, i), worker=places[i])
-                for i in range(have, want)
-            ]
-        return copies
-
     def _parts(self, *numbers: int) -> dict[int, Any]:
         """The blocks of a Dask array that some batches are, wherever they are; nothing for files."""
         for number in numbers:
             if number not in self._lazy and (parts := self.stream.lazy_parts(number)) is not None:
                 self._lazy[number] = self.cluster.compute(parts)
         return {number: self._lazy[number] for number in numbers if number in self._lazy}
-
-    def _note(self, outcomes: Sequence[Outcome], fragments: Sequence[Fragment]) -> None:
-        """Take note of what was seen, and let go of blocks that nobody needs any more."""
-        self.buffer_bytes = max(self.buffer_bytes, *(outcome.buffer_bytes for outcome in outcomes))
-        if self._receipt is not None:
-            self._receipt.add([one for outcome in outcomes for one in outcome.read])
-        last = fragments[-1]
-        if not self._keeps:
-            self._lazy = {number: parts for number, parts in self._lazy.items() if number == last.number}
 
     def _count(self, first: int, stop: int) -> dict[int, int]:
         """Have some batches counted: samples may be left out of them."""
@@ -234,7 +210,57 @@ class DaskEngine(StreamEngine):
     def _key(self, *what: Any) -> str:
         return "-".join(["tpca", self._token, *map(str, what)])
 
-    def _span(self, fragments: Sequence[Fragment]) -> tuple[int, int]:
-        """First and last sample of some fragments."""
-        bounds, first, last = self.stream.layout.bounds, fragments[0], fragments[-1]
-        return int(bounds[first.number]) + first.start, int(bounds[last.number]) + last.stop - 1
+
+def readable_stream(source: Any) -> NumberedStream:
+    """A stream that workers can read by themselves, or an error that says what to do."""
+    stream: Any = open_stream(source)
+    if stream.layout is None or not stream.readable_elsewhere:
+        raise StreamError(
+            f"workers cannot read samples of kind {stream.kind!r} and shape {stream.dims} by themselves; save the "
+            "samples as Zarr where all workers can read them (zarr.save, dask.array.to_zarr), or give arrays as "
+            "dask.array.from_array(samples, chunks=...).persist()."
+        )
+    numbered: NumberedStream = stream
+    return numbered
+
+
+# How the groups of a round are shared out among workers; nothing of it changes a bit of the result.
+
+
+def power_of_two(count: int) -> int:
+    """The least power of two that is no less."""
+    return 1 << max(0, count - 1).bit_length()
+
+
+def runs_of(leaves: int, workers: int) -> int:
+    """Tasks of a round: about one for each worker, or two or four where that is much better shared out.
+
+    Each takes the scheduler and the wires some milliseconds, in which a worker waits.
+    """
+    if workers == 1:
+        return 1
+    choices = [power_of_two(workers) * more for more in (1, 2, 4)]
+    uneven = [-(-runs // workers) * workers / runs for runs in choices]  # the worker that has most, to the average
+    enough = next(runs for runs, own in zip(choices, uneven, strict=True) if own <= UNEVEN * min(uneven))
+    return min(leaves, enough)
+
+
+def merge_fan(parts: int, workers: int, level: int) -> int:
+    """How many parts to merge at once on the workers: first those of one worker; 1 when the rest goes to the client."""
+    if parts <= min(FAN, power_of_two(workers)):
+        return 1
+    return min(FAN, max(2, parts // power_of_two(workers))) if level == 0 else FAN
+
+
+def batches_ahead(firsts: Mapping[int, int], homes: Mapping[int, int], last: int, count: int) -> dict[int, int]:
+    """The batch to read ahead after every run: that of the worker's next run, or of its place in the next round.
+
+    ``firsts`` are the batches that runs begin with, ``homes`` their workers; the round ends with ``last`` of ``count``.
+    """
+    ahead: dict[int, int] = {}
+    for run, home in homes.items():
+        if later := [other for other in firsts if other > run and homes[other] == home]:
+            ahead[run] = firsts[min(later)]
+    if last + 1 < count:
+        ahead.setdefault(max(firsts), last + 1)
+    return ahead

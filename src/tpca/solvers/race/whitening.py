@@ -51,7 +51,7 @@ MATRICES = 4 * 8  # bytes per entry of a map: it, its inverse, the moment, and a
 class ModeMoments(Accumulator):
     r"""Sums of :math:`T_{(m)}T_{(m)}^\top/|T|^2` of the modes that are ``wanted``, over ``columns[m]`` columns."""
 
-    of_few = True
+    SUMS = ("moments", "columns")
 
     def __init__(self, dims: Sequence[int], wanted: Sequence[int], most: int) -> None:
         super().__init__(tuple(dims), tuple(wanted), most)
@@ -72,18 +72,6 @@ class ModeMoments(Accumulator):
                 total += np.matmul(matrices, matrices.transpose(0, 2, 1)).sum(axis=0)
                 self.columns[m] += len(some) * matrices.shape[2]
         self.n += len(batch)
-
-    def merge(self, other: ModeMoments) -> None:
-        """Add those of the samples that come next."""
-        for m, total in other.moments.items():
-            self.moments[m] += total
-            self.columns[m] += other.columns[m]
-        self.n += other.n
-
-    @property
-    def nbytes(self) -> int:
-        """The moments."""
-        return sum(moment.nbytes for moment in self.moments.values())
 
 
 @kept
