@@ -149,14 +149,14 @@ class Wealth:
     ``log`` is the evidence now, ``proof`` the most that it has been, ``level`` the level that counts.
     """
 
-    def __init__(self, sigma: float, first: int, begun: Sequence[float] = ()) -> None:
+    def __init__(self, sigma: float, first: int, won: Sequence[tuple[float, float]] = ()) -> None:
         """Bets for a noise level ``sigma`` of one sample and a first round of ``first`` samples, all known before.
 
-        ``begun`` are logs of what was won before, at every level.
+        ``won`` is what was won before, at every level: the log of what there is, and of the most that there was.
         """
+        won = won or [(0.0, 0.0)] * LEVELS  # every bet begins with one
         self.bets: Array = 2.0 ** (2.0 - np.arange(BETS, dtype=np.float64)) / (sigma * math.sqrt(first))
-        self.levels = [Level(won) for won in begun or [0.0] * LEVELS]
-        self.peaks = np.zeros(LEVELS)  # logs: every bet begins with one
+        self.levels, self.peaks = [Level(now) for now, _ in won], np.array([most for _, most in won])
         self.log, self.level = 0.0, 0
 
     def add(self, sums: Array, sizes: Array) -> None:
@@ -177,6 +177,11 @@ class Wealth:
                 break
             smallest = min(smallest, level.log)
             self.peaks[a] = max(self.peaks[a], smallest)
+
+    @property
+    def won(self) -> tuple[tuple[float, float], ...]:
+        """What bets that go on begin with."""
+        return tuple((level.log, float(most)) for level, most in zip(self.levels, self.peaks, strict=True))
 
     @property
     def arrays(self) -> list[Array]:

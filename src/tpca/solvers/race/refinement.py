@@ -60,6 +60,7 @@ V_0, κ, N_0     ``prior``, ``PRIOR``, ``NARROWEST``
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
@@ -143,7 +144,7 @@ class Sandwich:
 class Rewards:
     """Sums over the rewards after a claim: the strength, and bets that go on from what was ``won`` at every level."""
 
-    def __init__(self, sigma: float, dependent: bool, won: tuple[float, ...] = ()) -> None:
+    def __init__(self, sigma: float, dependent: bool, won: Sequence[tuple[float, float]] = ()) -> None:
         self.dependent, self.wealth = dependent, Wealth(sigma or 1.0, 1, won)
         self._plain, self._weighted = np.zeros(2), np.zeros(2)  # of (nR, n) and (nwR, nw²)
         self.scatter = Sandwich(2, True, dependent)
@@ -233,7 +234,7 @@ class Refinement:
         self._entries = float(min(candidate.entries, max(50.0, sum(candidate.partition.dims))))
         self._squares = candidate.sigma**2 * self._entries
         self._needed = candidate.needed
-        self._won = () if candidate.wealth is None else tuple(level.log for level in candidate.wealth.levels)
+        self._won = () if candidate.wealth is None else candidate.wealth.won
         self._begin(candidate.strength)
         self.quality = np.array([_overlap(s / (s + e or 1.0)) for s, e in zip(signals, noise, strict=True)])
 

@@ -9,14 +9,9 @@ of D entries, the same ones for everybody (:mod:`tpca.solvers.race.rounds`):
 3. a candidate with enough evidence is a signal *found*, with error at most 1 − ``confidence`` over the whole run;
 4. whenever n has grown by 8 %, each candidate looks at its strategy's proposal: it is refined, or replaced by it.
 
-When a signal is found and its candidate is accurate enough the strategies stop, and the refinement
-(:mod:`tpca.solvers.race.refinement`) uses every further sample until the vectors are as accurate as asked, or the
-samples end.  If they end before a signal is found: ``NO_SIGNAL``, with an upper limit on the strength.
-
-Several passes (``max_passes`` > 1 on stored data): the last fifth of the data is held out from the strategies.  After
-the first pass, which is the one-pass race, whole passes over their part are repeated, in which vectors climb beside the
-main strategy's subspace iteration (:mod:`tpca.solvers.race.ascent`); what has come to rest is tried on the held-out
-part only.  So are better vectors of a signal that the first pass has found, but not accurately.
+Then the refinement uses every further sample, until the vectors are as accurate as asked, or the samples end.  If they
+end before a signal is found: ``NO_SIGNAL``, with an upper limit on the strength.  With ``max_passes`` > 1 the last
+fifth of stored data is held out from the strategies, which read the rest again; what they come to is tried on it.
 
 Read on in :mod:`tpca.solvers.race.run`.
 """

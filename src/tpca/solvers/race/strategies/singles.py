@@ -25,7 +25,7 @@ import math
 import numpy as np
 
 from tpca.checkpoint import kept
-from tpca.solvers.race.strategies.strategy import Look, NoiseLevel, Scores, all_finite
+from tpca.solvers.race.strategies.strategy import FADING, Look, NoiseLevel, all_finite
 from tpca.solvers.rank_one import units
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, Partition, check_dims, unit
@@ -59,7 +59,7 @@ class SingleReplicas:
         # A start counts as much as the noise of one sample; data come in units of about the noise level.
         self._lengths: Array = np.repeat(np.sqrt(np.array(dims, dtype=np.float32))[:, None], replicas, axis=1)
         self._stretch = 1.0
-        self._scores = Scores(replicas)
+        self._scores = np.zeros(replicas)
         self._noise = NoiseLevel()
         self._seen = 0
 
@@ -87,13 +87,13 @@ class SingleReplicas:
             for first in range(0, self._lengths.shape[1], step):
                 some = slice(first, first + step)
                 self._move(mode, some, answer.gradients[mode][some], n / gain, stretch)
-        self._scores.absorb(answer.rewards / (gain * self._stretch), n)
+        self._scores = FADING * self._scores + n * (answer.rewards / (gain * self._stretch))
         self._stretch = stretch
 
     def restart(self) -> None:
         """Keep the directions, forget the sums."""
         self._lengths[:] = 0.0
-        self._scores.restart()
+        self._scores[:] = 0.0
         self._seen = 0
 
     def _move(self, mode: int, some: slice, gradients: Array, weight: float, stretch: float) -> None:
@@ -111,7 +111,7 @@ class SingleReplicas:
 
     def propose(self) -> tuple[Array, ...]:
         """The vectors of the replica with the best fading reward."""
-        best = self._scores.best()
+        best = int(np.argmax(self._scores))
         return tuple(unit(v[best].astype(np.float64)) for v in self._vectors)
 
     def evidence(self, vectors: tuple[Array, ...]) -> tuple[list[Array], float]:
@@ -125,4 +125,4 @@ class SingleReplicas:
 
     def arrays(self) -> list[Array]:
         """Vectors of all replicas by mode, the lengths of their sums, and scores."""
-        return [*self._vectors, self._lengths, self._scores.sums]
+        return [*self._vectors, self._lengths, self._scores]

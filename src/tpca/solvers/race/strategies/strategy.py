@@ -18,7 +18,7 @@ from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array
 
 Stored = NDArray[Any]  # float16 or float32
-MEMORY_OF_SCORES = 0.9
+FADING = 0.9  # of the sum of rewards that says which replica is read
 PIECE = 2**10  # entries of a working copy
 
 
@@ -101,27 +101,6 @@ class NoiseLevel:
     def sigma(self) -> float:
         """The estimate so far; 1 before the first round or when the data are all zero."""
         return math.sqrt(self._energy / self._rounds) if self._energy > 0 else 1.0
-
-
-@kept
-class Scores:
-    """Fading sums of rewards, one per replica."""
-
-    def __init__(self, replicas: int) -> None:
-        self.sums = np.zeros(replicas)
-
-    def absorb(self, rewards: Array, n: int) -> None:
-        """Take the mean rewards over ``n`` samples."""
-        self.sums *= MEMORY_OF_SCORES
-        self.sums += n * rewards
-
-    def restart(self) -> None:
-        """Forget all rewards."""
-        self.sums[:] = 0.0
-
-    def best(self) -> int:
-        """Return the replica with the best score."""
-        return int(np.argmax(self.sums))
 
 
 def _squares(gradients: Array) -> float:

@@ -29,7 +29,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tpca.checkpoint import kept
-from tpca.solvers.race.strategies.strategy import Look, NoiseLevel, Scores, Stored, all_finite
+from tpca.solvers.race.strategies.strategy import FADING, Look, NoiseLevel, Stored, all_finite
 from tpca.solvers.rank_one import leading, split_blocks
 from tpca.tensors import Answer, Query
 from tpca.tensors.blocks import Array, Partition, check_dims, unit
@@ -197,7 +197,7 @@ class SymmetricPairs:
         for shape in self._partition.shapes:
             start = unit(rng.standard_normal(shape)) if len(shape) == 1 else np.zeros(shape)
             self._blocks.append(np.stack([start, start]).astype(np.float32))
-        self._scores, self._noise = Scores(2), NoiseLevel()
+        self._scores, self._noise = np.zeros(2), NoiseLevel()
         self._keep, self._seen = 1.0, 0
 
     @property
@@ -223,12 +223,12 @@ class SymmetricPairs:
             for own, gradient in zip(self._blocks[m], answer.gradients[m], strict=True):
                 own[...] = unit(self._keep * own + step * symmetrised(gradient.astype(np.float64)))
         self._keep = 1.0
-        self._scores.absorb(answer.rewards, n)
+        self._scores = FADING * self._scores + n * answer.rewards
 
     def restart(self) -> None:
         """Keep the blocks as the next query; the next round starts them afresh."""
         self._keep, self._seen = 0.0, 0
-        self._scores.restart()
+        self._scores[:] = 0.0
 
     def read(self) -> Look:
         """What it says can be read off directly."""
@@ -236,7 +236,7 @@ class SymmetricPairs:
 
     def propose(self) -> tuple[Array, ...]:
         """Leading singular vectors of the blocks of the replica with the best fading reward."""
-        best = self._scores.best()
+        best = int(np.argmax(self._scores))
         return tuple(split_blocks(self._partition.groups, [block[best].astype(np.float64) for block in self._blocks]))
 
     def evidence(self, vectors: tuple[Array, ...]) -> tuple[list[Array], float]:
@@ -260,7 +260,7 @@ class SymmetricPairs:
 
     def arrays(self) -> list[Array]:
         """Blocks of both replicas, and scores."""
-        return [*self._blocks, self._scores.sums]
+        return [*self._blocks, self._scores]
 
 
 def _pulled(blocks: Array, pulls: tuple[float, float]) -> Array:
