@@ -115,13 +115,6 @@ def test_damaged_zip_files(tmp_path):
                 read(path.parent if read is load else path)
 
 
-@pytest.fixture(scope="module")
-def result_folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("result")
-    kinds.make_result(folder)
-    return folder / "r"
-
-
 def test_stored_trials_that_make_no_sense(tmp_path):
     kinds.make_store(tmp_path)
     path = tmp_path / "s" / "noise.jsonl"

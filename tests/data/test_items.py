@@ -223,8 +223,6 @@ def test_options_that_do_not_apply_are_refused():
     X = samples_of(3)
     with pytest.raises(StreamError, match=r'items must be "auto", "batches" or "samples", got \'rows\''):
         whole(X, items="rows")
-    with pytest.raises(StreamError, match=r'items="samples" is for iterables and folders; arrays hold batches'):
-        whole(X, items="samples")
     with pytest.raises(StreamError, match="keeps the options it was opened with"):
         whole(open_stream(X), items="batches")
 

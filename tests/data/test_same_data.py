@@ -1,7 +1,6 @@
 """A run goes on with the data that it was begun with, and with no others."""
 
 import itertools
-import json
 import math
 import os
 import signal
@@ -17,16 +16,15 @@ import zarr
 import tpca.checkpoint
 from damage_kinds import table_of
 from tpca import RaceSolver, SpikedTensor, open_stream
-from tpca.checkpoint import VERSION, Checkpoints, CheckpointWarning
+from tpca.checkpoint import VERSION, Checkpoints
 from tpca.cli import main
 from tpca.data.base import Source, read_cost
 from tpca.data.rows import open_views
 from tpca.data.stored import StoredStream
-from tpca.engines import LocalEngine, receipts
 from tpca.errors import CheckpointError, StreamError
 from tpca.solvers import LeastSquares
-from tpca.solvers.run import Keeper, drive
-from tpca.tensors import DenseBatch, SparseBatch
+from tpca.solvers.run import Keeper
+from tpca.tensors import SparseBatch
 from tpca.tensors.accumulators import MAX_ENTRIES, digest
 
 DIMS = (4, 5, 6)
@@ -317,46 +315,6 @@ def test_slabs_of_huge_samples_are_compared(tmp_path, stop_after, monkeypatch):
     with pytest.raises(CheckpointError, match=f"samples 0 to {place + 5} differ"):
         resumed(saved_npy(changed, tmp_path), tmp_path / "run")
     assert told(resumed(saved_npy(samples, tmp_path), tmp_path / "run")) == whole
-
-
-class OwnBatch(DenseBatch):
-    """One that does not say what it holds."""
-
-    content = None
-
-
-class OwnStream:
-    """A user's stream of such batches."""
-
-    dims, length, endless, rereadable, identity = DIMS, None, False, False, "mine"
-
-    def __init__(self, samples):
-        self._samples = samples
-
-    def batches(self, start=0):
-        for first in range(start, len(self._samples), 16):
-            yield OwnBatch(self._samples[first : first + 16], first)
-
-
-def test_data_that_cannot_be_compared_are_said_to_be_so(tmp_path, stop_after):
-    samples = samples_of()
-    whole = told(RaceSolver(random_state=1).run(OwnStream(samples)))
-    begun(OwnStream(samples), tmp_path / "run", stop_after)
-    with pytest.warns(CheckpointWarning, match=r"cannot be compared .*; make sure that they are the same"):
-        assert told(resumed(OwnStream(samples), tmp_path / "run")) == whole
-
-
-def test_positions_are_plain_values_and_nothing_is_digested_that_is_not_kept(short_batches, monkeypatch):
-    seen, usual = [], receipts.read
-    monkeypatch.setattr(receipts, "read", lambda batch, after: seen.append(batch.first) or usual(batch, after))
-    for kept in (False, True):
-        engine = LocalEngine(samples_of())
-        if kept:
-            engine.keep()
-        drive(RaceSolver(random_state=1, max_samples=100).start(engine), engine)
-        position = engine.position()
-        assert json.loads(json.dumps(position)) == position
-        assert seen == (list(range(0, 100, 16)) if kept else [])
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,3 @@
-import gc
 import itertools
 import os
 import pickle
@@ -7,7 +6,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +34,6 @@ from tpca.engines import LocalEngine
 from tpca.errors import ModelError, SampleError, StreamError, StreamWarning
 from tpca.tensors import DenseBatch, Gradients, Query, contract
 from tpca.tensors.blocks import Partition
-from tpca.threads import read_ahead
 
 N = 23
 BY_NAME = {member.name: member for member in MEMBERS}
@@ -288,7 +285,6 @@ class TestOptions:
     @pytest.mark.parametrize(
         ("options", "says"),
         [
-            ({"items": "rows"}, 'items must be "auto", "batches" or "samples", got \'rows\''),
             ({"nan_policy": "ignore"}, 'nan_policy must be "raise", "omit" or "zero"'),
             ({"shuffle": 1}, "shuffle must be True or False, got 1"),
             ({"shuffle": None}, "shuffle must be True or False, got None"),
@@ -536,14 +532,14 @@ class TestFiles:
         self.fails(work.path / "empty.zarr", "there is no Zarr array at")
         path = hdf5(data(), work)
         self.fails(f"{path}::/labels", "::/labels' must have shape (n, d_1, ..., d_k)", "got (23,)")
-        self.fails(f"{path}::/y", "has no dataset '/y'", "'/group/x', '/labels'")
+        self.fails(f"{path}::/y", "has no array '/y'", "'/group/x', '/labels'")
         with h5py.File(path, "a") as file:
             assert open_stream(file).length == N
             file["z"] = data()
-        self.fails(path, "several datasets; name one after '::', such as '/group/x', '/z'")
+        self.fails(path, "several arrays; name one", "such as '/group/x', '/z'")
         with h5py.File(path, "a") as file:
             del file["z"], file["group/x"]
-        self.fails(path, "no dataset of at least 2 axes", "'/labels'")
+        self.fails(path, "no array of at least 2 axes", "'/labels'")
 
     def test_dask_arrays_of_unknown_length(self):
         import dask.array
@@ -699,53 +695,16 @@ class TestSlabs:
             batch.samples()
 
 
-class TestReadAhead:
-    def threads(self):
-        return [thread for thread in threading.enumerate() if thread.name == "tpca-prefetch"]
+def test_streams_leave_no_threads(work):
+    for member in FILES:
+        batches = member.open(data(), work).batches()
+        next(batches)
+        batches.close()
+        assert not [thread for thread in threading.enumerate() if thread.name == "tpca-prefetch"]
 
-    def gone(self):
-        """Whether the threads end soon."""
-        deadline = time.monotonic() + 5
-        while self.threads() and time.monotonic() < deadline:
-            time.sleep(0.005)
-        return not self.threads()
 
-    def test_all_items_in_order_and_no_thread_left(self):
-        assert list(read_ahead(int, range(50))) == list(range(50))
-        assert not self.threads()
-
-    def test_exactly_one_item_is_read_ahead(self):
-        drawn = []
-        items = read_ahead(lambda i: drawn.append(i) or i, range(10))
-        assert drawn == []
-        assert next(items) == 0
-        deadline = time.monotonic() + 5
-        while len(drawn) < 2 and time.monotonic() < deadline:
-            time.sleep(0.005)
-        time.sleep(0.05)
-        assert drawn == [0, 1]
-        items.close()
-        assert not self.threads()
-
-    def test_a_forgotten_iterator_takes_its_thread_along(self):
-        items = read_ahead(int, itertools.count())
-        next(items)
-        assert self.threads()
-        del items
-        gc.collect()
-        assert self.gone()
-
-    def test_streams_leave_no_threads(self, work):
-        for member in FILES:
-            batches = member.open(data(), work).batches()
-            next(batches)
-            batches.close()
-            assert not self.threads()
-
-    def test_a_program_may_end_in_the_middle(self):
-        code = (
-            "import itertools\nfrom tpca.threads import read_ahead\n"
-            "items = read_ahead(int, itertools.count())\nnext(items)\n"
-        )
-        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-        assert (run.returncode, run.stderr) == (0, "")
+def test_a_program_may_end_while_it_reads(work):
+    code = "import sys\nfrom tpca import open_stream\nbatches = open_stream(sys.argv[1]).batches()\nnext(batches)\n"
+    command = [sys.executable, "-c", code, npy(data(10**5), work)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (run.returncode, run.stderr) == (0, "")
