@@ -18,6 +18,7 @@ import pytest
 import zarr
 from numcodecs import LZ4, Blosc, GZip, Shuffle, Zlib, Zstd
 
+import command
 import damage_kinds as kinds
 from tpca import TpcaError, open_stream
 from tpca.data.numpy_files import npz_bytes, read_npz
@@ -106,7 +107,9 @@ def test_missing_chunks_are_counted_and_said(tmp_path):
 def test_the_command_says_it_in_one_line(tmp_path):
     path = saved(tmp_path)
     chunk_of(path).unlink()
-    done = subprocess.run([sys.executable, "-m", "tpca.cli", "info", path], capture_output=True, text=True, check=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        done = command.run("info", path, cwd=tmp_path)
     assert done.returncode == 0
     assert done.stderr.startswith("tpca: 1 of the 5 chunks of ")
     assert done.stderr.count("\n") == 1

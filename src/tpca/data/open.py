@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
@@ -55,36 +54,29 @@ SUPPORTED = (
 
 def stored_at(text: str, items: Items, dims: tuple[int, ...] | None) -> Source:
     """What lies at a path or URL, with the path of an array inside it after ``::``."""
-    place, inner = _split(text)
-    if re.match(r"file://", place):
+    place, inner = text, None
+    before, mark, after = text.rpartition("::")
+    if mark and "://" not in after:  # the :: of a chained URL (simplecache::s3://...) is part of it
+        place, inner = before, after
+    if place.startswith("file://"):
         place = urllib.request.url2pathname(urllib.parse.urlsplit(place).path)
     if "://" in place:
         if place.endswith((*_FILES, *TABLES)):
             raise StreamError(f"only Zarr stores are read from URLs, got {place!r}; copy the file here first.")
-        return _known_at(open_zarr(place, inner), f"{place}/{inner or ''}")
-    if not os.path.exists(place):
+        source, known = open_zarr(place, inner), f"{place}/{inner or ''}"
+    elif not os.path.exists(place):
         raise StreamError(f"no such file or folder: {place!r}.")
-    with reading(f"cannot read {place!r}", "check its permissions and its disk, or write it again"):
-        if os.path.isdir(place):
-            return _known_at(_folder(place, inner, items, dims), os.path.join(place, (inner or "").strip("/")))
-        return _known_at(_file(place, inner), place)
-
-
-def _known_at(source: Source, place: str) -> Source:
-    """The source, which knows where it is stored, unless it knows better."""
-    source.files = source.files or (place.rstrip("/"),)
+    else:
+        with reading(f"cannot read {place!r}", "check its permissions and its disk, or write it again"):
+            if os.path.isdir(place):
+                named = any(os.path.exists(os.path.join(place, file)) for file in _ZARR_FILES)
+                zarr = named or inner is not None or place.rstrip("/").endswith(".zarr")
+                source = open_zarr(place, inner) if zarr else NpyFolder(place, items, dims)
+                known = os.path.join(place, (inner or "").strip("/"))
+            else:
+                source, known = _file(place, inner), place
+    source.files = source.files or (known.rstrip("/"),)
     return source
-
-
-def _split(text: str) -> tuple[str, str | None]:
-    """Place and inner path; the ``::`` of a chained URL (``simplecache::s3://...``) is part of the place."""
-    place, mark, inner = text.rpartition("::")
-    return (text, None) if not mark or "://" in inner else (place, inner)
-
-
-def _folder(place: str, inner: str | None, items: Items, dims: tuple[int, ...] | None) -> Source:
-    zarr = place.rstrip("/").endswith(".zarr") or any(os.path.exists(os.path.join(place, f)) for f in _ZARR_FILES)
-    return open_zarr(place, inner) if zarr or inner is not None else NpyFolder(place, items, dims)
 
 
 def _file(place: str, inner: str | None) -> Source:
@@ -189,17 +181,15 @@ def open_known(
     _check_options(items, shuffle, nan_policy)
     columns = columns_of(**table) if table else None
     if not (is_labelled(source) or is_table(source)) and hasattr(source, "batches") and hasattr(source, "dims"):
-        stream: Any = source if isinstance(source, Stream) else OwnStream(source)
+        stream: Stream = source if isinstance(source, Stream) else OwnStream(source)
         check_opened(stream, items, shuffle, random_state, nan_policy, sample_dim)
-        opened: Stream = stream
-        return opened
+        return stream
     seed = check_integer("random_state", random_state, 0, StreamError) if shuffle else None
     if columns is not None or is_table(source):
         if sample_dim is not None:
             raise StreamError(f"sample_dim={sample_dim!r} is for arrays; the samples of a table are in sample=.")
         return open_table(source, columns, seed, nan_policy)
-    on_device = is_device_array(source)
-    stored = ArraySource(untracked(source)) if on_device else stored_source(source, items, dims)
+    stored = ArraySource(untracked(source)) if is_device_array(source) else stored_source(source, items, dims)
     holds_items = isinstance(source, list | tuple) or (stored is not None and stored.kind == "folder")
     if items == "samples" and not holds_items and (stored is not None or isinstance(source, Samples)):
         raise StreamError(
