@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import zarr
 
+import command
 from kills import kills
 from tpca import SpikedTensor
-from tpca.cli import main
 from tpca.data.write import read_truth, truth_path, write_samples
 from tpca.errors import OutputError
 from tpca.files import clear_drafts, drafts, replacing
@@ -50,19 +50,13 @@ main()
 
 
 @pytest.mark.parametrize("killed_before", ["result.json", "vectors.npz"])
-def test_a_fit_killed_while_it_writes_its_result_mixes_nothing(killed_before, tmp_path, monkeypatch, capsys):
+def test_a_fit_killed_while_it_writes_its_result_mixes_nothing(killed_before, tmp_path, monkeypatch):
     """The result before is one of no signal; the new one has a signal."""
-
-    def tpca(*arguments):
-        monkeypatch.setattr(sys, "argv", ["tpca", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return ended.value.code, capsys.readouterr()
 
     monkeypatch.chdir(tmp_path)
     noise = np.random.default_rng(0).standard_normal((60, 4, 5, 6))
     np.save("d.npy", noise)
-    assert tpca("fit", "d.npy", "--out", "r", "--quiet")[0] == 3
+    assert command.run("fit", "d.npy", "--out", "r", "--quiet", cwd=tmp_path).returncode == 3
     files = ("result.json", "vectors.npz")
     before = [Path("r", name).read_bytes() for name in files]
     np.save("d.npy", noise + SpikedTensor.random((4, 5, 6), 3.0).signal())
@@ -74,10 +68,10 @@ def test_a_fit_killed_while_it_writes_its_result_mixes_nothing(killed_before, tm
         assert load("r").verdict == "no signal"
     else:
         for words in (("info", "r"), ("score", "d.npy", "r")):
-            code, said = tpca(*words)
-            assert (code, said.out, said.err.count("\n")) == (2, "", 1)
-            assert "vectors.npz' does not belong to the result.json beside it" in said.err
-    assert tpca(*again, "--resume")[0] == 0
+            said = command.run(*words, cwd=tmp_path)
+            assert (said.returncode, said.stdout, said.stderr.count("\n")) == (2, "", 1)
+            assert "vectors.npz' does not belong to the result.json beside it" in said.stderr
+    assert command.run(*again, "--resume", cwd=tmp_path).returncode == 0
     assert sorted(os.listdir("r")) == [*files]
     assert load("r").verdict == "signal"
 

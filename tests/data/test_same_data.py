@@ -13,11 +13,11 @@ import pytest
 import scipy.sparse
 import zarr
 
+import command
 import tpca.checkpoint
 from damage_kinds import table_of
 from tpca import RaceSolver, SpikedTensor, open_stream
 from tpca.checkpoint import VERSION, Checkpoints
-from tpca.cli import main
 from tpca.data.base import Source, read_cost
 from tpca.data.rows import open_views
 from tpca.data.stored import StoredStream
@@ -128,15 +128,13 @@ def left_in(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
 
 
-def tpca_here(monkeypatch, capsys, *arguments):
+def tpca_here(*arguments):
     """The command in this process: its exit code, and what it says."""
-    monkeypatch.setattr(sys, "argv", ["tpca", *map(str, arguments)])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return ended.value.code, capsys.readouterr().err
+    done = command.run(*arguments, cwd=".")
+    return done.returncode, done.stderr
 
 
-def test_a_killed_fit_is_resumed_on_the_same_data_only(killed, monkeypatch, capsys, short_batches):
+def test_a_killed_fit_is_resumed_on_the_same_data_only(killed, monkeypatch, short_batches):
     monkeypatch.chdir(killed)
     good = np.load("d.npy")
     position = Checkpoints("r/checkpoint").load()["engine"]
@@ -146,7 +144,7 @@ def test_a_killed_fit_is_resumed_on_the_same_data_only(killed, monkeypatch, caps
 
     def resume_with(samples):
         np.save("d.npy", samples)
-        return tpca_here(monkeypatch, capsys, *FIT, "--out", "r", "--resume")
+        return tpca_here(*FIT, "--out", "r", "--resume")
 
     noise = noise_like(good)
     changes = {
@@ -166,24 +164,24 @@ def test_a_killed_fit_is_resumed_on_the_same_data_only(killed, monkeypatch, caps
         assert ("the data have changed since the checkpoint: samples" if in_place else "made on other data") in says
         assert left_in(killed / "r") == kept
     assert resume_with(good) == (0, "")
-    assert tpca_here(monkeypatch, capsys, *FIT, "--out", "whole") == (0, "")
+    assert tpca_here(*FIT, "--out", "whole") == (0, "")
     for name in ("result.json", "vectors.npz"):
         assert (killed / "r" / name).read_bytes() == (killed / "whole" / name).read_bytes()
 
 
-def test_a_checkpoint_of_an_older_version_is_refused_in_one_line(tmp_path, stop_after, monkeypatch, capsys):
+def test_a_checkpoint_of_an_older_version_is_refused_in_one_line(tmp_path, stop_after, monkeypatch):
     np.save(tmp_path / "d.npy", samples_of())
     monkeypatch.chdir(tmp_path)
     with monkeypatch.context() as older:
         older.setattr(tpca.checkpoint, "VERSION", 1)
         begun("d.npy", "r/checkpoint", stop_after)
-    code, says = tpca_here(monkeypatch, capsys, *FIT, "--out", "r", "--resume")
+    code, says = tpca_here(*FIT, "--out", "r", "--resume")
     assert code == 2
     assert f"has version 1, this tpca reads version {VERSION}" in says
     assert "damaged" not in says
     assert "--restart" in says
     assert says.count("\n") == 1
-    assert tpca_here(monkeypatch, capsys, *FIT, "--out", "r", "--restart")[0] == 0
+    assert tpca_here(*FIT, "--out", "r", "--restart")[0] == 0
 
 
 # ---------------------------------------------------------------------------------------------------------------------
