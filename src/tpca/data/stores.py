@@ -110,9 +110,8 @@ def unpacked(source: Source, attributes: Mapping[str, Any]) -> Source:
         return source
     scale, offset, *found = (_number(attributes.get(name)) for name in PACKING)
     missing = {value for value in found if value is not None and not math.isnan(value)}
-    if scale is offset is None and not missing:
-        return source
-    return Unpacked(source, 1.0 if scale is None else scale, offset or 0.0, sorted(missing))
+    scale, offset = 1.0 if scale is None else scale, offset or 0.0
+    return source if (scale, offset) == (1.0, 0.0) and not missing else Unpacked(source, scale, offset, sorted(missing))
 
 
 def _number(value: Any) -> float | None:

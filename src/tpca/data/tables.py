@@ -164,12 +164,24 @@ class Pieces:
     files: tuple[str, ...] = ()
     """Where it is stored."""
 
-    def read(self, number: int, columns: Sequence[str], value: str | None = None, first: int = 0) -> Any:
-        """An Arrow table of these columns of a piece, in their order, ``value`` last and as float64.
-
-        ``first`` is the number of its first row, for messages.
-        """
+    def part(self, number: int, columns: list[str]) -> Any:
+        """An Arrow table of these columns of a piece, in their order."""
         raise NotImplementedError
+
+    def read(self, number: int, columns: list[str], value: str, first: int) -> Any:
+        """The same with ``value`` as the last column, in float64; ``first`` is the number of the first row."""
+        arrow = package("pyarrow", "tables", "reading tables")
+        table = self.part(number, [*columns, value])
+        column = plain(table.column(value))
+        try:
+            return table.set_column(len(columns), value, column.cast(arrow.float64(), safe=False))
+        except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError):
+            values = column.to_pylist()
+            at = next((place for place, one in enumerate(values) if not _blank_or_number(one)), 0)
+            raise SampleError(
+                f"{self.row(first + at)} has {value} {brief(values[at])}, expected a number; convert column {value!r} "
+                "first, or name another one as value."
+            ) from None
 
     def row(self, number: int) -> str:
         """How a row is found, from its number."""
@@ -199,10 +211,9 @@ class MemoryPieces(Pieces):
         self._table = table if self._order is None else table.take(self._order)
         self.count = max(1, -(-table.num_rows // PIECE_ROWS))
 
-    def read(self, number: int, columns: Sequence[str], value: str | None = None, first: int = 0) -> Any:
+    def part(self, number: int, columns: list[str]) -> Any:
         """Some rows."""
-        wanted = [*columns, value] if value else list(columns)
-        return as_floats(self._table.select(wanted).slice(number * PIECE_ROWS, PIECE_ROWS), value, self, first)
+        return self._table.select(columns).slice(number * PIECE_ROWS, PIECE_ROWS)
 
     def row(self, number: int) -> str:
         """As it was before rows were put next to each other."""
@@ -221,11 +232,10 @@ class ParquetPieces(Pieces):
     def _open(self) -> Any:
         return package("pyarrow.parquet", "tables", "reading tables").ParquetFile(self.path)
 
-    def read(self, number: int, columns: Sequence[str], value: str | None = None, first: int = 0) -> Any:
+    def part(self, number: int, columns: list[str]) -> Any:
         """A row group."""
-        wanted = [*columns, value] if value else list(columns)
         with reading(f"cannot read row group {number} of {self.name}", "the file is damaged: write it again"):
-            return as_floats(self._open().read_row_group(number, columns=wanted).select(wanted), value, self, first)
+            return self._open().read_row_group(number, columns=columns).select(columns)
 
 
 class CsvPieces(Pieces):
@@ -244,19 +254,19 @@ class CsvPieces(Pieces):
             raise StreamError(f"{path!r} is empty; its first line must name the columns.")
         self.count = len(self._bounds) - 1
 
-    def read(self, number: int, columns: Sequence[str], value: str | None = None, first: int = 0) -> Any:
-        """A block of lines."""
-        arrow = package("pyarrow", "tables", "reading tables")
-        types = {column: arrow.string() for column in columns}
-        wanted = types | ({} if value is None else {value: arrow.float64()})
+    def part(self, number: int, columns: list[str]) -> Any:
+        """A block of lines, as text."""
+        text = package("pyarrow", "tables", "reading tables").string()
         with reading(f"cannot read {self.name} as a table", "write it again, as text in UTF-8"):
-            try:
-                return self._parsed(number, wanted)
-            except arrow.ArrowInvalid:
-                if value is None:
-                    raise
-            texts = self._parsed(number, types | {value: arrow.string()})
-        return as_floats(texts, value, self, first)  # says where there is no number
+            return self._parsed(number, dict.fromkeys(columns, text))
+
+    def read(self, number: int, columns: list[str], value: str, first: int) -> Any:
+        """A block of lines; where not all values are numbers, text tells which is none."""
+        arrow = package("pyarrow", "tables", "reading tables")
+        try:
+            return self._parsed(number, {**dict.fromkeys(columns, arrow.string()), value: arrow.float64()})
+        except Exception:  # is said by the slow way
+            return super().read(number, columns, value, first)
 
     def _parsed(self, number: int, types: dict[str, Any]) -> Any:
         parser = package("pyarrow.csv", "tables", "reading tables")
@@ -292,23 +302,6 @@ def _line_blocks(file: Any, start: int, stop: int) -> list[int]:
                 cut = block.rfind(b"\n", 0, cut - 1) + 1
         bounds.append(bounds[-1] + cut)
     return bounds
-
-
-def as_floats(table: Any, value: str | None, pieces: Pieces, first: int) -> Any:
-    """The table with its last column, if that holds values, as float64; a value that is no number is named."""
-    if value is None:
-        return table
-    arrow = package("pyarrow", "tables", "reading tables")
-    column = plain(table.column(value))
-    try:
-        return table.set_column(table.num_columns - 1, value, column.cast(arrow.float64(), safe=False))
-    except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError):
-        values = column.to_pylist()
-        at = next((place for place, one in enumerate(values) if not _blank_or_number(one)), 0)
-        raise SampleError(
-            f"{pieces.row(first + at)} has {value} {brief(values[at])}, expected a number; convert column {value!r} "
-            "first, or name another one as value."
-        ) from None
 
 
 def brief(one: Any) -> str:
@@ -362,7 +355,7 @@ class Table:
         starts: list[int] = []
         pieces, rows, seen, last = [0], 0, set[Any](), None
         for number in range(self.pieces.count):
-            part = self.pieces.read(number, self.columns.keys)
+            part = self.pieces.part(number, self.columns.keys)
             codes, values = self._codes(part, 0, rows)
             for place, levels in enumerate(self.levels):
                 levels.learn(self._codes(part, place + 1, rows)[1])
@@ -444,7 +437,7 @@ class Table:
     def cell(self, row: int, cell: int) -> str:
         """A cell of the sample of a row, in words."""
         number = int(np.searchsorted(self._piece_starts, row, side="right")) - 1
-        column = self.pieces.read(number, [self.columns.sample]).column(0)
+        column = self.pieces.part(number, [self.columns.sample]).column(0)
         own = column[row - int(self._piece_starts[number])].as_py()
         places = np.unravel_index(cell, self.dims)
         told = (f"{one.name} {brief(one.axis.entry(int(i)))}" for one, i in zip(self.levels, places, strict=True))
