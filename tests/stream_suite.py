@@ -115,9 +115,9 @@ def strided(data, work):
     return np.repeat(data, 2, axis=-1)[..., ::2]
 
 
-def npz(data, work, save=np.savez):
+def npz(data, work):
     path = work.fresh(".npz")
-    save(path, other=np.arange(3), x=data)
+    np.savez_compressed(path, other=np.arange(3), x=data)
     return path
 
 
@@ -146,7 +146,7 @@ def lazy(data, work):
 
         def __getitem__(self, key):
             support = indexing.IndexingSupport.OUTER
-            return indexing.explicit_indexing_adapter(key, self.shape, support, lambda own: data[own])
+            return indexing.explicit_indexing_adapter(key, self.shape, support, lambda own: data[own].copy())
 
     return xarray.DataArray(xarray.Variable(names(data), indexing.LazilyIndexedArray(Stored())))
 
@@ -193,7 +193,6 @@ MEMBERS = [
     Member("hdf5 object", "hdf5", hdf5_object),
     Member("dask", "dask", dask_array),
     Member("npz", "npy", npz),
-    Member("npz compressed", "array", lambda data, work: npz(data, work, np.savez_compressed)),
     Member("data array", "array", labelled),
     Member("data array, samples last", "array", turned, {"sample_dim": "trial"}),
     Member("data array in a file", "xarray", lazy),

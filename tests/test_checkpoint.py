@@ -34,7 +34,7 @@ from tpca import PaperSolver, RaceSolver, SpikedTensor, open_stream
 from tpca.checkpoint import Checkpoints, CheckpointWarning
 from tpca.engines import open_engine
 from tpca.errors import CheckpointError, SolverError
-from tpca.files import alone_in, drafts
+from tpca.files import alone_in
 from tpca.solvers.estimate import StopReason
 from tpca.solvers.race.run import RaceRun
 from tpca.solvers.race.strategies.flow import BlockFlow
@@ -53,66 +53,41 @@ def take(truth, n, seed=1):
 # A comparison of everything: types, bits, and what is shared with what.
 
 
-class Compare:
-    """Where two trees of objects differ, down to the bits; ``Compare()(a, b)`` gives a list of places."""
+LEFT_OUT = ("solver", "data")  # what a run was given: not part of its state
 
-    LEFT_OUT = ("solver", "data")  # what a run was given: not part of its state
 
-    def __init__(self):
-        self.found, self._pairs, self._held = [], {}, []
-
-    def __call__(self, a, b, place=""):
-        self._walk(a, b, place)
-        return self.found
-
-    def _walk(self, a, b, place):
-        if type(a) is not type(b):
-            self.found.append(f"{place}: {type(a).__name__} became {type(b).__name__}")
-        elif a is None or isinstance(a, bool | int | str | enum.Enum):
-            self._note(a == b, place, a, b)
-        elif isinstance(a, float | np.generic):
-            self._note(np.asarray(a).tobytes() == np.asarray(b).tobytes() or (a != a and b != b), place, a, b)
-        elif isinstance(a, list | tuple):
-            self._note(len(a) == len(b), place, len(a), len(b))
-            for i, (one, other) in enumerate(zip(a, b, strict=False)):
-                self._walk(one, other, f"{place}[{i}]")
-        elif isinstance(a, dict):
-            self._note(list(a) == list(b), place, list(a), list(b))
-            for key in a:
-                self._walk(a[key], b.get(key), f"{place}[{key!r}]")
-        elif self._both_new(a, b, place):
-            self._walk_shared(a, b, place)
-
-    def _both_new(self, a, b, place):
-        """False for what was compared before; what is shared on one side must be so on the other."""
-        self._held += [a, b]
-        known, back = self._pairs.get(id(a)), self._pairs.get(id(b))
-        self._note((known is None) == (back is None) and known in (None, id(b)), f"{place} (sharing)", a, b)
-        self._pairs[id(a)], self._pairs[id(b)] = id(b), id(a)
-        return known is None
-
-    def _walk_shared(self, a, b, place):
+def same(a, b, place="it", known=None):
+    """Assert that two trees of objects are the same: types, bits, layouts, and what is shared with what."""
+    known = {} if known is None else known
+    assert type(a) is type(b), place
+    if a is None or isinstance(a, bool | int | str | enum.Enum):
+        assert a == b, place
+    elif isinstance(a, float | np.generic):
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes() or (a != a and b != b), place
+    elif isinstance(a, list | tuple):
+        assert len(a) == len(b), place
+        for i, pair in enumerate(zip(a, b, strict=True)):
+            same(*pair, f"{place}[{i}]", known)
+    elif isinstance(a, dict):
+        assert list(a) == list(b), place
+        for key in a:
+            same(a[key], b[key], f"{place}[{key!r}]", known)
+    elif id(a) in known or id(b) in known:
+        assert known.get(id(a), (None, None))[1] is b, f"{place} is shared with something else"
+        assert known.get(id(b), (None, None))[1] is a, f"{place} is shared with something else"
+    else:
+        known[id(a)], known[id(b)] = (a, b), (b, a)  # both are held, so that their ids stay theirs
         if isinstance(a, np.ndarray):
-            same = a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
-            self._note(same, place, a, b)
-            self._note(a.flags.c_contiguous == b.flags.c_contiguous, f"{place} (layout)", a.strides, b.strides)
+            assert (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes()), place
+            assert a.flags.c_contiguous == b.flags.c_contiguous, place
         elif isinstance(a, np.random.Generator):
-            self._note(a.bit_generator.state == b.bit_generator.state, place, a, b)
+            assert a.bit_generator.state == b.bit_generator.state, place
         else:
             fields = [f.name for f in dataclasses.fields(a)] if dataclasses.is_dataclass(a) else sorted(vars(a))
-            if not dataclasses.is_dataclass(a):
-                self._note(fields == sorted(vars(b)), place, fields, sorted(vars(b)))
+            assert dataclasses.is_dataclass(a) or fields == sorted(vars(b)), place
             for name in fields:
-                if name not in self.LEFT_OUT:
-                    self._walk(getattr(a, name), getattr(b, name, None), f"{place}.{name}")
-
-    def _note(self, good, place, a, b):
-        if not good:
-            self.found.append(f"{place}: {a!r} became {b!r}")
-
-
-def same(a, b):
-    assert Compare()(a, b) == []
+                if name not in LEFT_OUT:
+                    same(getattr(a, name), getattr(b, name, None), f"{place}.{name}", known)
 
 
 def test_the_comparison_sees_every_difference():
@@ -129,8 +104,9 @@ def test_the_comparison_sees_every_difference():
         (np.random.default_rng(0), np.random.default_rng(1)),
         (RaceSolver(random_state=1), RaceSolver(random_state=2)),
     ]:
-        assert Compare()(a, b)
-        assert not Compare()(a, a)
+        same(a, a)
+        with pytest.raises(AssertionError):
+            same(a, b)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -238,6 +214,7 @@ class NotKept:
         (np.arange(6.0)[::2], "C-contiguous"),
         (np.zeros((2, 3)).T, "C-contiguous"),
         (np.array([None, 1]), "C-contiguous numbers"),
+        (np.random.Generator(np.random.Philox(0)), "not JSON serializable"),
     ],
 )
 def test_other_values_are_refused_and_leave_nothing_behind(value, says, tmp_path):
@@ -247,12 +224,6 @@ def test_other_values_are_refused_and_leave_nothing_behind(value, says, tmp_path
         keeper.save({"value": [value]})
     assert os.listdir(tmp_path / "run") == ["00000001"]
     assert keeper.load() == {"value": 1}
-
-
-def test_a_generator_of_another_kind_is_not_read(tmp_path):
-    Checkpoints(tmp_path).save({"rng": np.random.Generator(np.random.Philox(0))})
-    with pytest.raises(CheckpointError, match="Philox"):
-        Checkpoints(tmp_path).load()
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -296,14 +267,6 @@ def test_nothing_is_pickled(tmp_path, stopping, monkeypatch):
     assert refused == []
 
 
-@pytest.mark.parametrize("name", ["Popen", "os.system", "builtins.eval", "Path", "__class__", ""])
-def test_a_forged_class_name_makes_no_object(name, tmp_path):
-    Checkpoints(tmp_path).save({"value": KeptPlain(args="touch forged")})
-    forge(newest(tmp_path), lambda body: body.replace('"KeptPlain"', json.dumps(name)))
-    with pytest.raises(CheckpointError, match="damaged"):
-        Checkpoints(tmp_path).load()
-
-
 class Bomb:
     def __reduce__(self):
         return (Path.touch, (Path("bomb-went-off"),))
@@ -320,9 +283,7 @@ def test_a_forged_pickle_among_the_arrays_is_not_opened(tmp_path, monkeypatch):
     assert not Path("bomb-went-off").exists()
 
 
-@pytest.mark.parametrize(
-    "forged", ["[]", "null", "7", '"text"', '{"array":0}', '{"tuple":[]}', '{"object":"KeptPlain","fields":{}}']
-)
+@pytest.mark.parametrize("forged", ["[]", "null", '"text"', '{"array":0}', '{"object":"KeptPlain","fields":{}}'])
 def test_a_forged_tree_that_is_no_state_is_refused(forged, tmp_path):
     Checkpoints(tmp_path).save({"value": np.arange(3.0)})
     forge(newest(tmp_path), lambda _: forged)
@@ -340,7 +301,11 @@ def test_a_forged_tree_that_is_no_state_is_refused(forged, tmp_path):
         '{"enum":"KeptPlain","name":"RED"}',
         '{"enum":"KeptColour","name":"GREEN"}',
         '{"object":"KeptPlain"}',
+        '{"object":"Popen","fields":{"args":"touch forged"}}',
+        '{"object":"os.system","fields":{}}',
+        '{"object":"","fields":{}}',
         '{"rng":{}}',
+        '{"rng":{"bit_generator":"Philox"}}',
         '{"dict":[[1]]}',
         "{}",
         pytest.param("[" * 10**5 + "]" * 10**5, id="a very deep one"),
@@ -351,18 +316,6 @@ def test_a_forged_leaf_is_refused(forged, tmp_path):
     forge(newest(tmp_path), lambda body: body.replace('{"array":0}', forged))
     with pytest.raises(CheckpointError, match=r"checkpoint 1 in .* is damaged"):
         Checkpoints(tmp_path).load()
-
-
-def test_a_forged_tree_of_plain_values_is_plain_values(tmp_path):
-    Checkpoints(tmp_path).save({"value": np.arange(3.0)})
-    forge(newest(tmp_path), lambda body: body.replace('{"array":0}', "[" * 50 + "]" * 50))
-    loaded, depth = Checkpoints(tmp_path).load(), 0
-    assert list(loaded) == ["value"]
-    inner = loaded["value"]
-    while inner:
-        (inner,) = inner
-        depth += 1
-    assert (inner, depth) == ([], 49)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -400,24 +353,6 @@ def test_a_kill_at_any_step_of_clearing_leaves_good_checkpoints_or_none(tmp_path
         assert loaded is None or loaded["number"] == 2
         Checkpoints(folder).clear()
         assert not folder.exists()
-
-
-def test_what_a_killed_run_was_writing_is_ignored_and_cleared(tmp_path):
-    folder, solver = tmp_path / "run", {"random_state": 1, "max_samples": 60, "checkpoint": tmp_path / "run"}
-    engine = {"truth": None, "dims": (4, 4, 4), "random_state": 2}
-    whole = RaceSolver(**solver | {"checkpoint": None}).run(LawEngine(**engine))
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    with drafts(tmp_path / "mine") as (draft,):
-        host = draft.name.split("-")[2]
-        draft.touch()
-    for name in (f".writing-{gone.pid}-{host}-00000007", f".writing-{os.getpid()}-{host}-00000003"):
-        (folder / name).mkdir(parents=True)
-        (folder / name / "tpca-arrays.npz").write_bytes(b"half of an arr")
-    assert Checkpoints(folder).load() is None
-    assert not Checkpoints(folder).any()
-    same(whole, RaceSolver(**solver, resume=True, checkpoint_every=0).run(LawEngine(**engine)))
-    assert sorted(path.name for path in folder.iterdir() if not path.name.isdigit()) == []
 
 
 def test_two_checkpoints_are_kept(tmp_path):
@@ -493,14 +428,10 @@ NARROW = {"memory_limit": 5_400, "partition": [(0,), (1, 2)]}
 SAME_VECTORS = {"strength": 2.0, "correlation": 1.0, "symmetric": True}
 CASES = {
     "whole": Case((6,) * 3, ["whole", "symmetric"], ONE_PASS, 70),
-    "whole at order 2": Case((5, 9), ["whole"], ONE_PASS),
     "whole, nothing found": Case((6,) * 3, ["whole", "symmetric"], {"scale", "search", "done"}, truth=WEAK),
     "flow": Case((7,) * 4, ["flow"], ONE_PASS, solver={"memory_limit": 11_000}),
-    "flow at order 5": Case((3, 4, 4, 5, 4), ["flow"], ONE_PASS, solver={"memory_limit": 14_000}),
     "flow with a narrow block": Case((6,) * 3, ["flow"], ONE_PASS, solver=NARROW, past=True),
     "flow, several passes": Case((7,) * 4, ["flow"], PASSES, 60, WEAK, {"memory_limit": 11_000, "max_passes": 3}),
-    "narrow flow, several passes": Case((6,) * 3, ["flow"], PASSES, 60, WEAK, {**NARROW, "max_passes": 3}, past=True),
-    # Few columns for large blocks: more than one pass is needed (3 of 6 truths and seeds found, in passes 9 and 14).
     "found in a later pass": Case(
         (10,) * 4, ["flow"], PASSES, 300, {"strength": 0.8}, {"memory_limit": 9_920, "max_passes": 16}, later=True
     ),
@@ -508,7 +439,6 @@ CASES = {
         (7,) * 4, ["flow"], PASSES, 60, {"strength": 1.8}, {"memory_limit": 11_000, "max_passes": 4}, later=True
     ),
     "singles": Case((4,) * 5, ["singles"], ONE_PASS, 150, solver={"memory_limit": 10_000}),
-    "singles, several passes": Case((4,) * 5, ["singles"], PASSES, 60, WEAK, {"memory_limit": 10_000, "max_passes": 4}),
     "symmetric": Case(
         (4,) * 4,
         ["whole", "symmetric", "symmetric pairs"],
@@ -539,7 +469,6 @@ CASES = {
         {"strength": 2.0},
         noise=lambda n, d, rng: serial(n, d, rng, 0.7),
     ),
-    "accurate early": Case((5,) * 3, ["whole", "symmetric"], ONE_PASS, solver={"tol": 0.2}),
     "max_samples": Case((5,) * 3, ["whole", "symmetric"], ONE_PASS, solver={"max_samples": 50}),
     "three components": Case((6,) * 3, ["whole", "symmetric"], ONE_PASS, 130, solver={"n_components": 3}, components=3),
     "components and passes": Case(
@@ -606,9 +535,7 @@ def check_restored(run, engine, solver, source, folder):
 
 
 # Three components are stopped by a callback below; of the others, each part is in a case that is not long.
-LONG = {"three components", "components and passes", "symmetric", "whole at order 2", "flow at order 5"}
-LONG |= {"narrow flow, several passes", "singles, several passes"}
-LONG |= {"accurate early", "max_samples"}
+LONG = {"three components", "components and passes", "symmetric", "max_samples"}
 
 
 @pytest.mark.parametrize(
@@ -647,14 +574,13 @@ def test_all_phases_and_strategies_are_in_the_cases_that_are_not_long():
     assert strategies == {"whole", "flow", "singles", "symmetric", "symmetric pairs"}
 
 
-@pytest.mark.parametrize("rounds", [pytest.param(3, marks=pytest.mark.slow), 11])
-def test_a_callback_that_raises_stops_a_run_that_can_be_resumed(rounds, tmp_path):
+def test_a_callback_that_raises_stops_a_run_that_can_be_resumed(tmp_path):
     case = CASES["three components"]
     samples, seen, failed = case.samples(), itertools.count(1), 0
     whole = RaceSolver(random_state=3, n_components=3).run(samples)
 
     def fail(record):
-        if next(seen) % rounds == 0:
+        if next(seen) % 11 == 0:
             raise StoppedError
 
     for failed in range(1000):  # noqa: B007
@@ -702,72 +628,6 @@ def test_the_papers_algorithm_is_taken_up_after_any_turn(order, pairing, n, tmp_
     for other in (PaperSolver(**{**options, "random_state": 3}, **kept), RaceSolver(random_state=2, **kept)):
         with pytest.raises(CheckpointError, match=r"was made with (random_state|solver)="):
             other.run(samples)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Stored data.
-
-
-def holed(n, dims, seed):
-    """Samples with a signal; some have missing entries, also whole batches of them and the last ones."""
-    samples = take(SpikedTensor.random(dims, 2.0, random_state=seed), n)
-    for i in (0, 5, 6, *range(40, 64), 90, n - 2, n - 1):
-        samples[i, 0, -1] = np.nan if i % 2 else np.inf
-    return samples
-
-
-def store(samples, kind, folder, chunk):
-    path = folder / f"data.{kind}"
-    if kind == "npy":
-        np.save(path, samples)
-    elif kind == "zarr":
-        import zarr
-
-        chunks = (chunk, *samples.shape[1:-1], 3)
-        zarr.create_array(str(path), shape=samples.shape, dtype=samples.dtype, chunks=chunks)[:] = samples
-    else:
-        import h5py
-
-        with h5py.File(path, "w") as file:
-            file.create_dataset("x", data=samples, chunks=(chunk, *samples.shape[1:]))
-    return path
-
-
-@pytest.mark.parametrize(
-    ("kind", "chunk", "options", "passes"),
-    [
-        ("npy", 1, {"nan_policy": "omit", "shuffle": True, "random_state": 3}, 1),
-        ("zarr", 7, {"nan_policy": "omit"}, 1),
-        ("zarr", 50, {}, 3),
-        ("h5", 20, {"shuffle": True, "random_state": 2}, 3),
-        pytest.param("npy", 1, {}, 1, marks=pytest.mark.slow),
-        pytest.param("npy", 1, {"nan_policy": "omit"}, 3, marks=pytest.mark.slow),
-        pytest.param("zarr", 4, {"nan_policy": "omit", "shuffle": True, "random_state": 1}, 3, marks=pytest.mark.slow),
-        pytest.param("h5", 3, {"nan_policy": "omit"}, 1, marks=pytest.mark.slow),
-    ],
-)
-@pytest.mark.slow
-def test_stored_data_are_taken_up_where_they_were_left(kind, chunk, options, passes, tmp_path, stopping, monkeypatch):
-    monkeypatch.setattr("tpca.data.stored.BATCH_ENTRIES", 8 * 60)
-    dims = (3, 4, 5)
-    samples = holed(130, dims, seed=1) if "nan_policy" in options else take(SpikedTensor.random(dims, 2.0), 130)
-    if passes > 1:  # nothing will be found, so that there are more passes
-        samples = samples - np.nanmean(np.where(np.isinf(samples), np.nan, samples), axis=0)
-    path, folder = store(samples.astype(np.float32), kind, tmp_path, chunk), tmp_path / "run"
-    solver = {"random_state": 1, "max_passes": passes}
-    whole = RaceSolver(**solver).run(open_stream(path, **options))
-    assert (whole.n_skipped > 0) == (options.get("nan_policy") == "omit")
-    assert (whole.n_passes > 1) == (passes > 1)
-    stopped = stopping(2)
-
-    def make():
-        return RaceSolver(**solver, checkpoint=folder, checkpoint_every=0, resume=True)
-
-    def look():
-        check_restored(*stopped[-1], make(), open_stream(path, **options), folder)
-
-    same(whole, in_pieces(make, lambda: open_stream(path, **options), look))
-    assert len(stopped) >= 6  # 100 samples have 15 rounds
 
 
 @pytest.mark.parametrize("options", [{}, {"memory_limit": 11_000}, {"partition": [(0,), (1, 2, 3)]}])
@@ -835,35 +695,36 @@ def unfinished(folder, source, rounds, stopping, **options):
 
 
 @pytest.mark.parametrize("damage", list(DAMAGES))
-def test_the_checkpoint_before_a_damaged_one_is_used(damage, tmp_path, stopping):
+def test_the_checkpoint_before_a_damaged_one_is_used(damage, tmp_path):
+    for number in (1, 2):
+        Checkpoints(tmp_path).save({"number": number, "array": np.arange(900.0), "text": 900 * "x"})
+    inflict, says = DAMAGES[damage]
+    inflict(newest(tmp_path))
+    with pytest.warns(CheckpointWarning, match=rf"checkpoint 2 in .*{says}.*going on from checkpoint 1") as caught:
+        assert Checkpoints(tmp_path).load()["number"] == 1
+    assert len(caught) == 1
+
+
+def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(tmp_path, stopping):
     samples, folder = CASES["whole"].samples(), tmp_path / "run"
     whole = RaceSolver(random_state=3).run(samples)
     unfinished(folder, samples, 9, stopping, random_state=3)  # of 12 rounds
-    inflict, says = DAMAGES[damage]
-    inflict(newest(folder))
-    with pytest.warns(CheckpointWarning, match=says) as caught:
-        recovery = RaceSolver(random_state=3, checkpoint=folder, resume=True).run(samples)
-    assert [str(w.message).startswith("checkpoint 9 in") for w in caught] == [True]
-    assert "going on from checkpoint 8" in str(caught[0].message)
-    same(whole, recovery)
+    truncate(newest(folder) / "tpca-arrays.npz")
+    with pytest.warns(CheckpointWarning, match="going on from checkpoint 8"):
+        same(whole, RaceSolver(random_state=3, checkpoint=folder, resume=True).run(samples))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         same(whole, RaceSolver(random_state=3, checkpoint=folder, resume=True).run(samples))
 
 
-@pytest.mark.parametrize("damage", list(DAMAGES))
-def test_if_all_are_damaged_that_is_an_error(damage, tmp_path, stopping):
+def test_if_all_are_damaged_that_is_an_error(tmp_path, stopping):
     samples, folder = CASES["whole"].samples(), tmp_path / "run"
     unfinished(folder, samples, 5, stopping, random_state=3)
-    inflict, says = DAMAGES[damage]
-    for checkpoint in list(folder.iterdir()):
-        inflict(checkpoint)
+    for checkpoint, damage in zip(sorted(folder.iterdir()), ("a byte of the arrays", "another version"), strict=True):
+        DAMAGES[damage][0](checkpoint)
     for resume in (True, False):
-        with pytest.raises(CheckpointError, match=says) as refused:
+        with pytest.raises(CheckpointError, match=r"checkpoint 5 .*version 99.*checkpoint 4 .*checksum.*empty folder"):
             RaceSolver(random_state=3, checkpoint=folder, resume=resume).run(samples)
-        assert "checkpoint 4" in str(refused.value)
-        assert "checkpoint 5" in str(refused.value)
-        assert "empty folder" in str(refused.value)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

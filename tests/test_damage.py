@@ -17,7 +17,7 @@ from tpca import SpikedTensor, TpcaError
 from tpca.cli import main
 from tpca.data import open_stream
 from tpca.data.write import read_truth
-from tpca.errors import StreamError, StreamWarning, StudyError, reading
+from tpca.errors import StreamError, StudyError, reading
 from tpca.result import load
 
 # Libraries in C can crash or hang beyond all catching: these are read in a process of their own.
@@ -115,13 +115,6 @@ def test_damaged_zip_files(tmp_path):
                 read(path.parent if read is load else path)
 
 
-@pytest.fixture(scope="module")
-def result_folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("result")
-    kinds.make_result(folder)
-    return folder / "r"
-
-
 def test_stored_trials_that_make_no_sense(tmp_path):
     kinds.make_store(tmp_path)
     path = tmp_path / "s" / "noise.jsonl"
@@ -154,13 +147,6 @@ def test_a_chunk_length_of_zero(tmp_path):
 def test_a_shape_that_would_be_read_for_ever(shape, tmp_path):
     with pytest.raises(StreamError, match=r"chunks, and there are 8 files|they go from 0"):
         open_stream(zarr_store(tmp_path, shape=shape))
-
-
-def test_chunks_that_were_not_written_are_still_read_as_their_fill_value(tmp_path):
-    place = zarr_store(tmp_path, shape=[5 * kinds.SAMPLES, *kinds.DIMS])
-    with pytest.warns(StreamWarning, match="30 of the 38 chunks of"):
-        stream = open_stream(place)
-    assert sum(len(batch) for batch in stream.batches()) == 5 * kinds.SAMPLES
 
 
 def test_an_hdf5_shape_that_would_be_read_for_ever(tmp_path):
@@ -196,7 +182,7 @@ def test_a_chunk_that_would_crash_blosc(version, tmp_path):
 def test_labels_nested_too_deeply(tmp_path):
     np.save(tmp_path / "d.npy", kinds.samples()[1])
     (tmp_path / "l.json").write_text("[" * 10**5)
-    done = run("fit", "d.npy", "--labels", "l.json", "--out", "o", cwd=tmp_path)
+    done = command.run("fit", "d.npy", "--labels", "l.json", "--out", "o", cwd=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert "cannot read labels" in done.stderr
 

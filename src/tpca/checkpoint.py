@@ -14,13 +14,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
-import functools
 import hashlib
 import json
 import os
 import time
 import warnings
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,7 +27,13 @@ from numpy.typing import NDArray
 
 from tpca.errors import JSON_BYTES, CheckpointError, check_regular
 from tpca.files import checksum, clear_drafts, discard, drafts
+from tpca.wording import tpca_version
 
+__all__ = ["VERSION", "CheckpointWarning", "Checkpoints", "kept"]
+
+VERSION = 13  # raised whenever the attributes of a kept class, or a position, change their meaning
+KEEP = 2
+STATE, ARRAYS = "tpca-state.json", "tpca-arrays.npz"
 _KEPT: dict[str, type] = {}
 T = TypeVar("T", bound=type)
 
@@ -67,9 +71,6 @@ class Writer:
             return {"same": self._places[id(value)]}
         self._places[id(value)] = len(self._places)
         self._held.append(value)
-        return self._encode_shared(value)
-
-    def _encode_shared(self, value: Any) -> dict[str, Any]:
         if isinstance(value, np.ndarray):
             # BLAS may round a strided array differently from a contiguous one: a resumed run would not be the same.
             if not value.flags.c_contiguous or value.dtype.hasobject:
@@ -77,7 +78,7 @@ class Writer:
             self.arrays.append(value)
             return {"array": len(self.arrays) - 1}
         if isinstance(value, np.random.Generator):
-            return {"rng": _plain(value.bit_generator.state)}
+            return {"rng": value.bit_generator.state}
         name = type(value).__name__
         if _KEPT.get(name) is not type(value):
             raise TypeError(f"objects of class {name} cannot be part of a checkpoint.")
@@ -108,44 +109,19 @@ class Reader:
             return self._arrays[tree["scalar"]][()]
         if "same" in tree:
             return self._shared[tree["same"]]
-        return self._decode_shared(tree)
-
-    def _decode_shared(self, tree: dict[str, Any]) -> Any:
         place = len(self._shared)
         self._shared.append(None)
         if "array" in tree:
             self._shared[place] = self._arrays[tree["array"]]
         elif "rng" in tree:
-            self._shared[place] = _generator(tree["rng"])
+            self._shared[place] = rng = np.random.default_rng()
+            rng.bit_generator.state = tree["rng"]  # refuses that of another kind
         else:
-            cls = _KEPT[tree["object"]]
-            made: Any = object.__new__(cls)
-            self._shared[place] = made
+            made: Any = object.__new__(_KEPT[tree["object"]])
+            self._shared[place] = made  # before its fields, which may lead back to it
             for name, field in tree["fields"].items():
                 object.__setattr__(made, name, self.decode(field))
         return self._shared[place]
-
-
-def _plain(state: Any) -> Any:
-    """A bit generator's state as JSON values."""
-    if isinstance(state, dict):
-        return {k: _plain(v) for k, v in state.items()}
-    return state.tolist() if isinstance(state, np.ndarray | np.generic) else state
-
-
-def _generator(state: dict[str, Any]) -> np.random.Generator:
-    if state["bit_generator"] != "PCG64":
-        raise ValueError(f"random generator {state['bit_generator']} is not one of tpca's")
-    rng = np.random.Generator(np.random.PCG64())
-    rng.bit_generator.state = state
-    return rng
-
-
-__all__ = ["VERSION", "CheckpointWarning", "Checkpoints", "kept"]
-
-VERSION = 12  # raised whenever the attributes of a kept class, or a position, change their meaning
-KEEP = 2
-STATE, ARRAYS = "tpca-state.json", "tpca-arrays.npz"
 
 
 class CheckpointWarning(UserWarning):
@@ -252,15 +228,9 @@ def _fill(folder: Path, state: dict[str, Any]) -> None:
     body = json.dumps(writer.encode(state), separators=(",", ":"))
     packed = folder / ARRAYS
     np.savez(packed, **{f"a{i}": array for i, array in enumerate(writer.arrays)})  # type: ignore[arg-type]
-    head = {"format": "tpca checkpoint", "version": VERSION, "tpca": _writer()}
+    head = {"format": "tpca checkpoint", "version": VERSION, "tpca": tpca_version()}
     head |= {"arrays": checksum(packed), "body": _digest(body)}
     (folder / STATE).write_text(f"{json.dumps(head)}\n{body}\n")
-
-
-@functools.cache
-def _writer() -> str:
-    """The version of the package, which stands in its metadata: read once, not for every checkpoint."""
-    return version("tpca")
 
 
 def _read(folder: Path) -> dict[str, Any]:

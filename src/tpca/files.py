@@ -3,7 +3,7 @@
 A file is written under another name, flushed to the disk, and renamed.  The draft of ``d.npy`` is
 ``.writing-<process>-<host>-d.npy``, beside it.  A process that is killed leaves its drafts behind; who writes there
 next removes them, but not those of a process that is still at work.  Processes of another host that shares the folder
-cannot be asked: their drafts stay for a day after the last change.
+cannot be asked: their drafts stay.
 
 A folder is held by a lock of the operating system on the file ``.lock`` (:mod:`filelock`): that of a process that was
 killed is free again.
@@ -18,7 +18,6 @@ import os
 import shutil
 import socket
 import stat
-import time
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -56,7 +55,6 @@ def alone_in(folder: Path) -> Iterator[None]:
             folder.rmdir()  # only if nothing is left in it
 
 
-DAY = 86400.0  # seconds
 _at_work: set[Path] = set()  # the drafts of this process
 
 
@@ -146,10 +144,8 @@ def _host() -> str:
 def _alive(draft: Path) -> bool:
     """Whether somebody may still be writing it."""
     _, process, *rest = draft.name.split("-")
-    if not process.isdigit():
-        return True  # none of ours
-    if rest[:1] != [_host()]:
-        return time.time() - _last_change(draft) < DAY
+    if not process.isdigit() or rest[:1] != [_host()]:
+        return True  # none of ours, or it cannot be asked
     if int(process) == os.getpid():  # or of one before, with the same number: in containers it is the same every time
         return draft.absolute() in _at_work
     if os.name != "posix":
@@ -159,16 +155,8 @@ def _alive(draft: Path) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:  # somebody else's
-        return True
+        pass
     return True
-
-
-def _last_change(draft: Path) -> float:
-    """Of a file, or of anything in a folder."""
-    places = [draft, *draft.rglob("*")] if draft.is_dir() else [draft]
-    with contextlib.suppress(OSError):
-        return max(place.stat().st_mtime for place in places)
-    return time.time()  # it went away this moment: its writer is at work
 
 
 def _rename(draft: Path, path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,8 +70,11 @@ class Labels:
         """How other data are labelled in another way, in words; empty where nothing contradicts."""
         for own, theirs in zip(self.axes, other.axes, strict=True):
             if own.name and theirs.name and own.name != theirs.name:
-                return f"their modes are {_listed(other.modes)}, expected {_listed(self.modes)}"
-            if own.coords is not None and theirs.coords is not None and (place := _unlike(own, theirs)) is not None:
+                theirs_named, own_named = (", ".join(map(repr, one.modes)) for one in (other, self))
+                return f"their modes are {theirs_named}, expected {own_named}"
+            if own.coords is None or theirs.coords is None:
+                continue
+            if (place := _unlike(own.coords, theirs.coords)) is not None:
                 name = own.name or theirs.name
                 return f"entry {place} of {name!r} is {theirs.entry(place)!r}, expected {own.entry(place)!r}"
         return ""
@@ -91,20 +94,14 @@ def labels_of(axes: Sequence[Axis], what: str) -> Labels | None:
     sample, *modes = axes
     if not any(axis.name or axis.coords is not None for axis in axes):
         return None
+    named: list[Axis] = []
+    seen: Counter[str] = Counter()
     for axis in modes:
         _refuse_twice(axis, what)
-    return Labels(
-        tuple(Axis(n, a.coords) for n, a in zip(_apart(a.name for a in modes), modes, strict=True)), sample.name
-    )
-
-
-def _apart(names: Iterable[str]) -> list[str]:
-    seen: Counter[str] = Counter()
-    told = []
-    for name in names:
-        seen[name] += 1
-        told.append(name if not name or seen[name] == 1 else f"{name}_{seen[name]}")
-    return told
+        seen[axis.name] += 1
+        again = axis.name and seen[axis.name] > 1
+        named.append(Axis(f"{axis.name}_{seen[axis.name]}" if again else axis.name, axis.coords))
+    return Labels(tuple(named), sample.name)
 
 
 def _refuse_twice(axis: Axis, what: str) -> None:
@@ -190,17 +187,10 @@ def _axis_json(axis: Axis) -> dict[str, Any]:
     return {**told, "entries": plain.tolist(), **dtype}
 
 
-def _unlike(own: Axis, theirs: Axis) -> int | None:
+def _unlike(a: Coords, b: Coords) -> int | None:
     """The first entry whose coordinates differ."""
-    a, b = own.coords, theirs.coords
-    assert a is not None
-    assert b is not None
     if a.dtype.kind in "fiu" and b.dtype.kind in "fiu":
         same = np.isclose(a, b, rtol=1e-6, atol=0, equal_nan=True)
     else:
         same = np.array([as_text(x) == as_text(y) for x, y in zip(a, b, strict=True)], dtype=bool)
     return None if same.all() else int(np.argmin(same))
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(map(repr, names))

@@ -22,8 +22,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from tpca.data import Stream
+from tpca.data.iterables import preprocessed
 from tpca.data.numpy_files import npz_bytes, read_npz
-from tpca.data.preprocessed import preprocessed
 from tpca.data.rows import open_rows, open_views
 from tpca.data.stores import package
 from tpca.engines import DaskEngine, Engine, StreamEngine, is_engine, mean_and_error, open_engine, reward_pieces

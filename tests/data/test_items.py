@@ -1,15 +1,14 @@
 """Batches or single samples: whatever form the same samples come in, the answer is that of the array, or an error."""
 
 import re
-import sys
 import warnings
 
 import numpy as np
 import pytest
 
+import command
 from stream_suite import Tensor
 from tpca import RaceSolver, SpikedTensor, TensorPCA, open_stream
-from tpca.cli import main
 from tpca.errors import SampleError, StreamError, StreamWarning
 
 ALL_DIMS = {2: (6, 5), 3: (5, 4, 3), 4: (4, 3, 2, 3)}
@@ -223,27 +222,22 @@ def test_options_that_do_not_apply_are_refused():
     X = samples_of(3)
     with pytest.raises(StreamError, match=r'items must be "auto", "batches" or "samples", got \'rows\''):
         whole(X, items="rows")
-    with pytest.raises(StreamError, match=r'items="samples" is for iterables and folders; arrays hold batches'):
-        whole(X, items="samples")
     with pytest.raises(StreamError, match="keeps the options it was opened with"):
         whole(open_stream(X), items="batches")
 
 
-def test_the_command_line_has_the_same_rule(tmp_path, capsys, monkeypatch):
-    def tpca(*arguments):
-        monkeypatch.setattr(sys, "argv", ["tpca", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return ended.value.code or 0
-
+def test_the_command_line_has_the_same_rule(tmp_path):
     folder, out = folder_of(tmp_path / "f", samples_of(3)), tmp_path / "r"
     few = folder_of(tmp_path / "few", np.split(samples_of(3), 4))
-    for command in (("info",), ("fit", "--out", out, "--quiet")):
-        assert tpca(*command, few) == 2
-        assert re.match(f"tpca: .*{EITHER}.*--items.*\n$", capsys.readouterr().err)
+    for words in (("info",), ("fit", "--out", out, "--quiet")):
+        refused = command.run(*words, few, cwd=tmp_path)
+        assert refused.returncode == 2
+        assert re.match(f"tpca: .*{EITHER}.*--items.*\n$", refused.stderr)
         assert not out.exists()
         with warnings.catch_warnings():
             warnings.simplefilter("always")
-            assert tpca(*command, folder) == 0
-        assert re.match(f"tpca: {ALIKE}", capsys.readouterr().err)
-        assert tpca(*command, folder, "--items", "samples", *(["--overwrite"] if "fit" in command else [])) == 0
+            noted = command.run(*words, folder, cwd=tmp_path)
+        assert noted.returncode == 0
+        assert re.match(f"tpca: {ALIKE}", noted.stderr)
+        again = ["--overwrite"] if "fit" in words else []
+        assert command.run(*words, folder, "--items", "samples", *again, cwd=tmp_path).returncode == 0

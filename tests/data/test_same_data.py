@@ -1,7 +1,6 @@
 """A run goes on with the data that it was begun with, and with no others."""
 
 import itertools
-import json
 import math
 import os
 import signal
@@ -14,19 +13,18 @@ import pytest
 import scipy.sparse
 import zarr
 
+import command
 import tpca.checkpoint
 from damage_kinds import table_of
 from tpca import RaceSolver, SpikedTensor, open_stream
-from tpca.checkpoint import VERSION, Checkpoints, CheckpointWarning
-from tpca.cli import main
+from tpca.checkpoint import VERSION, Checkpoints
 from tpca.data.base import Source, read_cost
 from tpca.data.rows import open_views
 from tpca.data.stored import StoredStream
-from tpca.engines import LocalEngine, receipts
 from tpca.errors import CheckpointError, StreamError
 from tpca.solvers import LeastSquares
-from tpca.solvers.run import Keeper, drive
-from tpca.tensors import DenseBatch, SparseBatch
+from tpca.solvers.run import Keeper
+from tpca.tensors import SparseBatch
 from tpca.tensors.accumulators import MAX_ENTRIES, digest
 
 DIMS = (4, 5, 6)
@@ -130,15 +128,13 @@ def left_in(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
 
 
-def tpca_here(monkeypatch, capsys, *arguments):
+def tpca_here(*arguments):
     """The command in this process: its exit code, and what it says."""
-    monkeypatch.setattr(sys, "argv", ["tpca", *map(str, arguments)])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return ended.value.code, capsys.readouterr().err
+    done = command.run(*arguments, cwd=".")
+    return done.returncode, done.stderr
 
 
-def test_a_killed_fit_is_resumed_on_the_same_data_only(killed, monkeypatch, capsys, short_batches):
+def test_a_killed_fit_is_resumed_on_the_same_data_only(killed, monkeypatch, short_batches):
     monkeypatch.chdir(killed)
     good = np.load("d.npy")
     position = Checkpoints("r/checkpoint").load()["engine"]
@@ -148,7 +144,7 @@ def test_a_killed_fit_is_resumed_on_the_same_data_only(killed, monkeypatch, caps
 
     def resume_with(samples):
         np.save("d.npy", samples)
-        return tpca_here(monkeypatch, capsys, *FIT, "--out", "r", "--resume")
+        return tpca_here(*FIT, "--out", "r", "--resume")
 
     noise = noise_like(good)
     changes = {
@@ -168,24 +164,24 @@ def test_a_killed_fit_is_resumed_on_the_same_data_only(killed, monkeypatch, caps
         assert ("the data have changed since the checkpoint: samples" if in_place else "made on other data") in says
         assert left_in(killed / "r") == kept
     assert resume_with(good) == (0, "")
-    assert tpca_here(monkeypatch, capsys, *FIT, "--out", "whole") == (0, "")
+    assert tpca_here(*FIT, "--out", "whole") == (0, "")
     for name in ("result.json", "vectors.npz"):
         assert (killed / "r" / name).read_bytes() == (killed / "whole" / name).read_bytes()
 
 
-def test_a_checkpoint_of_an_older_version_is_refused_in_one_line(tmp_path, stop_after, monkeypatch, capsys):
+def test_a_checkpoint_of_an_older_version_is_refused_in_one_line(tmp_path, stop_after, monkeypatch):
     np.save(tmp_path / "d.npy", samples_of())
     monkeypatch.chdir(tmp_path)
     with monkeypatch.context() as older:
         older.setattr(tpca.checkpoint, "VERSION", 1)
         begun("d.npy", "r/checkpoint", stop_after)
-    code, says = tpca_here(monkeypatch, capsys, *FIT, "--out", "r", "--resume")
+    code, says = tpca_here(*FIT, "--out", "r", "--resume")
     assert code == 2
     assert f"has version 1, this tpca reads version {VERSION}" in says
     assert "damaged" not in says
     assert "--restart" in says
     assert says.count("\n") == 1
-    assert tpca_here(monkeypatch, capsys, *FIT, "--out", "r", "--restart")[0] == 0
+    assert tpca_here(*FIT, "--out", "r", "--restart")[0] == 0
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -317,46 +313,6 @@ def test_slabs_of_huge_samples_are_compared(tmp_path, stop_after, monkeypatch):
     with pytest.raises(CheckpointError, match=f"samples 0 to {place + 5} differ"):
         resumed(saved_npy(changed, tmp_path), tmp_path / "run")
     assert told(resumed(saved_npy(samples, tmp_path), tmp_path / "run")) == whole
-
-
-class OwnBatch(DenseBatch):
-    """One that does not say what it holds."""
-
-    content = None
-
-
-class OwnStream:
-    """A user's stream of such batches."""
-
-    dims, length, endless, rereadable, identity = DIMS, None, False, False, "mine"
-
-    def __init__(self, samples):
-        self._samples = samples
-
-    def batches(self, start=0):
-        for first in range(start, len(self._samples), 16):
-            yield OwnBatch(self._samples[first : first + 16], first)
-
-
-def test_data_that_cannot_be_compared_are_said_to_be_so(tmp_path, stop_after):
-    samples = samples_of()
-    whole = told(RaceSolver(random_state=1).run(OwnStream(samples)))
-    begun(OwnStream(samples), tmp_path / "run", stop_after)
-    with pytest.warns(CheckpointWarning, match=r"cannot be compared .*; make sure that they are the same"):
-        assert told(resumed(OwnStream(samples), tmp_path / "run")) == whole
-
-
-def test_positions_are_plain_values_and_nothing_is_digested_that_is_not_kept(short_batches, monkeypatch):
-    seen, usual = [], receipts.read
-    monkeypatch.setattr(receipts, "read", lambda batch, after: seen.append(batch.first) or usual(batch, after))
-    for kept in (False, True):
-        engine = LocalEngine(samples_of())
-        if kept:
-            engine.keep()
-        drive(RaceSolver(random_state=1, max_samples=100).start(engine), engine)
-        position = engine.position()
-        assert json.loads(json.dumps(position)) == position
-        assert seen == (list(range(0, 100, 16)) if kept else [])
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -194,7 +194,7 @@ def test_a_table_without_words_and_a_matrix_say_what_to_do(tmp_path):
     for source, says in (
         (frame(), f"^a DataFrame is a table {named}{shown}"),
         (csv(frame(), tmp_path), f"t.csv' is a table {named}{stored}"),
-        (tmp_path / "m.csv", f"m.csv' is a table, {stored}"),
+        (tmp_path / "m.csv", f"m.csv' is a table with columns {stored}"),
         (tmp_path / "none.csv", "no such file or folder: '.*none.csv'"),
     ):
         with pytest.raises(TpcaError, match=says):

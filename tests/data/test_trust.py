@@ -16,8 +16,9 @@ import h5py
 import numpy as np
 import pytest
 import zarr
-from numcodecs import BZ2, LZ4, LZMA, BitRound, Blosc, Delta, FixedScaleOffset, GZip, Quantize, Shuffle, Zlib, Zstd
+from numcodecs import LZ4, Blosc, GZip, Shuffle, Zlib, Zstd
 
+import command
 import damage_kinds as kinds
 from tpca import TpcaError, open_stream
 from tpca.data.numpy_files import npz_bytes, read_npz
@@ -106,7 +107,9 @@ def test_missing_chunks_are_counted_and_said(tmp_path):
 def test_the_command_says_it_in_one_line(tmp_path):
     path = saved(tmp_path)
     chunk_of(path).unlink()
-    done = subprocess.run([sys.executable, "-m", "tpca.cli", "info", path], capture_output=True, text=True, check=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        done = command.run("info", path, cwd=tmp_path)
     assert done.returncode == 0
     assert done.stderr.startswith("tpca: 1 of the 5 chunks of ")
     assert done.stderr.count("\n") == 1
@@ -135,13 +138,13 @@ def test_a_link_inside_a_store_and_to_a_store_are_followed(tmp_path):
 @pytest.mark.parametrize("chunks", [(10**15, 4, 5), (1, 10**12, 5)])
 def test_chunks_that_no_machine_can_read_are_refused_at_once(chunks, tmp_path):
     zarr.create_array(tmp_path / "d.zarr", shape=np.maximum(chunks, 20), chunks=chunks, dtype="f8")
-    with pytest.raises(StreamError, match=r"its metadata give chunks of .*, and there are .* of memory"):
+    with pytest.raises(StreamError, match=r"its metadata give chunks of .*, and 2.15 GB are the most"):
         open_stream(tmp_path / "d.zarr")
 
 
 BOMB = 10**8  # bytes of zeros, in a chunk of 640
-PLAIN = {codec.codec_id: codec for codec in (GZip(9), Zlib(9), Zstd(9), BZ2(9), LZMA(), LZ4(), Blosc())}
-NEW = {name: f"numcodecs.{kind}" for name, kind in (("zlib", "Zlib"), ("bz2", "BZ2"), ("lzma", "LZMA"), ("lz4", "LZ4"))}
+PLAIN = {codec.codec_id: codec for codec in (GZip(9), Zlib(9), Zstd(9), LZ4(), Blosc())}
+NEW = {"zlib": "numcodecs.Zlib", "lz4": "numcodecs.LZ4"}
 NEW |= {"gzip": "GzipCodec", "zstd": "ZstdCodec", "blosc": "BloscCodec"}
 
 
@@ -168,7 +171,7 @@ PLACES = {
 def peak_growth(path):
     """What a process says of the store, and by how many bytes reading grew it."""
     words = "import resource, sys; from tpca import open_stream, TpcaError\n"
-    words += "import zarr, numcodecs, tpca.data.codecs\n"
+    words += "import tpca.data.trust\n"
     words += "most = lambda: 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\nbefore = most()\n"
     words += "try: [b for b in open_stream(sys.argv[1]).batches()]\nexcept TpcaError as error: print(error)\n"
     words += "print(most() - before)"
@@ -192,7 +195,7 @@ def test_a_chunk_unpacks_to_what_is_declared_or_not_at_all(name, place, tmp_path
             all_of(path)
 
 
-@pytest.mark.parametrize("name", ["bz2", "zlib", "lzma", "zstd"])
+@pytest.mark.parametrize("name", ["zlib", "zstd"])
 @pytest.mark.slow
 def test_a_bomb_takes_no_memory(name, tmp_path):
     path = saved(tmp_path, zarr_format=2, filters=[PLAIN[name]], compressors=None)
@@ -202,25 +205,9 @@ def test_a_bomb_takes_no_memory(name, tmp_path):
     assert grown < BOMB  # where unpacking takes five times as many
 
 
-def test_filters_of_numbers_are_followed(tmp_path):
-    numbers = np.round(SAMPLES * 100)
-    for filters in (
-        [Delta("f8")],
-        [FixedScaleOffset(0, 1, "f8", "i2"), Shuffle(2)],
-        [Quantize(0, "f8", "f4"), BitRound(20)],
-    ):
-        array = zarr.create_array(
-            tmp_path / "d.zarr",
-            shape=SAMPLES.shape,
-            chunks=(4, 4, 5),
-            dtype="f8",
-            zarr_format=2,
-            filters=filters,
-            compressors=Zstd(1),
-            overwrite=True,
-        )
-        array[:] = numbers
-        np.testing.assert_array_equal(all_of(tmp_path / "d.zarr"), numbers)
+def test_bytes_that_were_shuffled_are_read(tmp_path):
+    path = saved(tmp_path, zarr_format=2, filters=[Shuffle(8)], compressors=Zstd(1))
+    np.testing.assert_array_equal(all_of(path), SAMPLES)
 
 
 def _set_codecs(path, **changed):
@@ -233,13 +220,10 @@ def _set_codecs(path, **changed):
     [
         ({"filters": [{"id": "pickle"}]}, "'pickle'"),
         ({"filters": [{"id": "json2"}]}, "'json2'"),
-        ({"filters": [{"id": "packbits"}]}, "'packbits'"),
+        ({"filters": [{"id": "bz2"}], "compressor": None}, "'bz2'"),
+        ({"filters": [{"id": "fixedscaleoffset", "scale": 1, "offset": 0, "dtype": "<f8"}]}, "'fixedscaleoffset'"),
         ({"filters": [{"id": "zlib", "level": 1}]}, "'zstd' after a compressor"),
-        (
-            {"filters": [{"id": "zlib"}, {"id": "delta", "dtype": "<f8"}], "compressor": None},
-            "'delta' after a compress",
-        ),
-        ({"filters": [{"id": "delta", "dtype": "|V9"}]}, "no number"),
+        ({"filters": [{"id": "zlib"}, {"id": "shuffle"}], "compressor": None}, "'shuffle' after a compressor"),
         ({"filters": [{"id": "vlen-utf8"}]}, "'vlen-utf8'"),
     ],
 )

@@ -188,7 +188,7 @@ def test_a_batch_is_not_copied(path, monkeypatch):
 
 def test_two_chunks_are_decompressed_at_once(tmp_path, monkeypatch):
     zarr = pytest.importorskip("zarr", minversion="3")
-    from tpca.data import codecs
+    from tpca.data import trust as codecs
 
     monkeypatch.setattr(stored, "BATCH_ENTRIES", BATCH * 20)
     monkeypatch.setattr(stored, "cores", lambda: 2)

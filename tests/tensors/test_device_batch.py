@@ -5,7 +5,7 @@ import pytest
 
 from homes import ALL, CUPY, JAX, NUMPY, STRICT, TORCH, TORCH_CUDA, elsewhere, homes
 from tpca import open_stream
-from tpca.data import devices as device
+from tpca.data import stored as device
 from tpca.engines import LocalEngine, PushEngine
 from tpca.errors import DeviceMemoryError, SampleError, TpcaError
 from tpca.solvers.race.whitening import ModeMoments

@@ -17,7 +17,7 @@ import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self, TypeVar, get_args
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,20 +25,24 @@ from numpy.typing import NDArray
 from tpca.data.readahead import read_ahead
 from tpca.errors import SampleError, StreamError, StreamWarning, one_line
 from tpca.labels import Axis, Labels
-from tpca.tensors import Batch, DenseBatch
+from tpca.tensors import Batch, DenseBatch, DeviceBatch
 from tpca.tensors.blocks import check_dims
-from tpca.tensors.namespaces import numpy_dtype
+from tpca.tensors.namespaces import home_of, namespace, numpy_dtype, permuted, rows_of, to_host
 
-Kind = Literal["array", "npy", "folder", "zarr", "hdf5", "dask", "xarray", "table", "iterable", "synthetic"]
+KINDS = ("array", "npy", "folder", "zarr", "hdf5", "dask", "xarray", "table", "iterable", "synthetic")
 Items = Literal["auto", "batches", "samples"]
 NanPolicy = Literal["raise", "omit", "zero"]
+SampleDim = str | int | None
+Shape = tuple[int, ...]
 
 AnyBatch = TypeVar("AnyBatch", bound=Batch)
 
-KINDS: tuple[str, ...] = get_args(Kind)
 # What tells data apart is a look at some samples spread over a store, that costs no more than a few reads.
 MAX_LOOKS = 8
 MAX_LOOK_BYTES = 2**26  # read for them, unless two samples are more
+FEW, LONG, TIMES = 8, 30, 4  # samples, beside an axis so long, and so many times as long: they may lie along that one
+MIN_ALIKE = 8  # fewer samples prove nothing, so a list of fewer arrays may well be one of batches
+WHERE = "to open_stream, or tpca with --items"
 
 
 @dataclass(frozen=True)
@@ -117,11 +121,19 @@ class NumberedStream(Stream):
     """A stream whose batches can be read in any order, by any process, where it has a layout."""
 
     layout: Layout
+    readers: int = 1
+    """Threads that read batches at the same time."""
 
     def batches(self, start: int = 0) -> Iterator[Any]:
-        """The batches from the one whose ``first`` is ``start``; one is read ahead, where the stream says so."""
-        numbers = range(int(np.searchsorted(self.layout.bounds, start)), self.layout.count)
-        return without_empty(read_ahead(self.batch, numbers) if self.ahead else map(self.batch, numbers))
+        """The batches from the one whose ``first`` is ``start``; some are read ahead, where the stream says so."""
+        number = int(np.searchsorted(self.layout.bounds, start))
+        if number > self.layout.count or self.layout.bounds[number] != start:
+            raise StreamError(
+                f"no batch starts at sample {start}; go on with the data and the options that the run was started with."
+            )
+        numbers = range(number, self.layout.count)
+        ahead = read_ahead(self.batch, numbers, self.ahead, self.readers) if self.ahead else map(self.batch, numbers)
+        return without_empty(ahead)
 
     def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> Any:
         """Batch ``number``, which may be empty; from ``parts``, what :meth:`lazy_parts` gave, if these are given."""
@@ -160,7 +172,7 @@ def without_empty(batches: Iterable[AnyBatch]) -> Iterator[AnyBatch]:
 class Source:
     """Samples that are stored and can be sliced: what a stored stream reads."""
 
-    kind: Kind
+    kind: str
     """Which sort of store."""
     name: str
     """What messages call it."""
@@ -178,15 +190,14 @@ class Source:
     """Names and coordinates of all axes; empty where the store gives none."""
     files: tuple[str, ...] = ()
     """Where it is stored: files, folders or URLs."""
-
-    def transposed(self, order: tuple[int, ...]) -> Source | None:  # noqa: ARG002
-        """The same with its axes in another order, where that moves no data; ``None``: batches are to be turned."""
-        return None
-
-    at_once: int = 1
-    """Samples of a batch at least."""
     parallel: bool = False
     """Whether several threads may read at once, and gain by it; not where a library has one lock for all of them."""
+    like: Any = None
+    """Of samples on a device: the array there."""
+
+    def transposed(self, order: tuple[int, ...]) -> Source:
+        """The same with its axes in another order."""
+        return Turned(self, order)
 
     def part(self, start: int, stop: int) -> Any:  # noqa: ARG002
         """Of a Dask array: some samples, as one block that stays where it is; ``None`` of all else."""
@@ -198,52 +209,42 @@ class Source:
 
 
 class ArraySource(Source):
-    """An array in memory."""
+    """An array in memory, or on a device."""
 
-    kind: Kind = "array"
+    kind = "array"
     shared = False
 
-    def __init__(self, array: NDArray[Any], axes: tuple[Axis, ...] = (), name: str = "the array") -> None:
-        self.shape, self.dtype, self.axes, self.name = array.shape, array.dtype, axes, name
+    def __init__(self, array: Any, axes: tuple[Axis, ...] = (), name: str = "the array") -> None:
+        self.shape, self.axes, self.name = tuple(array.shape), axes, name
+        self.dtype = numpy_dtype(array)
+        self.like = None if isinstance(array, np.ndarray) else array
         self._array = array
 
-    def transposed(self, order: tuple[int, ...]) -> ArraySource:
-        """A view of the same array."""
+    def transposed(self, order: tuple[int, ...]) -> Source:
+        """The same array, looked at in another way."""
         axes = tuple(self.axes[i] for i in order) if self.axes else ()
-        return ArraySource(self._array.transpose(order), axes, self.name)
+        return ArraySource(permuted(self._array, order), axes, self.name)
 
-    def read(self, key: tuple[slice, ...]) -> NDArray[Any]:
+    def read(self, key: tuple[slice, ...]) -> Any:
         """A view of the entries."""
-        return self._array[key]
+        return self._array[(*key, ...)]
 
 
-def spread(length: int, cost: int) -> list[int]:
-    """The samples to look at, where one costs so many bytes to read: the first, the last, and others between."""
-    count = min(max(2, MAX_LOOK_BYTES // max(1, cost)), MAX_LOOKS, length)
-    return [place * (length - 1) // max(1, count - 1) for place in range(count)]
+class Wrapped(Source):
+    """A source over another one; what is not said of it is as there."""
+
+    def __init__(self, source: Source) -> None:
+        for name in Source.__annotations__:
+            setattr(self, name, getattr(source, name))
+        self._source = source
 
 
-def read_cost(source: Source, lengths: tuple[int, ...]) -> int:
-    """Bytes that are read for the first ``lengths`` entries of one sample: no less than whole chunks."""
-    chunks = source.chunks or (1,) * len(source.shape)
-    return math.prod(_whole(chunks, (1, *lengths))) * source.dtype.itemsize
-
-
-def _whole(chunks: tuple[int, ...], lengths: tuple[int, ...]) -> Iterator[int]:
-    return (-(-length // chunk) * chunk for chunk, length in zip(chunks, lengths, strict=True))
-
-
-SampleDim = str | int | None
-FEW, LONG, TIMES = 8, 30, 4  # samples, beside an axis so long, and so many times as long: they may lie along that one
-
-
-class Turned(Source):
+class Turned(Wrapped):
     """A source with its axes in another order: what is read is turned, a batch at a time."""
 
     def __init__(self, source: Source, order: Sequence[int]) -> None:
-        self.kind, self.name, self.dtype, self.shared = source.kind, source.name, source.dtype, source.shared
-        self.parallel = source.parallel
-        self._source, self._order = source, tuple(order)
+        super().__init__(source)
+        self._order = tuple(order)
         self.shape = tuple(source.shape[i] for i in order)
         self.chunks = None if source.chunks is None else tuple(source.chunks[i] for i in order)
         self.axes = tuple(source.axes[i] for i in order) if source.axes else ()
@@ -256,11 +257,24 @@ class Turned(Source):
         return np.transpose(self._source.read(tuple(own)), self._order)
 
 
+def spread(length: int, cost: int) -> list[int]:
+    """The samples to look at, where one costs so many bytes to read: the first, the last, and others between."""
+    count = min(max(2, MAX_LOOK_BYTES // max(1, cost)), MAX_LOOKS, length)
+    return [place * (length - 1) // max(1, count - 1) for place in range(count)]
+
+
+def read_cost(source: Source, lengths: tuple[int, ...]) -> int:
+    """Bytes that are read for the first ``lengths`` entries of one sample: no less than whole chunks."""
+    chunks = source.chunks or (1,) * len(source.shape)
+    whole = (-(-length // chunk) * chunk for chunk, length in zip(chunks, (1, *lengths), strict=True))
+    return math.prod(whole) * source.dtype.itemsize
+
+
 def turned(source: Source, order: Sequence[int]) -> Source:
-    """The source with its axes in another order; an array in memory is only looked at in another way."""
+    """The source with its axes in another order."""
     if list(order) == list(range(len(source.shape))):
         return source
-    found = source.transposed(tuple(order)) or Turned(source, order)
+    found = source.transposed(tuple(order))
     found.files = source.files
     return found
 
@@ -276,24 +290,16 @@ def along(source: Source, sample_dim: SampleDim) -> Source:
 def _axis(source: Source, sample_dim: str | int) -> int:
     """The number of an axis that is given by its name or number; the command gives numbers as text."""
     names, count = [axis.name for axis in source.axes], len(source.shape)
-    if isinstance(sample_dim, str):
-        if names.count(sample_dim) == 1:
-            return names.index(sample_dim)
-        if not sample_dim.removeprefix("-").isdecimal():
-            known = ", ".join(repr(name) for name in names if name)
-            expected = (
-                f"name one of its axes, {known}"
-                if known
-                else f"be the number of an axis, 0 to {count - 1}: they have no names"
-            )
-            raise StreamError(f"sample_dim of {source.name} must {expected}; got {sample_dim!r}.")
+    if isinstance(sample_dim, str) and names.count(sample_dim) == 1:
+        return names.index(sample_dim)
     try:
-        number = int(sample_dim)
+        number = count if isinstance(sample_dim, bool) else int(sample_dim)
     except (TypeError, ValueError):
         number = count
-    if isinstance(sample_dim, bool) or not -count <= number < count:
+    if not -count <= number < count:
+        known = ", ".join(repr(name) for name in names if name) or "which have no names"
         raise StreamError(
-            f"sample_dim must be the name or the number of an axis, 0 to {count - 1} of {source.name}, "
+            f"sample_dim must be an axis of {source.name}, by its name ({known}) or its number, 0 to {count - 1}; "
             f"got {sample_dim!r}."
         )
     return number % count
@@ -309,7 +315,10 @@ def check_axis(source: Any, data: Any, sample_dim: SampleDim, **told: Any) -> No
     n, dims = data.length, tuple(data.dims)
     if sample_dim is not None or n is None or source is data:
         return
-    for name, rows in ((name, _rows(values)) for name, values in told.items()):
+    for name, values in told.items():
+        # Also of what only has __array__, and of rows of different lengths.
+        shape = () if values is None or isinstance(values, str) else np.asarray(values, dtype=object).shape
+        rows = shape[0] if shape else n
         if rows != n and rows in dims:
             raise SampleError(
                 f"{name} must have a row for every sample, got {rows}, and the samples, along the first axis, are {n}; "
@@ -324,31 +333,17 @@ def check_axis(source: Any, data: Any, sample_dim: SampleDim, **told: Any) -> No
         )
 
 
-def _rows(values: Any) -> int | None:
-    """How many rows something has, where that is plain."""
-    if values is None or isinstance(values, str):
-        return None
-    rows = np.asarray(values, dtype=object)  # also of what only has __array__, and of rows of different lengths
-    return len(rows) if rows.ndim else None
-
-
 def _way_out(data: Any, mode: int) -> str:
-    axes = () if data.labels is None else data.labels.axes
-    name = axes[mode].name if axes else ""
-    which = f"axis {name!r}" if name else f"axis {mode + 1}"
-    given = (repr(name), name) if name else (mode + 1, mode + 1)
+    name = data.labels.axes[mode].name if data.labels is not None else ""
+    given = repr(name) if name else mode + 1
     return (
-        f"{which} is {data.dims[mode]} long: if the samples lie along it, give dim={given[0]} (tpca: --dim {given[1]})"
+        f"axis {given} is {data.dims[mode]} long: if the samples lie along it, give dim={given} "
+        f"(tpca: --dim {name or given})"
     )
 
 
-Shape = tuple[int, ...]
-MIN_ALIKE = 8  # fewer samples prove nothing, so a list of fewer arrays may well be one of batches
-WHERE = "to open_stream, or tpca with --items"
-
-
 def as_array(item: Any, first: int = 0) -> NDArray[Any]:
-    """``item`` as an array; tensors of other libraries come through NumPy's own protocol."""
+    """``item`` as an array of NumPy; tensors of other libraries come through its own protocol."""
     if isinstance(item, np.ma.MaskedArray):
         raise SampleError(
             f"masked arrays would lose their mask, got one at sample {first}; "
@@ -361,6 +356,15 @@ def as_array(item: Any, first: int = 0) -> NDArray[Any]:
             f"cannot make an array of a {type(item).__name__} at sample {first}: {one_line(cause)}; "
             "give NumPy arrays, all samples of one shape."
         ) from cause
+
+
+def untracked(array: Any) -> Any:
+    """An array on a device whose operations nobody records for derivatives (PyTorch); sparse ones are refused."""
+    if getattr(array, "is_sparse", False):
+        raise SampleError(
+            f"sparse tensors of {home_of(array)} are not read; give scipy.sparse or sparse.COO samples, or to_dense()."
+        )
+    return array.detach() if hasattr(array, "detach") else array
 
 
 def float_dtype(dtype: np.dtype[Any], where: str = "") -> np.dtype[Any]:
@@ -393,15 +397,19 @@ def working(array: Any, where: str = "") -> np.dtype[Any]:
     return float_dtype(array.dtype, where) if isinstance(array, np.ndarray) else numpy_dtype(array, where)
 
 
-def check_samples(array: Any, dims: tuple[int, ...], dtype: np.dtype[Any], first: int) -> None:
-    """Refuse samples that do not have the shape and float dtype of the stream."""
+def check_samples(array: Any, dims: tuple[int, ...], dtype: np.dtype[Any], like: Any, first: int) -> None:
+    """Refuse samples of another library, device, shape or float dtype than those before."""
+    if home_of(array) != home_of(like):
+        raise SampleError(
+            f"all samples of a stream are of one library and on one device, expected {home_of(like) or 'NumPy'}, "
+            f"got {home_of(array) or 'NumPy'} at sample {first}; bring them to one."
+        )
     if array.shape[1:] != dims:
         raise SampleError(
             f"samples must have shape (n, {', '.join(map(str, dims))}), got {tuple(array.shape)} at sample {first}; "
             "all samples of a stream share one shape."
         )
-    found = working(array, f" at sample {first}")
-    if found != dtype:
+    if working(array, f" at sample {first}") != dtype:
         raise SampleError(
             f"all samples of a stream share one dtype, expected {dtype}, got {array.dtype} at sample {first}; "
             "convert them to one."
@@ -414,37 +422,36 @@ def all_finite(block: NDArray[Any]) -> bool:
         return bool(np.isfinite(block.sum())) or bool(np.isfinite(block).all())
 
 
-def usable(
-    samples: NDArray[Any], policy: NanPolicy
-) -> tuple[NDArray[Any], NDArray[np.bool_] | None, NDArray[np.bool_] | None]:
-    """The samples that can be used, which of their entries were observed, and which samples these are; ``None``: all.
+def as_batch(
+    samples: Any, first: int, number: int, policy: NanPolicy, bounds: tuple[int, int] | None = None
+) -> DenseBatch:
+    """The samples from ``number`` on, of the host or a device, as the batch at ``first``.
 
-    Those with missing entries are skipped, or kept with zeros for these, as long as something of them is there.
+    ``bounds`` say which samples of an array on a device these are: a part of it may be a copy.  An error about missing
+    entries can wait for their use.  Samples to be skipped, or entries to be filled in, cannot: which samples these are
+    is told to the host, one number a sample, and only where a sum shows that there are any.
     """
-    if all_finite(samples):
-        return samples, None, None
-    finite = np.isfinite(samples)
-    flat = finite.reshape(len(samples), -1)
-    keep = flat.all(axis=1) if policy == "omit" else flat.any(axis=1)
-    kept = samples[keep]  # a copy: what is filled in below is not the caller's
-    if policy == "omit":
-        return kept, None, keep
-    exposure = finite[keep]
-    kept[~exposure] = 0
-    return kept, exposure, keep
-
-
-def dense_batch(samples: NDArray[Any], first: int, number: int, policy: NanPolicy) -> DenseBatch:
-    """The samples from ``number`` on as the batch at ``first``; an error about missing entries can wait for their use.
-
-    What is to be skipped or filled in cannot.
-    """
+    unchecked = number if policy == "raise" else None
+    if isinstance(samples, np.ndarray):
+        batch = DenseBatch(to_floats(samples), first, unchecked=unchecked)
+    else:
+        batch = DeviceBatch(samples, first, unchecked=unchecked, bounds=bounds)
+    if number != first:
+        batch.moved(number - first)
     if policy == "raise":
-        places = None if number == first else number + np.arange(len(samples))
-        return DenseBatch(samples, first, unchecked=number, places=places)
-    kept, exposure, keep = usable(samples, policy)
-    places = number + (np.arange(len(kept)) if keep is None else np.flatnonzero(keep))
-    return DenseBatch(kept, first, len(samples) - len(kept), exposure=exposure, places=places)
+        return batch
+    if batch.complete if isinstance(batch, DeviceBatch) else all_finite(batch.samples):
+        return batch
+    samples = batch.samples
+    xp = namespace(samples)
+    finite = xp.isfinite(samples)
+    flat = xp.reshape(finite, (len(batch), -1))
+    keep = np.flatnonzero(to_host(xp.all(flat, axis=1) if policy == "omit" else xp.any(flat, axis=1)))
+    kept, exposure = rows_of(samples, keep), None
+    if policy == "zero":
+        exposure = rows_of(finite, keep)
+        kept = xp.where(exposure, kept, xp.zeros_like(kept))
+    return type(batch)(kept, first, len(batch) - len(keep), exposure=exposure, places=number + keep)
 
 
 def are_samples(
@@ -505,11 +512,3 @@ def unwrapped(item: Any, first: int) -> Any:
             "yield only the samples, e.g. (x for x, _ in loader), or one array, e.g. np.stack(item)."
         )
     return item[0]
-
-
-def only_batches(items: Items, what: str) -> None:
-    """Refuse single samples where there are none."""
-    if items == "samples":
-        raise StreamError(
-            f'items="samples" is for iterables and folders; {what} hold batches (n, d_1, ..., d_k): leave it out.'
-        )

@@ -1,6 +1,6 @@
-"""Streams that cannot be sliced: iterables, the endless samples of a spiked tensor, and a user's own stream.
+"""Streams that come batch by batch: iterables, synthetic samples, a user's own stream, sparse samples.
 
-Streams of sparse samples: scipy matrices, or coordinates of any order.
+And a stream over another one: samples that a function of the user changes before anything else is done with them.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,20 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.data.base import (
-    Kind,
     NanPolicy,
+    NumberedStream,
     Stream,
     as_array,
+    as_batch,
     check_samples,
-    dense_batch,
     sample_dims,
     spread,
     to_floats,
+    untracked,
     unwrapped,
     without_empty,
     working,
 )
-from tpca.data.devices import check_alike, device_batch, untracked
 from tpca.errors import SampleError, StreamError
 from tpca.model import BATCH_ENTRIES, Samples
 from tpca.tensors import Batch, DenseBatch
@@ -39,6 +39,8 @@ from tpca.tensors.dense import copied
 from tpca.tensors.namespaces import is_device_array, namespace
 from tpca.tensors.sparse import SparseBatch
 
+BATCH_SAMPLES = 256  # of sparse samples in a batch, at most
+
 
 class IterableStream(Stream):
     """Batches ``(n, d_1, ..., d_k̄)``, or ``single`` samples, from any iterable; the first one fixes the shape.
@@ -46,7 +48,7 @@ class IterableStream(Stream):
     ``rereadable`` is false: an iterator can be consumed once only.  So many single samples are put ``together``.
     """
 
-    kind: Kind = "iterable"
+    kind = "iterable"
 
     def __init__(
         self, source: Iterable[Any], single: bool = False, nan_policy: NanPolicy = "raise", together: int | None = None
@@ -88,7 +90,7 @@ class IterableStream(Stream):
             first, self._position = self._position, self._position + int(block.shape[0])
             reached = reached or first == start
             if reached:
-                yield cleaned(block, first, self.nan_policy)
+                yield as_batch(block, first, first, self.nan_policy)
             elif first > start:
                 break
         if not reached and self._position != start:
@@ -99,8 +101,7 @@ class IterableStream(Stream):
     def _checked(self, arrays: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
         first = 0
         for array in arrays:
-            check_alike(array, self.like, first)
-            check_samples(array, self.dims, self.dtype, first)
+            check_samples(array, self.dims, self.dtype, self.like, first)
             first += int(array.shape[0])
             yield array
 
@@ -136,13 +137,6 @@ def _arrays(source: Iterable[Any], single: bool) -> Iterator[NDArray[Any]]:
             first += int(array.shape[0])
 
 
-def cleaned(block: Any, first: int, policy: NanPolicy) -> DenseBatch:
-    """A block of samples, on the host or on a device, as a batch."""
-    if isinstance(block, np.ndarray):
-        return dense_batch(to_floats(block), first, first, policy)
-    return device_batch(block, first, first, policy)
-
-
 def stacked(samples: Sequence[Any]) -> NDArray[Any]:
     """Single samples as one array of floats, each of them checked."""
     (whole,) = IterableStream(samples, single=True, together=len(samples)).blocks
@@ -152,7 +146,7 @@ def stacked(samples: Sequence[Any]) -> NDArray[Any]:
 class SamplesStream(Stream):
     """The endless samples of a spiked tensor."""
 
-    kind: Kind = "synthetic"
+    kind = "synthetic"
     endless = True
 
     def __init__(self, samples: Samples) -> None:
@@ -209,9 +203,6 @@ class OwnStream(Stream):
             yield batch
 
 
-BATCH_SAMPLES = 256
-
-
 def is_sparse(item: Any) -> bool:
     """Whether an item of an iterable is a sparse sample, or a batch of them."""
     coordinates = hasattr(item, "coords") and hasattr(item, "data")
@@ -242,8 +233,12 @@ class SparseStream(Stream):
     @property
     def identity(self) -> str:
         """Dims and length, and a digest of some samples where all are there already."""
-        looked = f" {self._some()}" if self.rereadable else ""
-        return f"sparse {self.dims} {self.length}{looked}"
+        if not self.rereadable:
+            return f"sparse {self.dims} {self.length}"
+        items: Any = self._source
+        some = [items[place] for place in spread(len(items), cost=0)]
+        batches = [item if isinstance(item, SparseBatch) else _together([item]) for item in some]
+        return f"sparse {self.dims} {self.length} {digest(array for batch in batches for array in batch.content())}"
 
     def batches(self, start: int = 0) -> Iterator[SparseBatch]:
         """Samples put together, a bounded number of entries at a time."""
@@ -260,13 +255,6 @@ class SparseStream(Stream):
             batch.first, self._position = self._position, self._position + len(batch)
             if batch.first >= start:
                 yield batch
-
-    def _some(self) -> str:
-        """A digest of some items of the sequence."""
-        items: Any = self._source
-        some = [items[place] for place in spread(len(items), cost=0)]
-        batches = [item if isinstance(item, SparseBatch) else _together([item]) for item in some]
-        return digest(array for batch in batches for array in batch.content())
 
     def _batches(self) -> Iterator[SparseBatch]:
         waiting: list[Any] = []
@@ -288,3 +276,58 @@ def _together(samples: list[Any]) -> SparseBatch:
     if hasattr(samples[0], "tocoo") and not hasattr(samples[0], "fill_value"):
         return SparseBatch.from_scipy(samples)
     return SparseBatch.from_coo(samples)
+
+
+def preprocessed(stream: Stream, function: Callable[[Any], Any]) -> Stream:
+    """The same samples, each batch ``(n, d_1, ..., d_k)`` as ``function`` gives it, of the same shape."""
+    if not callable(function):
+        raise StreamError(f"preprocess must be a function of a batch of samples, got {function!r}.")
+    if not stream.whole or stream.partial:
+        why = "missing entries" if stream.partial else "samples that are never held whole"
+        raise StreamError(f"preprocess does not work with {why}; change the samples before, or leave it out.")
+    return Preprocessed(stream, function)
+
+
+class Preprocessed(NumberedStream):
+    """A stream over another one; its batches can be read by any process that can unpickle the function."""
+
+    def __init__(self, stream: Any, function: Callable[[Any], Any]) -> None:
+        for name in Stream.__annotations__:
+            setattr(self, name, getattr(stream, name))
+        self._stream, self._function = stream, function
+
+    @property
+    def identity(self) -> str:
+        """That of the samples, and the function's name."""
+        return f"{self._stream.identity} {getattr(self._function, '__qualname__', type(self._function).__name__)}"
+
+    def batches(self, start: int = 0) -> Iterator[Any]:
+        """The batches, changed."""
+        return map(self._changed, self._stream.batches(start))
+
+    def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> Any:
+        """Batch ``number``, changed."""
+        return self._changed(self._stream.batch(number, parts))
+
+    def lazy_parts(self, number: int) -> list[Any] | None:
+        """The Dask arrays that a batch of the samples consists of."""
+        found: list[Any] | None = self._stream.lazy_parts(number)
+        return found
+
+    def for_workers(self) -> Preprocessed:
+        """What a worker needs of it."""
+        return Preprocessed(self._stream.for_workers(), self._function)
+
+    def _changed(self, batch: Any) -> Any:
+        if not len(batch):
+            return batch
+        samples = batch.samples
+        own = self._function(samples)
+        if isinstance(samples, np.ndarray):
+            own = np.asarray(own)
+            if own.dtype.kind not in "fiub":
+                raise SampleError(f"preprocess must give real numbers, got {own.dtype}.")
+            own = np.ascontiguousarray(own, dtype=samples.dtype)
+        if tuple(own.shape) != (len(batch), *self.dims):
+            raise SampleError(f"preprocess must keep the shape {(len(batch), *self.dims)}, gave {tuple(own.shape)}.")
+        return type(batch)(own, batch.first, batch.dropped, int(batch.places[0]), places=batch.places)

@@ -1,16 +1,11 @@
-"""NumPy's own files: one, or a folder of them, read batch by batch and never loaded whole.
+"""NumPy's own files: one, or a folder of them, read batch by batch and never loaded whole; and files that are loaded.
 
 ``.npz`` files: one array of samples; names of its axes in ``dims``, coordinates in arrays called like an axis.
+``np.savez("x.npz", data=X, dims=["trial", "channel", "time"], channel=["Fz", "Cz"], time=seconds)``.
 
-``np.savez("x.npz", data=X, dims=["trial", "channel", "time"], channel=["Fz", "Cz"], time=seconds)``.  What is stored
-uncompressed, as ``numpy.savez`` does, is read batch by batch where it lies; what is compressed must be held whole.
-The checksum of samples is compared, as numpy does, unless they are so many that to read them once more takes long.
-
-``.mat`` files of MATLAB: version 7.3 is HDF5 and read in batches, older ones are loaded by SciPy.
-
-Axes are counted as MATLAB does: ``size(X, 1)`` is the length of the first.  HDF5 lists those of a version 7.3 file the
-other way round, and they are turned back.  Samples that lie along the last axis (channels × times × trials) need
-``sample_dim=-1``.
+``.mat`` files of MATLAB: version 7.3 is HDF5 and read in batches, older ones are loaded by SciPy.  Axes are counted as
+MATLAB does: ``size(X, 1)`` is the length of the first.  HDF5 lists those of a version 7.3 file the other way round, and
+they are turned back.  Samples that lie along the last axis (channels × times × trials) need ``sample_dim=-1``.
 """
 
 from __future__ import annotations
@@ -27,12 +22,14 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.data.base import MIN_ALIKE, ArraySource, Items, Kind, Source, are_samples, float_dtype, to_floats, turned
+from tpca.data.base import MIN_ALIKE, ArraySource, Items, Source, are_samples, float_dtype, to_floats, turned
 from tpca.data.stored import Leases
-from tpca.data.stores import HDF5_SIGNATURE, listed, named_axes, open_hdf5
+from tpca.data.stores import HDF5_SIGNATURE, named_axes, open_hdf5, the_only
 from tpca.errors import SampleError, StreamError, check_regular, reading
+from tpca.labels import Axis
 
 PIECE_BYTES = 2**22  # of which parts are wanted and that are read whole, at most
+_USER_BLOCK = 512  # bytes that MATLAB puts before the HDF5 file
 
 _Header = tuple[tuple[int, ...], bool, np.dtype[Any]]
 # Version 3 exists only for structured dtypes with names beyond latin-1: never samples.
@@ -47,7 +44,7 @@ _PLAIN = re.compile(rb"""\s*\{(?:[\s:,()\[\]\dL-]|True|False|'[^'\\]*'|"[^"\\]*"
 class NpyFile(Source):
     """One ``.npy`` file; in Fortran order every batch walks through the whole file, in bounded memory."""
 
-    kind: Kind = "npy"
+    kind = "npy"
     parallel = True
 
     def __init__(self, path: str, shape: tuple[int, ...], dtype: np.dtype[Any], fortran: bool, offset: int) -> None:
@@ -174,7 +171,7 @@ def read_npz(content: bytes) -> dict[str, NDArray[Any]]:
 class NpyFolder(Source):
     """The ``.npy`` files of a folder in the order of their names: each a batch, or each one sample."""
 
-    kind: Kind = "folder"
+    kind = "folder"
     parallel = True
 
     def __init__(self, path: str, items: Items, dims: tuple[int, ...] | None = None) -> None:
@@ -187,7 +184,11 @@ class NpyFolder(Source):
         self.files = tuple(self._paths)  # of what else is in the folder nothing is read
         shapes = (open_npy(file).shape for file in self._paths)
         self._single = are_samples(shapes, items, dims, f"files in {path!r}", MIN_ALIKE)
-        head = self._check_first(open_npy(self._paths[0]))
+        head = open_npy(self._paths[0])
+        if len(head.shape) < (1 if self._single else 2):
+            expected = "(d_1, ..., d_k)" if self._single else "(n, d_1, ..., d_k)"
+            other = 'items="batches"' if self._single else 'items="samples" if it holds a single sample'
+            raise SampleError(f"{head.name} must have shape {expected}, got {head.shape}; give {other}.")
         self.dtype = float_dtype(head.dtype, f" in {head.name}")
         if self._single:  # headers are read with their samples: there may be millions of files
             self._dims, self._starts = head.shape, np.arange(len(found) + 1)
@@ -218,22 +219,11 @@ class NpyFolder(Source):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_last": None, "_paths": [os.path.abspath(path) for path in self._paths]}
 
-    def _check_first(self, file: NpyFile) -> NpyFile:
-        if len(file.shape) < (1 if self._single else 2):
-            expected = "(d_1, ..., d_k)" if self._single else "(n, d_1, ..., d_k)"
-            other = 'items="batches"' if self._single else 'items="samples" if it holds a single sample'
-            raise SampleError(f"{file.name} must have shape {expected}, got {file.shape}; give {other}.")
-        return file
-
     def _open(self, number: int) -> NpyFile:
-        """File ``number``; the last one is known already, and most batches are of the same file as the one before."""
-        known = self._last
-        if known is None or known[0] != number:
-            self._last = known = number, self._opened(number)
-        return known[1]
-
-    def _opened(self, number: int) -> NpyFile:
-        """File ``number``, which must have the shape and float dtype of the first."""
+        """File ``number``, which must have the shape and float dtype of the first; the last one is known already."""
+        known = self._last  # most batches are of the same file as the one before
+        if known is not None and known[0] == number:
+            return known[1]
         file = open_npy(self._paths[number])
         dims = file.shape if self._single else file.shape[1:]
         if dims != self._dims:
@@ -247,94 +237,48 @@ class NpyFolder(Source):
                 "convert them to one."
             )
         file.leases = self._leases
+        self._last = number, file
         return file
 
 
-_Entry = tuple[tuple[int, ...], bool, np.dtype[Any], int]
-CHECKED = 2**28  # bytes of samples whose checksum is compared: a fraction of a second
-_LOCAL_HEADER = 30  # bytes of a zip file before the name of a member
+class NpzArray(ArraySource):
+    """An array of a ``.npz`` file, which was loaded; other processes load it again."""
+
+    kind = "npy"
+    shared = True
+    transposed = Source.transposed
+
+    def __init__(self, array: NDArray[Any], axes: tuple[Axis, ...], path: str, inner: str) -> None:
+        super().__init__(array, axes, repr(f"{path}::{inner}"))
+        self._place = path, inner
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        path, inner = self._place
+        return (open_npz, (os.path.abspath(path), inner))
 
 
 def open_npz(path: str, inner: str | None) -> Source:
-    """The array ``inner`` of a ``.npz`` file; without it the only one with enough axes."""
+    """The array ``inner`` of a ``.npz`` file; without it the only one with enough axes.  It is loaded."""
     with reading(f"cannot open {path!r}", "write it with numpy.savez"), zipfile.ZipFile(path) as whole:
-        members = {entry.filename.removesuffix(".npy"): entry for entry in whole.infolist()}
-        headers = {name: _header(whole, entry, path) for name, entry in members.items()}
-        name = _chosen(path, inner, {name: header[0] for name, header in headers.items()})
-        shape, fortran, dtype, _ = headers[name]
+        shapes = {entry.filename.removesuffix(".npy"): _shape(whole, entry, path) for entry in whole.infolist()}
+        name = the_only(repr(path), shapes, inner)
         with np.load(path, allow_pickle=False) as arrays:
             axes = named_axes(
-                arrays["dims"].tolist() if "dims" in members else None,
-                shape,
-                lambda axis: (arrays[axis], {}) if axis in members and axis != name else None,
+                arrays["dims"].tolist() if "dims" in shapes else None,
+                shapes[name],
+                lambda axis: (arrays[axis], {}) if axis in shapes and axis != name else None,
             )
-            entry = members[name]
-            if entry.compress_type != zipfile.ZIP_STORED or dtype.hasobject:
-                return ArraySource(arrays[name], axes, repr(f"{path}::{name}"))
-        offset = _offset(path, entry, headers[name])
-        if entry.file_size <= CHECKED:
-            _compare_checksum(whole, entry)
-    return Member(path, name, (shape, dtype, fortran, offset), axes)
+            return NpzArray(arrays[name], axes, path, name)
 
 
-class Member(NpyFile):
-    """An array that lies in a ``.npz`` file as it is."""
-
-    def __init__(self, path: str, name: str, how: tuple[tuple[int, ...], np.dtype[Any], bool, int], axes: Any) -> None:
-        super().__init__(path, *how)
-        self.name, self.axes = repr(f"{path}::{name}"), axes
-
-
-def _header(whole: zipfile.ZipFile, entry: zipfile.ZipInfo, path: str) -> _Entry:
-    """Shape, order and dtype of a member, and the bytes that say so."""
+def _shape(whole: zipfile.ZipFile, entry: zipfile.ZipInfo, path: str) -> tuple[int, ...]:
+    """The shape of a member, whose header must fit its size: so much memory is asked for."""
     with whole.open(entry) as file:
-        return (*read_header(file, f"{path}::{entry.filename}", entry.file_size), file.tell())
-
-
-def _compare_checksum(whole: zipfile.ZipFile, entry: zipfile.ZipInfo) -> None:
-    with whole.open(entry) as file:
-        while file.read(2**20):  # at its end an error, if that is another
-            pass
-
-
-def _offset(path: str, entry: zipfile.ZipInfo, header: _Entry) -> int:
-    """Where the numbers of a member begin: after its own header in the zip file, and that of the ``.npy`` file."""
-    shape, _, dtype, length = header
-    with open(path, "rb") as file:
-        file.seek(entry.header_offset)
-        head = file.read(_LOCAL_HEADER)
-        size = os.fstat(file.fileno()).st_size
-    name, extra = (int.from_bytes(head[at : at + 2], "little") for at in (26, 28))
-    begin = entry.header_offset + _LOCAL_HEADER + name + extra
-    expected = length + math.prod(shape) * dtype.itemsize
-    if entry.file_size != expected or begin + expected > size:
+        shape, _, dtype = read_header(file, f"{path}::{entry.filename}", entry.file_size)
+        expected = file.tell() + math.prod(shape) * dtype.itemsize
+    if entry.file_size != expected and not dtype.hasobject:
         raise ValueError(f"{entry.filename} has {entry.file_size} bytes, its header says {expected}")
-    return begin + length
-
-
-def _chosen(path: str, inner: str | None, shapes: dict[str, tuple[int, ...]]) -> str:
-    """The array that is asked for, or the only one with enough axes."""
-    if inner is not None:
-        name = inner.strip("/")
-        if name not in shapes:
-            raise StreamError(f"{path!r} has no array {inner!r}; it holds {listed(list(shapes))}.")
-        return name
-    return the_only(path, shapes)
-
-
-def the_only(path: str, shapes: dict[str, tuple[int, ...]]) -> str:
-    """The name of the only array with at least three axes; where none has, of the only table."""
-    fit = next(filter(None, ([name for name, shape in shapes.items() if len(shape) >= n] for n in (3, 2))), [])
-    if len(fit) == 1:
-        return fit[0]
-    if fit:
-        raise StreamError(f"{path!r} holds several arrays; name one after '::', such as {listed(fit)}.")
-    raise StreamError(
-        f"{path!r} holds no array of at least 2 axes (n, d_1, ..., d_k); its arrays are {listed(list(shapes))}."
-    )
-
-
-_USER_BLOCK = 512  # bytes that MATLAB puts before the HDF5 file
+    return shape
 
 
 def open_mat(path: str, inner: str | None) -> Source:
@@ -348,17 +292,10 @@ def open_mat(path: str, inner: str | None) -> Source:
     if head[_USER_BLOCK:] == HDF5_SIGNATURE:
         source = open_hdf5(path, inner)
         return turned(source, range(len(source.shape))[::-1])
-    return _older(path, inner)
-
-
-def _older(path: str, inner: str | None) -> Source:
     from scipy.io import loadmat, whosmat
 
     with reading(f"cannot open {path!r} as a .mat file", "save it again, with save(..., '-v7.3') if it is large"):
-        shapes = {name: tuple(shape) for name, shape, _ in whosmat(path)}
-        name = the_only(path, shapes) if inner is None else inner.strip("/")
-        if name not in shapes:
-            raise StreamError(f"{path!r} has no variable {inner!r}; it holds {listed(list(shapes))}.")
+        name = the_only(repr(path), {name: shape for name, shape, _ in whosmat(path)}, inner)
         array = loadmat(path, variable_names=[name])[name]
         if not isinstance(array, np.ndarray) or array.dtype.kind in "OV":
             raise StreamError(f"variable {name!r} of {path!r} must be an array of numbers; save it as full(double(X)).")

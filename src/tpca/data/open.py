@@ -1,13 +1,9 @@
-"""What lies at a path or URL, as something that can be sliced.
-
-``open_stream``: whatever holds samples, as a stream.
-"""
+"""``open_stream``: whatever holds samples, as a stream; what lies at a path or URL, as something that can be sliced."""
 
 from __future__ import annotations
 
 import itertools
 import os
-import re
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,10 +22,9 @@ from tpca.data.base import (
     along,
     are_samples,
     as_array,
-    only_batches,
     shape_of,
+    untracked,
 )
-from tpca.data.devices import DeviceStream, device_source
 from tpca.data.iterables import IterableStream, OwnStream, SamplesStream, SparseStream, is_sparse, stacked
 from tpca.data.numpy_files import NpyFolder, open_mat, open_npy, open_npz
 from tpca.data.stored import StoredStream
@@ -46,6 +41,7 @@ from tpca.data.stores import (
 from tpca.data.tables import TABLES, Missing, columns_of, is_table, open_table
 from tpca.errors import StreamError, check_integer, check_regular, reading
 from tpca.model import Samples
+from tpca.tensors.namespaces import is_device_array
 
 _HDF5_SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".h5py", ".nc", ".nc4")
 _FILES = (".npy", ".npz", ".mat", *_HDF5_SUFFIXES)
@@ -58,48 +54,36 @@ SUPPORTED = (
 
 def stored_at(text: str, items: Items, dims: tuple[int, ...] | None) -> Source:
     """What lies at a path or URL, with the path of an array inside it after ``::``."""
-    place, inner = _split(text)
-    if re.match(r"file://", place):
+    place, inner = text, None
+    before, mark, after = text.rpartition("::")
+    if mark and "://" not in after:  # the :: of a chained URL (simplecache::s3://...) is part of it
+        place, inner = before, after
+    if place.startswith("file://"):
         place = urllib.request.url2pathname(urllib.parse.urlsplit(place).path)
     if "://" in place:
         if place.endswith((*_FILES, *TABLES)):
             raise StreamError(f"only Zarr stores are read from URLs, got {place!r}; copy the file here first.")
-        only_batches(items, "Zarr arrays")
-        return _known_at(open_zarr(place, inner), f"{place}/{inner or ''}")
-    if not os.path.exists(place):
+        source, known = open_zarr(place, inner), f"{place}/{inner or ''}"
+    elif not os.path.exists(place):
         raise StreamError(f"no such file or folder: {place!r}.")
-    with reading(f"cannot read {place!r}", "check its permissions and its disk, or write it again"):
-        if os.path.isdir(place):
-            return _known_at(_folder(place, inner, items, dims), os.path.join(place, (inner or "").strip("/")))
-        return _known_at(_file(place, inner, items), place)
-
-
-def _known_at(source: Source, place: str) -> Source:
-    """The source, which knows where it is stored, unless it knows better."""
-    source.files = source.files or (place.rstrip("/"),)
+    else:
+        with reading(f"cannot read {place!r}", "check its permissions and its disk, or write it again"):
+            if os.path.isdir(place):
+                named = any(os.path.exists(os.path.join(place, file)) for file in _ZARR_FILES)
+                zarr = named or inner is not None or place.rstrip("/").endswith(".zarr")
+                source = open_zarr(place, inner) if zarr else NpyFolder(place, items, dims)
+                known = os.path.join(place, (inner or "").strip("/"))
+            else:
+                source, known = _file(place, inner), place
+    source.files = source.files or (known.rstrip("/"),)
     return source
 
 
-def _split(text: str) -> tuple[str, str | None]:
-    """Place and inner path; the ``::`` of a chained URL (``simplecache::s3://...``) is part of the place."""
-    place, mark, inner = text.rpartition("::")
-    return (text, None) if not mark or "://" in inner else (place, inner)
-
-
-def _folder(place: str, inner: str | None, items: Items, dims: tuple[int, ...] | None) -> Source:
-    zarr = place.rstrip("/").endswith(".zarr") or any(os.path.exists(os.path.join(place, f)) for f in _ZARR_FILES)
-    if zarr or inner is not None:
-        only_batches(items, "Zarr arrays")
-        return open_zarr(place, inner)
-    return NpyFolder(place, items, dims)
-
-
-def _file(place: str, inner: str | None, items: Items) -> Source:
+def _file(place: str, inner: str | None) -> Source:
     check_regular(place)
     with open(place, "rb") as file:
         head = file.read(len(HDF5_SIGNATURE))
     suffix = os.path.splitext(place)[1].lower()
-    only_batches(items, f"{suffix} files" if suffix in _FILES else "HDF5 datasets")
     if suffix == ".npy":
         if inner is not None:
             raise StreamError(f"a .npy file holds one array, got {place + '::' + inner!r}; leave out '::{inner}'.")
@@ -197,19 +181,20 @@ def open_known(
     _check_options(items, shuffle, nan_policy)
     columns = columns_of(**table) if table else None
     if not (is_labelled(source) or is_table(source)) and hasattr(source, "batches") and hasattr(source, "dims"):
-        stream: Any = source if isinstance(source, Stream) else OwnStream(source)
+        stream: Stream = source if isinstance(source, Stream) else OwnStream(source)
         check_opened(stream, items, shuffle, random_state, nan_policy, sample_dim)
-        opened: Stream = stream
-        return opened
+        return stream
     seed = check_integer("random_state", random_state, 0, StreamError) if shuffle else None
     if columns is not None or is_table(source):
         if sample_dim is not None:
             raise StreamError(f"sample_dim={sample_dim!r} is for arrays; the samples of a table are in sample=.")
         return open_table(source, columns, seed, nan_policy)
-    if (elsewhere := device_source(source, items, dims)) is not None:
-        turned: Any = along(elsewhere, sample_dim)
-        return DeviceStream(turned, seed, nan_policy)
-    stored = stored_source(source, items, dims)
+    stored = ArraySource(untracked(source)) if is_device_array(source) else stored_source(source, items, dims)
+    holds_items = isinstance(source, list | tuple) or (stored is not None and stored.kind == "folder")
+    if items == "samples" and not holds_items and (stored is not None or isinstance(source, Samples)):
+        raise StreamError(
+            'items="samples" is for iterables and folders; arrays hold batches (n, d_1, ..., d_k): leave it out.'
+        )
     if stored is not None:
         return StoredStream(along(stored, sample_dim), seed, nan_policy)
     if sample_dim is not None:
@@ -220,7 +205,6 @@ def open_known(
             "or store them in an array or file first."
         )
     if isinstance(source, Samples):
-        only_batches(items, "synthetic samples")
         return SamplesStream(source)
     if isinstance(source, Iterable) and not isinstance(source, bytes | dict):
         head, looked_at = _peeked(source)
@@ -294,37 +278,27 @@ def stored_source(source: Any, items: Items = "auto", dims: tuple[int, ...] | No
     if isinstance(source, list | tuple):
         return _listed(source, items, dims)
     if is_labelled(source):
-        only_batches(items, "DataArrays")
         return labelled_source(source)
     package = type(source).__module__.partition(".")[0]
     if package == "zarr" and hasattr(source, "store"):
-        only_batches(items, "Zarr arrays")
         return zarr_source(source, "the Zarr array" if hasattr(source, "shape") else "what was given")
     if package == "h5py" and hasattr(source, "file"):
-        only_batches(items, "HDF5 datasets")
         return hdf5_source(source)
     if package == "dask" and hasattr(source, "chunksize"):
-        only_batches(items, "Dask arrays")
         return DaskSource(source)
     if isinstance(source, np.ndarray) or hasattr(source, "__array__"):
-        only_batches(items, "arrays")
         return ArraySource(as_array(source))
     return None
-
-
-def _written_out(source: Any) -> bool:
-    """Whether these are lists of lists of numbers: an array, written out."""
-    while isinstance(source, list | tuple) and source:
-        source = source[0]
-    return isinstance(source, int | float | np.number)
 
 
 def _listed(source: Sequence[Any], items: Items, dims: tuple[int, ...] | None) -> Source | None:
     """A list of samples is the array that it makes; one of batches, or of sparse samples, stays a list."""
     if not source or is_sparse(source[0]):
         return None
-    written_out = items == "auto" and _written_out(source)
-    shapes = [] if written_out else list(map(shape_of, source))
-    if written_out or are_samples(shapes, items, dims, "items", MIN_ALIKE):
+    inmost: Any = source
+    while isinstance(inmost, list | tuple) and inmost:
+        inmost = inmost[0]
+    written_out = items == "auto" and isinstance(inmost, int | float | np.number)  # lists of lists of numbers
+    if written_out or are_samples(map(shape_of, source), items, dims, "items", MIN_ALIKE):
         return ArraySource(stacked(source))
     return None

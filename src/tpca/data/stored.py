@@ -1,11 +1,10 @@
-"""Samples too large to be held: where to cut them, and how to read a piece.
+"""One stream for everything that can be sliced: arrays, also on a device, npy files and folders, Zarr, HDF5, Dask.
 
-Memory for batches that is used again: fresh memory costs page faults, which take as long as reading from a cache.
+Samples too large to be held are read in slabs: where to cut them, and how to read a piece.
 
-A batch that was read holds a :class:`Lease` through its array and all views of it; when the last of them is gone, the
-memory goes back, and the next batch is read into it.
-
-One stream for everything that can be sliced: arrays, npy files and folders, Zarr, HDF5, Dask.
+Memory for batches is used again: fresh memory costs page faults, which take as long as reading from a cache.  A batch
+that was read holds a :class:`Lease` through its array and all views of it; when the last of them is gone, the memory
+goes back, and the next batch is read into it.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -26,117 +25,24 @@ from tpca.data.base import (
     NumberedStream,
     Source,
     all_finite,
-    dense_batch,
+    as_batch,
     float_dtype,
     read_cost,
     sample_dims,
     spread,
     to_floats,
-    without_empty,
 )
-from tpca.data.readahead import depth, read_ahead
+from tpca.data.readahead import depth
 from tpca.data.stores import without_array
 from tpca.errors import SampleError, StreamError, reading
 from tpca.labels import labels_of
 from tpca.model import BATCH_ENTRIES
 from tpca.randomness import generator
-from tpca.tensors import Batch, DenseBatch, SlabBatch
+from tpca.tensors import Batch, DeviceBatch, SlabBatch
 from tpca.tensors.accumulators import digest
 from tpca.tensors.dense import missing
+from tpca.tensors.namespaces import home_of
 from tpca.threads import cores
-
-
-def cut(dims: tuple[int, ...], chunks: tuple[int, ...] | None, entries: int) -> tuple[int, list[slice]]:
-    """The mode to cut, and its ranges: whole chunks, each slab of at most ``entries`` entries where that is possible.
-
-    ``chunks`` are those of a sample (``None``: stored in one piece); the mode with the most of them is cut, so that
-    a slab touches as few chunks in vain as can be.  Of one piece the first mode is cut, whose ranges are neighbours, or
-    if a single place of that is too much, the next, or the longest.
-    """
-    total = math.prod(dims)
-    mode, unit = next((n for n, d in enumerate(dims) if total // d <= entries), dims.index(max(dims))), 1
-    if chunks is not None:
-        counts = [-(-length // chunk) for length, chunk in zip(dims, chunks, strict=True)]
-        mode = counts.index(max(counts))
-        unit = chunks[mode]
-    fits = entries // (total // dims[mode])
-    step = max(unit, fits // unit * unit)
-    return mode, [slice(a, min(a + step, dims[mode])) for a in range(0, dims[mode], step)]
-
-
-class SlabReader:
-    """Reads ranges of one mode of single samples, cleaned: missing entries are refused, or read as 0."""
-
-    def __init__(self, read: Callable[[tuple[slice, ...]], NDArray[Any]], mode: int, policy: NanPolicy) -> None:
-        self._read, self._mode, self._policy = read, mode, policy
-
-    def __call__(self, index: int, part: slice) -> NDArray[Any]:
-        """The range ``part`` of the mode, of sample ``index``."""
-        slab = self._slab(index, part)
-        if all_finite(slab):
-            return slab
-        if self._policy != "zero":
-            raise missing(index)
-        return np.where(np.isfinite(slab), slab, slab.dtype.type(0))
-
-    def observed(self, index: int, part: slice) -> NDArray[Any]:
-        """Ones where there are entries in that range, and zeros where they are missing."""
-        there: NDArray[Any] = np.isfinite(self._slab(index, part)).astype(np.float64)
-        return there
-
-    def scan(self, index: int, parts: list[slice]) -> bool:
-        """Whether the sample is to be kept.  Reads all of it, slab by slab."""
-        slabs = (self._slab(index, part) for part in parts)
-        if self._policy == "omit":
-            return all(all_finite(slab) for slab in slabs)
-        return any(bool(np.isfinite(slab).any()) for slab in slabs)
-
-    def _slab(self, index: int, part: slice) -> NDArray[Any]:
-        key = (slice(index, index + 1), *[slice(None)] * self._mode, part)
-        slab: NDArray[Any] = to_floats(self._read(key))[0]
-        return slab
-
-
-MAX_IDLE = 17  # pieces that wait at most: as many as can be in flight
-
-
-class Lease:
-    """Some memory, until nobody has it any more."""
-
-    def __init__(self, memory: NDArray[Any], idle: deque[NDArray[Any]]) -> None:
-        self._memory, self._idle = memory, idle
-        # NumPy's way to hand over memory: arrays made of this hold this object, and so do all views of them.
-        self.__array_interface__ = memory.__array_interface__
-
-    def __del__(self) -> None:
-        self._idle.append(self._memory)
-
-
-class Leases:
-    """Memory for arrays of one size at a time; what is not in use is kept, at most for the last size asked for."""
-
-    def __init__(self) -> None:
-        self._idle: deque[NDArray[Any]] = deque(maxlen=MAX_IDLE)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (Leases, ())  # memory stays in its process
-
-    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """An array of this shape with anything in it."""
-        nbytes = math.prod(shape) * dtype.itemsize
-        memory = self._memory(nbytes)
-        return np.asarray(Lease(memory, self._idle))[:nbytes].view(dtype).reshape(shape)
-
-    def _memory(self, nbytes: int) -> NDArray[Any]:
-        """At least so many bytes, not twice as many; what does not fit is let go."""
-        while True:
-            try:
-                memory = self._idle.pop()  # the one that was used last is still in the processor's cache
-            except IndexError:
-                return np.empty(nbytes, np.uint8)
-            if nbytes <= memory.nbytes <= 2 * nbytes:
-                return memory
-
 
 # A stored sample with more entries than this is never held whole: it is read in slabs of about this size.
 SLAB_ENTRIES = 2**22
@@ -147,6 +53,9 @@ FILE_SAMPLES = 4
 MAX_ENTRIES = 2**24
 # Samples of a batch that is a view of an array in memory: so many are added up in one read of each.
 ARRAY_SAMPLES = 16
+# Entries of a batch, a range of an array on a device, that lies there anyway: a launch costs nothing beside it.
+DEVICE_BATCH_ENTRIES = 2**26
+MAX_IDLE = 17  # pieces of memory that wait at most: as many as can be in flight
 
 
 class StoredStream(NumberedStream):
@@ -167,51 +76,48 @@ class StoredStream(NumberedStream):
         if self.length == 0:
             raise StreamError(f"{source.name} holds no samples, its shape is {source.shape}; give at least one.")
         self._source, self.shuffle, self.nan_policy = source, shuffle, nan_policy
-        self.files = source.files
+        self.files, self.like = source.files, source.like
         self.labels = labels_of(source.axes, source.name) if source.axes else None
-        self._slabs = source.kind != "array" and math.prod(self.dims) > SLAB_ENTRIES
+        entries = math.prod(self.dims)
+        self._slabs = source.kind != "array" and entries > SLAB_ENTRIES
         # A block of a Dask array stays where it is: no batch has a part of one.
         edges = None if self._slabs else source.edges
         step = SLAB_SAMPLES if self._slabs else _batch_length(self.dims, source.chunks)
         if source.kind == "array":
-            step = max(step, ARRAY_SAMPLES, source.at_once)
-        self._edges = even_edges(self.length, step) if edges is None else _thinned(edges, math.prod(self.dims))
+            step = max(step, ARRAY_SAMPLES, 0 if self.like is None else DEVICE_BATCH_ENTRIES // entries)
+        self._edges = even_edges(self.length, step) if edges is None else _thinned(edges, entries)
         self.whole = not self._slabs
         self.readable_elsewhere = source.shared and not (self._slabs and source.kind == "dask")
-        self.layout: Layout = self._layout()
-        if source.kind != "array" and not self._slabs:  # slabs are read when they are needed
-            self.ahead = depth(self._longest * math.prod(self.dims) * self.dtype.itemsize, self.layout.count)
-
-    def in_order(self) -> StoredStream:
-        """The same samples in their own order."""
-        return type(self)(self._source, None, self.nan_policy)
+        # Where the batches begin, in the order of the stream.
+        bounds = np.concatenate([[0], np.cumsum(np.diff(self._edges)[self._order])])
+        alone, private = self.kind == "dask", self.kind == "array"
+        self.layout: Layout = Layout(bounds, nan_policy == "raise", entries, not self._slabs, alone, private)
+        if not private and not self._slabs:  # slabs are read when they are needed
+            self.ahead = depth(self._longest * entries * self.dtype.itemsize, self.layout.count)
+            self.readers = cores() if source.parallel else 1
 
     @cached_property
     def identity(self) -> str:
-        """Kind, shape, dtype, a digest of some samples (of a slab of each), and what changes the batches."""
+        """Kind, shape, dtype, a digest of some samples (of a slab of each), and what changes the batches.
+
+        Of samples on a device no more than a few numbers come to the host.
+        """
+        kind = self.kind if self.like is None else home_of(self.like)
+        options = "" if self.shuffle is None else f" shuffle={self.shuffle}"
+        options += "" if self.nan_policy == "raise" else f" nan_policy={self.nan_policy}"
+        return f"{kind} {self._source.shape} {self._source.dtype} {self._digest()}{options}"
+
+    def _digest(self) -> str:
+        if self.like is not None:
+            return digest(DeviceBatch(self.like).content())
         mode, parts = self._cut if self._slabs else (0, [slice(0, self.dims[0])])
         lengths = [*self.dims[:mode], parts[0].stop - parts[0].start, *self.dims[mode + 1 :]]
         places = spread(self.length, read_cost(self._source, tuple(lengths)))
         some = [parts[number * len(parts) // len(places)] for number in range(len(places))]
-        found = digest(
+        return digest(
             self._read((slice(place, place + 1), *[slice(None)] * mode, part))
             for place, part in zip(places, some, strict=True)
         )
-        return f"{self.kind} {self._source.shape} {self._source.dtype} {found}{self._told_options}"
-
-    @property
-    def _told_options(self) -> str:
-        """What changes the batches, for the identity."""
-        options = "" if self.shuffle is None else f" shuffle={self.shuffle}"
-        return options + ("" if self.nan_policy == "raise" else f" nan_policy={self.nan_policy}")
-
-    def batches(self, start: int = 0) -> Iterator[Batch]:
-        """The batches from the one whose ``first`` is ``start``; files are read ahead, by all cores if that helps."""
-        numbers = range(self.number_at(start), self.layout.count)
-        if self.kind == "array":
-            return without_empty(map(self.batch, numbers))
-        readers = cores() if self._source.parallel else 1
-        return without_empty(read_ahead(self.batch, numbers, max(1, self.ahead), readers))
 
     @property
     def _longest(self) -> int:
@@ -237,23 +143,6 @@ class StoredStream(NumberedStream):
         at_once = max(1, self.ahead) if self._source.parallel else 1
         return at_once * (self.chunk_bytes or 0) + held * self.dtype.itemsize
 
-    def number_at(self, start: int) -> int:
-        """The number of the batch whose first sample is number ``start``, in the order of the stream."""
-        bounds = self.layout.bounds
-        number = int(np.searchsorted(bounds, start))
-        if number == len(bounds) or bounds[number] != start:
-            raise StreamError(
-                f"no batch of {self._source.name} starts at sample {start}; "
-                "go on with the data and the options that the run was started with."
-            )
-        return number
-
-    def _layout(self) -> Layout:
-        """Where the batches begin, in the order of the stream."""
-        bounds = np.concatenate([[0], np.cumsum(np.diff(self._edges)[self._order])])
-        entries, alone = math.prod(self.dims), self.kind == "dask"
-        return Layout(bounds, self.nan_policy == "raise", entries, not self._slabs, alone, self.kind == "array")
-
     def for_workers(self) -> Self:
         """What a worker needs of it: all but a Dask array, whose blocks come by themselves."""
         if self._slabs:
@@ -267,17 +156,27 @@ class StoredStream(NumberedStream):
         part = self._source.part(*self._range(number))
         return None if part is None else [part]
 
-    def rows(self, start: int, stop: int, *inside: slice) -> NDArray[Any]:
-        """Samples ``start`` to ``stop`` as they are stored, in their own order; of each, the ranges ``inside``."""
-        return self._read((slice(start, stop), *inside))
-
     def batch(self, number: int, parts: Sequence[NDArray[Any]] | None = None) -> Batch:
-        """Batch ``number`` in the order of the stream; it may be empty."""
+        """Batch ``number`` in the order of the stream; it may be empty.  A range of an array is not copied."""
         a, b = self._range(number)
         first = int(self.layout.bounds[number])
         if self._slabs:
             return self._slab_batch(np.arange(a, b), first)
-        return self._dense_batch(a, self._read((slice(a, b),)) if parts is None else parts[0], b - a, first)
+        if self.like is None:
+            block = self._read((slice(a, b),)) if parts is None else parts[0]
+            if block.shape != (b - a, *self.dims):
+                raise SampleError(
+                    f"{self._source.name} gave samples of shape {block.shape[1:]} at sample {a}, expected {self.dims}; "
+                    "all samples of a stream share one shape."
+                )
+            batch = as_batch(block, first, a, self.nan_policy)
+        else:
+            batch = as_batch(self.like, first, a, self.nan_policy, (a, b))
+        if self.shuffle is None:
+            return batch
+        turned = batch.taken(self._permutation(a, len(batch)))
+        turned.first, turned.dropped = first, batch.dropped
+        return turned
 
     @cached_property
     def _order(self) -> NDArray[np.int64]:
@@ -288,19 +187,6 @@ class StoredStream(NumberedStream):
         """The samples of batch ``number`` as they are stored."""
         place = self._order[number]
         return int(self._edges[place]), int(self._edges[place + 1])
-
-    def _dense_batch(self, start: int, block: NDArray[Any], count: int, first: int) -> DenseBatch:
-        if block.shape != (count, *self.dims):
-            raise SampleError(
-                f"{self._source.name} gave samples of shape {block.shape[1:]} at sample {start}, expected {self.dims}; "
-                "all samples of a stream share one shape."
-            )
-        batch = dense_batch(to_floats(block), first, start, self.nan_policy)
-        if self.shuffle is None:
-            return batch
-        turn = self._permutation(start, len(batch))
-        places = batch.places[turn]
-        return DenseBatch(batch.samples[turn], first, batch.dropped, exposure=batch.exposure_of(turn), places=places)
 
     def _slab_batch(self, indices: NDArray[np.int64], first: int) -> SlabBatch:
         mode, parts = self._cut
@@ -355,3 +241,92 @@ def _batch_length(dims: tuple[int, ...], chunks: tuple[int, ...] | None) -> int:
     whole = -(-length // unit) * unit
     parted = chunks is not None and math.prod(chunks[1:]) < math.prod(dims)
     return max(length, MAX_ENTRIES // math.prod(dims)) if parted and whole * math.prod(dims) > MAX_ENTRIES else whole
+
+
+def cut(dims: tuple[int, ...], chunks: tuple[int, ...] | None, entries: int) -> tuple[int, list[slice]]:
+    """The mode to cut, and its ranges: whole chunks, each slab of at most ``entries`` entries where that is possible.
+
+    ``chunks`` are those of a sample (``None``: stored in one piece); the mode with the most of them is cut, so that
+    a slab touches as few chunks in vain as can be.  Of one piece the first mode is cut, whose ranges are neighbours, or
+    if a single place of that is too much, the next, or the longest.
+    """
+    total = math.prod(dims)
+    mode, unit = next((n for n, d in enumerate(dims) if total // d <= entries), dims.index(max(dims))), 1
+    if chunks is not None:
+        counts = [-(-length // chunk) for length, chunk in zip(dims, chunks, strict=True)]
+        mode = counts.index(max(counts))
+        unit = chunks[mode]
+    fits = entries // (total // dims[mode])
+    step = max(unit, fits // unit * unit)
+    return mode, [slice(a, min(a + step, dims[mode])) for a in range(0, dims[mode], step)]
+
+
+class SlabReader:
+    """Reads ranges of one mode of single samples, cleaned: missing entries are refused, or read as 0."""
+
+    def __init__(self, read: Callable[[tuple[slice, ...]], NDArray[Any]], mode: int, policy: NanPolicy) -> None:
+        self._read, self._mode, self._policy = read, mode, policy
+
+    def __call__(self, index: int, part: slice) -> NDArray[Any]:
+        """The range ``part`` of the mode, of sample ``index``."""
+        slab = self._slab(index, part)
+        if all_finite(slab):
+            return slab
+        if self._policy != "zero":
+            raise missing(index)
+        return np.where(np.isfinite(slab), slab, slab.dtype.type(0))
+
+    def observed(self, index: int, part: slice) -> NDArray[Any]:
+        """Ones where there are entries in that range, and zeros where they are missing."""
+        there: NDArray[Any] = np.isfinite(self._slab(index, part)).astype(np.float64)
+        return there
+
+    def scan(self, index: int, parts: list[slice]) -> bool:
+        """Whether the sample is to be kept.  Reads all of it, slab by slab."""
+        slabs = (self._slab(index, part) for part in parts)
+        if self._policy == "omit":
+            return all(all_finite(slab) for slab in slabs)
+        return any(bool(np.isfinite(slab).any()) for slab in slabs)
+
+    def _slab(self, index: int, part: slice) -> NDArray[Any]:
+        key = (slice(index, index + 1), *[slice(None)] * self._mode, part)
+        slab: NDArray[Any] = to_floats(self._read(key))[0]
+        return slab
+
+
+class Lease:
+    """Some memory, until nobody has it any more."""
+
+    def __init__(self, memory: NDArray[Any], idle: deque[NDArray[Any]]) -> None:
+        self._memory, self._idle = memory, idle
+        # NumPy's way to hand over memory: arrays made of this hold this object, and so do all views of them.
+        self.__array_interface__ = memory.__array_interface__
+
+    def __del__(self) -> None:
+        self._idle.append(self._memory)
+
+
+class Leases:
+    """Memory for arrays of one size at a time; what is not in use is kept, at most for the last size asked for."""
+
+    def __init__(self) -> None:
+        self._idle: deque[NDArray[Any]] = deque(maxlen=MAX_IDLE)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Leases, ())  # memory stays in its process
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """An array of this shape with anything in it."""
+        nbytes = math.prod(shape) * dtype.itemsize
+        memory = self._memory(nbytes)
+        return np.asarray(Lease(memory, self._idle))[:nbytes].view(dtype).reshape(shape)
+
+    def _memory(self, nbytes: int) -> NDArray[Any]:
+        """At least so many bytes, not twice as many; what does not fit is let go."""
+        while True:
+            try:
+                memory = self._idle.pop()  # the one that was used last is still in the processor's cache
+            except IndexError:
+                return np.empty(nbytes, np.uint8)
+            if nbytes <= memory.nbytes <= 2 * nbytes:
+                return memory

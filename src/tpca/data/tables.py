@@ -1,17 +1,13 @@
-"""What the columns of a long table mean, and the levels of its modes.
+"""Long tables: a row for every cell of every sample, with columns for the sample, the modes and the value.
 
-Long tables in pieces: Arrow tables and data frames in memory, Parquet by row groups, CSV by blocks of lines.
+They are read in pieces: Arrow tables and data frames in memory, Parquet by row groups, CSV by blocks of lines.  A first
+pass over the columns of samples and modes finds the samples, which must have their rows next to each other, and the
+levels of every mode: sorted where they are numbers or times, in the order of their first row where they are text.
+Levels that are given are taken as they are.  Nothing of the values is held but the piece in hand.  Samples are dense
+where most cells have a row, and sparse where few do.
 
 pyarrow is optional and imported where it is used.  Text of a CSV file stays text here: whether it means numbers can
 only be told when all of it was seen.
-
-Long tables: a row for every cell of every sample, with columns for the sample, the modes and the value.
-
-A first pass over the columns of samples and modes finds the samples, which must have their rows next to each other,
-and the levels of every mode: sorted where they are numbers or times, in the order of their first row where they are
-text.  Levels that are given are taken as they are.  Nothing of the values is held but the piece in hand.
-
-Streams of long tables: dense samples where most cells have a row, sparse ones where few do.
 """
 
 from __future__ import annotations
@@ -28,10 +24,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.data.base import Kind, Layout, NanPolicy, NumberedStream, Source, spread
+from tpca.data.base import Layout, NanPolicy, NumberedStream, Source, spread
 from tpca.data.stored import StoredStream
 from tpca.data.stores import absolute, listed, package
-from tpca.errors import SampleError, StreamError, TpcaError, check_regular, reading
+from tpca.errors import SampleError, StreamError, check_regular, reading
 from tpca.labels import Axis, as_coords, as_text, labels_of
 from tpca.model import BATCH_ENTRIES
 from tpca.tensors import Batch
@@ -40,6 +36,11 @@ from tpca.tensors.blocks import check_dims
 from tpca.tensors.sparse import SparseBatch
 
 TABLES = (".csv", ".tsv", ".parquet", ".pq")
+BLOCK_BYTES = 2**24  # of a CSV file that are parsed at a time
+PIECE_ROWS = 2**19  # of a table in memory
+LARGEST = 2**62  # cells of a sample that can be numbered
+DENSE_SHARE = 0.05  # of cells with a row, from which on samples are dense: adding up costs far less than contracting
+LETTERS, SHOWN = 60, 8  # of a value, and columns or levels, that messages show
 
 Missing = Literal["raise", "zero", "nan"]
 
@@ -147,11 +148,6 @@ def _numbers(texts: Sequence[str]) -> list[Any] | None:
     return ([int(text) for text in texts] if whole else found) if distinct else None
 
 
-BLOCK_BYTES = 2**24  # of a CSV file that are parsed at a time
-LONGEST = 60  # letters of a value that messages show
-PIECE_ROWS = 2**19  # of a table in memory
-
-
 class Pieces:
     """A table that is read piece by piece, some columns at a time."""
 
@@ -168,12 +164,24 @@ class Pieces:
     files: tuple[str, ...] = ()
     """Where it is stored."""
 
-    def read(self, number: int, columns: Sequence[str], value: str | None = None, first: int = 0) -> Any:
-        """An Arrow table of these columns of a piece, in their order, ``value`` last and as float64.
-
-        ``first`` is the number of its first row, for messages.
-        """
+    def part(self, number: int, columns: list[str]) -> Any:
+        """An Arrow table of these columns of a piece, in their order."""
         raise NotImplementedError
+
+    def read(self, number: int, columns: list[str], value: str, first: int) -> Any:
+        """The same with ``value`` as the last column, in float64; ``first`` is the number of the first row."""
+        arrow = package("pyarrow", "tables", "reading tables")
+        table = self.part(number, [*columns, value])
+        column = plain(table.column(value))
+        try:
+            return table.set_column(len(columns), value, column.cast(arrow.float64(), safe=False))
+        except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError):
+            values = column.to_pylist()
+            at = next((place for place, one in enumerate(values) if not _blank_or_number(one)), 0)
+            raise SampleError(
+                f"{self.row(first + at)} has {value} {brief(values[at])}, expected a number; convert column {value!r} "
+                "first, or name another one as value."
+            ) from None
 
     def row(self, number: int) -> str:
         """How a row is found, from its number."""
@@ -203,10 +211,9 @@ class MemoryPieces(Pieces):
         self._table = table if self._order is None else table.take(self._order)
         self.count = max(1, -(-table.num_rows // PIECE_ROWS))
 
-    def read(self, number: int, columns: Sequence[str], value: str | None = None, first: int = 0) -> Any:
+    def part(self, number: int, columns: list[str]) -> Any:
         """Some rows."""
-        wanted = [*columns, *([] if value is None else [value])]
-        return as_floats(self._table.select(wanted).slice(number * PIECE_ROWS, PIECE_ROWS), value, self, first)
+        return self._table.select(columns).slice(number * PIECE_ROWS, PIECE_ROWS)
 
     def row(self, number: int) -> str:
         """As it was before rows were put next to each other."""
@@ -225,11 +232,10 @@ class ParquetPieces(Pieces):
     def _open(self) -> Any:
         return package("pyarrow.parquet", "tables", "reading tables").ParquetFile(self.path)
 
-    def read(self, number: int, columns: Sequence[str], value: str | None = None, first: int = 0) -> Any:
+    def part(self, number: int, columns: list[str]) -> Any:
         """A row group."""
-        wanted = [*columns, *([] if value is None else [value])]
         with reading(f"cannot read row group {number} of {self.name}", "the file is damaged: write it again"):
-            return as_floats(self._open().read_row_group(number, columns=wanted).select(wanted), value, self, first)
+            return self._open().read_row_group(number, columns=columns).select(columns)
 
 
 class CsvPieces(Pieces):
@@ -248,19 +254,19 @@ class CsvPieces(Pieces):
             raise StreamError(f"{path!r} is empty; its first line must name the columns.")
         self.count = len(self._bounds) - 1
 
-    def read(self, number: int, columns: Sequence[str], value: str | None = None, first: int = 0) -> Any:
-        """A block of lines."""
-        arrow = package("pyarrow", "tables", "reading tables")
-        types = {column: arrow.string() for column in columns}
-        wanted = types | ({} if value is None else {value: arrow.float64()})
+    def part(self, number: int, columns: list[str]) -> Any:
+        """A block of lines, as text."""
+        text = package("pyarrow", "tables", "reading tables").string()
         with reading(f"cannot read {self.name} as a table", "write it again, as text in UTF-8"):
-            try:
-                return self._parsed(number, wanted)
-            except arrow.ArrowInvalid:
-                if value is None:
-                    raise
-            texts = self._parsed(number, types | {value: arrow.string()})
-        return as_floats(texts, value, self, first)  # says where there is no number
+            return self._parsed(number, dict.fromkeys(columns, text))
+
+    def read(self, number: int, columns: list[str], value: str, first: int) -> Any:
+        """A block of lines; where not all values are numbers, text tells which is none."""
+        arrow = package("pyarrow", "tables", "reading tables")
+        try:
+            return self._parsed(number, {**dict.fromkeys(columns, arrow.string()), value: arrow.float64()})
+        except Exception:  # is said by the slow way
+            return super().read(number, columns, value, first)
 
     def _parsed(self, number: int, types: dict[str, Any]) -> Any:
         parser = package("pyarrow.csv", "tables", "reading tables")
@@ -298,27 +304,10 @@ def _line_blocks(file: Any, start: int, stop: int) -> list[int]:
     return bounds
 
 
-def as_floats(table: Any, value: str | None, pieces: Pieces, first: int) -> Any:
-    """The table with its last column, if that holds values, as float64; a value that is no number is named."""
-    if value is None:
-        return table
-    arrow = package("pyarrow", "tables", "reading tables")
-    column = plain(table.column(value))
-    try:
-        return table.set_column(table.num_columns - 1, value, column.cast(arrow.float64(), safe=False))
-    except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError):
-        values = column.to_pylist()
-        at = next((place for place, one in enumerate(values) if not _blank_or_number(one)), 0)
-        raise SampleError(
-            f"{pieces.row(first + at)} has {value} {brief(values[at])}, expected a number; convert column {value!r} "
-            "first, or name another one as value."
-        ) from None
-
-
 def brief(one: Any) -> str:
     """A value of a table as messages show it."""
     text = repr(one)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
+    return text if len(text) <= LETTERS else f"{text[:LETTERS]} ..."
 
 
 def _blank_or_number(one: Any) -> bool:
@@ -339,9 +328,6 @@ def coded(column: Any) -> tuple[np.ndarray[Any, Any], list[Any]]:
     """Numbers of the values of a column, −1 where there is none, and the values."""
     encoded = column.dictionary_encode()
     return encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False), encoded.dictionary.to_pylist()
-
-
-LARGEST = 2**62  # cells of a sample that can be numbered
 
 
 class Table:
@@ -369,27 +355,26 @@ class Table:
         starts: list[int] = []
         pieces, rows, seen, last = [0], 0, set[Any](), None
         for number in range(self.pieces.count):
-            part = self.pieces.read(number, self.columns.keys)
+            part = self.pieces.part(number, self.columns.keys)
             codes, values = self._codes(part, 0, rows)
             for place, levels in enumerate(self.levels):
                 levels.learn(self._codes(part, place + 1, rows)[1])
             for at in (0, *(np.flatnonzero(np.diff(codes)) + 1).tolist()) if len(codes) else ():
                 own = values[codes[at]]
-                if not starts or own != last:
-                    self._refuse_again(own, own in seen, rows + at)
-                    starts.append(rows + at)
-                    seen.add(own)
-                    last = own
+                if starts and own == last:
+                    continue
+                if own in seen:
+                    raise StreamError(
+                        f"{self.pieces.row(rows + at)} goes on with {self.columns.sample} {brief(own)} after rows of "
+                        f"others; sort the table by {self.columns.sample!r}, or give it as a data frame, which is "
+                        "sorted here."
+                    )
+                starts.append(rows + at)
+                seen.add(own)
+                last = own
             rows += part.num_rows
             pieces.append(rows)
         return np.array([*starts, rows]), np.array(pieces)
-
-    def _refuse_again(self, sample: Any, again: bool, row: int) -> None:
-        if again:
-            raise StreamError(
-                f"{self.pieces.row(row)} goes on with {self.columns.sample} {brief(sample)} after rows of others; sort "
-                f"the table by {self.columns.sample!r}, or give it as a data frame, which is sorted here."
-            )
 
     def _codes(self, part: Any, place: int, first: int) -> tuple[NDArray[Any], list[Any]]:
         """Numbers and values of a column of a piece, whose first row is number ``first``."""
@@ -415,18 +400,16 @@ class Table:
             codes, values = self._codes(part, place + 1, first)
             own = levels.places(values)[codes] if len(codes) else codes
             if len(own) and own.min() < 0:
-                self._refuse_level(levels, values, codes, first + int(np.argmin(own)), int(np.argmin(own)))
+                at = int(np.argmin(own))
+                known = ", ".join(map(brief, levels.raw[:SHOWN])) + (", ..." if len(levels.raw) > SHOWN else "")
+                raise SampleError(
+                    f"{self.pieces.row(first + at)} has {levels.name} {brief(values[codes[at]])}, which is none of its "
+                    f"{len(levels.raw)} levels ({known}); add it to modes={{{levels.name!r}: ...}}, or leave it out."
+                )
             cells = cells * self.dims[place] + own
         numbers = plain(part.column(len(self.levels) + 1)).to_numpy(zero_copy_only=False).astype(np.float64)
         self._held = (number, cells, numbers)
         return cells, numbers
-
-    def _refuse_level(self, levels: Levels, values: list[Any], codes: NDArray[Any], row: int, at: int) -> None:
-        known = ", ".join(brief(one) for one in levels.raw[:8]) + (", ..." if len(levels.raw) > 8 else "")
-        raise SampleError(
-            f"{self.pieces.row(row)} has {levels.name} {brief(values[codes[at]])}, which is none of its "
-            f"{len(levels.raw)} levels ({known}); add it to modes={{{levels.name!r}: ...}}, or take the row out."
-        )
 
     def rows(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
         """Of samples ``start`` to ``stop``: the sample of every row, counted from 0, its cell, and its value."""
@@ -441,10 +424,6 @@ class Table:
             parts.append((cells[some], values[some]))
         sample = np.repeat(np.arange(stop - start), np.diff(self.starts[start : stop + 1]))
         cells, values = (np.concatenate(each) for each in zip(*parts, strict=True))
-        self._refuse_twice(sample, cells, first)
-        return sample, cells, values
-
-    def _refuse_twice(self, sample: NDArray[np.int64], cells: NDArray[np.int64], first: int) -> None:
         order = np.lexsort((cells, sample))
         same = (np.diff(sample[order]) == 0) & (np.diff(cells[order]) == 0)
         if same.any():
@@ -453,11 +432,12 @@ class Table:
                 f"{self.pieces.row(first + row)} gives {self.cell(first + row, int(cells[row]))} a second time; add "
                 "such rows up first, or take one out."
             )
+        return sample, cells, values
 
     def cell(self, row: int, cell: int) -> str:
         """A cell of the sample of a row, in words."""
         number = int(np.searchsorted(self._piece_starts, row, side="right")) - 1
-        column = self.pieces.read(number, [self.columns.sample]).column(0)
+        column = self.pieces.part(number, [self.columns.sample]).column(0)
         own = column[row - int(self._piece_starts[number])].as_py()
         places = np.unravel_index(cell, self.dims)
         told = (f"{one.name} {brief(one.axis.entry(int(i)))}" for one, i in zip(self.levels, places, strict=True))
@@ -481,14 +461,10 @@ class Table:
         return block.reshape(stop - start, *self.dims)
 
 
-DENSE_SHARE = 0.05  # of cells with a row, from which on samples are dense: adding up costs far less than contracting
-SHOWN = 8  # columns that a message names
-
-
 class TableSource(Source):
     """A long table as dense samples."""
 
-    kind: Kind = "table"
+    kind = "table"
 
     def __init__(self, table: Table) -> None:
         self.name, self.shape, self.dtype = table.name, (len(table), *table.dims), np.dtype(np.float64)
@@ -561,7 +537,7 @@ def open_table(source: Any, columns: Columns | None, shuffle: int | None, nan_po
             f"sample, modes and value are for long tables (.csv, .parquet, a data frame), got {type(source).__name__}; "
             "leave them out."
         )
-    table = Table(_pieces(source, columns), columns)
+    table = Table(_pieces(source, columns.sample), columns)
     if not len(table):
         raise StreamError(f"{table.name} has no rows; give at least one sample.")
     if columns.missing == "zero" and table.starts[-1] < DENSE_SHARE * table.size * len(table):
@@ -571,62 +547,30 @@ def open_table(source: Any, columns: Columns | None, shuffle: int | None, nan_po
     return StoredStream(TableSource(table), shuffle, nan_policy)
 
 
-def _pieces(source: Any, columns: Columns) -> Pieces:
+def _pieces(source: Any, sample: str) -> Pieces:
     if not isinstance(source, str | os.PathLike):
-        return MemoryPieces(source, columns.sample)
+        return MemoryPieces(source, sample)
     path = os.fsdecode(source)
-    _check_file(path)
-    return _file_pieces(path)
-
-
-def _check_file(path: str) -> None:
     if not os.path.exists(path):
         raise StreamError(f"no such file or folder: {path!r}.")
     check_regular(path)
-
-
-def _file_pieces(path: str) -> Pieces:
     return ParquetPieces(path) if path.lower().endswith((".parquet", ".pq")) else CsvPieces(path)
 
 
 def _what_to_do(source: Any) -> str:
     """Of a table that nothing was said of, maybe a matrix of numbers: what it is, and what to do."""
-    file = isinstance(source, str | os.PathLike)
-    name = repr(os.fsdecode(source)) if file else "df"
-    matrix = "numpy.loadtxt(path, delimiter=',')" if file else "df.to_numpy()"
-    matrix = matrix if file or hasattr(source, "to_numpy") else "df.to_pandas().to_numpy()"  # an Arrow table
-    command = " (tpca: --sample, --modes, --value)" if file else ""
-    return (
-        f"{name if file else f'a {type(source).__name__}'} is a table{_columns(source)}, and a sample is an array: say "
-        "which columns are the sample, the modes (axes of a sample) and the value, "
-        f"tpca.open_stream({name}, sample=..., modes=[..., ...], value=...){command}, and fit that. A matrix, one "
-        f"sample a row, is given as an array: {matrix}.reshape(n, d_1, ..., d_k)"
-        f"{', saved with numpy.save for the command' if file else ''}."
-    )
-
-
-def _columns(source: Any) -> str:
-    """The columns of a table; none of a file that cannot be parsed, or begins with numbers."""
     if isinstance(source, str | os.PathLike):
-        names = _file_columns(os.fsdecode(source))
+        columns, what = _pieces(source, "").columns, repr(os.fsdecode(source))
+        name, matrix, command = what, "numpy.loadtxt(path, delimiter=',')", " (tpca: --sample, --modes, --value)"
     else:
-        names = list(map(str, getattr(source, "column_names", None) or source.columns))
-    shown = ", ".join(map(brief, names[:SHOWN])) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
-    return f" with columns {shown}" if names else ""
-
-
-def _file_columns(path: str) -> list[str]:
-    _check_file(path)
-    try:
-        names = _file_pieces(path).columns
-    except TpcaError:
-        return []
-    return [] if any(map(_is_number_text, names)) else names
-
-
-def _is_number_text(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+        columns = list(map(str, getattr(source, "column_names", None) or source.columns))
+        what, name, command = f"a {type(source).__name__}", "df", ""
+        matrix = "df.to_numpy()" if hasattr(source, "to_numpy") else "df.to_pandas().to_numpy()"  # an Arrow table
+    shown = ", ".join(map(brief, columns[:SHOWN])) + (", ..." if len(columns) > SHOWN else "")
+    return (
+        f"{what} is a table with columns {shown}, and a sample is an array: say which columns are the sample, the "
+        "modes (axes of a sample) and the value, "
+        f"tpca.open_stream({name}, sample=..., modes=[..., ...], value=...){command}, and fit that. "
+        f"A matrix, one sample a row, is given as an array: {matrix}.reshape(n, d_1, ..., d_k)"
+        f"{', saved with numpy.save for the command' if command else ''}."
+    )
