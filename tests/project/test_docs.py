@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import tpca
 from research.__main__ import app as experiments
+from research.reproduce import STUDIES, as_markdown
 from research.studies import race_checks, race_targets
-from research.studies.catalogue import STUDIES, as_markdown
 from research.studies.store import Store
 from tpca.cli import app
 from tpca.data import KINDS
