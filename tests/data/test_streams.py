@@ -705,7 +705,7 @@ class TestReadAhead:
 
     def gone(self):
         """Whether the threads end soon."""
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while self.threads() and time.monotonic() < deadline:
             time.sleep(0.005)
         return not self.threads()
@@ -719,7 +719,7 @@ class TestReadAhead:
         items = read_ahead(lambda i: drawn.append(i) or i, range(10))
         assert drawn == []
         assert next(items) == 0
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while len(drawn) < 2 and time.monotonic() < deadline:
             time.sleep(0.005)
         time.sleep(0.05)
