@@ -6,7 +6,7 @@ Samples are :math:`N = C \cdot form \cdot \sigma^2/\lambda^2` for success in hal
 mean, ALS, AMP, unfoldings, Oja       √∏d, which is d^{k̄/2}: the threshold of the balanced unfolding
                                       (Oja: times (ln √D)²/4, D entries in a block)
 power iteration, vectors by SGD       ∏d / min d, which is d^{k̄-1}: starts overlap by d^{-1/2} (Ben Arous et al. 2021)
-paper's matrices                      :func:`tpca.model.least_samples`: d^{k̄-2} without correlation, d^{k̄/2}
+paper's matrices                      :func:`research.theory.least_samples`: d^{k̄-2} without correlation, d^{k̄/2}
                                       with equal vectors (d^{(k̄+1)/2} at odd order), the smaller of both between
 equal vectors (traces, one matrix)    d^{k̄/2} with d² of state
 ====================================  ========================================================================
@@ -24,9 +24,9 @@ from typing import Any
 
 import tpca.planning
 from research.baselines import BASELINES
+from research.theory import least_samples
 from tpca.errors import ModelError
 from tpca.inference.design import Design
-from tpca.model import least_samples
 from tpca.solvers.estimate import Recovery
 from tpca.solvers.least_squares.solver import LEAST_BINS, held_bytes
 from tpca.solvers.rank_one import DENSE_ROWS, LANCZOS

@@ -18,7 +18,7 @@ from research.studies.scaling import LARGE, large_laws
 from research.studies.starts import INITIALISATION, selection_rates, start_rates
 from research.studies.store import Store
 from research.studies.study import Records, Study
-from tpca.model import cramer_rao
+from research.theory import cramer_rao
 from tpca.report.style import COLOURS, INK, MARKERS, drawing, save
 
 Figure = Callable[[Any, Any, Records], None]

@@ -135,7 +135,7 @@ def test_too_few_samples_say_that_they_could_have_proven_nothing(n):
     pca = TensorPCA(random_state=0).fit(X[:n])
     assert not pca.found_
     assert pca.verdict_ == "not tested"
-    assert any(note.startswith(f"Not tested: {n} ") for note in pca.result_.notes)
+    assert any(note.startswith(f"Not tested: {n} ") for note in pca.result_.advice)
     assert f"Not tested: {n} " in str(pca.summary())
 
 

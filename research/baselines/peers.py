@@ -24,10 +24,11 @@ from typing import Any
 import numpy as np
 
 from research.baselines.base import AllSamples, Baseline
+from research.baselines.spectral import unfold
 from tpca.errors import SolverError
 from tpca.randomness import generator
 from tpca.solvers.estimate import Recovery
-from tpca.solvers.rank_one import top_pairs, unfold
+from tpca.solvers.rank_one import top_pairs
 from tpca.tensors.blocks import unit
 
 ITERATIONS, TOL = 500, 1e-10

@@ -57,7 +57,7 @@ or, if they can be read only once, the mean.  Without the mean in memory the str
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,7 +68,7 @@ from tpca.engines import open_engine
 from tpca.randomness import generator
 from tpca.solvers.estimate import Recovery
 from tpca.solvers.race.strategies.symmetric import pairings
-from tpca.solvers.rank_one import DENSE_ROWS, LANCZOS, leading, rank_one, split_blocks, top_pairs, unfold
+from tpca.solvers.rank_one import DENSE_ROWS, LANCZOS, leading, rank_one, split_blocks, top_pairs
 from tpca.tensors import Query
 from tpca.tensors.blocks import Array, Partition, unit
 
@@ -121,6 +121,12 @@ class RecursiveUnfolding(Baseline):
         """Recover the vectors from all samples of ``source``."""
         samples = AllSamples(source, self.max_samples)
         return samples.recovery(spectral_vectors(samples, generator(self.random_state, "unfolding"), split_recursively))
+
+
+def unfold(tensor: Array, groups: Sequence[Sequence[int]]) -> Array:
+    """The tensor as a matrix with the modes of the first group along its rows and those of the second along columns."""
+    rows = math.prod(tensor.shape[n] for n in groups[0])
+    return tensor.transpose([n for group in groups for n in group]).reshape(rows, -1)
 
 
 def spectral_vectors(samples: AllSamples, rng: np.random.Generator, split: Split) -> list[Array]:

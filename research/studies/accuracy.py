@@ -17,8 +17,9 @@ from research.studies.climbs import COARSE
 from research.studies.estimates import PowerLaw, flat, power_law_of, slope_finding
 from research.studies.store import key
 from research.studies.study import Finding, Params, Records, Scale, Study, Verdict
+from research.theory import cramer_rao, gaussian_error
 from tpca.engines import open_engine
-from tpca.model import SpikedTensor, cramer_rao, gaussian_error
+from tpca.model import SpikedTensor
 from tpca.randomness import generator
 from tpca.solvers.paper.run import PaperRun
 from tpca.solvers.paper.schedule import Leg

@@ -23,7 +23,8 @@ import numpy as np
 from research.law import LawEngine
 from research.studies.estimates import rate_interval
 from research.studies.runner import table_command
-from tpca.model import SpikedTensor, cramer_rao
+from research.theory import cramer_rao
+from tpca.model import SpikedTensor
 from tpca.solvers.race.solver import RaceSolver
 from tpca.wording import markdown_table
 

@@ -27,7 +27,8 @@ from research.studies.climbs import (
 )
 from research.studies.estimates import PowerLaw, power_law, slope_finding
 from research.studies.study import Finding, Params, Records, Scale, Slope, Study, Verdict
-from tpca.model import SpikedTensor, adaptive_samples, gauge
+from research.theory import adaptive_samples
+from tpca.model import SpikedTensor, gauge
 from tpca.randomness import generator
 from tpca.solvers.paper.schedule import (
     PRESETS,

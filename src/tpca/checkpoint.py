@@ -143,7 +143,7 @@ def _generator(state: dict[str, Any]) -> np.random.Generator:
 
 __all__ = ["VERSION", "CheckpointWarning", "Checkpoints", "kept"]
 
-VERSION = 11  # raised whenever the attributes of a kept class, or a position, change their meaning
+VERSION = 12  # raised whenever the attributes of a kept class, or a position, change their meaning
 KEEP = 2
 STATE, ARRAYS = "tpca-state.json", "tpca-arrays.npz"
 

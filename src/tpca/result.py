@@ -130,7 +130,7 @@ class Record(msgspec.Struct, kw_only=True, eq=False, tag_field="format", tag="tp
     dims: Annotated[list[Annotated[int, msgspec.Meta(ge=1)]], msgspec.Meta(min_length=1)]
     names: dict[str, Any] = msgspec.field(name="labels", default_factory=dict)
     components: Annotated[list[Component], msgspec.Meta(min_length=1)]
-    notes: list[str] = []
+    advice: list[str] = []
     n_samples: Count
     n_skipped: Count = 0
     n_passes: Count = 1
@@ -163,8 +163,8 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
     null_distribution : array ``(rows, n_resamples)`` or None
     labels : Labels
         Names of axes and of their entries.
-    notes : list of str
-        Advice, a line each.
+    advice : list of str
+        A line each, with a number and one action.
     dims, n_samples, n_skipped, n_units, n_resamples, solver, settings, source
         Of what the fit was, and how it was done.
     preprocess : callable, optional
@@ -188,16 +188,6 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
         rows, names = recovery.components, recovery.labels
         dims = [len(v) for v in rows[0].vectors]
         unknown = tuple(np.full(d, math.nan) for d in dims)
-        fields: tuple[str, ...] = (
-            "strength",
-            "strength_interval",
-            "p_value",
-            "significant",
-            "effect",
-            "label_amplitudes",
-            "variance",
-        )
-        fields += ("variance_ratio", "length", "statistic", "e_value")
         entries, nulls = recovery.entry_p_values, [c.null for c in rows]
         copied = ("solver", "n_samples", "n_skipped", "n_passes", "n_units", "n_resamples", "noise_level", "inflation")
         return cls(
@@ -209,8 +199,11 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
             p_value=recovery.signal_p,
             dims=dims,
             names={} if names is None else names.as_json(),
-            components=[_component({name: getattr(c, name) for name in fields}) for c in rows],
-            notes=[*recovery.notes, *map(_sentence, doubts(recovery.checks)), *map(withdrawal, recovery.withdrawn)],
+            components=[
+                _component({name: getattr(c, name) for name in Component.__struct_fields__ if hasattr(c, name)})
+                for c in rows
+            ],
+            advice=[*recovery.advice, *map(_sentence, doubts(recovery.checks)), *map(withdrawal, recovery.withdrawn)],
             rank_one_shares=[float(share) for share in recovery.rank_one_shares],
             state_bytes=recovery.state_bytes,
             buffer_bytes=recovery.buffer_bytes,
@@ -250,7 +243,7 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
             dims=[len(mean) for mean in fit.means],
             names=named.as_json(),
             components=components,
-            notes=fit.advice,
+            advice=fit.advice,
             n_samples=fit.n_samples,
             n_skipped=fit.n_skipped,
             tpca_version=tpca_version(),
@@ -281,7 +274,7 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
                 Component(strength=float(s), p_value=float(p), significant=bool(proven))
                 for s, p, proven in zip(fit.strengths, fit.p_values, fit.significant, strict=True)
             ],
-            notes=[advice] if reason is StopReason.NO_SIGNAL else [],
+            advice=[advice] if reason is StopReason.NO_SIGNAL else [],
             n_samples=fit.n_samples,
             n_skipped=fit.n_skipped,
             state_bytes=fit.state_bytes,
@@ -372,7 +365,7 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
         """Numbers and words in a form that NetCDF and Zarr can store."""
         ends = [c.strength_interval or (math.nan, math.nan) for c in self.components]
         told: dict[str, Any] = {"verdict": str(self.verdict), "signal_p_value": self.p_value}
-        told |= {"notes": " ".join(self.notes), "strength": [c.strength for c in self.components]}
+        told |= {"advice": " ".join(self.advice), "strength": [c.strength for c in self.components]}
         told |= {"strength_low": [low for low, _ in ends], "strength_high": [high for _, high in ends]}
         told |= {"p_value": [c.p_value for c in self.components]}
         told |= {"significant": [int(c.significant) for c in self.components]}

@@ -182,7 +182,7 @@ def test_why_an_odd_number_of_views_sees_nothing():
     rng = np.random.default_rng(0)
     for order, said in ((2, "give more rows, or other views."), (3, "symmetric law, so try an even number, too.")):
         unrelated = [rng.standard_normal((300, 4)) for _ in range(order)]
-        advice = quietly(TensorCCA(random_state=0, confidence=0.9999).fit, unrelated).result_.notes[0]
+        advice = quietly(TensorCCA(random_state=0, confidence=0.9999).fit, unrelated).result_.advice[0]
         assert advice.endswith(said)
         assert "pairs" not in advice
 
@@ -796,7 +796,7 @@ def test_a_factor_is_found_in_series_and_in_groups():
     shared = autoregressive(rng, 1000, 1, 0.5)
     cca = TensorCCA(random_state=0).fit([2 * shared * [1, 0, 0] + autoregressive(rng, 1000, 3, 0.5) for _ in "ab"])
     assert cca.found_
-    assert any("use dependence=None" in note for note in cca.result_.notes)
+    assert any("use dependence=None" in note for note in cca.result_.advice)
     groups = np.repeat(np.arange(40), 5)
     factor = np.repeat(rng.standard_normal(40), 5)
     views = [np.outer(2 * factor, [1, 0, 0]) + rng.standard_normal((200, 3)) for _ in "ab"]

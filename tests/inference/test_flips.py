@@ -179,7 +179,7 @@ def test_a_second_component_that_is_not_there_is_rarely_claimed(rng):
 
 
 def notes(pca):
-    return " ".join(pca._found.notes)
+    return " ".join(pca._found.advice)
 
 
 def test_too_few_units_are_not_tested_and_the_way_out_is_said(rng):

@@ -80,7 +80,7 @@ def test_the_words_are_those_of_the_summary(named, page):
     summary = named.summary()
     assert summary.headline in page.text["h2"]
     assert summary.about in page.text["p"]
-    for remark in named.result_.notes:
+    for remark in named.result_.advice:
         assert remark in page.text["li"]
     assert named.result_.methods() in page.text["p"]
 

@@ -109,7 +109,7 @@ def test_correlated_neighbours_are_not_tested(rng):
     X = rng.standard_normal((100, 5, 4)).cumsum(axis=0)
     pca = TensorPCA(target="variance", random_state=0).fit(X)
     assert (pca.verdict_, np.isnan(pca.p_values_[0])) == ("not tested", True)
-    assert any("dependence=None" in note for note in pca._found.notes)
+    assert any("dependence=None" in note for note in pca._found.advice)
     assert TensorPCA(target="variance", dependence=None, random_state=0).fit(X).verdict_ != "not tested"
 
 

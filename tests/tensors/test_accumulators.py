@@ -38,7 +38,7 @@ from tpca.solvers.folds import (
     Folds,
     JointMoments,
 )
-from tpca.solvers.least_squares.residuals import Fitted, Residuals
+from tpca.solvers.least_squares.residuals import Answer, Residuals
 from tpca.solvers.race.whitening import ModeMoments
 from tpca.solvers.sources import (
     ContrastSums,
@@ -277,7 +277,7 @@ def fitted_mean():
     sums = UnitSums(Design(), Units(1, N))
     sums.add(DenseBatch(SAMPLES), 0)
     none = np.zeros(0, dtype=np.intp)
-    return Fitted(Contributions(sums.units, none, np.array([0]), DIMS), Tangents([UNITS], np.ones(1)))
+    return Answer("", Contributions(sums.units, none, np.array([0]), DIMS), Tangents([UNITS], np.ones(1)))
 
 
 def scatter_of(samples):

@@ -84,7 +84,7 @@ class RowsEstimator(Generic[F]):
 
     def _warn(self) -> None:
         if self.verdict_ is Verdict.NO_SIGNAL:
-            told = f"{self.result_.notes[0]} (p = {float(np.min(self.p_values_)):.3g})"
+            told = f"{self.result_.advice[0]} (p = {float(np.min(self.p_values_)):.3g})"
             warnings.warn(told, ConvergenceWarning, stacklevel=3)
 
     def summary(self) -> Summary:

@@ -21,6 +21,7 @@ from tpca.errors import SampleError, SolverError
 from tpca.estimators._common import Lines, say, seed_from
 from tpca.estimators.learnt import not_fitted
 from tpca.inference.design import TARGETS, Design, read_design
+from tpca.inference.flips import flips_seconds, usual_resamples
 from tpca.result import Result, Score, preprocessed_data
 from tpca.solvers.build import build_solver
 from tpca.solvers.estimate import Component, Recovery, Verdict
@@ -29,6 +30,7 @@ from tpca.solvers.rank_one import oriented
 from tpca.solvers.run import Feed
 from tpca.tensors.blocks import Array
 from tpca.tensors.namespaces import is_device_array, namespace, to_device
+from tpca.wording import duration
 
 if TYPE_CHECKING:
     from tpca.report.words import Summary
@@ -253,7 +255,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 raise SolverError(f"partial_fit needs solver='least_squares', 'race' or 'auto', got {self.solver!r}.")
             start = solver.start
             if isinstance(solver, LeastSquares):
-                start = functools.partial(solver.start, design=design, handed_in=True)
+                start = functools.partial(solver.start, design=design, pushed=True)
             else:
                 self._refuse_conditions(design)
             feed = Feed(start, batches.dims, batches.labels, batches.partial)
@@ -306,6 +308,10 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self._wanted = int(getattr(solver, "n_components", 1))
         if self.verbose:
             say(f"solver {self.solver_}: {reason}")
+            if isinstance(solver, LeastSquares):
+                entries = math.prod(data.dims)
+                flips = usual_resamples(entries) if solver.n_resamples == "auto" else int(solver.n_resamples)
+                say(f"test: up to {flips} flips, about {duration(flips_seconds(entries, flips))} a question")
         return solver
 
     def _keep(self, recovery: Recovery, data: Any, design: Design) -> None:

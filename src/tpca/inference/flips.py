@@ -37,6 +37,11 @@ def usual_resamples(entries: int) -> int:
     return int(np.clip(USUAL_FLIPS * COST_ENTRIES / max(1, entries), LEAST_FLIPS, USUAL_FLIPS))
 
 
+def flips_seconds(entries: int, n_resamples: int) -> float:
+    """About how long so many flips of three statistics take."""
+    return n_resamples / USUAL_FLIPS * entries / COST_ENTRIES
+
+
 def draw_signs(units: int, n_resamples: int, rng: np.random.Generator) -> Array:
     """The data first, then flips: all of them where that is no more than asked for."""
     if 2 ** (units - 1) <= n_resamples + 1:
@@ -143,12 +148,13 @@ def entry_p_values(rows: Array, signs: Array, scale: Array, most: int = CHUNK) -
 
     The level of an entry, the root of its sum of squares over units, is left alone by flips.
     """
-    level = np.sqrt(np.sum(rows.astype(np.float64) ** 2, axis=0))
+    level = np.sqrt(np.einsum("g...,g...->...", rows, rows, dtype=np.float64))
     unknown = level <= 1e-12 * level.max(initial=0.0)
     level = np.where(unknown, np.inf, level)
     largest, own = np.empty(len(signs)), np.zeros(rows.shape[1:])
     for some, stack in flipped(rows, signs, most):
-        sizes = np.abs(stack) / level
+        sizes = np.abs(stack, out=stack)
+        sizes /= level
         largest[some] = sizes.reshape(len(sizes), -1).max(axis=1) / scale[some]
         if some.start == 0:
             own = sizes[0] / scale[0]

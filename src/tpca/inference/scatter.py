@@ -25,7 +25,7 @@ from scipy.stats import t as student
 from tpca.tensors.blocks import Array
 
 EQUAL = 1e-3  # relative difference of squared lengths below which singular vectors are not told apart
-LARGEST_SYSTEM = 4096  # parameters of several components whose coupling is solved for; with more it is left out
+LARGEST_SYSTEM = 4096  # parameters: 134 MB a matrix
 
 
 def slopes(rows: Array, vectors: Sequence[Array]) -> list[Array]:
@@ -60,16 +60,19 @@ def _without_last(rows: Array, v: Array) -> Array:
 
 
 class Tangents:
-    """Turns slopes of every component into changes of strengths and vectors."""
+    """Turns slopes of every component into changes of strengths and vectors.
 
-    def __init__(self, vectors: Sequence[Sequence[Array]], strengths: Array) -> None:
+    The coupling of several components is solved for with up to ``largest`` parameters; with more it is left out.
+    """
+
+    def __init__(self, vectors: Sequence[Sequence[Array]], strengths: Array, largest: int = LARGEST_SYSTEM) -> None:
         self.vectors, self.strengths = vectors, np.asarray(strengths, dtype=np.float64)
         self.sizes = [len(v) for v in vectors[0]]
         width = len(vectors) * (1 + sum(self.sizes))
         several = len(vectors) > 1 and bool((self.strengths > 0).all())
         self._pairs = several and len(self.sizes) == 2
         self._inverse = None
-        if several and not self._pairs and width <= LARGEST_SYSTEM:
+        if several and not self._pairs and width <= largest:
             self._inverse = np.linalg.pinv(self._gram(), rcond=1e-9, hermitian=True)
 
     def changes(self, each: Sequence[Sequence[Array]]) -> Array:

@@ -26,9 +26,10 @@ independent ones (variance inflation, VIF): flips and errors are enlarged by its
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +45,7 @@ MAX_UNITS = 32
 MIN_UNITS = 6
 """Fewer independent units prove nothing at 5 %: 2^(6-1) flips have a least p of 1/32."""
 TOTAL = -1  # number of the sum of all units, kept in float64 where they are in float32
+PIECE = 2**16  # numbers of sums that are copied at a time
 SHRUNK = 0.1  # of the noise level of units towards their average
 UNKNOWN = 1e-8  # share of the usual information below which an entry counts as never observed
 LEAST_INDEPENDENT = 5  # units left after inflation
@@ -73,10 +75,8 @@ class UnitSum:
         """G of every entry."""
         if self.grams is not None:
             return np.asarray(self.grams)
-        ones = np.ones((1,) * (self.moments.ndim - 1))
-        return np.broadcast_to(
-            self.gram.reshape(*self.gram.shape, *ones.shape), (*self.gram.shape, *self.moments.shape[1:])
-        )
+        dims = self.moments.shape[1:]
+        return np.broadcast_to(self.gram.reshape(*self.gram.shape, *[1] * len(dims)), (*self.gram.shape, *dims))
 
     @property
     def nbytes(self) -> int:
@@ -162,50 +162,65 @@ class Contributions:
         self.dims, self.stacked = tuple(dims), stacked
         self.n = sum(unit.n for unit in units)
         self.weight = sum(unit.weight for unit in units)
-        counts = np.array([unit.n for unit in units])
-        M = np.stack([unit.moments.reshape(unit.moments.shape[0], -1) for unit in units])
         overall = np.stack([unit.gram for unit in units])[..., None]
-        grams = np.stack([unit.entrywise().reshape(*unit.gram.shape, -1) for unit in units]) if entrywise else overall
-        total = M.sum(axis=0) if TOTAL not in sums else sums[TOTAL].moments.reshape(M.shape[1], -1)
-        self._fit = _Fit(grams.sum(axis=0, dtype=np.float64), nuisances, asked)
-        self._whole = _Fit(overall.sum(axis=0), nuisances, asked) if entrywise else self._fit
-        q = len(asked)
+
+        def pieces() -> Iterator[tuple[slice, Array, Array]]:
+            """M (g, c, E) and G (g, c, c, E) of a few units at a time: a copy of all would double what is held."""
+            step = max(1, PIECE // units[0].moments.size)
+            for start in range(0, len(units), step):
+                some = slice(start, start + step)
+                M = np.stack([unit.moments.reshape(len(unit.gram), -1) for unit in units[some]])
+                each = [unit.entrywise().reshape(*unit.gram.shape, -1) for unit in units[some] if entrywise]
+                yield some, M, np.stack(each) if entrywise else overall[some]
+
+        total, gram = _added((M.sum(axis=0), G.sum(axis=0, dtype=np.float64)) for _, M, G in pieces())
+        if TOTAL in sums:
+            total = sums[TOTAL].moments.reshape(total.shape)
+        fit = self._fit = _Fit(gram, nuisances, asked)
+        self._whole = _Fit(overall.sum(axis=0), nuisances, asked) if entrywise else fit
+        q, S = len(asked), self._whole.S[..., 0]
 
         # κ = K ỹ in place of ỹ: one for one asked column, (S/W)^(-1/2) for several
-        self.K = _root(self._whole.S[..., 0] / self.weight, -0.5) if stacked else np.eye(q)
-        self.S = float(self.weight) if stacked else float(self._whole.S[0, 0, 0])
-        self.shares = np.einsum("ij,gjke,ik->g", self.K, self._whole.left(overall, y=True), self.K) / (
-            q if stacked else 1
-        )
-        A = self._fit.background(total)
-        self.background = A
-        D = self._fit.solve(self._fit.contributions(total[None], grams.sum(axis=0, dtype=np.float64)[None], A)[0])
-        if stacked:
-            D = np.einsum("ij,je->ie", _root(self._whole.S[..., 0] / self.weight, 0.5), D)
+        self.K = _root(S / self.weight, -0.5) if stacked else np.eye(q)
+        self.S = float(self.weight) if stacked else float(S[0, 0])
+        left = self._whole.left(overall, y=True)
+        self.shares = np.einsum("ij,gjke,ik->g", self.K, left, self.K) / (q if stacked else 1)
+        self.background = A = fit.background(total)
+        own = fit.solve(fit.contributions(total[None], gram[None], A)[0])  # coefficients of the asked columns
+        D = np.einsum("ij,je->ie", _root(S / self.weight, 0.5), own) if stacked else own
         self.D = D.reshape(self.shape)
 
         # for the test: nuisances fitted with the noise levels of units
         level = np.ones(len(units))
         if len(nuisances):
-            level = self._levels(M, grams, overall, A, D, nuisances, counts)
-            A = self._fit.background(np.einsum("g,gce->ce", 1 / level, M), np.einsum("g,gcde->cde", 1 / level, grams))
-        C = self._fit.contributions(M, grams, A)
-        if stacked:
-            C = np.einsum("ij,gje->gie", self.K, C)
-        self.entry_shares: Array | None = None  # of every unit and entry, where entries are missing
+            energy = np.concatenate([self._energy(M, G, own) for _, M, G in pieces()])
+            level = self._levels(energy, overall, np.array([unit.n for unit in units]))
+            A = fit.background(
+                *_added(
+                    (np.einsum("g,gce->ce", 1 / level[some], M), np.einsum("g,gcde->cde", 1 / level[some], G))
+                    for some, M, G in pieces()
+                )
+            )
+        C = np.empty((len(units), q, total.shape[1]))
+        self.observed: Array | None = None
+        self.entry_shares: Array | None = None  # S_g of every entry, where entries are missing
         self.n_observed = float(self.n)  # samples in which an entry was observed, on average
         if entrywise:
-            alike = self._fit.alike(self.S)
-            C = C * alike
-            self.entry_shares = self._fit.left(grams, y=True)[:, 0, 0] * alike
-            self.n_observed *= min(1.0, float(np.mean(self._fit.S[0, 0][self._fit.known])) / self.S)
+            self.observed, self.entry_shares = fit.known.reshape(self.dims), np.empty((len(C), C.shape[2]))
+            self.n_observed *= min(1.0, float(np.mean(fit.S[0, 0][fit.known])) / self.S)
+        for some, M, G in pieces():
+            C[some] = fit.contributions(M, G, A)
+            if stacked:
+                C[some] = np.einsum("ij,gje->gie", self.K, C[some])
+            if self.entry_shares is not None:
+                C[some] *= self.alike
+                self.entry_shares[some] = fit.left(G, y=True)[:, 0, 0] * self.alike
         self.C = C.reshape(len(units), *self.shape)
-        self.observed = self._fit.known.reshape(self.dims) if entrywise else None
         u = np.einsum("ij,gpje->gpi", self.K, self._whole.left(overall, y=False))  # Σ a ỹ of units, (G, p, q)
         self._u = u.reshape(len(u), -1)
         weighted = np.einsum("g,gcde->cde", 1 / level, overall)[..., 0]
-        inverse = np.linalg.pinv(weighted[np.ix_(nuisances, nuisances)], hermitian=True)
-        self._inverse, self._q = inverse, q
+        self._inverse = np.linalg.pinv(weighted[np.ix_(nuisances, nuisances)], hermitian=True)
+        self._q = q
         self._noise = float(np.sum(self.shares * level))
 
     def __len__(self) -> int:
@@ -253,15 +268,18 @@ class Contributions:
 
     def without_estimate(self) -> Array:
         """C_g − S_g D over S: what unit g contributes to the error of the estimate."""
-        left = self.C.reshape(len(self), -1) - self._shares_of_entries * self.D.ravel()
-        return np.asarray((left / self.S).reshape(self.C.shape))
+        left = self._shares_of_entries * self.D.ravel()
+        np.subtract(self.C.reshape(left.shape), left, out=left)
+        left /= self.S
+        return left.reshape(self.C.shape)
 
     def left_over(self, bins: Indices | None = None) -> tuple[Array, Array, float]:
         """What is left of units without the estimate, the cosines that fitting alone gives, and degrees of freedom."""
         C, u, shares, own = self.C.reshape(len(self), -1), self._u, self.shares, self._shares_of_entries
         if bins is not None:
             C, u, shares, own = (_summed(x, bins) for x in (C, u, shares, own))
-        E = C - own / self.S * C.sum(axis=0)
+        E = own / self.S * C.sum(axis=0)
+        np.subtract(C, E, out=E)
         fitted = -np.outer(shares, shares) / self.S
         p = len(self._inverse)
         if p:
@@ -270,24 +288,23 @@ class Contributions:
         free = np.maximum(shares + np.diag(fitted), 1e-12 * self.S)
         return E, fitted / np.sqrt(np.outer(free, free)), float(free.sum())
 
-    def _levels(
-        self, M: Array, grams: Array, overall: Array, A: Array, D: Array, nuisances: Indices, counts: Array
-    ) -> Array:
-        """σ² of every unit relative to the average; the first nuisance is the constant."""
-        one = nuisances[0]
-        left = self._fit.left(grams, y=False)[:, 0]  # Σ w ỹ of units, (G, q, E)
-        own = np.linalg.solve(_root(self._whole.S[..., 0] / self.weight, 0.5), D) if self.stacked else D
-        rest = M[:, one] - np.einsum("pe,gpe->ge", A, grams[:, nuisances, one]) - np.einsum("qe,gqe->ge", own, left)
+    def _energy(self, M: Array, grams: Array, own: Array) -> Array:
+        """What is left of the plain sums of units without nuisances and effect, squared; the first nuisance is 1."""
+        n = self._fit.nuisances
+        rest = M[:, n[0]] - np.einsum("pe,gpe->ge", self.background, grams[:, n, n[0]])
+        rest -= np.einsum("qe,gqe->ge", own, self._fit.left(grams, y=False)[:, 0])
+        return np.asarray(np.sum(rest**2, axis=1))
+
+    def _levels(self, energy: Array, overall: Array, counts: Array) -> Array:
+        """σ² of every unit relative to the average: energy per degree of freedom, shrunk towards that."""
         columns = np.concatenate([self._fit.nuisances, self._fit.asked])
-        whole = overall.sum(axis=0)[..., 0][np.ix_(columns, columns)]
-        inverse = np.linalg.pinv(whole, hermitian=True)
+        inverse = np.linalg.pinv(overall.sum(axis=0)[..., 0][np.ix_(columns, columns)], hermitian=True)
         leverage = np.einsum("cd,gdc->g", inverse, overall[..., 0][:, columns][:, :, columns])
-        weight = overall[:, one, one, 0]
+        weight = overall[:, columns[0], columns[0], 0]
         freedom = np.maximum(weight * (1 - leverage / np.maximum(counts, 1)), 1e-6 * weight.mean())
-        energy = np.sum(rest**2, axis=1)
         average = energy.sum() / freedom.sum()
         if average <= 0:
-            return np.ones(len(M))
+            return np.ones(len(energy))
         return np.asarray((energy / freedom / average + SHRUNK) / (1 + SHRUNK))
 
 
@@ -323,8 +340,9 @@ class _Fit:
     def contributions(self, M: Array, grams: Array, A: Array) -> Array:
         """C (G, q, E)."""
         n, m = self.nuisances, self.asked
-        C = M[:, m] - np.einsum("pqe,gpe->gqe", self.b, M[:, n])
+        C = M[:, m]
         if len(n):
+            C = C - np.einsum("pqe,gpe->gqe", self.b, M[:, n])
             C = C - np.einsum("pe,gpqe->gqe", A, self.left(grams, y=False))
         return np.asarray(np.where(self.known, C, 0.0) if self.S.shape[-1] > 1 else C)
 
@@ -355,6 +373,20 @@ def _root(matrix: Array, power: float) -> Array:
     """A power of a positive matrix."""
     values, axes = np.linalg.eigh(matrix)
     return np.asarray((axes * values**power) @ axes.T)
+
+
+def by_pieces(function: Callable[[Array], Array], rows: Array) -> Array:
+    """A function of tensors (n, *dims) that gives as many of that shape, of a few at a time: its copies stay small."""
+    out = np.empty_like(rows)
+    step = max(1, PIECE // max(1, rows[0].size))
+    for start in range(0, len(rows), step):
+        out[start : start + step] = function(rows[start : start + step])
+    return out
+
+
+def _added(pairs: Iterable[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """The sums of the first and of the second of all pairs, which are made one after the other."""
+    return functools.reduce(lambda a, b: (a[0] + b[0], a[1] + b[1]), pairs)
 
 
 def _summed(values: Array, bins: Indices) -> Array:

@@ -11,6 +11,7 @@ shrinks more where there are few numbers.  Whitening sharpens a test; it never m
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tpca.checkpoint import kept
+from tpca.inference.units import by_pieces
 from tpca.tensors.blocks import Array
 
 LONGEST = 2048  # entries; a longer mode is left as it is: its d² numbers would cost more than they tell
@@ -42,10 +44,12 @@ class Whitening:
 
     def __call__(self, rows: Array) -> Array:
         """Tensors (n, *dims), whitened."""
-        for m, map_ in enumerate(self.maps):
-            if map_ is not None:
-                rows = _applied(map_, rows, m + 1)
-        return rows
+
+        def white(some: Array) -> Array:
+            each = ((m, map_) for m, map_ in enumerate(self.maps) if map_ is not None)
+            return functools.reduce(lambda rows, one: _applied(one[1], rows, one[0] + 1), each, some)
+
+        return by_pieces(white, rows)
 
     def of_vectors(self, vectors: Sequence[Array]) -> list[Array]:
         """Unit vectors of whitened tensors from those in the coordinates of the data."""
@@ -59,9 +63,9 @@ class Whitening:
         return [v if inverse is None else inverse @ v for inverse, v in pairs]
 
 
-def longest_within(nbytes: float) -> int:
+def longest_within(nbytes: float, most: int = LONGEST) -> int:
     """The longest mode whose moments and maps, six matrices at a time, take half of so many bytes."""
-    return int(min(LONGEST, math.sqrt(nbytes / 96)))
+    return int(min(most, math.sqrt(nbytes / 96)))
 
 
 def learn_whitening(rows: Array, leading: int = 0, longest: int = LONGEST) -> Whitening:
@@ -111,8 +115,8 @@ class LoudDirections:
     def taken_down(self, rows: Array) -> Array:
         """Tensors (n, *dims) in which these directions are as quiet as others."""
         flat = rows.reshape(len(rows), -1)
-        quiet = flat - ((flat @ self.directions.T) * (1 - self.factors)) @ self.directions
-        return np.asarray(quiet.reshape(rows.shape))
+        loud = ((flat @ self.directions.T) * (1 - self.factors)) @ self.directions
+        return np.subtract(flat, loud, out=loud).reshape(rows.shape)
 
 
 def loud_directions(rows: Array) -> LoudDirections:

@@ -104,7 +104,7 @@ def upper_limit(result: Result) -> float:
 
 def _untested(result: Result) -> str:
     """Why there was no test, in one line."""
-    own = next((note for note in result.notes if note.startswith("Not tested")), None)
+    own = next((line for line in result.advice if line.startswith("Not tested")), None)
     if own is not None:
         return own
     if result.kind == "table":
@@ -133,8 +133,11 @@ def about(result: Result) -> str:
 
 def concerns(result: Result) -> list[str]:
     """What to know beside the verdict, one line each; of no signal, what would help here."""
-    told = [note for note in result.notes if note != headline(result)]
+    told = [line for line in result.advice if line != headline(result)]
     samples = result.kind == "samples"
+    reason = str(result.settings.get("solver_reason", "asked for")).removeprefix("the race, since ")
+    if result.solver == "race" and reason not in ("asked for", "given"):
+        told.append(f"The race was used: {reason}.")
     if samples and result.verdict is Verdict.NO_SIGNAL:
         told += _what_helps(result)
     unseen = [(m, int(i)) for m, rates in enumerate(result.observed) for i in np.flatnonzero(rates == 0)]

@@ -82,14 +82,6 @@ def withdrawal(flaw: str) -> str:
     )
 
 
-def headline(verdict: Verdict, doubts: Sequence[str], said: str = "") -> str:
-    """A verdict, or what is ``said`` for it, with its doubts, in one line."""
-    said = said or str(verdict)
-    if not doubts or verdict is Verdict.NOT_TESTED:
-        return said
-    return f"{said}{', but' if verdict is Verdict.SIGNAL else ';'} {'; '.join(doubts)}"
-
-
 @kept
 class StopReason(enum.Enum):
     """Why a run ended; the value is a sentence with advice."""
@@ -187,7 +179,7 @@ class Recovery:
 
     ``signal_p`` is the p-value of there being any signal, by all statistics of a test together; ``entry_p_values`` has,
     for every question, the family-wise p of every entry; ``rank_one_shares`` the share of the whole estimate that the
-    first component is.  ``notes`` is advice, a line each.
+    first component is.  ``advice`` is a line each, with a number and one action.
 
     ``n_samples`` counts every sample consumed (N), ``n_passes`` the passes (K), ``n_skipped`` samples that were left
     out (``nan_policy="omit"``), ``state_bytes`` the most that the solver held in its own arrays (S), ``buffer_bytes``
@@ -212,39 +204,17 @@ class Recovery:
     n_units: int = 0
     n_resamples: int = 0
     inflation: float = 1.0
-    notes: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
     labels: Labels | None = field(default=None, repr=False)
     observed: tuple[Array, ...] | None = field(default=None, repr=False)
     history: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
     @classmethod
-    def of_one(
-        cls,
-        *,
-        vectors: tuple[Array, ...],
-        strength: float,
-        stop_reason: StopReason,
-        strength_interval: tuple[float, float] | None = None,
-        standard_errors: tuple[Array, ...] | None = None,
-        p_value: float = math.nan,
-        evidence: Evidence | None = None,
-        strength_sequence: tuple[float, float] | None = None,
-        e_value: float = math.nan,
-        **run: Any,
-    ) -> Recovery:
-        """The recovery of one component."""
-        one = Component(
-            vectors,
-            strength,
-            strength_interval,
-            standard_errors,
-            p_value,
-            evidence,
-            strength_sequence,
-            e_value=e_value,
-            significant=stop_reason.verdict is Verdict.SIGNAL,
-        )
-        return cls(stop_reason=stop_reason, components=(one,), signal_p=p_value, **run)
+    def of_one(cls, *, stop_reason: StopReason, **known: Any) -> Recovery:
+        """The recovery of one component; what is ``known`` is of the component or of the run."""
+        own = {name: known.pop(name) for name in tuple(known) if name in Component.__dataclass_fields__}
+        one = Component(**own, significant=stop_reason.verdict is Verdict.SIGNAL)
+        return cls(stop_reason=stop_reason, components=(one,), signal_p=one.p_value, **known)
 
     def with_others(self, others: Sequence[Recovery], **run: Any) -> Recovery:
         """The same with the components that other runs found in what this one leaves, after its own."""
@@ -309,11 +279,6 @@ class Recovery:
         return doubts(self.checks)
 
     @property
-    def headline(self) -> str:
-        """The verdict and what must be said beside it: "signal", "signal, but ...", "no signal; ..."."""
-        return headline(self.verdict, self.doubts)
-
-    @property
     def found(self) -> bool:
         """Whether a signal was proven: the verdict is ``SIGNAL``."""
         return self.verdict is Verdict.SIGNAL
@@ -322,11 +287,3 @@ class Recovery:
     def withdrawn(self) -> list[str]:
         """What was wrong with the claims that were withdrawn."""
         return flaws(self.history)
-
-    @property
-    def advice(self) -> str:
-        """Why the run ended and what to do, in words; also what was claimed on the way and withdrawn."""
-        told = [f"{doubt[0].upper()}{doubt[1:]}." for doubt in self.doubts]
-        memory = self.stop_reason is StopReason.NO_SIGNAL and self.solver == "race"
-        more = ["More memory may help, too."] if memory else []
-        return " ".join([str(self.stop_reason), *more, *told, *map(withdrawal, self.withdrawn)])

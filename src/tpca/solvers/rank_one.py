@@ -6,7 +6,7 @@
 :func:`alternate`                               alternating least squares, given the gradients
 :func:`rank_one`, :func:`rank_ones`             the best unit vectors of a block, or of every block of a stack
 :func:`top_pairs`, :func:`leading`              top singular and eigenvectors: dense, or by Lanczos iteration
-:func:`unfold`, :func:`split_blocks`            a tensor as a matrix, and blocks as one vector per mode
+:func:`split_blocks`                            blocks as one vector per mode
 :func:`deflated`, :func:`is_ghost`              gradients without known components; what an inaccurate one leaves
 :func:`oriented`, :func:`positive`              definite signs
 ==============================================  ====================================================================
@@ -197,12 +197,6 @@ def _largest(values: Array, basis: Array, count: int) -> tuple[Array, Array]:
     """The eigenvalues largest in size, and their vectors as rows."""
     chosen = np.argsort(-np.abs(values))[:count]
     return values[chosen], np.ascontiguousarray(basis[:, chosen].T)
-
-
-def unfold(tensor: Array, groups: Groups) -> Array:
-    """The tensor as a matrix with the modes of the first group along its rows and those of the second along columns."""
-    rows = math.prod(tensor.shape[n] for n in groups[0])
-    return tensor.transpose([n for group in groups for n in group]).reshape(rows, -1)
 
 
 def split_blocks(

@@ -11,12 +11,13 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import functools
 import math
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 from tpca.checkpoint import Checkpoints
 from tpca.data import Stream
@@ -193,6 +194,49 @@ class Run(Kept, Protocol):
 
     def silent_copy(self) -> Self:
         """A copy that calls nobody back."""
+
+
+class KeptRun:
+    """What runs share whose state is the attributes that ``kept`` names: accumulators without what they were asked."""
+
+    kept: ClassVar[tuple[str, ...]]
+
+    def __init__(self, solver: Any) -> None:
+        self.solver = solver
+
+    def state(self) -> dict[str, Any]:
+        """All that the next step needs."""
+        found = {name: getattr(self, name) for name in self.kept}
+        return {name: _bare(value) if isinstance(value, Accumulator) else value for name, value in found.items()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        for name in self.kept:
+            setattr(self, name, state[name])
+
+    def silent_copy(self) -> Self:
+        """A copy that calls nobody back."""
+        twin = copy.copy(self)
+        for name, value in list(vars(twin).items()):
+            if isinstance(getattr(type(twin), name, None), functools.cached_property):
+                del twin.__dict__[name]
+            elif name in self.kept:
+                setattr(twin, name, copy.deepcopy(value))
+        twin.solver = copy.copy(self.solver)
+        twin.solver.callbacks = ()
+        return twin
+
+    def call(self, record: dict[str, Any]) -> None:
+        """Hand the record of a round to all callbacks."""
+        for callback in self.solver.callbacks:
+            callback(record)
+
+
+def _bare(part: Accumulator) -> Accumulator:
+    """An accumulator without what it was asked."""
+    bare = copy.copy(part)
+    bare.forget()
+    return bare
 
 
 @runtime_checkable

@@ -41,7 +41,7 @@ def bits(recovery):
         found += [None if a is None else a.tobytes() for a in arrays]
         found += [repr((one.strength, one.strength_interval, one.p_value, one.label_amplitudes, one.variance))]
     found += [p.tobytes() for p in recovery.entry_p_values]
-    return [*found, recovery.n_samples, recovery.n_passes, recovery.notes]
+    return [*found, recovery.n_samples, recovery.n_passes, recovery.advice]
 
 
 @pytest.fixture(scope="module")

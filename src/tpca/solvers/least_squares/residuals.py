@@ -16,9 +16,13 @@ from typing import Any
 import numpy as np
 
 from tpca.checkpoint import kept
+from tpca.errors import StreamError
 from tpca.inference.design import Design, Indices
-from tpca.inference.scatter import Tangents, slopes
+from tpca.inference.scatter import LARGEST_SYSTEM, Tangents, slopes
 from tpca.inference.units import Contributions
+from tpca.inference.whitening import Whitening, learn_whitening, longest_within, sphere
+from tpca.solvers.least_squares.components import components_of
+from tpca.solvers.rank_one import oriented
 from tpca.tensors.accumulators import Accumulator
 from tpca.tensors.blocks import Array
 
@@ -27,11 +31,41 @@ LONGEST_CUBES = 2**20  # entries of samples whose skewness is looked at
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
-    """One question, answered: its contributions' formula, and the components."""
+class Answer:
+    """One question, answered: what units contribute to it, and the components, as ``tangents``."""
 
+    name: str
     parts: Contributions
     tangents: Tangents
+    whitening: Whitening | None = None
+
+    @classmethod
+    def of(cls, name: str, parts: Contributions, solver: Any) -> Answer:
+        """The best rank-one components of the estimate; with ``whiten="modes"``, of the whitened one, carried back."""
+        if not np.isfinite(np.vdot(parts.C, parts.C)):
+            raise StreamError("sums of squares of the samples are not finite; divide them by some power of ten.")
+        whitening, D = None, parts.D
+        if solver.whiten == "modes":
+            whitening = learn_whitening(sphere(parts.C), int(parts.stacked), longest_within(solver.budget()))
+            D = whitening(D[None])[0]
+        found, sizes = components_of(D, solver.n_components)
+        if whitening is not None:
+            back = [whitening.back(own) for own in found]
+            norms = [[max(float(np.linalg.norm(v)), 1e-300) for v in own] for own in back]
+            found = [[v / norm for v, norm in zip(*each, strict=True)] for each in zip(back, norms, strict=True)]
+            sizes = sizes * [math.prod(each) for each in norms]
+        tangents = Tangents([list(oriented(v)) for v in found], sizes, longest_within(solver.budget(), LARGEST_SYSTEM))
+        return cls(name, parts, tangents, whitening)
+
+    @property
+    def vectors(self) -> Sequence[Sequence[Array]]:
+        """Unit vectors of the components; of more than two labels, after that of the labels."""
+        return self.tangents.vectors
+
+    @property
+    def sizes(self) -> Array:
+        """Lengths of the components."""
+        return self.tangents.strengths
 
     def left(self, z: Array, w: Array, samples: Array, seen: Any) -> tuple[Array, Array, list[list[Array]], float]:
         """U (n, *dims), R = U + κD, slopes of E for every component, and the energy Σ|S·E|² of these samples."""
@@ -110,18 +144,19 @@ class Shape:
         return float(np.median(each)) * math.sqrt(self.n / len(self.squares))
 
 
+@kept
 class Residuals(Accumulator):
     """Fills a :class:`Scatter` for every question, keeps samples at some places, and digests of all.
 
     ``units`` are those of errors, by place; ``None`` where every sample is one.
     """
 
-    def __init__(self, design: Design, fits: Sequence[Fitted], keep: Indices, size: int | None) -> None:
+    def __init__(self, design: Design, fits: Sequence[Answer], keep: Indices, size: int | None) -> None:
         super().__init__(design, fits, keep, size)
         self.scatters: list[Scatter] = []
         self.shape: Shape | None = None
         self.samples: dict[int, Any] = {}
-        self.digests: set[int] = set()
+        self.digests: dict[int, None] = {}
         self.copies = 0
 
     def add(self, batch: Any, at: int) -> None:  # noqa: ARG002
@@ -156,7 +191,7 @@ class Residuals(Accumulator):
         if other.shape is not None:
             self.shape = other.shape if self.shape is None else self.shape.plus(other.shape)
         self.samples |= other.samples
-        self.copies += other.copies + len(self.digests & other.digests)
+        self.copies += other.copies + len(self.digests.keys() & other.digests.keys())
         self.digests |= other.digests
         self.n += other.n
 
@@ -180,7 +215,7 @@ class Residuals(Accumulator):
         for row in np.ascontiguousarray(flat):
             found = int.from_bytes(hashlib.blake2b(row.tobytes(), digest_size=8).digest())
             self.copies += found in self.digests
-            self.digests.add(found)
+            self.digests[found] = None
 
     @property
     def nbytes(self) -> int:

@@ -10,9 +10,10 @@ from typing import Any
 from tpca.engines import Data, open_engine
 from tpca.errors import MemoryBudgetError, SampleError, check_integer
 from tpca.inference.design import Design
+from tpca.inference.flips import CHUNK
 from tpca.inference.units import MAX_UNITS
 from tpca.solvers.estimate import Recovery
-from tpca.solvers.least_squares.run import KEPT_SAMPLES, LeastSquaresRun, Plan
+from tpca.solvers.least_squares.run import LeastSquaresRun, Plan
 from tpca.solvers.memory import budget
 from tpca.solvers.options import ClaimingSolver, check_whiten, option
 from tpca.solvers.run import drive, keeper_of
@@ -20,7 +21,9 @@ from tpca.wording import amount
 
 LEAST_BINS = 8
 MOST_UNITS = 2048  # groups, or samples, that are units of their own
-COPIES = 2  # of contributions, while they are flipped
+COPIES = 2  # of contributions: as they are, and whitened
+FLIP_COPIES = 4  # of flipped tensors, while they are fitted
+KEPT_SAMPLES = 256  # for whitening, spread over the data
 
 
 def check_dependence(name: str, value: Any) -> str | int | None:
@@ -68,14 +71,14 @@ class LeastSquares(ClaimingSolver):
     dependence: str | int | None = option("auto", check_dependence)
     n_resamples: int | str = option("auto", check_resamples)
 
-    def start(self, data: Data, design: Design | None = None, handed_in: bool = False) -> LeastSquaresRun:
-        """A run that asks for its first samples; of samples that are ``handed_in`` the design grows with them."""
+    def start(self, data: Data, design: Design | None = None, pushed: bool = False) -> LeastSquaresRun:
+        """A run that asks for its first samples; of samples that are ``pushed`` the design grows with them."""
         design = Design() if design is None else design
         if design.stacked and data.partial:
             raise SampleError(
                 f"{len(design.labels)} labels and missing entries do not go together; give two labels, or numbers."
             )
-        return LeastSquaresRun(self, data, design, self.plan(data, design), handed_in)
+        return LeastSquaresRun(self, data, design, self.plan(data, design, pushed), pushed)
 
     def run(self, source: Any, design: Design | None = None) -> Recovery:
         """Read a stream or an engine; the components, with their test."""
@@ -87,26 +90,27 @@ class LeastSquares(ClaimingSolver):
         """Bytes that may be held."""
         return budget(self.memory_limit)
 
-    def plan(self, data: Data, design: Design) -> Plan:
-        """As many units as fit, in float32 where samples are large."""
-        limit, length = self.budget(), len(design) or data.length
+    def plan(self, data: Data, design: Design, growing: bool = False) -> Plan:
+        """As many units as fit, in float32 where samples are large; with ``growing`` there may be any number."""
+        limit, length = self.budget(), None if growing else len(design) or data.length
         wanted = MAX_UNITS
-        if design.groups is not None:
-            wanted = min(MOST_UNITS, max(len(design.group_names), LEAST_BINS if length is None else 1))
-        elif self.dependence is None:
-            wanted = min(MOST_UNITS, MOST_UNITS if length is None else max(length, 1))
-        elif isinstance(self.dependence, int):
-            wanted = min(MOST_UNITS, MOST_UNITS if length is None else -(-max(length, 1) // self.dependence))
+        if design.groups is not None or self.dependence != "auto":
+            wanted = MOST_UNITS
+            if length is not None:
+                size = self.dependence if isinstance(self.dependence, int) else 1
+                units = -(-max(length, 1) // size) if design.groups is None else len(design.group_names)
+                wanted = min(MOST_UNITS, units)
         least = min(wanted, LEAST_BINS)
-        steps = [(units, dtype) for units in _halvings(wanted, MAX_UNITS) for dtype in ("float64",)]
-        steps += [
-            (units, dtype) for units in _halvings(min(wanted, MAX_UNITS), least) for dtype in ("float64", "float32")
-        ]
-        for units, dtype in steps:
+        tried = [(wanted >> k, dtype) for k in range(12) for dtype in ("float64", "float32")]
+        for units, dtype in tried:
+            if units < least or (units > MAX_UNITS and dtype == "float32"):
+                continue
             held = held_bytes(data.dims, units, dtype, design, data.partial)
             if held <= limit:
-                sample = 16 * math.prod(data.dims)  # in float32, with copies that are whitened
-                return Plan(units, dtype, int(min(KEPT_SAMPLES, max(2, (limit - held) // sample))))
+                entries = math.prod(data.dims)
+                kept = int(min(KEPT_SAMPLES, max(2, (limit - held) // (16 * entries))))  # float32, whitened copies
+                left = limit - held - 4 * entries * kept
+                return Plan(units, dtype, kept, int(min(CHUNK, max(entries, left // (8 * FLIP_COPIES)))))
         held = held_bytes(data.dims, least, "float32", design, data.partial)
         raise MemoryBudgetError(
             f"the sums of {least} units of samples of shape {tuple(data.dims)} take {amount(held)}, the memory is "
@@ -114,18 +118,11 @@ class LeastSquares(ClaimingSolver):
         )
 
 
-def _halvings(most: int, least: int) -> list[int]:
-    """most, and halves of it, down to least."""
-    found = [most]
-    while found[-1] // 2 >= least:
-        found.append(found[-1] // 2)
-    return found
-
-
 def held_bytes(dims: Sequence[int], units: int, dtype: str, design: Design, partial: bool = False) -> int:
     """Bytes of the sums of so many units, their contributions, and the estimate."""
     c = design.n_columns
     asked = c - design.n_nuisance if design.stacked else 1
-    sums = (c + c * c * partial) * (8 if dtype == "float64" else 4)
-    total = 0 if dtype == "float64" else 8 * (c + c * c * partial)
-    return math.prod(dims) * (units * (sums + COPIES * 8 * asked) + total + 8 * (c + 4 * asked))
+    numbers = c + c * c * partial
+    sums = units * numbers * (8 if dtype == "float64" else 4) + (0 if dtype == "float64" else 8 * numbers)
+    contributions = units * 8 * (COPIES * asked + partial)
+    return math.prod(dims) * (sums + contributions + 8 * (c + 4 * asked))
