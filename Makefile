@@ -55,7 +55,7 @@ notebooks: $(VENV)/.ready  ## the examples as notebooks, executed, in notebooks/
 # Every example says what it found on the way; its page in docs/gallery shows that text.
 gallery: $(VENV)/.ready  ## pictures and printed answers of the gallery and of "how it works" (some minutes)
 	@mkdir -p docs/figures/gallery
-	for e in multiview_digits eeg_evoked hyperspectral_leak sensor_array moment_ica order6_stream long_table oddball_contrast dose_response induced_rhythm; do \
+	for e in serology gapminder_table kinetic_spectra multiview_digits oddball_contrast sensor_array order6_stream moment_ica; do \
 	  $(BIN)/python examples/$$e.py --out docs/figures/gallery/$$e.png > docs/figures/gallery/$$e.txt || exit 1; done
 	$(BIN)/python docs/_site/pictures.py --out docs/figures
 	$(BIN)/python docs/_site/fill.py
