@@ -18,7 +18,6 @@ from research.baselines import (
     PartialTrace,
     PowerIteration,
     PyttbCpAls,
-    SymmetricMatrixSGD,
     TensorLyParafac,
     Unfolding,
     VectorSGD,
@@ -26,7 +25,7 @@ from research.baselines import (
 from research.baselines.base import AllSamples, StepSizes
 from research.baselines.iterations import onsager
 from research.law import LawEngine
-from tpca import SpikedTensor, open_stream, open_views
+from tpca import SpikedTensor
 from tpca.engines import LocalEngine
 from tpca.errors import ModelError, SolverError, StreamError
 from tpca.randomness import generator
@@ -103,75 +102,36 @@ def test_unequal_dims_in_the_users_order(name, dims):
 
 
 @every
-def test_run_statistics(name):
-    """What a recovery says about itself, the same for all."""
-    _, samples = planted((5,) * 4, count=90)
+def test_statistics_bits_and_scale(name):
+    """What a recovery says about itself; the same seed gives the same bits; the scale of the data is free."""
+    _, samples = planted((4,) * 4, count=200)
     engine = LocalEngine(samples)
-    found = method(name, max_samples=80).run(engine)
-    assert found.n_samples == 80
-    assert found.n_passes == 1
-    assert found.n_skipped == 0
+    found = method(name, max_samples=180).run(engine)
+    assert (found.n_samples, found.n_passes, found.n_skipped) == (180, 1, 0)
     assert found.stop_reason is StopReason.ITERATED
     assert found.buffer_bytes == engine.buffer_bytes > 0
-    assert found.state_bytes > 0
     assert found.verdict is Verdict.NOT_TESTED
-    for v in found.vectors:
-        assert v.shape == (5,)
-        assert np.linalg.norm(v) == pytest.approx(1.0, abs=1e-12)
-        assert v.base is None  # no array of the method is kept alive
-
-
-@every
-def test_same_seed_same_bits(name):
-    _, samples = planted((5,) * 4, count=60)
-    first, second = (method(name, random_state=3).run(samples) for _ in range(2))
-    assert all(np.array_equal(a, b) for a, b in zip(first.vectors, second.vectors, strict=True))
-    assert first.strength == second.strength or (math.isnan(first.strength) and math.isnan(second.strength))
-    assert first.state_bytes == second.state_bytes
-
-
-@every
-@pytest.mark.parametrize("scale", [1e-6, 1e6])
-def test_the_scale_of_the_data_is_free(name, scale):
-    _, samples = planted((4,) * 4, count=200)
-    plain, scaled = method(name).run(samples), method(name).run(scale * samples)
-    for a, b in zip(plain.vectors, scaled.vectors, strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-5)
-    if not math.isnan(plain.strength):
-        assert scaled.strength == pytest.approx(scale * plain.strength, rel=1e-5)
+    assert all(np.linalg.norm(v) == pytest.approx(1.0, abs=1e-12) and v.base is None for v in found.vectors)
+    again = method(name, max_samples=180).run(samples)
+    assert all(np.array_equal(a, b) for a, b in zip(found.vectors, again.vectors, strict=True))
+    assert found.state_bytes == again.state_bytes > 0
+    for scale in (1e-6, 1e6):
+        scaled = method(name, max_samples=180).run(scale * samples)
+        for a, b in zip(found.vectors, scaled.vectors, strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-5)
+        if not math.isnan(found.strength):
+            assert scaled.strength == pytest.approx(scale * found.strength, rel=1e-5)
 
 
 @every
 def test_any_source(name):
-    """A one-shot iterable, missing samples and samples without end; the law of the samples instead of samples."""
+    """A one-shot iterable; the law of the samples instead of samples."""
     truth, samples = planted((5,) * 4, count=300)
-    found = method(name).run(samples)
-    once = method(name).run([samples[:100], samples[100:]])
+    found, once = method(name).run(samples), method(name).run([samples[:100], samples[100:]])
     for a, b in zip(found.vectors, once.vectors, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)
-    holes = samples.copy()
-    holes[7, 0, 0, 0, 0] = np.nan
-    skipped = method(name).run(open_stream(holes, nan_policy="omit"))
-    assert (skipped.n_samples, skipped.n_skipped) == (299, 1)
-    endless = method(name, max_samples=300).run(truth.stream(random_state=5))
-    assert endless.n_samples == 300
-    assert truth.overlaps(endless.vectors).min() > 0.9
     lawful = method(name, max_samples=300).run(LawEngine(truth, random_state=5))
     assert truth.overlaps(lawful.vectors).min() > 0.9
-    assert method(name).run(LawEngine(truth, random_state=5, max_samples=300)).n_samples == 300
-
-
-@pytest.mark.parametrize("name", [n for n in BASELINES if supported(n, (5, 4, 6))])
-def test_samples_that_are_never_built(name):
-    """Views: a sample is the outer product of three vectors, and the mean exists only as a contraction."""
-    rng = np.random.default_rng(8)
-    latent = rng.standard_normal(400) ** 2  # a skewed factor that all three views share
-    views = [np.outer(latent, unit(rng.standard_normal(d))) + 0.3 * rng.standard_normal((400, d)) for d in (5, 4, 6)]
-    dense = np.einsum("ni,nj,nk->nijk", *views)
-    built, factored = method(name, random_state=1).run(dense), method(name, random_state=1).run(open_views(views))
-    assert factored.n_samples == 400
-    for a, b in zip(built.vectors, factored.vectors, strict=True):
-        assert abs(a @ b) > 0.999
 
 
 @every
@@ -181,23 +141,10 @@ def test_refusals(name):
         method(name).run(truth.stream())
     with pytest.raises(StreamError, match="empty"):
         method(name).run(LawEngine(truth, max_samples=0))
-    with pytest.raises(StreamError, match="empty"):
-        method(name).run(iter([]))
     for dims in [(5, 5), (5, 5, 5), (4, 4, 4, 5)]:
         if not supported(name, dims):
             with pytest.raises(ModelError, match=name):
                 method(name, max_samples=10).run(LawEngine(None, dims=dims))
-
-
-@pytest.mark.parametrize("name", [n for n in BASELINES if n not in ORDERS])
-def test_order_two_is_a_matrix(name):
-    truth, samples = planted((7, 9), symmetric=False)
-    expected = np.linalg.svd(samples.mean(axis=0))
-    found = method(name).run(samples)
-    if name in ONLINE:
-        assert truth.overlaps(found.vectors).min() > 0.95
-    else:
-        assert found.strength == pytest.approx(expected[1][0], rel=1e-6)
 
 
 # --- memory and passes ------------------------------------------------------------------------------------------------
@@ -272,13 +219,6 @@ def test_iterations_by_passes_are_those_on_the_mean(cls):
         np.testing.assert_allclose(a, b, atol=1e-9)
     assert held.n_passes == 1 < passes.n_passes
     assert passes.state_bytes < held.state_bytes
-
-
-@pytest.mark.parametrize("solver", [Unfolding(method="power"), PowerIteration(method="passes")])
-def test_passes_need_a_source_that_can_be_read_again(solver):
-    _, samples = planted((5, 5, 5), count=30)
-    with pytest.raises(StreamError, match="only once"):
-        solver.run(open_stream([samples], items="batches"))
 
 
 def test_partial_trace_of_odd_order_takes_two_passes_or_holds_the_mean():
@@ -367,14 +307,6 @@ def test_step_sizes_hold_and_then_fall_like_one_over_t(strength):
     assert steps.at(far) * far == pytest.approx(2 / strength, rel=1e-3)
 
 
-@pytest.mark.parametrize("cls", [VectorSGD, SymmetricMatrixSGD])
-def test_batches_of_samples_hardly_change_online_methods(cls):
-    truth, samples = planted((5,) * 4, count=600, strength=1.5)
-    for size in (1, 4):
-        found = cls(batch_size=size, strength=1.5).run(samples)
-        assert truth.overlaps(found.vectors).min() > 0.9
-
-
 def test_oja_error_falls_like_that_of_the_unfolding():
     """One pass and D_A + D_B floats cost a constant factor only: here less than 4 in squared error."""
     truth = SpikedTensor.random((8,) * 4, 1.0, random_state=4)
@@ -423,16 +355,6 @@ def test_overlap_of_the_unfolding_follows_the_square_matrix_threshold(c):
     assert np.mean(squares) == pytest.approx(1 - 1 / c**2, abs=0.02)
 
 
-def test_nothing_is_found_below_the_threshold_of_the_unfolding():
-    # At c = 0.7 the overlap is that of a random vector, 1/32 in each of 1024 dimensions' root mean square.
-    squares = []
-    for seed in range(4):
-        truth, mean = spiked_mean((32,) * 4, 0.7 * 32, seed)
-        _, (left,), _ = top_pairs(mean.reshape(1024, 1024), 1, np.random.default_rng(seed))
-        squares.append((left @ np.outer(*truth.vectors[:2]).ravel()) ** 2)
-    assert np.mean(squares) < 0.05
-
-
 ALIGNMENTS = [  # dims, β = λ√N / (σ√Σd), alignment of the best rank-one approximation
     pytest.param((100,) * 3, 1.3, (0.854,) * 3, marks=pytest.mark.slow),
     ((100,) * 3, 2.0, (0.953,) * 3),
@@ -472,13 +394,6 @@ def test_the_spectral_start_finds_the_best_approximation_where_it_can(cls, dims,
     found = cls().run(mean[None])
     for a, b in zip(found.vectors, best.vectors, strict=True):
         assert abs(a @ b) > 0.9999  # AMP's fixed point is that of ALS up to terms of order 1/d
-
-
-@pytest.mark.slow
-def test_als_from_the_spectral_start_fails_below_the_threshold():
-    """The hardness is real: not the formula but the start is to blame."""
-    truth, mean = spiked_mean((32,) * 4, 2.0 * math.sqrt(128), 5)
-    assert truth.overlaps(ALS().run(mean[None]).vectors).max() < 0.6
 
 
 @pytest.mark.parametrize(
