@@ -12,7 +12,7 @@ import os
 import platform
 import subprocess
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib.metadata import version
 from pathlib import Path
@@ -119,14 +119,25 @@ def digest(study: Study, params: Params) -> str:
     return f"{zlib.crc32(key({'params': params, 'planned': rounded}).encode()):08x}"
 
 
-def stale(study: Study, record: Record) -> bool:
-    """Whether a stored number of samples is not one that the code of today plans."""
-    planned = dict(study.planned(record.params)) if study.planned else {}
-    rounding = float(planned.pop("rounding", 0.0))  # type: ignore[arg-type]
-    for name, value in planned.items():
-        for stored in _listed(record.result.get(name, [])):
-            slack = rounding * (record.result["weighted"] / record.result["samples"] if name == "weighted" else 1.0)
-            if not any(abs(stored - n) <= slack + 1e-9 * n for n in _listed(value)):
+def stale(study: Study, records: Sequence[Record]) -> list[Record]:
+    """Records with a number of samples that the code of today does not plan."""
+    found, plans = [], {}
+    for record in records:
+        cell = key({name: value for name, value in record.params.items() if name not in ("first", "count", "seed")})
+        if cell not in plans:  # trials of other seeds have the same plan
+            plans[cell] = dict(study.planned(record.params)) if study.planned else {}
+        if _other(plans[cell], record.result):
+            found.append(record)
+    return found
+
+
+def _other(planned: Mapping[str, float | Sequence[float]], result: Mapping[str, Any]) -> bool:
+    """Whether a number of a result is not one that was planned."""
+    for name in (name for name in planned if name != "rounding" and name in result):
+        slack = _listed(planned.get("rounding", 0.0))[0]
+        slack *= result["weighted"] / result["samples"] if name == "weighted" else 1.0
+        for stored in _listed(result[name]):
+            if not any(abs(stored - n) <= slack + 1e-9 * n for n in _listed(planned[name])):
                 return True
     return False
 
