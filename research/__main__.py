@@ -1,4 +1,4 @@
-"""``python -m research``: methods compared, and the paper's claims measured."""
+"""``python -m research``: methods compared, the paper's claims measured, the rooms counted."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import typer
 
 from research.compare import compare
 from research.reproduce import reproduce
+from research.rooms import rooms
 from tpca.errors import TpcaError
 from tpca.wording import printable
 
@@ -20,6 +21,7 @@ app = typer.Typer(
 )
 app.command("compare")(compare)
 app.command("reproduce")(reproduce)
+app.command("rooms")(rooms)
 
 
 def main() -> None:

@@ -25,13 +25,10 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from research.baselines import BASELINES
-from research.fields import finite
-from research.law import LawEngine
+from research.law import AverageEngine, LawEngine, averaged, drawn_average
 from research.methods import METHODS, Problem
-from research.studies.averages import MEAN_ONLY, AverageEngine, averaged, drawn_average, installed, run_on_mean
 from research.studies.runner import run_studies
-from research.studies.store import Store
+from research.studies.store import Store, finite
 from research.studies.study import Params, Records, Study
 from tpca.errors import StudyError
 from tpca.model import SpikedTensor
@@ -46,8 +43,7 @@ from tpca.wording import amount, count, duration, number, shape
 GOOD = 0.9
 LAW_STEPS = 400
 SHARED = 10**8  # entries to draw, from which on processes share the trials
-STEPPING = {"oja": "Oja", "vector-sgd": "VectorSGD", "matrix-sgd": "SymmetricMatrixSGD"}
-TITLES = {"race": "race (RaceSolver)", **{method.name: method.title for method in METHODS}}
+TITLES = {"race": "race (RaceSolver)", **{method.name: method.title for method in METHODS.values()}}
 NAMES = tuple(TITLES)
 
 
@@ -118,12 +114,9 @@ def _obstacle(setting: Setting, name: str) -> str:
     if name == "race":
         least = least_bytes(problem.dims)
         return f"needs at least {amount(least)} of state" if least > memory_limit else ""
-    method = next(m for m in METHODS if m.name == name)
-    obstacle = method.obstacle(problem)
-    if obstacle:
+    method = METHODS[name]
+    if obstacle := method.obstacle(problem):
         return obstacle
-    if not installed(name):
-        return "not installed: pip install 'tpca[peers]'"
     if 8 * method.state(problem) > memory_limit:
         return f"needs {amount(8 * method.state(problem))} of state, the memory is {amount(memory_limit)}"
     if name == "paper":
@@ -143,36 +136,38 @@ def trial(params: Params) -> dict[str, Any]:
         began = time.perf_counter()
         recovery = _run(setting, name, truth, seed, average)
         seconds = time.perf_counter() - began
-        if name in MEAN_ONLY:
-            seconds += reading * recovery.n_passes
-        held = average.buffer_bytes if name in MEAN_ONLY else recovery.buffer_bytes
+        held = recovery.buffer_bytes
+        if _on_mean(name):
+            seconds, held = seconds + reading * recovery.n_passes, average.buffer_bytes
         success, error = truth.overlaps(recovery.vectors).min() > GOOD, float(truth.loss(recovery.vectors).mean())
         memory, used = (recovery.state_bytes, held), (recovery.n_passes, recovery.n_samples)
         outcomes.append(Outcome(name, bool(success), error, seconds, *memory, *used))
     return {"outcomes": [asdict(outcome) for outcome in outcomes]}
 
 
+def _on_mean(name: str) -> bool:
+    """Whether a method sees nothing but the mean of all samples."""
+    return name in METHODS and bool(METHODS[name].baseline) and METHODS[name].sees == "mean"
+
+
 def _run(setting: Setting, name: str, truth: SpikedTensor, seed: int, average: AverageEngine) -> Recovery:
     """One method on the mean, or on the stream drawn again."""
-    recovery: Recovery
-    if name in MEAN_ONLY:
+    if _on_mean(name):
         average.rewind()
-        return run_on_mean(name, average, seed)
+        return METHODS[name].run(average, seed)
     limit = setting.samples
     source: Any = LawEngine(truth, random_state=seed) if setting.law else truth.stream(random_state=seed)
-    if name in STEPPING:
+    if name in METHODS and METHODS[name].baseline:
         options: dict[str, Any] = {} if name == "oja" else {"strength": truth.strength}
         if setting.law and name != "oja":
             options["batch_size"] = max(1, limit // LAW_STEPS)
-        recovery = BASELINES[STEPPING[name]](random_state=seed, max_samples=limit, **options).run(source)
-        return recovery
-    options = {"strength": truth.strength}
-    if name != "paper":
-        memory_limit = setting.memory_limit if setting.memory_limit is not None else default_memory(truth.dims)
-        options = {"memory_limit": memory_limit, "max_samples": limit}
-        if name == "mean":
-            options["memory_limit"] = setting.memory_limit
-    recovery = SOLVERS["least_squares" if name == "mean" else name](random_state=seed, **options).run(source)
+        return METHODS[name].run(source, seed, max_samples=limit, **options)
+    if name == "paper":
+        options = {"strength": truth.strength}
+    else:
+        least = setting.memory_limit if name == "mean" or setting.memory_limit else default_memory(truth.dims)
+        options = {"memory_limit": least, "max_samples": limit}
+    recovery: Recovery = SOLVERS["least_squares" if name == "mean" else name](random_state=seed, **options).run(source)
     return recovery
 
 

@@ -13,6 +13,10 @@ different i, and all that any gradient sees:
 .. math:: Z \times_{j \ne i} Q_j = Q_i\,C_{(i)} + (I - Q_i Q_i^\top)\,G_i ,
 
 C and :math:`G_i` of independent N(0, 1) entries: :math:`r^k + \sum_i D_i r^{k-1}` numbers for r replicas instead of D.
+
+Most published methods touch the data only through contractions of the mean of all samples.  To such a method the mean,
+computed or drawn once, *is* the data: :class:`AverageEngine` may be read as often as one likes and says how many
+samples it stands for.  Studies use it to run many methods on the very same samples at the cost of one pass.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from tpca.engines import LocalEngine
 from tpca.engines.base import A
 from tpca.errors import StreamError
 from tpca.inference.units import UnitSum, UnitSums, merge_units
@@ -205,3 +210,75 @@ def contracted_noise(queries: Sequence[Query], count: int, rng: np.random.Genera
         for a, own in enumerate(found):
             own[m] = noise @ functools.reduce(np.kron, [c[a] for c in others])
     return found
+
+
+class AverageEngine:
+    """Gives all N samples at once, in any number of passes; anything less than a pass is refused."""
+
+    labels: Labels | None = None
+    like = stops_within = None
+
+    def __init__(self, mean: Array, n: int, identity: str = "mean") -> None:
+        self._mean = mean
+        self._n = n
+        self._read = False
+        self.identity = f"{identity} of {n} samples"
+        self.length = n
+        self.buffer_bytes = self.n_skipped = 0
+        self.rereadable, self.whole, self.endless, self.constant = True, True, False, False
+        self.partial = False
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Shape of one sample."""
+        return self._mean.shape
+
+    def rewind(self) -> None:
+        """Start another pass."""
+        self._read = False
+
+    def keep(self) -> None:
+        """Nothing is read that could change."""
+
+    check_unchanged = keep
+
+    def position(self) -> dict[str, Any]:
+        """At the start of a pass or at its end."""
+        return {"read": self._read}
+
+    def seek(self, position: dict[str, Any]) -> None:
+        """Go on from there."""
+        self._read = bool(position["read"])
+
+    def reduce(self, blank: A, n: int | None = None) -> A:
+        """All samples at once; single ones are gone."""
+        part = blank.fresh()
+        if self._read:
+            return part
+        if n is not None and n < self._n:
+            raise StreamError(f"a mean of {self._n} samples cannot answer for {n} of them; use the samples.")
+        if not isinstance(part, TensorSum | Gradients):
+            raise StreamError(f"a mean of {self._n} samples has no single ones left; use the samples.")
+        self._read = True
+        part.add_mean(self._mean.copy(), self._n)  # methods may work in what they are given
+        part.finish()
+        return part
+
+
+def drawn_average(truth: SpikedTensor, n: int, seed: int) -> AverageEngine:
+    """The mean of n Gaussian samples from its exact law: λ v₁ ⊗ … + N(0, 1/n)."""
+    mean: Array = generator(seed, "average").standard_normal(truth.dims)
+    mean /= math.sqrt(n)
+    mean += truth.signal()
+    average = AverageEngine(mean, n, f"law {truth.dims} seed {seed}")
+    average.buffer_bytes = mean.nbytes
+    return average
+
+
+def averaged(source: Any, n: int) -> AverageEngine:
+    """The mean of the first n samples of a source, never holding more than one batch and the sum."""
+    engine = LocalEngine(source)
+    part = engine.reduce(TensorSum(), n)
+    average = AverageEngine(np.asarray(part.total, dtype=np.float64) / part.n, part.n)
+    average.buffer_bytes = engine.buffer_bytes
+    return average

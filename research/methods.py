@@ -1,4 +1,4 @@
-r"""Every published method: what it is for, what it holds, and the form of the samples it needs.
+r"""Every published method: what it is for, what it holds, the form of the samples it needs, and how it is run.
 
 Samples are :math:`N = C \cdot form \cdot \sigma^2/\lambda^2` for success in half of all runs, C by the study of memory:
 
@@ -18,17 +18,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any
 
 import tpca.planning
+from research.baselines import BASELINES
 from research.theory import least_samples
 from tpca.errors import ModelError
 from tpca.inference.design import Design
+from tpca.solvers.estimate import Recovery
 from tpca.solvers.least_squares.solver import LEAST_BINS, held_bytes
 from tpca.solvers.rank_one import DENSE_ROWS, LANCZOS
 from tpca.tensors.blocks import Partition
 
-RESTARTS = 10
+RESTARTS = 10  # of the power iteration
 
 
 @dataclass(frozen=True)
@@ -43,17 +47,13 @@ class Problem(tpca.planning.Problem):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for each in self.inside_pairs:
-            if not 0.0 <= each <= 1.0:
-                raise ModelError(f"correlation must lie in [0, 1], got {each}.")
-        if len(self.inside_pairs) != self.order // 2:
+        if not all(0.0 <= each <= 1.0 for each in self.inside_pairs) or len(self.inside_pairs) != self.order // 2:
             raise ModelError(
-                f"correlation must be one number, or one for each of {self.order // 2} pairs, got {self.correlation}."
+                f"correlation must be a number between 0 and 1, or one for each of {self.order // 2} pairs, "
+                f"got {self.correlation}."
             )
-        if self.symmetric and self.correlation not in (None, 1.0):
-            raise ModelError(f"equal vectors have correlation 1, got {self.correlation}; leave one of the two out.")
-        if self.symmetric and len(set(self.dims)) > 1:
-            raise ModelError(f"equal vectors need equal dims, got {self.dims}.")
+        if self.symmetric and (self.correlation not in (None, 1.0) or len(set(self.dims)) > 1):
+            raise ModelError(f"equal vectors need equal dims and no correlation, got {self.dims}, {self.correlation}.")
 
     @property
     def inside_pairs(self) -> tuple[float, ...]:
@@ -116,16 +116,24 @@ def _homotopy(problem: Problem) -> float:
 
 @dataclass(frozen=True)
 class Method:
-    """A method: the form of its samples, and the floats that it holds."""
+    """A method: the form of its samples, the floats that it holds, and the baseline that runs it, if it is one.
+
+    ``sees`` says what the baseline is given: the ``"mean"`` of all samples, or ``"samples"`` in order.  ``step`` is
+    where the study of memory begins its ladder N = 2^(step/2)·form.
+    """
 
     name: str
     title: str
     form: Formula
     state: Formula
+    baseline: str = ""
+    sees: str = "mean"
+    step: int = 0
     least_order: int = 2
     symmetric: bool = False
     """Whether it is for equal vectors only; ``even``: and for even orders."""
     even: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
 
     def obstacle(self, problem: Problem) -> str:
         """Why it is not for a problem, or nothing."""
@@ -133,27 +141,43 @@ class Method:
             return f"needs order {self.least_order} or more"
         if self.symmetric and not problem.symmetric:
             return "only for equal vectors (--symmetric)"
-        return f"needs an even order from {self.least_order}" if self.even and problem.order % 2 else ""
+        if self.even and problem.order % 2:
+            return f"needs an even order from {self.least_order}"
+        missing = self.name in ("tensorly", "pyttb") and find_spec(self.name) is None
+        return "not installed: pip install 'tpca[peers]'" if missing else ""
+
+    def run(self, source: Any, seed: int, **options: Any) -> Recovery:
+        """The baseline on a source."""
+        recovery: Recovery = BASELINES[self.baseline](random_state=seed, **self.options, **options).run(source)
+        return recovery
 
 
-METHODS: tuple[Method, ...] = (
-    Method("mean", "least squares", root, lambda p: held_bytes(p.dims, LEAST_BINS, "float32", Design()) / 8),
-    Method("als", "ALS, spectral start", root, held_mean),
-    Method("amp", "AMP", root, held_mean, 3),
-    Method("unfolding", "unfolding", root, held_mean),
-    Method("recursive-unfolding", "recursive unfolding", root, held_mean),
+PASSES, POWER = {"method": "passes"}, {"method": "power", "tol": 0.01}
+_EVERY = (
+    Method("mean", "least squares", root, lambda p: held_bytes(p.dims, LEAST_BINS, "float32", Design()) / 8, step=-1),
+    Method("als", "ALS, spectral start", root, held_mean, "ALS"),
+    Method("amp", "AMP", root, held_mean, "AMP", least_order=3),
+    Method("unfolding", "unfolding", root, held_mean, "Unfolding", step=1),
+    Method("recursive-unfolding", "recursive unfolding", root, held_mean, "RecursiveUnfolding", step=1),
     Method("power-iteration", "power iteration", vectors,
-           lambda p: p.entries + 3 * RESTARTS * sum(p.halves) + _starts(p)),
-    Method("tensorly", "TensorLy parafac", root, lambda p: 4.5 * p.entries),
-    Method("pyttb", "pyttb cp_als", root, lambda p: 3.01 * p.entries),
-    Method("unfolding-passes", "unfolding, many passes", root, lambda p: p.halves[0] + 4 * p.halves[1]),
-    Method("power-passes", "power iteration, many passes", vectors, _starts),
+           lambda p: p.entries + 3 * RESTARTS * sum(p.halves) + _starts(p), "PowerIteration", step=-5),
+    Method("tensorly", "TensorLy parafac", root, lambda p: 4.5 * p.entries, "TensorLyParafac", step=1),
+    Method("pyttb", "pyttb cp_als", root, lambda p: 3.01 * p.entries, "PyttbCpAls", step=1),
+    Method("unfolding-passes", "unfolding, many passes", root, lambda p: p.halves[0] + 4 * p.halves[1], "Unfolding",
+           step=1, options=POWER),
+    Method("power-passes", "power iteration, many passes", vectors, _starts, "PowerIteration", step=-5,
+           options=PASSES),
     Method("oja", "Oja on the unfolding", lambda p: p.unit * max(1.0, math.log(p.unit) ** 2 / 16),
-           lambda p: 3.0 * sum(p.halves)),
-    Method("vector-sgd", "vectors by online SGD", vectors, lambda p: 4.0 * sum(p.dims)),
-    Method("paper", "paper's matrices", matrices, lambda p: 2.0**p.order * sum(Partition.pairs(p.dims).sizes), 4),
-    Method("partial-trace", "partial trace", root, _traces, 3, symmetric=True),
-    Method("homotopy-passes", "homotopy, many passes", root, _homotopy, 3, symmetric=True),
-    Method("matrix-sgd", "one matrix by SGD", root, lambda p: (p.order / 2 + 6) * p.dims[0] ** 2, 4, symmetric=True,
-           even=True),
+           lambda p: 3.0 * sum(p.halves), "Oja", "samples", 5),
+    Method("vector-sgd", "vectors by online SGD", vectors, lambda p: 4.0 * sum(p.dims), "VectorSGD", "samples", 2),
+    Method("paper", "paper's matrices", matrices, lambda p: 2.0**p.order * sum(Partition.pairs(p.dims).sizes),
+           step=-4, least_order=4),
+    Method("partial-trace", "partial trace", root, _traces, "PartialTrace", step=-3, least_order=3, symmetric=True),
+    Method("homotopy", "homotopy", root, lambda p: 2.3 * p.entries, "Homotopy", step=-5, least_order=3,
+           symmetric=True),
+    Method("homotopy-passes", "homotopy, many passes", root, _homotopy, "Homotopy", step=-5, least_order=3,
+           symmetric=True, options=PASSES),
+    Method("matrix-sgd", "one matrix by SGD", root, lambda p: (p.order / 2 + 6) * p.dims[0] ** 2, "SymmetricMatrixSGD",
+           "samples", least_order=4, symmetric=True, even=True),
 )  # fmt: skip
+METHODS: dict[str, Method] = {method.name: method for method in _EVERY}

@@ -1,24 +1,45 @@
-"""The paper's claims, measured: ``python -m research reproduce``, ``make reproduce``."""
+"""The paper's claims, measured: ``python -m research reproduce``, ``make reproduce``.
+
+All studies by name, in the order in which they are told; their findings as rows and as Markdown.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from research.pages.reproduction_figures import draw_studies
-from research.studies.catalogue import as_rows, choose, write_markdown
+from research.studies.accuracy import ACCURACY, CONVERGENCE
+from research.studies.memory import MEMORY
+from research.studies.noise_laws import NOISE, PAPER_NOISE
+from research.studies.odd_order import ODD_ORDER
+from research.studies.race import RACE
 from research.studies.runner import pending_jobs, run_studies
+from research.studies.scaling import BLOCK_SIZES, INTERNET_SCALE, PARAMETERISATION, SYMMETRIC, WORST_CASE
+from research.studies.schedules import EMPIRICAL_SCHEDULE, STAGES
+from research.studies.starts import CHANCES, INITIALISATION
 from research.studies.store import Store
-from research.studies.study import AnyStudy, Finding, Scale
+from research.studies.structure import ADAPTIVITY, STRENGTH, UNEQUAL
+from research.studies.study import Finding, Scale, Study
+from research.study_figures import draw_studies
 from tpca.errors import StudyError
+from tpca.files import replacing
+from tpca.wording import markdown_table
 
+BEGIN, END = "<!-- findings: begin -->", "<!-- findings: end -->"
+_ALL: tuple[Study, ...] = (
+    WORST_CASE, SYMMETRIC, ODD_ORDER, ADAPTIVITY, UNEQUAL, STRENGTH, PARAMETERISATION, BLOCK_SIZES, CONVERGENCE,
+    ACCURACY, STAGES, INITIALISATION, CHANCES, NOISE, PAPER_NOISE, RACE, MEMORY, EMPIRICAL_SCHEDULE, INTERNET_SCALE,
+)  # fmt: skip
+STUDIES: dict[str, Study] = {study.name: study for study in _ALL}
 STYLES = {"agrees": None, "differs": "yellow", "not enough data": "dim"}
 
 
@@ -67,7 +88,7 @@ def reproduce(
         console.print(f"Markdown: {markdown}", soft_wrap=True)
 
 
-def _list(console: Console, studies: Sequence[AnyStudy]) -> None:
+def _list(console: Console, studies: Sequence[Study]) -> None:
     table = Table(box=None, pad_edge=False)
     for heading in ("study", "quick", "full", "what it measures"):
         table.add_column(heading, justify="right" if heading in ("quick", "full") else "left")
@@ -78,7 +99,7 @@ def _list(console: Console, studies: Sequence[AnyStudy]) -> None:
     console.print("Times are for one core. Run some with: python -m research reproduce NAME ... --quick")
 
 
-def _run(console: Console, studies: Sequence[AnyStudy], scale: Scale, store: Store, processes: int | None) -> None:
+def _run(console: Console, studies: Sequence[Study], scale: Scale, store: Store, processes: int | None) -> None:
     """All trials, a bar for every study."""
     jobs = pending_jobs(studies, scale, store)
     done = sum(len(study.grid(scale)) for study in studies) - len(jobs)
@@ -107,3 +128,53 @@ def _print(console: Console, findings: Mapping[str, Sequence[Finding]]) -> None:
         for f in found:
             if str(f.verdict) == "differs":
                 console.print(f"[yellow]differs[/] {name}, {f.label}: {f.reason or 'see docs/reproduction.md.'}")
+
+
+def choose(names: Sequence[str]) -> list[Study]:
+    """The studies with these names, all of them if there are none."""
+    unknown = [name for name in names if name not in STUDIES]
+    if unknown:
+        raise StudyError(f"there is no study {unknown[0]!r}; the studies are: {', '.join(STUDIES)}.")
+    return [STUDIES[name] for name in names] if names else list(_ALL)
+
+
+def as_rows(findings: Mapping[str, Sequence[Finding]]) -> list[dict[str, Any]]:
+    """One plain dict a finding."""
+    rows = []
+    for name, found in findings.items():
+        for f in found:
+            told = {**asdict(f), "verdict": str(f.verdict)}
+            rows.append({"study": name, "case": told.pop("label"), **told})
+    return rows
+
+
+def as_markdown(
+    studies: Sequence[Study], findings: Mapping[str, Sequence[Finding]], figures: Mapping[str, str] | None = None
+) -> str:
+    """A section for every study: its claim, its table, its figure if there is one."""
+    lines: list[str] = []
+    for study in studies:
+        if study.name not in findings:
+            continue
+        lines += [f"### {study.name}: {study.title}", "", study.claim, ""]
+        rows = (
+            (f.label, f.predicted, f.measured, f"**{f.verdict}**" + (f": {f.reason}" if f.reason else ""))
+            for f in findings[study.name]
+        )
+        lines.append(markdown_table(("case", "predicted", "measured", "verdict"), rows))
+        if figures and study.name in figures:
+            lines += [f"![{study.title}]({figures[study.name]})", ""]
+    return "\n".join(lines)
+
+
+def write_markdown(
+    path: Path, studies: Sequence[Study], findings: Mapping[str, Sequence[Finding]], drawn: Mapping[str, Path]
+) -> None:
+    """The sections into a Markdown file, between its two marks if it has them; figures as paths relative to it."""
+    figures = {name: Path(os.path.relpath(figure, path.parent)).as_posix() for name, figure in drawn.items()}
+    text = as_markdown(studies, findings, figures)
+    old = path.read_text(encoding="utf-8") if path.exists() else ""
+    if BEGIN in old and END in old:
+        text = old[: old.index(BEGIN) + len(BEGIN)] + "\n\n" + text + "\n" + old[old.index(END) :]
+    with replacing(path) as (draft,):
+        draft.write_text(text, encoding="utf-8")

@@ -284,7 +284,7 @@ def read_labels(folder):
 
 
 def read_store(folder):
-    from research.studies.catalogue import STUDIES
+    from research.reproduce import STUDIES
     from research.studies.store import Store
 
     store = Store(folder / "s")

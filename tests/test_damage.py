@@ -121,7 +121,7 @@ def test_stored_trials_that_make_no_sense(tmp_path):
     lines = path.read_text().splitlines()
     odd = json.dumps({**json.loads(lines[0]), "result": {"odd": 1}})
     path.write_text("\n".join([odd, *lines[1:], "\xff", "[" * 10**5, json.dumps({**json.loads(odd), "params": []})]))
-    from research.studies.catalogue import STUDIES
+    from research.reproduce import STUDIES
     from research.studies.store import Store
 
     store = Store(tmp_path / "s")

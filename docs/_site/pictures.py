@@ -13,7 +13,7 @@ import numpy as np
 
 import tpca
 from research.law import LawEngine
-from research.pages.paper_figures import draw_alignments, draw_collapse, draw_frontier
+from research.paper_figures import draw_alignments, draw_collapse, draw_frontier
 from research.studies.memory import MEMORY, points_of
 from research.studies.store import Store
 from tpca.report.style import COLOURS, MARKERS, drawing

@@ -5,14 +5,10 @@ The last two run other people's packages, which are imported when they are run: 
 
 from typing import Any
 
-from research.baselines.als import ALS
-from research.baselines.amp import AMP
-from research.baselines.oja import Oja
+from research.baselines.iterations import ALS, AMP, PowerIteration
+from research.baselines.online import Oja, SymmetricMatrixSGD, VectorSGD
 from research.baselines.peers import PyttbCpAls, TensorLyParafac
-from research.baselines.power_iteration import PowerIteration
-from research.baselines.sgd import SymmetricMatrixSGD, VectorSGD
-from research.baselines.traces import Homotopy, PartialTrace
-from research.baselines.unfolding import RecursiveUnfolding, Unfolding
+from research.baselines.spectral import Homotopy, PartialTrace, RecursiveUnfolding, Unfolding
 
 _ALL = (Unfolding, RecursiveUnfolding, PartialTrace, Homotopy, PowerIteration, ALS, VectorSGD, SymmetricMatrixSGD, AMP,
         Oja, TensorLyParafac, PyttbCpAls)  # fmt: skip

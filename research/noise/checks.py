@@ -1,115 +1,77 @@
 """Claims, power and coverage of TensorPCA where noise is not white: ``python -m research.noise.checks``.
 
-Runs are deterministic, from the name of their row and their number.  Every finished chunk of runs is a line of a file;
-a command that was interrupted goes on where it was.  A chunk counts as long as its row still draws the same samples
-(``digest``); rows are run again with ``--again``.  What it came to is written to ``--out``, with the revision that each
-row was run with, and drawn; docs/noise.md shows it.
+Runs are deterministic, from the name of their row and their number.  A trial is a chunk of runs of one row, stored as
+those of any study; a chunk counts as long as its row still draws the same samples (``digest``).  To run rows again
+that draw the same, remove the store.  What it came to is written to ``--out``, with the revision that each row was run
+with, and drawn; docs/noise.md shows it.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
-import multiprocessing
-import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from research.noise import nulls, planted
 from research.noise.row import Row
 from research.noise.tables import TABLES, draw
-from research.studies.store import made
+from research.studies.runner import run_studies
+from research.studies.store import Store, made
+from research.studies.study import Params, Records, Scale, Study
 from tpca.files import replacing
 
 CHUNK = 25
 HEAD = 2  # runs whose outcome is kept one by one, so that a test can repeat them
 ROWS: dict[str, Row] = {row.key: row for row in [*nulls.ROWS, *planted.ROWS]}
-Line = dict[str, Any]
 
 
-def run_chunk(job: tuple[str, int, int]) -> Line:
+def run_chunk(params: Params) -> dict[str, Any]:
     """Some runs of a row: sums of their outcomes."""
-    name, first, count = job
-    row, began = ROWS[name], time.process_time()
-    each = [row.run(seed) for seed in range(first, first + count)]
+    row, began = ROWS[params["row"]], time.process_time()
+    each = [row.run(seed) for seed in range(params["first"], params["first"] + params["count"])]
     sums = {what: sum(one[what] for one in each) for what in each[0]}
-    head = each[:HEAD] if first == 0 else []
-    seconds = round(time.process_time() - began, 2)
-    return {"row": name, "digest": row.digest, "first": first, "runs": count, "sums": sums, "head": head,
-            "seconds": seconds, **made()}  # fmt: skip
+    head = each[:HEAD] if params["first"] == 0 else []
+    return {"sums": sums, "head": head, "core": time.process_time() - began, "revision": made()["revision"]}
 
 
-class Store:
-    """Finished chunks, one a line."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.lines: dict[tuple[str, int], Line] = {}
-        if path.exists():
-            digests = {name: row.digest for name, row in ROWS.items()}
-            for text in path.read_text(encoding="utf-8").splitlines():
-                line = json.loads(text) if text.endswith("}") else {}  # a kill may have cut the last one short
-                if line and digests.get(line["row"]) == line["digest"]:
-                    self.lines[line["row"], line["first"]] = line
-
-    def add(self, line: Line) -> None:
-        """On disk when this returns."""
-        self.lines[line["row"], line["first"]] = line
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write("\n" * (file.tell() > 0) + json.dumps(line, ensure_ascii=False))
-            file.flush()
-            os.fsync(file.fileno())
-
-    def forget(self, rows: Iterable[str]) -> None:
-        """Chunks of these rows are run again."""
-        gone = set(rows)
-        self.lines = {key: line for key, line in self.lines.items() if key[0] not in gone}
-
-
-def jobs(store: Store, rows: Sequence[Row], share: float) -> list[tuple[str, int, int]]:
-    """What is left to run; all rows grow together, so that an early look sees all of them."""
+def chunks(rows: Sequence[Row], share: float, _: Scale) -> list[Params]:
+    """Every chunk of these rows."""
     found = []
     for row in rows:
-        runs = max(1, math.ceil(row.runs * share))
-        found += [(row.key, first, min(CHUNK, runs - first)) for first in range(0, runs, CHUNK)]
-    return sorted((job for job in found if job[:2] not in store.lines), key=lambda job: job[1] / ROWS[job[0]].runs)
+        runs, drawn = max(1, math.ceil(row.runs * share)), row.digest
+        for first in range(0, runs, CHUNK):
+            found.append({"row": row.key, "digest": drawn, "first": first, "count": min(CHUNK, runs - first)})
+    return found
 
 
-def run(store: Store, rows: Sequence[Row], share: float = 1.0, processes: int = 2) -> None:
-    """Run all that is left."""
-    left = jobs(store, rows, share)
-    told = time.monotonic()
-    if processes == 1:
-        for job in left:
-            store.add(run_chunk(job))
-        return
-    with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        for done, line in enumerate(pool.imap_unordered(run_chunk, left), start=1):
-            store.add(line)
-            if time.monotonic() - told > 60:
-                told = time.monotonic()
-                sys.stdout.write(f"{done} of {len(left)} chunks\n")
-                sys.stdout.flush()
+def study(rows: Sequence[Row], share: float = 1.0) -> Study:
+    """The chunks of some rows; all rows grow together, so that an early look sees all of them."""
+    grid = functools.partial(chunks, rows, share)
+    return Study("chunks", "Noise", "", grid, run_chunk, lambda p: 1.0 - p["first"] / ROWS[p["row"]].runs, ())
 
 
-def summary(store: Store, rows: Sequence[Row]) -> dict[str, Any]:
+def summary(records: Records) -> dict[str, Any]:
     """A record for every row that was run, and what all of it was made with."""
-    found = []
-    for row in rows:
-        lines = [line for (name, _), line in sorted(store.lines.items()) if name == row.key]
-        if lines:
-            sums = {what: round(sum(line["sums"][what] for line in lines), 6) for what in lines[0]["sums"]}
+    found, seconds = [], 0.0
+    for row in ROWS.values():
+        own = [r for r in records if r.params["row"] == row.key]
+        if own and (parts := [r for r in own if r.params["digest"] == row.digest]):
+            parts.sort(key=lambda r: int(r.params["first"]))
+            results = [r.result for r in parts]
+            sums = {what: round(sum(each["sums"][what] for each in results), 6) for what in results[0]["sums"]}
+            seconds += sum(each["core"] for each in results)
             found.append(
-                {"kind": row.kind, "name": row.name, "runs": sum(line["runs"] for line in lines), **sums, **row.about,
-                 "excluded": row.excluded, "digest": lines[0]["digest"], "head": lines[0]["head"],
-                 "revisions": sorted({line["revision"] for line in lines})}
+                {"kind": row.kind, "name": row.name, "runs": sum(r.params["count"] for r in parts), **sums, **row.about,
+                 "excluded": row.excluded, "digest": row.digest, "head": results[0]["head"],
+                 "revisions": sorted({each["revision"] for each in results})}
             )  # fmt: skip
-    return {"made": made(), "core_seconds": round(sum(line["seconds"] for line in store.lines.values())), "rows": found}
+    return {"made": made(), "core_seconds": round(seconds), "rows": found}
 
 
 def write(out: Path, whole: dict[str, Any]) -> None:
@@ -123,20 +85,17 @@ def write(out: Path, whole: dict[str, Any]) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run, write, draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--store", type=Path, default=Path("noise-checks") / "chunks.jsonl", help="finished runs")
+    parser.add_argument("--store", type=Path, default=Path("noise-checks"), help="folder of the finished runs")
     parser.add_argument("--out", type=Path, default=Path("noise-checks.json"))
     parser.add_argument("--figure", type=Path, default=None, help="PNG to draw; none without")
     parser.add_argument("--share", type=float, default=1.0, help="of the runs of every row; 0.01 is a quick look")
     parser.add_argument("--rows", default="", help="only rows whose name contains this")
-    parser.add_argument("--again", default=None, help="run rows again whose name contains this")
-    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--processes", type=int, default=2, help="0: all in this one")
     options = parser.parse_args(arguments)
-    rows = [row for name, row in ROWS.items() if options.rows in name]
     store = Store(options.store)
-    if options.again is not None:
-        store.forget(name for name in ROWS if options.again in name)
-    run(store, rows, options.share, options.processes)
-    whole = summary(store, list(ROWS.values()))
+    chosen = study([row for name, row in ROWS.items() if options.rows in name], options.share)
+    run_studies([chosen], "full", store, lambda *_: None, options.processes)
+    whole = summary(store.records(chosen))
     write(options.out, whole)
     sys.stdout.write("\n".join(table(whole) for table in TABLES.values()))
     if options.figure is not None:

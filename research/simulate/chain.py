@@ -49,7 +49,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.errors import ModelError
 from tpca.tensors.blocks import Array
 from tpca.threads import compiled
 
@@ -72,8 +71,6 @@ def advance(
     Step sizes belong to one sample; a negative one descends (Phase III runs from both signs).  Everything but ``size``
     may differ from replica to replica.
     """
-    if size < 2:
-        raise ModelError(f"a block needs at least 2 entries, got {size}.")
     rows = np.array(coordinates, dtype=np.float64)
     wide = [np.broadcast_to(np.asarray(x, dtype=np.float64), len(rows)) for x in (signals, step_sizes, steps, batches)]
     signal, eta, samples, batch = wide
@@ -128,8 +125,6 @@ def simulate_online(
     :mod:`research.simulate.paper`), 0 every single sample.  A run in which every mode has passed 0.9 is over: what
     noise is left there, √(d/N), does not bring it back.
     """
-    if min(dims) < 3:
-        raise ModelError(f"every mode must be at least 3 long, got dims {dims}.")
     begin = np.array([_random_overlap(d, rng) for d in dims])
     step_size = 1 / math.sqrt(max(dims) * samples)
     ends = []

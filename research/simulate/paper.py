@@ -52,8 +52,6 @@ class SimulatedRun:
         coarse: float = 0.0,
         spare: bool = False,
     ) -> None:
-        if not 0 <= coarse <= 0.1:
-            raise SolverError(f"coarse must lie in [0, 0.1], got {coarse}; 0 simulates every single step.")
         self.truth, self.rng, self.coarse = truth, rng, coarse
         self.partition = Partition.pairs(truth.dims) if partition is None else partition
         vectors = [tuple(truth.vectors[n] for n in group) for group in self.partition.groups]

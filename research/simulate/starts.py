@@ -21,12 +21,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tpca.errors import SolverError
 from tpca.model import cor
 from tpca.solvers.paper.vectors import identity
 from tpca.tensors.blocks import Array, unit
-
-KINDS = ("both", "identity", "random")
 
 
 @dataclass(frozen=True)
@@ -36,16 +33,13 @@ class BlockStart:
     truth: tuple[Array, ...]
     random: tuple[Array, ...]
     kind: str
+    """``"both"``, ``"identity"`` or ``"random"``: the parts there are."""
     spare: tuple[Array, ...] = ()
     """Of a vector block: what it begins with instead of its start with the other sign."""
 
     @classmethod
     def draw(cls, truth: tuple[Array, ...], kind: str, rng: np.random.Generator, spare: bool = False) -> BlockStart:
         """Random vectors for a block; of three modes or more the random part is all there is."""
-        if kind not in KINDS:
-            raise SolverError(f"starts must be one of {', '.join(KINDS)}, got {kind!r}.")
-        if len(truth) > 2 and kind != "random":
-            raise SolverError(f"blocks of {len(truth)} modes have random starts only, got {kind!r}.")
         random = tuple(unit(rng.standard_normal(len(v))) for v in truth)
         another = (unit(rng.standard_normal(len(truth[0]))),) if spare and len(truth) == 1 else ()
         return cls(truth, random, kind, another)

@@ -152,6 +152,7 @@ CONVERGENCE = Study(
     _phase_error,
     lambda params: params["steps"] * 1.5e-4 if params["kind"] in NOISES else 0.3,
     [_phase_slopes],
+    planned=lambda params: {} if params["kind"] == "refinement" else {"samples": params["steps"]},
 )
 
 
@@ -257,4 +258,6 @@ ACCURACY = Study(
     _method_error,
     _method_cost,
     [_method_slopes],
+    planned=lambda params: {"samples": 4.0 * params["factor"] * params["dim"] ** 2},
+    figure=method_laws,
 )

@@ -208,20 +208,28 @@ def half_law(
 
 
 def planned_climb(params: Params) -> dict[str, float]:
-    """Samples of :func:`climb` that follow from its schedule alone: all starts, the selection; nothing for a search.
+    """Samples of :func:`climb` that follow from its schedule alone, those of all starts; nothing for a search.
 
     Correlations of drawn vectors are as told but for the last bits, and every leg's steps are rounded: one step more or
-    less in each leg is the same schedule (``rounding``).
+    less in each leg is the same schedule (``rounding``, in samples).
     """
     if params.get("schedule") == "empirical":
         return {}
     truth, constants = planted(params, 0), constants_of(params)
     schedule = _schedule(params, truth, constants)
-    starts = 2**truth.order if params.get("starts", "both") == "both" else _starts_of_one(truth)
-    legs = sum(len(cycle) for cycle in (*schedule.stages, schedule.ascent))
-    return {"samples": float(starts * (schedule.climb() + schedule.selection)), "rounding": float(starts * legs)}
+    starts = 2**truth.order if params.get("starts", "both") == "both" else 2 ** len(Partition.pairs(truth.dims))
+    return planned_samples(schedule, Partition.pairs(truth.dims), starts)
 
 
-def _starts_of_one(truth: SpikedTensor) -> int:
-    """Signs of starts that have only one part: one a block."""
-    return int(2 ** len(Partition.pairs(truth.dims)))
+def planned_samples(schedule: Schedule, partition: Partition, starts: int) -> dict[str, float]:
+    """What :func:`climb` counts: all samples, those of the climb, those of Phase I, and weighted by entries."""
+    cycles = [*schedule.stages, schedule.ascent]
+    weighted = sum(leg.steps * size for legs in cycles for leg, size in zip(legs, partition.sizes, strict=True))
+    climbed = starts * schedule.climb()
+    return {
+        "samples": float(climbed + starts * schedule.selection),
+        "climb": float(climbed),
+        "phase_one": float(climbed - starts * sum(leg.steps for leg in schedule.ascent)),
+        "weighted": float(starts * weighted),
+        "rounding": float(starts * sum(len(legs) for legs in cycles)),
+    }

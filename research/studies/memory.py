@@ -11,7 +11,10 @@ vectors know more than the bound allows for: S N ~ d^{k̄/2 + 2} for the partial
 
 A trial is ``count`` runs of one method at one size.  The race is run once per seed and watched: its success at N is
 that of the estimate which a run cut at N returns.  All others are run anew at every N of a ladder 2^(j/2)·d^p, up from
-a usual j until all runs succeed and down until none does.
+a usual j until all runs succeed and down until none does.  Methods that see only the mean of all samples get it from
+its law in one draw, one-pass methods that take growing rounds get :class:`~research.law.LawEngine`.  Vectors by online
+SGD and the paper's algorithm go one sample at a time and are simulated (:mod:`research.simulate`), with the state
+counted by formula.
 """
 
 from __future__ import annotations
@@ -25,24 +28,27 @@ from typing import Any
 
 import numpy as np
 
-from research.law import LawEngine
-from research.methods import METHODS as FORMS
-from research.methods import Problem
-from research.studies.averages import installed
-from research.studies.climbs import cell_of
+from research.law import LawEngine, drawn_average
+from research.methods import METHODS, Problem
+from research.simulate import simulate_online
+from research.studies.climbs import COARSE, cell_of, climb, planned_climb
 from research.studies.estimates import Curve, Estimate
-from research.studies.memory_methods import GOOD, METHODS, ladder_samples
 from research.studies.store import Store, key
 from research.studies.study import Finding, Params, Record, Records, Scale, Study, Verdict
 from tpca.errors import StudyError
 from tpca.model import SpikedTensor
 from tpca.planning import race_size
 from tpca.randomness import generator
+from tpca.solvers.estimate import Recovery
+from tpca.solvers.least_squares.solver import LeastSquares
 from tpca.solvers.race.rounds import samples_factor
 from tpca.solvers.race.solver import RaceSolver
 from tpca.solvers.race.strategies.choice import least_bytes
 from tpca.tensors.blocks import Partition
 
+GOOD = 0.9
+MATRIX_STEPS = 200  # of one matrix by SGD, of equal size
+PAPER_UNIT = 2.0**20  # N at which the budget of the paper's algorithm is 1
 FURTHEST = 12  # steps of the ladder, each way
 CUT = 32.0  # most samples of a race, in units of d^(k̄/2)
 RACES = ("race", "race, equal", "race, singles", "race, pairs", "race, halves")
@@ -106,9 +112,11 @@ def _trial(params: Params) -> dict[str, Any]:
 
 
 def applicable(order: int, dim: int) -> list[str]:
-    """The methods for an order; the mean with its contrasts, which tries many starts, only where that is cheap."""
-    names = [name for name, m in METHODS.items() if order in m.orders and installed(name)]
-    return [name for name in names if name != "mean" or dim**order <= 10**5]
+    """The methods for an order; least squares, which tries many starts, only where that is cheap."""
+    left_out = {"recursive-unfolding"} if order < 5 else set()  # up to order 4 it is the unfolding
+    left_out |= {"mean"} if dim**order > 10**5 else set()
+    names = [m.name for m in METHODS.values() if not m.obstacle(Problem((dim,) * order, symmetric=m.symmetric))]
+    return [name for name in names if name not in left_out]
 
 
 def _cells(order: int, dim: int, asked: Sequence[tuple[str, float | None]], scale: Scale) -> list[Params]:
@@ -123,10 +131,13 @@ def _cells(order: int, dim: int, asked: Sequence[tuple[str, float | None]], scal
     return trials
 
 
+def for_equal_vectors(method: str) -> bool:
+    """Whether a method is given equal vectors."""
+    return method == "race, equal" or (method in METHODS and METHODS[method].symmetric)
+
+
 def _truth(params: Params, seed: int) -> SpikedTensor:
-    method = params["method"]
-    symmetric = method == "race, equal" or (method in METHODS and METHODS[method].symmetric)
-    options: dict[str, Any] = {"correlation": 1.0, "symmetric": True} if symmetric else {}
+    options: dict[str, Any] = {"correlation": 1.0, "symmetric": True} if for_equal_vectors(params["method"]) else {}
     return SpikedTensor.random((params["dim"],) * params["order"], 1.0, random_state=seed, **options)
 
 
@@ -157,9 +168,15 @@ def _race(params: Params) -> dict[str, Any]:
         poor = max((n for n, overlap in seen if overlap <= GOOD), default=0)
         reached.append(min((n for n, _ in seen if n > poor), default=math.inf))
         state = max(state, recovery.state_bytes / 8)
-    samples = [2 ** (j / 4) * unit for j in range(-12, 4 * int(math.log2(CUT)) + 1)]
+    samples = race_levels(params)
     wins = [sum(n <= level for n in reached) for level in samples]
     return {"samples": samples, "wins": wins, "levels": [params["count"]] * len(wins), "state": state, "passes": 1}
+
+
+def race_levels(params: Params) -> list[float]:
+    """N at which races are asked whether they had succeeded."""
+    unit = params["dim"] ** (params["order"] / 2)
+    return [2 ** (j / 4) * unit for j in range(-12, 4 * int(math.log2(CUT)) + 1)]
 
 
 def _watch(truth: SpikedTensor, seen: list[tuple[int, float]]) -> Any:
@@ -172,21 +189,79 @@ def _partition(method: str, dims: tuple[int, ...]) -> Sequence[Sequence[int]] | 
     return kinds[kind](dims).groups if kind in kinds else None
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """One run: success, samples, floats of state, passes."""
+
+    won: bool
+    samples: float
+    state: float
+    passes: int = 1
+
+
+def run_once(name: str, truth: SpikedTensor, step: int, seed: int) -> Outcome:
+    """A method at a step of its ladder."""
+    if name == "vector-sgd":
+        return _vectors(truth, ladder_samples(name, truth, step), seed)
+    if name == "paper":
+        return _paper(truth, ladder_samples(name, truth, step) / PAPER_UNIT, seed)
+    recovery = _recovered(name, truth, ladder_samples(name, truth, step), seed)
+    won = bool(truth.overlaps(recovery.vectors).min() > GOOD)
+    return Outcome(won, recovery.n_samples, recovery.state_bytes / 8, recovery.n_passes)
+
+
+def ladder_samples(name: str, truth: SpikedTensor, step: int) -> int:
+    """N at a step of the ladder: 2^(step/2)·d^(k̄/2), or d^(k̄−1) where random starts of vectors must be left."""
+    dim, slow = truth.dims[0], name in ("vector-sgd", "power-iteration", "power-passes")
+    unit = PAPER_UNIT if name == "paper" else dim ** (truth.order - 1.0 if slow else truth.order / 2)
+    return max(2, round(2 ** (step / 2) * unit))
+
+
+def _recovered(name: str, truth: SpikedTensor, n: int, seed: int) -> Recovery:
+    """A method on the mean of n samples, or on rounds drawn from the law; least squares in the least memory."""
+    method = METHODS[name]
+    if name == "mean":
+        least = int(8 * method.state(Problem(truth.dims)))
+        solver = LeastSquares(random_state=seed, memory_limit=least, max_samples=n)
+        return solver.run(LawEngine(truth, random_state=seed))
+    if method.sees == "mean":
+        return method.run(drawn_average(truth, n, seed), seed)
+    options = {"batch_size": max(1, n // MATRIX_STEPS)} if name == "matrix-sgd" else {}
+    return method.run(LawEngine(truth, random_state=seed), seed, max_samples=n, **options)
+
+
+def _vectors(truth: SpikedTensor, n: int, seed: int) -> Outcome:
+    """Online SGD on one vector a mode, simulated; it stops at overlaps of 0.9."""
+    aligned = simulate_online(truth.dims, truth.strength, n, generator(seed, "memory vectors"), coarse=COARSE)
+    return Outcome(bool(np.abs(aligned).min() >= GOOD), n, METHODS["vector-sgd"].state(Problem(truth.dims)))
+
+
+def _paper(truth: SpikedTensor, budget: float, seed: int) -> Outcome:
+    """The paper's algorithm up to the selection, simulated at ``budget`` times the samples its formulas ask for."""
+    found = climb(_climb_params(truth, budget, seed))
+    return Outcome(bool(found["wins"]), found["samples"], METHODS["paper"].state(Problem(truth.dims)))
+
+
+def _climb_params(truth: SpikedTensor, budget: float, seed: int) -> Params:
+    params = {"order": truth.order, "dim": truth.dims[0], "correlation": 0.0, "budget": budget}
+    return {**params, "first": seed, "count": 1, **({"vector": "idle"} if truth.order % 2 else {})}
+
+
 def _ladder(params: Params) -> dict[str, Any]:
     """Runs at N = 2^(j/2)·d^p: up until all succeed, down until none does."""
-    method, count = METHODS[params["method"]], params["count"]
-    levels: dict[int, list[Any]] = {}
+    name, count = params["method"], params["count"]
+    levels: dict[int, list[Outcome]] = {}
 
     def wins(step: int) -> int:
-        n = ladder_samples(method, params["order"], params["dim"], step)
         if step not in levels:
             seeds = [_seed(params, i, step) for i in range(count)]
-            levels[step] = [method.run(_truth(params, seed), n, seed) for seed in seeds]
+            levels[step] = [run_once(name, _truth(params, seed), step, seed) for seed in seeds]
         return sum(run.won for run in levels[step])
 
+    begin = METHODS[name].step
     for direction, enough in ((1, count), (-1, 0)):
-        step = method.start
-        while wins(step) != enough and abs(step - method.start) < FURTHEST:
+        step = begin
+        while wins(step) != enough and abs(step - begin) < FURTHEST:
             step += direction
     every = [levels[step] for step in sorted(levels)]
     return {
@@ -224,7 +299,7 @@ class Point:
     @property
     def symmetric(self) -> bool:
         """Whether the method was given equal vectors."""
-        return self.method == "race, equal" or (self.method in METHODS and METHODS[self.method].symmetric)
+        return for_equal_vectors(self.method)
 
 
 def point(records: Records) -> Point:
@@ -320,6 +395,19 @@ def _conclusions(records: Records) -> list[Finding]:
     return [finding for finding in found if finding is not None]
 
 
+def _planned(params: Params) -> dict[str, float | list[float]]:
+    """Every N that the ladder of a method may have come to."""
+    if params["method"] in RACES:
+        return {"samples": race_levels(params)}
+    method, truth = METHODS[params["method"]], _truth(params, 0)
+    steps = range(method.step - FURTHEST, method.step + FURTHEST + 1)
+    levels = [ladder_samples(method.name, truth, step) for step in steps]
+    if method.name != "paper":
+        return {"samples": [float(n) for n in levels]}
+    plans = [planned_climb(_climb_params(truth, n / PAPER_UNIT, 0)) for n in levels]
+    return {"samples": [plan["samples"] for plan in plans], "rounding": plans[0]["rounding"]}
+
+
 MEMORY = Study(
     "memory",
     "State against samples at 50 % success, every method",
@@ -329,11 +417,10 @@ MEMORY = Study(
     _trial,
     _cost,
     [_conclusions],
+    planned=_planned,
 )
 
 # ---- constants: N₅₀ over the form of a method; those of ``tpca.planning`` are among them
-
-FORM_OF = {method.name: method.form for method in FORMS}
 
 
 def unit_of(point: Point) -> float:
@@ -344,7 +431,7 @@ def unit_of(point: Point) -> float:
         return math.nan if size is None else samples_factor(problem.dims, size.main, size.size) * problem.unit
     if point.method == "race, equal":
         return problem.unit
-    return FORM_OF[point.method](problem) if point.method in FORM_OF else math.nan
+    return METHODS[point.method].form(problem) if point.method in METHODS else math.nan
 
 
 def measured(points: Sequence[Point]) -> dict[str, Any]:

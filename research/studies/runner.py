@@ -18,18 +18,17 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from research.fields import finite
-from research.studies.store import Store, made
-from research.studies.study import AnyStudy, Params, Scale
+from research.studies.store import Store, finite, made
+from research.studies.study import Params, Scale, Study
 from tpca.threads import cores
 
-Finished = Callable[[AnyStudy, float], None]
+Finished = Callable[[Study, float], None]
 Job = tuple[str, Callable[[Params], dict[str, Any]], Params]
 Outcome = tuple[str, Params, dict[str, Any], float]
 Rows = Callable[[Callable[..., list[Any]], Sequence[int]], Iterator[tuple[str, dict[str, Any]]]]
 
 
-def pending_jobs(studies: Sequence[AnyStudy], scale: Scale, store: Store) -> list[tuple[AnyStudy, Params]]:
+def pending_jobs(studies: Sequence[Study], scale: Scale, store: Store) -> list[tuple[Study, Params]]:
     """What is left to do, the longest trials of every study first."""
     jobs = []
     for study in studies:
@@ -39,7 +38,7 @@ def pending_jobs(studies: Sequence[AnyStudy], scale: Scale, store: Store) -> lis
 
 
 def run_studies(
-    studies: Sequence[AnyStudy],
+    studies: Sequence[Study],
     scale: Scale,
     store: Store,
     finished: Finished,

@@ -98,6 +98,7 @@ ADAPTIVITY = Study(
     climb_cost,
     [_adaptive],
     planned=planned_climb,
+    figure=lambda records: {f"d = {dim}": law for dim, (law, _) in adaptive_fits(records).items()},
 )
 
 # ---- strength

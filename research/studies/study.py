@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from research.studies.estimates import PowerLaw
@@ -85,47 +85,15 @@ class Slope:
         return [slope_finding(self.label, law, self.predicted, note, self.form, self.bound)]
 
 
-class AnyStudy(Protocol):
-    """What the store and the runner ask of a study."""
-
-    @property
-    def name(self) -> str:
-        """Of its file in the store."""
-
-    @property
-    def title(self) -> str:
-        """In one line."""
-
-    @property
-    def claim(self) -> str:
-        """The prediction in words, and where it comes from."""
-
-    @property
-    def version(self) -> int:
-        """Raised when a trial would come out differently, so that old results are not mistaken for new ones."""
-
-    @property
-    def grid(self) -> Callable[[Scale], list[Params]]:
-        """All trials, the quick ones among the full ones."""
-
-    @property
-    def cost(self) -> Callable[[Params], float]:
-        """About how many seconds a trial takes, for the time remaining."""
-
-    @property
-    def run(self) -> Callable[[Params], dict[str, Any]]:
-        """One trial."""
-
-    def findings(self, records: Records) -> list[Finding]:
-        """What the stored trials say."""
-
-
 @dataclass(frozen=True)
 class Study:
     """One claim, put on a machine.
 
-    ``planned(params)`` are the samples of a trial that no chance is in, those of its schedule, and how far rounding may
-    move them: the store keeps a digest of both, and a test computes all of them again.
+    ``grid`` lists all trials, the quick ones among the full ones; ``cost`` is about how many seconds one takes.
+    ``version`` is raised when a trial would come out differently, so that old results are not mistaken for new ones.
+    ``planned(params)`` are numbers of a trial's result that no chance is in, such as the samples of its schedule, or a
+    list of all that may be there, and how far ``rounding`` may move them.  The store keeps a digest of them, and a test
+    computes all of them again.  ``figure(records)`` are the lines of the figure by name, if not those of the slopes.
     """
 
     name: str
@@ -136,7 +104,8 @@ class Study:
     cost: Callable[[Params], float]
     lines: Sequence[Line]
     version: int = 1
-    planned: Callable[[Params], Mapping[str, float]] | None = None
+    planned: Callable[[Params], Mapping[str, float | Sequence[float]]] | None = None
+    figure: Callable[[Records], Mapping[str, PowerLaw]] | None = None
 
     def findings(self, records: Records) -> list[Finding]:
         """What the stored trials say."""
@@ -144,4 +113,6 @@ class Study:
 
     def laws(self, records: Records) -> dict[str, PowerLaw]:
         """The lines of the figure, by name."""
+        if self.figure is not None:
+            return dict(self.figure(records))
         return {s.line: s.law(records) for s in self.lines if isinstance(s, Slope) and s.line}

@@ -46,14 +46,13 @@ def test_every_worker_is_sent_the_replicas_once_and_sends_about_one_part(workers
         assert parts.between_workers < workers
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 7, 16, 100, 1000])
-@pytest.mark.parametrize("leaves", [1, 2, 8, 256, 2**14])
-def test_merging_ends_with_at_most_eight_parts(workers, leaves):
-    parts, level = runs_of(leaves, workers), 0
-    while (fan := merge_fan(parts, workers, level)) > 1:
-        assert parts % fan == 0
-        parts, level = parts // fan, level + 1
-    assert parts <= 8
+def test_merging_ends_with_at_most_eight_parts():
+    for workers, leaves in itertools.product([1, 2, 3, 7, 16, 100, 1000], [1, 2, 8, 256, 2**14]):
+        parts, level = runs_of(leaves, workers), 0
+        while (fan := merge_fan(parts, workers, level)) > 1:
+            assert parts % fan == 0
+            parts, level = parts // fan, level + 1
+        assert parts <= 8
 
 
 class NotedLaw(LawEngine):
@@ -69,7 +68,7 @@ class NotedLaw(LawEngine):
         return answered
 
 
-@pytest.mark.parametrize("samples", [1, 3, 9, 50, 1234, 100_000])
+@pytest.mark.parametrize("samples", [1, 9, 1234])
 @pytest.mark.parametrize("strength", [0.0, 0.5])
 def test_a_race_has_the_rounds_that_are_planned_for(samples, strength):
     """All of them: of the search and the trial of noise, and of the refinement of a signal."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from research.pages.paper_figures import PIECES, draw_collapse, draw_frontier, trace
+from research.paper_figures import PIECES, draw_collapse, draw_frontier, trace
 from research.studies.store import Store
 from tpca import SpikedTensor
 from tpca.solvers.paper.schedule import PRESETS, stage_bounds, theorem_schedule

@@ -16,7 +16,6 @@ from research.law import LawEngine
 from research.simulate import SimulatedRun, advance, simulate_empirical, simulate_online
 from research.simulate.starts import BlockStart
 from tpca.engines import open_engine
-from tpca.errors import ModelError, SolverError
 from tpca.model import SpikedTensor
 from tpca.solvers.paper.run import PaperRun
 from tpca.solvers.paper.schedule import PRESETS, Leg, Schedule, theorem_schedule
@@ -65,11 +64,12 @@ def test_one_turn_has_the_law_of_the_dense_update(size, eta):
         same_law(np.linalg.norm(dense[:, 2:], axis=1), chain[:, 2])
 
 
+@pytest.mark.parametrize("spare", [False, True])
 @pytest.mark.parametrize("dims", SHAPES)
-def test_starts_are_those_of_the_solver(dims):
+def test_starts_are_those_of_the_solver(dims, spare):
     truth = SpikedTensor.random(dims, 1.0, random_state=3)
-    run = SimulatedRun(truth, np.random.default_rng(5))
-    replicas = sign_starts(Partition.pairs(dims), np.random.default_rng(5))
+    run = SimulatedRun(truth, np.random.default_rng(5), spare=spare)
+    replicas = sign_starts(Partition.pairs(dims), np.random.default_rng(5), spare=spare)
     blocks = Partition.pairs(dims).outer(truth.vectors)
     for m, (block, planted) in enumerate(zip(replicas, blocks, strict=True)):
         flat = block.reshape(len(block), -1)
@@ -182,20 +182,6 @@ def test_an_idle_vector_block_has_the_law_of_the_solver(runs):
     for phase in range(3):
         for m in range(3):
             same_law(sampled[:, phase, m], simulated[:, phase, m])
-
-
-def test_spare_vectors_are_those_of_the_solver():
-    dims = SHAPES[1]
-    truth = SpikedTensor.random(dims, 1.0, random_state=3)
-    run = SimulatedRun(truth, np.random.default_rng(5), spare=True)
-    replicas = sign_starts(Partition.pairs(dims), np.random.default_rng(5), spare=True)
-    blocks = Partition.pairs(dims).outer(truth.vectors)
-    for m, (block, planted) in enumerate(zip(replicas, blocks, strict=True)):
-        flat = block.reshape(len(block), -1)
-        np.testing.assert_allclose(run.alignments[m], flat @ planted.ravel() / np.linalg.norm(flat, axis=1), atol=1e-12)
-        built = np.array([run.starts[m].block(signs[m]) for signs in run.signs]).reshape(len(flat), -1)
-        np.testing.assert_allclose(built, flat / np.linalg.norm(flat, axis=1, keepdims=True), atol=1e-12)
-    assert len(np.unique(np.abs(run.alignments[0]))) == 2
 
 
 def test_blocks_of_three_modes_have_the_law_of_the_dense_update():
@@ -342,23 +328,6 @@ def test_empirical_schedule_counts_its_search():
     run, schedule = simulate_empirical(truth, PRESETS["practical"], np.random.default_rng(0), coarse=0.01)
     assert schedule.search > 0
     assert run.samples == schedule.samples(4) - 2 * sum(leg.steps for leg in schedule.estimation)
-
-
-def test_bad_input():
-    truth = SpikedTensor.random((5,) * 4, 1.0, random_state=1)
-    rng = np.random.default_rng(0)
-    with pytest.raises(SolverError, match="coarse must lie in"):
-        SimulatedRun(truth, rng, coarse=0.5)
-    with pytest.raises(SolverError, match="starts must be one of"):
-        SimulatedRun(truth, rng, starts="none")
-    with pytest.raises(SolverError, match="blocks of 3 modes have random starts only"):
-        SimulatedRun(SpikedTensor.random((5,) * 6), rng, partition=Partition.halves((5,) * 6))
-    with pytest.raises(SolverError, match="call select first"):
-        SimulatedRun(truth, rng).estimate([Leg(0.1, 5)] * 2)
-    with pytest.raises(ModelError, match="at least 2 entries"):
-        advance(np.ones((1, 3)), np.ones(1), 0.1, 5, 1, rng)
-    with pytest.raises(ModelError, match="at least 3 long"):
-        simulate_online((2, 5, 5), 1.0, 100, rng)
 
 
 def test_starts_without_one_part():

@@ -235,7 +235,7 @@ class KeptRun:
 def _bare(part: Accumulator) -> Accumulator:
     """An accumulator without what it was asked."""
     bare = copy.copy(part)
-    bare.question = None
+    bare.question = ()
     return bare
 
 

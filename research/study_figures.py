@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from research.studies.accuracy import CONVERGENCE, method_laws, phase_laws
+from research.studies.accuracy import CONVERGENCE, phase_laws
 from research.studies.climbs import kind_of
 from research.studies.estimates import Estimate, PowerLaw, rate_interval
 from research.studies.memory import MEMORY, points_of
@@ -17,15 +17,14 @@ from research.studies.race_targets import GOOD, ROWS
 from research.studies.scaling import LARGE, large_laws
 from research.studies.starts import INITIALISATION, selection_rates, start_rates
 from research.studies.store import Store
-from research.studies.structure import adaptive_fits
-from research.studies.study import AnyStudy, Records
+from research.studies.study import Records, Study
 from research.theory import cramer_rao
 from tpca.report.style import COLOURS, INK, MARKERS, drawing, save
 
 Figure = Callable[[Any, Any, Records], None]
 
 
-def draw_studies(studies: Sequence[AnyStudy], store: Store, folder: Path) -> dict[str, Path]:
+def draw_studies(studies: Sequence[Study], store: Store, folder: Path) -> dict[str, Path]:
     """The figures of all studies that have trials, as PNG and SVG; where the PNGs are."""
     drawn = {}
     for study in studies:
@@ -43,17 +42,11 @@ def draw_studies(studies: Sequence[AnyStudy], store: Store, folder: Path) -> dic
     return drawn
 
 
-def _laws(
-    y: str = "samples at 50 % success",
-    x: str = "d",
-    laws: Callable[[Records], Mapping[Any, PowerLaw]] | None = None,
-    flat: bool = False,
-) -> Figure:
-    """The figure of a study of power laws: its slopes, or what ``laws`` makes of the trials; ``flat``: a line at 1."""
+def _laws(y: str = "samples at 50 % success", x: str = "d", flat: bool = False) -> Figure:
+    """The figure of a study of power laws; ``flat``: with a line at 1."""
 
-    def draw(axis: Any, study: Any, records: Records) -> None:
-        found = study.laws(records) if laws is None else laws(records)
-        _lines(axis, {str(name): law for name, law in found.items()}, x, y)
+    def draw(axis: Any, study: Study, records: Records) -> None:
+        _lines(axis, study.laws(records), x, y)
         if flat:
             axis.axhline(1, color=INK, linewidth=0.8, linestyle=":")
 
@@ -75,7 +68,7 @@ def _lines(axis: Any, laws: Mapping[str, PowerLaw], x: str, y: str) -> None:
         axis.legend(fontsize=9)
 
 
-def _initialisation(axis: Any, _study: AnyStudy, records: Records) -> None:
+def _initialisation(axis: Any, _study: Study, records: Records) -> None:
     rates = start_rates(records)
     for i, (order, starts, correlation) in enumerate(sorted({place[:3] for place in rates})):
         place = (order, starts, correlation)
@@ -86,7 +79,7 @@ def _initialisation(axis: Any, _study: AnyStudy, records: Records) -> None:
     axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
-def _chances(axis: Any, _study: AnyStudy, records: Records) -> None:
+def _chances(axis: Any, _study: Study, records: Records) -> None:
     for i, ((order, budget), mine) in enumerate(selection_rates(records).items()):
         _rates(axis, mine, i, f"order {order}, budget {budget:g}")
     axis.set(xscale="log", ylim=(-0.03, 1.03), xlabel="N₀", ylabel="a good start is selected, if there is one")
@@ -101,7 +94,7 @@ def _rates(axis: Any, rates: Mapping[Any, Estimate], i: int, label: str) -> None
     axis.errorbar(xs, [rates[x].value for x in xs], errors, marker=marker, color=colour, capsize=2, label=label)
 
 
-def _convergence(axis: Any, _study: AnyStudy, records: Records) -> None:
+def _convergence(axis: Any, _study: Study, records: Records) -> None:
     laws = phase_laws(records)
     names = {(k, dim): "" if k == "refinement" else "Phase III, " for k, dim in laws}
     _lines(axis, {f"{names[k, d]}{k}, d = {d}": law for (k, d), law in laws.items()}, "samples T₃", "squared error")
@@ -112,7 +105,7 @@ def _convergence(axis: Any, _study: AnyStudy, records: Records) -> None:
     axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
-def _race(axis: Any, _study: AnyStudy, records: Records) -> None:
+def _race(axis: Any, _study: Study, records: Records) -> None:
     labels: list[str] = []
     for i, row in enumerate(ROWS):
         good = [r.result["overlap"] > GOOD for r in records if r.params["kind"] == "target" and r.params["row"] == i]
@@ -127,7 +120,7 @@ def _race(axis: Any, _study: AnyStudy, records: Records) -> None:
     axis.invert_yaxis()
 
 
-def _internet(axis: Any, _study: AnyStudy, records: Records) -> None:
+def _internet(axis: Any, _study: Study, records: Records) -> None:
     found = large_laws(records)
     _lines(axis, {f"order {order}": line for order, (line, _) in found.items()}, "d", "samples at 50 % success")
     for i, (order, large, _) in enumerate(LARGE):
@@ -139,7 +132,7 @@ def _internet(axis: Any, _study: AnyStudy, records: Records) -> None:
     axis.legend(fontsize=9)
 
 
-def _memory(axis: Any, _study: AnyStudy, records: Records) -> None:
+def _memory(axis: Any, _study: Study, records: Records) -> None:
     points = [p for p in points_of(records) if math.isfinite(p.samples.value)]
     orders = sorted({p.order for p in points})
     for i, order in enumerate(orders):
@@ -159,23 +152,19 @@ def _memory(axis: Any, _study: AnyStudy, records: Records) -> None:
     axis.legend(fontsize=7.5, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
-def _adaptive(records: Records) -> dict[str, PowerLaw]:
-    return {f"d = {dim}": law for dim, (law, _) in adaptive_fits(records).items()}
-
-
 FORM = "predicted form  d² max γ⁴ ∏γ⁻²  (Cor = 1 left, 0 right)"
 RATIO = "ratio of N at 50 % success: {}"
 FIGURES: dict[str, Figure] = {
     "worst-case": _laws(),
     "symmetric": _laws(),
     "odd-order": _laws(),
-    "adaptivity": _laws(x=FORM, laws=_adaptive),
+    "adaptivity": _laws(x=FORM),
     "unequal": _laws(x="d, or of unequal dims max D γ⁴ ∏γ⁻²"),
     "strength": _laws(x="λ"),
     "parameterisation": _laws(),
     "block-sizes": _laws(),
     "convergence": _convergence,
-    "accuracy": _laws("squared error × N, or × T₃/log T₃", laws=method_laws),
+    "accuracy": _laws("squared error × N, or × T₃/log T₃"),
     "stages": _laws(RATIO.format("Phase I, one go / stages"), flat=True),
     "initialisation": _initialisation,
     "chances": _chances,

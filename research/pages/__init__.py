@@ -1,1 +1,0 @@
-"""Figures about studies, drawn from what is stored."""
