@@ -51,7 +51,8 @@ def draw_signs(units: int, n_resamples: int, rng: np.random.Generator) -> Array:
 
 def least_p(units: int, n_resamples: int) -> float:
     """The smallest p-value that so many units, and so many flips, can give."""
-    return 1.0 / float(min(2 ** (units - 1), n_resamples + 1))  # of integers: of floats 1100 units are an overflow
+    flips: int = 2 ** (units - 1)  # a float would overflow at 1025 units
+    return 1.0 / min(flips, n_resamples + 1)
 
 
 def rearrangements(

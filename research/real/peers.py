@@ -1,0 +1,254 @@
+"""The same questions, asked with the tools that people use now.
+
+============  ========================  ============================================================
+tool          question                  what it does
+============  ========================  ============================================================
+TensorLy      all but views             ``parafac``, rank one, of the mean, the contrast, the centred samples
+pyttb         all but views             ``cp_als``, rank one, of the same
+MNE           mean, labels              largest t or F of entries; clusters of neighbouring entries
+scikit-learn  labels, dose              ``permutation_test_score`` of a ridge classifier or regression
+scikit-learn  variation                 ``PCA``: shares of components that need not be of rank one
+xeofs, eofs   variation                 EOFs of the same
+cca-zoo       views                     ``CCA`` or ``MCCA``: correlation on held-out rows, and p by permutations
+============  ========================  ============================================================
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from research.real import plain
+from research.real.measures import NULL_RESAMPLES, Row
+from research.real.sets import DataSet, Samples
+from tpca.tensors.blocks import Array
+
+PERMUTATIONS = 999
+SCORED = 99  # permutations where each takes five fits, or a whole CCA
+
+
+MODULES = ("tensorly.decomposition", "pyttb", "mne.stats", "sklearn.model_selection", "cca_zoo.linear", "eofs.standard",
+           "xeofs")  # fmt: skip
+
+
+def installed(name: str) -> bool:
+    """Whether a package is there."""
+    return importlib.util.find_spec(name) is not None
+
+
+def load_all() -> None:
+    """Import whoever is there, so that no peer's time is that of its import."""
+    for name in MODULES:
+        if installed(name.partition(".")[0]):
+            with quiet():
+                importlib.import_module(name)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Peers warn of what is not our matter."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def timed(call: Callable[[], Row]) -> Row:
+    """What it gives, with its seconds; a peer that cannot do it says why."""
+    began = time.process_time()
+    try:
+        with quiet():
+            found = call()
+    except Exception as problem:  # whatever it is, it is a row of the table, and the others go on
+        return {"failed": f"{type(problem).__name__}: {problem}"[:200]}
+    return {**found, "seconds": time.process_time() - began}
+
+
+# Rank-one fits --------------------------------------------------------------------------------------------------------
+
+
+def tensorly_rank_one(D: Array) -> tuple[float, list[Array]]:
+    """Length and vectors by TensorLy."""
+    from tensorly.decomposition import parafac
+
+    weights, factors = parafac(D, rank=1, init="svd", n_iter_max=500, tol=1e-12, normalize_factors=True)
+    return float(weights[0]), [np.asarray(factor)[:, 0] for factor in factors]
+
+
+def pyttb_rank_one(D: Array) -> tuple[float, list[Array]]:
+    """Length and vectors by pyttb."""
+    pyttb: Any = importlib.import_module("pyttb")  # what it exports is not said in its types
+    found, _, _ = pyttb.cp_als(
+        pyttb.tensor(np.asfortranarray(D)), 1, init="nvecs", stoptol=1e-12, maxiters=500, printitn=0
+    )
+    return float(found.weights[0]), [factor[:, 0] for factor in found.factor_matrices]
+
+
+def rank_one_row(D: Array, fit: Any, solve: Callable[[Array], tuple[float, list[Array]]]) -> Row:
+    """How near the peer's fit is to ours, and its length over ours: of least squares the longer one is the better."""
+    length, vectors = solve(D)
+    own = [rows[0] for rows in fit.components_]
+    rest = D
+    for vector in reversed(own):
+        rest = np.tensordot(rest, vector, axes=(-1, 0))
+    cosine = plain.cosine(vectors[len(vectors) - len(own) :], own)
+    return {"cosine": cosine, "length_share": length / float(np.linalg.norm(rest))}
+
+
+# MNE ------------------------------------------------------------------------------------------------------------------
+
+
+def adjacency(data: Samples) -> Any:
+    """Neighbours along the axes where neighbours mean something; MNE's lattice has them along all."""
+    from scipy import sparse
+
+    whole: Any = sparse.csr_array((1, 1))
+    for d, ordered in zip(np.asarray(data.X).shape[1:], data.ordered, strict=True):
+        one = sparse.diags_array([[1.0] * (d - 1)] * 2, offsets=[-1, 1]) if ordered else sparse.csr_array((d, d))
+        whole = sparse.kron(whole, sparse.eye_array(d)) + sparse.kron(sparse.eye_array(whole.shape[0]), one)
+    return sparse.coo_array(whole)
+
+
+def mne_p(data: Samples, question: str, neighbours: Any, permutations: int) -> float:
+    """Least p of any entry (``neighbours=False``) or cluster; 1 where no entry exceeds the threshold."""
+    from mne.stats import permutation_cluster_1samp_test, permutation_cluster_test, permutation_t_test
+
+    flat = np.asarray(data.X).reshape(len(data.X), -1)
+    common = {
+        "n_permutations": permutations,
+        "adjacency": neighbours,
+        "out_type": "mask",
+        "verbose": "error",
+        "n_jobs": 1,
+    }
+    with quiet():
+        if question == "mean":
+            flat = np.nan_to_num(flat)
+            if neighbours is False:
+                _, p, _ = permutation_t_test(flat, permutations, n_jobs=1, rng=0, verbose="error")
+            else:
+                _, _, p, _ = permutation_cluster_1samp_test(flat, rng=0, **common)
+        else:
+            groups = [flat[data.y == label] for label in np.unique(data.y)]
+            _, _, p, _ = permutation_cluster_test(groups, rng=0, **common)
+    return float(min(p, default=1.0))
+
+
+# scikit-learn ---------------------------------------------------------------------------------------------------------
+
+
+def predicted_p(data: Samples, question: str) -> Row:
+    """Whether labels or doses can be predicted: score over five folds, p by permutations."""
+    from sklearn.linear_model import Ridge, RidgeClassifier
+    from sklearn.model_selection import KFold, StratifiedKFold, permutation_test_score
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    folds = (
+        KFold(5, shuffle=True, random_state=0)
+        if question == "dose"
+        else StratifiedKFold(5, shuffle=True, random_state=0)
+    )
+    model = make_pipeline(StandardScaler(), Ridge(1.0) if question == "dose" else RidgeClassifier(1.0))
+    flat = np.asarray(data.X).reshape(len(data.X), -1)
+    score, _, p = permutation_test_score(model, flat, data.y, cv=folds, n_permutations=SCORED, random_state=0)
+    return {"p": float(p), "score": float(score)}
+
+
+# Variation ------------------------------------------------------------------------------------------------------------
+
+
+def pca_shares(data: Samples) -> Row:
+    """Shares of the first three components of scikit-learn's PCA."""
+    from sklearn.decomposition import PCA
+
+    flat = np.asarray(data.X).reshape(len(data.X), -1)
+    return {
+        "shares": [float(s) for s in PCA(min(3, *flat.shape), svd_solver="full").fit(flat).explained_variance_ratio_]
+    }
+
+
+def eofs_shares(data: Samples) -> Row:
+    """Shares of the first three EOFs of eofs."""
+    from eofs.standard import Eof
+
+    flat = np.asarray(data.X).reshape(len(data.X), -1)
+    return {"shares": [float(s) for s in Eof(flat).varianceFraction(neigs=min(3, *flat.shape))]}
+
+
+def xeofs_shares(data: Samples) -> Row:
+    """Shares of the first three EOFs of xeofs."""
+    import xarray
+    import xeofs
+
+    flat = np.asarray(data.X).reshape(len(data.X), -1)
+    model = xeofs.single.EOF(n_modes=min(3, *flat.shape), random_state=0)
+    places = {"sample": np.arange(len(flat)), "entry": np.arange(flat.shape[1])}
+    model.fit(xarray.DataArray(flat, places, ("sample", "entry")), dim="sample")
+    return {"shares": [float(s) for s in model.explained_variance_ratio().values]}
+
+
+# Views ----------------------------------------------------------------------------------------------------------------
+
+
+def cca_row(data: Samples) -> Row:
+    """cca-zoo's ridge CCA of two views, MCCA of more: correlation on held-out rows (five folds), and p."""
+    from cca_zoo.linear import MCCA, RidgeCCA
+    from cca_zoo.model_selection import permutation_test_significance
+    from sklearn.model_selection import KFold
+
+    views = [(view - view.mean(axis=0)) / view.std(axis=0) for view in data.X]
+    wide = max(view.shape[1] for view in views) > len(views[0]) / 4
+    model: Any = RidgeCCA(shrinkage=0.5 if wide else 0.01) if len(views) == 2 else MCCA(shrinkage=0.01)
+    scores: list[Any] = []
+    for fit, held in KFold(5, shuffle=True, random_state=0).split(views[0]):
+        own = model.fit([view[fit] for view in views])
+        scores.append([score[:, 0] for score in own.transform([view[held] for view in views])])
+    each = [np.concatenate(parts) for parts in zip(*scores, strict=True)]
+    pairs = [np.corrcoef(a, b)[0, 1] for i, a in enumerate(each) for b in each[:i]]
+    tested = permutation_test_significance(model, views, n_permutations=SCORED, random_state=0)
+    return {"correlation": float(np.mean(pairs)), "model": type(model).__name__, "p": float(tested.p_values[0])}
+
+
+# All ------------------------------------------------------------------------------------------------------------------
+
+
+def compared(one: DataSet, data: Samples, fit: Any) -> dict[str, Row]:
+    """Every peer that answers the question."""
+    if one.question == "views":
+        return {"cca-zoo": timed(lambda: cca_row(data))}
+    found: dict[str, Row] = {}
+    D = plain.estimate(data, one.question)
+    if D.ndim > 1:
+        found["TensorLy"] = timed(lambda: rank_one_row(D, fit, tensorly_rank_one))
+        found["pyttb"] = timed(lambda: rank_one_row(D, fit, pyttb_rank_one))
+    if one.question in ("mean", "labels"):
+        near = adjacency(data)
+        found["MNE max"] = timed(lambda: {"p": mne_p(data, one.question, False, PERMUTATIONS)})
+        found["MNE clusters"] = timed(lambda: {"p": mne_p(data, one.question, near, PERMUTATIONS)})
+    if one.question in ("labels", "dose"):
+        found["scikit-learn"] = timed(lambda: predicted_p(data, one.question))
+    if one.question == "variation":
+        found["scikit-learn"] = timed(lambda: pca_shares(data))
+        if installed("eofs"):
+            found["eofs"] = timed(lambda: eofs_shares(data))
+        if installed("xeofs"):
+            found["xeofs"] = timed(lambda: xeofs_shares(data))
+    return found
+
+
+def tests_for_nulls(one: DataSet, data: Samples) -> dict[str, Callable[[Samples], float]]:
+    """Tests of peers that are run on every version without a signal."""
+    if one.question not in ("mean", "labels"):
+        return {}
+    near = adjacency(data)
+    return {
+        "MNE max": lambda version: mne_p(version, one.question, False, NULL_RESAMPLES),
+        "MNE clusters": lambda version: mne_p(version, one.question, near, NULL_RESAMPLES),
+    }

