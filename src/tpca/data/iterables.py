@@ -120,6 +120,12 @@ class IterableStream(Stream):
             yield group[:filled]
 
 
+def onwards(items: Iterator[Any]) -> Iterator[Any]:
+    """What an iterator still has.  Some iterables are iterators of themselves, and to iterate begins them anew."""
+    while (item := next(items, onwards)) is not onwards:
+        yield item
+
+
 def _arrays(source: Iterable[Any], single: bool) -> Iterator[NDArray[Any]]:
     """The items as arrays of samples; single samples become batches of one."""
     first = 0
@@ -227,7 +233,7 @@ class SparseStream(Stream):
             raise StreamError("the stream is empty: it ended before the first sample; give at least one.")
         self.dims = check_dims(head.dims if isinstance(head, SparseBatch) else head.shape)
         self.length = sum(len(i) if isinstance(i, SparseBatch) else 1 for i in source) if self.rereadable else None
-        self._source = source if self.rereadable else itertools.chain([head], items)
+        self._source = source if self.rereadable else itertools.chain([head], onwards(items))
         self._position = 0
 
     @property

@@ -25,7 +25,8 @@ from tpca.data.base import (
     shape_of,
     untracked,
 )
-from tpca.data.iterables import IterableStream, OwnStream, SamplesStream, SparseStream, is_sparse, stacked
+from tpca.data.iterables import IterableStream, OwnStream, SamplesStream, SparseStream, is_sparse, onwards, stacked
+from tpca.data.named import named_source
 from tpca.data.numpy_files import NpyFolder, open_mat, open_npy, open_npz
 from tpca.data.stored import StoredStream
 from tpca.data.stores import (
@@ -227,7 +228,7 @@ def _peeked(source: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
         return (source[0] if source else None), source
     items = iter(source)
     head = next(items, None)
-    return head, source if head is None else itertools.chain([head], items)
+    return head, source if head is None else itertools.chain([head], onwards(items))
 
 
 def _yields_samples(source: Iterable[Any], head: Any, items: Items, dims: tuple[int, ...] | None) -> bool:
@@ -279,6 +280,8 @@ def stored_source(source: Any, items: Items = "auto", dims: tuple[int, ...] | No
         return _listed(source, items, dims)
     if is_labelled(source):
         return labelled_source(source)
+    if (named := named_source(source)) is not None:
+        return named
     package = type(source).__module__.partition(".")[0]
     if package == "zarr" and hasattr(source, "store"):
         return zarr_source(source, "the Zarr array" if hasattr(source, "shape") else "what was given")

@@ -203,6 +203,8 @@ class MemoryPieces(Pieces):
         arrow = package("pyarrow", "tables", "reading tables")
         if type(table).__module__.partition(".")[0] == "pandas":
             table = arrow.Table.from_pandas(table, preserve_index=False)
+        elif not isinstance(table, arrow.Table):
+            table = arrow.table(table)
         self.name, self.columns = "the table", list(map(str, table.column_names))
         self.check([sample])
         codes = coded(plain(table.column(sample)))[0]
@@ -522,10 +524,7 @@ def is_table(source: Any) -> bool:
     """Whether it is a data frame, an Arrow table, or the path of a file that holds one."""
     if isinstance(source, str | os.PathLike):
         return os.path.splitext(os.fsdecode(source))[1].lower() in TABLES
-    return type(source).__module__.partition(".")[0] in ("pandas", "pyarrow") and type(source).__name__ in (
-        "DataFrame",
-        "Table",
-    )
+    return hasattr(source, "__arrow_c_stream__")  # what can be read as an Arrow table: of pandas, polars, DuckDB
 
 
 def open_table(source: Any, columns: Columns | None, shuffle: int | None, nan_policy: NanPolicy) -> NumberedStream:

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 
 from tpca.data import Stream
 from tpca.data.base import check_axis
+from tpca.data.named import is_epochs, labels_of_epochs
 from tpca.engines import Data, Engine
 from tpca.engines.opening import check_labels, form_of, handed, opened
 from tpca.errors import SampleError, SolverError
@@ -179,7 +180,8 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         y
             For ``target="effect"``: a number for every sample (dose, time), two labels (the effect is the second in
             sorted order less the first), more labels (the pattern that separates them most), or columns ``(n, q)``,
-            each a covariate with components and a test of its own, the others being nuisances.
+            each a covariate with components and a test of its own, the others being nuisances.  Of MNE's epochs: the
+            name of a column of their metadata; if nothing is given, the names of their events.
         nuisance
             Columns ``(n, p)`` of numbers that the samples may follow, too; their effects are taken out.
         sample_weight
@@ -193,6 +195,8 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         seed = seed_from(self.random_state, checkpoint)
         data = opened(X, None, nan_policy=self.nan_policy, sample_dim=dim)
+        if self.target == "effect" and is_epochs(X):
+            y = labels_of_epochs(X, y)
         check_axis(X, data, dim, y=y, nuisance=nuisance, sample_weight=sample_weight, groups=groups)
         return self._fit(data, seed, (y, nuisance, sample_weight, groups), dim, {"checkpoint": checkpoint})
 
@@ -208,7 +212,8 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """Fit data that are open; ``keeping`` are the options of checkpoints."""
         self._check_target()
         data = self._preprocessed(data)
-        if self.target == "mean":
+        ignored = self.target == "mean" and given[0] is not None
+        if ignored:
             given = (None, *given[1:])
         design = read_design(self.target, data.length, *given)
         kept = {name: value for name, value in (keeping or {}).items() if value is not None}
@@ -221,6 +226,9 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         else:
             self._refuse_conditions(design)
             recovery = solver.run(data)
+        if ignored:
+            told = "y was given, and target='mean' does not use it. For what follows y, use target='effect'."
+            recovery = dataclasses.replace(recovery, advice=(*recovery.advice, told))
         self._feed, self._dim = None, dim
         self._keep(recovery, data, design)
         return self

@@ -39,25 +39,31 @@ class Part:
     axes: Sequence[tuple[str, Sequence[str]]]
 
 
-@dataclass(frozen=True, repr=False)
-class Summary:
-    """What a fit found, as text; notebooks show it as tables."""
+class Summary(str):
+    """What a fit found: text, which notebooks show as tables."""
 
     headline: str
     about: str
     parts: Sequence[Part]
     remarks: Sequence[str]
 
-    def __str__(self) -> str:
-        lines = [self.headline, self.about]
-        for part in self.parts:
+    def __new__(cls, headline: str, about: str, parts: Sequence[Part], remarks: Sequence[str]) -> Summary:
+        """One line of verdict, one about the fit, the components, and a line for every remark."""
+        lines = [headline, about]
+        for part in parts:
             lines += ["", f"{part.title}: {part.strength}"]
             widest = max(len(name) for name, _ in part.axes)
             lines += [f"  {name:<{widest}}  {', '.join(entries)}" for name, entries in part.axes]
-        lines += ["", *(f"- {remark}" for remark in self.remarks)] if self.remarks else []
-        return "\n".join(map(printable, lines))  # what comes from data cannot redraw a terminal
+        lines += ["", *(f"- {remark}" for remark in remarks)] if remarks else []
+        text = super().__new__(cls, "\n".join(map(printable, lines)))  # what comes from data cannot redraw a terminal
+        text.headline, text.about, text.parts, text.remarks = headline, about, parts, remarks
+        return text
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __getnewargs__(self) -> tuple[str, str, Sequence[Part], Sequence[str]]:  # type: ignore[override]
+        return self.headline, self.about, self.parts, self.remarks
 
     def _repr_html_(self) -> str:
         say = html.escape

@@ -23,8 +23,6 @@ class Verdict(enum.StrEnum):
     NOT_TESTED = "not tested"
 
 
-
-
 @kept
 class StopReason(enum.Enum):
     """Why a run ended; the value is a sentence with advice."""
