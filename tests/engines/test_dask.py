@@ -718,8 +718,7 @@ class TestViews:
         for name in ("JUDGED", "REPORTED"):
             monkeypatch.setattr(f"tpca.solvers.views.{name}", few)
 
-    @pytest.mark.parametrize("memory", [pytest.param("1KB", marks=pytest.mark.slow), "1MB"])
-    def test_whitening_starts_and_climb_on_workers(self, memory, client, work, monkeypatch):
+    def test_whitening_starts_and_climb_on_workers(self, client, work, monkeypatch):
         monkeypatch.setattr(vectors, "BATCH_ENTRIES", 30 * sum(DIMS))
         monkeypatch.setattr(groups, "GROUP_ENTRIES", 50 * sum(DIMS))
         views = views_of(450)
@@ -727,7 +726,7 @@ class TestViews:
         views[0][40:90] = np.inf  # more than a whole batch
         stream = open_views([zarr_array(v, work, chunks=(30, v.shape[1])) for v in views], nan_policy="omit")
         assert cut_samples(stream.layout, stream.dtype, TensorSum(), 0, None).leaves == 8
-        options = {"random_state": 0, "memory_limit": memory, "clip": 3.0, "nan_policy": "omit"}
+        options = {"random_state": 0, "memory_limit": "1MB", "clip": 3.0, "nan_policy": "omit"}
         here = cca_told(TensorCCA(**options).fit(stream))
         with using(2, monkeypatch):
             assert cca_told(TensorCCA(**options).fit(DaskEngine(client, stream))) == here

@@ -47,7 +47,7 @@ def test_a_missing_entry_of_a_long_batch_is_named():
 def test_rows_of_a_larger_array_are_added_in_place(count, streamed, dtype, monkeypatch):
     """In portions of four, and in pieces of columns, as well."""
     if streamed:
-        for name in ("STREAMED", "SHARED", "COLUMNS"):
+        for name in ("STREAMED", "SHARED", "WIDE", "COLUMNS"):
             monkeypatch.setattr(kernels, name, 8 if name == "COLUMNS" else 1)
     whole = np.random.default_rng(0).standard_normal((9, 60)).astype(dtype)
     total, rows = np.ones(60, dtype), whole[1 : 1 + count, 10:43]

@@ -24,6 +24,7 @@ LETTERS: dict[Any, tuple[str, Any]] = {
 ARGUMENTS = 11  # all of them pointers
 COUNTED = 2**31  # what an integer of the usual size does not hold
 SHARED = 2**20  # entries of rows that another thread is woken for: reading them takes some 0.2 ms
+WIDE = 2**12  # columns that are read in pieces: of narrow rows, pieces are read more slowly than the whole
 COLUMNS = 2**19  # of a piece, at most: the sum of a wider one leaves the cache
 # Rows of so many entries are added four at a time.  BLAS takes four rows at once, and goes on to the next four after
 # some thousand entries; where there are no others it reads four long rows from end to end, a quarter faster.
@@ -35,7 +36,8 @@ def add_rows(total: NDArray[Any], rows: NDArray[Any]) -> None:
 
     Some columns at a time, which two threads may share; the pieces, and so the bits, are the same for one.
     """
-    step = min(COLUMNS, max(1, -(-len(total) // 2))) if rows.size >= SHARED else max(1, len(total))
+    much = rows.size >= SHARED and len(total) >= WIDE
+    step = min(COLUMNS, -(-len(total) // 2)) if much else max(1, len(total))
     pieces = [slice(first, first + step) for first in range(0, len(total), step)]
     share(lambda some: _add(total[some], rows[:, some]), pieces)
 
