@@ -529,8 +529,9 @@ class Again(Phase):
         Every trial raises the bar for the next, so there is none of what still moves, nor a second one of the same.
         """
         (search,), standing = self.searches, self.standing
-        look = search.strategy.read() if standing is None else None
-        proposed = look.propose() if look is not None else self.ascent.vectors if standing is None else standing.vectors
+        proposed = self.ascent.vectors if standing is None else standing.vectors
+        if standing is None and (look := search.strategy.read()) is not None:
+            proposed = look.propose()
         if not (self.ascent.challenge(proposed) or race.passes == race.max_passes):
             return race.read_again(search, self.ascent, standing)
         search.candidate.install(self.ascent.vectors)
