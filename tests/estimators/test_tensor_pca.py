@@ -444,3 +444,12 @@ def test_samples_of_other_shapes_are_refused():
         pca.transform(DATA[:, 0])
     with pytest.raises(SolverError, match="partial_fit needs solver='least_squares', 'race' or 'auto'"):
         TensorPCA(solver="paper").partial_fit(DATA)
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0])
+@pytest.mark.parametrize("target", ["mean", "effect", "variance"])
+def test_samples_that_are_all_the_same_are_refused(target, value):
+    """There is no noise to tell a signal from."""
+    X, y = np.full((30, 4, 3), value), np.arange(30.0) if target == "effect" else None
+    with pytest.raises(StreamError, match=r"all samples are the same.*give samples that differ"):
+        TensorPCA(target=target, random_state=0).fit(X, y)

@@ -103,6 +103,9 @@ def test_what_cannot_be_done_is_said(rng):
     with pytest.raises(StreamError, match="use nan_policy='omit'"):
         shares(X, nan_policy="zero")
     assert shares(X, nan_policy="omit").n_samples_seen_ == 49
+    assert shares(X[1:], max_samples=30).n_samples_seen_ == 30
+    with pytest.raises(StreamError, match=r"two samples.*got 1"):
+        shares(X[1:2])
 
 
 def test_too_few_samples_are_not_tested(rng):

@@ -180,17 +180,14 @@ def info(
             if as_json:
                 put_json(json.loads(result.to_json()))
             else:
-                put(f"Result of fitting {_listed(result.source)}\n{result.summary()}")
+                source = ", ".join(result.source) if isinstance(result.source, list) else result.source
+                put(f"Result of fitting {source}\n{result.summary()}")
         return
     found = _described(opened(path, layout(ctx.params), items=items), path)
     if as_json:
         put_json(found)
     else:
         _tell(found)
-
-
-def _listed(source: Any) -> str:
-    return ", ".join(source) if isinstance(source, list) else str(source)
 
 
 def _described(stream: Stream, path: str) -> dict[str, Any]:

@@ -210,7 +210,6 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         callbacks: Sequence[Any] = (),
     ) -> Self:
         """Fit data that are open; ``keeping`` are the options of checkpoints."""
-        self._check_target()
         data = self._preprocessed(data)
         ignored = self.target == "mean" and given[0] is not None
         if ignored:
@@ -219,7 +218,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         kept = {name: value for name, value in (keeping or {}).items() if value is not None}
         if "checkpoint" in kept:
             kept.setdefault("resume", "auto")
-        solver = self._solver(data, design, {"random_state": seed, "callbacks": self._callbacks(callbacks), **kept})
+        solver = self._solver(data, design, {"random_state": seed, "callbacks": callbacks, **kept})
         effect = isinstance(solver, RaceSolver) and design.columns is not None
         if isinstance(solver, LeastSquares) or effect:
             recovery = solver.run(data, design)
@@ -229,8 +228,10 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if ignored:
             told = "y was given, and target='mean' does not use it. For what follows y, use target='effect'."
             recovery = dataclasses.replace(recovery, advice=(*recovery.advice, told))
-        self._feed, self._dim = None, dim
-        self._keep(recovery, data, design)
+        self._feed, self._dim, self._design = None, dim, design
+        self.shape_in_ = tuple(data.dims)
+        self.n_features_in_ = math.prod(self.shape_in_)
+        self._recovery = self._filled(recovery, self.shape_in_)
         return self
 
     def partial_fit(
@@ -249,7 +250,6 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         test is another chance of a false alarm (``solver="race"`` may be looked at after every batch).  Labels need
         ``classes`` in the first call, as in scikit-learn.
         """
-        self._check_target()
         feed: Feed | None = getattr(self, "_feed", None)
         known = None if feed is None else feed.engine.dims
         batches = self._preprocessed(handed(X, known, self.nan_policy))
@@ -260,7 +260,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         design = read_design(self.target, rows, *given, like=before, labels=labels, part=True)
         if feed is None:
             seed = seed_from(self.random_state)
-            solver = self._solver(batches, design, {"random_state": seed, "callbacks": self._callbacks(())})
+            solver = self._solver(batches, design, {"random_state": seed})
             if not hasattr(solver, "start"):
                 raise SolverError(f"partial_fit needs solver='least_squares', 'race' or 'auto', got {self.solver!r}.")
             start = solver.start
@@ -290,11 +290,10 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.n_features_in_ = math.prod(batches.dims)
         return self
 
-    def _check_target(self) -> None:
+    def _preprocessed(self, data: Any) -> Any:
+        """Data as they are fitted; a target that there is not is refused."""
         if self.target not in TARGETS:
             raise SolverError(f"target must be 'mean', 'effect' or 'variance', got {self.target!r}.")
-
-    def _preprocessed(self, data: Any) -> Any:
         return data if self.preprocess is None else preprocessed_data(data, self.preprocess)
 
     def _refuse_conditions(self, design: Design) -> None:
@@ -304,15 +303,14 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 f"({self.solver_reason_}); raise memory_limit, or use solver='least_squares'."
             )
 
-    def _callbacks(self, more: Sequence[Any]) -> tuple[Any, ...]:
-        return (*more, *([Lines(self.verbose)] if self.verbose else []))
-
     def _solver(self, data: Data, design: Design, known: dict[str, Any]) -> Any:
         """The solver for these samples; says which, and why."""
         given = {name: getattr(self, name) for name in OPTIONS}
         given["whiten"] = None if self.whiten is False else self.whiten
         defaults = {name: type(self)().get_params()[name] for name in OPTIONS}
         asked = {name for name in OPTIONS if given[name] != defaults[name]}
+        if self.verbose:
+            known = {**known, "callbacks": (*known.get("callbacks", ()), Lines(self.verbose))}
         solver, reason = build_solver(self.solver, self.target, data, design, given, asked, known)
         self.solver_, self.solver_reason_ = getattr(solver, "name", type(solver).__name__), reason
         self._wanted = int(getattr(solver, "n_components", 1))
@@ -323,11 +321,6 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 flips = usual_resamples(entries) if solver.n_resamples == "auto" else int(solver.n_resamples)
                 say(f"test: up to {flips} flips, about {duration(flips_seconds(entries, flips))} a question")
         return solver
-
-    def _keep(self, recovery: Recovery, data: Any, design: Design) -> None:
-        self._recovery, self._design = self._filled(recovery, tuple(data.dims)), design
-        self.shape_in_ = tuple(data.dims)
-        self.n_features_in_ = math.prod(self.shape_in_)
 
     # What was found ---------------------------------------------------------------------------------------------------
 
