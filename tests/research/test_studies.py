@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from amounts import few_or_many
 from research.__main__ import app
 from research.reproduce import BEGIN, END, STUDIES, as_markdown, as_rows, write_markdown
-from research.studies.climbs import climb, curves, planned_climb
+from research.studies.climbs import climb, planned_climb
 from research.studies.estimates import Curve, Ratio, power_law, power_law_of, rate_interval, slope_finding, spread
 from research.studies.runner import pending_jobs, run_studies
 from research.studies.scaling import UNCORRELATED, logarithm
@@ -60,6 +60,7 @@ def test_slope_of_a_known_law_is_found_and_covered(runs):
 
 
 def test_half_is_interpolated_between_levels():
+    assert Curve.gather([(10, 1, 10), (10.001, 3, 10), (20, 9, 10)]).runs.tolist() == [20, 10]  # one level
     curve = Curve.gather([(10, 0, 10), (100, 10, 10)])
     assert curve.half() == pytest.approx(math.sqrt(1000))
     assert Curve.gather([(10, 6, 10), (100, 10, 10)]).half() == pytest.approx(10)
@@ -71,12 +72,6 @@ def test_half_is_interpolated_between_levels():
     assert np.mean(draws) == pytest.approx(math.log(1000) / 2, abs=6 * math.log(10) / math.sqrt(12 * 200))
     ratio = Ratio(curve, Curve.gather([(1, 0, 10), (10, 10, 10)]))
     assert ratio.half() == pytest.approx(10)
-
-
-def test_trials_at_the_same_level_are_added_up():
-    curve = Curve.gather([(10, 1, 10), (10.001, 3, 10), (20, 9, 10)])
-    np.testing.assert_allclose(curve.wins, [4, 9])
-    np.testing.assert_allclose(curve.runs, [20, 10])
 
 
 def test_power_law_with_a_known_correction():
@@ -177,12 +172,6 @@ def test_results_of_another_version_do_not_count(tmp_path):
     store, study = Store(tmp_path), squares()
     store.add(study, {"x": 1}, {"y": 1}, 0.1)
     assert store.records(squares(version=2)) == []
-
-
-def test_store_must_be_a_folder(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StudyError, match="must be a folder"):
-        Store(tmp_path / "file")
 
 
 def test_long_trials_come_first_and_stored_ones_not_at_all(tmp_path):
@@ -327,15 +316,6 @@ def test_a_study_goes_on_after_kill_9(tmp_path):
     assert after.startswith(whole)
     lines = [json.loads(line) for line in after.splitlines() if line.endswith(b"}")]
     assert len({key(line["params"]) for line in lines}) == len(lines) == total
-
-
-def test_curves_are_chosen_by_their_parameters():
-    rows = [
-        Record({"dim": d, "order": o}, {"samples": 10.0 * d, "wins": 1, "runs": 2}, 0) for d in (4, 8) for o in (4, 6)
-    ]
-    found = curves(rows, order=4)
-    assert list(found) == [4, 8]
-    assert all(len(curve.samples) == 1 for curve in found.values())
 
 
 def test_the_list_names_every_study():
