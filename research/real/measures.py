@@ -98,7 +98,7 @@ def distance(one: DataSet, data: Samples, fit: Any) -> Row:
     D = plain.estimate(data, one.question)
     length, own = plain.pattern(D, len(fit.shape_in_))
     if one.question == "variation":
-        length /= math.sqrt(len(D) - 1)
+        length /= math.sqrt(len(D))  # strengths and lengths are of n samples; explained_variance_ is over n - 1
     ours = fit.result_.components[0].length
     return {"cosine_gap": 1 - plain.cosine(own, vectors(fit)), "length_gap": abs(ours / length - 1)}
 
