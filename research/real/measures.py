@@ -98,7 +98,7 @@ def distance(one: DataSet, data: Samples, fit: Any) -> Row:
     D = plain.estimate(data, one.question)
     length, own = plain.pattern(D, len(fit.shape_in_))
     if one.question == "variation":
-        length /= math.sqrt(len(D) - 1)
+        length /= math.sqrt(len(D))  # strengths and lengths are of n samples; explained_variance_ is over n - 1
     ours = fit.result_.components[0].length
     return {"cosine_gap": 1 - plain.cosine(own, vectors(fit)), "length_gap": abs(ours / length - 1)}
 
@@ -132,6 +132,8 @@ def halves(one: DataSet, data: Samples) -> Row:
     """Cosine between the patterns of random halves, and how many of the pairs are both claimed."""
     rng = generator(one.name, "halves")
     count = len(data.X[0]) if one.question == "views" else len(data.X)
+    if one.question == "views" and count < 40:  # of fewer than 20 rows nothing is fitted
+        return {"median": None, "least": None, "both_claimed": None}
     cosines, both = [], 0
     for _ in range(HALVES):
         order = rng.permutation(count)

@@ -68,7 +68,7 @@ def rank_one(D: Array) -> tuple[float, list[Array]]:
         np.linalg.svd(np.moveaxis(D, mode, 0).reshape(d, -1), full_matrices=False)[0][:, 0]
         for mode, d in enumerate(D.shape)
     ]
-    starts: list[list[Array]] = [leading, *([rng.standard_normal(d) for d in D.shape] for _ in range(STARTS))]
+    starts = [leading, *([np.asarray(rng.standard_normal(d)) for d in D.shape] for _ in range(STARTS))]
     found = [_climb(D, [v / np.linalg.norm(v) for v in start]) for start in starts]
     return max(found, key=lambda one: one[0])
 
