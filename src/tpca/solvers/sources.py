@@ -831,8 +831,9 @@ class TableFit:
         self._rng = generator(asked.random_state, "moments of a table")
         self.whitening: RowWhitening | None = None  # the last that was learnt
         self.state_bytes, held = 0, None
+        self._first = reader(stream)  # knows the files as they were before anything was read
         if asked.validation_fraction:
-            look = reader(stream).reduce(FirstLook(stream.dims))
+            look = self._first.reduce(FirstLook(stream.dims))
             length = stream.length if stream.length is not None else look.n
             held = Folds.of(look, length, asked.validation_fraction).number == 0
         self._tested, self._stream = held is not None, SplitRows(stream, held)
@@ -855,6 +856,7 @@ class TableFit:
         whole = self._cumulant.gradients(sums)
         parts = np.stack([self._cumulant.gradients(sums, block) for block in range(BLOCKS)])
         counts = (sums.n, self._engine.n_skipped, self.state_bytes)
+        self._first.check_unchanged()
         return SourcesFit.of(asked.order, white.centre, weights, whole, parts, p, asked.confidence, *counts)
 
     def _learn(self, part: bool | None) -> RowWhitening:
