@@ -171,8 +171,8 @@ def main():
             for row in KINDS[of](options.first_seed, options.share):
                 sys.stderr.write(f"{row['name']}: {row['claims']} of {row['runs']}\n")
                 stored["rows"].append(row)
-    for show in TABLES.values():
-        print("\n".join(show(stored)), end="\n\n")
+    for of in dict.fromkeys(row["of"] for row in stored["rows"]):
+        print("\n".join(TABLES[of](stored)), end="\n\n")
     if options.out:
         options.out.write_text(json.dumps(stored, indent=1) + "\n")
 

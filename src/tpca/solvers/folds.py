@@ -46,19 +46,24 @@ from tpca.randomness import generator
 from tpca.solvers.rank_one import leading, units
 from tpca.tensors import Accumulator, ViewsBatch
 from tpca.tensors.blocks import Array
+from tpca.tensors.rows import RowSums
 
 A = TypeVar("A", bound=Accumulator)
 MAX_FOLDS = 10
 LIKE = 3.0  # z above which neighbours count as correlated: one of 700 views in random order
 SHARES = (3e-4, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.45, 0.6, 0.75, 0.9, 0.98)  # tried where rows are few
 FACTORS = (1 / 30, 0.1, 1 / 3, 1.0, 3.0, 10.0, 30.0)  # of their odds
+SAME_SHARES = (0.01, 0.03, 0.1, 0.3, 0.6, 0.9, 0.98)  # for all views
+TARGETS = (False, True)  # whether variances are the target, or their mean
 ROWS_PER_COLUMN = 10  # fewer rows are few
 FEW_COLUMNS, MOST_COLUMNS = 600, 1500  # of all views: one fold judges the shrinkage of more, and none of even more
 NONE = -1  # the fold of a fit that leaves nothing out
 
 
-class FirstLook(Accumulator):
+class FirstLook(RowSums):
     """Keys and numbers of all rows; of views also means, extremes, and how alike neighbouring rows are."""
+
+    SUMS, PARTS = ("sums", "pairs", "alike"), ("_keys", "_numbers")
 
     def __init__(self, dims: Sequence[int], clippers: Sequence[Clipper] | None = None) -> None:
         super().__init__(dims, clippers)
@@ -70,7 +75,6 @@ class FirstLook(Accumulator):
 
     def add(self, batch: Any, at: int = 0) -> None:  # noqa: ARG002
         """Take the rows of a batch."""
-        assert self.question is not None
         table = not isinstance(batch, ViewsBatch)
         keys = row_keys([batch.rows] if table else batch.views)
         self._keys.append(keys)
@@ -80,7 +84,7 @@ class FirstLook(Accumulator):
             return
         different = keys[1:] != keys[:-1]
         self.pairs += int(np.count_nonzero(different))
-        for i, view in enumerate(clipped(batch.views, self.question[1])):
+        for i, view in enumerate(clipped(batch.views, self.asked[1])):
             mean = view.mean(axis=0, dtype=np.float64)
             self.sums[i] += len(view) * mean
             self.low[i], self.high[i] = (
@@ -95,13 +99,9 @@ class FirstLook(Accumulator):
 
     def merge(self, other: FirstLook) -> None:
         """Take the rows that come after."""
-        self._keys += other._keys
-        self._numbers += other._numbers
+        super().merge(other)
         for i in range(len(self.sums)):
-            self.sums[i] += other.sums[i]
             self.low[i], self.high[i] = np.minimum(self.low[i], other.low[i]), np.maximum(self.high[i], other.high[i])
-        self.alike += other.alike
-        self.pairs, self.n = self.pairs + other.pairs, self.n + other.n
 
     @property
     def keys(self) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
@@ -119,11 +119,6 @@ class FirstLook(Accumulator):
         total, squares = self.alike.T
         z = total / np.sqrt(np.maximum(squares - total**2 / max(self.pairs, 1), 1e-300))
         return int(np.count_nonzero(z > LIKE)) > 1
-
-    @property
-    def nbytes(self) -> int:
-        """The keys."""
-        return 16 * self.n
 
 
 @dataclass(frozen=True)
@@ -257,8 +252,10 @@ class Passes:
         return whole
 
 
-class Collected(Accumulator):
+class Collected(RowSums):
     """All rows of one view, as they are after clipping."""
+
+    PARTS = ("parts",)
 
     def __init__(self, view: int, clippers: Sequence[Clipper] | None) -> None:
         super().__init__(view, clippers)
@@ -266,15 +263,9 @@ class Collected(Accumulator):
 
     def add(self, batch: ViewsBatch, at: int = 0) -> None:  # noqa: ARG002
         """Take the rows of a batch."""
-        assert self.question is not None
-        view, clippers = self.question
+        view, clippers = self.asked
         self.parts.append(clipped(batch.views, clippers)[view])
         self.n += len(batch)
-
-    def merge(self, other: Collected) -> None:
-        """Take the rows that come after."""
-        self.parts += other.parts
-        self.n += other.n
 
 
 def turn_of(rows: NDArray[Any], mean: Array, scaled: bool = False) -> Array:
@@ -292,8 +283,10 @@ def turn_of(rows: NDArray[Any], mean: Array, scaled: bool = False) -> Array:
 # Whitening ------------------------------------------------------------------------------------------------------------
 
 
-class FoldMoments(Accumulator):
+class FoldMoments(RowSums):
     """For every view and fold: rows, their sum, and the sum of xxᵀ; rows are centred already, by the mean of all."""
+
+    SUMS = ("counts", "sums", "squares")
 
     def __init__(self, dims: Sequence[int], count: int) -> None:
         super().__init__(dims, count)
@@ -310,19 +303,6 @@ class FoldMoments(Accumulator):
                 sums[fold] += view[rows].sum(axis=0, dtype=np.float64)
                 squares[fold] += view[rows].T @ view[rows]
         self.n += len(batch)
-
-    def merge(self, other: FoldMoments) -> None:
-        """Add the sums."""
-        self.counts += other.counts
-        for name in ("sums", "squares"):
-            for own, others in zip(getattr(self, name), getattr(other, name), strict=True):
-                own += others
-        self.n += other.n
-
-    @property
-    def nbytes(self) -> int:
-        """The sums."""
-        return sum(array.nbytes for array in self.squares)
 
     def of(self, folds: Sequence[int], view: int) -> tuple[int, Array, Array]:
         """Count, mean and covariance of the rows of a view in some folds."""
@@ -353,67 +333,73 @@ class JointMoments(FoldMoments):
     def best_shrinkages(self, turns: Sequence[Array | None], dims: Sequence[int], out: int) -> list[Shrinkage]:
         r"""For every view, from the rows without the fold ``out``, of which one fold more is left out in turn.
 
-        First the share s and the target T of each view for which the rows left out are most likely, of
+        Of three kinds: the same share for all views, towards the identity or towards the variances; and for each view
+        what makes the rows left out most likely,
 
         .. math:: -2\log L = n\log\det C_s + \sum_j x_j^\top C_s^{-1} x_j ,
 
-        then one factor for all odds s/(1-s) for which views are most correlated in pairs there, along the directions of
-        the largest sum of covariances of all pairs, of two views the canonical ones.
+        with one factor for the odds s/(1-s) of all.  That is chosen for which views are most correlated in pairs there,
+        along the directions of the largest sum of covariances of all pairs, of two views the canonical ones.  They are
+        few on purpose: the best of many pairs of shares was worse in planted cases, as it is best by chance.
         """
         parts = [slice(a, b) for a, b in itertools.pairwise(np.cumsum([0, *dims]))]
         inner = [fold for fold in range(len(self.counts) - 1) if fold != out and self.counts[fold] > 2]
+        likely = [dict.fromkeys(itertools.starmap(Shrinkage, itertools.product(SHARES, TARGETS)), 0.0) for _ in dims]
         folds = []
         for fold in inner[:1] if sum(dims) > FEW_COLUMNS else inner:
             (_, mean, seen), (n, others, judged) = self.of(self.without(out, fold), 0), self.of([fold], 0)
-            folds.append((n, seen, (n - 1) * judged, others - mean))
-        best: list[tuple[float, bool]] = []
-        for part, turn in zip(parts, turns, strict=True):
-            likely = dict.fromkeys(itertools.product(SHARES, (False, True)), 0.0)
-            for n, seen, judged, shift in folds:
+            judged *= n - 1
+            shift, axes = others - mean, {}
+            for (view, part), own in itertools.product(enumerate(parts), TARGETS):
+                # Axes A with AᵀTA = I and AᵀCA = Λ, in which whitening is a scaling: (1-s)Λ + s.
+                target = target_of(seen[part, part], turns[view], own)
+                values, axes[view, own] = eigh(seen[part, part], target.inside)
                 moment = judged[part, part] + n * np.multiply.outer(shift[part], shift[part])
-                for own in (False, True):
-                    target = target_of(seen[part, part], turn, own)
-                    values, axes = eigh(seen[part, part], target.inside)
-                    squares = np.vecdot(axes.T @ moment, axes.T)
-                    for s in SHARES:
-                        levels = (1 - s) * np.maximum(values, 0) + s
-                        outside = (len(target.levels) - len(values)) * math.log(s)
-                        log_det = np.log(target.levels).sum() + np.log(levels).sum() + outside
-                        likely[s, own] -= n * log_det + np.sum(squares / levels)
-            best.append(max(likely, key=lambda key: likely[key]))
-        square = {factor: np.zeros((len(dims),) * 2) for factor in FACTORS}  # covariance of scores over all folds
-        for _, seen, judged, _ in folds:
-            # In axes A with AᵀTA = I and AᵀCA = Λ whitening is a scaling: Λ + s/(1-s).
-            pairs = []
-            for part, turn, (_, own) in zip(parts, turns, best, strict=True):
-                pairs.append(eigh(seen[part, part], target_of(seen[part, part], turn, own).inside))
-            spectrum, axis = (
-                np.maximum(np.concatenate([pair[0] for pair in pairs]), 0),
-                block_diag(*(p for _, p in pairs)),
-            )
-            odds = np.repeat([s / (1 - s) for s, _ in best], dims)
+                squares = np.vecdot(axes[view, own].T @ moment, axes[view, own].T)
+                for s in SHARES:
+                    levels = (1 - s) * np.maximum(values, 0) + s
+                    outside = (len(target.levels) - len(values)) * math.log(s)
+                    log_det = np.log(target.levels).sum() + np.log(levels).sum() + outside
+                    likely[view][Shrinkage(s, own)] -= n * log_det + np.sum(squares / levels)
+            folds.append((seen, judged, axes))
+        best = [max(each, key=each.__getitem__) for each in likely]
+        kinds = [[[one.times(factor) for one in best] for factor in FACTORS]]
+        kinds += [[[Shrinkage(share, own)] * len(dims) for share in SAME_SHARES] for own in TARGETS]
+        reached = [self._correlations(kind, folds, parts) for kind in kinds]
+        kind = int(np.argmax([max(own) for own in reached]))
+        return kinds[kind][int(np.argmax(reached[kind]))]
+
+    @staticmethod
+    def _correlations(
+        tried: Sequence[Sequence[Shrinkage]], folds: Sequence[Any], parts: Sequence[slice]
+    ) -> list[float]:
+        """Sums of correlations of pairs of views over all folds, of shrinkages with the same targets."""
+        squares = np.zeros((len(tried), len(parts), len(parts)))
+        for seen, judged, axes in folds:
+            axis = block_diag(*(axes[view, one.own] for view, one in enumerate(tried[0])))
             inside = axis.T @ seen @ axis
+            spectrum = np.maximum(np.diag(inside), 0)
             for part in parts:
                 inside[part, part] = 0
-            for factor, total in square.items():
-                scale = 1 / np.sqrt(spectrum + factor * odds)
+            for square, shrinkages in zip(squares, tried, strict=True):
+                shares = np.repeat([one.share for one in shrinkages], [part.stop - part.start for part in parts])
+                scale = 1 / np.sqrt((1 - shares) * spectrum + shares)
                 _, (top,) = leading(scale[:, None] * inside * scale + np.eye(len(scale)), 1, generator(0, "shares"))
                 weights = np.stack([axis[:, part] @ (scale * top)[part] for part in parts])
-                total += weights @ judged @ weights.T
-
-        def reached(factor: float) -> float:
-            spread = np.sqrt(np.maximum(np.diag(square[factor]), 1e-300))
-            return float(np.sum(np.triu(square[factor] / np.outer(spread, spread), 1)))
-
-        factor = max(FACTORS, key=reached)
-        return [Shrinkage(factor * s / (1 - s + factor * s), own) for s, own in best]
+                square += weights @ judged @ weights.T
+        spread = np.sqrt(np.maximum(np.diagonal(squares, axis1=1, axis2=2), 1e-300))
+        return [float(np.sum(np.triu(one / np.outer(by, by), 1))) for one, by in zip(squares, spread, strict=True)]
 
 
 class Shrinkage(NamedTuple):
     """The share of the target in a covariance, and whether that is the variances of the columns, or their mean."""
 
-    share: float | str
+    share: Any
     own: bool = False
+
+    def times(self, factor: float) -> Shrinkage:
+        """With so many times the odds."""
+        return Shrinkage(factor * self.share / (1 - self.share + factor * self.share), self.own)
 
 
 class Target(NamedTuple):

@@ -86,8 +86,9 @@ from tpca.solvers.folds import (
 )
 from tpca.solvers.options import Callback, check_memory, check_options, check_positive, check_share, option
 from tpca.solvers.rank_one import alternate, deflated, is_ghost, oriented, units
-from tpca.tensors import Accumulator, RankOne
+from tpca.tensors import RankOne
 from tpca.tensors.blocks import Array
+from tpca.tensors.rows import RowSums
 
 Outs = NDArray[np.int_]  # for every start the fold that it leaves out
 MEMORY = 256e6  # bytes of rows that are kept between passes, and of what is held for them
@@ -112,12 +113,14 @@ PAIRED = 0.05  # p at which views that share nothing in an odd moment are said t
 # What passes add up ---------------------------------------------------------------------------------------------------
 
 
-class Products(Accumulator):
+class Products(RowSums):
     """Sums of x_m times the products of all other scores, each of at most ``clip`` in size, for S starts.
 
     ``weights[i]`` are ``(S, d_i)``, of scores x·w - ``offsets[i]``; ``out`` says which fold a start leaves out.
     ``mass`` is the sum of the products alone, ``seen`` the rows that count.
     """
+
+    SUMS = ("total", "mass", "seen")
 
     def __init__(
         self, weights: Sequence[Array], offsets: Sequence[Array], mode: int, clip: float | None, out: Outs
@@ -128,8 +131,7 @@ class Products(Accumulator):
 
     def add(self, batch: FoldedBatch, at: int = 0) -> None:  # noqa: ARG002
         """Take the rows of a batch."""
-        assert self.question is not None
-        weights, offsets, mode, clip, out = self.question
+        weights, offsets, mode, clip, out = self.asked
         batch.forget(mode)
         product: Any = None
         for i, (w, offset) in enumerate(zip(weights, offsets, strict=True)):
@@ -142,16 +144,11 @@ class Products(Accumulator):
         self.total += product.T @ batch.views[mode]
         self.n += len(batch)
 
-    def merge(self, other: Products) -> None:
-        """Take what another has."""
-        self.total += other.total
-        self.mass += other.mass
-        self.seen += other.seen
-        self.n += other.n
 
-
-class Beside(Accumulator):
+class Beside(RowSums):
     """All views side by side, times weights, times themselves transposed; for F folds ``(F, D, c)``."""
+
+    SUMS = ("image", "mass")
 
     def __init__(self, weights: Array, offsets: Array, dims: Sequence[int], out: Outs) -> None:
         super().__init__(weights, offsets, dims, out)
@@ -159,8 +156,7 @@ class Beside(Accumulator):
 
     def add(self, batch: FoldedBatch, at: int = 0) -> None:  # noqa: ARG002
         """Take the rows of a batch."""
-        assert self.question is not None
-        weights, offsets, dims, out = self.question
+        weights, offsets, dims, out = self.asked
         count, width, columns = weights.shape
         cuts = np.cumsum(dims)[:-1]
         flat = np.split(weights.transpose(1, 0, 2).reshape(width, -1), cuts)
@@ -172,15 +168,11 @@ class Beside(Accumulator):
             own += (view.T @ scores).reshape(-1, count, columns).transpose(1, 0, 2)
         self.n += len(batch)
 
-    def merge(self, other: Beside) -> None:
-        """Take what another has."""
-        self.image += other.image
-        self.mass += other.mass
-        self.n += other.n
 
-
-class HeldScores(Accumulator):
+class HeldScores(RowSums):
     """Scores of the rows of every fold: ``weights[f][i]`` are ``(c, d_i)``; ``joined(f)`` has places and scores."""
+
+    SUMS = ("parts",)
 
     def __init__(self, weights: Sequence[Sequence[Array]]) -> None:
         super().__init__(list(weights))
@@ -188,17 +180,10 @@ class HeldScores(Accumulator):
 
     def add(self, batch: FoldedBatch, at: int = 0) -> None:  # noqa: ARG002
         """Take the rows of a batch."""
-        assert self.question is not None
-        for own, weights, rows in zip(self.parts, self.question[0], batch.held(), strict=False):
+        for own, weights, rows in zip(self.parts, self.asked[0], batch.held(), strict=False):
             scores = [view[rows] @ w.T.astype(view.dtype) for view, w in zip(batch.views, weights, strict=True)]
             own.append((batch.places[rows], scores))
         self.n += len(batch)
-
-    def merge(self, other: HeldScores) -> None:
-        """Take the rows that come after."""
-        for own, others in zip(self.parts, other.parts, strict=True):
-            own += others
-        self.n += other.n
 
     def joined(self, fold: int) -> tuple[NDArray[np.int64], Array]:
         """Places of the rows of a fold, and their scores ``(c, views, n)``."""
@@ -206,17 +191,14 @@ class HeldScores(Accumulator):
         views = [np.concatenate(view).T for view in zip(*(part[1] for part in self.parts[fold]), strict=True)]
         return places, np.stack(views, axis=1).astype(np.float64)
 
-    @property
-    def nbytes(self) -> int:
-        """The scores."""
-        return sum(view.nbytes for fold in self.parts for part in fold for view in part[1])
 
-
-class WithColumns(Accumulator):
+class WithColumns(RowSums):
     """Sums of factors of rows times their columns: ``factors[i]`` are ``(rows, c)``, by the places of rows.
 
     ``squares``: the sums of the squared products with the first factor.
     """
+
+    SUMS = ("total", "squares")
 
     def __init__(self, factors: Sequence[NDArray[Any]], dims: Sequence[int]) -> None:
         super().__init__(list(factors), dims)
@@ -225,23 +207,17 @@ class WithColumns(Accumulator):
 
     def add(self, batch: FoldedBatch, at: int = 0) -> None:  # noqa: ARG002
         """Take the rows of a batch."""
-        assert self.question is not None
-        for i, (factors, view) in enumerate(zip(self.question[0], batch.views, strict=True)):
+        for i, (factors, view) in enumerate(zip(self.asked[0], batch.views, strict=True)):
             own = factors[batch.places]
             self.total[i] += own.T @ view
             self.squares[i] += (own[:, 0] ** 2) @ (view.astype(np.float64) ** 2)
         self.n += len(batch)
 
-    def merge(self, other: WithColumns) -> None:
-        """Take what another has."""
-        for i in range(len(self.total)):
-            self.total[i] += other.total[i]
-            self.squares[i] += other.squares[i]
-        self.n += other.n
 
-
-class Relations(Accumulator):
+class Relations(RowSums):
     """Sums of products of all scores with each other and with the columns of all views, scores view by view."""
+
+    SUMS = ("scores", "columns")
 
     def __init__(self, weights: Sequence[Array]) -> None:
         super().__init__(list(weights))
@@ -250,19 +226,11 @@ class Relations(Accumulator):
 
     def add(self, batch: FoldedBatch, at: int = 0) -> None:  # noqa: ARG002
         """Take the rows of a batch."""
-        assert self.question is not None
-        scores = np.concatenate([x @ w.T for x, w in zip(batch.views, self.question[0], strict=True)], axis=1)
+        scores = np.concatenate([x @ w.T for x, w in zip(batch.views, self.asked[0], strict=True)], axis=1)
         self.scores += scores.T @ scores
         for own, view in zip(self.columns, batch.views, strict=True):
             own += scores.T @ view
         self.n += len(batch)
-
-    def merge(self, other: Relations) -> None:
-        """Take what another has."""
-        self.scores += other.scores
-        for own, others in zip(self.columns, other.columns, strict=True):
-            own += others
-        self.n += other.n
 
 
 def _left_out(batch: FoldedBatch, columns: NDArray[Any], out: Outs) -> Array:

@@ -46,7 +46,7 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,6 +140,46 @@ class RowsBatch:
 
     def _centred(self, centre: Array) -> NDArray[Any]:
         return np.asarray(self.rows - centre.astype(self.rows.dtype) if centre.any() else self.rows)
+
+
+class RowSums(Accumulator):
+    """Sums over rows: ``SUMS`` names attributes that add up when parts are merged, arrays or lists of them.
+
+    ``PARTS`` are lists of arrays, one for every batch, that come one after the other.
+    """
+
+    SUMS: ClassVar[tuple[str, ...]] = ()
+    PARTS: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def asked(self) -> tuple[Any, ...]:
+        """What it was made with."""
+        assert self.question is not None
+        return self.question
+
+    def merge(self, other: Self) -> None:
+        """Add the sums of the rows that come after, and append their parts."""
+        for name in self.SUMS:
+            own, others = vars(self)[name], vars(other)[name]
+            if isinstance(own, list):
+                for i, more in enumerate(others):
+                    own[i] += more
+            else:
+                vars(self)[name] = own + others
+        for name in self.PARTS:
+            vars(self)[name] += vars(other)[name]
+        self.n += other.n
+
+    @property
+    def nbytes(self) -> int:
+        """The sums and the parts."""
+        held = [vars(self)[name] for name in (*self.SUMS, *self.PARTS)]
+        return sum(bytes_held(one) for one in held)
+
+
+def bytes_held(value: Any) -> int:
+    """Of an array, or of all arrays in lists of them."""
+    return sum(map(bytes_held, value)) if isinstance(value, list | tuple) else int(np.asarray(value).nbytes)
 
 
 CHUNK = 2**20  # entries of any temporary array; one block of one replica, or one sample's share, where that is more
@@ -353,11 +393,13 @@ def _weighted(weights: NDArray[Any], left: NDArray[Any] | None, right: NDArray[A
     return np.matmul(weights.T, right, out=room.gradient(weights.shape[1], right.shape[1]))
 
 
-class Scores(Accumulator):
+class Scores(RowSums):
     """Scores of rows of views, for several sets of vectors; ``vectors[i]`` is ``(c, d_i)``.
 
     With ``means`` they are subtracted from the views first; with a ``step`` only rows 0, step, 2·step, ... count.
     """
+
+    SUMS = ("levels",)
 
     def __init__(self, levels: Sequence[Sequence[Array]], means: Sequence[Array] | None = None, step: int = 1) -> None:
         super().__init__(list(levels), means, step)
@@ -365,8 +407,7 @@ class Scores(Accumulator):
 
     def add(self, batch: ViewsBatch, at: int) -> None:
         """Take the rows of a batch."""
-        assert self.question is not None
-        levels, means, step = self.question
+        levels, means, step = self.asked
         rows = [view[-at % step :: step] for view in batch.views]
         if means is not None:
             rows = [view - mean for view, mean in zip(rows, means, strict=True)]
@@ -374,19 +415,7 @@ class Scores(Accumulator):
             own.append([view @ v.T.astype(view.dtype) for view, v in zip(rows, vectors, strict=True)])
         self.n += len(batch)
 
-    def merge(self, other: Scores) -> None:
-        """Take the rows that come after."""
-        for own, others in zip(self.levels, other.levels, strict=True):
-            own += others
-        self.n += other.n
-
     def joined(self, level: int = 0) -> list[NDArray[Any]]:
         """Scores ``(n, c)`` of every view for one set of vectors."""
-        assert self.question is not None
-        empty = [[np.empty((0, len(v))) for v in self.question[0][level]]]
+        empty = [[np.empty((0, len(v))) for v in self.asked[0][level]]]
         return [np.concatenate(view) for view in zip(*(self.levels[level] or empty), strict=True)]
-
-    @property
-    def nbytes(self) -> int:
-        """The scores."""
-        return sum(view.nbytes for parts in self.levels for part in parts for view in part)
