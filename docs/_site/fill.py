@@ -136,13 +136,6 @@ def measured_by(program: str, name: str) -> str:
     return "\n".join(module.TABLES[name](stored)) + "\n"
 
 
-def cca(_: str) -> str:
-    """The table of docs/views.md, from what ``make bench-cca`` has written."""
-    module, stored = benchmark("tensor_cca")
-    table: str = module.markdown(stored["rows"])
-    return table + "\n"
-
-
 def reliability(name: str) -> str:
     """A table of docs/reliability.md, from what ``make attack`` has written."""
     module = program(ROOT / "tests" / "attack" / "table.py")
@@ -152,7 +145,7 @@ def reliability(name: str) -> str:
 
 FILLS = {"printed": printed, "measured": measured, "cluster": cluster, "noise": noise, "schedule": schedule}
 FILLS |= {"race": race, "claims": partial(measured_by, "claims")}
-FILLS |= {"reliability": reliability, "cca": cca, "real": real}
+FILLS |= {"reliability": reliability, "cca": partial(measured_by, "tensor_cca"), "real": real}
 
 
 def filled(text: str) -> str:

@@ -14,7 +14,7 @@ import tpca
 from amounts import few_or_many
 from tpca.data import rows as table_rows
 from tpca.data import rows as vectors
-from tpca.errors import SampleError
+from tpca.errors import SampleError, StreamError
 from tpca.solvers import sources
 
 RNG = np.random.default_rng(0)
@@ -222,3 +222,17 @@ def test_sources_are_unmixed_at_least_as_accurately_as_by_fast_ica(kind, runs):
             others[name].append(np.mean(shares.sum(axis=1) / shares.max(axis=1) - 1))
     ours = np.mean(others["MomentPCA"])
     assert ours < (1.4 if runs < 20 else 1.0) * min(np.mean(others["cube"]), np.mean(others["logcosh"]))
+
+
+def test_files_that_change_during_a_fit_are_refused(tmp_path, monkeypatch):
+    rows = np.random.default_rng(0).exponential(size=(500, 3))
+    np.save(tmp_path / "x.npy", rows)
+    usual = sources.search
+
+    def rewrite(*asked):
+        np.save(tmp_path / "x.npy", np.roll(rows, 7))
+        return usual(*asked)
+
+    monkeypatch.setattr(sources, "search", rewrite)  # between two passes over the file
+    with pytest.raises(StreamError, match=r"have changed while they were read: .*x.npy.*Fit again"):
+        tpca.MomentPCA(2, random_state=0).fit(tmp_path / "x.npy")

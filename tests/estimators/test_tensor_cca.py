@@ -87,11 +87,6 @@ def test_a_shared_factor_is_found(order, d, clip):
     assert found.correlations_[0] > 0
 
 
-def test_views_of_different_widths():
-    planted = Planted(0, (2, 25, 7), skewed=True)
-    assert planted.overlap(TensorCCA(random_state=0).fit(planted.draw(5000))) >= 0.95
-
-
 def test_a_symmetric_factor_does_not_show_in_an_odd_moment():
     # E[f³] = 0: nothing but chance, which the held-out rows see through in 95 of 100 fits; all of 5 fits fail to in
     # 3e-7 of all runs.
@@ -286,28 +281,19 @@ def test_a_constant_column_gets_no_say(once):
         TensorCCA().fit(source())
 
 
-def test_centring():
-    planted = Planted(4, (6, 6))
-    views = [view + 5 for view in planted.draw(1000)]
-    for found, view in zip(TensorCCA(random_state=0).fit(views).means_, views, strict=True):
-        np.testing.assert_allclose(found, view.mean(axis=0))
-
-
 @pytest.mark.parametrize(
     ("bad", "says"),
     [
         ({"shrinkage": 2}, "shrinkage must lie between 0 and 1, or be 'auto', got 2"),
-        ({"shrinkage": -0.1}, "shrinkage must lie between 0 and 1, or be 'auto', got -0.1"),
+        ({"n_resamples": 3}, "n_resamples must be a whole number of at least 19, got 3"),
+        ({"dependence": "yes"}, "dependence must be 'auto' or None, got 'yes'"),
         ({"shrinkage": "oas"}, "shrinkage must lie between 0 and 1, or be 'auto', got 'oas'"),
         ({"shrinkage": math.nan}, "shrinkage must lie between 0 and 1, or be 'auto', got nan"),
         ({"clip": 0}, "clip must be a positive finite number, got 0"),
-        ({"clip": -3.0}, "clip must be a positive finite number, got -3.0"),
         ({"clip": math.nan}, "clip must be a positive finite number, got nan"),
         ({"n_components": 0}, "n_components must be a whole number of at least 1, got 0"),
-        ({"confidence": 0}, "confidence must lie strictly between 0 and 1, got 0"),
         ({"confidence": 1}, "confidence must lie strictly between 0 and 1, got 1"),
         ({"validation_fraction": 0}, "validation_fraction must lie strictly between 0 and 1, got 0"),
-        ({"validation_fraction": 1.0}, "validation_fraction must lie strictly between 0 and 1, got 1.0"),
         ({"memory_limit": 0}, "memory_limit must be positive and finite, got 0"),
         (
             {"memory_limit": "much"},
@@ -318,14 +304,12 @@ def test_centring():
     ],
     ids=str,
 )
-@pytest.mark.parametrize("way", ["stored", "once", "partial"])
-def test_bad_parameters_are_named(bad, says, way):
-    views = Planted(0, (3, 3)).draw(600)
+def test_bad_parameters_are_named(bad, says):
+    views = Planted(0, (3, 3)).draw(60)
     cca = TensorCCA(**{"random_state": 0, **bad})
-    with pytest.raises(TpcaError, match=says):
-        {"stored": lambda: cca.fit(views), "once": lambda: cca.fit(iter([tuple(views)]))}.get(
-            way, lambda: cca.partial_fit(views)
-        )()
+    for use in (cca.fit, cca.partial_fit, lambda given: cca.fit(iter([tuple(given)]))):
+        with pytest.raises(TpcaError, match=says):
+            use(views)
 
 
 def test_too_few_rows():
@@ -339,11 +323,6 @@ def test_too_few_rows():
         _ = TensorCCA().partial_fit(one).weights_
     with pytest.raises(SolverError, match=r"validation_fraction=0.9999999 leaves 0 of 600 rows to learn from"):
         TensorCCA(validation_fraction=0.9999999, random_state=0).fit(Planted(0, (3, 3)).draw(600))
-
-
-def test_any_confidence_can_be_reached():
-    planted = Planted(0, (4, 4), [5.0])
-    assert quietly(TensorCCA(random_state=0, confidence=0.999).fit, planted.draw(1000)).found_
 
 
 # -- what it does with new views --------------------------------------------------------------------------------------
@@ -365,13 +344,6 @@ def test_scores_are_weighted_sums_of_centred_columns(fitted):
         np.testing.assert_allclose(y, other, rtol=1e-12, atol=1e-12)
     for y, other in zip(found, cca.transform([view.astype(np.float32) for view in views]), strict=True):
         np.testing.assert_allclose(y, other, atol=1e-5)
-
-
-def test_fitting_and_transforming_at_once():
-    views = Planted(7, (5, 4)).draw(500)
-    at_once = TensorCCA(random_state=0).fit_transform(views)
-    for one, other in zip(at_once, TensorCCA(random_state=0).fit(views).transform(views), strict=True):
-        np.testing.assert_array_equal(one, other)
 
 
 def test_the_score_is_the_mean_product_of_standardised_scores(fitted):
@@ -448,17 +420,6 @@ def test_other_views_are_refused(fitted):
 
 
 # -- one pass ---------------------------------------------------------------------------------------------------------
-
-
-def test_partial_fit_starts_afresh_after_fit():
-    batches = pieces(Planted(7, (3, 4), [2.0]).draw(1200), 300)
-    fresh, after = TensorCCA(random_state=1), TensorCCA(random_state=1)
-    quietly(after.fit, iter(batches))
-    for batch in batches[:2]:
-        fresh.partial_fit(batch)
-        after.partial_fit(batch)
-    assert after.n_samples_seen_ == 600
-    same_fit(fresh, after)
 
 
 @pytest.mark.parametrize(("order", "clip"), [(2, None), (4, None), (4, 3.0)])
@@ -612,15 +573,6 @@ def test_parameters():
     views = Planted(0, (3, 3)).draw(200)
     assert not hasattr(clone(quietly(cca.fit, views)), "shape_in_")
     assert cca.get_params() == given  # the fit leaves them alone
-
-
-def test_a_fit_can_be_pickled():
-    views = Planted(0, (3, 4)).draw(300)
-    cca = TensorCCA(random_state=0).fit(views)
-    twin = pickle.loads(pickle.dumps(cca))
-    same_fit(cca, twin)
-    for one, other in zip(cca.transform(views), twin.transform(views), strict=True):
-        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("way", ["stored", "once"])
@@ -834,6 +786,51 @@ def test_wide_views_are_judged_by_rows_that_did_not_whiten_them():
     assert abs(cca.correlations_[0] - fresh) < 4 * cca.correlation_errors_[0] + 0.1
 
 
+@pytest.mark.parametrize("units", [0.0, 1.5])
+def test_few_rows_are_shrunk_as_their_columns_need(units):
+    """40 rows of 60 and 15 columns, whose units may differ: fresh rows are as related as with RidgeCCA at its best.
+
+    Means of eight draws; a draw differs by 0.05 from RidgeCCA with the best of three shrinkages on the fresh rows
+    themselves, which are more than a user has, when units are the same, and is better by 0.2 when they are not.
+    """
+    linear = pytest.importorskip("cca_zoo.linear")
+    found, theirs = [], []
+    for seed in range(8):
+        rng = np.random.default_rng([seed, 17])
+        factor = rng.standard_normal(540)
+        views = [np.outer(factor, rng.standard_normal(d)) * d**-0.25 + rng.standard_normal((540, d)) for d in (60, 15)]
+        views = [view * np.exp(units * rng.standard_normal(view.shape[1])) for view in views]
+        train, fresh = [view[:40] for view in views], [view[40:] for view in views]
+        cca = quietly(TensorCCA(random_state=0).fit, train)
+        found.append(np.corrcoef(*(y[:, 0] for y in cca.transform(fresh)))[0, 1])
+        peers = [linear.RidgeCCA(shrinkage=share).fit(train) for share in (0.1, 0.5, 0.9)]
+        theirs.append(max(np.corrcoef(*(y[:, 0] for y in peer.transform(fresh)))[0, 1] for peer in peers))
+    assert np.mean(found) > 0.95 * np.mean(theirs)
+
+
+def test_nutrimouse_is_found():
+    """40 mice, 120 genes, 21 lipids (Martin et al. 2007), in the units they come in."""
+    datasets = pytest.importorskip("mvlearn.datasets")
+    genes, lipids = datasets.load_nutrimouse(return_Xs_ys=True)[0]
+    cca = TensorCCA(random_state=0).fit([genes, lipids])
+    assert cca.p_values_[0] < 0.01
+    assert cca.correlations_[0] > 0.8
+
+
+def test_files_that_change_during_a_fit_are_refused(tmp_path):
+    views, rounds = Planted(1, (4, 4)).draw(400), []
+    for i, view in enumerate(views):
+        np.save(tmp_path / f"{i}.npy", view)
+
+    def rewrite(record):
+        if not rounds:
+            np.save(tmp_path / "1.npy", views[1] * np.where(np.arange(400) == 7, -1, 1)[:, None])
+        rounds.append(record)
+
+    with pytest.raises(StreamError, match=r"have changed while they were read: .*npy.*Fit again"):
+        TensorCCA(random_state=0, callbacks=[rewrite]).fit([tmp_path / "0.npy", tmp_path / "1.npy"])
+
+
 def test_memory_is_kept_or_refused():
     from tpca.errors import MemoryBudgetError
 
@@ -874,6 +871,27 @@ def test_views_with_names():
     assert list(frames[1].columns) == ["lipids_tensorcca0"]
     assert frames[0].index[2] == "mouse 2"
     assert isinstance(cca.set_output(transform="default").transform(named)[0], np.ndarray)
+
+
+def test_coordinates_of_data_arrays_are_names_of_columns():
+    import xarray as xr
+
+    views = Planted(0, (3, 4)).draw(300)
+    named = []
+    for view, name in zip(views, "ab", strict=True):
+        columns = {f"{name} columns": [f"c{j}" for j in range(view.shape[1])]}
+        named.append(xr.DataArray(view, dims=("row", *columns), coords=columns, name=name))
+    cca = TensorCCA(random_state=0).fit(named)
+    np.testing.assert_array_equal(cca.weights_[1], TensorCCA(random_state=0).fit(views).weights_[1])
+    assert list(cca.get_feature_names_out()) == ["a_tensorcca0", "b_tensorcca0"]
+    assert list(cca.result_.labels.axes[1].coords) == ["c0", "c1", "c2", "c3"]
+
+
+def test_more_resamples_can_say_more():
+    """p of a fold is at least 1/(n_resamples + 1), and folds count no more than p = 1e-4."""
+    views = Planted(0, (4, 4), [3.0]).draw(400)
+    few, many = (TensorCCA(random_state=0, n_resamples=n).fit(views).p_values_[0] for n in (19, 999))
+    assert many < few
 
 
 def test_columns_have_p_values_and_scores_give_views_back():

@@ -6,22 +6,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse, stats
 
+import naive
 from tpca.data.rows import open_rows, row_keys
 from tpca.engines import LocalEngine
 from tpca.errors import MemoryBudgetError, SampleError, SolverError
-from tpca.solvers import sources as contrasts
 from tpca.solvers.sources import (
-    Cumulant,
+    CONTRASTS,
+    ContrastSums,
     Found,
     PowerSums,
     SourcesOptions,
     TableFit,
     balanced,
-    deflated_gradient,
     first_directions,
     holm,
     kurtosis_score,
     leading_directions,
+    moment_sums,
+    search,
     sweep,
     together,
 )
@@ -68,14 +70,14 @@ def as_batches(rows, rng):
 
 @given(SEEDS, st.sampled_from([3, 4]))
 def test_gradients_of_cumulants_are_those_of_the_tensor(seed, order):
-    """Whatever the centre that sums are taken about, and however rows come."""
+    """However rows come; at order 3 whatever the centre that sums are taken about."""
     rows, weights, rng = table(seed)
-    model, centre = Cumulant(order), rng.standard_normal(rows.shape[1])
+    centre = rng.standard_normal(rows.shape[1]) if order == 3 else rows.mean(axis=0)
     expected = [contracted(cumulant(rows, order), w) for w in weights]
     for source in (rows, sparse.csr_array(rows), sparse.coo_matrix(rows), iter(as_batches(rows, rng))):
-        sums = reduced(source, PowerSums(weights, centre, order, 3))
+        sums = reduced(source, moment_sums(order, weights, centre, 3))
         # Sums of products of up to four numbers of size ten, in double precision.
-        np.testing.assert_allclose(model.gradients(sums), expected, rtol=1e-9, atol=1e-8)
+        np.testing.assert_allclose(sums.gradients(), expected, rtol=1e-9, atol=1e-8)
 
 
 @given(SEEDS)
@@ -85,17 +87,28 @@ def test_keys_of_rows_do_not_depend_on_how_they_are_stored(seed):
     assert len(np.unique(row_keys([rows]))) == len(np.unique(rows.astype(np.float32), axis=0))
 
 
-def test_deflation_takes_known_components_out_of_a_gradient():
+def test_a_sweep_leaves_known_components_out():
     rng = np.random.default_rng(0)
     basis = np.linalg.qr(rng.standard_normal((5, 5)))[0]
     strengths = np.array([3.0, 2.0])
     tensor = np.einsum("k,ka,kb,kc->abc", strengths, *[basis[:2]] * 3)
     u = rng.standard_normal((1, 5))
     gradient = np.einsum("abc,la,lb->lc", tensor, u, u)
-    rest = deflated_gradient(gradient, u, Found(basis[:1], strengths[:1]), 3)
-    np.testing.assert_allclose(rest, 2 * (u @ basis[1]) ** 2 * basis[1:2], atol=1e-12)
     stepped = sweep(gradient, u, Found(basis[:1], strengths[:1]), 3)
     np.testing.assert_allclose(np.abs(stepped.vectors @ basis[1]), 1, atol=1e-12)
+    np.testing.assert_allclose(np.abs(stepped.strengths), np.abs(2 * (u @ basis[1]) ** 3), atol=1e-12)
+
+
+@pytest.mark.parametrize("order", [3, 4])
+def test_the_search_finds_all_parts_of_a_built_tensor(order):
+    """Orthogonal parts of a dense tensor, climbed by its own contractions: the reference of the climb."""
+    rng = np.random.default_rng(order)
+    basis, strengths = np.linalg.qr(rng.standard_normal((6, 6)))[0][:4], np.array([4.0, 3.0, 2.0, 1.0])
+    tensor = sum(s * naive.outer_product([v] * order) for s, v in zip(strengths, basis, strict=True))
+    starts = np.linalg.qr(rng.standard_normal((6, 6)))[0]
+    found = search(lambda us: np.array([contracted(tensor, u) for u in us]), starts, 4, order, rng).sorted()
+    np.testing.assert_allclose(np.abs(found.strengths), strengths, rtol=1e-6)
+    np.testing.assert_allclose(np.abs(np.sum(found.vectors * basis, axis=1)), 1, rtol=1e-6)
 
 
 def test_what_is_right_stays_where_it_is():
@@ -131,8 +144,8 @@ def test_gaussian_scores_have_p_values_that_are_no_smaller_than_chance(order, n)
     count is 1e-6 at the stated level, and rates were 0.35 to 0.99 of it (10^5 draws, 20 to 200 rows)."""
     rng, each = np.random.default_rng([order, n]), []
     for _ in range(20):
-        sums = reduced(rng.standard_normal((n, 400)), PowerSums(np.eye(400), np.zeros(400), order))
-        each.append(Cumulant(order).p_values(sums, rng.choice([-1.0, 1.0], 400)))
+        sums = reduced(rng.standard_normal((n, 400)), PowerSums(np.eye(400), np.zeros(400)))
+        each.append(sums.p_values(order, rng.choice([-1.0, 1.0], 400)))
     for level in (0.05, 0.05 / 2, 0.05 / 3):
         assert np.sum(np.concatenate(each) < level) <= stats.binom.isf(1e-6, 8000, level)
 
@@ -146,11 +159,11 @@ def test_adjusted_p_values_are_those_of_holm():
 
 def unmixed(z, balance):
     """Vectors that all components of order 4 reach together from the truth on."""
-    model, u = Cumulant(4), np.eye(z.shape[1])
+    u = np.eye(z.shape[1])
     for _ in range(12):
-        sums = reduced(z, PowerSums(u, np.zeros(len(u)), 4))
-        g = model.gradients(sums)
-        u = (balanced(g, u, model.variances(sums, np.sum(u * g, axis=1))) if balance else together(g, u)).vectors
+        sums = reduced(z, moment_sums(4, u, np.zeros(len(u))))
+        g = sums.gradients()
+        u = (balanced(g, u, sums.variances()[0]) if balance else together(g, u)).vectors
     return u
 
 
@@ -182,9 +195,7 @@ def test_the_gradient_by_cubes_is_that_of_the_fourth_cumulant(seed):
     rng = np.random.default_rng(seed)
     rows = white(rng.exponential(size=(50, 3)))
     vectors = np.linalg.qr(rng.standard_normal((3, 3)))[0]
-    chosen = np.array([0, 1, 2])
-    sums = reduced(rows, contrasts.ContrastSums(vectors, np.zeros(3), chosen))
-    found = contrasts.contrast_gradients(sums, chosen)
+    found = reduced(rows, ContrastSums(vectors, np.zeros(3), np.array(CONTRASTS), CONTRASTS)).gradients()
     np.testing.assert_allclose(found[0], contracted(cumulant(rows, 4), vectors[0]), atol=1e-9)
     for u, own, steep in zip(vectors[1:], found[1:], (1, 2), strict=True):
         g = np.tanh(steep * rows @ u)
@@ -196,10 +207,9 @@ def test_every_source_takes_the_function_that_tells_it_best(law, function):
     """V of its law, by 10^6 draws: 0.68, 0.94, 1.4; 6.3, 2.2, 1.8; 15, 4.2, 4.5, known here to some hundredths."""
     rng, n = np.random.default_rng(0), 200_000
     y = {"uniform": rng.uniform(-1, 1, n), "laplace": rng.laplace(size=n), "t": rng.standard_t(5, n)}[law]
-    sums = reduced(
-        ((y - y.mean()) / y.std())[:, None], contrasts.ContrastSums(np.eye(1), np.zeros(1), np.zeros(1, int))
-    )
-    assert contrasts.best_functions(sums) == [function]
+    rows = ((y - y.mean()) / y.std())[:, None]
+    sums = reduced(rows, ContrastSums(np.eye(1), np.zeros(1), np.array([1]), CONTRASTS))
+    assert np.argmin(sums.variances(), axis=0) == [function]
 
 
 def test_v_is_the_variance_of_a_turn():
@@ -210,11 +220,10 @@ def test_v_is_the_variance_of_a_turn():
     turns, expected = [], []
     for seed in range(400):
         rows = white(np.random.default_rng(seed).laplace(size=(1000, 2)))
-        chosen = np.array([1, 1])
-        sums = reduced(rows, contrasts.ContrastSums(np.eye(2), np.zeros(2), chosen))
-        c = contrasts.contrast_gradients(sums, chosen)
+        sums = reduced(rows, ContrastSums(np.eye(2), np.zeros(2), np.array([2, 2]), (2,)))
+        c = sums.gradients()
         turns.append(c[0, 1] / c[0, 0])
-        expected.append(contrasts.turn_variances(sums)[1, 0])
+        expected.append(sums.variances()[0, 0])
     assert 1000 * np.var(turns) == pytest.approx(np.mean(expected), rel=0.35)
 
 
@@ -273,9 +282,22 @@ def test_bad_rows_are_refused_and_shrinkage_takes_them(how, words, form):
 
 
 def test_more_memory_than_allowed_names_the_rank_that_fits():
-    """Of 100 columns: 4 d (q + 10) numbers for the q leading directions, 2 d q and 97 d + 224 for the last sums."""
+    """Of 100 columns: 4 d (q + 10) numbers for the q leading directions, 2 d q and 97 d + 193 for the last sums."""
     rows = np.random.default_rng(0).standard_normal((300, 100))
     with pytest.raises(MemoryBudgetError, match=r"give whiten_rank=25 or less, or raise it"):
         fit(rows, memory_limit=1.2e5)
     assert 5e4 < fit(rows, memory_limit=1.2e5, whiten_rank=25).state_bytes <= 1.2e5
     assert 8 * 3e4 < fit(rows, memory_limit=6e5).state_bytes <= 6e5
+
+
+def test_sparse_counts_give_the_most_skewed_columns():
+    """Independent columns of counts are their own sources: the three most skewed, as of the same rows, dense."""
+    rng = np.random.default_rng(508)
+    rows = np.floor(rng.exponential(size=(1500, 5)) * (rng.random((1500, 5)) < 0.4) * 4)
+    found, same = fit(sparse.csr_array(rows), n_components=3), fit(rows, n_components=3)
+    np.testing.assert_allclose(found.weights, same.weights, rtol=1e-6, atol=1e-9)
+    skewness = stats.skew(rows)
+    order = np.argsort(-skewness)[:3]
+    np.testing.assert_array_equal(np.argmax(np.abs(found.weights * rows.std(axis=0)), axis=1), order)
+    # Turned by some hundredths towards each other, which leaves strengths next to the skewness of the columns.
+    np.testing.assert_allclose(found.strengths, skewness[order], rtol=0.03)

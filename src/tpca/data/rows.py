@@ -78,6 +78,7 @@ class StoredVectors(VectorStream):
     def __init__(self, sources: Sequence[Source], dims: tuple[int, ...], nan_policy: NanPolicy) -> None:
         self.dims, self.nan_policy, self._sources = dims, nan_policy, list(sources)
         self.length = sources[0].shape[0]
+        self.files = tuple(file for source in sources for file in source.files)
         places = [f" in view {i}" for i in range(len(sources))] if len(sources) > 1 else [""]
         self.dtype = np.result_type(*(float_dtype(s.dtype, at) for s, at in zip(sources, places, strict=True)))
         self.ahead = int(any(source.kind != "array" for source in sources))
@@ -159,7 +160,7 @@ class MadeVectors(VectorStream):
     def __init__(self, stream: VectorStream) -> None:
         self.dims, self.length, self.dtype, self.layout = stream.dims, stream.length, stream.dtype, stream.layout
         self.rereadable, self.ahead = stream.rereadable, stream.ahead
-        self.readable_elsewhere = stream.readable_elsewhere
+        self.readable_elsewhere, self.files = stream.readable_elsewhere, stream.files
         self._stream = stream
 
     def made(self, batch: Any) -> Any:

@@ -55,7 +55,8 @@ class TensorCCA(RowsEstimator[ViewsFit], TransformerMixin, BaseEstimator, auto_w
         Components to look for, each in what those before leave of the moment.
     shrinkage : float in [0, 1] or "auto"
         Shrinkage of every view's covariance towards a multiple of the identity: 0 is plain CCA, 1 no whitening.
-        ``"auto"`` chooses by the rows that are fitted (oracle approximating shrinkage).
+        ``"auto"`` chooses by the rows that are fitted: oracle approximating shrinkage, or, with fewer than ten rows a
+        column, the share and target (the identity, or variances of columns) that suit rows left out in turn.
     clip : float, optional
         Bound on the influence of a row: rows farther than ``clip`` typical distances from the centre are drawn back,
         and scores of stored data count at most ``clip`` standard deviations.  By default nothing is clipped.  Moments

@@ -15,13 +15,14 @@ permuting the rows of the others is still right.
 *Whitening.*  With the shrunk covariance :math:`C_s = (1-s)\,C + s\,\frac{\mathrm{tr}\,C}{d}\,I = LL^\top` of the rows
 that are not held out, :math:`z = L^{-1}(x-\mu)`.  No row is ever whitened: weights on the columns are
 :math:`w = L^{-\top}v`, and a gradient among z is :math:`L^{-1}` times one among x.  ``shrinkage="auto"`` is the oracle
-approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010, Eq. 23), from the same rows; but of less than ten rows a
-column, the one of ``GRID``, or that, for which the first direction that views share in pairs is most related in folds
-of the same rows that are left out in turn.
+approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010, Eq. 23), from the same rows.  Of less than ten rows a
+column, much depends on the share, and on the target T in :math:`C_s = (1-s)\,C + s\,T`: the variances of the columns
+where their units differ, a multiple of the identity where loud columns are those that matter.  Then both are chosen by
+folds of the same rows (:meth:`JointMoments.best_shrinkages`).
 
-*Wide views*, of more columns than rows: what is fitted lies in the span of the rows, and shrinkage towards a multiple
-of the identity does not care how axes are turned.  So rows become their coordinates there, :math:`x = V y` with V from
-the n × n matrix of inner products, and weights on columns are V times those on coordinates.  It is exact.
+*Wide views*, of more columns than rows: what is fitted lies in the span of :math:`T^{-1}x` of all rows.  So rows become
+their coordinates there, :math:`x = V y` with V from inner products of rows, and weights on columns are V times those on
+coordinates.  It is exact; where both targets are tried, V spans both.
 """
 
 from __future__ import annotations
@@ -29,32 +30,39 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, block_diag, cholesky, solve_triangular
+from scipy.linalg import LinAlgError, block_diag, cholesky, eigh, solve_triangular
 
 from tpca.data.rows import KeptVectors, MadeVectors, ViewsStream, mixed, row_keys
 from tpca.engines import Engine, LocalEngine
 from tpca.errors import MemoryBudgetError, SampleError, SolverError
 from tpca.randomness import generator
-from tpca.solvers.rank_one import leading
+from tpca.solvers.rank_one import leading, units
 from tpca.tensors import Accumulator, ViewsBatch
 from tpca.tensors.blocks import Array
 
 A = TypeVar("A", bound=Accumulator)
 MAX_FOLDS = 10
 LIKE = 3.0  # z above which neighbours count as correlated: one of 700 views in random order
-GRID = (0.01, 0.03, 0.1, 0.3, 0.6, 0.9)  # shrinkages tried where there are few rows
-ROWS_PER_COLUMN, FEW_COLUMNS = 10, 600  # fewer rows are few; of more columns in all, one fold judges
+SHARES = (3e-4, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.45, 0.6, 0.75, 0.9, 0.98)  # tried where rows are few
+FACTORS = (1 / 30, 0.1, 1 / 3, 1.0, 3.0, 10.0, 30.0)  # of their odds
+SAME_SHARES = (0.01, 0.03, 0.1, 0.3, 0.6, 0.9, 0.98)  # for all views
+TARGETS = (False, True)  # whether variances are the target, or their mean
+ROWS_PER_COLUMN = 10  # fewer rows are few
+FEW_COLUMNS, MOST_COLUMNS = 600, 1500  # of all views: one fold judges the shrinkage of more, and none of even more
 NONE = -1  # the fold of a fit that leaves nothing out
 
 
 class FirstLook(Accumulator):
     """Keys and numbers of all rows; of views also means, extremes, and how alike neighbouring rows are."""
+
+    SUMS, LISTS = ("sums", "pairs", "alike"), ("_keys", "_numbers")
 
     def __init__(self, dims: Sequence[int], clippers: Sequence[Clipper] | None = None) -> None:
         super().__init__(dims, clippers)
@@ -66,7 +74,6 @@ class FirstLook(Accumulator):
 
     def add(self, batch: Any, at: int = 0) -> None:  # noqa: ARG002
         """Take the rows of a batch."""
-        assert self.question is not None
         table = not isinstance(batch, ViewsBatch)
         keys = row_keys([batch.rows] if table else batch.views)
         self._keys.append(keys)
@@ -91,13 +98,9 @@ class FirstLook(Accumulator):
 
     def merge(self, other: FirstLook) -> None:
         """Take the rows that come after."""
-        self._keys += other._keys
-        self._numbers += other._numbers
+        super().merge(other)
         for i in range(len(self.sums)):
-            self.sums[i] += other.sums[i]
             self.low[i], self.high[i] = np.minimum(self.low[i], other.low[i]), np.maximum(self.high[i], other.high[i])
-        self.alike += other.alike
-        self.pairs, self.n = self.pairs + other.pairs, self.n + other.n
 
     @property
     def keys(self) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
@@ -115,11 +118,6 @@ class FirstLook(Accumulator):
         total, squares = self.alike.T
         z = total / np.sqrt(np.maximum(squares - total**2 / max(self.pairs, 1), 1e-300))
         return int(np.count_nonzero(z > LIKE)) > 1
-
-    @property
-    def nbytes(self) -> int:
-        """The keys."""
-        return 16 * self.n
 
 
 @dataclass(frozen=True)
@@ -264,15 +262,18 @@ class Collected(Accumulator):
 
     def add(self, batch: ViewsBatch, at: int = 0) -> None:  # noqa: ARG002
         """Take the rows of a batch."""
-        assert self.question is not None
         view, clippers = self.question
         self.parts.append(clipped(batch.views, clippers)[view])
         self.n += len(batch)
 
 
-def turn_of(rows: NDArray[Any], mean: Array) -> Array:
-    """V ``(d, r)``, orthonormal, in whose span all centred rows lie."""
+def turn_of(rows: NDArray[Any], mean: Array, scaled: bool = False) -> Array:
+    """V ``(d, r)``, orthonormal, in whose span all centred rows lie; and, if ``scaled``, those divided by variances."""
     centred = rows.astype(np.float64) - mean
+    if scaled:
+        variances = centred.var(axis=0)
+        level = np.where(variances > 1e-12 * variances.mean(), variances, variances.mean())
+        centred = np.concatenate([units(centred), units(centred / level)])
     values, left = np.linalg.eigh(centred @ centred.T)
     there = values > values[-1] * len(values) * np.finfo(rows.dtype).eps
     return np.asarray(centred.T @ (left[:, there] / np.sqrt(values[there])))
@@ -328,39 +329,101 @@ class JointMoments(FoldMoments):
         whole.views = (np.concatenate(batch.views, axis=1),)
         super().add(whole, at)
 
-    def best_shrinkages(self, dims: Sequence[int], out: int) -> list[float | str]:
-        """By the correlation of pairs of views along what they share most, on folds left out in turn beside ``out``.
+    def best_shrinkages(self, turns: Sequence[Array | None], dims: Sequence[int], out: int) -> list[Shrinkage]:
+        r"""For every view, from the rows without the fold ``out``, of which one fold more is left out in turn.
 
-        First one for all views, then that of each in turn.
+        Of three kinds: the same share for all views, towards the identity or towards the variances; and for each view
+        what makes the rows left out most likely,
+
+        .. math:: -2\log L = n\log\det C_s + \sum_j x_j^\top C_s^{-1} x_j ,
+
+        with one factor for the odds s/(1-s) of all.  That is chosen for which views are most correlated in pairs there,
+        along the directions of the largest sum of covariances of all pairs, of two views the canonical ones.  They are
+        few on purpose: the best of many pairs of shares was worse in planted cases, as it is best by chance.
         """
-        inner = [fold for fold in range(len(self.counts) - 1) if fold != out and self.counts[fold] > 2]
-        inner = inner[:1] if sum(dims) > FEW_COLUMNS else inner
         parts = [slice(a, b) for a, b in itertools.pairwise(np.cumsum([0, *dims]))]
-        seen = {fold: self.of(self.without(out, fold), 0) for fold in inner}
-        judged = {fold: self.of([fold], 0)[2] for fold in inner}
+        inner = [fold for fold in range(len(self.counts) - 1) if fold != out and self.counts[fold] > 2]
+        likely = [dict.fromkeys(itertools.starmap(Shrinkage, itertools.product(SHARES, TARGETS)), 0.0) for _ in dims]
+        folds = []
+        for fold in inner[:1] if sum(dims) > FEW_COLUMNS else inner:
+            (_, mean, seen), (n, others, judged) = self.of(self.without(out, fold), 0), self.of([fold], 0)
+            judged *= n - 1
+            shift, axes = others - mean, {}
+            for (view, part), own in itertools.product(enumerate(parts), TARGETS):
+                # Axes A with AᵀTA = I and AᵀCA = Λ, in which whitening is a scaling: (1-s)Λ + s.
+                target = target_of(seen[part, part], turns[view], own)
+                values, axes[view, own] = eigh(seen[part, part], target.inside)
+                moment = judged[part, part] + n * np.multiply.outer(shift[part], shift[part])
+                squares = np.vecdot(axes[view, own].T @ moment, axes[view, own].T)
+                for s in SHARES:
+                    levels = (1 - s) * np.maximum(values, 0) + s
+                    outside = (len(target.levels) - len(values)) * math.log(s)
+                    log_det = np.log(target.levels).sum() + np.log(levels).sum() + outside
+                    likely[view][Shrinkage(s, own)] -= n * log_det + np.sum(squares / levels)
+            folds.append((seen, judged, axes))
+        best = [max(each, key=each.__getitem__) for each in likely]
+        kinds = [[[one.times(factor) for one in best] for factor in FACTORS]]
+        kinds += [[[Shrinkage(share, own)] * len(dims) for share in SAME_SHARES] for own in TARGETS]
+        reached = [self._correlations(kind, folds, parts) for kind in kinds]
+        kind = int(np.argmax([max(own) for own in reached]))
+        return kinds[kind][int(np.argmax(reached[kind]))]
 
-        @functools.cache
-        def factor(fold: int, view: int, share: float | str) -> Array:
-            n, mean, covariance = seen[fold]
-            own = covariance[parts[view], parts[view]].copy()
-            return Whitening.learn(mean[parts[view]], own, n, share, f"view {view}").factor
+    @staticmethod
+    def _correlations(
+        tried: Sequence[Sequence[Shrinkage]], folds: Sequence[Any], parts: Sequence[slice]
+    ) -> list[float]:
+        """Sums of correlations of pairs of views over all folds, of shrinkages with the same targets."""
+        squares = np.zeros((len(tried), len(parts), len(parts)))
+        for seen, judged, axes in folds:
+            axis = block_diag(*(axes[view, one.own] for view, one in enumerate(tried[0])))
+            inside = axis.T @ seen @ axis
+            spectrum = np.maximum(np.diag(inside), 0)
+            for part in parts:
+                inside[part, part] = 0
+            for square, shrinkages in zip(squares, tried, strict=True):
+                shares = np.repeat([one.share for one in shrinkages], [part.stop - part.start for part in parts])
+                scale = 1 / np.sqrt((1 - shares) * spectrum + shares)
+                _, (top,) = leading(scale[:, None] * inside * scale + np.eye(len(scale)), 1, generator(0, "shares"))
+                weights = np.stack([axis[:, part] @ (scale * top)[part] for part in parts])
+                square += weights @ judged @ weights.T
+        spread = np.sqrt(np.maximum(np.diagonal(squares, axis1=1, axis2=2), 1e-300))
+        return [float(np.sum(np.triu(one / np.outer(by, by), 1))) for one, by in zip(squares, spread, strict=True)]
 
-        @functools.cache
-        def reached(shares: tuple[float | str, ...]) -> float:
-            square = np.zeros((len(dims), len(dims)))  # covariance of scores over all folds
-            for fold in inner:
-                white = block_diag(*(factor(fold, view, share) for view, share in enumerate(shares)))
-                _, (top,) = leading(white.T @ seen[fold][2] @ white, 1, generator(0, "shrinkage"))
-                weights = np.stack([white[:, part] @ top[part] for part in parts], axis=1)
-                square += weights.T @ judged[fold] @ weights * (self.counts[fold] - 1)
-            spread = np.sqrt(np.maximum(np.diag(square), 1e-300))
-            return float(np.sum(np.triu(square / np.outer(spread, spread), 1)))
 
-        tried: tuple[float | str, ...] = ("auto", *GRID)
-        best = max(((share,) * len(dims) for share in tried), key=reached)
-        for view in range(len(dims)):
-            best = max([best, *((*best[:view], share, *best[view + 1 :]) for share in tried)], key=reached)
-        return list(best)
+class Shrinkage(NamedTuple):
+    """The share of the target in a covariance, and whether that is the variances of the columns, or their mean."""
+
+    share: Any
+    own: bool = False
+
+    def times(self, factor: float) -> Shrinkage:
+        """With so many times the odds."""
+        return Shrinkage(factor * self.share / (1 - self.share + factor * self.share), self.own)
+
+
+class Target(NamedTuple):
+    """``levels`` of all columns, and T ``inside`` the coordinates of a view."""
+
+    levels: Array
+    inside: Array
+
+
+def is_few(n: int, dims: Sequence[int]) -> bool:
+    """Whether n rows are so few that their shrinkage is to be chosen by folds, if that can be afforded."""
+    return n < ROWS_PER_COLUMN * max(dims) and sum(dims) <= MOST_COLUMNS
+
+
+def column_variances(covariance: Array, turn: Array | None) -> Array:
+    """Of the columns of a view, whose covariance may be that of coordinates."""
+    return np.array(np.diag(covariance) if turn is None else np.einsum("dr,dr->d", turn @ covariance, turn))
+
+
+def target_of(covariance: Array, turn: Array | None, own: bool) -> Target:
+    """The variances of the columns if ``own``, else their mean for all."""
+    variances = column_variances(covariance, turn)
+    levels = np.full(len(variances), max(variances.mean(), 1e-300))
+    levels = np.where(variances > 1e-12 * levels, variances, levels) if own else levels
+    return Target(levels, np.diag(levels) if turn is None else (turn.T * levels) @ turn)
 
 
 @dataclass(frozen=True)
@@ -372,9 +435,19 @@ class Whitening:
 
     @classmethod
     def learn(
-        cls, mean: Array, covariance: Array, n: int, shrinkage: float | str, of: str, still: NDArray[Any] | None = None
+        cls,
+        mean: Array,
+        covariance: Array,
+        n: int,
+        shrinkage: float | str,
+        of: str,
+        still: NDArray[Any] | None = None,
+        target: Target | None = None,
     ) -> Whitening:
-        """From the covariance of n rows, which is used up; ``still`` columns are constant and in the way."""
+        """From the covariance of n rows, which is used up; ``still`` columns are constant and in the way.
+
+        The ``target`` is a multiple of the identity by default.
+        """
         width = len(mean)
         if n < 2:
             raise SampleError(f"at least two rows are needed to whiten {of}, got {n}.")
@@ -383,7 +456,10 @@ class Whitening:
         share = auto_shrinkage(covariance, n) if isinstance(shrinkage, str) else float(shrinkage)
         level = np.trace(covariance) / width
         covariance *= 1 - share
-        covariance[np.diag_indices(width)] += share * level
+        if target is None:
+            covariance[np.diag_indices(width)] += share * level
+        else:
+            covariance += share * target.inside
         try:
             lower = cholesky(covariance, lower=True, check_finite=False)
             if np.any(np.diag(lower) <= 1e-7 * np.sqrt(np.diag(covariance))) or (

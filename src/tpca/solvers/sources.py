@@ -1,36 +1,34 @@
 r"""Independent sources of a table: directions with a large third or fourth cumulant, which is never built.
 
-Rows x = μ + A s with independent s.  With weights w, scores y = ⟨w, x - μ⟩ and means over rows written E, the cumulants
-of order k about the mean have the gradients
+Rows x = μ + A s with independent s.  With weights w, scores y = ⟨w, x - μ⟩ and means over rows written E, a function g
+of the scores has the gradient
+
+.. math:: c = E[g(y)\,x] - E[g'(y)]\,E[y\,x], \qquad \kappa = \langle w, c\rangle ,
+
+where E[x] = E[y] = 0 (it is corrected for where it is not).  With g = y² it is that of the third cumulant, with y³ that
+of the fourth.  Whitened, z = W(x - μ) (:mod:`tpca.solvers.folds`, or the q leading directions of the covariance by
+subspace iteration, Halko, Martinsson and Tropp 2011), a cumulant is a sum of orthogonal rank-one parts κ_k v_k⊗…⊗v_k.
+No row is whitened: ⟨u, z⟩ = ⟨Wᵀu, x - μ⟩.
+
+*Search.*  Many starts climb by themselves, u ← ±c(u)/|c(u)| with known components taken out of the gradient; what they
+reach is sorted by |κ|, and whatever differs is kept.  They start from eigenvectors of one slice of the moment, in which
+every component shows at once, Σ|z|²zzᵀ at order 4 (Cardoso 1989), Σ⟨t,z⟩zzᵀ with t = Σ|z|²z at order 3; and at random.
+Then all climb together: the next orthonormal set is the polar factor of their gradients (Hyvärinen 1999).
+
+*Pairs.*  The turn θ of two sources, from u_i towards u_j, follows from either gradient, with errors of variance V_i and
+V_j and covariance -1/4 (times 1/n, first order, the whitening from the same rows taken into account), so that the best
+of all weighted means is (as Koldovský, Tichavský and Oja 2006 in EFICA)
 
 .. math::
-    \kappa(y,y,x) = E[y^2 x], \qquad \kappa(y,y,y,x) = E[y^3 x] - 3E[y^2]E[y x]
-
-where E[x] = E[y] = 0 (they are corrected for where it is not).  Whitened, z = W(x - μ) (:mod:`tpca.solvers.folds`, or
-the q leading directions of the covariance by subspace iteration, Halko, Martinsson and Tropp 2011), a cumulant is a sum
-of orthogonal rank-one parts κ_k v_k⊗…⊗v_k.  No row is whitened: ⟨u, z⟩ = ⟨Wᵀu, x - μ⟩.
-
-*Search.*  Many starts climb by themselves, u ← ±g(u)/|g(u)| with known components taken out of the gradient g; what
-they reach is sorted by |κ|, and whatever differs is kept.  They start from eigenvectors of one slice of the moment, in
-which every component shows at once, Σ|z|²zzᵀ at order 4 (Cardoso 1989), Σ⟨t,z⟩zzᵀ with t = Σ|z|²z at order 3; and at
-random.  Then all climb together: the next orthonormal set is the polar factor of their gradients (Hyvärinen 1999).
-
-*Pairs.*  The turn θ of two sources, from u_i towards u_j, follows from either gradient, ⟨g_i, u_j⟩/κ_i and
--⟨g_j, u_i⟩/κ_j, with errors of variance V_i and V_j and covariance -1/4 (times 1/n, first order, the whitening from the
-same rows taken into account), so that the best of all weighted means is (as Koldovský, Tichavský and Oja 2006 in EFICA)
-
-.. math::
-    \theta = \omega\,\frac{\langle g_i,u_j\rangle}{\kappa_i} - (1-\omega)\,\frac{\langle g_j,u_i\rangle}{\kappa_j},
+    \theta = \omega\,\frac{\langle c_i,u_j\rangle}{\kappa_i} - (1-\omega)\,\frac{\langle c_j,u_i\rangle}{\kappa_j},
     \quad \omega = \frac{V_j+\frac14}{V_i+V_j+\frac12}, \quad
-    V\kappa^2 = \begin{cases} m_4-1-\frac34\kappa^2 & k = 3 \\ m_6-2cm_4+c^2-m_3^2,\ c=\frac{m_4+3}2 & k = 4\end{cases}
+    V\kappa^2 = E[(g - ay)^2] - E[g]^2, \quad a = \frac{E[yg] + E[g']}2
 
-with m_p the moments of the scores.
+(Tichavský, Koldovský and Oja 2006, Eq. 8).
 
-*Sharper, order 4.*  Any odd function g has its optimum at the same directions: with c = E[g(y)z] - E[g'(y)]u,
-μ = E[yg], ρ = E[g'] and κ = μ - ρ the turn ⟨c_i, u_j⟩/κ_i has the variance (Tichavský, Koldovský and Oja 2006, Eq. 8)
-V = (E[(g - ay)²] - E[g]²)/κ², a = (μ + ρ)/2.  Every source takes the g with the least V in its own scores among y³
-(light tails), tanh y and tanh 2y (heavy ones); then all turn on.  V is 6.3, 2.2 and 1.8 for a Laplace source, 0.7, 0.9
-and 1.4 for a uniform one.  What is a component is judged by its kurtosis.
+*Sharper, order 4.*  Any odd function g has its optimum at the same directions.  Every source takes the one with the
+least V in its own scores among y³ (light tails), tanh y and tanh 2y (heavy ones); then all turn on.  V is 6.3, 2.2 and
+1.8 for a Laplace source, 0.7, 0.9 and 1.4 for a uniform one.  What is a component is judged by its kurtosis.
 
 *Test*, on rows that the weights have not seen, the first fold of :mod:`tpca.solvers.folds`: at order 3 skewness over
 its standard error, from the scatter of y³ - 3y, also right for rows that are symmetric and not Gaussian; at order 4
@@ -55,7 +53,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -69,7 +67,7 @@ from tpca.errors import SampleError, SolverError, check_integer
 from tpca.randomness import generator
 from tpca.solvers.folds import FirstLook, Folds, Whitening, refuse_memory
 from tpca.solvers.options import check_memory, check_options, check_share, option
-from tpca.solvers.rank_one import leading, units
+from tpca.solvers.rank_one import leading, toward, units
 from tpca.tensors import Accumulator
 from tpca.tensors.blocks import Array
 from tpca.tensors.rows import RowsBatch
@@ -85,7 +83,6 @@ MOVE_TOL = 1e-10  # squared change of a vector at which it is at rest
 SAME = 0.7  # overlap above which two starts have reached the same component
 MORE_STARTS, RANDOM_STARTS = 3, 8  # times that others start beside what is known; random ones beside those wanted
 MORE = 4  # eigenvectors of a slice that start beside those wanted
-MAX_POWER = 6  # of scores: the variance of a third moment
 RUN = 16  # neighbouring rows that belong to the same sub-batch
 BLOCKS = 32  # sub-batches for errors, which are known to 1/sqrt(2 (K - 1)) = 13 %
 KEEP = 256e6  # bytes of projected rows that are kept between passes
@@ -102,28 +99,21 @@ MIN_CHANCE = 1e-300  # p-values are no smaller: their scores stay finite
 
 
 class OfRows(Accumulator):
-    """Sums over all rows (``part`` None), those held out (True) or the others; ``SUMS`` names what is added up."""
+    """Sums over all rows (``part`` None, the last that is asked), those held out (True) or the others."""
 
     SUMS: ClassVar[tuple[str, ...]] = ("count",)
 
-    def __init__(self, *question: Any, part: bool | None) -> None:
-        super().__init__(*question, part)
-        self.count: Any = 0
-
-    @property
-    def asked(self) -> tuple[Any, ...]:
-        """The question: what it was made with, the part last."""
-        assert self.question is not None
-        return self.question
+    def __init__(self, *question: Any) -> None:
+        super().__init__(*question)
+        self.count = 0
 
     def add(self, batch: RowsBatch, at: int = 0) -> None:  # noqa: ARG002
         """Take the rows of a batch that belong to the part."""
-        part, rows = self.asked[-1], batch
-        if part is not None:
-            assert batch.held is not None
-            rows = batch.chosen(batch.held == part)
+        part = self.question[-1]
+        rows = batch if part is None else batch.chosen(batch.held == part)
         if len(rows):
             self.take(rows)
+        self.count += len(rows)
         self.n += len(batch)
 
     def take(self, rows: RowsBatch) -> None:
@@ -131,46 +121,135 @@ class OfRows(Accumulator):
         raise NotImplementedError
 
 
-class PowerSums(OfRows):
-    """S_p ``(K, 7, L)``, A_p ``(K, k - 1, L, d)`` and the sum of x - μ ``(K, d)`` for L ``weights`` ``(L, d)``."""
+def _square(y: Array) -> tuple[Array, Array]:
+    return y * y, 2 * y
 
-    SUMS = ("count", "powers", "products", "shift")
 
-    def __init__(self, weights: Array, centre: Array, order: int, blocks: int = 1, part: bool | None = None) -> None:
-        super().__init__(weights, centre, order, blocks, part=part)
-        count, d = weights.shape
-        self.powers = np.zeros((blocks, MAX_POWER + 1, count))
-        self.products = np.zeros((blocks, order - 1, count, d))
-        self.shift = np.zeros((blocks, d))
+def _cube(y: Array) -> tuple[Array, Array]:
+    square = y * y
+    return square * y, 3 * square
+
+
+def _tanh(y: Array) -> tuple[Array, Array]:
+    g = np.tanh(y)
+    return g, 1 - g * g
+
+
+def _steeper(y: Array) -> tuple[Array, Array]:
+    g = np.tanh(2 * y)
+    return g, 2 * (1 - g * g)
+
+
+FUNCTIONS = (_square, _cube, _tanh, _steeper)
+SQUARE, CUBE = 0, 1
+FUNCTION_OF = {3: SQUARE, 4: CUBE}  # whose gradients are those of the cumulant of an order
+CONTRASTS = (1, 2, 3)  # of which sources of order 4 choose
+
+
+class ContrastSums(OfRows):
+    """Sums for L ``weights`` ``(L, d)``, weight l with function ``chosen[l]``, in K sub-batches of rows.
+
+    ``counts`` ``(K,)``; ``moments`` ``(K, F, 5, L)`` of all functions that are ``tried``: g, g², y·g, g' and y;
+    ``products`` ``(K, 2, L, d)``: x - μ times y, and times the function that was chosen; ``shift`` ``(K, d)``: x - μ.
+    """
+
+    SUMS = ("count", "counts", "moments", "products", "shift")
+
+    def __init__(
+        self,
+        weights: Array,
+        centre: Array,
+        chosen: NDArray[np.int_],
+        tried: Sequence[int],
+        blocks: int = 1,
+        part: bool | None = None,
+    ) -> None:
+        super().__init__(weights, centre, chosen, tried, blocks, part)
+        self.counts, self.shift = np.zeros(blocks), np.zeros((blocks, weights.shape[1]))
+        self.moments = np.zeros((blocks, len(tried), 5, len(weights)))
+        self.products = np.zeros((blocks, 2, *weights.shape))
 
     def take(self, rows: RowsBatch) -> None:
         """Add some rows."""
-        weights, centre, order, blocks, _ = self.asked
+        weights, centre, chosen, tried, blocks, _ = self.question
         rows, centre = rows.about(centre)
-        count = len(weights)
-        own = (rows.places // RUN) % blocks
-        for number in np.unique(own):
-            some = rows if blocks == 1 else rows.chosen(own == number)
-            factors = np.ones((len(some), 1 + (order - 1) * count))
-            first = some.scores(weights, centre)
-            second = first * first
-            third = second * first
-            for p, power in zip(range(order - 1), (first, second, third), strict=False):
-                factors[:, 1 + p * count : 1 + (p + 1) * count] = power
-            self.powers[number] += _power_sums(first, second, third)
+        block_of = (rows.places // RUN) % blocks
+        for block in np.unique(block_of):
+            some = rows if blocks == 1 else rows.chosen(block_of == block)
+            scores = some.scores(weights, centre)
+            factors = np.ones((len(some), 1 + 2 * len(weights)))
+            factors[:, 1 : 1 + len(weights)] = scores
+            own = factors[:, 1 + len(weights) :]
+            for place, number in enumerate(tried):
+                g, slope = FUNCTIONS[number](scores)
+                inner = np.einsum("jl,jl->l", g, g), np.einsum("jl,jl->l", scores, g)
+                self.moments[block, place] += g.sum(axis=0), *inner, slope.sum(axis=0), scores.sum(axis=0)
+                own[:, chosen == number] = g[:, chosen == number]
             sums = some.sums(factors, centre)  # the first of them with factors 1
-            self.shift[number] += sums[0]
-            self.products[number] += sums[1:].reshape(self.products.shape[1:])
-        self.count += len(rows)
+            self.counts[block] += len(some)
+            self.shift[block] += sums[0]
+            self.products[block] += sums[1:].reshape(self.products.shape[1:])
+
+    def gradients(self, block: int | None = None) -> Array:
+        """Gradients c ``(L, d)`` by the functions that were chosen, in the columns of the rows; of a block, or all."""
+        _, _, chosen, tried, _, _ = self.question
+        some = slice(None) if block is None else slice(block, block + 1)
+        n, each = max(float(self.counts[some].sum()), 1.0), np.arange(len(chosen))
+        moments = self.moments[some].sum(axis=0)[np.searchsorted(tried, chosen), :, each] / n
+        first, slope, y = (moments[:, [which]] for which in (0, 3, 4))
+        score, own = self.products[some].sum(axis=0) / n
+        x = self.shift[some].sum(axis=0) / n
+        return np.asarray(own - first * x - slope * (score - y * x))
+
+    def variances(self) -> Array:
+        """V ``(F, L)`` of all functions that were tried."""
+        first, square, inner, slope, _ = np.moveaxis(self.moments.sum(axis=0) / max(self.count, 1), 1, 0)
+        middle = (inner + slope) / 2
+        own = square - 2 * middle * inner + middle**2 - first**2
+        return np.asarray(np.maximum(own, 1e-12) / np.maximum((inner - slope) ** 2, 1e-12))
 
 
-def _power_sums(first: Array, second: Array, third: Array) -> Array:
-    """Sums of the powers 0 to 6 of scores, from the scores, their squares and their cubes."""
-    pairs = ((second, second), (second, third), (third, third))
-    higher = [np.einsum("jl,jl->l", one, other) for one, other in pairs]
-    return np.stack(
-        [np.full(first.shape[1], float(len(first))), *(p.sum(axis=0) for p in (first, second, third)), *higher]
-    )
+def moment_sums(order: int, weights: Array, centre: Array, blocks: int = 1, part: bool | None = None) -> ContrastSums:
+    """Sums for the cumulant of an order."""
+    function = FUNCTION_OF[order]
+    return ContrastSums(weights, centre, np.full(len(weights), function), (function,), blocks, part)
+
+
+class PowerSums(OfRows):
+    """Sums of the powers 0 to 6 of scores ``(7, L)``."""
+
+    SUMS = ("count", "powers")
+
+    def __init__(self, weights: Array, centre: Array, part: bool | None = None) -> None:
+        super().__init__(weights, centre, part)
+        self.powers = np.zeros((7, len(weights)))
+
+    def take(self, rows: RowsBatch) -> None:
+        """Add some rows."""
+        first = rows.scores(*self.question[:2])
+        second = first * first
+        third = second * first
+        pairs = ((second, second), (second, third), (third, third))
+        self.powers[0] += len(rows)
+        self.powers[1:4] += first.sum(axis=0), second.sum(axis=0), third.sum(axis=0)
+        self.powers[4:] += [np.einsum("jl,jl->l", one, other) for one, other in pairs]
+
+    def standardised(self) -> Array:
+        """The moments 0 to 6 of scores brought to mean 0 and variance 1."""
+        powers = self.powers / max(self.count, 1)
+        parts = [[math.comb(p, i) * powers[i] * (-powers[1]) ** (p - i) for i in range(p + 1)] for p in range(7)]
+        central = np.array([np.sum(part, axis=0) for part in parts])
+        return np.asarray(central / np.sqrt(np.maximum(central[2], 1e-300)) ** np.arange(7)[:, None])
+
+    def p_values(self, order: int, signs: Array) -> Array:
+        """Chance of such a moment of an order, with these signs, in rows without any."""
+        if self.count < MIN_HELD:
+            return np.ones(len(signs))
+        n, (_, _, _, m3, m4, _, m6) = self.count, self.standardised()
+        if order == 3:
+            error = np.sqrt(np.maximum(m6 - 6 * m4 + 9 - m3**2, 1e-12) / n)
+            return np.asarray(stdtr(n - 1, -signs * m3 / error))
+        return np.asarray(ndtr(-signs * cautious(kurtosis_score(m4, n))))
 
 
 class Scatter(Accumulator):
@@ -228,7 +307,7 @@ class RowMeans(OfRows):
     SUMS = ("count", "total", "squares")
 
     def __init__(self, width: int, part: bool | None = None) -> None:
-        super().__init__(width, part=part)
+        super().__init__(width, part)
         self.total, self.squares = np.zeros(width), 0.0
 
     def take(self, rows: RowsBatch) -> None:
@@ -236,7 +315,6 @@ class RowMeans(OfRows):
         self.total += rows.sums(np.ones((len(rows), 1)), np.zeros(len(self.total)))[0]
         stored = rows.rows.data if rows.is_sparse else rows.rows
         self.squares += float(np.vdot(stored, stored))
-        self.count += len(rows)
 
 
 class RowImage(OfRows):
@@ -245,15 +323,14 @@ class RowImage(OfRows):
     SUMS = ("count", "image")
 
     def __init__(self, basis: Array, centre: Array, part: bool | None = None) -> None:
-        super().__init__(basis, centre, part=part)
+        super().__init__(basis, centre, part)
         self.image = np.zeros(basis.shape)
 
     def take(self, rows: RowsBatch) -> None:
         """Add some rows."""
-        basis, centre, _ = self.asked
+        basis, centre, _ = self.question
         rows, centre = rows.about(centre)
         self.image += rows.sums(rows.scores(basis, centre), centre)
-        self.count += len(rows)
 
 
 class Slices(OfRows):
@@ -262,152 +339,40 @@ class Slices(OfRows):
     SUMS = ("count", "matrix", "trace")
 
     def __init__(self, weights: Array, centre: Array, direction: Array | None, part: bool | None = None) -> None:
-        super().__init__(weights, centre, direction, part=part)
+        super().__init__(weights, centre, direction, part)
         self.matrix, self.trace = np.zeros((len(weights),) * 2), np.zeros(len(weights))
 
     def take(self, rows: RowsBatch) -> None:
         """Add some rows."""
-        weights, centre, direction, _ = self.asked
+        weights, centre, direction, _ = self.question
         z = rows.scores(weights, centre)
         lengths = np.sum(z**2, axis=1)
         factors = lengths if direction is None else z @ direction
         self.matrix += (z * factors[:, None]).T @ z
         self.trace += lengths @ z
-        self.count += len(rows)
-
-
-def _cube(y: Array) -> tuple[Array, Array]:
-    square = y * y
-    return square * y, 3 * square
-
-
-def _tanh(y: Array) -> tuple[Array, Array]:
-    g = np.tanh(y)
-    return g, 1 - g * g
-
-
-def _steeper(y: Array) -> tuple[Array, Array]:
-    g = np.tanh(2 * y)
-    return g, 2 * (1 - g * g)
-
-
-FUNCTIONS: tuple[Callable[[Array], tuple[Array, Array]], ...] = (_cube, _tanh, _steeper)
-
-
-class ContrastSums(OfRows):
-    """Sums for L ``weights`` ``(L, d)``, of which weight l has function ``chosen[l]``.
-
-    ``moments`` ``(F, 4, L)`` of all functions: g, g², y·g and g'; ``products`` ``(2, L, d)``: x - μ times y, and times
-    the function that was chosen; ``shift`` ``(d,)``: x - μ.
-    """
-
-    SUMS = ("count", "moments", "products", "shift")
-
-    def __init__(self, weights: Array, centre: Array, chosen: NDArray[np.int_], part: bool | None = None) -> None:
-        super().__init__(weights, centre, chosen, part=part)
-        self.moments = np.zeros((len(FUNCTIONS), 4, len(weights)))
-        self.products, self.shift = np.zeros((2, *weights.shape)), np.zeros(weights.shape[1])
-
-    def take(self, rows: RowsBatch) -> None:
-        """Add some rows."""
-        weights, centre, chosen, _ = self.asked
-        rows, centre = rows.about(centre)
-        scores = rows.scores(weights, centre)
-        factors = np.ones((len(rows), 1 + 2 * len(weights)))
-        factors[:, 1 : 1 + len(weights)] = scores
-        own = factors[:, 1 + len(weights) :]
-        for number, function in enumerate(FUNCTIONS):
-            g, slope = function(scores)
-            each = (g.sum(axis=0), np.einsum("jl,jl->l", g, g), np.einsum("jl,jl->l", scores, g), slope.sum(axis=0))
-            self.moments[number] += each
-            own[:, chosen == number] = g[:, chosen == number]
-        sums = rows.sums(factors, centre)  # the first of them with factors 1
-        self.shift += sums[0]
-        self.products += sums[1:].reshape(self.products.shape)
-        self.count += len(rows)
 
 
 class RowScores(Accumulator):
     """Scores ``(n, c)`` of all rows with ``weights`` ``(c, d)``."""
 
-    LISTS = ("_parts",)
+    LISTS = ("parts",)
 
     def __init__(self, weights: Array, centre: Array) -> None:
         super().__init__(weights, centre)
-        self._parts: list[Array] = []
+        self.parts: list[Array] = []
 
     def add(self, batch: RowsBatch, at: int = 0) -> None:  # noqa: ARG002
         """Take the rows of a batch."""
-        assert self.question is not None
-        self._parts.append(batch.scores(*self.question))
+        self.parts.append(batch.scores(*self.question))
         self.n += len(batch)
 
     @property
     def scores(self) -> Array:
         """Of all rows, in their order."""
-        assert self.question is not None
-        return np.concatenate([np.empty((0, len(self.question[0]))), *self._parts])
+        return np.concatenate([np.empty((0, len(self.question[0]))), *self.parts])
 
 
-# The cumulant, and its test -------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Cumulant:
-    """Cumulants of order 3 or 4 about the mean."""
-
-    order: int
-
-    def sums(self, weights: Array, centre: Array, blocks: int = 1, part: bool | None = None) -> PowerSums:
-        """What a pass adds up for these weights."""
-        return PowerSums(weights, centre, self.order, blocks, part)
-
-    def gradients(self, sums: PowerSums, block: int | None = None) -> Array:
-        """Gradients ``(L, d)`` of the cumulant, without the factor k; of one sub-batch, or of all rows."""
-        powers, products, x = averages(sums, block)
-        y, m2, m3 = (powers[p][:, None] for p in (1, 2, 3))
-        if self.order == 3:
-            return np.asarray(products[1] - m2 * x - 2 * y * products[0] + 2 * y**2 * x)
-        first, second, third = products
-        pairs = 3 * m2 * first - 6 * m2 * y * x - 6 * y**2 * first
-        return np.asarray(third - 3 * y * second - m3 * x - pairs - 6 * y**3 * x)
-
-    def variances(self, sums: PowerSums, strengths: Array) -> Array:
-        """V of every score: of the turn that its gradient asks for, n times."""
-        _, _, _, m3, m4, _, m6 = standardised(sums)
-        c = (m4 + 3) / 2
-        own = m4 - 1 - 0.75 * m3**2 if self.order == 3 else m6 - 2 * c * m4 + c**2 - m3**2
-        return np.asarray(np.maximum(own, 1e-12) / np.maximum(strengths**2, 1e-12))
-
-    def p_values(self, sums: PowerSums, signs: Array) -> Array:
-        """Chance of such a moment, with these signs, in rows without any."""
-        if sums.count < MIN_HELD:
-            return np.ones(len(signs))
-        n, *moments = standardised(sums)
-        if self.order == 3:
-            _, _, skewness, m4, _, m6 = moments
-            error = np.sqrt(np.maximum(m6 - 6 * m4 + 9 - skewness**2, 1e-12) / n)
-            return np.asarray(stdtr(n - 1, -signs * skewness / error))
-        return np.asarray(ndtr(-signs * cautious(kurtosis_score(moments[3], n))))
-
-
-def averages(sums: PowerSums, block: int | None) -> tuple[Array, Array, Array]:
-    """Mean powers of the scores, mean products and the mean of x - μ; of one sub-batch, or of all rows."""
-    some = slice(None) if block is None else slice(block, block + 1)
-    powers = sums.powers[some].sum(axis=0)
-    n = max(float(powers[0, 0]), 1.0)
-    return powers / n, sums.products[some].sum(axis=0) / n, sums.shift[some].sum(axis=0) / n
-
-
-def standardised(sums: PowerSums) -> tuple[Any, ...]:
-    """The number of rows, and the moments 1 to 6 of scores brought to mean 0 and variance 1."""
-    powers, _, _ = averages(sums, None)
-    mean = powers[1]
-    central = [
-        np.sum([math.comb(p, i) * powers[i] * (-mean) ** (p - i) for i in range(p + 1)], axis=0) for p in range(7)
-    ]
-    spread = np.sqrt(np.maximum(central[2], 1e-300))
-    return (int(sums.powers[:, 0, 0].sum()), *(central[p] / spread**p for p in range(1, 7)))
+# The test of a moment -------------------------------------------------------------------------------------------
 
 
 def cautious(scores: Array) -> Array:
@@ -441,27 +406,6 @@ def holm(p_values: Array) -> Array:
     return found
 
 
-def turn_variances(sums: ContrastSums) -> Array:
-    """V ``(F, L)`` of all functions."""
-    first, square, inner, slope = np.moveaxis(sums.moments / max(sums.count, 1), 1, 0)
-    middle = (inner + slope) / 2
-    own = square - 2 * middle * inner + middle**2 - first**2
-    return np.asarray(np.maximum(own, 1e-12) / np.maximum((inner - slope) ** 2, 1e-12))
-
-
-def best_functions(sums: ContrastSums) -> NDArray[np.int_]:
-    """The function with the least V, for every weight."""
-    return np.asarray(np.argmin(turn_variances(sums), axis=0))
-
-
-def contrast_gradients(sums: ContrastSums, chosen: NDArray[np.int_]) -> Array:
-    """Gradients c ``(L, d)`` by the functions that were chosen, in the columns of the rows."""
-    n, each = max(sums.count, 1), np.arange(len(chosen))
-    first, _, _, slope = (sums.moments[chosen, moment, each][:, None] / n for moment in range(4))
-    score, own = sums.products / n
-    return np.asarray(own - first * (sums.shift / n) - slope * score)
-
-
 # The search -----------------------------------------------------------------------------------------------------------
 
 
@@ -481,25 +425,12 @@ class Found(NamedTuple):
         return Found(self.vectors[:count], self.strengths[:count])
 
 
-def none_of(q: int) -> Found:
-    """No component."""
-    return Found(np.zeros((0, q)), np.zeros(0))
-
-
-def deflated_gradient(gradient: Array, vectors: Array, known: Found, order: int) -> Array:
-    """Gradients without what known components add to them."""
-    inner = vectors @ known.vectors.T
-    return gradient - (known.strengths * inner ** (order - 1)) @ known.vectors
-
-
 def sweep(gradient: Array, vectors: Array, known: Found, order: int) -> Found:
-    """Every vector by itself, one step up from its gradient, in the complement of what is known."""
-    own = deflated_gradient(gradient, vectors, known, order)
-    own = own - (own @ known.vectors.T) @ known.vectors
+    """Every vector by itself, one step up from its gradient, without what is known, and orthogonal to it."""
+    own = gradient - (known.strengths * (vectors @ known.vectors.T) ** (order - 1)) @ known.vectors
+    own = _beside(own, known)
     strengths = np.sum(vectors * own, axis=1)
-    signs = np.where(strengths < 0, -1.0, 1.0)[:, None]
-    norms = np.linalg.norm(own, axis=1, keepdims=True)
-    return Found(np.where(norms > 0, signs * own / np.where(norms > 0, norms, 1.0), vectors), strengths)
+    return Found(toward(np.where(strengths < 0, -1.0, 1.0)[:, None] * own, vectors)[0], strengths)
 
 
 def together(gradient: Array, vectors: Array) -> Found:
@@ -522,21 +453,15 @@ def balanced(gradient: Array, vectors: Array, variances: Array) -> Found:
     return Found(left @ right, strengths)
 
 
-def moved(before: Array, after: Array) -> float:
-    """The largest squared change, whatever the signs."""
-    overlap = np.abs(np.sum(before * after, axis=1))
-    return float(2 * np.max(1 - np.minimum(overlap, 1.0), initial=0.0))
-
-
-def climb(gradient: Gradient, starts: Array, known: Found, order: int, sweeps: int) -> Found:
-    """Starts that climb by themselves."""
-    vectors, strengths = starts, np.zeros(len(starts))
+def repeated(step: Callable[[Array], Found], vectors: Array, sweeps: int) -> Found:
+    """Step after step, until no vector moves, whatever its sign."""
+    found = Found(vectors, np.zeros(len(vectors)))
     for _ in range(sweeps):
-        found = sweep(gradient(vectors), vectors, known, order)
-        change, vectors, strengths = moved(vectors, found.vectors), found.vectors, found.strengths
-        if change < MOVE_TOL:
+        before, found = found.vectors, step(found.vectors)
+        overlap = np.abs(np.sum(before * found.vectors, axis=1))
+        if 2 * np.max(1 - np.minimum(overlap, 1.0), initial=0.0) < MOVE_TOL:
             break
-    return Found(vectors, strengths)
+    return found
 
 
 def different(reached: Found, known: Found) -> Found:
@@ -554,25 +479,23 @@ def different(reached: Found, known: Found) -> Found:
 def search(gradient: Gradient, starts: Array, count: int, order: int, rng: np.random.Generator) -> Found:
     """About ``count`` components, from some starts and, if these are too few, from others beside what is known."""
     q = starts.shape[1]
-    found = different(climb(gradient, starts, none_of(q), order, FIRST_SWEEPS), none_of(q))
-    for _ in range(MORE_STARTS):
+    base = Found(np.zeros((0, q)), np.zeros(0))
+    for attempt in range(1 + MORE_STARTS):
+        if attempt:
+            more = rng.standard_normal((2 * (count - len(base.vectors)) + RANDOM_STARTS, q))
+            starts = units(_beside(more, base))
+
+        def step(own: Array, known: Found = base) -> Found:
+            return sweep(gradient(own), own, known, order)
+
+        found = different(repeated(step, starts, FIRST_SWEEPS), base).first(count)
+        base = orthonormal(found)
         if len(found.vectors) >= count:
-            break
-        base = orthonormal(found.first(count))
-        more = units(_beside(rng.standard_normal((2 * (count - len(base.vectors)) + RANDOM_STARTS, q)), base))
-        found = different(climb(gradient, more, base, order, FIRST_SWEEPS), base)
-    return _filled(found.first(count), count, rng)
-
-
-def refine(step: Callable[[Array], Found], found: Found) -> Found:
-    """Components that climb together, ``step`` after step, until they are at rest."""
-    vectors, strengths = found.vectors, found.strengths
-    for _ in range(SWEEPS):
-        after = step(vectors)
-        change, vectors, strengths = moved(vectors, after.vectors), after.vectors, after.strengths
-        if change < MOVE_TOL:
-            break
-    return Found(vectors, strengths)
+            return found
+    # At last random ones, which climb together with the others.
+    missing = count - len(found.vectors)
+    random = units(_beside(rng.standard_normal((missing, q)), base))
+    return Found(np.concatenate([found.vectors, random]), np.append(found.strengths, np.zeros(missing)))
 
 
 def orthonormal(found: Found) -> Found:
@@ -587,15 +510,6 @@ def random_starts(count: int, q: int, rng: np.random.Generator) -> Array:
     """At least ``count`` random unit vectors, orthonormal in sets of q."""
     sets = [np.linalg.qr(rng.standard_normal((q, q)))[0].T for _ in range(-(-count // q))]
     return np.concatenate(sets)[:count]
-
-
-def _filled(found: Found, count: int, rng: np.random.Generator) -> Found:
-    """As many as asked for: at last random ones, which climb together with the others."""
-    missing = count - len(found.vectors)
-    if missing <= 0:
-        return found
-    more = _beside(rng.standard_normal((missing, found.vectors.shape[1])), orthonormal(found))
-    return Found(np.concatenate([found.vectors, units(more)]), np.concatenate([found.strengths, np.zeros(missing)]))
 
 
 def _beside(vectors: Array, known: Found) -> Array:
@@ -747,7 +661,7 @@ class SourcesOptions:
 
     def _floats(self, d: int, q: int | None) -> int:
         """Numbers held at most: to learn the whitening in q directions (all: ``None``), and for the last sums."""
-        last = BLOCKS * self.n_components * (self.order * d + MAX_POWER + 1) + d
+        last = BLOCKS * (self.n_components * (2 * d + 5) + d + 1) + d + 1
         if q is None:  # the scatter, that of a batch, the covariance, L, its inverse, and W
             return max(7 * d * d, 4 * d * d + last)
         return max(4 * d * (q + EXTRA), 2 * d * q + last)
@@ -806,14 +720,15 @@ class TableFit:
 
     def __init__(self, stream: VectorStream, reader: Reader, asked: SourcesOptions) -> None:
         self._reader, self._asked = reader, asked
-        self._d, self._q, self._cumulant = stream.dims[0], asked.directions(stream.dims[0]), Cumulant(asked.order)
+        self._d, self._q = stream.dims[0], asked.directions(stream.dims[0])
         if stream.length is not None and stream.length < 2:
             raise SampleError(f"moments need rows that differ, got n_samples = {stream.length}; give more.")
         self._rng = generator(asked.random_state, "moments of a table")
         self.whitening: RowWhitening | None = None  # the last that was learnt
         self.state_bytes, held = 0, None
+        self._first = reader(stream)  # knows the files as they were before anything was read
         if asked.validation_fraction:
-            look = reader(stream).reduce(FirstLook(stream.dims))
+            look = self._first.reduce(FirstLook(stream.dims))
             length = stream.length if stream.length is not None else look.n
             held = Folds.of(look, length, asked.validation_fraction).number == 0
         self._tested, self._stream = held is not None, SplitRows(stream, held)
@@ -827,15 +742,15 @@ class TableFit:
         p = np.full(len(found.strengths), np.nan)
         if self._tested:
             weights = found.vectors @ white.weights
-            held = self._total(self._engine, PowerSums(weights, white.centre, asked.order, 1, True))
-            p = holm(self._cumulant.p_values(held, np.sign(found.strengths)))
+            held = self._total(self._engine, PowerSums(weights, white.centre, True))
+            p = holm(held.p_values(asked.order, np.sign(found.strengths)))
             white = self.whitening = self._learn(None)
             found = self._climb(white, None, units(weights @ white.back))
         weights = found.vectors @ white.weights
-        sums = self._total(self._engine, PowerSums(weights, white.centre, asked.order, BLOCKS))
-        whole = self._cumulant.gradients(sums)
-        parts = np.stack([self._cumulant.gradients(sums, block) for block in range(BLOCKS)])
+        sums = self._total(self._engine, moment_sums(asked.order, weights, white.centre, BLOCKS))
+        whole, parts = sums.gradients(), np.stack([sums.gradients(block) for block in range(BLOCKS)])
         counts = (sums.n, self._engine.n_skipped, self.state_bytes)
+        self._first.check_unchanged()
         return SourcesFit.of(asked.order, white.centre, weights, whole, parts, p, asked.confidence, *counts)
 
     def _learn(self, part: bool | None) -> RowWhitening:
@@ -860,7 +775,7 @@ class TableFit:
         engine, own = self._engine, white
         if white.q < self._d:
             engine, own = self._projected(white), RowWhitening.plain(white.q)
-        climb = Climb(self._cumulant, own, lambda blank: self._total(engine, blank), part)
+        climb = Climb(self._asked.order, own, lambda blank: self._total(engine, blank), part)
         if starts is not None:
             return climb.refined(Found(starts, np.ones(len(starts))))
         first, count = self._starts(engine, own, part), self._asked.n_components
@@ -895,49 +810,40 @@ class TableFit:
 
 
 class Climb:
-    """Gradients of the cumulant of the rows of a part, and the last climb with them; ``total`` makes a pass."""
+    """Gradients of the moment of the rows of a part, and the last climb with them; ``total`` makes a pass."""
 
-    def __init__(self, cumulant: Cumulant, own: RowWhitening, total: Callable[[Any], Any], part: bool | None) -> None:
-        self._cumulant, self._own, self._total, self._part = cumulant, own, total, part
-
-    def look(self, vectors: Array) -> tuple[PowerSums, Array]:
-        """The sums of a pass, and the gradients among the whitened columns."""
-        own = self._own
-        sums = self._total(PowerSums(vectors @ own.weights, own.centre, self._cumulant.order, 1, self._part))
-        return sums, self._cumulant.gradients(sums) @ own.weights.T
+    def __init__(self, order: int, own: RowWhitening, total: Callable[[Any], Any], part: bool | None) -> None:
+        self._order, self._own, self._total, self._part = order, own, total, part
 
     def gradient(self, vectors: Array) -> Array:
-        """The gradients alone."""
-        return self.look(vectors)[1]
+        """Of the cumulant, among the whitened columns."""
+        own = self._own
+        sums = self._total(moment_sums(self._order, vectors @ own.weights, own.centre, 1, self._part))
+        return np.asarray(sums.gradients() @ own.weights.T)
 
     def refined(self, found: Found) -> Found:
-        """What all components reach together."""
-        found = refine(lambda own: together(self.gradient(own), own), orthonormal(found))
-        found = refine(self._balanced, found)
-        return self._sharper(found) if self._cumulant.order == 4 else found
-
-    def _balanced(self, vectors: Array) -> Found:
-        sums, gradient = self.look(vectors)
-        strengths = np.sum(vectors * gradient, axis=1)
-        return balanced(gradient, vectors, self._cumulant.variances(sums, strengths))
-
-    def _sharper(self, found: Found) -> Found:
-        """Every source by the function that tells it best; strengths are those of the fourth cumulant."""
-        chosen = best_functions(self._contrasts(found.vectors, np.zeros(len(found.vectors), int)))
-        if not chosen.any():  # all of them by their cubes, as they are
+        """What all components reach together: at order 4 by the function that tells each best."""
+        chosen = np.full(len(found.vectors), FUNCTION_OF[self._order])
+        found = repeated(lambda own: together(self.gradient(own), own), orthonormal(found).vectors, SWEEPS)
+        found = repeated(lambda own: self._balanced(own, chosen), found.vectors, SWEEPS)
+        if self._order == 3:
             return found
-
-        def step(vectors: Array) -> Found:
-            sums = self._contrasts(vectors, chosen)
-            own = turn_variances(sums)[chosen, np.arange(len(chosen))]
-            return balanced(contrast_gradients(sums, chosen) @ self._own.weights.T, vectors, own)
-
-        vectors = refine(step, found).vectors
+        chosen = np.take(CONTRASTS, np.argmin(self._contrasts(found.vectors, chosen, CONTRASTS).variances(), axis=0))
+        if np.all(chosen == CUBE):  # all of them by their cubes, as they are
+            return found
+        vectors = repeated(lambda own: self._balanced(own, chosen), found.vectors, SWEEPS).vectors
         return Found(vectors, np.sum(vectors * self.gradient(vectors), axis=1))
 
-    def _contrasts(self, vectors: Array, chosen: NDArray[np.int_]) -> ContrastSums:
+    def _balanced(self, vectors: Array, chosen: NDArray[np.int_]) -> Found:
+        tried = np.unique(chosen)
+        sums = self._contrasts(vectors, chosen, tried)
+        variances = sums.variances()[np.searchsorted(tried, chosen), np.arange(len(chosen))]
+        return balanced(sums.gradients() @ self._own.weights.T, vectors, variances)
+
+    def _contrasts(self, vectors: Array, chosen: NDArray[np.int_], tried: Any) -> ContrastSums:
+        own = self._own
         sums: ContrastSums = self._total(
-            ContrastSums(vectors @ self._own.weights, self._own.centre, chosen, self._part)
+            ContrastSums(vectors @ own.weights, own.centre, chosen, tuple(tried), 1, self._part)
         )
         return sums
 
@@ -1010,7 +916,7 @@ class Rounds:
     def __init__(
         self, asked: SourcesOptions, white: RowWhitening, weights: Array, signs: Array, scatter: Scatter, n: int
     ) -> None:
-        self._asked, self._cumulant, self._white = asked, Cumulant(asked.order), white
+        self._asked, self._white = asked, white
         self._weights, self._scatter, self.n = weights, scatter, n
         self._gradients, self._rows = np.zeros((BLOCKS, *weights.shape)), 0
         self._signs, self._scores, self._tested = signs, np.zeros(len(weights)), 0
@@ -1018,7 +924,9 @@ class Rounds:
 
     def _start(self) -> None:
         self._round = max(1, int(GROWTH * self.n))
-        self._sums = PowerSums(self._weights, np.zeros(self._white.q), self._asked.order, BLOCKS)
+        centre = self._scatter.mean.copy()
+        self._sums = moment_sums(self._asked.order, self._weights, centre, BLOCKS)
+        self._powers = PowerSums(self._weights, centre)
 
     @property
     def room(self) -> int:
@@ -1035,6 +943,7 @@ class Rounds:
         rows = RowsBatch(batch.scores(self._white.weights, self._white.centre), batch.places)
         self._scatter.add(rows)
         self._sums.add(rows)
+        self._powers.add(rows)
         self.n += len(rows)
         if not self.room:
             self._close()
@@ -1042,9 +951,9 @@ class Rounds:
     def _close(self) -> None:
         """The end of a round: judge, average, and step by the gradients of all and the covariance of all rows."""
         sums, n = self._sums, int(self._sums.count)
-        own = np.stack([self._cumulant.gradients(sums, block) for block in range(BLOCKS)])
+        own = np.stack([sums.gradients(block) for block in range(BLOCKS)])
         if n >= MIN_HELD:
-            chance = np.clip(self._cumulant.p_values(sums, self._signs), MIN_CHANCE, 1 - 1e-16)
+            chance = np.clip(self._powers.p_values(self._asked.order, self._signs), MIN_CHANCE, 1 - 1e-16)
             self._scores = self._scores + math.sqrt(n) * -ndtri(chance)
             self._tested += n
         self._signs = np.sign(np.sum(self._weights * own.mean(axis=0), axis=1))
@@ -1065,7 +974,7 @@ class Rounds:
         whole, parts = end._gradients.mean(axis=0) @ white.back.T, end._gradients @ white.back.T
         p = holm(ndtr(-end._scores / math.sqrt(end._tested))) if end._tested else np.ones(len(end._weights))
         centre = white.centre + white.back @ end._scatter.mean
-        held = (end._scatter.scatter, end._gradients, end._weights, end._sums.products, end._sums.powers)
+        held = (end._scatter.scatter, end._gradients, end._weights, end._sums.products, end._sums.moments)
         counts = (self.n, n_skipped, white.nbytes + sum(array.nbytes for array in held))
         weights = end._weights @ white.weights
         return SourcesFit.of(asked.order, centre, weights, whole, parts, p, asked.confidence, *counts)

@@ -66,7 +66,6 @@ from tpca.inference.flips import first_p, rearrangements
 from tpca.randomness import generator
 from tpca.solvers.folds import (
     NONE,
-    ROWS_PER_COLUMN,
     Collected,
     FirstLook,
     FirstRows,
@@ -76,14 +75,19 @@ from tpca.solvers.folds import (
     Folds,
     JointMoments,
     Passes,
+    Shrinkage,
     Whitening,
     check_shrinkage,
+    column_variances,
+    is_few,
     refuse_memory,
+    target_of,
     turn_of,
 )
 from tpca.solvers.options import Callback, check_memory, check_options, check_positive, check_share, option
 from tpca.solvers.rank_one import alternate, deflated, is_ghost, oriented, units
 from tpca.tensors import Accumulator, RankOne
+from tpca.tensors.accumulators import bytes_held
 from tpca.tensors.blocks import Array
 
 Outs = NDArray[np.int_]  # for every start the fold that it leaves out
@@ -97,7 +101,6 @@ FEW_SWEEPS, FIRST_SWEEPS, NEXT_SWEEPS = 5, 2, 3
 ENTRIES = 2**15  # of all random starts: wide views have fewer of them
 RESAMPLES, MAX_RESAMPLES = 199, 29_999
 EXACT_ROWS = 4000  # held-out rows of a fold up to which they are resampled; above, sums of units have Student's law
-MOST_COLUMNS = 1500  # of all views, up to which the shrinkage of few rows is chosen by folds
 BINS = 32  # units of a long series
 COLUMN_NUMBERS = 2**25  # numbers of resampled scores that the test of columns may hold
 # Standard errors by which a shorter climb must be better.  Products have heavy tails, and the mean of m rows that are
@@ -128,7 +131,6 @@ class Products(Accumulator):
 
     def add(self, batch: FoldedBatch, at: int = 0) -> None:  # noqa: ARG002
         """Take the rows of a batch."""
-        assert self.question is not None
         weights, offsets, mode, clip, out = self.question
         batch.forget(mode)
         product: Any = None
@@ -154,7 +156,6 @@ class Beside(Accumulator):
 
     def add(self, batch: FoldedBatch, at: int = 0) -> None:  # noqa: ARG002
         """Take the rows of a batch."""
-        assert self.question is not None
         weights, offsets, dims, out = self.question
         count, width, columns = weights.shape
         cuts = np.cumsum(dims)[:-1]
@@ -177,7 +178,6 @@ class HeldScores(Accumulator):
 
     def add(self, batch: FoldedBatch, at: int = 0) -> None:  # noqa: ARG002
         """Take the rows of a batch."""
-        assert self.question is not None
         for own, weights, rows in zip(self.parts, self.question[0], batch.held(), strict=False):
             scores = [view[rows] @ w.T.astype(view.dtype) for view, w in zip(batch.views, weights, strict=True)]
             own.append((batch.places[rows], scores))
@@ -189,16 +189,16 @@ class HeldScores(Accumulator):
             own += others
         self.n += other.n
 
+    @property
+    def nbytes(self) -> int:
+        """The scores."""
+        return bytes_held(self.parts)
+
     def joined(self, fold: int) -> tuple[NDArray[np.int64], Array]:
         """Places of the rows of a fold, and their scores ``(c, views, n)``."""
         places = np.concatenate([part[0] for part in self.parts[fold]])
         views = [np.concatenate(view).T for view in zip(*(part[1] for part in self.parts[fold]), strict=True)]
         return places, np.stack(views, axis=1).astype(np.float64)
-
-    @property
-    def nbytes(self) -> int:
-        """The scores."""
-        return sum(view.nbytes for fold in self.parts for part in fold for view in part[1])
 
 
 class WithColumns(Accumulator):
@@ -216,7 +216,6 @@ class WithColumns(Accumulator):
 
     def add(self, batch: FoldedBatch, at: int = 0) -> None:  # noqa: ARG002
         """Take the rows of a batch."""
-        assert self.question is not None
         for i, (factors, view) in enumerate(zip(self.question[0], batch.views, strict=True)):
             own = factors[batch.places]
             self.total[i] += own.T @ view
@@ -236,7 +235,6 @@ class Relations(Accumulator):
 
     def add(self, batch: FoldedBatch, at: int = 0) -> None:  # noqa: ARG002
         """Take the rows of a batch."""
-        assert self.question is not None
         scores = np.concatenate([x @ w.T for x, w in zip(batch.views, self.question[0], strict=True)], axis=1)
         self.scores += scores.T @ scores
         for own, view in zip(self.columns, batch.views, strict=True):
@@ -656,10 +654,13 @@ def fit_views(
     """Components of stored views; ``reader`` makes an engine over a stream."""
     told = _Told(callbacks)
     engine, length, clippers = reader(stream), stream.length or 0, None
-    narrow = [min(d, length) for d in stream.dims]
-    folds_at_most = int(1 / asked.validation_fraction) + 2
-    needed = 8 * (2 * folds_at_most + 1) * sum(d * d for d in narrow)
-    needed += 8 * max((3 * length * d for d in stream.dims if d > length), default=0)
+    auto, folds_at_most = asked.shrinkage == "auto", int(1 / asked.validation_fraction) + 2
+    few = auto and is_few(length, [min(d, 2 * length) for d in stream.dims])
+    narrow = [min(d, (1 + few) * length) for d in stream.dims]
+    needed = (
+        8 * (2 * folds_at_most + 1) * sum(d * d for d in narrow) + few * 24 * (folds_at_most + 2) * sum(narrow) ** 2
+    )
+    needed += 8 * max((3 * (1 + few) * length * d for d in stream.dims if d > length), default=0)
     refuse_memory(needed, asked.memory_limit, f"covariances of views of {', '.join(map(str, stream.dims))} columns")
     if asked.clip is not None:
         assert stream.layout is not None
@@ -669,18 +670,20 @@ def fit_views(
     if look.n < MIN_ROWS:
         raise SolverError(f"at least {MIN_ROWS} rows are needed to learn from and to judge by, got {look.n}.")
     serial = asked.dependence == "auto" and groups is None and look.serial
+    few = auto and is_few(look.n, [min(d, 2 * look.n) for d in stream.dims])
     folds = Folds.of(look, length, asked.validation_fraction, groups, serial)
     turns: list[Array | None] = []
     for i, d in enumerate(stream.dims):
         rows = None
-        if d > look.n:
+        if d > look.n * (1 + few):
             engine.rewind()
             rows = np.concatenate(engine.reduce(Collected(i, clippers)).parts)
-        turns.append(None if rows is None else turn_of(rows, look.means[i]))
+        turns.append(None if rows is None else turn_of(rows, look.means[i], few))
     folded = FoldedViews(stream, folds, look.means, turns, clippers)
     passes = Passes(folded, reader, max(0.0, asked.memory - (needed if asked.memory_limit else 0)), told.after_pass)
-    fit = _Fit(passes, folds, look, turns, asked, seed, told)
-    return fit.run(engine.n_skipped)
+    fit = _Fit(passes, folds, look, turns, asked, seed, told).run(engine.n_skipped)
+    engine.check_unchanged()
+    return fit
 
 
 class _Fit:
@@ -702,24 +705,23 @@ class _Fit:
         self._check(moments)
         self._folded = [fold for fold in range(folds.count) if moments.counts[fold]]
         self._variances, self._whitenings = list[Array](), dict[int, list[Whitening]]()
-        few = moments.n < ROWS_PER_COLUMN * max(passes.dims) and sum(passes.dims) <= MOST_COLUMNS
         joint = None
-        if few and asked.shrinkage == "auto":
+        if asked.shrinkage == "auto" and is_few(moments.n, passes.dims):
             joint = passes.total(JointMoments((sum(passes.dims),), folds.count))
         for fold in (NONE, *self._folded):
-            own, each = [], [asked.shrinkage] * len(turns)
+            white, each = list[Whitening](), [Shrinkage(asked.shrinkage)] * len(turns)
             if joint is not None:
-                each = joint.best_shrinkages(passes.dims, fold)
+                each = joint.best_shrinkages(turns, passes.dims, fold)
             for i, turn in enumerate(turns):
                 n, mean, covariance = moments.of(moments.without(fold), i)
                 if fold == NONE:
-                    turned = covariance if turn is None else np.einsum("dr,dr->d", turn @ covariance, turn)
-                    self._variances.append(np.diag(turned).copy() if turn is None else turned)
+                    self._variances.append(column_variances(covariance, turn))
                 still = look.low[i] == look.high[i] if turn is None else None
                 if still is not None and fold != NONE:  # columns that move only in the rows held out
                     still = still | (np.diag(covariance) <= 0)
-                own.append(Whitening.learn(mean, covariance, n, each[i], f"view {i}", still))
-            self._whitenings[fold] = own
+                target = target_of(covariance, turn, True) if each[i].own else None
+                white.append(Whitening.learn(mean, covariance, n, each[i].share, f"view {i}", still, target))
+            self._whitenings[fold] = white
 
     def _check(self, moments: FoldMoments) -> None:
         n, share = moments.n, self._asked.validation_fraction
