@@ -75,8 +75,13 @@ class Fork:
     def wait(self, seconds):
         """Let it work for some seconds, or until it has ended, which is left for ``end`` to find."""
         until = time.monotonic() + seconds
-        while time.monotonic() < until and os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        while time.monotonic() < until and not self.ended:
             time.sleep(0.002)
+
+    @property
+    def ended(self):
+        """Whether it has ended; that is still there for ``end`` to find."""
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _become(work, folder, output, capped):

@@ -53,9 +53,10 @@ def formats_table(stored):
 
 
 def said(stored):
-    """When and where, in a sentence."""
+    """Where, how long, and of which code, in a sentence."""
     minutes = sum(part["seconds"] for part in stored["parts"].values()) / 60
-    return f"{stored['machine']}; {minutes:.0f} minutes in all.\n"
+    code = ", ".join(sorted({part.get("code", "of before") for part in stored["parts"].values()}))
+    return f"{stored['machine']}; {minutes:.0f} minutes in all; code {code} (digest of its files).\n"
 
 
 TABLES = {"outcomes": outcomes_table, "formats": formats_table, "said": said}
