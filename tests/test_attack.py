@@ -21,6 +21,7 @@ SHARE = {
     "replaced": 0.2,
     "codecs": 0.2,
     "readers": 0.1,
+    "changed": 0.1,
 }
 
 

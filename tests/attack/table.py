@@ -13,6 +13,7 @@ ROWS = {
     "readers": "results read while another fit's is written there",
     "replaced": "Dask: all workers killed at once, and others come",
     "codecs": "Zarr stores that unpack to far more than they declare, or have codecs that are not read",
+    "changed": "fits killed and gone on with after the sign of one sample was changed, read before or not",
 }
 GOOD = ("right", "read", "error")
 BAD = ("wrong", "traceback", "hang", "crash")

@@ -728,7 +728,7 @@ class TestViews:
         for name in ("JUDGED", "REPORTED"):
             monkeypatch.setattr(f"tpca.solvers.views.{name}", few)
 
-    @pytest.mark.parametrize("memory", [pytest.param("1KB", marks=pytest.mark.slow), "1MB"])
+    @pytest.mark.parametrize("memory", [pytest.param("10KB", marks=pytest.mark.slow), "1MB"])
     def test_whitening_starts_and_climb_on_workers(self, memory, client, work, monkeypatch):
         monkeypatch.setattr(vectors, "BATCH_ENTRIES", 30 * sum(DIMS))
         monkeypatch.setattr(groups, "GROUP_ENTRIES", 50 * sum(DIMS))
