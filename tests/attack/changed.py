@@ -46,9 +46,9 @@ def flip(path, rng):
     if path.is_dir() and path.suffix != ".zarr":
         path = sorted(path.iterdir())[int(rng.integers(len(list(path.iterdir()))))]
     if path.suffix == ".npy":
-        samples = np.load(path, mmap_mode="r+")
+        samples = np.load(path)
         samples[int(rng.integers(len(samples)))] *= -1
-        samples.flush()
+        np.save(path, samples)  # in memory, a file that is written through a map keeps its time of last change
     elif path.suffix == ".zarr":
         import zarr
 
