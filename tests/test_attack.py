@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from attack import table
+from attack.__main__ import GOALS
 
 HERE = Path(__file__).parent
 STORED = HERE.parent / "docs" / "reliability.json"
@@ -18,9 +19,10 @@ SHARE = {
     "checkpoints": 0.03,
     "disks": 0.1,
     "clusters": 0.04,
-    "replaced": 0.2,
+    "replaced": 0.1,
     "codecs": 0.2,
     "readers": 0.1,
+    "changed": 0.1,
 }
 
 
@@ -38,14 +40,12 @@ def test_a_part_of_the_attack_ends_well(part, tmp_path):
     assert not any(found[word] for word in table.BAD)
 
 
-def test_what_is_stored_reached_its_goals_and_nothing_bad():
+def test_what_is_stored_is_of_every_part_and_nothing_bad():
     parts = json.loads(STORED.read_text())["parts"]
     assert set(parts) == set(table.ROWS)
-    assert parts["kills"]["done"]["kills"] >= 1000
-    assert parts["files"]["done"]["files"] >= 10_000
-    assert parts["checkpoints"]["done"]["checkpoints"] >= 2000
-    assert parts["readers"]["done"]["reads"] >= 8000
-    for part in parts.values():
+    for name, part in parts.items():
         assert part["bad"] == []
         assert not any(table.counts(part)[word] for word in table.BAD)
         assert all(outcome in (*table.GOOD, "hdf5 crash") for found in part["outcomes"].values() for outcome in found)
+        for what, goal in GOALS[name].items():
+            assert part["done"][what] >= 0.1 * goal  # `make attack` goes on with what is stored

@@ -33,7 +33,7 @@ from research.law import LawEngine
 from tpca import PaperSolver, RaceSolver, SpikedTensor, open_stream
 from tpca.checkpoint import Checkpoints, CheckpointWarning
 from tpca.engines import open_engine
-from tpca.errors import CheckpointError, SolverError
+from tpca.errors import CheckpointError, RunInterrupted, SolverError
 from tpca.files import alone_in
 from tpca.solvers.estimate import StopReason
 from tpca.solvers.race.run import RaceRun
@@ -990,6 +990,22 @@ def test_an_interrupt_waits_for_the_round_and_its_checkpoint(asking, tmp_path, s
     assert sum(len(state["history"]) for _, state in stored["run"]["races"]) == 5 + len(said)
     fits.finish("run")
     assert fits.result("run") == fits.whole().result
+
+
+@pytest.mark.parametrize("asking", [signal.SIGINT, signal.SIGTERM])
+def test_a_round_that_may_last_for_ever_is_ended_also_where_ctrl_c_is_ignored(asking, tmp_path, monkeypatch):
+    engine = open_engine(np.ones((20, 3, 3)))
+    monkeypatch.setattr(engine, "stops_within", 0.2, raising=False)
+    monkeypatch.setattr(engine, "reduce", lambda *_: os.kill(os.getpid(), asking) or time.sleep(MINUTE))
+    usual = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as shells do for jobs in the background
+    began = time.monotonic()
+    try:
+        with pytest.raises(RunInterrupted, match="stopped before the round was done"):
+            RaceSolver(checkpoint=tmp_path / "run").run(engine)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    assert time.monotonic() - began < MINUTE / 2
 
 
 def test_a_folder_is_of_one_run_at_a_time_and_a_dead_one_holds_nothing(tmp_path, server):

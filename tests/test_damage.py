@@ -103,6 +103,15 @@ def test_a_header_without_its_bracket(tmp_path):
             open_stream(tmp_path / "d.npy")
 
 
+def test_a_name_that_would_redraw_the_terminal(tmp_path):
+    kinds.make_result(tmp_path)
+    result = load(tmp_path / "r")
+    result.settings["preprocess"] = "\x1b[2J\n"
+    with pytest.raises(TpcaError) as refused:
+        result.score(tmp_path / "d.npy")
+    assert str(refused.value).isprintable()
+
+
 def test_damaged_zip_files(tmp_path):
     kinds.make_result(tmp_path)
     kinds.make_truth(tmp_path)

@@ -40,7 +40,7 @@ from tpca.solvers.views import ViewsFit, standardised
 from tpca.tensors import Rewards, Scores
 from tpca.tensors.blocks import Array
 from tpca.tensors.namespaces import to_device, working_like
-from tpca.wording import tpca_version
+from tpca.wording import printable, tpca_version
 
 if TYPE_CHECKING:
     from tpca.report.words import Summary
@@ -456,8 +456,8 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
         """Reads samples like those fitted."""
         if self.preprocess is None and (name := self.settings.get("preprocess")):
             raise SampleError(
-                f"the samples of the fit were changed by preprocess={name}, and a file keeps only its name; set "
-                "result.preprocess to that function first."
+                f"the samples of the fit were changed by preprocess={printable(str(name))}, and a file keeps only "
+                "its name; set result.preprocess to that function first."
             )
         dim = None if isinstance(X, Stream) or is_engine(X) else self.settings.get("dim")
         policy = str(self.settings.get("nan_policy", "raise"))

@@ -1,7 +1,8 @@
 """An hour of attacks on the command: kills, damaged files and checkpoints, full disks, clusters that fail, readers.
 
-``PYTHONPATH=tests python -m attack --out docs/reliability.json`` goes on where it was stopped.  Every trial is drawn
-from its part and number; the file keeps how many have been done and how each ended:
+``PYTHONPATH=tests python -m attack --out docs/reliability.json`` goes on where it was stopped, unless the code
+has changed since: then a part begins anew.  Every trial is drawn from its part and number; the file keeps how many have
+been done and how each ended:
 
 * ``right``: the bytes of the fit that nobody disturbed; of a damaged file, the samples that NumPy, zarr, h5py or SciPy
   read from it;

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import hashlib
 import json
 import os
 import platform
@@ -15,7 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
+import tpca
 from attack.cases import Undisturbed, warm_up, write_data
+from attack.changed import Changed
 from attack.checkpoints import Checkpoints
 from attack.clusters import Clusters, Replaced
 from attack.disks import Disks
@@ -27,28 +30,39 @@ from attack.readers import Readers
 
 PARTS = {"kills": Killed, "files": Mutated, "checkpoints": Checkpoints, "disks": Disks, "clusters": Clusters}
 PARTS["readers"] = Readers
-PARTS |= {"replaced": Replaced, "codecs": Hostile}
+PARTS |= {"replaced": Replaced, "codecs": Hostile, "changed": Changed}
 GOALS = {"kills": {"kills": 1000}, "files": {"files": 10_000}, "checkpoints": {"checkpoints": 2000}}
 GOALS |= {"disks": {"full": 150, "read-only": 50}, "readers": {"reads": 8000}}
 GOALS |= {"clusters": {"workers killed": 50, "workers stopped": 50, "workers paused": 50, "all workers paused": 25}}
 GOALS["clusters"] |= {"schedulers killed": 25, "commands killed": 25}
-GOALS |= {"replaced": {"clusters replaced": 20}, "codecs": {"hostile stores": 210}}
+GOALS |= {"replaced": {"clusters replaced": 20}, "codecs": {"hostile stores": 210}, "changed": {"changed data": 200}}
 TOLD = 20  # bad trials of a part that are kept in full
 SAVED = 5.0  # seconds between two writings of the counts
 GOOD = ("right", "read", "error", "hdf5 crash")  # the last one is the decoder's own, and counted apart
 
 
+def code_digest():
+    """Of all source files: counts of other code are not added to."""
+    home = Path(tpca.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(home.rglob("*.py")):
+        digest.update(str(path.relative_to(home)).encode() + path.read_bytes())
+    return digest.hexdigest()[:8]
+
+
 class Counts:
-    """What has been done, in a JSON file: it appears whole or not at all."""
+    """What has been done, in a JSON file: it appears whole or not at all.  A part of other code begins anew."""
 
     def __init__(self, path):
-        self.path, self._saved = Path(path), time.monotonic()
+        self.path, self._saved, self._code = Path(path), time.monotonic(), code_digest()
         self.known = json.loads(self.path.read_text()) if self.path.exists() else {"parts": {}}
         self.known["machine"] = f"{platform.system()}, {os.cpu_count()} processors, Python {platform.python_version()}"
 
     def part(self, name):
-        blank = {"trials": 0, "seconds": 0.0, "done": {}, "outcomes": {}, "bad": []}
-        return self.known["parts"].setdefault(name, blank)
+        parts = self.known["parts"]
+        if parts.get(name, {}).get("code") != self._code:
+            parts[name] = {"code": self._code, "trials": 0, "seconds": 0.0, "done": {}, "outcomes": {}, "bad": []}
+        return parts[name]
 
     def note(self, name, case, outcomes, done, seconds):
         """One trial more: pairs of an outcome and what to say of it, if that is bad."""

@@ -43,7 +43,10 @@ class Clusters(Part):
                 done = "commands killed" if fork.end().killed else "commands that had ended"
                 fork = Fork(command(*words, "--resume", "--cluster", address), self.folder, capped=False)
             else:
+                late = fork.ended
                 done = getattr(self, f"_{attack.replace(' ', '_')}")(rng)
+                if late or ("killed" in attack and fork.ended):  # while the cluster said who its workers are
+                    done = "fits that had ended"
             ended = fork.end(SECONDS)
             if attack == "scheduler" and ended.outcome == "error":  # gone on with here, with the same bytes
                 ended = Fork(command(*words, "--resume"), self.folder).end()
@@ -117,9 +120,13 @@ class Clusters(Part):
 
 
 class Replaced(Clusters):
-    """All workers are killed at once; others come, with other addresses."""
+    """All workers are killed at once; others come, with other addresses.  Dask may not start any a second time."""
 
     attacks = ("all killed",)
+
+    def trial(self, number, rng):
+        self._end()
+        return super().trial(number, rng)
 
 
 def without_buffer(folder):

@@ -18,11 +18,15 @@ INTERRUPTED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 
 @dataclass(frozen=True)
 class Ended:
-    """How a fork ended: its exit code (minus the signal that killed it), what it wrote, whether it took too long."""
+    """How a fork ended: its exit code (minus the signal that killed it), what it wrote, whether it took too long.
+
+    ``peak`` is the most memory it had, in bytes, beside what this process had when it began.
+    """
 
     code: int
     output: str
     hung: bool = False
+    peak: int = 0
 
     @property
     def killed(self):
@@ -50,7 +54,7 @@ class Fork:
         self.output = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
         sys.stdout.flush()
         sys.stderr.flush()
-        self.started = time.monotonic()
+        self._before = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
         self.pid = os.fork()
         if self.pid == 0:
             _become(work, folder, self.output.fileno(), capped)
@@ -62,7 +66,7 @@ class Fork:
     def end(self, seconds=SECONDS):
         """Wait, no longer than some seconds."""
         deadline, hung = time.monotonic() + seconds, False
-        while not (found := os.waitpid(self.pid, os.WNOHANG))[0]:
+        while not (found := os.wait4(self.pid, os.WNOHANG))[0]:
             if time.monotonic() > deadline and not hung:
                 hung = True
                 self.send(signal.SIGKILL)
@@ -70,13 +74,18 @@ class Fork:
         with self.output as file:
             file.seek(0)
             told = file.read().decode(errors="replace")
-        return Ended(os.waitstatus_to_exitcode(found[1]), told, hung)
+        return Ended(os.waitstatus_to_exitcode(found[1]), told, hung, 1024 * found[2].ru_maxrss - self._before)
 
     def wait(self, seconds):
         """Let it work for some seconds, or until it has ended, which is left for ``end`` to find."""
         until = time.monotonic() + seconds
-        while time.monotonic() < until and os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        while time.monotonic() < until and not self.ended:
             time.sleep(0.002)
+
+    @property
+    def ended(self):
+        """Whether it has ended; that is still there for ``end`` to find."""
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _become(work, folder, output, capped):

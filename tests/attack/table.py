@@ -13,6 +13,7 @@ ROWS = {
     "readers": "results read while another fit's is written there",
     "replaced": "Dask: all workers killed at once, and others come",
     "codecs": "Zarr stores that unpack to far more than they declare, or have codecs that are not read",
+    "changed": "fits killed and gone on with after the sign of one sample was changed, read before or not",
 }
 GOOD = ("right", "read", "error")
 BAD = ("wrong", "traceback", "hang", "crash")
@@ -53,9 +54,10 @@ def formats_table(stored):
 
 
 def said(stored):
-    """When and where, in a sentence."""
+    """Where, how long, and of which code, in a sentence."""
     minutes = sum(part["seconds"] for part in stored["parts"].values()) / 60
-    return f"{stored['machine']}; {minutes:.0f} minutes in all.\n"
+    code = ", ".join(sorted({part.get("code", "of before") for part in stored["parts"].values()}))
+    return f"{stored['machine']}; {minutes:.0f} minutes in all; code {code} (digest of its files).\n"
 
 
 TABLES = {"outcomes": outcomes_table, "formats": formats_table, "said": said}

@@ -9,6 +9,7 @@ import xarray
 
 from tpca import MomentPCA, SpikedTensor, TensorCCA, TensorPCA
 from tpca.errors import SampleError, TpcaError
+from tpca.labels import Axis, Labels
 from tpca.report.figures import FEW, pattern_cells
 
 matplotlib.use("Agg")
@@ -151,6 +152,15 @@ def test_long_axes_and_one_axis_are_drawn():
     assert len(drawn) == 3
     flat = rng.standard_normal((40, 6)) + np.arange(6)
     assert len(panels(TensorPCA(random_state=0, n_resamples=199).fit(flat).plot())) == 1
+
+
+def test_dates_that_matplotlib_does_not_know_are_drawn_as_years():
+    years = np.arange(-600, 600, 40)
+    dates = Labels((Axis("time", (years - 1970).astype("M8[Y]")),))
+    result = TensorPCA(random_state=0, n_resamples=19).fit(PLAIN[:, 0, :, 0]).result_
+    result.names = dates.as_json()
+    (axes,) = panels(result.plot())
+    np.testing.assert_allclose(axes.lines[-1].get_xdata(), years, atol=0.01)
 
 
 def test_a_package_that_is_missing_is_named(named, monkeypatch, tmp_path):

@@ -34,6 +34,7 @@ WIDE = 3  # panels beside each other
 PANEL = (3.4, 2.8)  # inches
 PICTURE = (4.7, 3.0)  # inches; wide enough for a phone, and for two beside each other
 OUTLINE = "#111111"
+YEAR = 365.2425 * 86400  # seconds
 Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 
 
@@ -195,6 +196,10 @@ def _draw_axis(axes: Any, result: Result, c: int, mode: int, most: int = BARS) -
         axes.set(xlabel=value, ylabel=f"{name}{more}")
         return
     coords = result.labels.axes[mode].coords
+    if coords is not None and coords.dtype.kind == "M":
+        years = 1970 + coords.astype("M8[s]").astype(float) / YEAR
+        if years.min() < 1000 or years.max() > 3000:  # Matplotlib has no dates before the year 1 and after 9999
+            coords, name = years, f"{name} (year)"
     places = np.arange(len(vector)) if coords is None else coords
     axes.axhline(0, color=INK, lw=0.8)
     low, high = vector - width, vector + width

@@ -119,6 +119,7 @@ class Keeper:
             self._interrupted = asked
             restore()
             if seconds is not None and hasattr(signal, "pthread_kill"):
+                signal.signal(signal.SIGINT, signal.default_int_handler)  # in a job of a shell it may be ignored
                 second.start()
 
         for asking in usual:

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any
 
 from tpca.errors import ClusterError, TpcaError, one_line
@@ -38,7 +38,7 @@ class Cluster:
         self.address = "of the client"
         self._workers: tuple[str, ...] = ()
         self._asked = _NEVER
-        self._versions: dict[str, Any] = {}  # of every worker so far: the task that tells it
+        self._versions: dict[str, Any] = {}  # of every worker so far: the task that looks at it
         self._samples: dict[str, tuple[int, int]] = {}  # what tasks are about
         self._homes: dict[str, str | None] = {}  # tasks since the last results, and whom they are meant for
 
@@ -79,11 +79,14 @@ class Cluster:
             return list(self.client.compute(list(arrays)))
 
     def gather(self, futures: Sequence[Any]) -> list[Any]:
-        """The results; waits as long as somebody works, or may come within our patience."""
-        at_work, lost = time.monotonic(), 0
+        """The results; waits as long as somebody works, or may come within our patience.
+
+        The cluster is looked at until they are here, not only until tasks are done: a worker may die with its results.
+        """
+        results, at_work, lost = _later(self.client.gather, list(futures)), time.monotonic(), 0
         try:
             with self._telling():
-                while not self._finished(futures, LOOK):
+                while not wait([results], LOOK).done:
                     self._asked = _NEVER
                     everyone, tasks = self._everyone(), self._call(self.client.processing)
                     running = self._running(everyone)
@@ -93,11 +96,12 @@ class Cluster:
                         raise ClusterError(self._idle())
                     lost = lost + 1 if running and self._kept_for_the_dead(everyone, tasks) else 0
                     if lost > 1:  # and not just on the way from one to the other
+                        self._call(self.client.cancel, list(futures))  # nobody waits for them any more
                         raise WorkersGoneError
                 for future in futures:
                     if future.status == "error":
                         raise self._failed(future)
-                return list(self.client.gather(list(futures)))
+                return list(results.result())
         finally:
             self._samples.clear()
             self._homes.clear()
@@ -106,17 +110,6 @@ class Cluster:
         """Whether tasks of this round are meant for workers that are gone, and nobody does any of this round."""
         doing = {str(key) for some in tasks.values() for key in some}
         return doing.isdisjoint(self._homes) and not {None, *everyone}.issuperset(self._homes.values())
-
-    def _finished(self, futures: Sequence[Any], seconds: float) -> bool:
-        """Whether all are, after so many seconds at most."""
-        from distributed import wait
-
-        with self.client.as_current():
-            try:
-                wait(list(futures), timeout=seconds)  # type: ignore[no-untyped-call]
-            except TimeoutError:
-                return False
-        return True
 
     # -- who is there -------------------------------------------------------------------------------------------------
 
@@ -136,41 +129,34 @@ class Cluster:
     def _check_versions(self, workers: Sequence[str]) -> None:
         """Refuse workers without tpca, or with another version.
 
-        They are asked in words that all understand: a function of ours could not be read without tpca.
+        They are asked in words that all understand: a function of ours could not be read without tpca.  Another version
+        is an error there: unlike a result, that need not be fetched from a worker, which may die before.
         """
-        words = "__import__('tpca').__version__"
+        import distributed
+
+        words = f"import tpca\nif tpca.__version__ != {tpca_version()!r}: raise LookupError(tpca.__version__)"
         with self._telling():
             for worker in workers:
                 if worker not in self._versions:
-                    self._versions[worker] = self.client.submit(eval, words, workers=[worker], pure=False, priority=1)
+                    self._versions[worker] = self.client.submit(exec, words, workers=[worker], pure=False, priority=1)
             told = {worker: self._versions[worker] for worker in workers}
-            self._finished(list(told.values()), min(ANSWER, self.patience))
+            with self.client.as_current(), contextlib.suppress(TimeoutError):
+                distributed.wait(list(told.values()), timeout=min(ANSWER, self.patience))  # type: ignore[no-untyped-call]
             for worker, future in told.items():
-                if future.status == "error":
-                    raise ClusterError(
-                        f"the worker at {worker} has no tpca that works ({one_line(future.exception())}); install "
-                        f"tpca {tpca_version()} there, or close that worker, then {AGAIN}."
-                    )
-                if future.status == "finished" and (version := future.result()) != tpca_version():
-                    raise ClusterError(
-                        f"the worker at {worker} has tpca {version}, and this process {tpca_version()}; install the "
-                        f"same version there, or close that worker, then {AGAIN}."
-                    )
+                if future.status != "error":
+                    continue
+                error, ours = future.exception(), tpca_version()
+                if type(error) is LookupError:
+                    why, way = f"tpca {error}, and this process {ours}", "install the same version there"
+                else:
+                    why, way = f"no tpca that works ({one_line(error)})", f"install tpca {ours} there"
+                raise ClusterError(f"the worker at {worker} has {why}; {way}, or close that worker, then {AGAIN}.")
 
-    def _call(self, question: Callable[..., Any], **options: Any) -> Any:
+    def _call(self, question: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """What the scheduler answers, within our patience: it may have been stopped."""
-        answer: Future[Any] = Future()
-
-        def ask() -> None:
-            try:
-                answer.set_result(question(**options))
-            except BaseException as error:
-                answer.set_exception(error)
-
         with self._telling():
-            threading.Thread(target=ask, name="tpca-ask", daemon=True).start()
             try:
-                return answer.result(self.patience)
+                return _later(question, *arguments, **options).result(self.patience)
             except TimeoutError as error:
                 raise ClusterError(self._lost(error)) from error
 
@@ -225,6 +211,20 @@ class Cluster:
             f"of memory), and none has worked for {self.patience:.0f} seconds; start some, give them more memory, or "
             f"restart the cluster, then {AGAIN}."
         )
+
+
+def _later(question: Callable[..., Any], *arguments: Any, **options: Any) -> Future[Any]:
+    """The answer of somebody who may never give it, as a future."""
+    answer: Future[Any] = Future()
+
+    def ask() -> None:
+        try:
+            answer.set_result(question(*arguments, **options))
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=ask, name="tpca-ask", daemon=True).start()
+    return answer
 
 
 def active_client() -> Any:
