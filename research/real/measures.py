@@ -66,7 +66,7 @@ def answer(one: DataSet, data: Samples) -> Row:
         "p": float(fit.p_values_[0]),
         "p_any_order": float(free.p_values_[0]),
         "seconds": seconds,
-        "notes": fit.result_.notes,
+        "notes": fit.result_.advice,
     }
     if one.question == "views":
         return {**shared, "n": len(data.X[0]), "dims": [view.shape[1] for view in data.X],

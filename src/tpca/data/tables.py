@@ -524,7 +524,8 @@ def is_table(source: Any) -> bool:
     """Whether it is a data frame, an Arrow table, or the path of a file that holds one."""
     if isinstance(source, str | os.PathLike):
         return os.path.splitext(os.fsdecode(source))[1].lower() in TABLES
-    return hasattr(source, "__arrow_c_stream__")  # what can be read as an Arrow table: of pandas, polars, DuckDB
+    # What can be read as an Arrow table (of pandas, polars, DuckDB); an array of xarray can, too, and is none.
+    return hasattr(source, "__arrow_c_stream__") and type(source).__module__.partition(".")[0] != "xarray"
 
 
 def open_table(source: Any, columns: Columns | None, shuffle: int | None, nan_policy: NanPolicy) -> NumberedStream:

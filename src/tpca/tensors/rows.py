@@ -52,7 +52,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tpca.tensors.accumulators import Accumulator
+from tpca.tensors.accumulators import Accumulator, bytes_held
 from tpca.tensors.blocks import Array, Partition
 from tpca.tensors.contraction import outer
 from tpca.tensors.dense import one_by_one
@@ -359,8 +359,6 @@ class Scores(Accumulator):
     With ``means`` they are subtracted from the views first; with a ``step`` only rows 0, step, 2·step, ... count.
     """
 
-    SUMS = ("levels",)
-
     def __init__(self, levels: Sequence[Sequence[Array]], means: Sequence[Array] | None = None, step: int = 1) -> None:
         super().__init__(list(levels), means, step)
         self.levels: list[list[list[NDArray[Any]]]] = [[] for _ in levels]
@@ -374,6 +372,17 @@ class Scores(Accumulator):
         for vectors, own in zip(levels, self.levels, strict=True):
             own.append([view @ v.T.astype(view.dtype) for view, v in zip(rows, vectors, strict=True)])
         self.n += len(batch)
+
+    def merge(self, other: Scores) -> None:
+        """Take the rows that come after."""
+        for own, others in zip(self.levels, other.levels, strict=True):
+            own += others
+        self.n += other.n
+
+    @property
+    def nbytes(self) -> int:
+        """The scores."""
+        return bytes_held(self.levels)
 
     def joined(self, level: int = 0) -> list[NDArray[Any]]:
         """Scores ``(n, c)`` of every view for one set of vectors."""

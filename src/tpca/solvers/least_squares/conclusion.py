@@ -236,7 +236,7 @@ class Conclusion:
                 Component(
                     vectors=tuple(vectors[lead:]),
                     strength=error.strength if size > 0 else 0.0,
-                    strength_interval=self._interval(error, test.p) if size > 0 else (0.0, 0.0),
+                    strength_interval=error.interval if size > 0 else (0.0, 0.0),
                     standard_errors=errors,
                     p_value=test.p,
                     significant=bool(test.p <= self.level),
@@ -248,14 +248,6 @@ class Conclusion:
                 )
             )
         return found
-
-    def _interval(self, error: Errors, p: float) -> tuple[float, float]:
-        """Of the strength: with 0 in it where the test does not rule 0 out, so that both say the same.
-
-        The bias that is taken off a squared length is that of a fit to a signal; a fit to mere noise is longer.
-        """
-        low, high = error.interval
-        return (0.0 if p > self.level else low), high
 
     def _amplitudes(self, direction: Array, strength: float) -> dict[str, float]:
         """Amplitude of the pattern with every label; they sum to zero over the samples.
