@@ -61,10 +61,10 @@ def _together(arrays: dict[Any, Any]) -> ArraySource:
     """Arrays ``(n, d_1, ..., d_k)`` of one shape as samples ``(arrays, d_1, ..., d_k)``."""
     found = {str(name): np.asarray(array) for name, array in arrays.items()}
     shapes = {name: array.shape for name, array in found.items()}
-    if not found or len(set(shapes.values())) > 1 or not next(iter(shapes.values())):
+    if len(found) < 2 or len(set(shapes.values())) > 1 or not next(iter(shapes.values())):
         raise StreamError(
-            f"a dictionary must hold arrays (n, d_1, ..., d_k) of one shape, got {shapes}; for views of several shapes "
-            "use TensorCCA."
+            f"a dictionary must hold two arrays or more (n, d_1, ..., d_k) of one shape, got {shapes}; for views of "
+            "several shapes use TensorCCA."
         )
     samples = np.stack(list(found.values()), axis=1)
     axes = (Axis(), Axis("", as_coords(list(found))), *(Axis() for _ in samples.shape[2:]))

@@ -1,0 +1,123 @@
+"""Objects that bring names of their own: MNE's epochs, dictionaries of arrays, tables that speak Arrow."""
+
+import numpy as np
+import pyarrow
+import pytest
+
+from tpca import TensorPCA, open_stream
+from tpca.errors import StreamError
+
+CHANNELS, EVENTS = ["Fz", "Cz", "Pz", "Oz"], {"standard": 1, "target": 2}
+
+
+@pytest.fixture
+def epochs(rng):
+    """40 epochs of 4 channels and 12 moments; targets have more at Pz."""
+    mne = pytest.importorskip("mne")
+    codes = rng.permutation(np.repeat([1, 2], 20))
+    data = rng.standard_normal((40, 4, 12))
+    data[codes == 2, 2, 4:9] += 3
+    events = np.c_[100 * np.arange(40), np.zeros(40, int), codes]
+    info = mne.create_info(CHANNELS, 100.0, "eeg")
+    return mne.EpochsArray(data, info, events, event_id=EVENTS, verbose="error")
+
+
+def same(one, other):
+    for a, b in zip(one.components_, other.components_, strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(one.p_values_, other.p_values_)
+
+
+def test_epochs_are_arrays_with_names_and_their_events_are_labels(epochs):
+    pca = TensorPCA(target="effect", random_state=0).fit(epochs)
+    assert pca.effects_ == ["target - standard"]
+    found = pca.result_.to_xarray()
+    assert list(found["channel"].values) == CHANNELS
+    np.testing.assert_allclose(found["time"].values, epochs.times)
+    assert CHANNELS[int(np.argmax(np.abs(pca.components_[0][0])))] == "Pz"
+    labels = np.where(epochs.events[:, 2] == 2, "target", "standard")
+    same(pca, TensorPCA(target="effect", random_state=0).fit(epochs.get_data(), labels))
+    assert pca.transform(epochs).shape == (40, 1)
+
+
+def test_y_may_name_a_column_of_the_metadata(epochs):
+    import pandas as pd
+
+    dose = np.linspace(0, 1, 40)
+    epochs.metadata = pd.DataFrame({"dose": dose})
+    pca = TensorPCA(target="effect", random_state=0).fit(epochs, "dose")
+    same(pca, TensorPCA(target="effect", random_state=0).fit(epochs.get_data(), dose))
+    with pytest.raises(StreamError, match=r"'speed' is no column .*'dose'"):
+        TensorPCA(target="effect").fit(epochs, "speed")
+
+
+def test_epochs_of_frequencies_have_three_axes(epochs):
+    power = epochs.compute_tfr("morlet", freqs=[30.0, 40.0], n_cycles=1, return_itc=False, verbose="error")
+    stream = open_stream(power)
+    assert (stream.dims, stream.length) == ((4, 2, 12), 40)
+    assert stream.labels.modes == ("channel", "frequency", "time")
+
+
+def test_an_iterable_that_is_its_own_iterator_gives_every_sample_once(rng):
+    """To begin it again, as ``iter`` does with some, must not give the first sample twice."""
+
+    class Again:
+        def __init__(self, samples):
+            self.samples, self.at = samples, 0
+
+        def __iter__(self):
+            self.at = 0
+            return self
+
+        def __next__(self):
+            if self.at == len(self.samples):
+                raise StopIteration
+            self.at += 1
+            return self.samples[self.at - 1]
+
+    samples = rng.standard_normal((20, 3, 4))
+    read = np.concatenate([batch.samples for batch in open_stream(Again(samples)).batches()])
+    np.testing.assert_array_equal(read, samples)
+
+
+def test_a_dictionary_of_arrays_of_one_shape_has_one_more_axis(rng):
+    arrays = {"left": rng.standard_normal((30, 5)), "right": rng.standard_normal((30, 5))}
+    pca = TensorPCA(random_state=0).fit(arrays)
+    assert [row.shape for row in pca.components_] == [(1, 2), (1, 5)]
+    assert "left" in pca.summary()
+    same(pca, TensorPCA(random_state=0).fit(np.stack(list(arrays.values()), axis=1)))
+
+
+@pytest.mark.parametrize("arrays", [{}, {"a": np.zeros((5, 3))}, {"a": np.zeros((5, 3)), "b": np.zeros((5, 4))}])
+def test_other_dictionaries_are_refused(arrays):
+    with pytest.raises(StreamError, match=r"two arrays or more .* of one shape"):
+        open_stream(arrays)
+
+
+def test_whatever_speaks_arrow_is_a_long_table(rng):
+    class Frame:
+        """As one of polars or DuckDB: nothing but the protocol."""
+
+        def __init__(self, table):
+            self.table = table
+
+        def __arrow_c_stream__(self, requested_schema=None):
+            return self.table.__arrow_c_stream__(requested_schema)
+
+    values = rng.standard_normal((12, 2, 3))
+    person, side, hour = np.indices(values.shape).reshape(3, -1)
+    table = pyarrow.table({"person": person, "side": np.array(["l", "r"])[side], "hour": hour, "v": values.ravel()})
+    stream = open_stream(Frame(table), sample="person", modes=["side", "hour"], value="v")
+    np.testing.assert_array_equal(np.concatenate([batch.samples for batch in stream.batches()]), values)
+
+
+def test_a_y_that_is_not_used_is_said(rng):
+    samples = rng.standard_normal((20, 3, 4))
+    assert any("does not use it" in line for line in TensorPCA().fit(samples, np.arange(20)).result_.advice)
+    assert not any("does not use it" in line for line in TensorPCA().fit(samples).result_.advice)
+
+
+def test_a_summary_is_text(rng):
+    summary = TensorPCA().fit(rng.standard_normal((20, 3, 4))).summary()
+    assert summary.splitlines()[0] == summary.headline
+    assert isinstance(summary, str)
