@@ -100,7 +100,7 @@ def test_a_bad_value_is_named(words, says, folder):
 IDLE = [
     "fit d.npy --solver race --n-resamples 99",
     "fit d.npy --solver race --dependence none",
-    "fit d.npy --solver race --y y.npy",
+    "fit d.npy --solver paper --y y.npy",
     "fit d.npy --solver race --groups y.npy",
     "fit d.npy --solver paper --strength 1 --n-components 2",
     "fit d.npy --tol 0.1",

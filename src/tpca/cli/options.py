@@ -157,10 +157,11 @@ RULES: dict[str, tuple[Rule, ...]] = {
         ),
         Rule(("weights", "groups"), lambda p: p["kind"] == "variance", "is not for --target variance; leave it out"),
         Rule(
-            ("y", "weights", "groups"),
+            ("nuisance", "weights", "groups"),
             lambda p: p["kind"] in ("race", "paper"),
             "needs --solver least_squares; give that, or leave it out",
         ),
+        Rule(("y",), lambda p: p["kind"] == "paper", "is nothing that --solver paper knows; choose another, or none"),
         Rule(
             KEEPING[1:],
             lambda p: p["out"] is None and p["checkpoint"] is None,

@@ -123,7 +123,7 @@ class LeastSquares(ClaimingSolver):
         held = held_bytes(data.dims, least, "float32", design, data.partial)
         raise MemoryBudgetError(
             f"the sums of {least} units of samples of shape {tuple(data.dims)} take {amount(held)}, the memory is "
-            f"{amount(limit)}; raise memory_limit, or use solver='race' for the mean."
+            f"{amount(limit)}; raise memory_limit, or use solver='race', which holds less."
         )
 
 
