@@ -14,7 +14,7 @@ from attack.forks import Fork, command
 
 CASE = ("race zarr", "least squares npy", "least squares hdf5", "race npy")
 ATTACKS = ("killed", "stopped", "paused", "killed", "stopped", "paused", "all paused", "scheduler", "command")
-LATEST = {"command": 1.0}  # seconds until something happens; a command is to be killed before it has ended
+LATEST = 1.0  # seconds until something happens: a fit does not take much longer
 SECONDS = 300.0  # of a fit: as long as Dask itself waits for a worker that says nothing
 
 
@@ -37,7 +37,7 @@ class Clusters(Part):
         words = ("fit", *CASES[case], "--out", out, "--checkpoint-every", "0")
         with emptied(out):
             fork = Fork(command(*words, "--cluster", address), self.folder, capped=False)
-            fork.wait(rng.uniform(0, LATEST.get(attack, 3.0)))
+            fork.wait(rng.uniform(0, LATEST))
             if attack == "command":  # gone on with on the cluster, which has lost its client
                 fork.send(signal.SIGKILL)
                 done = "commands killed" if fork.end().killed else "commands that had ended"
