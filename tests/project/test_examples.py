@@ -89,7 +89,7 @@ def test_moment_ica(quick):
     assert [found["found"][order].significant_.sum() for order in (3, 4)] == [3, 3]
     assert found["matches"]["fourth cumulant"].min() > 0.99
     assert found["matches"]["third moment"][1:].min() > 0.99  # the two sources that are skewed
-    assert found["nothing"].p_values_.min() > 0.001  # noise comes below it in one table of 1000 at most
+    assert sum(found["nothing"]) <= 5  # of 20 at 5 %: six or more come by chance in 3 of 10 000 runs
     means = {kind: {name: np.mean(v) for name, v in each.items()} for kind, each in found["distances"].items()}
     peers = ("FastICA, cube", "FastICA, logcosh")
     assert all(each["order 4"] < 1.2 * each[peer] for each in means.values() for peer in peers)
