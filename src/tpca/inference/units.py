@@ -95,7 +95,6 @@ class UnitSums(Accumulator):
 
     def add(self, batch: Any, at: int) -> None:  # noqa: ARG002
         """Add the samples of a batch, unit by unit."""
-        assert self.question is not None
         design, units, dtype = self.question
         places = batch.places
         z, w = design.rows(places)

@@ -552,7 +552,6 @@ class FirstRows(Accumulator):
 
     def add(self, batch: ViewsBatch, at: int = 0) -> None:  # noqa: ARG002
         """Learn from a batch, if it is the first."""
-        assert self.question is not None
         if self.clippers is None:
             self.clippers = [Clipper(view, self.question[0]) for view in batch.views]
         self.n += len(batch)

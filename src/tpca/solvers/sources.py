@@ -263,7 +263,6 @@ class Scatter(Accumulator):
 
     def add(self, batch: RowsBatch, at: int = 0) -> None:  # noqa: ARG002
         """Take the rows of a batch."""
-        assert self.question is not None
         width, part = self.question
         self.n += len(batch)
         rows = batch if part is None else batch.chosen(batch.held == part)

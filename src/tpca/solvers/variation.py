@@ -71,7 +71,6 @@ class Rows(Accumulator):
 
     def add(self, batch: Any, at: int) -> None:  # noqa: ARG002
         """Add the samples."""
-        assert self.question is not None
         squares, stride, most = self.question
         for some, samples, _ in batch.dense_pieces():
             flat = samples.reshape(len(samples), -1)
@@ -125,7 +124,6 @@ class SlopeMoments(Accumulator):
 
     def add(self, batch: Any, at: int) -> None:  # noqa: ARG002
         """Add the samples."""
-        assert self.question is not None
         mean, before, starts, mode = self.question
         for _, samples, _ in batch.dense_pieces():
             left = without(samples.reshape(len(samples), -1) - mean, before).reshape(samples.shape)

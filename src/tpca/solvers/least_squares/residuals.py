@@ -161,7 +161,6 @@ class Residuals(Accumulator):
 
     def add(self, batch: Any, at: int) -> None:  # noqa: ARG002
         """Look at every sample."""
-        assert self.question is not None
         design, fits, keep, size = self.question
         for some, samples, seen in batch.dense_pieces():
             places = batch.places[some]
