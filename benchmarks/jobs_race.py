@@ -2,7 +2,7 @@
 
 *Passes* are the part of a fit that reads and reduces samples: the time inside ``engine.reduce`` (waiting for the
 stream, its checks, adding the samples up) without the contraction of the finished sums with the strategies' replicas.
-The *whole fit* is ``RaceSolver.run``, from opening the stream to the recovery.  Samples are pure noise, so that nothing
+The *whole fit* is ``RaceSolver.run``, from opening the stream to the estimate.  Samples are pure noise, so that nothing
 is found and all strategies run to the end: with a signal they stop early, and the rest is cheaper.
 """
 

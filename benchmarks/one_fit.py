@@ -13,5 +13,5 @@ from jobs_race import PROBLEMS, SAMPLES, windows  # noqa: E402
 from tpca import RaceSolver, open_stream  # noqa: E402
 
 dims, memory = PROBLEMS[0]
-recovery = RaceSolver(random_state=1, memory_limit=memory).run(open_stream(windows(dims, SAMPLES), items="batches"))
-print(recovery.n_samples, "samples:", recovery.stop_reason)
+estimate = RaceSolver(random_state=1, memory_limit=memory).run(open_stream(windows(dims, SAMPLES), items="batches"))
+print(estimate.n_samples, "samples:", estimate.stop_reason)

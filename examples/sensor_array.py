@@ -59,8 +59,8 @@ def watch(batches, seed):
     return tpca.RaceSolver(random_state=seed, memory_limit="1MB", max_samples=TURNS, tol=0.3).run(stream)
 
 
-def alarm(recovery):
-    return next((h["samples"] for h in recovery.history if h["found"]), None)
+def alarm(estimate):
+    return next((h["samples"] for h in estimate.history if h["found"]), None)
 
 
 def peeking(batches):
@@ -108,8 +108,8 @@ def main(arguments=None):
     return {"truth": truth, "broken": broken, "healthy": healthy, "false": false, "rival_false": rival_false}
 
 
-def evidence(recovery):
-    rows = [(h["samples"], h["log_evidence"] / math.log(10)) for h in recovery.history if "log_evidence" in h]
+def evidence(estimate):
+    rows = [(h["samples"], h["log_evidence"] / math.log(10)) for h in estimate.history if "log_evidence" in h]
     return np.array(rows).T
 
 
@@ -121,9 +121,9 @@ def draw(truth, broken, healthy, out):
             (healthy, COLOURS[1], "--", "healthy"),
             (broken, COLOURS[0], "-", "worn tooth"),
         ):
-            for i, recovery in enumerate(group[:10]):
+            for i, estimate in enumerate(group[:10]):
                 axes[0].plot(
-                    *evidence(recovery), color=colour, ls=style, lw=1, alpha=0.8, label=label if i == 0 else None
+                    *evidence(estimate), color=colour, ls=style, lw=1, alpha=0.8, label=label if i == 0 else None
                 )
         marks = [(alarm(r), np.interp(alarm(r), *evidence(r))) for r in broken[:10] if alarm(r)]
         axes[0].scatter(*np.array(marks).T, color=COLOURS[0], marker="v", s=40, zorder=3, label="alarm")

@@ -34,7 +34,7 @@ from tpca.errors import StudyError
 from tpca.model import SpikedTensor
 from tpca.planning import parse_samples, tensor_dims
 from tpca.solvers.build import SOLVERS
-from tpca.solvers.estimate import Recovery
+from tpca.solvers.estimate import Estimate
 from tpca.solvers.memory import default_memory, machine_memory, parse_memory
 from tpca.solvers.paper.solver import planned_samples
 from tpca.solvers.race.strategies.choice import least_bytes
@@ -134,13 +134,13 @@ def trial(params: Params) -> dict[str, Any]:
     reading = time.perf_counter() - began
     for name in params["methods"]:
         began = time.perf_counter()
-        recovery = _run(setting, name, truth, seed, average)
+        estimate = _run(setting, name, truth, seed, average)
         seconds = time.perf_counter() - began
-        held = recovery.buffer_bytes
+        held = estimate.buffer_bytes
         if _on_mean(name):
-            seconds, held = seconds + reading * recovery.n_passes, average.buffer_bytes
-        success, error = truth.overlaps(recovery.vectors).min() > GOOD, float(truth.loss(recovery.vectors).mean())
-        memory, used = (recovery.state_bytes, held), (recovery.n_passes, recovery.n_samples)
+            seconds, held = seconds + reading * estimate.n_passes, average.buffer_bytes
+        success, error = truth.overlaps(estimate.vectors).min() > GOOD, float(truth.loss(estimate.vectors).mean())
+        memory, used = (estimate.state_bytes, held), (estimate.n_passes, estimate.n_samples)
         outcomes.append(Outcome(name, bool(success), error, seconds, *memory, *used))
     return {"outcomes": [asdict(outcome) for outcome in outcomes]}
 
@@ -150,7 +150,7 @@ def _on_mean(name: str) -> bool:
     return name in METHODS and bool(METHODS[name].baseline) and METHODS[name].sees == "mean"
 
 
-def _run(setting: Setting, name: str, truth: SpikedTensor, seed: int, average: AverageEngine) -> Recovery:
+def _run(setting: Setting, name: str, truth: SpikedTensor, seed: int, average: AverageEngine) -> Estimate:
     """One method on the mean, or on the stream drawn again."""
     if _on_mean(name):
         average.rewind()
@@ -167,8 +167,8 @@ def _run(setting: Setting, name: str, truth: SpikedTensor, seed: int, average: A
     else:
         least = setting.memory_limit if name == "mean" or setting.memory_limit else default_memory(truth.dims)
         options = {"memory_limit": least, "max_samples": limit}
-    recovery: Recovery = SOLVERS["least_squares" if name == "mean" else name](random_state=seed, **options).run(source)
-    return recovery
+    estimate: Estimate = SOLVERS["least_squares" if name == "mean" else name](random_state=seed, **options).run(source)
+    return estimate
 
 
 def comparison(setting: Setting, methods: Sequence[str], seeds: Sequence[int]) -> Study:

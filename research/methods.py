@@ -27,7 +27,7 @@ from research.baselines import BASELINES
 from research.theory import least_samples
 from tpca.errors import ModelError
 from tpca.inference.design import Design
-from tpca.solvers.estimate import Recovery
+from tpca.solvers.estimate import Estimate
 from tpca.solvers.least_squares.solver import LEAST_BINS, held_bytes
 from tpca.solvers.rank_one import DENSE_ROWS, LANCZOS
 from tpca.tensors.blocks import Partition
@@ -146,10 +146,10 @@ class Method:
         missing = self.name in ("tensorly", "pyttb") and find_spec(self.name) is None
         return "not installed: pip install 'tpca[peers]'" if missing else ""
 
-    def run(self, source: Any, seed: int, **options: Any) -> Recovery:
+    def run(self, source: Any, seed: int, **options: Any) -> Estimate:
         """The baseline on a source."""
-        recovery: Recovery = BASELINES[self.baseline](random_state=seed, **self.options, **options).run(source)
-        return recovery
+        estimate: Estimate = BASELINES[self.baseline](random_state=seed, **self.options, **options).run(source)
+        return estimate
 
 
 PASSES, POWER = {"method": "passes"}, {"method": "power", "tol": 0.01}

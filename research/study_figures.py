@@ -11,7 +11,7 @@ import numpy as np
 
 from research.studies.accuracy import CONVERGENCE, phase_laws
 from research.studies.climbs import kind_of
-from research.studies.estimates import Estimate, PowerLaw, rate_interval
+from research.studies.estimates import Interval, PowerLaw, rate_interval
 from research.studies.memory import MEMORY, points_of
 from research.studies.race_targets import GOOD, ROWS
 from research.studies.scaling import LARGE, large_laws
@@ -86,7 +86,7 @@ def _chances(axis: Any, _study: Study, records: Records) -> None:
     axis.legend(fontsize=9)
 
 
-def _rates(axis: Any, rates: Mapping[Any, Estimate], i: int, label: str) -> None:
+def _rates(axis: Any, rates: Mapping[Any, Interval], i: int, label: str) -> None:
     """A line of success rates with their intervals."""
     xs = sorted(rates)
     errors = np.array([[rates[x].value - rates[x].low, rates[x].high - rates[x].value] for x in xs]).T

@@ -5,16 +5,16 @@ import math
 import numpy as np
 
 
-def assert_consistent(recovery):
-    """Strength, interval, errors and vectors of all components of a recovery fit together."""
-    each = recovery.components
+def assert_consistent(estimate):
+    """Strength, interval, errors and vectors of all components of an estimate fit together."""
+    each = estimate.components
     assert each
     for one in each:
         low, high = one.strength_interval
         assert 0 <= low <= high, one.strength_interval  # also says that neither is NaN
         for v in one.vectors:
             np.testing.assert_allclose(np.linalg.norm(v), 1.0, rtol=1e-9)
-        if recovery.found:
+        if estimate.found:
             assert 0 < one.strength < math.inf
             assert low <= one.strength <= high < math.inf, (one.strength, one.strength_interval)
             for errors in one.standard_errors:
@@ -25,4 +25,4 @@ def assert_consistent(recovery):
             assert one.standard_errors is None
             assert low == 0 < high
     strengths = [one.strength for one in each]
-    assert strengths == sorted(strengths, reverse=True) or not recovery.found
+    assert strengths == sorted(strengths, reverse=True) or not estimate.found

@@ -26,15 +26,15 @@ def say(word):
     os.write(1, f"{word}\n".encode())
 
 
-def write(recovery, path):
-    """All of a recovery, as bytes that depend on nothing else; the file appears whole or not at all."""
+def write(estimate, path):
+    """All of an estimate, as bytes that depend on nothing else; the file appears whole or not at all."""
     arrays, words = {}, []
-    for c, part in enumerate(recovery.components):
+    for c, part in enumerate(estimate.components):
         arrays |= {f"vector_{c}_{i}": v for i, v in enumerate(part.vectors)}
         arrays |= {f"error_{c}_{i}": e for i, e in enumerate(part.standard_errors or ())}
         words += [part.strength, part.strength_interval, part.p_value, part.evidence]
-    words += [recovery.stop_reason.name, recovery.history, recovery.noise_level]
-    words += [recovery.n_samples, recovery.n_passes, recovery.n_skipped, recovery.state_bytes, recovery.buffer_bytes]
+    words += [estimate.stop_reason.name, estimate.history, estimate.noise_level]
+    words += [estimate.n_samples, estimate.n_passes, estimate.n_skipped, estimate.state_bytes, estimate.buffer_bytes]
     np.savez(f"{path}.part.npz", text=np.array(repr(words)), **arrays)
     os.rename(f"{path}.part.npz", path)
 

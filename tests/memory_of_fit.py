@@ -12,14 +12,14 @@ from tpca.solvers.race.solver import RaceSolver
 
 
 def main():
-    recovery = RaceSolver(**json.loads(sys.argv[2])).run(sys.argv[1])
+    estimate = RaceSolver(**json.loads(sys.argv[2])).run(sys.argv[1])
     # Of this process alone: getrusage would count the one it was forked from.
     status = Path("/proc/self/status")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     if status.exists():
         peak = 1024 * int(next(line for line in status.read_text().splitlines() if line.startswith("VmHWM")).split()[1])
-    known = {"n_samples": recovery.n_samples, "buffer_bytes": recovery.buffer_bytes}
-    sys.stdout.write(json.dumps({"peak": peak, "state_bytes": recovery.state_bytes, **known}))
+    known = {"n_samples": estimate.n_samples, "buffer_bytes": estimate.buffer_bytes}
+    sys.stdout.write(json.dumps({"peak": peak, "state_bytes": estimate.state_bytes, **known}))
 
 
 if __name__ == "__main__":

@@ -643,10 +643,10 @@ def test_skipped_samples_are_counted_once_whatever_the_passes(tmp_path, monkeypa
     monkeypatch.setattr("tpca.data.stored.BATCH_ENTRIES", 8 * 60)
     samples = np.random.default_rng(0).standard_normal((120, 3, 4, 5))
     samples[[3, 50, 51, 119], 0, 0, 0] = np.nan
-    recovery = RaceSolver(max_passes=4).run(open_stream(samples, nan_policy="omit"))
-    assert recovery.n_passes > 1
-    assert recovery.n_skipped == 4
-    assert recovery.n_samples == 116
+    estimate = RaceSolver(max_passes=4).run(open_stream(samples, nan_policy="omit"))
+    assert estimate.n_passes > 1
+    assert estimate.n_skipped == 4
+    assert estimate.n_samples == 116
 
 
 # ---------------------------------------------------------------------------------------------------------------------

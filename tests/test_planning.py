@@ -90,8 +90,8 @@ def test_the_state_of_a_race_is_what_its_size_says():
     """The plan counts what is held, but for what is learnt of the noise in passing: that is in the limit as well."""
     truth = SpikedTensor.random((8,) * 4, 1.0, random_state=0)
     found = race_size(truth.dims, 60_000)
-    recovery = RaceSolver(memory_limit=60_000, max_samples=100).run(LawEngine(truth, random_state=1))
-    assert 0.5 * 8 * found.floats <= recovery.state_bytes <= 60_000
+    estimate = RaceSolver(memory_limit=60_000, max_samples=100).run(LawEngine(truth, random_state=1))
+    assert 0.5 * 8 * found.floats <= estimate.state_bytes <= 60_000
 
 
 @pytest.mark.parametrize(

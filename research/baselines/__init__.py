@@ -1,4 +1,4 @@
-"""The alternatives: published methods, all with ``run(source) -> Recovery``.
+"""The alternatives: published methods, all with ``run(source) -> Estimate``.
 
 The last two run other people's packages, which are imported when they are run: ``pip install 'tpca[peers]'``.
 """

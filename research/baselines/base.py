@@ -1,4 +1,4 @@
-r"""What all methods share: a source that was opened, what was taken from it, and the recovery at the end.
+r"""What all methods share: a source that was opened, what was taken from it, and the estimate at the end.
 
 **All samples at once.**  Most published methods see nothing but the mean of all N samples,
 
@@ -32,7 +32,7 @@ import numpy as np
 from tpca.engines import open_engine
 from tpca.engines.base import A
 from tpca.errors import ModelError, SolverError, StreamError
-from tpca.solvers.estimate import Recovery, StopReason
+from tpca.solvers.estimate import Estimate, StopReason
 from tpca.solvers.memory import held_bytes
 from tpca.solvers.rank_one import positive
 from tpca.tensors import Answer, Gradients, Query, TensorSum, contract
@@ -57,7 +57,7 @@ class Baseline:
     random_state: int = 0
     max_samples: int | None = None
 
-    def run(self, source: Any) -> Recovery:
+    def run(self, source: Any) -> Estimate:
         """Recover the vectors from the samples of ``source``."""
         raise NotImplementedError
 
@@ -87,12 +87,12 @@ class RunStatistics:
         """Remember the most that was held: ``arrays``, and ``working`` bytes beside them."""
         self.state_bytes = max(self.state_bytes, held_bytes(arrays) + working)
 
-    def recovery(
+    def estimate(
         self, vectors: Sequence[Array], strength: float, history: list[dict[str, Any]] | None = None
-    ) -> Recovery:
+    ) -> Estimate:
         """The vectors with definite signs, such that the strength is positive."""
         signed, size = positive(vectors, strength)
-        return Recovery.of_one(
+        return Estimate.of_one(
             solver="baseline",
             vectors=signed,
             strength=size,
@@ -141,13 +141,13 @@ class AllSamples(RunStatistics):
         """Remember the most that was held: the mean, ``arrays``, and ``working`` bytes beside them."""
         super().note(*arrays, working=working + (self.mean.nbytes if self.held else 0))
 
-    def recovery(
+    def estimate(
         self, vectors: Sequence[Array], strength: float | None = None, history: list[dict[str, Any]] | None = None
-    ) -> Recovery:
+    ) -> Estimate:
         """As in :class:`RunStatistics`; a strength that is not given is asked for."""
         if strength is None:
             strength = float(self.ask_vectors(vectors, gradients_of=(0,)).rewards[0])
-        return super().recovery(vectors, strength, history)
+        return super().estimate(vectors, strength, history)
 
     def _pass(self, blank: A) -> A:
         """One pass over the data."""

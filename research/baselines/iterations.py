@@ -73,7 +73,7 @@ from research.baselines.base import AllSamples, Baseline, check_dims
 from research.baselines.spectral import spectral_vectors, split_recursively
 from tpca.engines import open_engine
 from tpca.randomness import generator
-from tpca.solvers.estimate import Recovery
+from tpca.solvers.estimate import Estimate
 from tpca.solvers.rank_one import along, alternate, units
 from tpca.tensors import Query
 from tpca.tensors.blocks import Array, unit
@@ -99,7 +99,7 @@ class ALS(Baseline):
     init: Sequence[Array] | None = None
     tol: float = 1e-13
 
-    def run(self, source: Any) -> Recovery:
+    def run(self, source: Any) -> Estimate:
         """Recover the vectors from all samples of ``source``."""
         samples = AllSamples(source, self.max_samples)
         vectors = _start(samples, self.init, generator(self.random_state, "als"))
@@ -109,7 +109,7 @@ class ALS(Baseline):
             vectors, norm = alternate(functools.partial(along, samples.mean), vectors, 1)
             value = float(norm)
         samples.note(*vectors, working=2 * samples.mean.nbytes // min(samples.dims[0], samples.dims[-1]))
-        return samples.recovery(vectors, value, [{"sweeps": sweeps, "value": value}])
+        return samples.estimate(vectors, value, [{"sweeps": sweeps, "value": value}])
 
 
 @dataclass(kw_only=True, eq=False)
@@ -127,7 +127,7 @@ class AMP(Baseline):
     init: Sequence[Array] | None = None
     max_iterations: int = 100
 
-    def run(self, source: Any) -> Recovery:
+    def run(self, source: Any) -> Estimate:
         """Recover the vectors from all samples of ``source``."""
         engine = open_engine(source)
         check_dims("AMP", engine.dims, 3)
@@ -152,7 +152,7 @@ class AMP(Baseline):
             history.append({"iteration": iteration, "value": reward, "moved": moved})
             if moved < MOVE_TOL:
                 break
-        return samples.recovery(vectors, history=history)
+        return samples.estimate(vectors, history=history)
 
 
 def onsager(mode: int, vectors: list[Array], previous: list[Array], lengths: list[float]) -> float:
@@ -184,7 +184,7 @@ class PowerIteration(Baseline):
     restarts: int = 10
     method: str = "mean"
 
-    def run(self, source: Any) -> Recovery:
+    def run(self, source: Any) -> Estimate:
         """Recover the vectors from all samples of ``source``."""
         samples = AllSamples(source, self.max_samples, hold=self.method == "mean")
         rng = generator(self.random_state, "power iteration")
@@ -206,4 +206,4 @@ class PowerIteration(Baseline):
             if moved < STILL:
                 break
         winner = int(np.argmax(np.abs(values)))
-        return samples.recovery([block[winner].copy() for block in best], float(values[winner]), history)
+        return samples.estimate([block[winner].copy() for block in best], float(values[winner]), history)

@@ -61,7 +61,7 @@ import numpy as np
 from research.baselines.base import Baseline, OnePass, StepSizes, check_dims
 from research.baselines.spectral import split_recursively
 from tpca.randomness import generator
-from tpca.solvers.estimate import Recovery
+from tpca.solvers.estimate import Estimate
 from tpca.solvers.paper.step import ascent_step, normalise
 from tpca.solvers.race.strategies.strategy import NoiseLevel
 from tpca.solvers.race.strategies.symmetric import symmetrised
@@ -88,7 +88,7 @@ class VectorSGD(Baseline):
     step_size: float | None = None
     batch_size: int = 1
 
-    def run(self, source: Any) -> Recovery:
+    def run(self, source: Any) -> Estimate:
         """Recover the vectors from one pass over ``source``."""
         samples = OnePass(source, self.max_samples)
         rng = generator(self.random_state, "vector sgd")
@@ -104,7 +104,7 @@ class VectorSGD(Baseline):
                 tangent = answer.gradients[n] - answer.rewards[:, None] * block
                 replicas[n] = units(block + eta * samples.took / noise.sigma * tangent)
         best = int(np.argmax(samples.mean_rewards))
-        return samples.recovery([block[best].copy() for block in replicas], float(samples.mean_rewards[best]))
+        return samples.estimate([block[best].copy() for block in replicas], float(samples.mean_rewards[best]))
 
 
 @dataclass(kw_only=True, eq=False)
@@ -120,7 +120,7 @@ class SymmetricMatrixSGD(Baseline):
     strength: float = 1.0
     batch_size: int = 1
 
-    def run(self, source: Any) -> Recovery:
+    def run(self, source: Any) -> Estimate:
         """Recover the vector of all modes from one pass over ``source``."""
         samples = OnePass(source, self.max_samples)
         check_dims("SymmetricMatrixSGD", samples.dims, 4, equal=True, even=True)
@@ -135,14 +135,14 @@ class SymmetricMatrixSGD(Baseline):
             eta = steps.at(samples.n) * samples.took / noise.sigma
             block = normalise(ascent_step(block, gradient[None], eta))
         _, (vector,) = leading(block[0])
-        return samples.recovery([vector] * len(samples.dims), float(samples.mean_rewards[0]))
+        return samples.estimate([vector] * len(samples.dims), float(samples.mean_rewards[0]))
 
 
 @dataclass(kw_only=True, eq=False)
 class Oja(Baseline):
     """Streaming power iteration on the balanced unfolding."""
 
-    def run(self, source: Any) -> Recovery:
+    def run(self, source: Any) -> Estimate:
         """Recover the vectors from one pass over ``source``."""
         samples = OnePass(source, self.max_samples)
         rng = generator(self.random_state, "oja")
@@ -157,4 +157,4 @@ class Oja(Baseline):
                 lengths[m], blocks[m] = float(np.linalg.norm(total)), unit(total)
             size = max(1, samples.n // 16)
         vectors = split_blocks(partition.groups, (blocks[0], blocks[1]), split_recursively)
-        return samples.recovery(vectors, float(samples.mean_rewards[0]))
+        return samples.estimate(vectors, float(samples.mean_rewards[0]))

@@ -27,7 +27,7 @@ from research.baselines.base import AllSamples, Baseline
 from research.baselines.spectral import unfold
 from tpca.errors import SolverError
 from tpca.randomness import generator
-from tpca.solvers.estimate import Recovery
+from tpca.solvers.estimate import Estimate
 from tpca.solvers.rank_one import top_pairs
 from tpca.tensors.blocks import unit
 
@@ -38,7 +38,7 @@ ITERATIONS, TOL = 500, 1e-10
 class TensorLyParafac(Baseline):
     """CP decomposition of the mean with one component, by TensorLy."""
 
-    def run(self, source: Any) -> Recovery:
+    def run(self, source: Any) -> Estimate:
         """Recover the vectors from all samples of ``source``."""
         with _quietly("TensorLyParafac", "tensorly.decomposition") as decomposition:
             samples = AllSamples(source, self.max_samples)
@@ -47,14 +47,14 @@ class TensorLyParafac(Baseline):
             samples.note(scaled, working=5 * samples.mean.nbytes // 2)
             options = {"n_iter_max": ITERATIONS, "tol": TOL, "random_state": state}
             _, factors = decomposition.parafac(scaled, 1, init="svd", **options)
-        return samples.recovery([unit(np.asarray(factor, dtype=np.float64)[:, 0]) for factor in factors])
+        return samples.estimate([unit(np.asarray(factor, dtype=np.float64)[:, 0]) for factor in factors])
 
 
 @dataclass(kw_only=True, eq=False)
 class PyttbCpAls(Baseline):
     """CP decomposition of the mean with one component, by pyttb."""
 
-    def run(self, source: Any) -> Recovery:
+    def run(self, source: Any) -> Estimate:
         """Recover the vectors from all samples of ``source``."""
         with _quietly("PyttbCpAls", "pyttb") as pyttb:
             samples = AllSamples(source, self.max_samples)
@@ -66,7 +66,7 @@ class PyttbCpAls(Baseline):
             options = {"stoptol": TOL, "maxiters": ITERATIONS, "printitn": 0}
             first = pyttb.ktensor([v[:, None] for v in start], np.ones(1))
             found, _, _ = pyttb.cp_als(pyttb.tensor(samples.mean), 1, init=first, **options)
-        return samples.recovery([unit(np.array(factor, dtype=np.float64)[:, 0]) for factor in found.factor_matrices])
+        return samples.estimate([unit(np.array(factor, dtype=np.float64)[:, 0]) for factor in found.factor_matrices])
 
 
 @contextmanager

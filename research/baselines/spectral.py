@@ -66,7 +66,7 @@ import numpy as np
 from research.baselines.base import AllSamples, Baseline, check_dims
 from tpca.engines import open_engine
 from tpca.randomness import generator
-from tpca.solvers.estimate import Recovery
+from tpca.solvers.estimate import Estimate
 from tpca.solvers.race.strategies.symmetric import pairings
 from tpca.solvers.rank_one import DENSE_ROWS, LANCZOS, leading, rank_one, split_blocks, top_pairs
 from tpca.tensors import Query
@@ -92,12 +92,12 @@ class Unfolding(Baseline):
     method: str = "svd"
     tol: float = 1e-6
 
-    def run(self, source: Any) -> Recovery:
+    def run(self, source: Any) -> Estimate:
         """Recover the vectors from all samples of ``source``."""
         rng = generator(self.random_state, "unfolding")
         if self.method == "svd":
             samples = AllSamples(source, self.max_samples)
-            return samples.recovery(spectral_vectors(samples, rng, rank_one))
+            return samples.estimate(spectral_vectors(samples, rng, rank_one))
         samples = AllSamples(source, self.max_samples, hold=False)
         partition = Partition.halves(samples.dims)
         blocks = [unit(rng.standard_normal(shape)) for shape in partition.shapes]
@@ -110,17 +110,17 @@ class Unfolding(Baseline):
                 moved = float(np.linalg.norm(new - blocks[m]))
                 blocks[m] = new
             history.append({"passes": samples.passes, "moved": moved})
-        return samples.recovery(split_blocks(partition.groups, (blocks[0], blocks[1])), history=history)
+        return samples.estimate(split_blocks(partition.groups, (blocks[0], blocks[1])), history=history)
 
 
 @dataclass(kw_only=True, eq=False)
 class RecursiveUnfolding(Baseline):
     """Leading singular vectors of unfoldings of unfoldings of the mean."""
 
-    def run(self, source: Any) -> Recovery:
+    def run(self, source: Any) -> Estimate:
         """Recover the vectors from all samples of ``source``."""
         samples = AllSamples(source, self.max_samples)
-        return samples.recovery(spectral_vectors(samples, generator(self.random_state, "unfolding"), split_recursively))
+        return samples.estimate(spectral_vectors(samples, generator(self.random_state, "unfolding"), split_recursively))
 
 
 def unfold(tensor: Array, groups: Sequence[Sequence[int]]) -> Array:
@@ -156,7 +156,7 @@ def split_recursively(block: Array) -> list[Array]:
 class PartialTrace(Baseline):
     """Leading eigenvector of the partial trace of the mean; symmetric model, any order from 3."""
 
-    def run(self, source: Any) -> Recovery:
+    def run(self, source: Any) -> Estimate:
         """Recover the vector of all modes from all samples of ``source``."""
         engine = open_engine(source)
         check_dims("PartialTrace", engine.dims, 3, equal=True)
@@ -168,7 +168,7 @@ class PartialTrace(Baseline):
         if lead is not None:  # M is quadratic in the data: the sign is that of t
             vector, sign = math.copysign(1.0, float(vector @ lead)) * vector, 1.0
         vectors = [sign * vector, *[vector] * (len(samples.dims) - 1)]
-        return samples.recovery(vectors, None if samples.held else math.nan)
+        return samples.estimate(vectors, None if samples.held else math.nan)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -183,7 +183,7 @@ class Homotopy(Baseline):
 
     method: str = "mean"
 
-    def run(self, source: Any) -> Recovery:
+    def run(self, source: Any) -> Estimate:
         """Recover the vector of all modes from all samples of ``source``."""
         engine = open_engine(source)
         check_dims("Homotopy", engine.dims, 3, equal=True)
@@ -202,7 +202,7 @@ class Homotopy(Baseline):
             history.append({"iteration": iteration, "value": value, "moved": moved})
             if moved < MOVE_TOL:
                 break
-        return samples.recovery([sign * x, *[x] * (len(samples.dims) - 1)], history=history)
+        return samples.estimate([sign * x, *[x] * (len(samples.dims) - 1)], history=history)
 
 
 def trace_vector(samples: AllSamples) -> Array:

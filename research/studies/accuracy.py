@@ -135,10 +135,10 @@ def _refinement(truth: SpikedTensor, params: Params) -> dict[str, Any]:
     solver = RaceSolver(
         random_state=params["seed"], max_samples=int((2 + params["factor"]) * dim**2), memory_limit=8 * 20 * dim**2
     )
-    recovery = solver.run(LawEngine(truth, random_state=params["seed"]))
-    searched = [h["samples"] for h in recovery.history if h["phase"] == "search"][-1]
-    refined = max(recovery.n_samples - searched, 1)
-    loss = float(np.mean(truth.loss(recovery.vectors)))
+    estimate = solver.run(LawEngine(truth, random_state=params["seed"]))
+    searched = [h["samples"] for h in estimate.history if h["phase"] == "search"][-1]
+    refined = max(estimate.n_samples - searched, 1)
+    loss = float(np.mean(truth.loss(estimate.vectors)))
     return {"loss": loss, "samples": refined, "ratio": loss / cramer_rao(dim, truth.strength, refined)}
 
 

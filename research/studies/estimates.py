@@ -91,7 +91,7 @@ class Ratio:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Interval:
     """A number with its 95 % interval."""
 
     value: float
@@ -113,7 +113,7 @@ class Estimate:
 class PowerLaw:
     """y ≈ exp(intercept) · c(x) · x^slope."""
 
-    slope: Estimate
+    slope: Interval
     intercept: float
     points: dict[float, float]
     correction: Correction
@@ -149,7 +149,7 @@ def power_law_of(values: Mapping[float, Sequence[float]], correction: Correction
 def _fit(points: dict[float, float], draw: Draw, correction: Correction) -> PowerLaw:
     finite = {x: y for x, y in points.items() if math.isfinite(y) and y > 0}
     if len(finite) < 3:
-        return PowerLaw(Estimate(math.nan, math.nan, math.nan), math.nan, points, correction)
+        return PowerLaw(Interval(math.nan, math.nan, math.nan), math.nan, points, correction)
     slope, intercept = _line(finite.items(), correction)
     rng = generator(0, "bootstrap")
     xs = np.array(list(finite))
@@ -161,7 +161,7 @@ def _fit(points: dict[float, float], draw: Draw, correction: Correction) -> Powe
         if len({x for x, _ in kept}) >= min(3, len(xs)):
             slopes.append(_line(kept, correction)[0])
     low, high = np.quantile(slopes, [0.025, 0.975])
-    return PowerLaw(Estimate(slope, float(low), float(high)), intercept, points, correction)
+    return PowerLaw(Interval(slope, float(low), float(high)), intercept, points, correction)
 
 
 def _line(points: Iterable[tuple[float, float]], correction: Correction) -> tuple[float, float]:
@@ -170,13 +170,13 @@ def _line(points: Iterable[tuple[float, float]], correction: Correction) -> tupl
     return float(slope), float(intercept)
 
 
-def rate_interval(wins: int, runs: int) -> Estimate:
+def rate_interval(wins: int, runs: int) -> Interval:
     """A success rate with its Clopper–Pearson interval."""
     from scipy.stats import beta
 
     low = float(beta.ppf(0.025, wins, runs - wins + 1)) if wins else 0.0
     high = float(beta.ppf(0.975, wins + 1, runs - wins)) if wins < runs else 1.0
-    return Estimate(wins / runs, low, high)
+    return Interval(wins / runs, low, high)
 
 
 def slope_finding(

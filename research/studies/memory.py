@@ -32,14 +32,14 @@ from research.law import LawEngine, drawn_average
 from research.methods import METHODS, Problem
 from research.simulate import simulate_online
 from research.studies.climbs import COARSE, cell_of, climb, planned_climb
-from research.studies.estimates import Curve, Estimate
+from research.studies.estimates import Curve, Interval
 from research.studies.store import Store, key
 from research.studies.study import Finding, Params, Record, Records, Scale, Study, Verdict
 from tpca.errors import StudyError
 from tpca.model import SpikedTensor
 from tpca.planning import race_size
 from tpca.randomness import generator
-from tpca.solvers.estimate import Recovery
+from tpca.solvers.estimate import Estimate
 from tpca.solvers.least_squares.solver import LeastSquares
 from tpca.solvers.race.rounds import samples_factor
 from tpca.solvers.race.solver import RaceSolver
@@ -164,10 +164,10 @@ def _race(params: Params) -> dict[str, Any]:
             partition=_partition(params["method"], truth.dims),
             callbacks=[_watch(truth, seen)],
         )
-        recovery = solver.run(LawEngine(truth, random_state=seed))
+        estimate = solver.run(LawEngine(truth, random_state=seed))
         poor = max((n for n, overlap in seen if overlap <= GOOD), default=0)
         reached.append(min((n for n, _ in seen if n > poor), default=math.inf))
-        state = max(state, recovery.state_bytes / 8)
+        state = max(state, estimate.state_bytes / 8)
     samples = race_levels(params)
     wins = [sum(n <= level for n in reached) for level in samples]
     return {"samples": samples, "wins": wins, "levels": [params["count"]] * len(wins), "state": state, "passes": 1}
@@ -205,9 +205,9 @@ def run_once(name: str, truth: SpikedTensor, step: int, seed: int) -> Outcome:
         return _vectors(truth, ladder_samples(name, truth, step), seed)
     if name == "paper":
         return _paper(truth, ladder_samples(name, truth, step) / PAPER_UNIT, seed)
-    recovery = _recovered(name, truth, ladder_samples(name, truth, step), seed)
-    won = bool(truth.overlaps(recovery.vectors).min() > GOOD)
-    return Outcome(won, recovery.n_samples, recovery.state_bytes / 8, recovery.n_passes)
+    estimate = _recovered(name, truth, ladder_samples(name, truth, step), seed)
+    won = bool(truth.overlaps(estimate.vectors).min() > GOOD)
+    return Outcome(won, estimate.n_samples, estimate.state_bytes / 8, estimate.n_passes)
 
 
 def ladder_samples(name: str, truth: SpikedTensor, step: int) -> int:
@@ -217,7 +217,7 @@ def ladder_samples(name: str, truth: SpikedTensor, step: int) -> int:
     return max(2, round(2 ** (step / 2) * unit))
 
 
-def _recovered(name: str, truth: SpikedTensor, n: int, seed: int) -> Recovery:
+def _recovered(name: str, truth: SpikedTensor, n: int, seed: int) -> Estimate:
     """A method on the mean of n samples, or on rounds drawn from the law; least squares in the least memory."""
     method = METHODS[name]
     if name == "mean":
@@ -288,7 +288,7 @@ class Point:
     memory: float | None
     state: float
     passes: float
-    samples: Estimate
+    samples: Interval
     runs: int
 
     @property
@@ -318,7 +318,7 @@ def point(records: Records) -> Point:
         params["memory"],
         max(record.result["state"] for record in records),
         float(np.median([record.result["passes"] for record in records])),
-        Estimate(curve.half(), float(low), float(high)),
+        Interval(curve.half(), float(low), float(high)),
         sum(record.params["count"] for record in records),
     )
 

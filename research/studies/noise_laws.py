@@ -40,12 +40,12 @@ def _race_trial(params: Params) -> dict[str, Any]:
     truth = SpikedTensor.random((dim,) * 4, 1.0, random_state=seed)
     stream = truth.stream(noise=params["noise"], random_state=seed + 1)
     if params["kind"] == "paper":
-        recovery = PaperSolver(random_state=seed).run(stream)
-        return {"overlap": float(truth.overlaps(recovery.vectors).min()), "samples": recovery.n_samples}
+        estimate = PaperSolver(random_state=seed).run(stream)
+        return {"overlap": float(truth.overlaps(estimate.vectors).min()), "samples": estimate.n_samples}
     solver = RaceSolver(random_state=seed, max_samples=20 * dim**2, memory_limit=8 * 50 * dim**2, tol=PROVEN)
-    recovery = solver.run(stream)
-    proven = [h["samples"] for h in recovery.history if h["found"]]
-    overlap = float(truth.overlaps(recovery.vectors).min())
+    estimate = solver.run(stream)
+    proven = [h["samples"] for h in estimate.history if h["found"]]
+    overlap = float(truth.overlaps(estimate.vectors).min())
     return {"samples": proven[0] if proven else None, "overlap": overlap}
 
 

@@ -20,7 +20,7 @@ from research.studies.climbs import (
     planned_climb,
     theorem_climb,
 )
-from research.studies.estimates import Estimate, PowerLaw, flat, rate_interval
+from research.studies.estimates import Interval, PowerLaw, flat, rate_interval
 from research.studies.study import Finding, Line, Params, Records, Scale, Slope, Study, Verdict
 from tpca.engines import open_engine
 from tpca.model import SpikedTensor
@@ -75,7 +75,7 @@ def _product(order: int, slope: Slope, records: Records) -> list[Finding]:
     law = slope.law(records)
     if not math.isfinite(law.slope.value):
         return []
-    whole = Estimate(law.slope.value + 2, law.slope.low + 2, law.slope.high + 2)
+    whole = Interval(law.slope.value + 2, law.slope.low + 2, law.slope.high + 2)
     note = "S is 2^k̄ starts of d entries and k·d², all held at once: the slope above and 2."
     told, verdict = f"slope at most {order}", Verdict.of(whole.low <= order)
     return [Finding(f"order {order}, S·N, the ordinary product", told, whole.text(), verdict, note)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from research.studies.estimates import Estimate, rate_interval
+from research.studies.estimates import Interval, rate_interval
 from research.studies.race_checks import COVERAGE_SETTINGS, NOISE_SETTINGS, claims, covered
 from research.studies.race_targets import GOOD, ROWS, run_trial
 from research.studies.study import Finding, Params, Records, Scale, Study, Verdict
@@ -75,7 +75,7 @@ def _rates(records: Records) -> list[Finding]:
         found.append(Finding("coverage of the strength", "at least 0.95", text, verdict))
         shares = np.array([r["inside"] / r["entries"] for r in runs])
         mean, error = float(shares.mean()), 1.96 * float(shares.std() / np.sqrt(len(shares)))
-        text, verdict = Estimate(mean, mean - error, mean + error).text(3), Verdict.of(mean + error >= 0.95)
+        text, verdict = Interval(mean, mean - error, mean + error).text(3), Verdict.of(mean + error >= 0.95)
         found.append(Finding("coverage of the components", "at least 0.95", text, verdict))
     return found
 

@@ -49,20 +49,20 @@ def claims(job: tuple[tuple[int, ...], str, int, int]) -> tuple[bool, bool]:
     source: Any = Samples(dims, noise=noise, random_state=seed) if noise not in MORE_LAWS else None
     if source is None:
         source = MORE_LAWS[noise](np.random.default_rng(seed), samples, dims)
-    recovery = RaceSolver(random_state=seed, max_samples=samples).run(source)
-    return any(record["found"] for record in recovery.history), recovery.found
+    estimate = RaceSolver(random_state=seed, max_samples=samples).run(source)
+    return any(record["found"] for record in estimate.history), estimate.found
 
 
 def covered(job: tuple[tuple[int, ...], float, int]) -> tuple[int, int, bool, float]:
     """Components inside their interval, all components, strength inside its own, squared error over the claimed."""
     dims, tolerance, seed = job
     truth = SpikedTensor.random(dims, 1.0, random_state=seed)
-    recovery = RaceSolver(random_state=seed, tol=tolerance).run(LawEngine(truth, random_state=seed))
-    errors = recovery.standard_errors or ()
-    signed = [np.sign(v @ w) * v for v, w in zip(recovery.vectors, truth.vectors, strict=True)]
+    estimate = RaceSolver(random_state=seed, tol=tolerance).run(LawEngine(truth, random_state=seed))
+    errors = estimate.standard_errors or ()
+    signed = [np.sign(v @ w) * v for v, w in zip(estimate.vectors, truth.vectors, strict=True)]
     triples = list(zip(signed, truth.vectors, errors, strict=True))
     inside = sum(int(np.sum(np.abs(v - w) <= 1.96 * e)) for v, w, e in triples)
-    low, high = recovery.strength_interval or (0.0, 0.0)
+    low, high = estimate.strength_interval or (0.0, 0.0)
     ratio = float(np.mean([np.sum((v - w) ** 2) / np.sum(e**2) for v, w, e in triples]))
     return inside, sum(dims), bool(low <= truth.strength <= high), ratio
 

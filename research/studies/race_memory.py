@@ -42,7 +42,7 @@ def peak_of_a_race(dims: tuple[int, ...], n: int, components: int, limit: int) -
         run.tell(part)
         peak = max(peak, tracemalloc.get_traced_memory()[1] - before)
     tracemalloc.stop()
-    return peak, run.recovery().state_bytes
+    return peak, run.estimate().state_bytes
 
 
 def measured(job: tuple[tuple[int, ...], int, int, float]) -> dict[str, Any]:

@@ -89,13 +89,13 @@ def run_trial(job: tuple[Row, int]) -> dict[str, Any]:
         LawEngine(truth, random_state=seed + 1) if row.source == "law" else truth.stream(random_state=seed + 1)
     )
     began = time.perf_counter()
-    recovery = RaceSolver(random_state=seed, memory_limit=row.memory, max_samples=row.samples).run(source)
-    proven = [h["samples"] for h in recovery.history if h["found"]]
+    estimate = RaceSolver(random_state=seed, memory_limit=row.memory, max_samples=row.samples).run(source)
+    proven = [h["samples"] for h in estimate.history if h["found"]]
     return {
-        "overlap": float(truth.overlaps(recovery.vectors).min()),
+        "overlap": float(truth.overlaps(estimate.vectors).min()),
         "proven_at": proven[0] if proven else None,
-        "state_bytes": recovery.state_bytes,
-        "n_samples": recovery.n_samples,
+        "state_bytes": estimate.state_bytes,
+        "n_samples": estimate.n_samples,
         "seconds": time.perf_counter() - began,
     }
 
@@ -105,10 +105,10 @@ def run_refinement(job: tuple[int, int, int]) -> float:
     order, dim, seed = job
     truth = SpikedTensor.random((dim,) * order, 1.0, random_state=seed)
     limit = int(20 * dim ** (order / 2))
-    recovery = RaceSolver(random_state=seed, max_samples=limit).run(LawEngine(truth, random_state=seed + 1))
-    searched = [h["samples"] for h in recovery.history if h["phase"] == "search"][-1]
-    refined = recovery.n_samples - searched
-    return float(np.mean(truth.loss(recovery.vectors))) / cramer_rao(dim, truth.strength, max(refined, 1))
+    estimate = RaceSolver(random_state=seed, max_samples=limit).run(LawEngine(truth, random_state=seed + 1))
+    searched = [h["samples"] for h in estimate.history if h["phase"] == "search"][-1]
+    refined = estimate.n_samples - searched
+    return float(np.mean(truth.loss(estimate.vectors))) / cramer_rao(dim, truth.strength, max(refined, 1))
 
 
 def summarise(row: Row, trials: Sequence[dict[str, Any]]) -> dict[str, Any]:

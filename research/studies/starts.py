@@ -20,7 +20,7 @@ from research.studies.climbs import (
     kind_of,
     planned_climb,
 )
-from research.studies.estimates import Estimate, rate_interval
+from research.studies.estimates import Interval, rate_interval
 from research.studies.study import Finding, Params, Records, Scale, Study, Verdict
 from tpca.model import initial_overlap
 from tpca.randomness import generator
@@ -117,7 +117,7 @@ def _chance(params: Params) -> dict[str, Any]:
     return {"overlap": _overlap, "failures": _failures, "selection": _selection}[params["kind"]](params)
 
 
-def selection_rates(records: Records) -> dict[tuple[int, float], dict[int, Estimate]]:
+def selection_rates(records: Records) -> dict[tuple[int, float], dict[int, Interval]]:
     """Success of the selection where some start is good, by order and budget, then by N₀."""
     found = {}
     for order, budget in PLACES:

@@ -1,6 +1,6 @@
 """Names of the axes of samples: what every mode is called, and the coordinates of its entries.
 
-A stream that knows them carries them, the recovery keeps them, and results, tables, reports and ``to_xarray`` show
+A stream that knows them carries them, the estimate keeps them, and results, tables, reports and ``to_xarray`` show
 them.  In a file they are JSON, by mode, counted from 0: ``{"0": ["Fz", "Cz", "Pz"], "2": {"name": "frequency",
 "entries": [4.0, 8.0]}}``; ``"sample"`` may name the axis of the samples, ``"dtype"`` say what the entries are.
 """

@@ -33,7 +33,7 @@ from tpca.files import replacing
 from tpca.inference.design import read_design
 from tpca.labels import Axis, Labels, parse_labels
 from tpca.solvers.checks import doubts
-from tpca.solvers.estimate import Recovery, StopReason, Verdict
+from tpca.solvers.estimate import Estimate, StopReason, Verdict
 from tpca.solvers.rank_one import oriented
 from tpca.solvers.sources import RowScores, SourcesFit
 from tpca.solvers.views import ViewsFit, standardised
@@ -183,33 +183,33 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
     # From a fit -------------------------------------------------------------------------------------------------------
 
     @classmethod
-    def of(cls, recovery: Recovery, source: str = "", settings: dict[str, Any] | None = None) -> Result:
+    def of(cls, estimate: Estimate, source: str = "", settings: dict[str, Any] | None = None) -> Result:
         """The result of a fit of samples; ``settings`` say what was asked for, ``source`` where the samples were."""
-        rows = recovery.components
+        rows = estimate.components
         dims = [len(v) for v in rows[0].vectors]
         unknown = tuple(np.full(d, math.nan) for d in dims)
-        entries, nulls = recovery.entry_p_values, [c.null for c in rows]
+        entries, nulls = estimate.entry_p_values, [c.null for c in rows]
         copied = ("solver", "n_samples", "n_skipped", "n_passes", "n_units", "n_resamples", "noise_level", "inflation")
         return cls(
-            **_ended(recovery.stop_reason, settings, recovery.labels),
+            **_ended(estimate.stop_reason, settings, estimate.labels),
             kind="samples",
             source=source,
-            p_value=recovery.signal_p,
+            p_value=estimate.signal_p,
             dims=dims,
             components=[
                 _component({name: getattr(c, name) for name in Component.__struct_fields__ if hasattr(c, name)})
                 for c in rows
             ],
-            advice=[*recovery.advice, *map(_sentence, doubts(recovery.checks))],
-            rank_one_shares=[float(share) for share in recovery.rank_one_shares],
-            state_bytes=recovery.state_bytes,
-            buffer_bytes=recovery.buffer_bytes,
+            advice=[*estimate.advice, *map(_sentence, doubts(estimate.checks))],
+            rank_one_shares=[float(share) for share in estimate.rank_one_shares],
+            state_bytes=estimate.state_bytes,
+            buffer_bytes=estimate.buffer_bytes,
             vectors=_stacked([oriented(c.vectors) for c in rows]),
             errors=_stacked([c.standard_errors or unknown for c in rows]),
-            observed=list(recovery.observed or ()),
+            observed=list(estimate.observed or ()),
             entry_p_values=None if not entries else entries[0] if len(entries) == 1 else np.stack(entries),
             null_distribution=None if any(one is None for one in nulls) else np.stack(nulls),  # type: ignore[arg-type]
-            **{name: getattr(recovery, name) for name in copied},
+            **{name: getattr(estimate, name) for name in copied},
         )
 
     @classmethod

@@ -72,9 +72,9 @@ def short_batches(monkeypatch):
     monkeypatch.setattr("tpca.data.rows.BATCH_ENTRIES", 16 * sum(DIMS))
 
 
-def told(recovery):
-    vectors = [v.tobytes() for c in recovery.components or (recovery.guess,) for v in c.vectors]
-    return vectors, repr(recovery.strength), recovery.n_samples, recovery.n_skipped, recovery.stop_reason
+def told(estimate):
+    vectors = [v.tobytes() for c in estimate.components or (estimate.guess,) for v in c.vectors]
+    return vectors, repr(estimate.strength), estimate.n_samples, estimate.n_skipped, estimate.stop_reason
 
 
 def begun(source, folder, stop_after, read=READ, solver=RaceSolver):

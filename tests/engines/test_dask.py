@@ -122,14 +122,14 @@ def using(workers, monkeypatch):
         yield parts
 
 
-def told(recovery):
-    """All that a recovery says, as bytes; what was held where is not part of the result."""
+def told(estimate):
+    """All that an estimate says, as bytes; what was held where is not part of the result."""
     text = []
-    for part in recovery.components:
+    for part in estimate.components:
         text += [v.tobytes() for v in part.vectors] + [e.tobytes() for e in part.standard_errors or ()]
         text += [part.strength, part.strength_interval, part.p_value, part.evidence]
-    text += [recovery.stop_reason.name, recovery.n_samples, recovery.n_passes, recovery.noise_level]
-    text += [recovery.n_skipped, recovery.state_bytes, recovery.history]
+    text += [estimate.stop_reason.name, estimate.n_samples, estimate.n_passes, estimate.noise_level]
+    text += [estimate.n_skipped, estimate.state_bytes, estimate.history]
     return repr(text)
 
 

@@ -45,8 +45,8 @@ def two_threads():
 def test_every_sample_is_added_up_exactly_once_in_a_pass(monkeypatch):
     samples, counted, own = noise(400), [], DenseBatch.add_to
     monkeypatch.setattr(DenseBatch, "add_to", lambda batch, *rest: (counted.append(len(batch)), own(batch, *rest))[1])
-    recovery = RaceSolver(random_state=1, groups=1).run(samples)
-    assert sum(counted) == recovery.n_samples == 400
+    estimate = RaceSolver(random_state=1, groups=1).run(samples)
+    assert sum(counted) == estimate.n_samples == 400
 
 
 def test_a_sub_batch_is_looked_at_once_for_all_candidates(monkeypatch):

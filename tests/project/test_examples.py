@@ -78,7 +78,7 @@ def test_oddball_contrast(quick):
 def test_sensor_array(quick):
     """Two healthy machines: a false alarm in both has probability 0.25 % at the promised 5 %."""
     found, _ = quick("sensor_array")
-    assert all(recovery.found for recovery in found["broken"])
+    assert all(estimate.found for estimate in found["broken"])
     assert found["truth"].overlaps(found["broken"][0].vectors).min() > 0.9
     assert found["false"] <= 1
 

@@ -103,7 +103,7 @@ def test_unequal_dims_in_the_users_order(name, dims):
 
 @every
 def test_statistics_bits_and_scale(name):
-    """What a recovery says about itself; the same seed gives the same bits; the scale of the data is free."""
+    """What an estimate says about itself; the same seed gives the same bits; the scale of the data is free."""
     _, samples = planted((4,) * 4, count=200)
     engine = LocalEngine(samples)
     found = method(name, max_samples=180).run(engine)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tpca.model import SpikedTensor
-    from tpca.solvers.estimate import Recovery
+    from tpca.solvers.estimate import Estimate
     from tpca.tensors.blocks import Array
 
 ORDER, DIM, STRENGTH = 4, 10, 1.0
@@ -26,9 +26,9 @@ NAMES = ("race", "paper's algorithm")
 
 @dataclass(frozen=True)
 class Watched:
-    """A recovery and, for the figure, the alignment of its vectors or blocks with the truth over the samples."""
+    """An estimate and, for the figure, the alignment of its vectors or blocks with the truth over the samples."""
 
-    recovery: Recovery
+    estimate: Estimate
     samples: list[int]
     alignments: list[Array]
 
@@ -59,9 +59,9 @@ def demo(
     except TpcaError as missing:  # matplotlib is an extra; the answer does not depend on it
         drawn = f"No figure: {missing}"
     if as_json:
-        put_json({name: _numbers(truth, one.recovery) for name, one in zip(("race", "paper"), both, strict=True)})
+        put_json({name: _numbers(truth, one.estimate) for name, one in zip(("race", "paper"), both, strict=True)})
     else:
-        _print(console, truth, [one.recovery for one in both])
+        _print(console, truth, [one.estimate for one in both])
     console.print(drawn, soft_wrap=True, markup=False)
 
 
@@ -101,9 +101,9 @@ def _both(console: Console, truth: SpikedTensor, seed: int) -> list[Watched]:
             progress.update(bar, completed=samples[-1])
 
         solver = make(random_state=seed, callbacks=[watch], **options)
-        recovery = solver.run(truth.stream(random_state=seed + 1))
-        progress.update(bar, total=recovery.n_samples, completed=recovery.n_samples)
-        return Watched(recovery, samples, alignments)
+        estimate = solver.run(truth.stream(random_state=seed + 1))
+        progress.update(bar, total=estimate.n_samples, completed=estimate.n_samples)
+        return Watched(estimate, samples, alignments)
 
     planned = planned_samples(truth.dims, truth.strength)["Case II"]  # the worst case, no correlation
     with bars(console, transient=True) as progress:
@@ -114,7 +114,7 @@ def _both(console: Console, truth: SpikedTensor, seed: int) -> list[Watched]:
         ]
 
 
-def _print(console: Console, truth: SpikedTensor, both: list[Recovery]) -> None:
+def _print(console: Console, truth: SpikedTensor, both: list[Estimate]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -138,15 +138,15 @@ def _print(console: Console, truth: SpikedTensor, both: list[Recovery]) -> None:
     )
 
 
-def _numbers(truth: SpikedTensor, recovery: Recovery) -> dict[str, object]:
+def _numbers(truth: SpikedTensor, estimate: Estimate) -> dict[str, object]:
     return {
-        "overlaps": [float(o) for o in truth.overlaps(recovery.vectors)],
-        "strength": recovery.strength,
-        "n_samples": recovery.n_samples,
-        "state_bytes": recovery.state_bytes,
-        "verdict": recovery.verdict,
+        "overlaps": [float(o) for o in truth.overlaps(estimate.vectors)],
+        "strength": estimate.strength,
+        "n_samples": estimate.n_samples,
+        "state_bytes": estimate.state_bytes,
+        "verdict": estimate.verdict,
         "sample_bytes": 8 * math.prod(truth.dims),
-        "stop_reason": recovery.stop_reason.name,
+        "stop_reason": estimate.stop_reason.name,
     }
 
 
@@ -164,11 +164,11 @@ def _draw(truth: SpikedTensor, both: list[Watched], path: Path) -> None:
             for i, curve in enumerate(np.array(one.alignments).T[: len(COLOURS)]):
                 marker = "o" if len(one.samples) < 40 else None
                 axis.plot(one.samples, curve, label=f"{word} {i}", color=COLOURS[i], marker=marker, markersize=4)
-            proven = next((h["samples"] for h in one.recovery.history if h.get("found")), None)
+            proven = next((h["samples"] for h in one.estimate.history if h.get("found")), None)
             if proven is not None:
                 axis.axvline(proven, color=INK, linestyle="--", linewidth=1)
                 axis.text(1.15 * proven, 0.5, f"proven after {proven:,}")
-            axis.set(title=f"{name}: {one.recovery.n_samples:,} samples", xscale="log", xlabel="samples")
+            axis.set(title=f"{name}: {one.estimate.n_samples:,} samples", xscale="log", xlabel="samples")
             axis.legend(loc=place)
         axes[0].set(ylabel="alignment with the planted vectors", ylim=(0, 1.02))
         figure.suptitle(f"{shape(truth.dims)}: {math.prod(truth.dims):,} entries a sample, strength {truth.strength:g}")

@@ -118,7 +118,7 @@ def open_stream(
 ) -> Stream:
     """A stream over whatever holds samples.
 
-    Names of axes and coordinates that the data have are in ``labels``, and go on to the recovery.
+    Names of axes and coordinates that the data have are in ``labels``, and go on to the estimate.
 
     Parameters
     ----------

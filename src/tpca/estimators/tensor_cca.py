@@ -439,9 +439,9 @@ class _Race:
 
     def told(self, asked: ViewsOptions, n: int, n_skipped: int) -> ViewsFit:
         """What the race found; a guess in the first place if it proved nothing."""
-        recovery, white = self._feed.recovery(), self._whitenings
+        estimate, white = self._feed.estimate(), self._whitenings
         found, dims = [], [len(own.mean) for own in white]
-        for one in [c for c in recovery.components if c.significant]:
+        for one in [c for c in estimate.components if c.significant]:
             assert one.strength_interval is not None
             error = (one.strength_interval[1] - one.strength) / float(ndtri(0.5 + asked.confidence / 2))
             # The whitening knew only the first rows: divided by the spread of the scores, a strength is a correlation.
@@ -450,7 +450,7 @@ class _Race:
             found.append(self._direction(one.vectors, (one.strength, one.strength / spread, error / spread, p)))
         proven = len(found)
         if not proven:
-            found.append(self._direction(recovery.vectors, (math.nan, math.nan, math.nan, 1.0)))
+            found.append(self._direction(estimate.vectors, (math.nan, math.nan, math.nan, 1.0)))
         found += [Direction.nothing(dims)] * (asked.n_components - len(found))
         return ViewsFit([own.mean for own in white], tuple(found), np.arange(len(found)) < proven, n, n_skipped)
 

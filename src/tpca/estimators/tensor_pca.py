@@ -25,7 +25,7 @@ from tpca.inference.design import TARGETS, Design, read_design
 from tpca.inference.flips import flips_seconds, usual_resamples
 from tpca.result import Result, Score, preprocessed_data
 from tpca.solvers.build import build_solver
-from tpca.solvers.estimate import Component, Recovery, Verdict
+from tpca.solvers.estimate import Component, Estimate, Verdict
 from tpca.solvers.least_squares.solver import LeastSquares
 from tpca.solvers.options import OPTIONS
 from tpca.solvers.race.solver import RaceSolver
@@ -124,7 +124,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     solver_reason_: str
     _feed: Feed | None
     _looks: int  # how often the test of samples that are handed in was looked at
-    _recovery: Recovery | None
+    _estimate: Estimate | None
 
     def __init__(
         self,
@@ -221,17 +221,17 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         solver = self._solver(data, design, {"random_state": seed, "callbacks": callbacks, **kept})
         effect = isinstance(solver, RaceSolver) and design.columns is not None
         if isinstance(solver, LeastSquares) or effect:
-            recovery = solver.run(data, design)
+            estimate = solver.run(data, design)
         else:
             self._refuse_conditions(design)
-            recovery = solver.run(data)
+            estimate = solver.run(data)
         if ignored:
             told = "y was given, and target='mean' does not use it. For what follows y, use target='effect'."
-            recovery = dataclasses.replace(recovery, advice=(*recovery.advice, told))
+            estimate = dataclasses.replace(estimate, advice=(*estimate.advice, told))
         self._feed, self._dim, self._design = None, dim, design
         self.shape_in_ = tuple(data.dims)
         self.n_features_in_ = math.prod(self.shape_in_)
-        self._recovery = self._filled(recovery, self.shape_in_)
+        self._estimate = self._filled(estimate, self.shape_in_)
         return self
 
     def partial_fit(
@@ -285,7 +285,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             design = design if before is None else before.followed_by(design)
             feed.know(design)
         feed.take(batches)
-        self._feed, self._design, self._recovery = feed, design, None
+        self._feed, self._design, self._estimate = feed, design, None
         self.shape_in_, self._dim = batches.dims, None
         self.n_features_in_ = math.prod(batches.dims)
         return self
@@ -328,12 +328,12 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return hasattr(self, "shape_in_")
 
     @property
-    def _found(self) -> Recovery:
+    def _found(self) -> Estimate:
         if not hasattr(self, "shape_in_"):
             raise not_fitted(self)
-        if self._recovery is None:
+        if self._estimate is None:
             assert self._feed is not None
-            self._recovery = self._filled(self._feed.recovery(), self.shape_in_)
+            self._estimate = self._filled(self._feed.estimate(), self.shape_in_)
             self._looks += 1
             if self._looks > 1 and self.solver_ == LeastSquares.name:
                 level = (1 - self.confidence) / self._looks
@@ -341,18 +341,18 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                     f"Tested {self._looks} times while samples came in, and p is for one look: believe p ≤ {level:.2g} "
                     "(Bonferroni), or use solver='race', whose evidence holds however often you look."
                 )
-                self._recovery = dataclasses.replace(self._recovery, advice=(*self._recovery.advice, note))
-        return self._recovery
+                self._estimate = dataclasses.replace(self._estimate, advice=(*self._estimate.advice, note))
+        return self._estimate
 
-    def _filled(self, recovery: Recovery, dims: tuple[int, ...]) -> Recovery:
+    def _filled(self, estimate: Estimate, dims: tuple[int, ...]) -> Estimate:
         """With as many components as were asked for: those that a solver has not found are zeros."""
-        missing = self._wanted - len(recovery.components)
+        missing = self._wanted - len(estimate.components)
         if missing <= 0:
-            return recovery
+            return estimate
         zeros = tuple(np.zeros(d) for d in dims)
-        p = math.nan if recovery.verdict is Verdict.NOT_TESTED else 1.0
+        p = math.nan if estimate.verdict is Verdict.NOT_TESTED else 1.0
         nothing = Component(zeros, 0.0, strength_interval=(0.0, 0.0), standard_errors=zeros, p_value=p)
-        return dataclasses.replace(recovery, components=(*recovery.components, *[nothing] * missing))
+        return dataclasses.replace(estimate, components=(*estimate.components, *[nothing] * missing))
 
     @property
     def _rows(self) -> tuple[Component, ...]:

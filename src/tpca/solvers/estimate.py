@@ -112,7 +112,7 @@ class Component:
 
 
 @dataclass(frozen=True)
-class Recovery:
+class Estimate:
     """What a solver ends with: the components, strongest first, and how they were come by.
 
     There are always as many components as were asked for; the ``verdict`` and ``significant`` of each say what is
@@ -151,13 +151,13 @@ class Recovery:
     history: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
     @classmethod
-    def of_one(cls, *, stop_reason: StopReason, **known: Any) -> Recovery:
-        """The recovery of one component; what is ``known`` is of the component or of the run."""
+    def of_one(cls, *, stop_reason: StopReason, **known: Any) -> Estimate:
+        """The estimate of one component; what is ``known`` is of the component or of the run."""
         own = {name: known.pop(name) for name in tuple(known) if name in Component.__dataclass_fields__}
         one = Component(**own, significant=stop_reason.verdict is Verdict.SIGNAL)
         return cls(stop_reason=stop_reason, components=(one,), signal_p=one.p_value, **known)
 
-    def with_others(self, others: Sequence[Recovery], **run: Any) -> Recovery:
+    def with_others(self, others: Sequence[Estimate], **run: Any) -> Estimate:
         """The same with the components that other runs found in what this one leaves, after its own."""
         every = (self, *others)
         components = self.components + tuple(c for one in others if one.found for c in one.components)

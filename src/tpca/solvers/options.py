@@ -1,4 +1,4 @@
-"""What solvers share: options, each declared once with its check; and a run from its start to its recovery.
+"""What solvers share: options, each declared once with its check; and a run from its start to its estimate.
 
 Another option is one more line of a solver's class; an estimator or command that has it hands it on.
 """
@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from tpca.engines import Data, open_engine
 from tpca.errors import SolverError, check_integer
-from tpca.solvers.estimate import Recovery
+from tpca.solvers.estimate import Estimate
 from tpca.solvers.memory import parse_memory
 from tpca.solvers.run import Run, drive, keeper_of
 
@@ -28,9 +28,9 @@ OPTIONS = ("n_components", "confidence", "n_resamples", "whiten", "dependence", 
 
 @runtime_checkable
 class Solver(Protocol):
-    """Anything that turns samples into a recovery."""
+    """Anything that turns samples into an estimate."""
 
-    def run(self, source: Any) -> Recovery:
+    def run(self, source: Any) -> Estimate:
         """Recover the vectors from a stream or an engine."""
 
 
@@ -134,7 +134,7 @@ class CommonOptions:
         if self.resume and self.checkpoint is None:
             raise SolverError("resume=True needs checkpoint=..., the folder to go on from.")
 
-    def run(self, source: Any) -> Recovery:
+    def run(self, source: Any) -> Estimate:
         """Recover the vectors from a stream or an engine."""
         raise NotImplementedError
 
@@ -157,7 +157,7 @@ class ClaimingSolver(CommonOptions):
         """A run that asks for its first samples."""
         raise NotImplementedError
 
-    def run(self, source: Any) -> Recovery:
+    def run(self, source: Any) -> Estimate:
         """Read a stream (or engine) as far as needed; what was found, or that nothing was."""
         engine = open_engine(source)
         return drive(self.start(engine), engine, keeper_of(self))

@@ -25,7 +25,7 @@ from tpca.engines import Data, Engine, PushEngine
 from tpca.errors import CheckpointError, RunInterrupted, StreamError
 from tpca.files import alone_in
 from tpca.labels import Labels
-from tpca.solvers.estimate import Recovery
+from tpca.solvers.estimate import Estimate
 from tpca.tensors import Accumulator, Batch
 from tpca.threads import calm_blas
 
@@ -190,7 +190,7 @@ class Run(Kept, Protocol):
     def close(self) -> None:
         """There will be no more samples."""
 
-    def recovery(self) -> Recovery:
+    def estimate(self) -> Estimate:
         """What was found."""
 
     def silent_copy(self) -> Self:
@@ -240,7 +240,7 @@ def _bare(part: Accumulator) -> Accumulator:
     return bare
 
 
-def drive(run: Run, engine: Engine, keeper: Keeper | None = None) -> Recovery:
+def drive(run: Run, engine: Engine, keeper: Keeper | None = None) -> Estimate:
     """Run to the end; with a ``keeper``, leave checkpoints on the way and go on from the last."""
     watched = contextlib.nullcontext() if keeper is None else keeper.watch(run, engine)
     with calm_blas(math.prod(engine.dims)):
@@ -253,9 +253,9 @@ def drive(run: Run, engine: Engine, keeper: Keeper | None = None) -> Recovery:
                     keeper.after_round(run, engine)
         if keeper is None:
             engine.check_unchanged()
-        recovery = run.recovery()
-        refuse_all_left_out(recovery.n_samples, engine)
-        return _told(recovery, engine)
+        estimate = run.estimate()
+        refuse_all_left_out(estimate.n_samples, engine)
+        return _told(estimate, engine)
 
 
 def refuse_all_left_out(n: int, data: Data) -> None:
@@ -268,14 +268,14 @@ def refuse_all_left_out(n: int, data: Data) -> None:
         )
 
 
-def _told(recovery: Recovery, engine: Engine | PushEngine[Any]) -> Recovery:
-    """The recovery with what only the engine knows."""
+def _told(estimate: Estimate, engine: Engine | PushEngine[Any]) -> Estimate:
+    """The estimate with what only the engine knows."""
     known: dict[str, Any] = {
         "buffer_bytes": engine.buffer_bytes,
         "n_skipped": engine.n_skipped,
         "labels": engine.labels,
     }
-    return dataclasses.replace(recovery, **known)
+    return dataclasses.replace(estimate, **known)
 
 
 class Feed:
@@ -326,18 +326,18 @@ class Feed:
                 batch.moved(handed)
             self.pour(batch)
 
-    def recovery(self, last: Batch | None = None) -> Recovery:
+    def estimate(self, last: Batch | None = None) -> Estimate:
         """What the run would say if the samples ended here, or after ``last``; the run itself goes on."""
         if last is not None:
             twin = copy.copy(self)
             twin.engine, twin._run, twin._ask = copy.deepcopy(self.engine), self._run.silent_copy(), None
             twin.pour(last)
-            return twin.recovery()
+            return twin.estimate()
         ending, pending = self._run.silent_copy(), copy.deepcopy(self.engine.pending)
         with calm_blas(math.prod(self.engine.dims)):
             if pending is not None and ending.ask() is not None:
                 pending.finish()
                 ending.tell(pending)
             ending.close()
-            said = ending.recovery()
+            said = ending.estimate()
         return _told(said, self.engine)

@@ -30,7 +30,7 @@ from tpca.errors import MemoryBudgetError, StreamError
 from tpca.inference.flips import p_values
 from tpca.inference.scatter import slope
 from tpca.randomness import generator
-from tpca.solvers.estimate import Component, Recovery, StopReason
+from tpca.solvers.estimate import Component, Estimate, StopReason
 from tpca.solvers.least_squares.components import best_rank_one, fits, outer
 from tpca.solvers.memory import budget
 from tpca.solvers.options import ClaimingSolver, check_dependence, check_resamples, option
@@ -398,7 +398,7 @@ class VariationRun(KeptRun):
 
     # The answer -------------------------------------------------------------------------------------------------------
 
-    def recovery(self) -> Recovery:
+    def estimate(self) -> Estimate:
         """Components, largest first, with their shares."""
         refuse_all_left_out(self._n, self._data)
         if self._n < 2:
@@ -443,7 +443,7 @@ class VariationRun(KeptRun):
         if not (nulls and p[0] <= 1 - solver.confidence):
             stop = StopReason.NO_SIGNAL if nulls else StopReason.UNTESTABLE
         held = rows.nbytes * (4 if self._all_rows else 3)
-        return Recovery(
+        return Estimate(
             solver="variation",
             components=tuple(components),
             stop_reason=stop,

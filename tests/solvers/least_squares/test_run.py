@@ -33,15 +33,15 @@ def fitted(source, case, **options):
     return pca.fit(source, **GIVEN[case])
 
 
-def bits(recovery):
+def bits(estimate):
     """All that is said, as bytes."""
     found = []
-    for one in recovery.components:
+    for one in estimate.components:
         arrays = [*one.vectors, *(one.standard_errors or ()), one.null]
         found += [None if a is None else a.tobytes() for a in arrays]
         found += [repr((one.strength, one.strength_interval, one.p_value, one.label_amplitudes, one.variance))]
-    found += [p.tobytes() for p in recovery.entry_p_values]
-    return [*found, recovery.n_samples, recovery.n_passes, recovery.advice]
+    found += [p.tobytes() for p in estimate.entry_p_values]
+    return [*found, estimate.n_samples, estimate.n_passes, estimate.advice]
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def test_a_fit_goes_on_after_any_round_with_the_same_bits(case, missing, tmp_pat
         if ask.rewind:
             engine.rewind()
         run.tell(engine.reduce(ask.blank, ask.n))
-    expected, rounds = bits(run.recovery()), 0
+    expected, rounds = bits(run.estimate()), 0
     run, engine = start()
     while (ask := run.ask()) is not None:
         if ask.rewind:
@@ -122,7 +122,7 @@ def test_a_fit_goes_on_after_any_round_with_the_same_bits(case, missing, tmp_pat
         engine.seek(position)
         rounds += 1
     assert rounds > 3
-    assert bits(run.recovery()) == expected
+    assert bits(run.estimate()) == expected
 
 
 class StopError(Exception):

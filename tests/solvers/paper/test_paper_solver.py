@@ -174,9 +174,9 @@ def test_state_is_k_times_two_to_the_order_times_d_squared(order, dims):
         for steps in (2, 6):
             legs = tuple([Leg(0.01, steps)] * (order // 2))
             schedule = Schedule("tiny", stages=(legs,), ascent=legs, selection=2, estimation=legs)
-            recovery = PaperSolver(schedule=schedule).run(truth.stream(random_state=1))
-            assert recovery.n_samples == schedule.samples(order)
-            held.add(recovery.state_bytes)
+            estimate = PaperSolver(schedule=schedule).run(truth.stream(random_state=1))
+            assert estimate.n_samples == schedule.samples(order)
+            held.add(estimate.state_bytes)
         assert held == {8 * (order // 2) * 2**order * d**2}  # float64; constant in N
 
 
@@ -188,9 +188,9 @@ def test_order_four_recovers_for_nine_of_ten_seeds(noise, dim):
     good = 0
     for seed in range(10):
         truth = SpikedTensor.random(dims=(dim,) * 4, strength=1.0, correlation=0.0, random_state=seed)
-        recovery = PaperSolver().run(truth.stream(noise=noise, random_state=100 + seed))
-        assert recovery.stop_reason is StopReason.SCHEDULE_DONE
-        good += bool(truth.overlaps(recovery.vectors).min() >= 0.9)
+        estimate = PaperSolver().run(truth.stream(noise=noise, random_state=100 + seed))
+        assert estimate.stop_reason is StopReason.SCHEDULE_DONE
+        good += bool(truth.overlaps(estimate.vectors).min() >= 0.9)
     assert good >= 9
 
 
@@ -209,19 +209,19 @@ def test_order_four_recovers_for_nine_of_ten_seeds(noise, dim):
 @pytest.mark.slow
 def test_other_orders_and_unsorted_dims_recover(dims, strength, correlation):
     truth = SpikedTensor.random(dims, strength, correlation, random_state=11)
-    recovery = PaperSolver(strength=strength, random_state=3).run(truth.stream(random_state=12))
-    assert truth.overlaps(recovery.vectors).min() >= 0.9
-    assert [len(v) for v in recovery.vectors] == list(dims)
-    for v in recovery.vectors:
+    estimate = PaperSolver(strength=strength, random_state=3).run(truth.stream(random_state=12))
+    assert truth.overlaps(estimate.vectors).min() >= 0.9
+    assert [len(v) for v in estimate.vectors] == list(dims)
+    for v in estimate.vectors:
         assert np.linalg.norm(v) == pytest.approx(1.0)
 
 
 def test_theorem_schedule_recovers():
     truth = SpikedTensor.random((6,) * 4, 1.0, 0.3, random_state=0)
-    recovery = PaperSolver(schedule="theorem", truth=truth, random_state=1, estimator="ascent").run(
+    estimate = PaperSolver(schedule="theorem", truth=truth, random_state=1, estimator="ascent").run(
         truth.stream(random_state=5)
     )
-    assert truth.overlaps(recovery.vectors).min() >= 0.9
+    assert truth.overlaps(estimate.vectors).min() >= 0.9
 
 
 def test_same_seed_gives_the_same_bits():
@@ -239,11 +239,11 @@ def finite_batches(truth, n):
 @pytest.mark.parametrize("batches", [1, 40, 220])
 def test_a_stream_that_ends_early_gives_what_was_reached(batches):
     truth = SpikedTensor.random((4,) * 4, 1.0, random_state=0)
-    recovery = PaperSolver().run(finite_batches(truth, batches))
-    assert recovery.stop_reason is StopReason.STREAM_ENDED_EARLY
-    assert "ended before the schedule" in str(recovery.stop_reason)
-    assert recovery.n_samples <= 10 * batches
-    assert [v.shape for v in recovery.vectors] == [(4,)] * 4
+    estimate = PaperSolver().run(finite_batches(truth, batches))
+    assert estimate.stop_reason is StopReason.STREAM_ENDED_EARLY
+    assert "ended before the schedule" in str(estimate.stop_reason)
+    assert estimate.n_samples <= 10 * batches
+    assert [v.shape for v in estimate.vectors] == [(4,)] * 4
 
 
 @pytest.mark.parametrize("dim", [3, pytest.param(5, marks=pytest.mark.slow)])
@@ -258,10 +258,10 @@ def test_what_was_reached_is_the_best_start_and_its_own_strength(dim):
         batches = open_stream(
             itertools.islice(truth.stream(random_state=seed, batch_size=64), climbed // 64), items="batches"
         )
-        recovery = PaperSolver(strength=6.0, random_state=seed).run(batches)
-        assert recovery.stop_reason is StopReason.STREAM_ENDED_EARLY
-        assert truth.overlaps(recovery.vectors).min() > 0.8
-        assert recovery.strength > 3.0
+        estimate = PaperSolver(strength=6.0, random_state=seed).run(batches)
+        assert estimate.stop_reason is StopReason.STREAM_ENDED_EARLY
+        assert truth.overlaps(estimate.vectors).min() > 0.8
+        assert estimate.strength > 3.0
 
 
 def test_a_schedule_or_truth_for_other_samples_is_refused():

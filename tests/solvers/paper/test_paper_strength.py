@@ -31,10 +31,10 @@ def test_strength_and_sign_belong_to_the_vectors(dims, strength, estimator):
     for seed in range(6):
         truth = SpikedTensor.random(dims, strength, random_state=seed)
         solver = PaperSolver(strength=strength, random_state=seed, estimator=estimator)
-        recovery = solver.run(truth.stream(random_state=50 + seed))
-        assert recovery.strength >= 0
-        assert abs(recovery.strength - strength * signed_overlap(truth, recovery.vectors)) < strength / 2
-        assert recovery.history[-1]["reward"] == pytest.approx(recovery.strength)  # λ∏α > 0: nothing was flipped
+        estimate = solver.run(truth.stream(random_state=50 + seed))
+        assert estimate.strength >= 0
+        assert abs(estimate.strength - strength * signed_overlap(truth, estimate.vectors)) < strength / 2
+        assert estimate.history[-1]["reward"] == pytest.approx(estimate.strength)  # λ∏α > 0: nothing was flipped
 
 
 def test_held_out_score_is_the_strength():

@@ -54,9 +54,9 @@ def orthogonal(dims, seed, strengths):
     return Planted([SpikedTensor(tuple(a[i] for a in axes), s) for i, s in enumerate(strengths)])
 
 
-def check_all_found(recovery, truth):
-    found = recovery.components
-    assert recovery.found
+def check_all_found(estimate, truth):
+    found = estimate.components
+    assert estimate.found
     assert len(found) == len(truth.parts)
     assert [f.strength for f in found] == sorted((f.strength for f in found), reverse=True)
     for one, part in zip(found, truth.parts, strict=True):
@@ -80,10 +80,10 @@ def test_all_components_are_found_in_a_stream_and_in_stored_data(dims):
     stored = RaceSolver(random_state=7, n_components=3).run(samples)
     streamed = RaceSolver(random_state=7, n_components=3).run(np.array_split(samples, 13))
     np.testing.assert_array_equal(samples, before)  # found components are never taken from the data
-    for recovery in (stored, streamed):
-        check_all_found(recovery, truth)
-        assert recovery.n_samples == 1200
-        assert recovery.n_passes == 1
+    for estimate in (stored, streamed):
+        check_all_found(estimate, truth)
+        assert estimate.n_samples == 1200
+        assert estimate.n_passes == 1
 
 
 @pytest.mark.parametrize("dims", [(9, 10, 11), (6, 7, 8, 5)])
@@ -91,8 +91,8 @@ def test_little_stored_data_are_read_again_for_every_component(dims):
     # A component is known well when more than half of the pass has gone by, so that the next race waits for a pass of
     # its own.  Squared errors of (d - 1)/(10² n), 1e-3; components are orthogonal, else each would bend the next.
     truth, seen = orthogonal(dims, 3, (40.0, 20.0, 10.0)), []
-    recovery = RaceSolver(random_state=1, n_components=3, callbacks=[seen.append]).run(truth.samples(90, seed=4))
-    check_all_found(recovery, truth)
+    estimate = RaceSolver(random_state=1, n_components=3, callbacks=[seen.append]).run(truth.samples(90, seed=4))
+    check_all_found(estimate, truth)
     turns = [record["samples"] for record in seen]
     assert sum(later < earlier for earlier, later in itertools.pairwise(turns)) == 2  # began anew twice
 
@@ -104,8 +104,8 @@ def test_at_order_two_they_are_the_singular_vectors_of_the_mean(dims):
     for seed in range(3):
         samples = orthogonal(dims, seed, (20.0, 10.0, 5.0)).samples(800, seed)
         left, values, right = np.linalg.svd(samples.mean(axis=0))
-        recovery = RaceSolver(random_state=seed, n_components=3).run(samples)
-        found = recovery.components
+        estimate = RaceSolver(random_state=seed, n_components=3).run(samples)
+        found = estimate.components
         assert len(found) == 3
         for i, one in enumerate(found):
             assert min(abs(one.vectors[0] @ left[:, i]), abs(one.vectors[1] @ right[i])) > 0.99
@@ -123,19 +123,19 @@ def test_where_there_are_two_no_third_is_found(dims, strengths, runs):
     for seed in range(runs):
         truth = orthogonal(dims, seed, strengths)
         engine = LawEngine(truth, random_state=seed)
-        recovery = RaceSolver(random_state=seed, n_components=3, confidence=0.9999, max_samples=400).run(engine)
-        assert len(recovery.components) == 2
-        check_all_found(recovery, truth)
+        estimate = RaceSolver(random_state=seed, n_components=3, confidence=0.9999, max_samples=400).run(engine)
+        assert len(estimate.components) == 2
+        check_all_found(estimate, truth)
 
 
 @few_or_many(2, 5)
 def test_where_there_is_nothing_nothing_is_found(runs):
     for seed in range(runs):  # at level 1e-4 each
         engine = LawEngine(None, dims=(6, 6, 6), random_state=seed)
-        recovery = RaceSolver(random_state=seed, n_components=3, confidence=0.9999, max_samples=300).run(engine)
-        assert recovery.stop_reason is StopReason.NO_SIGNAL
-        assert not recovery.first.significant
-        assert recovery.strength == 0
+        estimate = RaceSolver(random_state=seed, n_components=3, confidence=0.9999, max_samples=300).run(engine)
+        assert estimate.stop_reason is StopReason.NO_SIGNAL
+        assert not estimate.first.significant
+        assert estimate.strength == 0
 
 
 def test_one_component_is_the_race_without_others():
@@ -151,9 +151,9 @@ def test_one_component_is_the_race_without_others():
 
 def test_the_sign_of_every_component_is_definite():
     truth = planted((16, 17, 18), seed=5)
-    recovery = RaceSolver(random_state=7, n_components=3, max_samples=900).run(LawEngine(truth, random_state=1))
-    assert len(recovery.components) == 3
-    for part in recovery.components:
+    estimate = RaceSolver(random_state=7, n_components=3, max_samples=900).run(LawEngine(truth, random_state=1))
+    assert len(estimate.components) == 3
+    for part in estimate.components:
         assert all(v[np.argmax(np.abs(v))] > 0 for v in part.vectors[:-1])
         assert part.strength > 0
 
@@ -170,12 +170,12 @@ def test_memory_holds_for_all_components_together(dims, memory):
     truth = planted(dims, 0, (12.0, 8.0, 5.0))
     states = set()
     for n in (700, 1000):
-        recovery = RaceSolver(random_state=0, memory_limit=memory, n_components=3, max_samples=n).run(
+        estimate = RaceSolver(random_state=0, memory_limit=memory, n_components=3, max_samples=n).run(
             LawEngine(truth, random_state=1)
         )
-        assert len(recovery.components) == 3
-        assert recovery.state_bytes <= memory
-        states.add(recovery.state_bytes)
+        assert len(estimate.components) == 3
+        assert estimate.state_bytes <= memory
+        states.add(estimate.state_bytes)
     assert max(states) >= 0.6 * memory
     # Constant in the number of samples, but for rewards of up to eight sub-batches (and sizes) of three candidates.
     assert max(states) - min(states) <= 3 * 2 * 8 * 8

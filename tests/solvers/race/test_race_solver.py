@@ -34,21 +34,21 @@ def take(truth, n, **options):
 def test_an_endless_stream_is_left_with_accurate_vectors(dims, kind, runs):
     for seed in range(runs):
         truth = SpikedTensor.random(dims, 1.0, random_state=seed, **KINDS[kind])
-        recovery = RaceSolver(random_state=seed).run(LawEngine(truth, random_state=seed))
-        assert recovery.stop_reason is StopReason.ACCURATE
+        estimate = RaceSolver(random_state=seed).run(LawEngine(truth, random_state=seed))
+        assert estimate.stop_reason is StopReason.ACCURATE
         # Root mean squared error at most 0.1 as estimated: squared error 0.01 on average; 0.05 is a chi-square beyond
         # 1e-6.
-        assert truth.loss(recovery.vectors).max() < 0.05
-        assert recovery.standard_errors is not None
+        assert truth.loss(estimate.vectors).max() < 0.05
+        assert estimate.standard_errors is not None
 
 
 @pytest.mark.parametrize("dims", [(20, 30), (2, 500), (2, 100, 3), (9, 4, 7, 5), (3, 12, 2, 5, 4)])
 def test_unequal_dims_come_back_in_the_users_order(dims):
     truth = SpikedTensor.random(dims, 2.0, random_state=4)
-    recovery = RaceSolver(random_state=1).run(truth.stream(random_state=5))
-    assert [len(v) for v in recovery.vectors] == list(dims)
-    assert recovery.stop_reason is StopReason.ACCURATE
-    assert truth.loss(recovery.vectors).max() < 0.05
+    estimate = RaceSolver(random_state=1).run(truth.stream(random_state=5))
+    assert [len(v) for v in estimate.vectors] == list(dims)
+    assert estimate.stop_reason is StopReason.ACCURATE
+    assert truth.loss(estimate.vectors).max() < 0.05
 
 
 @functools.cache
@@ -74,11 +74,11 @@ def test_a_negative_strength_is_found_as_well(dims, kind, runs):
     for seed in range(runs):
         plus = SpikedTensor.random(dims, 1.0, random_state=seed, **KINDS[kind])
         minus = SpikedTensor((-plus.vectors[0], *plus.vectors[1:]), 1.0)
-        recovery = RaceSolver(random_state=seed).run(LawEngine(minus, random_state=seed))
-        assert minus.loss(recovery.vectors).max() < 0.05
-        signs = [np.sign(a @ b) for a, b in zip(recovery.vectors, minus.vectors, strict=True)]
+        estimate = RaceSolver(random_state=seed).run(LawEngine(minus, random_state=seed))
+        assert minus.loss(estimate.vectors).max() < 0.05
+        signs = [np.sign(a @ b) for a, b in zip(estimate.vectors, minus.vectors, strict=True)]
         assert np.prod(signs) == 1.0  # the signs together say that the strength is that of ``minus``
-        assert recovery.strength > 0
+        assert estimate.strength > 0
 
 
 @few_or_many(6, 60)
@@ -87,8 +87,8 @@ def test_pure_noise_is_claimed_to_be_a_signal_in_at_most_five_percent_of_runs(ru
     for dims in [(6,) * 3, (4,) * 4]:
         claims = 0
         for seed in range(runs):
-            recovery = RaceSolver(random_state=seed, max_samples=600).run(LawEngine(None, dims=dims, random_state=seed))
-            claims += recovery.stop_reason is not StopReason.NO_SIGNAL
+            estimate = RaceSolver(random_state=seed, max_samples=600).run(LawEngine(None, dims=dims, random_state=seed))
+            claims += estimate.stop_reason is not StopReason.NO_SIGNAL
         # If the rate were 5 %: P(X >= 12 of 60) = 4e-5, P(X >= 5 of 6) = 2e-6.
         assert claims < {60: 12, 6: 5}[runs]
 
@@ -101,21 +101,21 @@ def test_other_noise_does_not_raise_the_rate_of_false_claims(noise, runs):
     claims = 0
     for seed in range(runs):
         samples = Samples((6, 6, 6), noise=noise, random_state=seed)
-        recovery = RaceSolver(random_state=seed, max_samples=400).run(samples)
-        claims += recovery.stop_reason is not StopReason.NO_SIGNAL
+        estimate = RaceSolver(random_state=seed, max_samples=400).run(samples)
+        claims += estimate.stop_reason is not StopReason.NO_SIGNAL
     assert claims < {30: 8, 6: 4}[runs]  # 5 %: P(X >= 8 of 30) = 1e-4, P(X >= 4 of 6) = 9e-5
 
 
 def test_no_signal_is_said_with_a_limit_on_the_strength():
-    recovery = RaceSolver(random_state=1).run(take(Samples((8,) * 3, random_state=1, batch_size=1), 300))
-    assert recovery.stop_reason is StopReason.NO_SIGNAL
-    assert recovery.standard_errors is None
-    assert recovery.strength == 0
-    low, high = recovery.strength_interval
+    estimate = RaceSolver(random_state=1).run(take(Samples((8,) * 3, random_state=1, batch_size=1), 300))
+    assert estimate.stop_reason is StopReason.NO_SIGNAL
+    assert estimate.standard_errors is None
+    assert estimate.strength == 0
+    low, high = estimate.strength_interval
     assert low == 0.0
     assert 0.05 < high < 2.0
-    assert recovery.n_samples == 300
-    assert "No signal" in str(recovery.stop_reason)
+    assert estimate.n_samples == 300
+    assert "No signal" in str(estimate.stop_reason)
 
 
 @few_or_many(6, 60)
@@ -128,8 +128,8 @@ def test_a_signal_at_the_limit_is_missed_in_at_most_five_percent_of_runs(runs):
     missed = 0
     for seed in range(runs):
         truth = SpikedTensor.random(dims, limit, random_state=seed)
-        recovery = RaceSolver(random_state=seed, max_samples=n).run(LawEngine(truth, random_state=seed))
-        missed += recovery.stop_reason is StopReason.NO_SIGNAL
+        estimate = RaceSolver(random_state=seed, max_samples=n).run(LawEngine(truth, random_state=seed))
+        missed += estimate.stop_reason is StopReason.NO_SIGNAL
     assert missed < {60: 12, 6: 4}[runs]  # as above: 4e-5 if the rate is 5 %; P(X >= 4 of 6) = 9e-5
 
 
@@ -138,10 +138,10 @@ def test_errors_and_strength_are_covered_at_their_nominal_rate(runs):
     inside, components, covered = 0, 0, 0
     for seed in range(runs):
         truth = SpikedTensor.random((6, 7, 8), 1.0, random_state=seed)
-        recovery = RaceSolver(random_state=seed, tol=0.08).run(LawEngine(truth, random_state=seed))
-        low, high = recovery.strength_interval
+        estimate = RaceSolver(random_state=seed, tol=0.08).run(LawEngine(truth, random_state=seed))
+        low, high = estimate.strength_interval
         covered += low <= truth.strength <= high
-        for v, w, e in zip(recovery.vectors, truth.vectors, recovery.standard_errors, strict=True):
+        for v, w, e in zip(estimate.vectors, truth.vectors, estimate.standard_errors, strict=True):
             sign = np.sign(v @ w)
             inside += int(np.sum(np.abs(sign * v - w) <= 1.96 * e))
             components += len(v)
@@ -166,12 +166,12 @@ def test_the_refinement_ends_at_the_cramer_rao_limit(dims, runs):
     ratios = []
     for seed in range(runs):
         truth = SpikedTensor.random(dims, 1.0, random_state=seed)
-        recovery = RaceSolver(random_state=seed, max_samples=40 * round(math.prod(dims) ** 0.5)).run(
+        estimate = RaceSolver(random_state=seed, max_samples=40 * round(math.prod(dims) ** 0.5)).run(
             LawEngine(truth, random_state=seed)
         )
-        searched = [h["samples"] for h in recovery.history if h["phase"] == "search"][-1]
-        bound = (dims[0] - 1) / (recovery.n_samples - searched)
-        ratios.extend(truth.loss(recovery.vectors) / bound)
+        searched = [h["samples"] for h in estimate.history if h["phase"] == "search"][-1]
+        bound = (dims[0] - 1) / (estimate.n_samples - searched)
+        ratios.extend(truth.loss(estimate.vectors) / bound)
     # Each ratio is about chi-square(d-1)/(d-1): its mean over m ratios has standard error sqrt(2/((d-1) m)).  A tenth
     # and four of them are exceeded in 7e-5 of all cases after 4 runs, 5e-6 after 12.
     spread = math.sqrt(2 / ((dims[0] - 1) * len(ratios)))
@@ -194,9 +194,9 @@ def test_memory_is_kept_and_spent(dims, memory, most):
     truth = SpikedTensor.random(dims, 1.0, random_state=0)
     states = set()
     for n in (most // 3, most):
-        recovery = RaceSolver(random_state=0, memory_limit=memory, max_samples=n).run(LawEngine(truth, random_state=1))
-        assert recovery.state_bytes <= memory
-        states.add(recovery.state_bytes)
+        estimate = RaceSolver(random_state=0, memory_limit=memory, max_samples=n).run(LawEngine(truth, random_state=1))
+        assert estimate.state_bytes <= memory
+        states.add(estimate.state_bytes)
     assert max(states) >= 0.6 * memory
     # Constant in the number of samples, but for rewards of few or many sub-batches (and sizes) of three candidates.
     assert max(states) - min(states) <= 3 * 2 * 8 * SUB_BATCHES
@@ -208,8 +208,8 @@ def test_too_little_memory_is_refused_with_the_minimum_that_works(dims):
     with pytest.raises(MemoryBudgetError, match=r"give at least \d+ bytes") as refused:
         RaceSolver(memory_limit=500).run(LawEngine(truth))
     minimum = int(str(refused.value).split("at least ")[1].split()[0])
-    recovery = RaceSolver(memory_limit=minimum, max_samples=50).run(LawEngine(truth))
-    assert recovery.state_bytes <= minimum
+    estimate = RaceSolver(memory_limit=minimum, max_samples=50).run(LawEngine(truth))
+    assert estimate.state_bytes <= minimum
 
 
 def test_memory_can_be_written_in_several_ways():
@@ -235,27 +235,27 @@ def test_same_seed_gives_the_same_bits():
 @pytest.mark.parametrize("noise", ["rademacher", "uniform", "correlated"])
 def test_other_noise_laws_recover(noise):
     truth = SpikedTensor.random((8,) * 4, 1.0, random_state=3)
-    recovery = RaceSolver(random_state=1).run(truth.stream(noise=noise, random_state=2))
-    assert recovery.stop_reason is StopReason.ACCURATE
-    assert truth.loss(recovery.vectors).max() < 0.05
+    estimate = RaceSolver(random_state=1).run(truth.stream(noise=noise, random_state=2))
+    assert estimate.stop_reason is StopReason.ACCURATE
+    assert truth.loss(estimate.vectors).max() < 0.05
 
 
 def test_bounded_noise_is_found_at_a_strength_far_below_one():
     truth = SpikedTensor.random((8,) * 4, 0.02, random_state=3)  # one sample's noise has norm 1, its entries 1/64
-    recovery = RaceSolver(random_state=1).run(truth.stream(noise="bounded", random_state=2))
-    assert truth.loss(recovery.vectors).max() < 0.05
-    assert recovery.strength == pytest.approx(0.02, rel=0.3)
+    estimate = RaceSolver(random_state=1).run(truth.stream(noise="bounded", random_state=2))
+    assert truth.loss(estimate.vectors).max() < 0.05
+    assert estimate.strength == pytest.approx(0.02, rel=0.3)
 
 
 @few_or_many(2, 6)
 def test_heavy_tails_give_the_signal_or_nothing(runs):
     for seed in range(runs):
         truth = SpikedTensor.random((8,) * 4, 1.0, random_state=seed)
-        recovery = RaceSolver(random_state=seed, max_samples=600).run(
+        estimate = RaceSolver(random_state=seed, max_samples=600).run(
             truth.stream(noise="student-t", random_state=seed)
         )
-        wrong = truth.overlaps(recovery.vectors).min() < 0.5
-        assert not wrong or recovery.stop_reason is StopReason.NO_SIGNAL
+        wrong = truth.overlaps(estimate.vectors).min() < 0.5
+        assert not wrong or estimate.stop_reason is StopReason.NO_SIGNAL
 
 
 def test_of_two_signals_the_stronger_is_found():
@@ -265,9 +265,9 @@ def test_of_two_signals_the_stronger_is_found():
         SpikedTensor.random((10,) * 4, 1.0, random_state=1),
     )
     samples = take(strong, 1200, random_state=3) + weak.signal()
-    recovery = RaceSolver(random_state=0).run(samples)
-    assert recovery.stop_reason is StopReason.STREAM_ENDED
-    assert strong.overlaps(recovery.vectors).min() > 0.95
+    estimate = RaceSolver(random_state=0).run(samples)
+    assert estimate.stop_reason is StopReason.STREAM_ENDED
+    assert strong.overlaps(estimate.vectors).min() > 0.95
 
 
 def test_of_a_drifting_signal_the_average_is_found():
@@ -278,10 +278,10 @@ def test_of_a_drifting_signal_the_average_is_found():
     last = SpikedTensor((turned / np.linalg.norm(turned), *first.vectors[1:]), 2.0)
     share = np.linspace(0, 1, len(samples)).reshape(-1, 1, 1, 1)
     samples += (1 - share) * first.signal() + share * last.signal()
-    recovery = RaceSolver(random_state=0).run(samples)
+    estimate = RaceSolver(random_state=0).run(samples)
     middle = first.vectors[0] + last.vectors[0]
-    assert abs(recovery.vectors[0] @ middle) / np.linalg.norm(middle) > 0.97
-    assert first.overlaps(recovery.vectors)[1:].min() > 0.97
+    assert abs(estimate.vectors[0] @ middle) / np.linalg.norm(middle) > 0.97
+    assert first.overlaps(estimate.vectors)[1:].min() > 0.97
 
 
 def test_a_claim_drops_no_search_before_the_refinement():
@@ -303,13 +303,13 @@ def test_more_passes_find_what_one_cannot():
         truth = SpikedTensor.random((12,) * 4, 1.0, random_state=seed)
         samples = take(truth, 350, random_state=seed)
         for passes in found:
-            recovery = RaceSolver(random_state=seed, memory_limit=12_000, max_passes=passes).run(samples)
-            right = truth.overlaps(recovery.vectors).min() > 0.7
-            assert right or recovery.stop_reason is StopReason.NO_SIGNAL
-            found[passes] += recovery.stop_reason is not StopReason.NO_SIGNAL
-            assert recovery.n_passes <= passes
-            assert recovery.n_samples <= 350
-            assert recovery.state_bytes <= 12_000
+            estimate = RaceSolver(random_state=seed, memory_limit=12_000, max_passes=passes).run(samples)
+            right = truth.overlaps(estimate.vectors).min() > 0.7
+            assert right or estimate.stop_reason is StopReason.NO_SIGNAL
+            found[passes] += estimate.stop_reason is not StopReason.NO_SIGNAL
+            assert estimate.n_passes <= passes
+            assert estimate.n_samples <= 350
+            assert estimate.state_bytes <= 12_000
     assert found[8] >= found[1] + 3
 
 
@@ -320,12 +320,12 @@ def test_more_passes_make_vectors_accurate_that_the_first_has_found(monkeypatch)
         truth = SpikedTensor.random((7,) * 4, 1.8, random_state=seed)
         samples = take(truth, 60, random_state=seed)
         solver = RaceSolver(random_state=seed, memory_limit=14_000, max_passes=4)
-        recovery = solver.run(samples)
-        assert recovery.state_bytes <= 14_000
-        last = {record["pass"]: record["found"] for record in recovery.history}  # how every pass ended
-        if recovery.n_passes == 1 or not (last[1] and last[recovery.n_passes]):
+        estimate = solver.run(samples)
+        assert estimate.state_bytes <= 14_000
+        last = {record["pass"]: record["found"] for record in estimate.history}  # how every pass ended
+        if estimate.n_passes == 1 or not (last[1] and last[estimate.n_passes]):
             continue
-        better.append(float(truth.loss(recovery.vectors).mean()))
+        better.append(float(truth.loss(estimate.vectors).mean()))
         # Where the vectors that have climbed prove nothing the first claim stands.
         away = tuple(np.roll(v, 1) - v * (np.roll(v, 1) @ v) for v in truth.vectors)
         with monkeypatch.context() as patch:
@@ -347,15 +347,15 @@ def test_more_passes_are_not_fooled_by_noise(runs):
     claims = 0
     for seed in range(runs):
         samples = take(Samples((6,) * 3, random_state=seed, batch_size=1), 100)
-        recovery = RaceSolver(random_state=seed, max_passes=5).run(samples)
-        claims += recovery.stop_reason is not StopReason.NO_SIGNAL
+        estimate = RaceSolver(random_state=seed, max_passes=5).run(samples)
+        claims += estimate.stop_reason is not StopReason.NO_SIGNAL
     assert claims < {40: 10, 6: 4}[runs]  # 5 %: P(X >= 10 of 40) = 3e-5, P(X >= 4 of 6) = 9e-5
 
 
 def test_a_partition_can_be_given_by_hand():
     truth = SpikedTensor.random((5,) * 5, 1.0, random_state=0)
-    recovery = RaceSolver(random_state=0, partition=[(2, 3, 4), (0, 1)]).run(LawEngine(truth, random_state=1))
-    assert truth.loss(recovery.vectors).max() < 0.05
+    estimate = RaceSolver(random_state=0, partition=[(2, 3, 4), (0, 1)]).run(LawEngine(truth, random_state=1))
+    assert truth.loss(estimate.vectors).max() < 0.05
     with pytest.raises(PartitionError, match="exactly once"):
         RaceSolver(partition=[(0, 1), (2, 3)]).run(LawEngine(truth))
     with pytest.raises(PartitionError, match="two groups"):
@@ -365,8 +365,8 @@ def test_a_partition_can_be_given_by_hand():
 @pytest.mark.parametrize("partition", [[(0, 1), (2, 3)], [(0,), (1, 2, 3)]])
 def test_any_two_groups_serve(partition):
     truth = SpikedTensor.random((6,) * 4, 2.0, random_state=0)
-    recovery = RaceSolver(random_state=0, partition=partition).run(LawEngine(truth, random_state=1))
-    assert truth.loss(recovery.vectors).max() < 0.05
+    estimate = RaceSolver(random_state=0, partition=partition).run(LawEngine(truth, random_state=1))
+    assert truth.loss(estimate.vectors).max() < 0.05
 
 
 def test_tolerance_is_the_error_at_which_it_stops():
@@ -383,16 +383,16 @@ def test_tolerance_is_the_error_at_which_it_stops():
 def test_history_tells_the_race():
     truth = SpikedTensor.random((8,) * 4, 1.0, random_state=0)
     seen = []
-    recovery = RaceSolver(random_state=0, callbacks=[seen.append]).run(truth.stream(random_state=1))
-    assert [h["samples"] for h in recovery.history] == sorted(h["samples"] for h in recovery.history)
-    assert recovery.history[-1]["samples"] == recovery.n_samples
-    search = [h for h in recovery.history if h["phase"] == "search"]
+    estimate = RaceSolver(random_state=0, callbacks=[seen.append]).run(truth.stream(random_state=1))
+    assert [h["samples"] for h in estimate.history] == sorted(h["samples"] for h in estimate.history)
+    assert estimate.history[-1]["samples"] == estimate.n_samples
+    search = [h for h in estimate.history if h["phase"] == "search"]
     assert {"candidate", "log_evidence", "strength", "attempt", "found"} <= set(search[0])
     assert search[-1]["found"]
     assert not search[0]["found"]
-    assert len(seen) == len(recovery.history)
+    assert len(seen) == len(estimate.history)
     assert truth.overlaps(seen[-1]["vectors"]).min() > 0.95
-    assert "vectors" not in recovery.history[-1]
+    assert "vectors" not in estimate.history[-1]
 
 
 @pytest.mark.parametrize(
@@ -420,8 +420,8 @@ def test_passes_need_samples_that_can_be_read_again():
     ("shape", "memory"), [((50, 4, 5, 6), None), ((50, 6, 6, 6, 6), 6000), ((50, 5, 5, 5, 5, 5), 11_000)]
 )
 def test_zeros_are_no_signal_and_no_crash(shape, memory):
-    recovery = RaceSolver(memory_limit=memory).run(np.zeros(shape))
-    assert recovery.stop_reason is StopReason.NO_SIGNAL
+    estimate = RaceSolver(memory_limit=memory).run(np.zeros(shape))
+    assert estimate.stop_reason is StopReason.NO_SIGNAL
 
 
 @pytest.mark.parametrize("memory", [None, 14_000])
@@ -430,34 +430,34 @@ def test_one_odd_sample_at_the_start_does_no_harm(factor, memory):
     truth = SpikedTensor.random((8,) * 4, 1.0, random_state=0)
     samples = take(truth, 500, random_state=1)
     samples[0] *= factor
-    recovery = RaceSolver(memory_limit=memory).run(samples)
-    assert recovery.stop_reason is not StopReason.NO_SIGNAL
-    assert truth.overlaps(recovery.vectors).min() > 0.9
+    estimate = RaceSolver(memory_limit=memory).run(samples)
+    assert estimate.stop_reason is not StopReason.NO_SIGNAL
+    assert truth.overlaps(estimate.vectors).min() > 0.9
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
 def test_a_handful_of_samples_is_no_signal(n):
     truth = SpikedTensor.random((6, 6, 6), 1.0, random_state=0)
-    recovery = RaceSolver().run(take(truth, n, random_state=1))
-    assert recovery.stop_reason is StopReason.NO_SIGNAL
-    assert recovery.n_samples == n
-    assert recovery.strength_interval == (0.0, math.inf)
+    estimate = RaceSolver().run(take(truth, n, random_state=1))
+    assert estimate.stop_reason is StopReason.NO_SIGNAL
+    assert estimate.n_samples == n
+    assert estimate.strength_interval == (0.0, math.inf)
 
 
 @pytest.mark.parametrize("dims", [(2, 2), (2, 2, 2), (2,) * 6, (3,) * 7])
 def test_tiny_modes_and_high_orders(dims):
     truth = SpikedTensor.random(dims, 2.0, random_state=1)
-    recovery = RaceSolver(random_state=1).run(LawEngine(truth, random_state=1))
-    assert recovery.stop_reason is StopReason.ACCURATE
-    assert truth.loss(recovery.vectors).max() < 0.1
+    estimate = RaceSolver(random_state=1).run(LawEngine(truth, random_state=1))
+    assert estimate.stop_reason is StopReason.ACCURATE
+    assert truth.loss(estimate.vectors).max() < 0.1
 
 
 def test_a_very_strong_signal_is_no_problem():
     for strength in (1e2, 1e6):
         truth = SpikedTensor.random((8,) * 3, strength, random_state=0)
-        recovery = RaceSolver().run(take(truth, 100, random_state=1))
-        assert truth.overlaps(recovery.vectors).min() > 0.9999
-        assert recovery.strength == pytest.approx(strength, rel=1e-2)
+        estimate = RaceSolver().run(take(truth, 100, random_state=1))
+        assert truth.overlaps(estimate.vectors).min() > 0.9999
+        assert estimate.strength == pytest.approx(strength, rel=1e-2)
 
 
 @pytest.mark.parametrize("rank_one", [True, False])
@@ -501,7 +501,7 @@ def test_the_p_value_is_the_inverse_of_the_e_value():
         RaceSolver(random_state=0).run(take(truth if n else Samples((6, 7, 8), random_state=3, batch_size=1), n or 200))
         for n in (150, 400, 0)
     )
-    for recovery in (few, many, none):
-        assert recovery.p_value == pytest.approx(min(1.0, 1 / recovery.e_value))
+    for estimate in (few, many, none):
+        assert estimate.p_value == pytest.approx(min(1.0, 1 / estimate.e_value))
     assert many.e_value > few.e_value > 20  # found at confidence 0.95; bets go on while the vectors are refined
     assert none.e_value < 20

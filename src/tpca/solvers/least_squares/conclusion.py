@@ -15,7 +15,7 @@ from tpca.inference.scatter import Errors, errors_of, slopes
 from tpca.inference.units import TOTAL, Dependence, by_pieces, dependence
 from tpca.inference.whitening import LoudDirections, Whitening, learn_whitening, longest_within, loud_directions, sphere
 from tpca.randomness import generator
-from tpca.solvers.estimate import Component, Recovery, StopReason
+from tpca.solvers.estimate import Component, Estimate, StopReason
 from tpca.solvers.least_squares.advice import advice_of
 from tpca.solvers.least_squares.components import deflated, lengths
 from tpca.tensors.blocks import Array
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ROUNDING = 1e3  # rounding errors, in units of the last place, that a sum may have
 
 
-def conclude(run: LeastSquaresRun) -> Recovery:
+def conclude(run: LeastSquaresRun) -> Estimate:
     """What is said of all questions, in their order."""
     _refuse_constant(run)
     solver = run.solver
@@ -39,7 +39,7 @@ def conclude(run: LeastSquaresRun) -> Recovery:
     if not signal_p <= 1 - solver.confidence:
         stop = StopReason.NO_SIGNAL if tested else StopReason.UNTESTABLE
     first = found[0]
-    return Recovery(
+    return Estimate(
         solver="least_squares",
         components=tuple(one for each in found for one in each.components()),
         stop_reason=stop,

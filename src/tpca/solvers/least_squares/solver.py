@@ -20,7 +20,7 @@ from tpca.errors import MemoryBudgetError, SampleError, StreamError
 from tpca.inference.design import Design, Units
 from tpca.inference.flips import CHUNK
 from tpca.inference.units import MAX_UNITS, Contributions, UnitSum, UnitSums, halved, merge_units
-from tpca.solvers.estimate import Recovery
+from tpca.solvers.estimate import Estimate
 from tpca.solvers.least_squares.conclusion import conclude
 from tpca.solvers.least_squares.residuals import Answer, Residuals
 from tpca.solvers.memory import budget
@@ -89,7 +89,7 @@ class LeastSquares(ClaimingSolver):
             )
         return LeastSquaresRun(self, data, design, self.plan(data, design, pushed), pushed)
 
-    def run(self, source: Any, design: Design | None = None) -> Recovery:
+    def run(self, source: Any, design: Design | None = None) -> Estimate:
         """Read a stream or an engine; the components, with their test."""
         engine = open_engine(source)
         conditions = "" if design is None else design.digest
@@ -261,7 +261,7 @@ class LeastSquaresRun(KeptRun):
         """The second pass, where there was one over all samples."""
         return self._residuals if self._looked >= self.n else None
 
-    def recovery(self) -> Recovery:
+    def estimate(self) -> Estimate:
         """Components, their test and errors."""
         refuse_all_left_out(self.n, self._data)
         if self.n < 2:

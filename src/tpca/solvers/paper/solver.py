@@ -36,7 +36,7 @@ from tpca.engines import open_engine
 from tpca.errors import SolverError
 from tpca.model import SpikedTensor, check_strength
 from tpca.randomness import generator
-from tpca.solvers.estimate import Recovery, StopReason
+from tpca.solvers.estimate import Estimate, StopReason
 from tpca.solvers.options import CommonOptions, option
 from tpca.solvers.paper.run import PaperRun, StreamEndedError
 from tpca.solvers.paper.schedule import (
@@ -104,7 +104,7 @@ class PaperSolver(CommonOptions):
             raise SolverError(f"estimator must be one of {', '.join(METHODS)}, got {self.estimator!r}.")
         self.constants = preset_constants(self.preset)
 
-    def run(self, source: Any) -> Recovery:
+    def run(self, source: Any) -> Estimate:
         """Recover the vectors from a stream (or engine); a stream that ends early gives what was reached."""
         engine = open_engine(source)
         if engine.partial:
@@ -123,7 +123,7 @@ class PaperSolver(CommonOptions):
                 reason = StopReason.STREAM_ENDED_EARLY
         blocks = tuple(block[run.best] for block in run.replicas)
         vectors, strength = positive(block_vectors(run.partition, blocks, self.estimator, run.rng), run.mean_reward)
-        return Recovery.of_one(
+        return Estimate.of_one(
             solver="paper",
             vectors=vectors,
             strength=strength,

@@ -42,7 +42,7 @@ from tpca.engines import open_engine
 from tpca.engines.local import LocalEngine
 from tpca.errors import SolverError
 from tpca.inference.design import Design
-from tpca.solvers.estimate import Recovery
+from tpca.solvers.estimate import Estimate
 from tpca.solvers.race.rounds import MIN_SAMPLES
 from tpca.tensors import DenseBatch
 from tpca.tensors.blocks import Array
@@ -150,7 +150,7 @@ class ContrastStream(Stream):
             if not some.all():
                 return
 
-    def told(self, found: Recovery) -> Recovery:
+    def told(self, found: Estimate) -> Estimate:
         """What was found, as of samples."""
         used = self.ends[found.n_samples - 1] if found.n_samples else 0
         kept = len(self._spreads) ** 2 / sum(1 / v for v in self._spreads) / (len(self._y) * float(self._y.var()))

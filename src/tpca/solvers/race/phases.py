@@ -31,7 +31,7 @@ from tpca.engines import Data
 from tpca.errors import SampleError, StreamError
 from tpca.randomness import generator
 from tpca.solvers.checks import Check, level, steadiness, vanished
-from tpca.solvers.estimate import Evidence, Recovery, StopReason
+from tpca.solvers.estimate import Estimate, Evidence, StopReason
 from tpca.solvers.race.candidate import Ascent
 from tpca.solvers.race.probe import Probe
 from tpca.solvers.race.refinement import Refinement
@@ -310,7 +310,7 @@ class Race:
         search.strategy.restart()
         return Again([search], ascent, standing)
 
-    def recovery(self) -> Recovery:
+    def estimate(self) -> Estimate:
         """What was found, or that nothing was, in the units of the data.
 
         Where all samples are the same there is no noise to tell a signal from, and nothing is said; of zeros, that
@@ -338,7 +338,7 @@ class Race:
         # δ_l/(δ k(k + 1)) of it, and has won exp(log E − needed)/δ.  By Ville's inequality the chance that this ever
         # comes to e on pure noise is at most 1/e, which is the p-value.
         log_e = most - proof.needed - math.log(1 - self.solver.confidence)
-        return Recovery.of_one(
+        return Estimate.of_one(
             solver="race",
             vectors=vectors,
             noise_level=known.sigma / self.scale,

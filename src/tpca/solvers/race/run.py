@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tpca.engines import Data
-from tpca.solvers.estimate import Recovery
+from tpca.solvers.estimate import Estimate
 from tpca.solvers.race.phases import Race
 from tpca.solvers.race.rounds import samples_per_pass
 from tpca.solvers.race.whitening import ModeMoments, Noise
@@ -118,15 +118,15 @@ class RaceRun:
         for race in self.races:
             race.close()
 
-    def recovery(self) -> Recovery:
+    def estimate(self) -> Estimate:
         """All components, strongest first; or that there is none.
 
         Those after one that came to nothing were searched for in what it left, and go with it.
         """
-        ended: list[Recovery] = []
+        ended: list[Estimate] = []
         for race in self.races:
             if not self._is_ghost(race):
-                ended.append(race.recovery())
+                ended.append(race.estimate())
                 if not ended[-1].found:
                     break
         first, *others = sorted((r for r in ended if r.found), key=lambda r: -r.strength) or ended[:1]

@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 from tpca.engines import Data
 from tpca.errors import SolverError, check_integer
 from tpca.inference.design import Design
-from tpca.solvers.estimate import Recovery
+from tpca.solvers.estimate import Estimate
 from tpca.solvers.memory import default_memory, parse_memory
 from tpca.solvers.options import ClaimingSolver, check_passes, check_positive, check_whiten, option
 from tpca.solvers.race.contrasts import contrasts
@@ -87,7 +87,7 @@ class RaceSolver(ClaimingSolver):
             )
         return RaceRun(self, data)
 
-    def run(self, source: Any, design: Design | None = None) -> Recovery:
+    def run(self, source: Any, design: Design | None = None) -> Estimate:
         """Read a stream (or engine) as far as needed; with a ``design``, for the effect of its y."""
         if design is None or design.plain:
             return super().run(source)
