@@ -97,7 +97,7 @@ def draw(stored: dict) -> None:
         ):
             axes.plot([], [], marker, color=colour, label=label)
         axes.axvline(1.0, color=INK, linewidth=1)
-        axes.set(xscale="log", xlabel="time over that of the floor or the peer")
+        axes.set(xscale="log", xlabel="ratio to the floor or the peer")
         axes.set_yticks(range(len(rows)), [f"{row['job']}\nover {row['reference']}" for row in rows], fontsize=7)
         axes.set_ylim(len(rows) - 0.4, -0.6)
         figure.legend(loc="outside upper right", ncols=4, fontsize=9)

