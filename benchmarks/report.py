@@ -25,6 +25,7 @@ FAMILIES = {
 def about(threads: int) -> dict[str, object]:
     """Where, when and with what the figures were measured."""
     from importlib.metadata import version
+    from importlib.util import find_spec
 
     from threadpoolctl import threadpool_info
 
@@ -34,15 +35,17 @@ def about(threads: int) -> dict[str, object]:
 
     changed = "+" if git("status", "--porcelain", "src", "benchmarks/*.py") else ""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+    processor = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
     blas = sorted({f"{i['internal_api']} {i['version']}" for i in threadpool_info() if i["user_api"] == "blas"})
-    packages = ("numpy", "tensorly", "pyttb", "mne", "zarr", "distributed")
+    packages = [
+        name for name in ("numpy", "tensorly", "pyttb", "mne", "xeofs", "zarr", "distributed") if find_spec(name)
+    ]
     return {
         "revision": (git("rev-parse", "--short=10", "HEAD") or "unknown") + changed,
         "date": datetime.date.today().isoformat(),
-        "machine": f"{name}, {os.cpu_count()} cores, {threads} thread of {', '.join(blas)}",
+        "machine": f"{processor}, {os.cpu_count()} cores, {threads} thread of {', '.join(blas)}",
         "load": round(os.getloadavg()[0], 1),
-        "versions": {"Python": platform.python_version(), **{package: version(package) for package in packages}},
+        "versions": {"Python": platform.python_version(), **{name: version(name) for name in packages}},
     }
 
 

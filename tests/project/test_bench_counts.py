@@ -156,21 +156,6 @@ def test_a_solve_that_ends_last_in_another_thread_gives_the_number_back():
     assert blas_threads() == {2}
 
 
-@pytest.mark.usefixtures("two_threads")
-def test_a_solve_in_another_thread_has_one_thread_and_leaves_the_number_alone():
-    seen = []
-
-    def solve():
-        with calm_blas(10):
-            seen.append(blas_threads())
-
-    thread = threading.Thread(target=solve)
-    thread.start()
-    thread.join()
-    assert seen == [{1}]
-    assert blas_threads() == {2}
-
-
 @pytest.mark.slow
 def test_fits_in_threads_have_the_bits_of_the_main_thread():
     """In a process whose BLAS has the threads it likes, four fits at a time and one after the other."""
