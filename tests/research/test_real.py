@@ -8,8 +8,9 @@ import pytest
 
 from research.real import __main__ as command
 from research.real import measures, peers, plain
+from research.real.reasons import REASONS
 from research.real.sets import SETS, Samples
-from research.real.tables import TABLES, allowed
+from research.real.tables import TABLES, allowed, differing, draw
 
 STORED = Path(__file__).parents[2] / "docs" / "real.json"
 AGAIN = ("IL-2", "firms", "serology", "breast cancer", "wine", "iris", "diabetes", "El Niño", "gapminder", "economy")
@@ -17,15 +18,28 @@ POOLED = 0.055
 
 
 @pytest.fixture(scope="module")
-def stored():
-    return {row["name"]: row for row in json.loads(STORED.read_text())["rows"]}
+def content():
+    return json.loads(STORED.read_text())
 
 
-def test_every_set_is_stored(stored):
-    assert list(stored) == list(SETS)
-    assert len({row["package"] for row in stored.values()}) >= 10
-    assert {row["question"] for row in stored.values()} == {"mean", "labels", "dose", "variation", "views"}
-    assert {len(row["made"]["revision"]) for row in stored.values()} == {10}  # no change that was not committed
+@pytest.fixture(scope="module")
+def stored(content):
+    return {row["name"]: row for row in content["rows"]}
+
+
+def test_what_is_stored_is_one_run_of_all_sets(content):
+    assert [row["name"] for row in content["rows"]] == list(SETS)
+    assert len({row["package"] for row in content["rows"]}) >= 15
+    assert {row["question"] for row in content["rows"]} == {"mean", "labels", "dose", "variation", "views"}
+    assert len(content["made"]["revision"]) == 10  # one, and no change that was not committed
+    assert set(content["made"]["versions"]) >= {*(row["package"] for row in content["rows"]), *command.PEERS}
+    assert "not installed" not in content["made"]["versions"].values()
+    assert {"date", "machine", "minutes", "python"} <= set(content["made"])
+
+
+def test_what_differs_has_a_reason(content):
+    assert [name for name in differing(content) if name not in REASONS] == []
+    assert set(REASONS) <= set(SETS)
 
 
 @pytest.mark.parametrize("name", AGAIN)
@@ -47,7 +61,7 @@ def test_targets_of_real_data(stored):
     tensors = [row for row in stored.values() if row["question"] != "views"]
     for row in tensors:
         assert max(row["plain"].values()) < 1e-6
-        for how in row["orders"].values():
+        for how in (row["orders"]["any_order"], row["orders"]["auto"]):
             assert max(how["cosine_gap"], how["length_gap"]) < 1e-9
         if row["question"] != "variation":  # whose intervals leave out runs of neighbours
             assert row["orders"]["any_order"]["strength_gap"] < 1e-6
@@ -90,7 +104,7 @@ def test_neighbours_are_those_along_ordered_axes():
     np.testing.assert_array_equal(whole, expected)
 
 
-def test_one_row_may_be_run_alone(tmp_path, monkeypatch, capsys):
+def test_one_row_may_be_run_alone(monkeypatch, capsys):
     for module, name, value in (
         (measures, "ORDERS", 2),
         (measures, "HALVES", 1),
@@ -99,17 +113,36 @@ def test_one_row_may_be_run_alone(tmp_path, monkeypatch, capsys):
         (peers, "SCORED", 3),
     ):
         monkeypatch.setattr(module, name, value)
-    out = tmp_path / "real.json"
-    rows = json.loads(STORED.read_text())["rows"]
-    out.write_text(json.dumps({"rows": rows}))
-    command.main(["--out", str(out), "--only", "iris", "--figure", str(tmp_path / "real.png")])
-    written = json.loads(out.read_text())["rows"]
-    assert [row["name"] for row in written] == list(SETS)
-    changed = [new["name"] for new, old in zip(written, rows, strict=True) if new != old]
-    assert changed == ["iris"]
-    iris = next(row for row in written if row["name"] == "iris")
+    monkeypatch.setattr(command, "ProcessPoolExecutor", lambda *_, **__: Here())
+    command.main(["--only", "iris"])
+    said, _, printed = capsys.readouterr().out.partition("\n")
+    assert said.startswith("iris: signal")
+    (iris,) = json.loads(printed)
     assert iris["claims"]["runs"] == 2
     assert iris["peers"]["MNE clusters"]["p"] <= 1
+
+
+class Here:
+    """A pool that works in this process."""
+
+    map = staticmethod(map)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
+def test_tables_and_figure_of_a_run(content, tmp_path):
+    assert all(table(content) for table in TABLES.values())
+    assert f"{len(SETS)} [real questions]" in TABLES["readme"](content)
+    draw(content, tmp_path / "real.png")
     assert (tmp_path / "real.png").stat().st_size > 10_000
-    assert "iris: signal" in capsys.readouterr().out
-    assert all(table({"rows": written}) for table in TABLES.values())
+
+
+def test_a_run_without_its_packages_is_refused(monkeypatch, capsys):
+    monkeypatch.setattr(type(SETS["iris"]), "installed", property(lambda one: one.name != "iris"))
+    with pytest.raises(SystemExit):
+        command.main([])
+    assert "scikit-learn" in capsys.readouterr().err

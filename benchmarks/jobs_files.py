@@ -1,0 +1,82 @@
+"""Least squares from files and on a cluster; and the race on workers, from a stored run.
+
+Least squares reads every sample twice: for sums, and for what the fit leaves of it (errors, whitening, advice); samples
+for whitening are kept on the second read.  *Passes* are the time inside ``engine.reduce``, over one read of the same
+store by the library that wrote it.
+"""
+
+import json
+import math
+import statistics
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from dask_scaling import TARGETS, workers
+from jobs_race import SAMPLES, Timed, npy_folder, read_npy, read_zarr, zarr_store
+from suite import RESULTS, Row, interleave, seconds_of
+
+from tpca import open_stream
+from tpca.data import Stream
+from tpca.engines import DaskEngine, open_engine
+from tpca.solvers import LeastSquares
+
+DIMS, READS, FLIPS, REPEATS = (16,) * 4, 2.0, 99, 2
+
+
+class Counted(Timed):
+    """Notes the samples that are asked for, too."""
+
+    read = 0
+
+    def reduce(self, blank, n):
+        self.read += n
+        return super().reduce(blank, n)
+
+
+def stream(place: Path) -> Stream:
+    return open_stream(str(place), items="batches")
+
+
+def fit(engine: Timed) -> float:
+    """Seconds of the passes of one fit."""
+    LeastSquares(random_state=0, n_resamples=FLIPS).run(engine)
+    return engine.seconds
+
+
+def least_squares() -> Iterator[Row]:
+    what = f"least squares, {SAMPLES} × {DIMS[0]}⁴"
+    with tempfile.TemporaryDirectory() as scratch:
+        for kind, make, read in (("npy", npy_folder, read_npy), ("Zarr", zarr_store, read_zarr)):
+            place = make(Path(scratch) / kind.lower(), DIMS)
+            counted = Counted(open_engine(stream(place)))
+            fit(counted)
+            yield Row(f"{what} from {kind}: samples read", "samples stored", counted.read / SAMPLES, READS)
+            jobs = {"passes": lambda place=place: fit(Timed(open_engine(stream(place))))}
+            floor = interleave(jobs, lambda read=read, place=place: seconds_of(lambda: read(place)), REPEATS)
+            yield floor["passes"].row(f"{what} from {kind}: time of both passes", f"reading the {kind} once", None)
+        with workers(2) as client:
+            jobs = {"passes": lambda: fit(Timed(DaskEngine(client, stream(place))))}
+            local = interleave(jobs, lambda: fit(Timed(open_engine(stream(place)))), REPEATS)
+        yield local["passes"].row(f"{what} from Zarr: the same on two Dask workers", "without a cluster", None)
+
+
+def race_on_workers() -> Row:
+    """``python benchmarks/dask_scaling.py`` alone takes longer than ``make bench`` may: its stored run."""
+    stored = json.loads((RESULTS / "dask_scaling.json").read_text())
+    one, two = (stored["seconds"][name] for name in ("1 worker", "2 workers"))
+    ratios = [b / a for a, b in zip(one, two, strict=True)]
+    size = 4 * stored["samples"] * math.prod(stored["dims"]) / 1e9
+    return Row(
+        f"race, rounds over a compressed Zarr store of {size:.1f} GB, two Dask workers",
+        "one worker",
+        statistics.median(two) / statistics.median(one),
+        round(1 / TARGETS["2 workers / 1 worker"], 2),
+        (min(ratios), max(ratios)),
+        note=f"stored run of `python benchmarks/dask_scaling.py`, revision {stored.get('revision', 'unknown')}",
+    )
+
+
+def rows() -> Iterator[Row]:
+    yield from least_squares()
+    yield race_on_workers()
