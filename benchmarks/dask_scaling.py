@@ -134,7 +134,7 @@ def traffic(client, engine, first, sizes, blank) -> dict:
     """Bytes a round: counted, and by the formula."""
     from research.cluster import round_traffic
     from tpca.engines.groups import cut_samples, sum_bytes
-    from tpca.tensors.gradients import gradient_bytes
+    from tpca.tensors.accumulators import gradient_bytes
 
     layout, place = engine.stream.layout, first
     down = len(pickle.dumps(blank.for_worker(sum_bytes(layout, engine.stream.dtype)), protocol=5))
@@ -245,7 +245,7 @@ def sizing(result: dict, line: float = 1.25e9) -> list[str]:
     """What 1, 100 and 1000 workers would make of order 4, by the simulation with the measured constants."""
     from research.cluster import Machine, round_traffic, simulate
     from tpca.engines.groups import GROUP_ENTRIES, GROUP_SAMPLES, MAX_GROUPS
-    from tpca.tensors.gradients import REPLICA_SAMPLES
+    from tpca.tensors.accumulators import REPLICA_SAMPLES
 
     size = result["timed_samples"] * 4 * math.prod(result["dims"])
     rate = size / statistics.median(result["seconds"]["1 worker"])

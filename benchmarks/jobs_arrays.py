@@ -10,8 +10,8 @@ from suite import Row, interleave, on_cores
 
 from tpca.engines import LocalEngine
 from tpca.tensors import Gradients, Query, TensorSum
+from tpca.tensors.accumulators import gradient_bytes
 from tpca.tensors.blocks import Partition
-from tpca.tensors.gradients import gradient_bytes
 from tpca.tensors.namespaces import crossed
 
 # Read when JAX is imported: its threads would be two against the one of BLAS.

@@ -513,7 +513,7 @@ class TestFiles:
 
         path = str(work.fresh(".zarr"))
         zarr.create_array(path, shape=(N, *DIMS), dtype="f8", chunks=(5, *DIMS), fill_value=2.0)
-        with pytest.warns(StreamWarning, match=r"5 of the 5 chunks of .* are missing, and are read as 2.0"):
+        with pytest.warns(StreamWarning, match=r"5 of the 5 chunks of .* are not stored, and are read as 2.0"):
             stream = open_stream(path)
         np.testing.assert_array_equal(joined(read(stream)), np.full((N, *DIMS), 2.0))
 

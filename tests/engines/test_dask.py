@@ -42,7 +42,7 @@ from tpca.solvers.paper.schedule import Leg, Schedule
 from tpca.solvers.paper.solver import PaperSolver
 from tpca.solvers.race.solver import RaceSolver
 from tpca.solvers.views import Effort
-from tpca.tensors import Gradients, Query, TensorSum, gradients
+from tpca.tensors import Gradients, Query, TensorSum, accumulators
 from tpca.tensors.blocks import Partition
 from traffic import bytes_sent, count_bytes
 
@@ -109,7 +109,7 @@ def small(monkeypatch):
     monkeypatch.setattr(vectors, "BATCH_ENTRIES", 10 * sum(DIMS))
     monkeypatch.setattr(groups, "GROUP_ENTRIES", 4 * ENTRIES)
     monkeypatch.setattr(groups, "GROUP_SAMPLES", 2)
-    monkeypatch.setattr(gradients, "REPLICA_SAMPLES", 0.02)
+    monkeypatch.setattr(accumulators, "REPLICA_SAMPLES", 0.02)
 
 
 @contextlib.contextmanager
@@ -828,7 +828,7 @@ class TestReaders:
         with nothing_read_here():
             there, scored = pca.transform(source), pca.score(source)
             again = pca.transform(source)  # an engine is read from its first sample every time
-            monkeypatch.setattr("tpca.engines.base.PIECE", 37)
+            monkeypatch.setattr("tpca.engines.opening.PIECE", 37)
             in_pieces = pca.score(source)
         monkeypatch.setattr("tpca.engines.opening.active_client", lambda: None)
         assert there.tobytes() == again.tobytes() == pca.transform(X).tobytes()

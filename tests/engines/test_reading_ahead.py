@@ -10,8 +10,8 @@ import pytest
 from tpca import open_stream
 from tpca.data import numpy_files as npy
 from tpca.data import stored
+from tpca.data.base import MAX_AHEAD, depth, read_ahead
 from tpca.data.numpy_files import NpyFile
-from tpca.data.readahead import MAX_AHEAD, depth, read_ahead
 from tpca.data.stored import Leases
 from tpca.engines import LocalEngine
 from tpca.errors import StreamError

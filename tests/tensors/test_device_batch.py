@@ -10,8 +10,8 @@ from tpca.engines import LocalEngine, PushEngine
 from tpca.errors import DeviceMemoryError, SampleError, TpcaError
 from tpca.solvers.race.whitening import ModeMoments
 from tpca.tensors import DeviceBatch, Gradients, Query, RankOne, Rewards, SampleGradients, TensorSum
+from tpca.tensors.accumulators import gradient_bytes
 from tpca.tensors.blocks import Partition
-from tpca.tensors.gradients import gradient_bytes
 from tpca.tensors.namespaces import crossed
 
 DIMS, N = (3, 4, 5), 37

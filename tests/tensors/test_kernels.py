@@ -9,9 +9,9 @@ from threadpoolctl import ThreadpoolController
 
 from tpca import threads
 from tpca.errors import SampleError
-from tpca.tensors import DenseBatch, Gradients, Query, contract, contraction, kernels
+from tpca.tensors import DenseBatch, Gradients, Query, contract, contraction, dense
 from tpca.tensors.blocks import Partition
-from tpca.tensors.kernels import SHARED, add_rows
+from tpca.tensors.dense import SHARED, add_rows
 
 DIMS = (3, 5, 7001)
 
@@ -48,7 +48,7 @@ def test_rows_of_a_larger_array_are_added_in_place(count, streamed, dtype, monke
     """In portions of four, and in pieces of columns, as well."""
     if streamed:
         for name in ("STREAMED", "SHARED", "WIDE", "COLUMNS"):
-            monkeypatch.setattr(kernels, name, 8 if name == "COLUMNS" else 1)
+            monkeypatch.setattr(dense, name, 8 if name == "COLUMNS" else 1)
     whole = np.random.default_rng(0).standard_normal((9, 60)).astype(dtype)
     total, rows = np.ones(60, dtype), whole[1 : 1 + count, 10:43]
     add_rows(total[20:53], rows)
@@ -59,14 +59,14 @@ def test_rows_of_a_larger_array_are_added_in_place(count, streamed, dtype, monke
 
 
 def test_rows_are_added_without_an_address_as_well(monkeypatch):
-    monkeypatch.setattr(kernels.cython_blas, "__pyx_capi__", {})
-    kernels._routine.cache_clear()
+    monkeypatch.setattr(dense.cython_blas, "__pyx_capi__", {})
+    dense._routine.cache_clear()
     try:
         total = np.ones(3, np.float32)
         add_rows(total, np.ones((4, 3), np.float32))
         np.testing.assert_array_equal(total, np.full(3, 5.0))
     finally:
-        kernels._routine.cache_clear()
+        dense._routine.cache_clear()
 
 
 @pytest.mark.parametrize("count", [1, 3, 9])

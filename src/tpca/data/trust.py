@@ -53,7 +53,10 @@ def check_metadata(store: str, inner: str) -> None:
 
 
 def check_chunks(array: Any, store: str, inner: str, name: str) -> str:
-    """Refuse absurd chunks and links out of the store; what to say where chunks are missing, read as fill values."""
+    """Refuse absurd chunks and links out of the store; what to say where chunks are not stored.
+
+    Zarr stores no chunk that holds nothing but the fill value: nobody can tell it from one that was lost.
+    """
     lengths = array.shards or array.chunks
     most = math.prod(lengths) * (2 * np.dtype(array.dtype).itemsize + SHARD_ENTRY) + SPARE
     claimed = math.prod(-(-length // chunk) for length, chunk in zip(array.shape, lengths, strict=True))
@@ -63,8 +66,8 @@ def check_chunks(array: Any, store: str, inner: str, name: str) -> str:
     if there >= claimed:
         return ""
     value = array.fill_value if array.fill_value is not None else "anything"
-    missing = f"{claimed - there:,} of the {claimed:,} chunks of {name} are missing, and are read as {value}"
-    return f"{missing}; if they were written once, bring them back."
+    missing = f"{claimed - there:,} of the {claimed:,} chunks of {name} are not stored, and are read as {value}"
+    return f"{missing}, as Zarr does with chunks of nothing else; if yours hold more, copy the store again."
 
 
 def _chunk_files(folder: str, store: str, most: int) -> Iterator[str]:

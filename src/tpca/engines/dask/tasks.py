@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tpca.data.base import NumberedStream
-from tpca.engines.dask.cursor import Fragment
 from tpca.engines.groups import Groups, merge_all
 from tpca.engines.receipts import Read, read
 from tpca.errors import ClusterError, TpcaError
@@ -35,11 +34,21 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
 
 
 @dataclass(frozen=True)
+class Fragment:
+    """Samples ``start`` to ``stop`` of batch ``number``; ``place`` is the first of the empty ones before it, if any."""
+
+    number: int
+    start: int
+    stop: int
+    place: int
+
+
+@dataclass(frozen=True)
 class Piece:
-    """A fragment, its leaf in the tree over some neighbouring groups, and how many samples were read before it."""
+    """A fragment, its group, and how many samples were read before it."""
 
     fragment: Fragment
-    leaf: int
+    group: int
     at: int
 
 
@@ -49,7 +58,6 @@ class Work:
 
     token: str
     pieces: tuple[Piece, ...]
-    leaves: int
     ahead: int | None
     """The batch that this worker will probably need next."""
     hold: float = 0.0
@@ -81,7 +89,7 @@ def reduce_groups(
     """Reduce the groups of ``work``, and merge what is left of them."""
     reader = Reader(stream, parts)
     asked: Accumulator = unpacked(blank) if isinstance(blank, bytes) else blank  # bytes: for this task alone
-    groups, most = Groups(asked, work.leaves), 0
+    groups, most = Groups(asked), 0
     found: list[Read | None] = []
     numbers = list(dict.fromkeys(piece.fragment.number for piece in work.pieces))
     following = dict(zip(numbers, [*numbers[1:], work.ahead], strict=True))
@@ -94,7 +102,7 @@ def reduce_groups(
             if work.after is not None:
                 found.append(reader.digest(number, batch, work.after))
             batch.first = int(reader.bounds[fragment.place])  # as if empty ones before it were part of it
-        part = groups.part_of(piece.leaf)
+        part = groups.part_of(piece.group)
         reader.attempt(fragment, part.add, batch[fragment.start : fragment.stop], piece.at)
         most = max(most, 2 * batch.nbytes + groups.nbytes)
     root = groups.merged()
