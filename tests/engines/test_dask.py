@@ -201,14 +201,6 @@ class TestBits:
         local = told(solver.run(LocalEngine(array)))
         assert told(solver.run(DaskEngine(client, array))) == local
 
-    def test_views(self, client, work):
-        rng = np.random.default_rng(0)
-        shared = rng.standard_normal(600)
-        views = [np.outer(shared, rng.standard_normal(d)) + rng.standard_normal((600, d)) for d in (5, 4, 6, 3)]
-        stream = open_views([zarr_array(view, work, chunks=(50, view.shape[1])) for view in views])
-        solver = RaceSolver(random_state=0, memory_limit="30KB", max_passes=2)
-        assert told(solver.run(DaskEngine(client, stream))) == told(solver.run(LocalEngine(stream)))
-
     def test_samples_read_in_slabs(self, client, work, monkeypatch):
         monkeypatch.setattr(stored, "SLAB_ENTRIES", ENTRIES // 3)
         monkeypatch.setattr(stored, "SLAB_SAMPLES", 10)

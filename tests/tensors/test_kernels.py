@@ -9,7 +9,7 @@ from threadpoolctl import ThreadpoolController
 
 from tpca import threads
 from tpca.errors import SampleError
-from tpca.tensors import DenseBatch, Gradients, Query, contract, contraction, dense
+from tpca.tensors import DenseBatch, Query, contract, contraction, dense
 from tpca.tensors.blocks import Partition
 from tpca.tensors.dense import SHARED, add_rows
 
@@ -81,21 +81,6 @@ def test_products_of_replicas_are_the_same_one_by_one_and_in_halves(count, monke
     halved = contract(tensor, query)
     for m in (0, 1):
         np.testing.assert_allclose(halved.gradients[m], usual.gradients[m], rtol=1e-12, atol=1e-12)
-
-
-def test_sub_batches_of_long_samples_have_the_same_bits_on_two_cores(monkeypatch):
-    samples, partition = long_batch(np.float32), Partition.singles(DIMS)
-    query = Query(partition, tuple(np.random.default_rng(1).standard_normal((1, d)) for d in DIMS), by_part=(0, 1, 2))
-    found = []
-    for second in (False, True):
-        monkeypatch.setattr(threads, "_free", second)
-        asked = Gradients([query], 0.3, (0, 3, 4, 9))
-        asked.add(DenseBatch(samples, unchecked=0), 0)
-        asked.finish()
-        found.append(asked.answers[0])
-    np.testing.assert_array_equal(found[0].by_part.rewards, found[1].by_part.rewards)
-    for m in range(3):
-        np.testing.assert_array_equal(found[0].by_part.gradients[m], found[1].by_part.gradients[m])
 
 
 # The second thread ---------------------------------------------------------------------------------------------------

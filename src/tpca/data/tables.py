@@ -262,6 +262,7 @@ def read_csv(path: str, number: str = "") -> Any:
         types = {name: arrow.float64() if name == number else arrow.string() for name in names}
         return parser.read_csv(
             path,
+            read_options=parser.ReadOptions(use_threads=False),  # which would not live on in a forked process
             parse_options=parser.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             convert_options=parser.ConvertOptions(column_types=types, strings_can_be_null=False),
         )

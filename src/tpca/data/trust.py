@@ -99,7 +99,7 @@ def guarded(array: Any) -> Any:
         metadata = replace(metadata, filters=tuple(filters) or None, compressor=compressor)
     else:
         metadata = replace(metadata, codecs=_bounded(metadata.codecs, lengths, entry, text))
-    place = StorePath(Watched(array.store), array.path)
+    place = StorePath(LoopStore(array.store), array.path)
     return zarr.Array(zarr.AsyncArray(metadata=metadata, store_path=place, config=array.config))
 
 
@@ -142,7 +142,7 @@ class PackedV2(numcodecs.abc.Codec):  # type: ignore[misc]
 
     def decode(self, chunk: Any) -> Any:
         """The bytes of a chunk."""
-        return unpacked(self.name, chunk, self.size, self.text)
+        return decompressed(self.name, chunk, self.size, self.text)
 
     def encode(self, chunk: Any) -> Any:
         """Nothing is written."""
@@ -164,7 +164,7 @@ class PackedV3(BytesBytesCodec):
         for chunk, spec in chunks_and_specs:
             if chunk is not None:
                 packed = chunk.as_numpy_array()
-                block = await asyncio.to_thread(unpacked, self.name, packed, self.size, self.text)
+                block = await asyncio.to_thread(decompressed, self.name, packed, self.size, self.text)
                 chunk = spec.prototype.buffer.from_array_like(np.frombuffer(block, np.uint8))
             found.append(chunk)
         return found
@@ -178,7 +178,7 @@ class PackedV3(BytesBytesCodec):
         raise NotImplementedError
 
 
-def unpacked(name: str, chunk: Any, size: int, text: bool) -> Any:
+def decompressed(name: str, chunk: Any, size: int, text: bool) -> Any:
     """What a compressed chunk holds, if that is ``size`` bytes; of text, at most so many."""
     packed = np.ascontiguousarray(chunk).data.cast("B")
     if name in ("gzip", "zlib"):
@@ -201,7 +201,7 @@ def unpacked(name: str, chunk: Any, size: int, text: bool) -> Any:
     raise ValueError(f"a chunk unpacks to fewer than the {size} bytes that its metadata declare")
 
 
-class Watched(WrapperStore):  # type: ignore[type-arg]
+class LoopStore(WrapperStore):  # type: ignore[type-arg]
     """A store that knows the event loop in which it is read.
 
     zarr-python asks for all chunks of a call at once, and gives up at the first that fails.  The others go on, are cut

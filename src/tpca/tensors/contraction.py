@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.tensors.blocks import Array, Partition, narrowed, widened
-from tpca.tensors.namespaces import cast, entries, joined, namespace, numpy_dtype, permuted, to_device, to_host
+from tpca.tensors.namespaces import cast, entries, namespace, numpy_dtype, permuted, to_device, to_host
 from tpca.threads import share
 
 
@@ -160,7 +160,7 @@ HALVED = 2**24  # multiplications that are done in two halves: a third of a mill
 FOUR = 4  # rows that BLAS multiplies at once; it first copies the matrix, which takes longer than to multiply fewer
 
 
-class Part(NamedTuple):
+class PartialGradients(NamedTuple):
     """Gradients, as rows, of the replicas ``some`` of query ``number``, and their blocks as rows."""
 
     number: int
@@ -204,7 +204,7 @@ def add_gradients_of(tensor: NDArray[Any], queries: Sequence[Query], sums: Seque
             own += gradient.reshape(own.shape)
 
 
-def gradients_of(tensor: NDArray[Any], queries: Sequence[Query]) -> Iterator[Part]:
+def gradients_of(tensor: NDArray[Any], queries: Sequence[Query]) -> Iterator[PartialGradients]:
     """The gradients that are asked for, of some replicas after the others."""
     traces = Traces(tensor)
     together: dict[tuple[tuple[int, ...], int], list[int]] = {}
@@ -212,7 +212,7 @@ def gradients_of(tensor: NDArray[Any], queries: Sequence[Query]) -> Iterator[Par
         if query.is_trace:
             vectors = [np.asarray(block.reshape(1, -1), np.float64) for block in query.replicas]
             gradients = {m: traces.gradient(query.partition.groups, m) for m in query.blocks}
-            yield Part(number, slice(0, 1), vectors, gradients)
+            yield PartialGradients(number, slice(0, 1), vectors, gradients)
         else:
             together.setdefault(unfolding(tensor.shape, query.partition.groups), []).append(number)
     for (modes, rows), numbers in together.items():
@@ -237,13 +237,13 @@ def middle(sizes: tuple[int, ...]) -> int:
     return min(range(1, len(sizes)), key=lambda i: max(math.prod(sizes[:i]), math.prod(sizes[i:])))
 
 
-def _packs(matrix: NDArray[Any], queries: Sequence[Query], numbers: Sequence[int]) -> Iterator[list[Part]]:
+def _packs(matrix: NDArray[Any], queries: Sequence[Query], numbers: Sequence[int]) -> Iterator[list[PartialGradients]]:
     """Replicas of all queries in packs whose outer products together stay below the size of the tensor itself.
 
     Blocks become rows, in the widest of their dtypes and that of the matrix.
     """
     most = max(1, entries(matrix) // sum(matrix.shape))
-    pack: list[Part] = []
+    pack: list[PartialGradients] = []
     room = most
     for number in numbers:
         replicas, start = queries[number].replicas, 0
@@ -252,7 +252,7 @@ def _packs(matrix: NDArray[Any], queries: Sequence[Query], numbers: Sequence[int
             some = slice(start, min(start + room, len(replicas[0])))
             rows = [np.reshape(block[some], (some.stop - start, -1)) for block in replicas]
             rows = [(widened(r) if r.dtype == np.float16 else r).astype(wide, copy=False) for r in rows]
-            pack.append(Part(number, some, rows, {}))
+            pack.append(PartialGradients(number, some, rows, {}))
             room -= some.stop - start
             start = some.stop
             if not room:
@@ -262,7 +262,7 @@ def _packs(matrix: NDArray[Any], queries: Sequence[Query], numbers: Sequence[int
         yield pack
 
 
-def _contract_pack(matrix: Any, pack: Sequence[Part], queries: Sequence[Query]) -> None:
+def _contract_pack(matrix: Any, pack: Sequence[PartialGradients], queries: Sequence[Query]) -> None:
     """Two matrix products, one for the blocks on either side of the middle."""
     if len(pack[0].vectors) == 1:  # a single block: its gradient is the tensor itself
         for part in pack:
@@ -281,7 +281,8 @@ def _contract_pack(matrix: Any, pack: Sequence[Part], queries: Sequence[Query]) 
                 rows.append(cast(outer(others), matrix.dtype))
         if not sides:
             continue
-        partial, start = multiply(rows[0] if len(rows) == 1 else joined(rows), matrix.T if left else matrix), 0
+        together = rows[0] if len(rows) == 1 else namespace(matrix).concat(rows, axis=0)
+        partial, start = multiply(together, matrix.T if left else matrix), 0
         for part, first, mine, wanted in sides:
             stop = start + mine[0].shape[0]
             for m, gradient in split_own(partial[start:stop, :], mine, wanted).items():

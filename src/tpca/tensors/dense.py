@@ -25,7 +25,6 @@ from tpca.tensors.contraction import Query, add_gradients_of, outer, subtract
 from tpca.tensors.namespaces import (
     bytes_of,
     cast,
-    device_of,
     home_of,
     library,
     namespace,
@@ -337,7 +336,7 @@ class DeviceBatch(DenseBatch):
     def add_to(self, total: Any) -> Any:
         """Add the samples to ``total``, which is used up; a missing entry makes the total one, too."""
         xp, dtype = namespace(self._samples), working_dtype(self._samples)
-        total = xp.zeros(self.dims, dtype=dtype, device=device_of(self._samples)) if total is None else total
+        total = xp.zeros(self.dims, dtype=dtype, device=self._samples.device) if total is None else total
         if not len(self):
             return total
         if library(self._samples) in ("jax", "jaxlib"):

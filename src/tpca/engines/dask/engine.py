@@ -36,7 +36,7 @@ from tpca.engines.dask.tasks import (
     merge_outcomes,
     read_again,
     reduce_groups,
-    unpacked,
+    unpickled,
 )
 from tpca.engines.groups import Cut, cut_samples, merge_all, sum_bytes
 from tpca.engines.local import StreamEngine
@@ -77,7 +77,7 @@ class DaskEngine(StreamEngine):
         # With every task, unless it is long: if all tasks need one worker to have it, all fail when that one dies.
         packed = pickle.dumps(self.stream.for_workers(), protocol=5)
         long = len(packed) > SMALL
-        self._remote = self.cluster.submit(unpacked, packed, key=self._key("stream")) if long else packed
+        self._remote = self.cluster.submit(unpickled, packed, key=self._key("stream")) if long else packed
         self._cursor = Cursor(self.stream.layout, self._count)
         self._hold = hold
         self._in_place = self.stream.lazy_parts(0) is not None  # data that are in the cluster already
@@ -120,7 +120,7 @@ class DaskEngine(StreamEngine):
         found = [outcome for outcome in outcomes if outcome is not None]
         self.buffer_bytes = max(self.buffer_bytes, *(outcome.buffer_bytes for outcome in found))
         if self._receipt is not None:
-            self._receipt.add([one for outcome in found for one in outcome.read])
+            self._receipt.add([one for outcome in found for one in outcome.digests])
         if not self._keeps:  # blocks that nobody needs any more
             last = fragments[-1].number
             self._lazy = {number: parts for number, parts in self._lazy.items() if number == last}
@@ -158,7 +158,7 @@ class DaskEngine(StreamEngine):
         question: Any = pickle.dumps(blank.for_worker(sum_bytes(layout, self.stream.dtype)), protocol=5)
         if len(pieces) > 1:
             first = places[homes[min(pieces)]]
-            question = self.cluster.submit(unpacked, question, key=self._key("question", number), worker=first)
+            question = self.cluster.submit(unpickled, question, key=self._key("question", number), worker=first)
         ahead: dict[int, int] = {}
         if not self._in_place and layout.certain:
             firsts = {run: some[0].fragment.number for run, some in pieces.items()}
