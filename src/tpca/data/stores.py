@@ -443,12 +443,10 @@ def _check_parts(dataset: Any, path: str) -> None:
         )
     parts = dataset.virtual_sources() if dataset.is_virtual else ()
     for file, name in {(part.file_name, part.dset_name) for part in parts if part.file_name != "."}:
-        place = os.path.join(
-            os.path.dirname(os.path.abspath(path)), file.replace("%b", "0")
-        )  # of numbered ones the first
+        place = os.path.join(os.path.dirname(os.path.abspath(path)), file)
         try:
             with _open_file(place) as held:
-                there = name.replace("%b", "0") in held
+                there = name in held
         except StreamError:
             there = False
         if not there:
