@@ -256,7 +256,7 @@ def _named(found: dict[str, Any]) -> str:
 
 def generate(
     ctx: typer.Context,
-    out: Annotated[Path, option("File to write: .npy, .zarr, .h5 or .hdf5.", show_default=False)],
+    out: Annotated[Path, option("File to write: .npy or .zarr.", show_default=False)],
     order: Annotated[int, option("Number of axes of a sample.")] = 4,
     dim: Annotated[int, option("Length of every axis.")] = 16,
     dims: Annotated[str | None, option("Lengths of all axes instead, such as 12,10,8.")] = None,
