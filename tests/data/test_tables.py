@@ -202,6 +202,20 @@ def test_a_table_without_words_and_a_matrix_say_what_to_do(tmp_path):
         open_stream(X, **COLUMNS)
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("trial,gene,time,count,trial\n0,a,1,2,0\n", "has 2 columns 'trial'"),
+        ("trial,gene,time,count\n0,a,1\n", "cannot read .* as a table: .*Expected 4 columns, got 3"),
+        ("trial,gene,time,count\n0,a,1,2\n0,b,1,\n0,a,2,3\n0,b,2,1\n", "sample 0 contains NaN"),
+    ],
+)
+def test_csv_files_with_a_column_twice_a_short_row_and_an_empty_value(text, says, tmp_path):
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(TpcaError, match=says):
+        values(open_stream(tmp_path / "t.csv", **COLUMNS))
+
+
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
 def test_files_that_are_none(name, tmp_path):
     with pytest.raises(TpcaError, match="no such file"):

@@ -187,10 +187,11 @@ class Pieces:
         return f"row {number} of {self.name}"
 
     def check(self, columns: Sequence[str]) -> None:
-        """Refuse columns that there are not."""
+        """Refuse columns that there are not, or twice."""
         for column in columns:
-            if column not in self.columns:
-                raise StreamError(f"{self.name} has no column {column!r}; its columns are {listed(self.columns)}.")
+            if (count := self.columns.count(column)) != 1:
+                found = f"{count} columns" if count else "no column"
+                raise StreamError(f"{self.name} has {found} {column!r}; its columns are {listed(self.columns)}.")
 
 
 class MemoryPieces(Pieces):
