@@ -76,7 +76,7 @@ class Setting:
         inside = None if problem.correlation is None and not problem.symmetric else problem.inside_pairs
         strength = problem.strength / problem.noise
         return SpikedTensor.random(
-            problem.dims, strength, random_state=seed, symmetric=problem.symmetric, correlations=inside
+            problem.dims, strength, random_state=seed, symmetric=problem.symmetric, correlation=inside
         )
 
 

@@ -57,7 +57,8 @@ def zarr_array(data, work, place=None, chunks=None, **options):
 
     place = str(work.fresh(".zarr")) if place is None else place
     chunks = chunks or (5, *[max(1, d // 2) for d in data.shape[1:]])
-    array = zarr.create_array(place, shape=data.shape, dtype=data.dtype, chunks=chunks, **options)
+    every = {"write_empty_chunks": True}  # also one that happens to hold nothing but zeros
+    array = zarr.create_array(place, shape=data.shape, dtype=data.dtype, chunks=chunks, config=every, **options)
     array[:] = data
     return place
 

@@ -119,7 +119,7 @@ def test_a_kill_at_any_step_leaves_no_data_with_the_truth_of_others(suffix, tmp_
     assert seen == {("old", "old"), ("old", None), ("new", None), ("new", "new")} | between
 
 
-@pytest.mark.parametrize("suffix", [".npy", ".zarr", ".h5"])
+@pytest.mark.parametrize("suffix", [".npy", ".zarr"])
 def test_data_that_cannot_be_written_leave_those_before(suffix, tmp_path, monkeypatch):
     path = tmp_path / f"d{suffix}"
     generate(path, "old")

@@ -86,10 +86,7 @@ def _one(params: Params, rng: np.random.Generator, truth: SpikedTensor) -> Simul
 def planted(params: Params, seed: int) -> SpikedTensor:
     """The truth of a trial: ``lengths``, or ``order`` and ``dim``; ``correlation`` of all pairs, or of each."""
     dims = tuple(params.get("lengths") or (params["dim"],) * params["order"])
-    strength, correlation = params.get("strength", 1.0), params["correlation"]
-    if not isinstance(correlation, list):
-        return SpikedTensor.random(dims, strength, correlation=correlation, random_state=seed)
-    return SpikedTensor.random(dims, strength, correlations=correlation, random_state=seed)
+    return SpikedTensor.random(dims, params.get("strength", 1.0), params["correlation"], random_state=seed)
 
 
 def constants_of(params: Params) -> Constants:

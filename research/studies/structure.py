@@ -172,7 +172,7 @@ def shape_form(dim: float, correlation: float) -> float:
 def _pattern(pattern: list[float], records: Records) -> list[Finding]:
     """One pattern of correlations at d = 256: what both schedules ask for, and what they need."""
     half, asked = {}, {}
-    truth = SpikedTensor.random((256,) * 6, 1.0, correlations=pattern, random_state=0)
+    truth = SpikedTensor.random((256,) * 6, 1.0, correlation=pattern, random_state=0)
     for name in ("gauged", "case II"):
         each = curves(records, kind="pattern", correlation=pattern, schedule=name)
         if 256.0 not in each:

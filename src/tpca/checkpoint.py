@@ -44,7 +44,7 @@ def kept(cls: T) -> T:
     return cls
 
 
-class Writer:
+class Encoder:
     """A tree of state as JSON values and a list of arrays."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class Writer:
         return {"object": name, "fields": {n: self.encode(getattr(value, n)) for n in names}}
 
 
-class Reader:
+class Decoder:
     """The way back."""
 
     def __init__(self, arrays: list[NDArray[Any]]) -> None:
@@ -224,10 +224,10 @@ def _is_checkpoint(path: Path) -> bool:
 
 def _fill(folder: Path, state: dict[str, Any]) -> None:
     """Write both files; the head of the state knows the checksums of its body and of the arrays."""
-    writer = Writer()
-    body = json.dumps(writer.encode(state), separators=(",", ":"))
+    encoder = Encoder()
+    body = json.dumps(encoder.encode(state), separators=(",", ":"))
     packed = folder / ARRAYS
-    np.savez(packed, **{f"a{i}": array for i, array in enumerate(writer.arrays)})  # type: ignore[arg-type]
+    np.savez(packed, **{f"a{i}": array for i, array in enumerate(encoder.arrays)})  # type: ignore[arg-type]
     head = {"format": "tpca checkpoint", "version": VERSION, "tpca": tpca_version()}
     head |= {"arrays": checksum(packed), "body": _digest(body)}
     (folder / STATE).write_text(f"{json.dumps(head)}\n{body}\n")
@@ -248,7 +248,7 @@ def _read(folder: Path) -> dict[str, Any]:
         raise ValueError(f"the checksum of {ARRAYS} does not match")
     with np.load(folder / ARRAYS, allow_pickle=False) as stored:
         arrays = [stored[f"a{i}"] for i in range(len(stored.files))]
-    state = Reader(arrays).decode(json.loads(body))
+    state = Decoder(arrays).decode(json.loads(body))
     if not isinstance(state, dict):
         raise ValueError(f"{STATE} holds a {type(state).__name__} instead of a state")
     return state

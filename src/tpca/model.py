@@ -74,21 +74,20 @@ class SpikedTensor:
         cls,
         dims: Sequence[int],
         strength: float = 1.0,
-        correlation: float | None = None,
+        correlation: float | Sequence[float] | None = None,
         random_state: int = 0,
         symmetric: bool = False,
-        correlations: Sequence[float] | None = None,
     ) -> SpikedTensor:
         """Random unit vectors; ``correlation`` sets Cor inside every pair of the paper's blocks exactly.
 
-        ``correlations`` gives every pair its own instead, the pair of the shortest modes first.
+        A list of them has one for every pair, that of the shortest modes first.
         ``correlation=None`` draws all vectors independently.  ``symmetric=True`` gives every block the same
         vectors (all dims equal); with ``correlation=1`` that is the symmetric model, all vectors the same.
         """
         dims = check_dims(dims)
         if symmetric and len(set(dims)) > 1:
             raise ModelError(f"symmetric needs equal dims, got {dims}.")
-        inside = _inside_pairs(correlation, correlations, len(dims) // 2)
+        inside = _inside_pairs(correlation, len(dims) // 2)
         rng = generator(random_state, "truth")
         vectors = [unit(rng.standard_normal(d)) for d in dims]
         groups = Partition.pairs(dims).groups
@@ -152,15 +151,13 @@ class SpikedTensor:
         return [np.reshape(v, -1) for v in vectors]
 
 
-def _inside_pairs(correlation: float | None, each: Sequence[float] | None, pairs: int) -> list[float] | None:
+def _inside_pairs(correlation: float | Sequence[float] | None, pairs: int) -> list[float] | None:
     """Cor of every pair, or ``None`` where it is left to chance."""
-    if correlation is not None and each is not None:
-        raise ModelError("give correlation, for all pairs, or correlations, one a pair, not both.")
-    if correlation is None and each is None:
+    if correlation is None:
         return None
-    inside = [correlation] * pairs if correlation is not None else list(each or ())
+    inside = [correlation] * pairs if isinstance(correlation, int | float) else list(correlation)
     if len(inside) != pairs:
-        raise ModelError(f"correlations must have one number for each of {pairs} pairs, got {len(inside)}.")
+        raise ModelError(f"correlation must be one number, or one for each of {pairs} pairs, got {len(inside)}.")
     for wanted in inside:
         if not 0.0 <= wanted <= 1.0:
             raise ModelError(f"correlation must lie in [0, 1], got {wanted}.")
@@ -265,13 +262,6 @@ NOISE_LAWS: dict[str, NoiseLaw] = {
 }
 
 
-def noise_law(noise: str) -> NoiseLaw:
-    """Look a noise law up by name."""
-    if noise not in NOISE_LAWS:
-        raise ModelError(f"noise must be one of {', '.join(NOISE_LAWS)}, got {noise!r}.")
-    return NOISE_LAWS[noise]
-
-
 def check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     """float32 or float64, the two types that samples are drawn in."""
     checked = np.dtype(dtype)
@@ -302,7 +292,9 @@ class Samples:
         self.dtype = check_dtype(dtype)
         usual = max(1, BATCH_ENTRIES // math.prod(self.dims))
         self.batch_size = usual if batch_size is None else check_integer("batch_size", batch_size, error=ModelError)
-        self._law = noise_law(noise)
+        if noise not in NOISE_LAWS:
+            raise ModelError(f"noise must be one of {', '.join(NOISE_LAWS)}, got {noise!r}.")
+        self._law = NOISE_LAWS[noise]
         self._signal = None if signal is None else np.asarray(signal, dtype=self.dtype)
 
     def __iter__(self) -> Iterator[NDArray[Any]]:

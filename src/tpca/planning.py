@@ -40,9 +40,7 @@ from tpca.wording import amount, approximately, duration
 
 MAX_MODES = 12
 ENOUGH = ((2.0, "enough"), (1.0, "borderline"), (-1.0, "too few"))  # from so many times N₅₀ on
-LONG = 30 * 86400.0
-FOREVER = 100 * 365.25 * 86400.0
-TOO_LONG = "would take"
+LONG = 30 * 86400.0  # seconds that are worth a word
 
 # C by order: at the sizes measured, beyond them, and those values of d.  Of 543 stored trials (docs/reproduction/
 # memory.jsonl); tests/research/test_compare.py computes them again.  At small d the mean's random starts find what
@@ -152,11 +150,6 @@ class Row:
     product: float = math.nan
     suffices: str = ""
 
-    @property
-    def endless(self) -> bool:
-        """Whether time is all that stands against it."""
-        return self.obstacle.startswith(TOO_LONG)
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -167,8 +160,8 @@ class Plan:
     samples: int | None
     rate: float | None
     workers: int
-    least_product: float
     machine: Machine
+    least_product: float
     rows: tuple[Row, ...] = ()
     recommended: str = ""
     recommendation: str = ""
@@ -206,8 +199,10 @@ def make_plan(
     else:
         nbytes = parse_memory(memory_limit)
     count = None if samples is None else parse_samples(samples, dims)
-    plan = Plan(problem, nbytes, count, rate, workers, problem.least_product, this_machine())
-    plan = replace(plan, rows=(_race_row(plan), _mean_row(plan)))
+    plan = Plan(problem, nbytes, count, rate, workers, this_machine(), problem.least_product)
+    least, (mean, basis) = _least_state(dims), needed("mean", problem)
+    squares = Row("least_squares", "least squares", "", max(1.0, mean), basis, least)
+    plan = replace(plan, rows=(_race_row(plan), _finished(plan, squares, 0.0)))
     recommended, sentence = _recommend(plan)
     return replace(plan, recommended=recommended, recommendation=sentence)
 
@@ -226,12 +221,6 @@ def needed(solver: str, problem: Problem) -> tuple[float, str]:
 def _least_state(dims: Sequence[int]) -> int:
     """Bytes that least squares takes at least: where they fit, ``solver="auto"`` takes it."""
     return held_bytes(dims, LEAST_BINS, "float32", Design())
-
-
-def _mean_row(plan: Plan) -> Row:
-    samples, basis = needed("mean", plan.problem)
-    row = Row("least_squares", "least squares", "", max(1.0, samples), basis, _least_state(plan.problem.dims))
-    return _finished(plan, row, 0.0)
 
 
 def _race_row(plan: Plan) -> Row:
@@ -259,8 +248,6 @@ def _finished(plan: Plan, row: Row, contractions: float) -> Row:
     least, obstacle = min(plan.memory_limit, machine_memory()), ""
     if row.state_bytes > least:
         obstacle = f"needs {amount(row.state_bytes)} of state, the memory is {amount(least)}"
-    elif seconds > FOREVER:
-        obstacle = f"{TOO_LONG} {approximately(100 * seconds / FOREVER)} years"
     # A batch in flight and the sum of a round; huge samples come in slabs, if they are stored.
     held = SLAB_ENTRIES if entries > SLAB_ENTRIES else max(entries, BATCH_ENTRIES) + 2 * entries
     return replace(

@@ -6,7 +6,7 @@ import pytest
 from tpca import RaceSolver, SpikedTensor, TensorPCA, open_stream
 from tpca.checkpoint import CheckpointWarning
 from tpca.data.base import Stream
-from tpca.engines import LocalEngine, is_engine, mean_and_error, reward_pieces
+from tpca.engines import LocalEngine, is_engine, mean_and_error
 from tpca.errors import StreamError
 from tpca.tensors import DenseBatch, Rewards
 
@@ -109,7 +109,7 @@ def test_an_array_with_named_axes_is_an_array():
 @pytest.fixture
 def held(monkeypatch):
     """Pieces of 50 rewards; how many were held of each reading."""
-    monkeypatch.setattr("tpca.engines.base.PIECE", 50)
+    monkeypatch.setattr("tpca.engines.opening.PIECE", 50)
     sizes, reduce = [], LocalEngine.reduce
 
     def counted(self, blank, n=None):
@@ -129,20 +129,6 @@ def test_a_score_holds_a_bounded_number_of_rewards(held):
     rewards = pca.transform(SAMPLES)[:, 0]
     assert float(score) == pytest.approx(rewards.mean(), rel=1e-12)
     assert score.standard_error == pytest.approx(rewards.std(ddof=1) / np.sqrt(len(rewards)), rel=1e-12)
-
-
-@pytest.mark.parametrize("most", [None, 0, 1, 99, 300, 1000])
-def test_pieces_are_all_samples_once_in_order(most, held):
-    vectors = [np.random.default_rng(m).standard_normal((3, d)) for m, d in enumerate(DIMS)]
-    found = list(reward_pieces(LocalEngine(SAMPLES), vectors, most))
-    whole = np.einsum("nabc,ra,rb,rc->nr", SAMPLES[:most], *vectors)
-    np.testing.assert_allclose(np.concatenate([np.empty((0, 3)), *found]), whole, rtol=1e-10, atol=1e-12)
-    assert max(held, default=0) <= 50
-    mean, error, n = mean_and_error(found, 3)
-    assert n == len(whole)
-    np.testing.assert_allclose(mean, whole.mean(axis=0) if n else np.full(3, np.nan), rtol=1e-10)
-    expected = whole.std(axis=0, ddof=1) / np.sqrt(n) if n > 1 else np.full(3, np.nan)
-    np.testing.assert_allclose(error, expected, rtol=1e-10)
 
 
 def test_means_and_errors_do_not_cancel():

@@ -46,7 +46,6 @@ FORMS = {
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     """Many pieces, whose borders lie within samples."""
-    monkeypatch.setattr(table_files, "BLOCK_BYTES", 300)
     monkeypatch.setattr(table_files, "PIECE_ROWS", 37)
     monkeypatch.setattr("tpca.data.stored.BATCH_ENTRIES", 84)
 
@@ -81,11 +80,12 @@ def test_numbers_and_times_are_sorted_and_levels_that_are_given_stay(tmp_path):
     assert dated.labels.entry(1, 0) == "2020-01-01"
 
 
-def test_rows_of_a_data_frame_may_come_in_any_order():
+@pytest.mark.parametrize("form", ["data frame", "csv"])
+def test_rows_of_what_is_held_may_come_in_any_order(form, tmp_path):
     mixed = frame().sample(frac=1, random_state=0)
     order = mixed["trial"].drop_duplicates().tolist()
     given = {**COLUMNS, "modes": {"gene": GENES, "time": None}}
-    np.testing.assert_array_equal(values(open_stream(mixed, **given)), X[order])
+    np.testing.assert_array_equal(values(open_stream(FORMS[form](mixed, tmp_path), **given)), X[order])
 
 
 def test_a_field_may_have_quotes_commas_and_line_breaks(tmp_path):
@@ -178,11 +178,10 @@ def test_a_value_that_is_no_number_is_named_by_its_line(tmp_path):
         values(open_stream(csv(table, tmp_path), **COLUMNS))
 
 
-@pytest.mark.parametrize("form", ["csv", "parquet"])
-def test_a_file_must_have_the_rows_of_a_sample_together(form, tmp_path):
+def test_a_parquet_file_must_have_the_rows_of_a_sample_together(tmp_path):
     apart = frame().sort_values("time", kind="stable")
     with pytest.raises(TpcaError, match=r"row \d+ .*goes on with trial '?0'? after rows of others; sort the table"):
-        open_stream(FORMS[form](apart, tmp_path), **COLUMNS)
+        open_stream(parquet(apart, tmp_path), **COLUMNS)
 
 
 def test_a_table_without_words_and_a_matrix_say_what_to_do(tmp_path):
@@ -201,6 +200,20 @@ def test_a_table_without_words_and_a_matrix_say_what_to_do(tmp_path):
             open_stream(source)
     with pytest.raises(TpcaError, match=r"are for long tables .*, got ndarray; leave them out"):
         open_stream(X, **COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("trial,gene,time,count,trial\n0,a,1,2,0\n", "has 2 columns 'trial'"),
+        ("trial,gene,time,count\n0,a,1\n", "cannot read .* as a table: .*Expected 4 columns, got 3"),
+        ("trial,gene,time,count\n0,a,1,2\n0,b,1,\n0,a,2,3\n0,b,2,1\n", "sample 0 contains NaN"),
+    ],
+)
+def test_csv_files_with_a_column_twice_a_short_row_and_an_empty_value(text, says, tmp_path):
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(TpcaError, match=says):
+        values(open_stream(tmp_path / "t.csv", **COLUMNS))
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])

@@ -42,7 +42,7 @@ from tpca.solvers.paper.schedule import Leg, Schedule
 from tpca.solvers.paper.solver import PaperSolver
 from tpca.solvers.race.solver import RaceSolver
 from tpca.solvers.views import Effort
-from tpca.tensors import Gradients, Query, TensorSum, gradients
+from tpca.tensors import Gradients, Query, TensorSum, accumulators
 from tpca.tensors.blocks import Partition
 from traffic import bytes_sent, count_bytes
 
@@ -109,7 +109,7 @@ def small(monkeypatch):
     monkeypatch.setattr(vectors, "BATCH_ENTRIES", 10 * sum(DIMS))
     monkeypatch.setattr(groups, "GROUP_ENTRIES", 4 * ENTRIES)
     monkeypatch.setattr(groups, "GROUP_SAMPLES", 2)
-    monkeypatch.setattr(gradients, "REPLICA_SAMPLES", 0.02)
+    monkeypatch.setattr(accumulators, "REPLICA_SAMPLES", 0.02)
 
 
 @contextlib.contextmanager
@@ -200,14 +200,6 @@ class TestBits:
         solver = RaceSolver(random_state=0, memory_limit="14KB", max_passes=2)
         local = told(solver.run(LocalEngine(array)))
         assert told(solver.run(DaskEngine(client, array))) == local
-
-    def test_views(self, client, work):
-        rng = np.random.default_rng(0)
-        shared = rng.standard_normal(600)
-        views = [np.outer(shared, rng.standard_normal(d)) + rng.standard_normal((600, d)) for d in (5, 4, 6, 3)]
-        stream = open_views([zarr_array(view, work, chunks=(50, view.shape[1])) for view in views])
-        solver = RaceSolver(random_state=0, memory_limit="30KB", max_passes=2)
-        assert told(solver.run(DaskEngine(client, stream))) == told(solver.run(LocalEngine(stream)))
 
     def test_samples_read_in_slabs(self, client, work, monkeypatch):
         monkeypatch.setattr(stored, "SLAB_ENTRIES", ENTRIES // 3)
@@ -828,7 +820,7 @@ class TestReaders:
         with nothing_read_here():
             there, scored = pca.transform(source), pca.score(source)
             again = pca.transform(source)  # an engine is read from its first sample every time
-            monkeypatch.setattr("tpca.engines.base.PIECE", 37)
+            monkeypatch.setattr("tpca.engines.opening.PIECE", 37)
             in_pieces = pca.score(source)
         monkeypatch.setattr("tpca.engines.opening.active_client", lambda: None)
         assert there.tobytes() == again.tobytes() == pca.transform(X).tobytes()

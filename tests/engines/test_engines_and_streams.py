@@ -54,14 +54,6 @@ def test_an_array_can_be_read_again_and_an_iterator_cannot(rng):
         LawEngine(TRUTH).rewind()
 
 
-def test_the_buffer_is_what_is_held_of_the_samples(rng):
-    data, ask = samples(20), query(rng)
-    engine = LocalEngine(open_stream([data[:10], data[10:]], items="batches"))
-    engine.reduce(Gradients([ask]), 20)
-    one = 8 * np.prod(DIMS)
-    assert engine.buffer_bytes == 10 * one + one  # a batch, and the sum so far
-
-
 def test_law_engine_ends_and_counts(rng):
     engine = LawEngine(TRUTH, random_state=1, max_samples=10)
     assert not engine.endless

@@ -12,12 +12,11 @@ from stream_suite import Workspace, zarr_array
 from tpca.data import open_stream, stored
 from tpca.data.base import Layout
 from tpca.engines import LocalEngine, groups
-from tpca.engines.dask.cursor import Cursor
-from tpca.engines.dask.engine import power_of_two, runs_of
-from tpca.engines.groups import Cut, Tree, cut_samples, merge_all, sum_bytes
+from tpca.engines.dask.engine import Cursor, power_of_two, runs_of
+from tpca.engines.groups import Cut, Groups, cut_samples, merge_all, sum_bytes
 from tpca.tensors import Gradients, Query, TensorSum
+from tpca.tensors.accumulators import REPLICA_SAMPLES
 from tpca.tensors.blocks import Partition
-from tpca.tensors.gradients import REPLICA_SAMPLES
 
 DIMS = (4, 3, 5)
 
@@ -33,53 +32,56 @@ def query(rng, count=3, partition=None, dtype=np.float64, **options):
 
 
 class Words:
-    """Remembers how it was put together."""
+    """An accumulator that remembers how it was put together."""
 
-    def __init__(self, text):
+    nbytes = 1
+
+    def __init__(self, text=""):
         self.text = text
+
+    def fresh(self):
+        return Words()
+
+    def close(self):
+        self.text = f"<{self.text}>"
 
     def merge(self, other):
         self.text = f"({self.text}{other.text})"
 
 
-def tree_of(leaves, parts):
-    tree = Tree(leaves)
-    for leaf in sorted(parts):
-        tree.put(leaf, Words(parts[leaf]))
-    root = tree.root()
+def merged(parts):
+    root = merge_all([None if text is None else Words(text) for text in parts])
     return None if root is None else root.text
 
 
 def test_leaves_are_merged_in_pairs_and_missing_ones_leave_a_gap():
-    assert tree_of(1, {0: "a"}) == "a"
-    assert tree_of(4, dict(enumerate("abcd"))) == "((ab)(cd))"
-    assert tree_of(8, dict(enumerate("abcdef"))) == "(((ab)(cd))(ef))"
-    assert tree_of(8, {1: "b", 4: "e", 7: "h"}) == "(b(eh))"
-    assert tree_of(4, {}) is None
+    assert merged("a") == "a"
+    assert merged("abcd") == "((ab)(cd))"
+    assert merged("abcdef") == "(((ab)(cd))(ef))"
+    assert merged([None, "b", None, None, "e", None, None, "h"]) == "(b(eh))"
+    assert merged([None] * 4) is None
 
 
 @settings(deadline=None, max_examples=200)
 @given(st.data())
 def test_any_sharing_out_into_runs_gives_the_same_tree(data):
     leaves = 2 ** data.draw(st.integers(0, 6))
-    present = sorted(data.draw(st.sets(st.integers(0, leaves - 1), min_size=1)))
-    parts = {leaf: f"<{leaf}>" for leaf in present}
-    whole = tree_of(leaves, parts)
-    runs = min(leaves, 2 ** data.draw(st.integers(0, 6)))
-    size = leaves // runs
-    each = [tree_of(size, {x % size: t for x, t in parts.items() if x // size == run}) for run in range(runs)]
-    nodes = [None if text is None else Words(text) for text in each]
+    present = data.draw(st.sets(st.integers(0, leaves - 1), min_size=1))
+    parts = [f"<{leaf}>" if leaf in present else None for leaf in range(leaves)]
+    nodes = [None if text is None else Words(text) for text in parts]
     while len(nodes) > 1:
         fan = data.draw(st.sampled_from([2, 4, 8]))
         nodes = [merge_all(nodes[i : i + fan]) for i in range(0, len(nodes), fan)]
-    assert nodes[0].text == whole
+    assert nodes[0].text == merged(parts)
+    groups = Groups(Words())
+    for leaf in sorted(present):
+        groups.part_of(leaf).text = str(leaf)
+        assert groups.part_of(leaf).text == str(leaf)
+        assert groups.nbytes <= 1 + leaves.bit_length()  # one part a level, and the one that is open
+    assert groups.merged().text == merged(parts)
 
 
-def test_a_tree_holds_one_part_a_level_and_merging_changes_no_leaf():
-    tree = Tree(64)
-    for leaf in range(64):
-        tree.put(leaf, Words("x"))
-        assert len(tree.waiting()) <= 6
+def test_merging_changes_no_leaf():
     leaves = [Words("a"), Words("b"), None, Words("c")]
     assert merge_all(leaves).text == "((ab)c)"
     assert [leaf and leaf.text for leaf in leaves] == ["a", "b", None, "c"]

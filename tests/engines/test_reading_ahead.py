@@ -10,8 +10,8 @@ import pytest
 from tpca import open_stream
 from tpca.data import numpy_files as npy
 from tpca.data import stored
+from tpca.data.base import MAX_AHEAD, depth, read_ahead
 from tpca.data.numpy_files import NpyFile
-from tpca.data.readahead import MAX_AHEAD, depth, read_ahead
 from tpca.data.stored import Leases
 from tpca.engines import LocalEngine
 from tpca.errors import StreamError
@@ -195,18 +195,10 @@ def test_two_chunks_are_decompressed_at_once(tmp_path, monkeypatch):
     path, blosc = str(tmp_path / "x.zarr"), zarr.codecs.BloscCodec()
     array = zarr.create_array(path, shape=SAMPLES.shape, chunks=(BATCH, *DIMS), dtype="f4", compressors=blosc)
     array[:] = SAMPLES
-    meet, usual = threading.Barrier(2), codecs.unpacked
-    monkeypatch.setattr(codecs, "unpacked", lambda *given: (meet.wait(PATIENCE), usual(*given))[1])
+    meet, usual = threading.Barrier(2), codecs.decompressed
+    monkeypatch.setattr(codecs, "decompressed", lambda *given: (meet.wait(PATIENCE), usual(*given))[1])
     batches = list(open_stream(path).batches())
     assert np.array_equal(np.concatenate([batch.samples for batch in batches]), SAMPLES)
-
-
-def test_a_store_that_is_not_compressed_is_read(tmp_path):
-    zarr = pytest.importorskip("zarr", minversion="3")
-    path = str(tmp_path / "x.zarr")
-    array = zarr.create_array(path, shape=SAMPLES.shape, chunks=(BATCH, *DIMS), dtype="f4", compressors=None)
-    array[:] = SAMPLES
-    assert np.allclose(LocalEngine(path).reduce(TensorSum()).total, SAMPLES.sum(axis=0), atol=1e-4)
 
 
 def test_headers_of_a_folder_are_read_once_a_file(tmp_path, monkeypatch):

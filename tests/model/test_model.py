@@ -167,11 +167,9 @@ def test_gauges_follow_the_paper():
 
 
 def test_every_pair_has_its_own_correlation():
-    truth = SpikedTensor.random((8, 8, 9, 9, 7), 1.0, random_state=3, correlations=[0.25, 1.0])
+    truth = SpikedTensor.random((8, 8, 9, 9, 7), 1.0, random_state=3, correlation=[0.25, 1.0])
     np.testing.assert_allclose(truth.correlations(), [0.0, 0.25, 1.0], atol=1e-12)
-    with pytest.raises(ModelError, match="one number for each of 2 pairs, got 3"):
-        SpikedTensor.random((8,) * 4, correlations=[0.1, 0.2, 0.3])
-    with pytest.raises(ModelError, match="not both"):
-        SpikedTensor.random((8,) * 4, correlation=0.1, correlations=[0.1, 0.2])
+    with pytest.raises(ModelError, match="one for each of 2 pairs, got 3"):
+        SpikedTensor.random((8,) * 4, correlation=[0.1, 0.2, 0.3])
     with pytest.raises(ModelError, match="correlation must lie in"):
-        SpikedTensor.random((8,) * 4, correlations=[0.1, 1.2])
+        SpikedTensor.random((8,) * 4, correlation=[0.1, 1.2])

@@ -63,7 +63,7 @@ from tpca.tensors import (
     Scores,
     TensorSum,
     ViewsBatch,
-    gradients,
+    accumulators,
 )
 from tpca.tensors.blocks import Partition
 from tpca.tensors.rows import RowsBatch
@@ -458,7 +458,7 @@ def small(monkeypatch):
     monkeypatch.setattr(table_rows, "BATCH_ENTRIES", BATCH * sum(DIMS))
     monkeypatch.setattr(groups, "GROUP_ENTRIES", 10 * sum(DIMS))
     monkeypatch.setattr(groups, "GROUP_SAMPLES", 2)
-    monkeypatch.setattr(gradients, "REPLICA_SAMPLES", 0.1)
+    monkeypatch.setattr(accumulators, "REPLICA_SAMPLES", 0.1)
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ from threadpoolctl import ThreadpoolController
 
 from tpca import threads
 from tpca.errors import SampleError
-from tpca.tensors import DenseBatch, Gradients, Query, contract, contraction, kernels
+from tpca.tensors import DenseBatch, Query, contract, contraction, dense
 from tpca.tensors.blocks import Partition
-from tpca.tensors.kernels import SHARED, add_rows
+from tpca.tensors.dense import SHARED, add_rows
 
 DIMS = (3, 5, 7001)
 
@@ -48,7 +48,7 @@ def test_rows_of_a_larger_array_are_added_in_place(count, streamed, dtype, monke
     """In portions of four, and in pieces of columns, as well."""
     if streamed:
         for name in ("STREAMED", "SHARED", "WIDE", "COLUMNS"):
-            monkeypatch.setattr(kernels, name, 8 if name == "COLUMNS" else 1)
+            monkeypatch.setattr(dense, name, 8 if name == "COLUMNS" else 1)
     whole = np.random.default_rng(0).standard_normal((9, 60)).astype(dtype)
     total, rows = np.ones(60, dtype), whole[1 : 1 + count, 10:43]
     add_rows(total[20:53], rows)
@@ -59,14 +59,14 @@ def test_rows_of_a_larger_array_are_added_in_place(count, streamed, dtype, monke
 
 
 def test_rows_are_added_without_an_address_as_well(monkeypatch):
-    monkeypatch.setattr(kernels.cython_blas, "__pyx_capi__", {})
-    kernels._routine.cache_clear()
+    monkeypatch.setattr(dense.cython_blas, "__pyx_capi__", {})
+    dense._routine.cache_clear()
     try:
         total = np.ones(3, np.float32)
         add_rows(total, np.ones((4, 3), np.float32))
         np.testing.assert_array_equal(total, np.full(3, 5.0))
     finally:
-        kernels._routine.cache_clear()
+        dense._routine.cache_clear()
 
 
 @pytest.mark.parametrize("count", [1, 3, 9])
@@ -81,21 +81,6 @@ def test_products_of_replicas_are_the_same_one_by_one_and_in_halves(count, monke
     halved = contract(tensor, query)
     for m in (0, 1):
         np.testing.assert_allclose(halved.gradients[m], usual.gradients[m], rtol=1e-12, atol=1e-12)
-
-
-def test_sub_batches_of_long_samples_have_the_same_bits_on_two_cores(monkeypatch):
-    samples, partition = long_batch(np.float32), Partition.singles(DIMS)
-    query = Query(partition, tuple(np.random.default_rng(1).standard_normal((1, d)) for d in DIMS), by_part=(0, 1, 2))
-    found = []
-    for second in (False, True):
-        monkeypatch.setattr(threads, "_free", second)
-        asked = Gradients([query], 0.3, (0, 3, 4, 9))
-        asked.add(DenseBatch(samples, unchecked=0), 0)
-        asked.finish()
-        found.append(asked.answers[0])
-    np.testing.assert_array_equal(found[0].by_part.rewards, found[1].by_part.rewards)
-    for m in range(3):
-        np.testing.assert_array_equal(found[0].by_part.gradients[m], found[1].by_part.gradients[m])
 
 
 # The second thread ---------------------------------------------------------------------------------------------------

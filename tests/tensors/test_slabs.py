@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 
 from tpca import PaperSolver, RaceSolver, SpikedTensor, TensorPCA, open_stream
-from tpca.engines import LocalEngine
 from tpca.errors import SampleError
 from tpca.solvers import LeastSquares
-from tpca.tensors import SlabBatch, TensorSum
+from tpca.tensors import SlabBatch
 
 SCRIPT = Path(__file__).parents[1] / "memory_of_fit.py"
 
@@ -120,22 +119,6 @@ def test_everybody_can_use_slabs(tmp_path, small_slabs):
     np.testing.assert_allclose(TensorPCA(random_state=0).fit(path).transform(path), scores, rtol=1e-4, atol=1e-4)
     for v, w in zip(PaperSolver(strength=8.0).run(path).vectors, paper.vectors, strict=True):
         np.testing.assert_allclose(v, w, atol=1e-4)
-
-
-def test_the_engine_takes_slabs_over_batches(tmp_path, small_slabs, monkeypatch):
-    monkeypatch.setattr("tpca.data.stored.SLAB_SAMPLES", 3)
-    samples = take(SpikedTensor.random((4, 5, 6), 1.0), 11)
-    path = store(samples, "npy", tmp_path)
-    whole = LocalEngine(path)
-    small_slabs(35)
-    slabs = LocalEngine(path)
-    for n in (1, 4, 20, 1):
-        one, other = whole.reduce(TensorSum(), n), slabs.reduce(TensorSum(), n)
-        assert one.n == other.n
-        if one.n:
-            np.testing.assert_allclose(one.total, other.total, rtol=1e-12, atol=1e-12)
-    slabs.seek(slabs.position())
-    assert slabs.reduce(TensorSum(), 5).n == 0
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -7,15 +7,11 @@ import numba
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from test_views_batch import answers, assert_same, dims_of_order, some_queries
 
 from naive import dense_samples
 from tpca import RaceSolver, open_stream
 from tpca.errors import SampleError
-from tpca.solvers.race.strategies.flow import WholeSum
-from tpca.tensors import DenseBatch, Query
+from tpca.tensors import Query
 from tpca.tensors import sparse as module
 from tpca.tensors.blocks import Partition
 from tpca.tensors.sparse import SparseBatch
@@ -36,34 +32,6 @@ def some_entries(dims, n, entries, rng, dtype=np.float64):
     """Parts of a batch; with few places and many entries some fall together."""
     coords = np.stack([rng.integers(0, d, entries) for d in dims])
     return coords, rng.standard_normal(entries).astype(dtype), np.sort(rng.integers(0, n, entries)), n, dims
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    dims_of_order(2, 5),
-    st.integers(1, 4),
-    st.integers(1, 5),
-    st.integers(0, 60),
-    st.sampled_from([np.float16, np.float32, np.float64]),
-    st.sampled_from([1, 40, 2**20]),
-    st.integers(0, 999),
-)
-def test_sparse_samples_answer_like_dense_ones(dims, count, n, entries, dtype, chunk, seed):
-    rng = np.random.default_rng(seed)
-    parts = some_entries(dims, n, entries, rng)
-    queries = some_queries(dims, count, dtype, rng)
-    with mock.patch.object(module, "CHUNK", chunk):
-        found = answers([SparseBatch(*parts)], queries)
-    assert_same(found, answers([DenseBatch(dense_samples(*parts))], queries), dtype)
-
-
-def test_the_whole_strategy_gets_the_sum_of_all_samples(rng):
-    dims = (3, 4, 5)
-    parts = some_entries(dims, 6, 50, rng)
-    queries = WholeSum(Partition.halves(dims), rng).queries()
-    assert_same(
-        answers([SparseBatch(*parts)], queries), answers([DenseBatch(dense_samples(*parts))], queries), np.float16
-    )
 
 
 def test_the_compiled_loop_is_the_loop_as_written(rng):

@@ -14,15 +14,20 @@ list or folder, all of one shape, are taken for samples, and a note says so; the
 from __future__ import annotations
 
 import math
+import queue
+import sys
+import threading
+import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.data.readahead import read_ahead
 from tpca.errors import SampleError, StreamError, StreamWarning, one_line
 from tpca.labels import Axis, Labels
 from tpca.tensors import Batch, DenseBatch, DeviceBatch
@@ -43,6 +48,12 @@ MAX_LOOK_BYTES = 2**26  # read for them, unless two samples are more
 FEW, LONG, TIMES = 8, 30, 4  # samples, beside an axis so long, and so many times as long: they may lie along that one
 MIN_ALIKE = 8  # fewer samples prove nothing, so a list of fewer arrays may well be one of batches
 WHERE = "to open_stream, or tpca with --items"
+# Bytes that are read ahead, where a batch is not larger: what a core reads from the system's cache during a short look.
+AHEAD_BYTES = 2**26
+MAX_AHEAD = 16
+JOIN_SECONDS = 10.0  # a reader that hangs (a dead network share) must not hang whoever closes the iterator, too
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -167,6 +178,68 @@ def without_empty(batches: Iterable[AnyBatch]) -> Iterator[AnyBatch]:
             yield batch
     if waiting is not None:
         yield waiting
+
+
+def depth(nbytes: int, count: int) -> int:
+    """Items of so many bytes to read ahead, of ``count`` in all; one at least, if there is a second."""
+    return min(max(1, min(AHEAD_BYTES // max(1, nbytes), MAX_AHEAD)), count - 1)
+
+
+def read_ahead(
+    read: Callable[[int], Item], numbers: Iterable[int], ahead: int = 1, readers: int = 1
+) -> Generator[Item]:
+    """``read(number)`` of all numbers, in their order, ``ahead`` of them begun while one is in use.
+
+    A solver that works between two rounds takes nothing meanwhile, and finds the beginning of the next round read.
+    At most ``ahead`` + 1 items are in memory; ``readers`` threads read them, each one at a time.  An error arrives
+    where its item would have, whoever met it first.  The threads start with the first item and are gone when the
+    iterator is exhausted, closed or garbage collected; what they are reading then is read to its end and dropped.
+    """
+    jobs: queue.SimpleQueue[tuple[int, Future[Item]] | None] = queue.SimpleQueue()
+    stop = threading.Event()
+    # The threads are daemons, which those of a pool are not, and know nothing of the generator: a reference to it would
+    # keep it alive for ever.
+    threads = [
+        threading.Thread(target=_serve, args=(read, jobs, stop), name="tpca-prefetch", daemon=True)
+        for _ in range(max(1, min(readers, ahead)))
+    ]
+    for thread in threads:
+        thread.start()
+    begun: deque[Future[Item]] = deque()
+    rest = iter(numbers)
+
+    def begin(most: int) -> None:
+        while len(begun) < most and (number := next(rest, None)) is not None:
+            begun.append(Future())
+            jobs.put((number, begun[-1]))
+
+    try:
+        begin(ahead + 1)  # nothing is in use yet
+        while begun:
+            item = begun.popleft().result()
+            begin(ahead)
+            yield item
+            del item  # else the consumed item would stay in memory while the next one is waited for
+    finally:
+        stop.set()
+        for _ in threads:
+            jobs.put(None)
+        until = time.monotonic() + JOIN_SECONDS
+        for thread in threads:
+            if thread is not threading.current_thread() and not sys.is_finalizing():
+                thread.join(max(0.0, until - time.monotonic()))
+
+
+def _serve(
+    read: Callable[[int], Item], jobs: queue.SimpleQueue[tuple[int, Future[Item]] | None], stop: threading.Event
+) -> None:
+    while (job := jobs.get()) is not None and not stop.is_set():
+        number, promise = job
+        try:
+            promise.set_result(read(number))
+        except BaseException as caught:
+            promise.set_exception(caught)
+        del job, promise  # else the last item would stay in memory for as long as there is nothing to do
 
 
 class Source:

@@ -26,23 +26,24 @@ from tpca.data.base import (
     untracked,
 )
 from tpca.data.iterables import IterableStream, OwnStream, SamplesStream, SparseStream, is_sparse, onwards, stacked
-from tpca.data.named import named_source
 from tpca.data.numpy_files import NpyFolder, open_mat, open_npy, open_npz
 from tpca.data.stored import StoredStream
 from tpca.data.stores import (
     HDF5_SIGNATURE,
     DaskSource,
+    dict_source,
+    epochs_source,
     hdf5_source,
-    is_labelled,
+    is_epochs,
     labelled_source,
     open_hdf5,
     open_zarr,
     zarr_source,
 )
-from tpca.data.tables import TABLES, Missing, columns_of, is_table, open_table
+from tpca.data.tables import TABLES, Missing, columns_of, open_table
 from tpca.errors import StreamError, check_integer, check_regular, reading
 from tpca.model import Samples
-from tpca.tensors.namespaces import is_device_array
+from tpca.tensors.namespaces import is_device_array, library
 
 _HDF5_SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".h5py", ".nc", ".nc4")
 _FILES = (".npy", ".npz", ".mat", *_HDF5_SUFFIXES)
@@ -151,7 +152,7 @@ def open_stream(
         Of a long table, a row for every cell (a data frame, an Arrow table, a ``.csv`` or ``.parquet`` file): the
         columns that hold the sample, the modes, in their order, and the value.  ``modes`` may be a dict of the levels
         of every mode; ``None`` finds them: numbers and times are sorted, text comes in the order of its first row.
-        The rows of a sample stand next to each other in a file.
+        In a Parquet file the rows of a sample stand next to each other.
     missing
         What a cell of a table without a row is: an error (``"raise"``), ``"zero"``, as of counts, or ``"nan"``, which
         ``nan_policy`` then deals with.  With ``"zero"`` samples are sparse if less than a twentieth of their cells have
@@ -181,14 +182,20 @@ def open_known(
     """The same for samples whose shape may be known: with ``dims`` the items are never ambiguous."""
     _check_options(items, shuffle, nan_policy)
     columns = columns_of(**table) if table else None
-    if not (is_labelled(source) or is_table(source)) and hasattr(source, "batches") and hasattr(source, "dims"):
+    table_given = _is_table(source)
+    if not table_given and library(source) != "xarray" and hasattr(source, "batches") and hasattr(source, "dims"):
         stream: Stream = source if isinstance(source, Stream) else OwnStream(source)
         check_opened(stream, items, shuffle, random_state, nan_policy, sample_dim)
         return stream
     seed = check_integer("random_state", random_state, 0, StreamError) if shuffle else None
-    if columns is not None or is_table(source):
+    if columns is not None or table_given:
         if sample_dim is not None:
             raise StreamError(f"sample_dim={sample_dim!r} is for arrays; the samples of a table are in sample=.")
+        if not table_given:
+            raise StreamError(
+                "sample, modes and value are for long tables (.csv, .parquet, a data frame), got "
+                f"{type(source).__name__}; leave them out."
+            )
         return open_table(source, columns, seed, nan_policy)
     stored = ArraySource(untracked(source)) if is_device_array(source) else stored_source(source, items, dims)
     holds_items = isinstance(source, list | tuple) or (stored is not None and stored.kind == "folder")
@@ -220,6 +227,14 @@ def open_known(
         f"cannot read samples from {type(source).__name__}; give an array (n, d_1, ..., d_k), "
         f"an iterable of samples or batches, or {SUPPORTED}."
     )
+
+
+def _is_table(source: Any) -> bool:
+    """Whether it is a data frame, an Arrow table, or the path of a file that holds one."""
+    if isinstance(source, str | os.PathLike):
+        return os.path.splitext(os.fsdecode(source))[1].lower() in TABLES
+    # What can be read as an Arrow table (of pandas, polars, DuckDB); an array of xarray can, too, and is none.
+    return hasattr(source, "__arrow_c_stream__") and library(source) != "xarray"
 
 
 def _peeked(source: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
@@ -278,20 +293,22 @@ def stored_source(source: Any, items: Items = "auto", dims: tuple[int, ...] | No
         return stored_at(os.fsdecode(source), items, dims)
     if isinstance(source, list | tuple):
         return _listed(source, items, dims)
-    if is_labelled(source):
+    if isinstance(source, np.ndarray):
+        return ArraySource(as_array(source))
+    if isinstance(source, dict):
+        return dict_source(source)
+    if is_epochs(source):
+        return epochs_source(source)
+    package = library(source)
+    if package == "xarray":
         return labelled_source(source)
-    if (named := named_source(source)) is not None:
-        return named
-    package = type(source).__module__.partition(".")[0]
     if package == "zarr" and hasattr(source, "store"):
         return zarr_source(source, "the Zarr array" if hasattr(source, "shape") else "what was given")
     if package == "h5py" and hasattr(source, "file"):
         return hdf5_source(source)
     if package == "dask" and hasattr(source, "chunksize"):
         return DaskSource(source)
-    if isinstance(source, np.ndarray) or hasattr(source, "__array__"):
-        return ArraySource(as_array(source))
-    return None
+    return ArraySource(as_array(source)) if hasattr(source, "__array__") else None
 
 
 def _listed(source: Sequence[Any], items: Items, dims: tuple[int, ...] | None) -> Source | None:

@@ -26,13 +26,13 @@ from tpca.data.base import (
     Source,
     all_finite,
     as_batch,
+    depth,
     float_dtype,
     read_cost,
     sample_dims,
     spread,
     to_floats,
 )
-from tpca.data.readahead import depth
 from tpca.data.stores import without_array
 from tpca.errors import SampleError, StreamError, reading
 from tpca.labels import labels_of

@@ -1,4 +1,4 @@
-"""Arrays that other libraries store or hold: Zarr, HDF5 with NetCDF 4, Dask, xarray, and what they say of themselves.
+"""Arrays of other libraries (Zarr, HDF5 with NetCDF 4, Dask, xarray, MNE) and what they say of themselves.
 
 Zarr 3 has ``dimension_names``, xarray writes ``_ARRAY_DIMENSIONS`` into Zarr 2, HDF5 has dimension scales, and
 NetCDF 4 is HDF5 with them.  An array of one axis that is called like an axis holds its coordinates.  The attributes
@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from tpca.data.base import ArraySource, Source, Wrapped, float_dtype
 from tpca.errors import StreamError, StreamWarning, one_line, reading
 from tpca.labels import Axis, as_coords
+from tpca.tensors.namespaces import library
 
 PACKING = ("scale_factor", "add_offset", "_FillValue", "missing_value")
 LONGEST = 2**53  # entries along an axis; far beyond them places do not fit into 64 bits
@@ -442,12 +443,10 @@ def _check_parts(dataset: Any, path: str) -> None:
         )
     parts = dataset.virtual_sources() if dataset.is_virtual else ()
     for file, name in {(part.file_name, part.dset_name) for part in parts if part.file_name != "."}:
-        place = os.path.join(
-            os.path.dirname(os.path.abspath(path)), file.replace("%b", "0")
-        )  # of numbered ones the first
+        place = os.path.join(os.path.dirname(os.path.abspath(path)), file)
         try:
             with _open_file(place) as held:
-                there = name.replace("%b", "0") in held
+                there = name in held
         except StreamError:
             there = False
         if not there:
@@ -476,12 +475,7 @@ def _open_file(path: str) -> Iterator[Any]:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# xarray.
-
-
-def is_labelled(source: Any) -> bool:
-    """Whether it is one of xarray's objects, which is told without importing it."""
-    return type(source).__module__.partition(".")[0] == "xarray"
+# Objects that name their axes: of xarray, epochs of MNE-Python, and a dictionary of arrays of one shape.
 
 
 class LazySource(Source):
@@ -516,3 +510,51 @@ def labelled_source(array: Any) -> Source:
         entry, again = (array[(slice(0, 1),) * array.ndim].values for _ in range(2))
         held = np.may_share_memory(entry, again)
     return ArraySource(array.values, axes, name) if held else LazySource(array, axes, name)
+
+
+def is_epochs(source: Any) -> bool:
+    """Whether these are epochs of MNE: trials of channel × time, or of channel × frequency × time (``EpochsTFR``)."""
+    return library(source) == "mne" and hasattr(source, "get_data") and hasattr(source, "events")
+
+
+def labels_of_epochs(epochs: Any, y: Any = None) -> Any:
+    """What is asked about epochs: a column of their metadata, by its name; the names of their events; or what is given.
+
+    Events are called as ``event_id`` has it, by their number where it has no name.
+    """
+    if y is None:
+        names = {code: name for name, code in (epochs.event_id or {}).items()}
+        return [names.get(int(code), str(code)) for code in epochs.events[:, 2]]
+    if not isinstance(y, str):
+        return y
+    columns = [] if epochs.metadata is None else list(epochs.metadata)
+    if y not in columns:
+        raise StreamError(f"y={y!r} is no column of the epochs' metadata; these are {columns}.")
+    return epochs.metadata[y].to_numpy()
+
+
+def epochs_source(epochs: Any) -> ArraySource:
+    """The trials of epochs, as samples."""
+    samples = np.asarray(epochs.get_data())
+    if samples.dtype.kind == "c":
+        raise StreamError(
+            "epochs of complex numbers were given; give their power: epochs.compute_tfr(..., output='power')."
+        )
+    axes = [Axis("epoch"), Axis("channel", as_coords(epochs.ch_names))]
+    if samples.ndim == 4:
+        axes.append(Axis("frequency", as_coords(epochs.freqs)))
+    return ArraySource(samples, (*axes, Axis("time", as_coords(epochs.times))), "the epochs")
+
+
+def dict_source(arrays: dict[Any, Any]) -> ArraySource:
+    """Arrays ``(n, d_1, ..., d_k)`` of one shape as samples ``(arrays, d_1, ..., d_k)``."""
+    found = {str(name): np.asarray(array) for name, array in arrays.items()}
+    shapes = {name: array.shape for name, array in found.items()}
+    if len(found) < 2 or len(set(shapes.values())) > 1 or not next(iter(shapes.values())):
+        raise StreamError(
+            f"a dictionary must hold two arrays or more (n, d_1, ..., d_k) of one shape, got {shapes}; for views of "
+            "several shapes use TensorCCA."
+        )
+    samples = np.stack(list(found.values()), axis=1)
+    axes = (Axis(), Axis("", as_coords(list(found))), *(Axis() for _ in samples.shape[2:]))
+    return ArraySource(samples, axes, "the dictionary")

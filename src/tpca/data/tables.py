@@ -1,10 +1,10 @@
 """Long tables: a row for every cell of every sample, with columns for the sample, the modes and the value.
 
-They are read in pieces: Arrow tables and data frames in memory, Parquet by row groups, CSV by blocks of lines.  A first
-pass over the columns of samples and modes finds the samples, which must have their rows next to each other, and the
-levels of every mode: sorted where they are numbers or times, in the order of their first row where they are text.
-Levels that are given are taken as they are.  Nothing of the values is held but the piece in hand.  Samples are dense
-where most cells have a row, and sparse where few do.
+They are read in pieces: Parquet by row groups, of which one is held; a CSV file is loaded whole, as Arrow tables and
+data frames are.  A first pass over the columns of samples and modes finds the samples, which in a Parquet file must
+have their rows next to each other, and the levels of every mode: sorted where they are numbers or times, in the order
+of their first row where they are text.  Levels that are given are taken as they are.  Samples are dense where most
+cells have a row, and sparse where few do.
 
 pyarrow is optional and imported where it is used.  Text of a CSV file stays text here: whether it means numbers can
 only be told when all of it was seen.
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import csv
 import datetime
-import io
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -33,10 +32,10 @@ from tpca.model import BATCH_ENTRIES
 from tpca.tensors import Batch
 from tpca.tensors.accumulators import digest
 from tpca.tensors.blocks import check_dims
+from tpca.tensors.namespaces import library
 from tpca.tensors.sparse import SparseBatch
 
 TABLES = (".csv", ".tsv", ".parquet", ".pq")
-BLOCK_BYTES = 2**24  # of a CSV file that are parsed at a time
 PIECE_ROWS = 2**19  # of a table in memory
 LARGEST = 2**62  # cells of a sample that can be numbered
 DENSE_SHARE = 0.05  # of cells with a row, from which on samples are dense: adding up costs far less than contracting
@@ -188,10 +187,11 @@ class Pieces:
         return f"row {number} of {self.name}"
 
     def check(self, columns: Sequence[str]) -> None:
-        """Refuse columns that there are not."""
+        """Refuse columns that there are not, or twice."""
         for column in columns:
-            if column not in self.columns:
-                raise StreamError(f"{self.name} has no column {column!r}; its columns are {listed(self.columns)}.")
+            if (count := self.columns.count(column)) != 1:
+                found = f"{count} columns" if count else "no column"
+                raise StreamError(f"{self.name} has {found} {column!r}; its columns are {listed(self.columns)}.")
 
 
 class MemoryPieces(Pieces):
@@ -199,13 +199,14 @@ class MemoryPieces(Pieces):
 
     shared = False
 
-    def __init__(self, table: Any, sample: str) -> None:
+    def __init__(self, table: Any, sample: str, file: str = "") -> None:
         arrow = package("pyarrow", "tables", "reading tables")
-        if type(table).__module__.partition(".")[0] == "pandas":
+        if library(table) == "pandas":
             table = arrow.Table.from_pandas(table, preserve_index=False)
         elif not isinstance(table, arrow.Table):
             table = arrow.table(table)
-        self.name, self.columns = "the table", list(map(str, table.column_names))
+        self.texts, self.files = bool(file), (file,) if file else ()
+        self.name, self.columns = repr(file) if file else "the table", list(map(str, table.column_names))
         self.check([sample])
         codes = coded(plain(table.column(sample)))[0]
         runs = 1 + np.count_nonzero(np.diff(codes))
@@ -218,8 +219,9 @@ class MemoryPieces(Pieces):
         return self._table.select(columns).slice(number * PIECE_ROWS, PIECE_ROWS)
 
     def row(self, number: int) -> str:
-        """As it was before rows were put next to each other."""
-        return super().row(number if self._order is None else int(self._order[number]))
+        """As it was before rows were put together; of a file also its line, where no field has a line break."""
+        number = number if self._order is None else int(self._order[number])
+        return f"{super().row(number)}{f' (line {number + 2})' if self.files else ''}"
 
 
 class ParquetPieces(Pieces):
@@ -240,70 +242,31 @@ class ParquetPieces(Pieces):
             return self._open().read_row_group(number, columns=columns).select(columns)
 
 
-class CsvPieces(Pieces):
-    """A CSV file, or one with tabs or semicolons, in blocks of whole lines."""
+def csv_columns(path: str) -> tuple[list[str], str]:
+    """Names of the columns of a CSV file, which are in its first line, and what parts them."""
+    with reading(f"cannot read {path!r}", "write it again, as text in UTF-8"):
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            head = file.readline()
+        delimiter = max(",;\t", key=head.count)
+        names = next(csv.reader([head], delimiter=delimiter), [])
+    if not names:
+        raise StreamError(f"{path!r} is empty; its first line must name the columns.")
+    return names, delimiter
 
-    texts = True
 
-    def __init__(self, path: str) -> None:
-        self.path, self.name, self.files = absolute(path), repr(path), (path,)
-        with reading(f"cannot read {path!r}", "write it again, as text in UTF-8"), open(self.path, "rb") as file:
-            head = file.readline().decode("utf-8-sig")
-            self._delimiter = max(",;\t", key=head.count)
-            self.columns = next(csv.reader(io.StringIO(head), delimiter=self._delimiter), [])
-            self._bounds = _line_blocks(file, file.tell(), os.path.getsize(self.path))
-        if not self.columns:
-            raise StreamError(f"{path!r} is empty; its first line must name the columns.")
-        self.count = len(self._bounds) - 1
-
-    def part(self, number: int, columns: list[str]) -> Any:
-        """A block of lines, as text."""
-        text = package("pyarrow", "tables", "reading tables").string()
-        with reading(f"cannot read {self.name} as a table", "write it again, as text in UTF-8"):
-            return self._parsed(number, dict.fromkeys(columns, text))
-
-    def read(self, number: int, columns: list[str], value: str, first: int) -> Any:
-        """A block of lines; where not all values are numbers, text tells which is none."""
-        arrow = package("pyarrow", "tables", "reading tables")
-        try:
-            return self._parsed(number, {**dict.fromkeys(columns, arrow.string()), value: arrow.float64()})
-        except Exception:  # is said by the slow way
-            return super().read(number, columns, value, first)
-
-    def _parsed(self, number: int, types: dict[str, Any]) -> Any:
-        parser = package("pyarrow.csv", "tables", "reading tables")
-        start, stop = self._bounds[number : number + 2]
-        with open(self.path, "rb") as file:
-            file.seek(start)
-            lines = file.read(stop - start)
+def read_csv(path: str, number: str = "") -> Any:
+    """A CSV file, or one with tabs or semicolons, as an Arrow table of text; one column may be of ``number``."""
+    arrow = package("pyarrow", "tables", "reading tables")
+    parser = package("pyarrow.csv", "tables", "reading tables")
+    with reading(f"cannot read {path!r} as a table", "write it again, as text in UTF-8"):
+        names, delimiter = csv_columns(path)
+        types = {name: arrow.float64() if name == number else arrow.string() for name in names}
         return parser.read_csv(
-            io.BytesIO(lines),
-            read_options=parser.ReadOptions(column_names=self.columns, use_threads=False, block_size=len(lines) + 1),
-            parse_options=parser.ParseOptions(delimiter=self._delimiter, newlines_in_values=b'"' in lines),
-            convert_options=parser.ConvertOptions(
-                include_columns=list(types), column_types=types, strings_can_be_null=False
-            ),
+            path,
+            read_options=parser.ReadOptions(use_threads=False),  # which would not live on in a forked process
+            parse_options=parser.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            convert_options=parser.ConvertOptions(column_types=types, strings_can_be_null=False),
         )
-
-    def row(self, number: int) -> str:
-        """With its line, where no field has a line break."""
-        return f"row {number} of {self.name} (line {number + 2})"
-
-
-def _line_blocks(file: Any, start: int, stop: int) -> list[int]:
-    """Where blocks of whole lines begin, and the end; a line break between quotes ends no line."""
-    bounds = [start]
-    while bounds[-1] < stop:
-        file.seek(bounds[-1])
-        block, cut = b"", 0
-        while not cut:
-            more = file.read(BLOCK_BYTES)
-            block += more
-            cut = len(block) if not more or bounds[-1] + len(block) >= stop else block.rfind(b"\n") + 1
-            while cut < len(block) and cut and block.count(b'"', 0, cut) % 2:
-                cut = block.rfind(b"\n", 0, cut - 1) + 1
-        bounds.append(bounds[-1] + cut)
-    return bounds
 
 
 def brief(one: Any) -> str:
@@ -520,24 +483,11 @@ def _bounds(starts: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.array(bounds)
 
 
-def is_table(source: Any) -> bool:
-    """Whether it is a data frame, an Arrow table, or the path of a file that holds one."""
-    if isinstance(source, str | os.PathLike):
-        return os.path.splitext(os.fsdecode(source))[1].lower() in TABLES
-    # What can be read as an Arrow table (of pandas, polars, DuckDB); an array of xarray can, too, and is none.
-    return hasattr(source, "__arrow_c_stream__") and type(source).__module__.partition(".")[0] != "xarray"
-
-
 def open_table(source: Any, columns: Columns | None, shuffle: int | None, nan_policy: NanPolicy) -> NumberedStream:
     """A table as a stream of samples."""
     if columns is None:
         raise StreamError(_what_to_do(source))
-    if not is_table(source):
-        raise StreamError(
-            f"sample, modes and value are for long tables (.csv, .parquet, a data frame), got {type(source).__name__}; "
-            "leave them out."
-        )
-    table = Table(_pieces(source, columns.sample), columns)
+    table = Table(_pieces(source, columns), columns)
     if not len(table):
         raise StreamError(f"{table.name} has no rows; give at least one sample.")
     if columns.missing == "zero" and table.starts[-1] < DENSE_SHARE * table.size * len(table):
@@ -547,20 +497,33 @@ def open_table(source: Any, columns: Columns | None, shuffle: int | None, nan_po
     return StoredStream(TableSource(table), shuffle, nan_policy)
 
 
-def _pieces(source: Any, sample: str) -> Pieces:
+def _pieces(source: Any, columns: Columns) -> Pieces:
     if not isinstance(source, str | os.PathLike):
-        return MemoryPieces(source, sample)
+        return MemoryPieces(source, columns.sample)
+    path = _checked(source)
+    if path.lower().endswith((".parquet", ".pq")):
+        return ParquetPieces(path)
+    try:
+        table = read_csv(path, columns.value)
+    except StreamError:  # if not all values are numbers, text tells which is none
+        table = read_csv(path)
+    return MemoryPieces(table, columns.sample, path)
+
+
+def _checked(source: Any) -> str:
     path = os.fsdecode(source)
     if not os.path.exists(path):
         raise StreamError(f"no such file or folder: {path!r}.")
     check_regular(path)
-    return ParquetPieces(path) if path.lower().endswith((".parquet", ".pq")) else CsvPieces(path)
+    return path
 
 
 def _what_to_do(source: Any) -> str:
     """Of a table that nothing was said of, maybe a matrix of numbers: what it is, and what to do."""
     if isinstance(source, str | os.PathLike):
-        columns, what = _pieces(source, "").columns, repr(os.fsdecode(source))
+        path, what = _checked(source), repr(os.fsdecode(source))
+        is_parquet = path.lower().endswith((".parquet", ".pq"))
+        columns = ParquetPieces(path).columns if is_parquet else csv_columns(path)[0]
         name, matrix, command = what, "numpy.loadtxt(path, delimiter=',')", " (tpca: --sample, --modes, --value)"
     else:
         columns = list(map(str, getattr(source, "column_names", None) or source.columns))

@@ -53,7 +53,10 @@ def check_metadata(store: str, inner: str) -> None:
 
 
 def check_chunks(array: Any, store: str, inner: str, name: str) -> str:
-    """Refuse absurd chunks and links out of the store; what to say where chunks are missing, read as fill values."""
+    """Refuse absurd chunks and links out of the store; what to say where chunks are not stored.
+
+    Zarr stores no chunk that holds nothing but the fill value: nobody can tell it from one that was lost.
+    """
     lengths = array.shards or array.chunks
     most = math.prod(lengths) * (2 * np.dtype(array.dtype).itemsize + SHARD_ENTRY) + SPARE
     claimed = math.prod(-(-length // chunk) for length, chunk in zip(array.shape, lengths, strict=True))
@@ -63,8 +66,8 @@ def check_chunks(array: Any, store: str, inner: str, name: str) -> str:
     if there >= claimed:
         return ""
     value = array.fill_value if array.fill_value is not None else "anything"
-    missing = f"{claimed - there:,} of the {claimed:,} chunks of {name} are missing, and are read as {value}"
-    return f"{missing}; if they were written once, bring them back."
+    missing = f"{claimed - there:,} of the {claimed:,} chunks of {name} are not stored, and are read as {value}"
+    return f"{missing}, as Zarr does with chunks of nothing else; if yours hold more, copy the store again."
 
 
 def _chunk_files(folder: str, store: str, most: int) -> Iterator[str]:
@@ -96,7 +99,7 @@ def guarded(array: Any) -> Any:
         metadata = replace(metadata, filters=tuple(filters) or None, compressor=compressor)
     else:
         metadata = replace(metadata, codecs=_bounded(metadata.codecs, lengths, entry, text))
-    place = StorePath(Watched(array.store), array.path)
+    place = StorePath(LoopStore(array.store), array.path)
     return zarr.Array(zarr.AsyncArray(metadata=metadata, store_path=place, config=array.config))
 
 
@@ -139,7 +142,7 @@ class PackedV2(numcodecs.abc.Codec):  # type: ignore[misc]
 
     def decode(self, chunk: Any) -> Any:
         """The bytes of a chunk."""
-        return unpacked(self.name, chunk, self.size, self.text)
+        return decompressed(self.name, chunk, self.size, self.text)
 
     def encode(self, chunk: Any) -> Any:
         """Nothing is written."""
@@ -161,7 +164,7 @@ class PackedV3(BytesBytesCodec):
         for chunk, spec in chunks_and_specs:
             if chunk is not None:
                 packed = chunk.as_numpy_array()
-                block = await asyncio.to_thread(unpacked, self.name, packed, self.size, self.text)
+                block = await asyncio.to_thread(decompressed, self.name, packed, self.size, self.text)
                 chunk = spec.prototype.buffer.from_array_like(np.frombuffer(block, np.uint8))
             found.append(chunk)
         return found
@@ -175,7 +178,7 @@ class PackedV3(BytesBytesCodec):
         raise NotImplementedError
 
 
-def unpacked(name: str, chunk: Any, size: int, text: bool) -> Any:
+def decompressed(name: str, chunk: Any, size: int, text: bool) -> Any:
     """What a compressed chunk holds, if that is ``size`` bytes; of text, at most so many."""
     packed = np.ascontiguousarray(chunk).data.cast("B")
     if name in ("gzip", "zlib"):
@@ -198,7 +201,7 @@ def unpacked(name: str, chunk: Any, size: int, text: bool) -> Any:
     raise ValueError(f"a chunk unpacks to fewer than the {size} bytes that its metadata declare")
 
 
-class Watched(WrapperStore):  # type: ignore[type-arg]
+class LoopStore(WrapperStore):  # type: ignore[type-arg]
     """A store that knows the event loop in which it is read.
 
     zarr-python asks for all chunks of a call at once, and gives up at the first that fails.  The others go on, are cut

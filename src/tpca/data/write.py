@@ -1,4 +1,4 @@
-"""Samples written to a file: npy, Zarr or HDF5, with the truth beside them."""
+"""Samples written to a file, npy or Zarr, with the truth beside them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from tpca.errors import StreamError, reading
 from tpca.files import replacing
 from tpca.model import BATCH_ENTRIES, Samples, SpikedTensor
 
-FORMATS = (".npy", ".zarr", ".h5", ".hdf5")
 Progress = Callable[[int], None]
 
 
 def truth_path(path: str | os.PathLike[str]) -> Path:
-    """Where the truth of some generated data lies: ``d.h5`` and ``d.h5::/x`` have ``d.h5.truth.npz`` beside them."""
+    """Where the truth of some generated data lies: ``d.npy`` has ``d.npy.truth.npz`` beside it."""
     data = Path(str(path).partition("::")[0])
     return data.with_name(f"{data.name}.truth.npz")
 
@@ -43,9 +42,9 @@ def write_samples(
 
     The truth of other data that were there is gone before they are.
     """
-    if path.suffix not in FORMATS:
-        raise StreamError(f"the suffix of {str(path)!r} must be one of {', '.join(FORMATS)}.")
-    writer = {".npy": _npy, ".zarr": _zarr}.get(path.suffix, _hdf5)
+    if path.suffix not in (".npy", ".zarr"):
+        raise StreamError(f"the suffix of {str(path)!r} must be .npy or .zarr.")
+    writer = _npy if path.suffix == ".npy" else _zarr
     beside = truth_path(path)
     with replacing(path, *([beside] if truth else []), removing=[beside]) as (draft, *other):
         writer(draft, (count, *samples.dims), samples.dtype, _batches(samples, count, progress))
@@ -82,25 +81,6 @@ def _zarr(path: Path, shape: tuple[int, ...], dtype: Any, batches: Iterator[tupl
     array = zarr.open_array(str(path), mode="w", shape=shape, chunks=_chunks(shape), dtype=dtype)
     for first, batch in batches:
         array[first : first + len(batch)] = batch
-
-
-def _hdf5(path: Path, shape: tuple[int, ...], dtype: Any, batches: Iterator[tuple[int, NDArray[Any]]]) -> None:
-    try:
-        import h5py
-    except ImportError:
-        raise StreamError("writing HDF5 needs the h5py package; install tpca[hdf5].") from None
-    _make_sure_of_room(path, math.prod(shape) * dtype.itemsize)
-    with h5py.File(path, "w") as file:
-        array = file.create_dataset("samples", shape, dtype, chunks=_chunks(shape))
-        for first, batch in batches:
-            array[first : first + len(batch)] = batch
-
-
-def _make_sure_of_room(path: Path, nbytes: int) -> None:
-    """Fail now if the disk is too full: the HDF5 library takes the whole process down if it happens in the middle."""
-    if hasattr(os, "posix_fallocate"):
-        with path.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, nbytes)
 
 
 def _chunks(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -6,15 +6,10 @@ that is simulated, the solver cannot tell; what is kept of them, the engine does
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol, TypeGuard, TypeVar
-
-import numpy as np
+from typing import Any, Protocol, TypeVar
 
 from tpca.labels import Labels
-from tpca.tensors import Accumulator, Rewards
-from tpca.tensors.blocks import Array
+from tpca.tensors import Accumulator
 
 A = TypeVar("A", bound=Accumulator)
 
@@ -97,40 +92,3 @@ class Engine(Data, Protocol):
     @property
     def n_skipped(self) -> int:
         """Samples left out so far because they could not be used."""
-
-
-PIECE = 2**20  # rewards that are held at once
-
-
-def is_engine(source: Any) -> TypeGuard[Engine]:
-    """Whether ``source`` reduces samples itself: labelled arrays have ``dims`` and ``reduce`` too, but no passes."""
-    return all(hasattr(source, name) for name in ("dims", "reduce", "rewind"))
-
-
-def reward_pieces(engine: Engine, vectors: Sequence[Array], most: int | None = None) -> Iterator[Array]:
-    """Rewards ``(n, c)`` of the next samples, at most ``most`` in all, piece after piece."""
-    step = max(1, PIECE // max(1, len(vectors[0])))
-    left = math.inf if most is None else most
-    while (n := int(min(step, left))) > 0:
-        part = engine.reduce(Rewards(vectors), n)
-        if part.n:
-            yield part.rewards
-        if part.n < n:
-            return
-        left -= n
-
-
-def mean_and_error(pieces: Iterable[Array], columns: int) -> tuple[Array, Array, int]:
-    """Mean of every column of some rows, its standard error, and how many rows; NaN where these are too few.
-
-    Sums of squared deviations are merged as in Chan, Golub and LeVeque (1979): nothing cancels.
-    """
-    n, mean, scatter = 0, np.zeros(columns), np.zeros(columns)
-    for piece in pieces:
-        own, both = piece.mean(axis=0), n + len(piece)
-        shift = own - mean
-        scatter += ((piece - own) ** 2).sum(axis=0) + shift**2 * (n * len(piece) / both)
-        mean += shift * (len(piece) / both)
-        n = both
-    unknown = np.full(columns, math.nan)
-    return (mean if n else unknown), (np.sqrt(scatter / (n - 1) / n) if n > 1 else unknown), n

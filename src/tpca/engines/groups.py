@@ -42,7 +42,7 @@ class Cut:
 
     @property
     def leaves(self) -> int:
-        """Leaves of the tree: the number of groups, or the next power of two."""
+        """Leaves of the tree over the groups: as many, or the next power of two."""
         return 1 << (len(self.edges) - 1).bit_length()
 
     def group(self, number: int) -> int:
@@ -76,88 +76,56 @@ def edges_of(layout: Layout, place: int, stop: int, most: int) -> tuple[int, ...
     return tuple(first + g * batches // count for g in range(count))
 
 
-class Tree(Generic[A]):
-    """Merges the leaves of a complete binary tree as they come, in their order; leaves may be missing.
+class Groups(Generic[A]):
+    """The groups of a reading, in their order, each an accumulator like ``blank``; those that are over are merged.
 
-    Holds no more than one part a level.  Parts that are given are changed: give copies of what others hold.
+    No more than one part a level of the tree is held.
     """
 
-    def __init__(self, leaves: int) -> None:
-        self._levels = (leaves - 1).bit_length()
-        self._next = 0
-        self._waiting: dict[int, A | None] = {}
-        self._root: A | None = None
-
-    def put(self, leaf: int, part: A) -> None:
-        """Take leaf number ``leaf``; those before it that have not come are missing."""
-        while self._next < leaf:
-            self._push(None)
-        self._push(part)
-
-    def root(self) -> A | None:
-        """All leaves, merged; ``None`` if all are missing."""
-        while self._next < 2**self._levels:
-            self._push(None)
-        return self._root
-
-    def waiting(self) -> list[A]:
-        """What is held."""
-        return [part for part in self._waiting.values() if part is not None]
-
-    def _push(self, part: A | None) -> None:
-        leaf, self._next = self._next, self._next + 1
-        for level in range(self._levels):
-            if not (leaf >> level) & 1:
-                self._waiting[level] = part
-                return
-            part = _merged(self._waiting.pop(level), part)
-        self._root = part
-
-
-def _merged(left: A | None, right: A | None) -> A | None:
-    if left is None or right is None:
-        return right if left is None else left
-    left.merge(right)
-    return left
-
-
-class Groups(Generic[A]):
-    """The groups of a reading, in their order, each an accumulator like ``blank``; those that are over are merged."""
-
-    def __init__(self, blank: A, leaves: int) -> None:
-        self._blank, self._tree, self._group = blank, Tree[A](leaves), 0
-        self._part: A | None = None
+    def __init__(self, blank: A) -> None:
+        self._blank = blank
+        self._parts: list[tuple[int, A]] = []  # the last one is open
 
     def part_of(self, group: int) -> A:
-        """The accumulator of a group; those before it are over."""
-        if group != self._group:
-            self._close()
-        self._group, self._part = group, self._blank.fresh() if self._part is None else self._part
-        return self._part
+        """The accumulator of a group; those before it are over, and some may have had no samples."""
+        if not self._parts or self._parts[-1][0] != group:
+            if self._parts:
+                self._parts[-1][1].close()
+                _merge(self._parts, group)
+            self._parts.append((group, self._blank.fresh()))
+        return self._parts[-1][1]
 
     @property
     def nbytes(self) -> int:
         """Of all that is held."""
-        return sum(part.nbytes for part in (self._part, *self._tree.waiting()) if part is not None)
+        return sum(part.nbytes for _, part in self._parts)
 
     def merged(self) -> A:
         """All groups, of which there is at least one."""
-        self._close()
-        root = self._tree.root()
-        assert root is not None
-        return root
-
-    def _close(self) -> None:
-        if self._part is not None:
-            self._part.close()
-            self._tree.put(self._group, self._part)
-            self._part = None
+        self._parts[-1][1].close()
+        _merge(self._parts)
+        return self._parts[0][1]
 
 
 def merge_all(parts: Sequence[A | None]) -> A | None:
-    """The root over some leaves, which are not changed themselves."""
-    tree: Tree[A] = Tree(len(parts))
+    """The root over some leaves, which are not changed themselves; ``None`` where all are missing."""
+    held: list[tuple[int, A]] = []
     for leaf, part in enumerate(parts):
         if part is not None:
-            tree.put(leaf, copy.deepcopy(part))
-    return tree.root()
+            _merge(held, leaf)
+            held.append((leaf, copy.deepcopy(part)))
+    _merge(held)
+    return held[0][1] if held else None
+
+
+def _merge(held: list[tuple[int, A]], following: int | None = None) -> None:
+    """Merge neighbours, each with one of its leaves, that meet in the tree before leaf ``following`` meets them.
+
+    Leaves a and b of a complete binary tree meet at the level of the highest bit in which their numbers differ.
+    """
+    while len(held) > 1:
+        (left, own), (right, other) = held[-2:]
+        if following is not None and (left ^ right) > (right ^ following):
+            return
+        own.merge(other)
+        held[-2:] = [(left, own)]

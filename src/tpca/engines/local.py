@@ -1,9 +1,12 @@
-"""The local engine: samples from a stream, reduced in this process; and what all engines over a stream share."""
+"""Engines of this process: samples pulled from a stream, or handed in (``partial_fit``), batch after batch of any size.
+
+Samples that are handed in and do not fill a round yet wait as an accumulator, never as samples.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 
@@ -13,7 +16,8 @@ from tpca.engines.base import A
 from tpca.engines.groups import Groups, cut_samples
 from tpca.engines.receipts import Receipt, changed, check_unchanged, same_files, stamp
 from tpca.errors import TpcaError
-from tpca.tensors import Batch
+from tpca.labels import Labels
+from tpca.tensors import Batch, DenseBatch
 from tpca.tensors.dense import refuse_beyond_memory
 
 
@@ -137,7 +141,7 @@ class LocalEngine(StreamEngine):
 
     def _reduce(self, blank: A, n: int | None) -> A:
         cut = cut_samples(self._layout, self.stream.dtype, blank, self._place, n)
-        groups, taken = Groups(blank, cut.leaves), 0
+        groups, taken = Groups(blank), 0
         while (batch := self._take(None if n is None else n - taken)) is not None:
             try:
                 number = 0
@@ -196,3 +200,40 @@ class LocalEngine(StreamEngine):
         if self._receipt is not None:
             self._receipt.take(fresh)
         return True
+
+
+class PushEngine(Generic[A]):
+    """Takes samples as they come, and says when as many as were asked for are there."""
+
+    length, endless, rereadable, whole = None, False, False, True
+
+    def __init__(self, dims: tuple[int, ...], labels: Labels | None = None, partial: bool = False) -> None:
+        self.dims, self.labels, self.partial = dims, labels, partial
+        self.buffer_bytes = self.n_skipped = 0
+        self.pending: A | None = None
+
+    def accept(self, batch: Batch) -> None:
+        """Look at a batch before any of it is used: what is refused must leave no trace in the sums."""
+        if isinstance(batch, DenseBatch):
+            batch.check()
+        self.n_skipped += batch.dropped
+
+    def push(self, batch: Batch, blank: A, n: int) -> A | None:
+        """Add a batch, of no more samples than are missing, to those of ``n``; the accumulator when all are there."""
+        part = blank.fresh() if self.pending is None else self.pending
+        try:
+            part.add(batch, part.n)
+        except Exception as cause:
+            refuse_beyond_memory(cause, batch)
+            raise
+        self.buffer_bytes = max(self.buffer_bytes, batch.nbytes + part.nbytes)
+        self.pending = None if part.n >= n else part
+        if self.pending is not None:
+            return None
+        part.finish()
+        return part
+
+    @property
+    def waiting(self) -> int:
+        """Samples of a round that is not complete."""
+        return 0 if self.pending is None else self.pending.n

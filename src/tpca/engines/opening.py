@@ -1,21 +1,33 @@
-"""Whatever an estimator is given as data: as a stream, or as an engine that reads it."""
+"""Whatever an estimator is given as data: as a stream, or as an engine that reads it; and what scoring reads of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeGuard, TypeVar
+
+import numpy as np
 
 from tpca.data import Stream
 from tpca.data.base import NumberedStream, SampleDim
 from tpca.data.open import check_opened, open_known
-from tpca.data.stores import is_labelled, labelled_source
-from tpca.engines.base import Engine, is_engine
+from tpca.data.stores import labelled_source
+from tpca.engines.base import Engine
 from tpca.engines.dask.cluster import active_client
 from tpca.engines.dask.engine import DaskEngine
 from tpca.engines.local import LocalEngine, StreamEngine
 from tpca.errors import SampleError
 from tpca.labels import Labels, labels_of
-from tpca.tensors.namespaces import home_of
+from tpca.tensors import Rewards
+from tpca.tensors.blocks import Array
+from tpca.tensors.namespaces import home_of, library
+
+PIECE = 2**20  # rewards that are held at once
+
+
+def is_engine(source: Any) -> TypeGuard[Engine]:
+    """Whether ``source`` reduces samples itself: labelled arrays have ``dims`` and ``reduce`` too, but no passes."""
+    return all(hasattr(source, name) for name in ("dims", "reduce", "rewind"))
 
 
 def open_engine(source: Any) -> Engine:
@@ -74,7 +86,7 @@ def check_labels(own: Labels | None, others: Labels | None, expected: str) -> No
 def handed(X: Any, dims: tuple[int, ...] | None, nan_policy: Any) -> Stream:
     """The batch that ``partial_fit`` is given, with its names where it has any."""
     labels = None
-    if is_labelled(X):
+    if library(X) == "xarray":
         source = labelled_source(X)
         labels = labels_of(source.axes, source.name) if source.axes else None
         X = source.read((slice(None),) * len(source.shape))
@@ -86,3 +98,26 @@ def handed(X: Any, dims: tuple[int, ...] | None, nan_policy: Any) -> Stream:
 def form_of(stream: Stream) -> str:
     """Dtype, and library and device, of samples, or that they are sparse: what all batches of a run share."""
     return f"{stream.dtype} {'sparse' if stream.kind == 'sparse' else home_of(stream.like) or 'NumPy'}"
+
+
+def reward_pieces(engine: Engine, vectors: Sequence[Array]) -> Iterator[Array]:
+    """Rewards ``(n, c)`` of the next samples, piece after piece."""
+    step = max(1, PIECE // max(1, len(vectors[0])))
+    while (part := engine.reduce(Rewards(vectors), step)).n:
+        yield part.rewards
+
+
+def mean_and_error(pieces: Iterable[Array], columns: int) -> tuple[Array, Array, int]:
+    """Mean of every column of some rows, its standard error, and how many rows; NaN where these are too few.
+
+    Sums of squared deviations are merged as in Chan, Golub and LeVeque (1979): nothing cancels.
+    """
+    n, mean, scatter = 0, np.zeros(columns), np.zeros(columns)
+    for piece in pieces:
+        own, both = piece.mean(axis=0), n + len(piece)
+        shift = own - mean
+        scatter += ((piece - own) ** 2).sum(axis=0) + shift**2 * (n * len(piece) / both)
+        mean += shift * (len(piece) / both)
+        n = both
+    unknown = np.full(columns, math.nan)
+    return (mean if n else unknown), (np.sqrt(scatter / (n - 1) / n) if n > 1 else unknown), n

@@ -25,7 +25,7 @@ from tpca.tensors import Batch
 
 MODULUS = 2**64
 Stamp = dict[str, Any]
-Read = tuple[int, int | None]  # where a batch ends, and its digest
+BatchDigest = tuple[int, int | None]  # where a batch ends, and its digest
 
 
 class Receipt:
@@ -39,12 +39,12 @@ class Receipt:
 
     def take(self, batch: Batch) -> None:
         """A batch was read; one that was read before does not count."""
-        if (found := read(batch, self.end)) is not None:
+        if (found := batch_digest(batch, self.end)) is not None:
             if self.endless:
                 self.begin, self.digest = batch.first, 0
             self.add([found])
 
-    def add(self, found: Sequence[Read]) -> None:
+    def add(self, found: Sequence[BatchDigest]) -> None:
         """Some batches were read."""
         for stop, own in found:
             self.end = max(self.end, stop)
@@ -73,7 +73,7 @@ class Receipt:
             raise changed(f"samples {self.begin} to {self.end - 1} differ")
 
 
-def read(batch: Batch, after: int) -> Read | None:
+def batch_digest(batch: Batch, after: int) -> BatchDigest | None:
     """Where a batch ends, and its digest; ``None`` of an empty one, and of one that is not behind place ``after``."""
     stop = batch.first + len(batch) + batch.dropped
     if not len(batch) or stop <= after:

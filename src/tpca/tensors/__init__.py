@@ -1,10 +1,8 @@
 """Samples as arrays: blocks of modes, batches in whatever form they come, contraction, and what is kept of them."""
 
-from tpca.tensors.accumulators import Accumulator, Rewards, SampleGradients, TensorSum
-from tpca.tensors.contraction import contract, contract_all
+from tpca.tensors.accumulators import Accumulator, Gradients, Rewards, SampleGradients, TensorSum
+from tpca.tensors.contraction import Answer, Query, RankOne, SubBatches, contract, contract_all
 from tpca.tensors.dense import Batch, DenseBatch, DeviceBatch
-from tpca.tensors.gradients import Gradients
-from tpca.tensors.query import Answer, Query, RankOne, SubBatches
 from tpca.tensors.rows import Scores, ViewsBatch
 from tpca.tensors.slabs import SlabBatch
 from tpca.tensors.sparse import SparseBatch

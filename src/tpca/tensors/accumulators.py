@@ -1,28 +1,54 @@
-"""Accumulators: what is kept of samples.  Whoever reads data fills one; what it is for, only it knows.
+r"""Accumulators: what is kept of samples.  Whoever reads data fills one; what it is for, only it knows.
 
 =========================  =====================================================================================
 :class:`TensorSum`         the sum of all samples
 :class:`Rewards`           the reward of every sample with some rank-one components
 :class:`SampleGradients`   the gradients of every sample with the one replica whose turn it is: the paper's access
+:class:`Gradients`         mean gradients and rewards of replicas, made from sums of samples
 =========================  =====================================================================================
 
-Mean gradients and rewards of replicas: :mod:`tpca.tensors.gradients`; scores of the rows of views:
-:mod:`tpca.tensors.rows`.  Solvers have accumulators of their own.
+Scores of the rows of views: :mod:`tpca.tensors.rows`.  Solvers have accumulators of their own.
+
+Contraction is linear.  Samples that can be added up are, so that the cost of replicas does not grow with the samples;
+for all others their contractions are added up.
+
+**Sub-batches** say how the gradients and the reward of one replica scatter inside a reading.  A reading of n samples is
+cut at ``edges``, known before the first sample: sub-batch j has the samples from number ``edges[j]`` on, up to the next
+edge.  Samples that can be added up are added to one running sum, as they are without sub-batches; at every edge that
+sum is contracted with the few vectors asked about (:attr:`Query.by_part`), and the gradients of a sub-batch are the
+difference of two neighbours:
+
+.. math:: G_j = \nabla R(T_1 + \dots + T_{e_{j+1}}) - \nabla R(T_1 + \dots + T_{e_j}) .
+
+That costs one look at the sum for every sub-batch, however many samples it has, for all queries together.
 """
 
 from __future__ import annotations
 
+import bisect
+import dataclasses
 import hashlib
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpca.tensors.blocks import Array
+from tpca.tensors.contraction import (
+    Answer,
+    Query,
+    SubBatches,
+    add_gradients_of,
+    contract_all,
+    gradients_of,
+    narrow,
+    rewards,
+    subtract,
+)
 from tpca.tensors.dense import Batch
 from tpca.tensors.namespaces import bytes_of, to_host
-from tpca.tensors.query import Query
 
 MAX_ENTRIES = 2**20  # entries of an array that are all looked at: 4 ms
 RUN = 16  # neighbours that are looked at together: one comes from memory with those next to it
@@ -194,3 +220,189 @@ def digest(arrays: Iterable[NDArray[Any]], most: int = MAX_ENTRIES) -> str:
         found.update(f"{array.dtype.str} {array.shape}".encode())
         found.update(np.ascontiguousarray(flat).tobytes())
     return found.hexdigest()[:16]
+
+
+REPLICA_SAMPLES = 2.0  # for every replica, in a group of samples whose sum is contracted: see tpca.engines.groups
+
+
+class Gradients(Accumulator):
+    """Mean gradients and rewards of all ``queries``, every sample multiplied by ``scale``: ``answers``, at the end.
+
+    ``scale`` brings data to about unit size, which replicas in half precision need.  With ``edges``, numbers of samples
+    from 0 on, queries that ask for it are answered for every sub-batch as well.  ``by_part`` are those queries: all
+    that a worker may know.
+    """
+
+    SUMS = ("_total", "_sums", "_sizes", "_part_sums")
+
+    def __init__(
+        self,
+        queries: Sequence[Query],
+        scale: float = 1.0,
+        edges: Sequence[int] = (),
+        by_part: Sequence[Query] | None = None,
+    ) -> None:
+        parted = _asked_by_part(queries) if by_part is None else tuple(by_part)
+        edges = tuple(edges) if parted else ()
+        super().__init__(tuple(queries), scale, edges, parted if edges else ())
+        self.answers: tuple[Answer, ...] = ()
+        self._total: Any = None  # the sum of samples that can be added up
+        self._sums: list[dict[int, Array]] | None = None  # the gradients of all others, and of closed groups
+        self._sizes = np.zeros(len(edges), np.int64)  # of sub-batches
+        self._part_sums = [
+            {m: np.zeros((len(edges), *q.partition.shapes[m])) for m in q.blocks} for q in self.question[3]
+        ]
+        self._before = [{m: np.zeros(total.shape[1:]) for m, total in own.items()} for own in self._part_sums]
+        self._open: int | None = None  # the sub-batch that has samples in the running sum since the last look
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """What is asked."""
+        queries: tuple[Query, ...] = self.question[0]
+        return queries
+
+    @property
+    def scale(self) -> float:
+        """What every sample is multiplied by."""
+        return float(self.question[1])
+
+    @property
+    def edges(self) -> tuple[int, ...]:
+        """Where sub-batches begin."""
+        edges: tuple[int, ...] = self.question[2]
+        return edges
+
+    def add(self, batch: Batch, at: int = 0) -> None:
+        """Add up the samples, or their gradients."""
+        with np.errstate(over="ignore", invalid="ignore"):  # whoever asked judges what does not fit
+            for j, start, stop in self._cuts(at, len(batch)):
+                some = batch if stop - start == len(batch) else batch[start:stop]
+                if batch.summable:
+                    self._total, self._open = some.add_to(self._total), j
+                    if j is not None and self.edges[j + 1 : j + 2] == (at + stop,):
+                        self._look()
+                else:
+                    own = [] if j is None else [{m: g[j : j + 1] for m, g in p.items()} for p in self._part_sums]
+                    self._sums = self._zeros() if self._sums is None else self._sums
+                    some.add_gradients((*self.queries, *self.question[3]), (*self._sums, *own))
+                if j is not None:
+                    self._sizes[j] += stop - start
+        self.n += len(batch)
+
+    def _cuts(self, at: int, count: int) -> Iterator[tuple[int | None, int, int]]:
+        """The sub-batches that a batch of ``count`` samples from number ``at`` on has a part in, and which part."""
+        if not self.edges:
+            yield None, 0, count
+            return
+        first = bisect.bisect_right(self.edges, at) - 1
+        inside = [edge - at for edge in self.edges[first + 1 :] if edge < at + count]
+        for j, (start, stop) in enumerate(itertools.pairwise([0, *inside, count]), first):
+            yield j, start, stop
+
+    def _look(self) -> None:
+        """Note the gradients of the running sum, for the sub-batch that ends here."""
+        if self._open is None:
+            return
+        for part in gradients_of(self._total, self.question[3]):
+            for m, gradient in part.gradients.items():
+                before = self._before[part.number][m]
+                self._part_sums[part.number][m][self._open] += gradient.reshape(before.shape) - before
+                before[...] = gradient.reshape(before.shape)
+        self._open = None
+
+    def add_mean(self, mean: Array, n: int) -> None:
+        """Take ``n`` samples, all there are, that are known by their mean only, which may be changed."""
+        mean *= n
+        self._total, self.n = mean, n
+
+    def close(self) -> None:
+        """Contract the sum, where that is larger than its gradients.
+
+        Of the scaled mean, in fact, as at the end of a reading that is one group: both round alike.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._look()
+            if self._total is not None and self.queries and bytes_of(self._total) > gradient_bytes(self.queries):
+                factor, self._sums = self.scale / self.n, self._zeros()
+                self._total *= factor
+                add_gradients_of(self._total, self.queries, self._sums)
+                for gradient in (g for sums in self._sums for g in sums.values()):
+                    gradient /= factor
+                self._total = None
+
+    def finish(self) -> None:
+        """Mean gradients in the dtype of their replicas, and rewards; known components subtracted."""
+        factor = self.scale / self.n
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._look()
+            if self._total is not None:
+                self._total *= factor
+                self.answers = contract_all(self._total, self.queries)
+            elif self._sums is not None:
+                pairs = zip(self.queries, self._sums, strict=True)
+                self.answers = tuple(_answer(query, sums, factor) for query, sums in pairs)
+            if self._sizes.any():  # not where only the mean is known
+                sub_batches = (self._sub_batches(query, sums) for query, sums in self._parted())
+                self.answers = tuple(
+                    answer if query.by_part is None else dataclasses.replace(answer, by_part=next(sub_batches))
+                    for query, answer in zip(self.queries, self.answers, strict=True)
+                )
+        self._total, self._sums, self._part_sums = None, None, []
+
+    def _parted(self) -> Iterator[tuple[Query, dict[int, Array]]]:
+        return zip((query for query in self.queries if query.by_part is not None), self._part_sums, strict=True)
+
+    def _sub_batches(self, query: Query, sums: dict[int, Array]) -> SubBatches:
+        """Mean gradients and rewards of one query, by sub-batch."""
+        some = np.flatnonzero(self._sizes)
+        sizes = self._sizes[some].astype(np.float64)
+        rows = [np.asarray(block.reshape(1, -1), np.float64) for block in query.replicas]
+        means = {m: self.scale * g[some].reshape(len(some), -1) / sizes[:, None] for m, g in sums.items()}
+        means = subtract(means, rows, query)
+        first = next(iter(means))
+        gradients = {m: means[m].reshape(len(some), *query.partition.shapes[m]) for m in query.by_part or ()}
+        return SubBatches(sizes, gradients, means[first] @ rows[first][0])
+
+    def least_samples(self, sum_bytes: int | None) -> int:
+        """A contraction costs about as much as adding up two samples for every replica."""
+        if sum_bytes is None or sum_bytes <= gradient_bytes(self.queries):  # there is none at the end of a group
+            return 1
+        replicas = sum(len(query.replicas[0]) for query in self.queries if len(query.partition) > 1)
+        return int(REPLICA_SAMPLES * replicas)
+
+    def for_worker(self, sum_bytes: int | None) -> Gradients:
+        """No question at all, where sums of samples are smaller than their gradients; else what gradients need."""
+        small = sum_bytes is not None and sum_bytes <= gradient_bytes(self.queries)
+        queries = () if small else tuple(query.for_gradients() for query in self.queries)
+        return Gradients(queries, *self.question[1:])
+
+    def _zeros(self) -> list[dict[int, Array]]:
+        return [{m: np.zeros((len(q.replicas[0]), *q.partition.shapes[m])) for m in q.blocks} for q in self.queries]
+
+
+def gradient_bytes(queries: Sequence[Query]) -> int:
+    """Bytes of the summed gradients of all queries, in float64."""
+    return 8 * sum(len(q.replicas[0]) * sum(q.partition.sizes[m] for m in q.blocks) for q in queries)
+
+
+def _asked_by_part(queries: Sequence[Query]) -> tuple[Query, ...]:
+    """What sub-batches need to know of those queries that ask for them.
+
+    Rewards alone follow from the gradients of any one block, the smallest.
+    """
+    found = []
+    for query in queries:
+        if query.by_part is not None:
+            smallest = min(range(len(query.partition)), key=query.partition.sizes.__getitem__)
+            blocks = query.by_part or (smallest,)
+            found.append(dataclasses.replace(query, gradients_of=blocks, by_part=None, deflate=()))
+    return tuple(found)
+
+
+def _answer(query: Query, sums: dict[int, Array], factor: float) -> Answer:
+    count = len(query.replicas[0])
+    rows = [np.asarray(block.reshape(count, -1), dtype=np.float64) for block in query.replicas]
+    parts = subtract({m: factor * g.reshape(count, -1) for m, g in sums.items()}, rows, query)
+    answer = Answer.empty(query)
+    narrow(parts, answer.gradients, slice(None))
+    return dataclasses.replace(answer, rewards=rewards(parts, rows))

@@ -1,7 +1,7 @@
-r"""Contraction of a tensor (a sample, or a sum of samples) with the blocks of all replicas.
+r"""What a solver asks of data (a query), and what it gets: a tensor contracted with the blocks of all replicas.
 
-With the modes grouped into k blocks a sample is a k-way array ``T[a_1, ..., a_k]`` and each block of a replica
-a vector ``w_m`` of D_m entries.  The reward and its block gradients are (paper, Eq. def-hatR)
+With the modes grouped into k blocks a sample, or a sum of samples, is a k-way array ``T[a_1, ..., a_k]`` and each block
+of a replica a vector ``w_m`` of D_m entries.  The reward and its block gradients are (paper, Eq. def-hatR)
 
 .. math::
     R = \langle w_1 \otimes \dots \otimes w_k, T\rangle, \qquad
@@ -20,24 +20,147 @@ A tensor may lie on a device: replicas go there, their gradients come back, and 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca.tensors.blocks import Array, narrowed, widened
-from tpca.tensors.namespaces import cast, entries, joined, namespace, numpy_dtype, permuted, to_device, to_host
-from tpca.tensors.query import Answer, Query, rewards, subtract
+from tpca.tensors.blocks import Array, Partition, narrowed, widened
+from tpca.tensors.namespaces import cast, entries, namespace, numpy_dtype, permuted, to_device, to_host
 from tpca.threads import share
+
+
+@dataclass(frozen=True)
+class RankOne:
+    """A component that is known already: ``strength`` times the outer product of ``vectors``."""
+
+    strength: float
+    vectors: tuple[Array, ...]
+
+
+@dataclass(frozen=True)
+class Query:
+    """Replicas of the blocks of a partition, and ``gradients_of`` which blocks to take gradients (``None``: all).
+
+    ``traced`` names square blocks whose one replica is the identity: what is contracted with it is traced.
+    ``deflate`` holds components to subtract from every sample.  They are subtracted inside the contraction, where they
+    are a few inner products; no sample is ever changed.
+    ``by_part`` names blocks whose gradients are wanted for every sub-batch of the samples, too, of one replica only;
+    rewards come with them, or (``()``) alone.  ``None``: nothing is.
+    """
+
+    partition: Partition
+    replicas: tuple[NDArray[Any], ...]
+    gradients_of: tuple[int, ...] | None = None
+    deflate: tuple[RankOne, ...] = ()
+    traced: tuple[int, ...] = ()
+    by_part: tuple[int, ...] | None = None
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """The blocks whose gradients are asked for."""
+        return tuple(range(len(self.partition))) if self.gradients_of is None else self.gradients_of
+
+    @property
+    def is_trace(self) -> bool:
+        """Whether every gradient asked for is contracted with identities only."""
+        others = [m for m in range(len(self.partition)) if m not in self.traced]
+        return bool(self.traced) and (not others or (len(others) == 1 and list(self.blocks) == others))
+
+    def for_gradients(self) -> Query:
+        """The same without what sums of gradients do not need: known components, replicas of the block asked for."""
+        own = self.blocks[0] if len(self.blocks) == 1 else None
+        replicas = list(self.replicas)
+        if own is not None:
+            replicas[own] = np.broadcast_to(np.zeros((), replicas[own].dtype), replicas[own].shape)
+        return dataclasses.replace(self, replicas=tuple(replicas), deflate=(), by_part=None)
+
+    def __reduce__(self) -> Any:
+        """Pickled with what is the same along an axis (a stride of 0) only once."""
+        once = [tuple(slice(0, 1) if stride == 0 else slice(None) for stride in w.strides) for w in self.replicas]
+        blocks = [(np.ascontiguousarray(w[some]), w.shape) for w, some in zip(self.replicas, once, strict=True)]
+        return _unpickled, (self.partition, blocks, self.gradients_of, self.deflate, self.traced, self.by_part)
+
+
+def _unpickled(partition: Partition, blocks: Sequence[Any], *more: Any) -> Query:
+    return Query(partition, tuple(np.broadcast_to(small, shape) for small, shape in blocks), *more)
+
+
+@dataclass(frozen=True)
+class SubBatches:
+    """Mean gradients ``(m, *block shape)`` and rewards ``(m,)`` of m sub-batches of ``sizes`` samples, in their order.
+
+    What sub-batches the samples are cut into was fixed before they came (:mod:`tpca.tensors.accumulators`).
+    """
+
+    sizes: Array
+    gradients: dict[int, Array]
+    rewards: Array
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all of it."""
+        return sum(g.nbytes for g in self.gradients.values()) + self.rewards.nbytes + self.sizes.nbytes
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Gradients for one query, by block, each of shape ``(R, *block shape)``, and the rewards ``(R,)``.
+
+    With :attr:`Query.by_part` also those of every sub-batch.
+    """
+
+    gradients: dict[int, Array]
+    rewards: Array
+    by_part: SubBatches | None = None
+
+    @classmethod
+    def empty(cls, query: Query) -> Answer:
+        """Room for the answer: gradients in the dtype of their replicas, rewards in float64."""
+        count, shapes = len(query.replicas[0]), query.partition.shapes
+        gradients = {m: np.empty((count, *shapes[m]), dtype=query.replicas[m].dtype) for m in query.blocks}
+        return cls(gradients, np.empty(count))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the gradients and rewards."""
+        parts = 0 if self.by_part is None else self.by_part.nbytes
+        return sum(g.nbytes for g in self.gradients.values()) + self.rewards.nbytes + parts
+
+
+def rewards(gradients: dict[int, Array], replicas: Sequence[Array]) -> Array:
+    """Rewards from any block's gradient, by 1-homogeneity: R = <grad_m R, W_m> (paper, Section 3.1)."""
+    block = min(gradients, key=lambda m: gradients[m].size)
+    count = len(replicas[block])
+    products: Array = np.einsum("ri,ri->r", gradients[block].reshape(count, -1), replicas[block].reshape(count, -1))
+    return products
+
+
+def subtract(gradients: dict[int, Array], vectors: Sequence[Array], query: Query) -> dict[int, Array]:
+    r"""Gradients without the components ``query.deflate``; ``vectors[m]`` are the replicas' blocks as rows.
+
+    The gradient of a component :math:`c\,u_1\otimes\dots\otimes u_k` is
+    :math:`c\prod_{i\ne m}\langle w_i, u_i\rangle\,u_m`.
+    """
+    for known in query.deflate:
+        rays = [ray.reshape(-1) for ray in query.partition.outer(known.vectors)]
+        inner = np.stack([w @ ray for w, ray in zip(vectors, rays, strict=True)])
+        for m in gradients:
+            others = known.strength * np.delete(inner, m, axis=0).prod(axis=0)
+            gradients[m] = gradients[m] - np.multiply.outer(others, rays[m])
+    return gradients
+
 
 HALVED = 2**24  # multiplications that are done in two halves: a third of a millisecond, many times waking a thread
 FOUR = 4  # rows that BLAS multiplies at once; it first copies the matrix, which takes longer than to multiply fewer
 
 
-class Part(NamedTuple):
+class PartialGradients(NamedTuple):
     """Gradients, as rows, of the replicas ``some`` of query ``number``, and their blocks as rows."""
 
     number: int
@@ -81,7 +204,7 @@ def add_gradients_of(tensor: NDArray[Any], queries: Sequence[Query], sums: Seque
             own += gradient.reshape(own.shape)
 
 
-def gradients_of(tensor: NDArray[Any], queries: Sequence[Query]) -> Iterator[Part]:
+def gradients_of(tensor: NDArray[Any], queries: Sequence[Query]) -> Iterator[PartialGradients]:
     """The gradients that are asked for, of some replicas after the others."""
     traces = Traces(tensor)
     together: dict[tuple[tuple[int, ...], int], list[int]] = {}
@@ -89,7 +212,7 @@ def gradients_of(tensor: NDArray[Any], queries: Sequence[Query]) -> Iterator[Par
         if query.is_trace:
             vectors = [np.asarray(block.reshape(1, -1), np.float64) for block in query.replicas]
             gradients = {m: traces.gradient(query.partition.groups, m) for m in query.blocks}
-            yield Part(number, slice(0, 1), vectors, gradients)
+            yield PartialGradients(number, slice(0, 1), vectors, gradients)
         else:
             together.setdefault(unfolding(tensor.shape, query.partition.groups), []).append(number)
     for (modes, rows), numbers in together.items():
@@ -114,13 +237,13 @@ def middle(sizes: tuple[int, ...]) -> int:
     return min(range(1, len(sizes)), key=lambda i: max(math.prod(sizes[:i]), math.prod(sizes[i:])))
 
 
-def _packs(matrix: NDArray[Any], queries: Sequence[Query], numbers: Sequence[int]) -> Iterator[list[Part]]:
+def _packs(matrix: NDArray[Any], queries: Sequence[Query], numbers: Sequence[int]) -> Iterator[list[PartialGradients]]:
     """Replicas of all queries in packs whose outer products together stay below the size of the tensor itself.
 
     Blocks become rows, in the widest of their dtypes and that of the matrix.
     """
     most = max(1, entries(matrix) // sum(matrix.shape))
-    pack: list[Part] = []
+    pack: list[PartialGradients] = []
     room = most
     for number in numbers:
         replicas, start = queries[number].replicas, 0
@@ -129,7 +252,7 @@ def _packs(matrix: NDArray[Any], queries: Sequence[Query], numbers: Sequence[int
             some = slice(start, min(start + room, len(replicas[0])))
             rows = [np.reshape(block[some], (some.stop - start, -1)) for block in replicas]
             rows = [(widened(r) if r.dtype == np.float16 else r).astype(wide, copy=False) for r in rows]
-            pack.append(Part(number, some, rows, {}))
+            pack.append(PartialGradients(number, some, rows, {}))
             room -= some.stop - start
             start = some.stop
             if not room:
@@ -139,7 +262,7 @@ def _packs(matrix: NDArray[Any], queries: Sequence[Query], numbers: Sequence[int
         yield pack
 
 
-def _contract_pack(matrix: Any, pack: Sequence[Part], queries: Sequence[Query]) -> None:
+def _contract_pack(matrix: Any, pack: Sequence[PartialGradients], queries: Sequence[Query]) -> None:
     """Two matrix products, one for the blocks on either side of the middle."""
     if len(pack[0].vectors) == 1:  # a single block: its gradient is the tensor itself
         for part in pack:
@@ -158,7 +281,8 @@ def _contract_pack(matrix: Any, pack: Sequence[Part], queries: Sequence[Query]) 
                 rows.append(cast(outer(others), matrix.dtype))
         if not sides:
             continue
-        partial, start = multiply(rows[0] if len(rows) == 1 else joined(rows), matrix.T if left else matrix), 0
+        together = rows[0] if len(rows) == 1 else namespace(matrix).concat(rows, axis=0)
+        partial, start = multiply(together, matrix.T if left else matrix), 0
         for part, first, mine, wanted in sides:
             stop = start + mine[0].shape[0]
             for m, gradient in split_own(partial[start:stop, :], mine, wanted).items():

@@ -1,6 +1,6 @@
 """Arrays of any library that follows the array API standard: their functions, their device, and the way to the host.
 
-Kernels are written over a namespace ``xp``, that of the samples: NumPy's own, or that of PyTorch, JAX, CuPy, ...
+What touches samples is written over a namespace ``xp``, theirs: NumPy's own, or that of PyTorch, JAX, CuPy, ...
 Whatever comes from a device to the host goes through :func:`to_host`, which counts the bytes in :data:`crossed`:
 gradients, rewards and sums do, samples never.
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -31,19 +32,7 @@ HALF = ("float16", "bfloat16")  # added up in float32
 NARROW = ("bool", "int8", "uint8", "int16", "uint16")  # exact in float32
 
 
-class Crossed:
-    """Bytes that came from a device to the host, in how many transfers."""
-
-    def __init__(self) -> None:
-        self.nbytes = self.transfers = 0
-
-    def note(self, nbytes: int) -> None:
-        """One more transfer."""
-        self.nbytes += nbytes
-        self.transfers += 1
-
-
-crossed = Crossed()
+crossed = SimpleNamespace(nbytes=0)  # what came from a device to the host
 
 
 def is_device_array(item: Any) -> bool:
@@ -75,16 +64,11 @@ def namespace(array: Any) -> Any:
     )
 
 
-def device_of(array: Any) -> Any:
-    """Where an array lies."""
-    return array.device
-
-
 def home_of(array: Any) -> str:
     """Library and device of an array, in words; empty for NumPy."""
     if array is None or isinstance(array, np.ndarray):
         return ""
-    return f"{library(array).removesuffix('lib')} {device_of(array)}"
+    return f"{library(array).removesuffix('lib')} {array.device}"
 
 
 def name_of(dtype: Any) -> str:
@@ -109,7 +93,7 @@ def working_dtype(array: Any, where: str = "") -> Any:
 
 def working_like(array: Any) -> Any:
     """An empty array where ``array`` is, in the dtype its samples are worked on in."""
-    return namespace(array).zeros((0,), dtype=working_dtype(array), device=device_of(array))
+    return namespace(array).zeros((0,), dtype=working_dtype(array), device=array.device)
 
 
 def numpy_dtype(array: Any, where: str = "") -> np.dtype[Any]:
@@ -119,30 +103,18 @@ def numpy_dtype(array: Any, where: str = "") -> np.dtype[Any]:
 
 def cast(array: Any, dtype: Any) -> Any:
     """An array in another dtype of its library; itself if it has it."""
-    if array.dtype == dtype:
-        return array
-    return array.astype(dtype) if isinstance(array, np.ndarray) else namespace(array).astype(array, dtype)
+    return array if array.dtype == dtype else namespace(array).astype(array, dtype)
 
 
 def permuted(array: Any, axes: Sequence[int]) -> Any:
     """An array with its axes in another order."""
-    axes = tuple(int(axis) for axis in axes)
-    return array.transpose(axes) if isinstance(array, np.ndarray) else namespace(array).permute_dims(array, axes)
-
-
-def joined(arrays: Sequence[Any]) -> Any:
-    """Arrays one after the other along their first axis."""
-    if isinstance(arrays[0], np.ndarray):
-        return np.concatenate(arrays)
-    return namespace(arrays[0]).concat(list(arrays), axis=0)
+    return namespace(array).permute_dims(array, tuple(int(axis) for axis in axes))
 
 
 def rows_of(array: Any, places: NDArray[Any]) -> Any:
     """Some entries along the first axis, copied where they are."""
-    if isinstance(array, np.ndarray):
-        return array[places]
     xp = namespace(array)
-    return xp.take(array, xp.asarray(np.array(places), device=device_of(array)), axis=0)
+    return xp.take(array, xp.asarray(np.array(places), device=array.device), axis=0)
 
 
 def to_device(host: Any, like: Any) -> Any:
@@ -150,7 +122,7 @@ def to_device(host: Any, like: Any) -> Any:
     if isinstance(like, np.ndarray):
         return np.asarray(host).astype(like.dtype, copy=False)
     ready = np.array(host, dtype=name_of(like.dtype), order="C")  # a copy: some libraries share what they are given
-    return namespace(like).asarray(ready, device=device_of(like))
+    return namespace(like).asarray(ready, device=like.device)
 
 
 def to_host(array: Any) -> NDArray[Any]:
@@ -158,7 +130,7 @@ def to_host(array: Any) -> NDArray[Any]:
     if isinstance(array, np.ndarray | np.generic):
         return np.asarray(array)
     host = _fetched(array)
-    crossed.note(host.nbytes)
+    crossed.nbytes += host.nbytes
     return host
 
 

@@ -54,9 +54,8 @@ from scipy import sparse
 
 from tpca.tensors.accumulators import Accumulator, bytes_held
 from tpca.tensors.blocks import Array, Partition
-from tpca.tensors.contraction import outer
+from tpca.tensors.contraction import Query, outer
 from tpca.tensors.dense import one_by_one
-from tpca.tensors.query import Query
 
 
 class RowsBatch:

@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca.tensors.blocks import Array, Partition
-from tpca.tensors.contraction import gradients_of
+from tpca.tensors.contraction import Query, gradients_of
 from tpca.tensors.dense import DenseBatch, observed_share
-from tpca.tensors.query import Query
 
 Read = Callable[[int, slice], NDArray[Any]]
 

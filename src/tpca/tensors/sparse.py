@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 
 from tpca.errors import SampleError
 from tpca.tensors.blocks import Array
+from tpca.tensors.contraction import Query
 from tpca.tensors.dense import one_by_one
-from tpca.tensors.query import Query
 from tpca.threads import compiled
 
 Indices = NDArray[np.intp]

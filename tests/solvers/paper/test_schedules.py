@@ -141,7 +141,7 @@ def test_idle_vector_saves_a_factor_d(order, printed, idle):
 
 def test_the_theorem_takes_the_smaller_schedule():
     """One pair of three correlated at d = 256, all 2^6 starts: 2.7e14 by the gauges, 5.6e12 in Case II."""
-    truth = SpikedTensor.random((256,) * 6, 1.0, random_state=0, correlations=[1.0, 0.0, 0.0])
+    truth = SpikedTensor.random((256,) * 6, 1.0, random_state=0, correlation=[1.0, 0.0, 0.0])
     gauged, taken = gauged_schedule(truth, PRACTICAL), theorem_schedule(truth, PRACTICAL)
     second = empirical_schedule(Partition.pairs(truth.dims), 1.0, PRACTICAL, c3=None)
     assert 2**6 * gauged.climb() == pytest.approx(2.7e14, rel=0.02)

@@ -6,8 +6,7 @@ Queries travel, data do not.  In every call of ``reduce``
    back);
 2. every worker gets a run of neighbouring groups (:mod:`tpca.engines.groups`), reads their batches from where they
    are stored, the next one while one is in use, and reduces them;
-3. what is left of the runs is merged on the workers, eight at a time, until at most eight are left for this process to
-   merge.
+3. what is left of the runs is merged on the workers, eight at a time, until at most eight are left for this process.
 
 A run is a pure function of stored data and accumulator.  If a worker dies its runs are done again by others, with the
 same bits; if all die, the whole round is, by those that come.  Between rounds a worker keeps the batch it read last and
@@ -20,17 +19,25 @@ import contextlib
 import itertools
 import pickle
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tpca.data import open_stream
-from tpca.data.base import NumberedStream
+from tpca.data.base import Layout, NumberedStream
 from tpca.engines.base import A
 from tpca.engines.dask.cluster import Cluster, WorkersGoneError
-from tpca.engines.dask.cursor import Cursor, Fragment
-from tpca.engines.dask.tasks import Piece, Work, count_samples, merge_outcomes, read_again, reduce_groups, unpacked
+from tpca.engines.dask.tasks import (
+    Fragment,
+    Piece,
+    Work,
+    count_samples,
+    merge_outcomes,
+    read_again,
+    reduce_groups,
+    unpickled,
+)
 from tpca.engines.groups import Cut, cut_samples, merge_all, sum_bytes
 from tpca.engines.local import StreamEngine
 from tpca.engines.receipts import Receipt
@@ -70,7 +77,7 @@ class DaskEngine(StreamEngine):
         # With every task, unless it is long: if all tasks need one worker to have it, all fail when that one dies.
         packed = pickle.dumps(self.stream.for_workers(), protocol=5)
         long = len(packed) > SMALL
-        self._remote = self.cluster.submit(unpacked, packed, key=self._key("stream")) if long else packed
+        self._remote = self.cluster.submit(unpickled, packed, key=self._key("stream")) if long else packed
         self._cursor = Cursor(self.stream.layout, self._count)
         self._hold = hold
         self._in_place = self.stream.lazy_parts(0) is not None  # data that are in the cluster already
@@ -113,7 +120,7 @@ class DaskEngine(StreamEngine):
         found = [outcome for outcome in outcomes if outcome is not None]
         self.buffer_bytes = max(self.buffer_bytes, *(outcome.buffer_bytes for outcome in found))
         if self._receipt is not None:
-            self._receipt.add([one for outcome in found for one in outcome.read])
+            self._receipt.add([one for outcome in found for one in outcome.digests])
         if not self._keeps:  # blocks that nobody needs any more
             last = fragments[-1].number
             self._lazy = {number: parts for number, parts in self._lazy.items() if number == last}
@@ -142,8 +149,8 @@ class DaskEngine(StreamEngine):
         per_run, at = cut.leaves // runs, 0
         pieces: dict[int, list[Piece]] = {}
         for fragment in fragments:
-            leaf = cut.group(fragment.place)
-            pieces.setdefault(leaf // per_run, []).append(Piece(fragment, leaf % per_run, at))
+            group = cut.group(fragment.place)
+            pieces.setdefault(group // per_run, []).append(Piece(fragment, group, at))
             at += fragment.stop - fragment.start
         number = next(self._reduce_number)
         homes = {run: (run * len(workers) // runs + self._turn) % len(workers) for run in pieces}
@@ -151,7 +158,7 @@ class DaskEngine(StreamEngine):
         question: Any = pickle.dumps(blank.for_worker(sum_bytes(layout, self.stream.dtype)), protocol=5)
         if len(pieces) > 1:
             first = places[homes[min(pieces)]]
-            question = self.cluster.submit(unpacked, question, key=self._key("question", number), worker=first)
+            question = self.cluster.submit(unpickled, question, key=self._key("question", number), worker=first)
         ahead: dict[int, int] = {}
         if not self._in_place and layout.certain:
             firsts = {run: some[0].fragment.number for run, some in pieces.items()}
@@ -163,7 +170,7 @@ class DaskEngine(StreamEngine):
             tasks[run] = self.cluster.submit(
                 reduce_groups,
                 self._remote,
-                Work(self._token, tuple(some), per_run, ahead.get(run), hold, after),
+                Work(self._token, tuple(some), ahead.get(run), hold, after),
                 question,
                 self._parts(*(piece.fragment.number for piece in some)),
                 key=self._key("run", number, run),
@@ -264,3 +271,101 @@ def batches_ahead(firsts: Mapping[int, int], homes: Mapping[int, int], last: int
     if last + 1 < count:
         ahead.setdefault(max(firsts), last + 1)
     return ahead
+
+
+class Cursor:
+    """Where in a numbered stream the next sample is, and which parts of which batches come next.
+
+    It knows what :class:`~tpca.engines.LocalEngine` knows from reading, without reading: a position taken from one is
+    good for the other.  Batches with all samples left out are part of the next, as in
+    :func:`tpca.data.base.without_empty`.  ``count(first, stop)`` tells how many samples some batches have, where that
+    is not certain.
+    """
+
+    def __init__(self, layout: Layout, count: Callable[[int, int], dict[int, int]]) -> None:
+        self._layout, self._count = layout, count
+        self._nominal = np.diff(layout.bounds)
+        self._lengths = self._nominal.copy() if layout.certain else np.full(layout.count, -1)
+        self.skipped, self._skipped_before = 0, 0
+        self.ended = False
+        self._next = 0  # number of the batch that comes into the hand next
+        self._hand: tuple[int, int] | None = None  # the batch in hand: its place, its number
+        self._offset = 0
+
+    @property
+    def n_skipped(self) -> int:
+        """Samples that were left out, those of later passes not counted again."""
+        return max(self.skipped, self._skipped_before)
+
+    @property
+    def place(self) -> int:
+        """Where in the stream the next sample is, as if none had been left out of the batch in hand."""
+        bounds = self._layout.bounds
+        return int(bounds[self._next]) if self._hand is None else int(bounds[self._hand[0]]) + self._offset
+
+    def rewind(self) -> None:
+        """Start the next pass."""
+        self.skipped, self._skipped_before = 0, self.n_skipped
+        self._hand, self._offset, self._next, self.ended = None, 0, 0, False
+
+    def position(self) -> dict[str, Any]:
+        """The part of an engine's position that says where it is."""
+        place = self._next if self._hand is None else self._hand[0]
+        counted_again = 0 if self._hand is None else self._dropped(*self._hand)
+        return {
+            "first": int(self._layout.bounds[place]),
+            "offset": self._offset,
+            "ended": self.ended,
+            "skipped": [self.skipped - counted_again, self._skipped_before],
+        }
+
+    def seek(self, position: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.skipped, self._skipped_before = position["skipped"]
+        self._next = int(np.searchsorted(self._layout.bounds, int(position["first"])))
+        self._hand, self._offset = None, 0
+        if position["offset"] or position["ended"]:
+            self._advance(int(position["offset"]))
+            self._offset = int(position["offset"])
+        self.ended = bool(position["ended"])
+
+    def take(self, n: int | None) -> list[Fragment]:
+        """The next ``n`` samples, or all there are; fewer at the end of the stream."""
+        fragments = []
+        n = int(self._layout.bounds[-1]) if n is None else n
+        while n > 0:
+            if self._hand is not None and (left := self._length(self._hand[1], n) - self._offset) > 0:
+                place, number = self._hand
+                fragments.append(Fragment(number, self._offset, self._offset + min(n, left), place))
+                self._offset += min(n, left)
+                n -= min(n, left)
+            elif self.ended or not self._advance(n):
+                break
+        return fragments
+
+    def _advance(self, wanted: int) -> bool:
+        """Take the next batch that has samples in hand; false at the end of the stream."""
+        if self._next >= self._layout.count:
+            self.ended = True
+            return False
+        place = number = self._next
+        while number < self._layout.count - 1 and self._length(number, wanted) == 0:
+            number += 1
+        self._hand, self._offset, self._next = (place, number), 0, number + 1
+        self.skipped += self._dropped(place, number)
+        return True
+
+    def _length(self, number: int, wanted: int) -> int:
+        if self._lengths[number] < 0:
+            stop = int(np.searchsorted(self._layout.bounds, self._layout.bounds[number] + wanted))
+            known = self._count(number, min(max(stop, number) + 1, self._layout.count))
+            for one, length in known.items():
+                self._lengths[one] = length
+        return int(self._lengths[number])
+
+    def _dropped(self, place: int, number: int) -> int:
+        some = slice(place, number + 1)
+        if self._layout.certain:
+            return 0
+        self._length(number, 0)
+        return int(np.sum(self._nominal[some] - self._lengths[some]))

@@ -24,9 +24,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tpca.data.base import NumberedStream
-from tpca.engines.dask.cursor import Fragment
 from tpca.engines.groups import Groups, merge_all
-from tpca.engines.receipts import Read, read
+from tpca.engines.receipts import BatchDigest, batch_digest
 from tpca.errors import ClusterError, TpcaError
 from tpca.tensors import Accumulator, Batch
 
@@ -35,11 +34,21 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
 
 
 @dataclass(frozen=True)
+class Fragment:
+    """Samples ``start`` to ``stop`` of batch ``number``; ``place`` is the first of the empty ones before it, if any."""
+
+    number: int
+    start: int
+    stop: int
+    place: int
+
+
+@dataclass(frozen=True)
 class Piece:
-    """A fragment, its leaf in the tree over some neighbouring groups, and how many samples were read before it."""
+    """A fragment, its group, and how many samples were read before it."""
 
     fragment: Fragment
-    leaf: int
+    group: int
     at: int
 
 
@@ -49,7 +58,6 @@ class Work:
 
     token: str
     pieces: tuple[Piece, ...]
-    leaves: int
     ahead: int | None
     """The batch that this worker will probably need next."""
     hold: float = 0.0
@@ -64,25 +72,25 @@ class Outcome:
 
     part: Accumulator | None
     buffer_bytes: int
-    read: tuple[Read, ...] = ()
+    digests: tuple[BatchDigest, ...] = ()
 
 
-def unpacked(packed: bytes) -> Any:
+def unpickled(packed: bytes) -> Any:
     """What was sent as bytes, so that nobody on the way has to understand it."""
     return pickle.loads(packed)
 
 
-_opened = functools.lru_cache(maxsize=4)(unpacked)  # a stream that comes with every task is opened once for a fit
+_opened = functools.lru_cache(maxsize=4)(unpickled)  # a stream that comes with every task is opened once for a fit
 
 
 def reduce_groups(
     stream: NumberedStream | bytes, work: Work, blank: Accumulator | bytes, parts: dict[int, Any]
 ) -> Outcome:
     """Reduce the groups of ``work``, and merge what is left of them."""
-    reader = Reader(stream, parts)
-    asked: Accumulator = unpacked(blank) if isinstance(blank, bytes) else blank  # bytes: for this task alone
-    groups, most = Groups(asked, work.leaves), 0
-    found: list[Read | None] = []
+    reader = BatchReader(stream, parts)
+    asked: Accumulator = unpickled(blank) if isinstance(blank, bytes) else blank  # bytes: for this task alone
+    groups, most = Groups(asked), 0
+    found: list[BatchDigest | None] = []
     numbers = list(dict.fromkeys(piece.fragment.number for piece in work.pieces))
     following = dict(zip(numbers, [*numbers[1:], work.ahead], strict=True))
     number, batch = -1, None
@@ -94,7 +102,7 @@ def reduce_groups(
             if work.after is not None:
                 found.append(reader.digest(number, batch, work.after))
             batch.first = int(reader.bounds[fragment.place])  # as if empty ones before it were part of it
-        part = groups.part_of(piece.leaf)
+        part = groups.part_of(piece.group)
         reader.attempt(fragment, part.add, batch[fragment.start : fragment.stop], piece.at)
         most = max(most, 2 * batch.nbytes + groups.nbytes)
     root = groups.merged()
@@ -106,24 +114,24 @@ def merge_outcomes(outcomes: Sequence[Outcome | None]) -> Outcome:
     """The outcome over the groups of some neighbours."""
     some = [outcome for outcome in outcomes if outcome is not None]
     root = merge_all([None if outcome is None else outcome.part for outcome in outcomes])
-    seen = tuple(one for outcome in some for one in outcome.read)
+    seen = tuple(one for outcome in some for one in outcome.digests)
     return Outcome(root, max(outcome.buffer_bytes for outcome in some), seen)
 
 
 def count_samples(stream: NumberedStream | bytes, numbers: Sequence[int], parts: dict[int, Any]) -> dict[int, int]:
     """How many samples some batches have."""
-    reader = Reader(stream, parts)
+    reader = BatchReader(stream, parts)
     return {number: len(reader.read(number)) for number in numbers}
 
 
-def read_again(stream: NumberedStream | bytes, numbers: Sequence[int], parts: dict[int, Any]) -> list[Read]:
+def read_again(stream: NumberedStream | bytes, numbers: Sequence[int], parts: dict[int, Any]) -> list[BatchDigest]:
     """The digests of some batches."""
-    reader = Reader(stream, parts)
+    reader = BatchReader(stream, parts)
     found = (reader.digest(number, reader.read(number), -1) for number in numbers)
     return [one for one in found if one is not None]
 
 
-class Reader:
+class BatchReader:
     """Reads batches on a worker; what goes wrong is said with the samples, and the worker, that it went wrong with."""
 
     def __init__(self, stream: NumberedStream | bytes, parts: dict[int, Any]) -> None:
@@ -151,10 +159,10 @@ class Reader:
         except Exception as error:
             raise ClusterError(f"worker {self._worker} failed on {where}: {error!r}.") from error
 
-    def digest(self, number: int, batch: Batch, after: int) -> Read | None:
+    def digest(self, number: int, batch: Batch, after: int) -> BatchDigest | None:
         """The digest of a batch behind place ``after``."""
         batch.first = int(self.bounds[number + 1]) - len(batch) - batch.dropped
-        return read(batch, after)
+        return batch_digest(batch, after)
 
 
 def _worker() -> str:
