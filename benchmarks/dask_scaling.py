@@ -146,7 +146,7 @@ def traffic(client, engine, first, sizes, blank) -> dict:
     """Bytes a round: counted, and by the formula."""
     from research.cluster import round_traffic
     from tpca.engines.groups import cut_samples, sum_bytes
-    from tpca.tensors.gradients import gradient_bytes
+    from tpca.tensors.accumulators import gradient_bytes
 
     layout, place = engine.stream.layout, first
     down = len(pickle.dumps(blank.for_worker(sum_bytes(layout, engine.stream.dtype)), protocol=5))
