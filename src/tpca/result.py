@@ -86,6 +86,7 @@ class Component(msgspec.Struct, kw_only=True, frozen=True):
     ``strength`` is that of the pattern; of views the correlation on held-out rows, whose standard error is
     ``correlation_error``; of a table the skewness or excess kurtosis.  ``statistic`` is what the test
     compares with the null distribution; ``length`` is the mean score of the very samples that were fitted.
+    ``half_agreement`` is the cosine of the patterns that two halves of the samples show, averaged over five splits.
     """
 
     strength: Number
@@ -99,6 +100,7 @@ class Component(msgspec.Struct, kw_only=True, frozen=True):
     length: Number = math.nan
     statistic: Number = math.nan
     e_value: Number = math.nan
+    half_agreement: Number = math.nan
     correlation_error: Number = math.nan
     moment: Number = math.nan
 

@@ -236,10 +236,18 @@ def entries_of(result: Result, c: int) -> list[tuple[str, list[str]]]:
 
 
 def largest(vector: Array, errors: Array, labels: Labels, mode: int, most: int = MAX_ENTRIES) -> list[str]:
-    """The entries largest in size, ``Pz: 0.69 ± 0.06``, and how many more there are."""
-    order = np.argsort(-np.abs(vector), kind="stable")[:most]
-    told = [f"{labels.entry(mode, int(i))}: {with_error(float(vector[i]), float(errors[i]))}" for i in order]
-    return told if len(vector) <= most else [*told, f"… {len(vector) - most:,} more"]
+    """The entries largest in size, ``Pz: 0.69 ± 0.06``, and how many more there are.
+
+    Along an axis of numbers or times, an entry beside a larger one says the same again: of each sign, a tenth of the
+    axis to either side is left out.
+    """
+    apart = len(vector) // 10 if labels.axes[mode].ordered else 0
+    chosen: list[int] = []
+    for i in np.argsort(-np.abs(vector), kind="stable").tolist():
+        if len(chosen) < most and all(abs(i - other) > apart or vector[i] * vector[other] < 0 for other in chosen):
+            chosen.append(i)
+    told = [f"{labels.entry(mode, i)}: {with_error(float(vector[i]), float(errors[i]))}" for i in chosen]
+    return told if len(vector) <= len(chosen) else [*told, f"… {len(vector) - len(chosen):,} more"]
 
 
 # A paper's methods ----------------------------------------------------------------------------------------------------
