@@ -1,4 +1,4 @@
-"""Arrays that come in objects with names of their own: epochs of MNE-Python, and a dictionary of arrays of one shape.
+"""Arrays that come in objects with names of their own: MNE's epochs, dictionaries of arrays, data frames of numbers.
 
 None of these packages is imported: an object says itself what it is.
 """
@@ -27,6 +27,18 @@ def named_source(source: Any) -> ArraySource | None:
     if isinstance(source, dict):
         return _together(source)
     return None
+
+
+def frame_source(source: Any) -> ArraySource | None:
+    """A data frame of pandas or polars whose columns are all numbers: every row is a sample; ``None`` of any other."""
+    if not (hasattr(source, "columns") and hasattr(source, "dtypes") and hasattr(source, "to_numpy")):
+        return None
+    kinds = [d.is_numeric() if hasattr(d, "is_numeric") else getattr(d, "kind", "O") in "fiu" for d in source.dtypes]
+    if not kinds or not all(kinds):
+        return None
+    index, columns = (getattr(getattr(source, name, None), "name", None) for name in ("index", "columns"))
+    axes = (Axis(str(index or "")), Axis(str(columns or "column"), as_coords(list(source.columns))))
+    return ArraySource(np.asarray(source.to_numpy(), dtype=np.float64), axes, "the data frame")
 
 
 def labels_of_epochs(epochs: Any, y: Any = None) -> Any:
