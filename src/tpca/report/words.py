@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 MAX_ENTRIES, MAX_COMPONENTS = 5, 10  # of a vector, and components, that are told
 SOLVERS = {"least_squares": "least squares", "race": "race", "paper": "paper's algorithm", "variation": "variation"}
+WIDTH = 80  # columns of a terminal
+NO_BREAK = "\u00a0"
 LOADINGS = "Numbers of columns are loadings: correlations with the score of their view."
 MANY_VIEWS = "With more than two views the correlation is the mean product of all scores; it may exceed 1."
 DIRECTIONS = "Directions are columns of the mixing matrix, in the units of the columns."
@@ -53,8 +56,10 @@ class Summary(str):
         for part in parts:
             lines += ["", f"{part.title}: {part.strength}"]
             widest = max(len(name) for name, _ in part.axes)
-            lines += [f"  {name:<{widest}}  {', '.join(entries)}" for name, entries in part.axes]
-        lines += ["", *(f"- {remark}" for remark in remarks)] if remarks else []
+            for name, entries in part.axes:
+                whole = ", ".join(entry.replace(" ", NO_BREAK) for entry in entries)
+                lines += _wrapped(f"  {name:<{widest}}  {whole}", " " * min(widest + 4, WIDTH // 2))
+        lines += ["", *(line for remark in remarks for line in _wrapped(f"- {remark}", "  "))] if remarks else []
         text = super().__new__(cls, "\n".join(map(printable, lines)))  # what comes from data cannot redraw a terminal
         text.headline, text.about, text.parts, text.remarks = headline, about, parts, remarks
         return text
@@ -73,6 +78,12 @@ class Summary(str):
             body.append(f"<table><caption>{say(f'{part.title}: {part.strength}')}</caption>{''.join(rows)}</table>")
         remarks = "".join(f"<li>{say(remark)}</li>" for remark in self.remarks)
         return f"<div>{''.join(body)}{f'<ul>{remarks}</ul>' if remarks else ''}</div>"
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    """Lines for a terminal; entries are not broken."""
+    lines = textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return [line.replace(NO_BREAK, " ") for line in lines]
 
 
 def summary_of(result: Result) -> Summary:
