@@ -495,7 +495,9 @@ def _draw_scores(axes: Any, result: Result, c: int, each: Scores) -> str:
     beside = np.linspace(-0.3, 0.3, n)  # in the order of the samples, from left to right
     axes.plot((which + beside)[few], scores[few], color=colour, **dots)
     means, errors = zip(*(_mean(scores[which == i]) for i in range(len(names))), strict=True)
-    axes.errorbar(range(len(names)), means, [2 * e for e in errors], fmt="D", ms=7, mew=1.5, lw=2.5, color=INK, mfc="white")
+    axes.errorbar(
+        range(len(names)), means, [2 * e for e in errors], fmt="D", ms=7, mew=1.5, lw=2.5, color=INK, mfc="white"
+    )
     tilted = sum(map(len, names)) > 30
     axes.set_xticks(
         range(len(names)), [cut(str(name)) for name in names], rotation=45 * tilted, ha="right" if tilted else "center"

@@ -55,7 +55,7 @@ class Summary(str):
         lines = [headline, about]
         for part in parts:
             lines += ["", f"{part.title}: {part.strength}"]
-            widest = max(len(name) for name, _ in part.axes)
+            widest = max((len(name) for name, _ in part.axes), default=0)
             for name, entries in part.axes:
                 whole = ", ".join(entry.replace(" ", NO_BREAK) for entry in entries)
                 lines += _wrapped(f"  {name:<{widest}}  {whole}", " " * min(widest + 4, WIDTH // 2))
@@ -224,6 +224,8 @@ def title_of(result: Result, c: int) -> str:
 def strength_of(result: Result, c: int) -> str:
     """How strong a component is, and how surely."""
     own = result.components[c]
+    if not any(v[c].any() for v in result.vectors):
+        return "nothing is left to fit"
     p = "" if math.isnan(own.p_value) else f", p = {number(own.p_value, 2)}"
     if p and not own.significant:
         p += " (not significant)"
@@ -241,7 +243,9 @@ def strength_of(result: Result, c: int) -> str:
 
 
 def entries_of(result: Result, c: int) -> list[tuple[str, list[str]]]:
-    """For every axis its name, and the largest entries of one component."""
+    """For every axis its name, and the largest entries of one component; nothing of one that could not be had."""
+    if not any(v[c].any() for v in result.vectors):
+        return []
     each = enumerate(zip(result.shown, result.errors, strict=True))
     return [(result.labels.modes[m], largest(v[c], e[c], result.labels, m)) for m, (v, e) in each]
 
