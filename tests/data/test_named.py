@@ -38,6 +38,11 @@ def test_epochs_are_arrays_with_names_and_their_events_are_labels(epochs):
     labels = np.where(epochs.events[:, 2] == 2, "target", "standard")
     same(pca, TensorPCA(target="effect", random_state=0).fit(epochs.get_data(), labels))
     assert pca.transform(epochs).shape == (40, 1)
+    import mne
+
+    pattern = pca.inverse_transform(pca.strengths_[None])[0]
+    evoked = mne.EvokedArray(pattern, epochs.info, epochs.tmin, verbose="error")
+    assert evoked.get_peak(mode="abs", ch_type="eeg")[0] == "Pz"
 
 
 def test_y_may_name_a_column_of_the_metadata(epochs):
