@@ -28,8 +28,15 @@ $(REAL)/.ready: $(VENV)/.ready research/real/wheels.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(REAL) -r research/real/wheels.txt
 	@touch $@
 
-demo: $(VENV)/.ready  ## plant a signal, recover it, draw the figure
-	$(BIN)/tpca demo --out demo
+# The demo needs few packages: without the environment of development it makes a small one of its own.
+DEMO := $(if $(wildcard $(VENV)/.ready),$(VENV),.venv-demo)
+.venv-demo/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv --clear .venv-demo
+	.venv-demo/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[plots]"
+	@touch $@
+
+demo: $(DEMO)/.ready  ## plant a signal, find it in two ways, draw the figure
+	$(DEMO)/bin/tpca demo --out demo
 
 test: $(VENV)/.ready  ## all tests but the slow ones
 	$(BIN)/python -m pytest -n 2 --dist worksteal
@@ -117,4 +124,4 @@ detection: $(VENV)/.ready  ## samples until a signal is proven, behind the limit
 	$(BIN)/python -m research.studies.detection --out docs/detection.json
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) $(OLDEST) $(REAL) demo dist notebooks site reproduction noise-checks .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-demo $(OLDEST) $(REAL) demo dist notebooks site reproduction noise-checks .mypy_cache .ruff_cache .pytest_cache .hypothesis

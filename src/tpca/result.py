@@ -86,6 +86,7 @@ class Component(msgspec.Struct, kw_only=True, frozen=True):
     ``strength`` is that of the pattern; of views the correlation on held-out rows, whose standard error is
     ``correlation_error``; of a table the skewness or excess kurtosis.  ``statistic`` is what the test
     compares with the null distribution; ``length`` is the mean score of the very samples that were fitted.
+    ``half_agreement`` is the cosine of the patterns that two halves of the samples show, averaged over five splits.
     """
 
     strength: Number
@@ -99,6 +100,7 @@ class Component(msgspec.Struct, kw_only=True, frozen=True):
     length: Number = math.nan
     statistic: Number = math.nan
     e_value: Number = math.nan
+    half_agreement: Number = math.nan
     correlation_error: Number = math.nan
     moment: Number = math.nan
 
@@ -422,11 +424,10 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
         """Sum over components of the slope of their scores; errors of unequal size allowed for (White, 1980)."""
         design = read_design("effect", len(scores), y, nuisance, labels=self._classes, part=True)
         assert design.columns is not None
-        names = [name for name, _, _ in design.questions]
+        effects = list(dict.fromkeys(component.effect for component in self.components))
         total, influence, n, width = 0.0, np.zeros(len(scores)), len(scores), 0
         for own, component in zip(scores.T, self.components, strict=True):
-            place = names.index(component.effect) if component.effect in names else 0
-            _, nuisances, asked = design.questions[place]
+            _, nuisances, asked = design.questions[min(effects.index(component.effect), len(design.questions) - 1)]
             a, target = design.columns[:, nuisances], design.columns[:, asked]
             if component.label_amplitudes:
                 amplitudes = np.array(list(component.label_amplitudes.values()))

@@ -38,6 +38,11 @@ def test_epochs_are_arrays_with_names_and_their_events_are_labels(epochs):
     labels = np.where(epochs.events[:, 2] == 2, "target", "standard")
     same(pca, TensorPCA(target="effect", random_state=0).fit(epochs.get_data(), labels))
     assert pca.transform(epochs).shape == (40, 1)
+    import mne
+
+    pattern = pca.inverse_transform(pca.strengths_[None])[0]
+    evoked = mne.EvokedArray(pattern, epochs.info, epochs.tmin, verbose="error")
+    assert evoked.get_peak(mode="abs", ch_type="eeg")[0] == "Pz"
 
 
 def test_y_may_name_a_column_of_the_metadata(epochs):
@@ -121,3 +126,29 @@ def test_a_summary_is_text(rng):
     summary = TensorPCA().fit(rng.standard_normal((20, 3, 4))).summary()
     assert summary.splitlines()[0] == summary.headline
     assert isinstance(summary, str)
+
+
+def test_every_row_of_a_data_frame_of_numbers_is_a_sample_and_columns_have_names(rng):
+    pd = pytest.importorskip("pandas")
+    X, dose = rng.standard_normal((40, 3)), np.linspace(0, 1, 40)
+    X[:, 1] += 3 * dose
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).rename_axis("plant")
+    pca = TensorPCA(target="effect", random_state=0).fit(frame, pd.Series(dose, name="dose"))
+    same(pca, TensorPCA(target="effect", random_state=0).fit(X, dose))
+    assert pca.effects_ == ["dose"]
+    assert pca.result_.labels.modes == ("column",)
+    assert "b: " in str(pca.summary())
+    np.testing.assert_array_equal(pca.transform(frame), pca.transform(X))
+    with pytest.raises(StreamError, match="say which columns"):
+        TensorPCA().fit(frame.assign(kind="x"))
+
+
+def test_columns_of_y_keep_their_names_and_scores_their_order(rng):
+    pd = pytest.importorskip("pandas")
+    y = rng.standard_normal((60, 2))
+    X = rng.standard_normal((60, 4, 3)) + np.multiply.outer(y[:, 1], np.outer(np.arange(4.0), np.ones(3)))
+    pca = TensorPCA(target="effect", random_state=0).fit(X, pd.DataFrame(y, columns=["age", "dose"]))
+    assert pca.effects_ == ["age", "dose"]
+    plain = TensorPCA(target="effect", random_state=0).fit(X, y)
+    assert plain.effects_ == ["y[0]", "y[1]"]
+    assert pca.score(X, y) == plain.score(X, y)

@@ -91,10 +91,7 @@ def expected(estimator):
     if isinstance(estimator, MomentPCA):  # whose samples are rows of a table
         return {name: NO_TABLE[name] for name in ("check_complex_data", "check_dtype_object")}
     if type(estimator) is TensorPCA:  # which takes tables: samples of one axis
-        of_weights = {
-            "check_sample_weights_pandas_series": "a DataFrame of samples is a long table",
-        }
-        return {name: why for name, why in NO_TABLE.items() if name not in NUMBERS} | of_weights
+        return {name: why for name, why in NO_TABLE.items() if name not in NUMBERS}
     return NO_TABLE | FEW_ROWS if isinstance(estimator, TensorCCA) else NO_TABLE
 
 

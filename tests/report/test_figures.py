@@ -10,7 +10,7 @@ import xarray
 from tpca import MomentPCA, SpikedTensor, TensorCCA, TensorPCA
 from tpca.errors import SampleError, TpcaError
 from tpca.labels import Axis, Labels
-from tpca.report.figures import FEW, pattern_cells
+from tpca.report.figures import BARS, FEW, pattern_cells
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -105,17 +105,28 @@ def test_scores_over_samples_labels_and_numbers(named):
         named.plot(None, labels)
 
 
-def test_how_many_components_shows_each_statistic_beside_its_null_band(named):
-    last = panels(named.plot())[-1]
+def test_how_many_components_shows_evidence_beside_its_null_band_and_agreement_of_halves(named):
+    statistics, agreements = panels(named.plot())[-2:]
     result = named.result_
     tops = np.quantile(result.null_distribution, 0.95, axis=1)
     lows = np.quantile(result.null_distribution, 0.05, axis=1)
-    np.testing.assert_allclose([bar.get_y() for bar in last.patches], lows / tops)
-    np.testing.assert_allclose([bar.get_y() + bar.get_height() for bar in last.patches], 1.0)
-    drawn = {float(x): float(y) for line in last.lines for x, y in zip(*line.get_data(), strict=True)}
+    np.testing.assert_allclose([bar.get_y() for bar in statistics.patches], lows / tops)
+    np.testing.assert_allclose([bar.get_y() + bar.get_height() for bar in statistics.patches], 1.0)
+    drawn = {float(x): float(y) for line in statistics.lines for x, y in zip(*line.get_data(), strict=True)}
     for c, one in enumerate(result.components):
         assert drawn[c + 1.0] == pytest.approx(one.statistic / tops[c])
         assert (one.statistic > tops[c]) == (float((result.null_distribution[c] >= one.statistic).mean()) < 0.05)
+    np.testing.assert_allclose(agreements.lines[-1].get_ydata(), [one.half_agreement for one in result.components])
+
+
+def test_how_many_components_of_variation_also_shows_shares_of_variance():
+    rng = np.random.default_rng(0)
+    varying = rng.standard_normal((60, 6, 5)) + rng.standard_normal((60, 1, 1)) * np.outer(np.arange(6), np.ones(5))
+    pca = TensorPCA(2, target="variance", random_state=0, n_resamples=19).fit(varying)
+    _, shares, agreements = panels(pca.plot())[-3:]
+    np.testing.assert_allclose([bar.get_height() for bar in shares.patches], 100 * pca.explained_variance_ratio_)
+    first, second = agreements.lines[-1].get_ydata()
+    assert first > 0.9 > second >= 0
 
 
 def test_several_covariates_have_their_own_scores_and_maps():
@@ -152,6 +163,22 @@ def test_long_axes_and_one_axis_are_drawn():
     assert len(drawn) == 3
     flat = rng.standard_normal((40, 6)) + np.arange(6)
     assert len(panels(TensorPCA(random_state=0, n_resamples=199).fit(flat).plot())) == 1
+
+
+def test_many_names_are_few_bars_and_few_rows_of_a_map_each_with_its_name():
+    rng = np.random.default_rng(0)
+    genes = [f"gene {i}" for i in range(270)]
+    strong = np.where(np.arange(270) % 50 == 0, 3.0, 0.0)
+    cells = rng.standard_normal((30, 270, 8)) + strong[:, None]
+    X = xarray.DataArray(cells, dims=("cell", "gene", "hour"), coords={"gene": genes, "cell": np.arange(30) / 2})
+    pca = TensorPCA(random_state=0, n_resamples=199).fit(X)
+    bars, _, cells, scores = panels(pca.plot(X))
+    assert len(bars.patches) == FEW
+    rows = [tick.get_text() for tick in cells.get_yticklabels()]
+    assert len(rows) == len(cells.images[0].get_array()) == BARS
+    assert {f"gene {i}" for i in range(0, 270, 50)} <= set(rows)
+    assert scores.get_xlabel() == "cell"  # over the coordinate of the samples
+    np.testing.assert_array_equal(scores.lines[0].get_xdata(), np.arange(30) / 2)
 
 
 def test_dates_that_matplotlib_does_not_know_are_drawn_as_years():

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pandas
 import pytest
+import xarray
 from sklearn.exceptions import NotFittedError
 
 from tpca import MomentPCA, PaperSolver, SpikedTensor, TensorCCA, TensorPCA
@@ -181,3 +182,25 @@ def test_before_a_fit_there_is_nothing_to_show():
         for estimator in estimators:
             with pytest.raises(NotFittedError):
                 show(estimator)
+
+
+def test_a_component_that_cannot_be_had_says_so():
+    """Samples of one axis have one component of the mean; the second is zero."""
+    summary = TensorPCA(2, random_state=0, n_resamples=19).fit(X[:, :, 0, 0] + 3).summary()
+    assert summary.parts[1].strength == "nothing is left to fit"
+    assert "component 2: nothing is left to fit" in str(summary)
+
+
+def test_along_a_continuous_axis_peaks_are_listed_and_not_their_neighbours():
+    time = np.linspace(0, 1, 50)
+    wave = np.exp(-(((time - 0.3) / 0.1) ** 2)) - 0.8 * np.exp(-(((time - 0.7) / 0.1) ** 2))
+    rng = np.random.default_rng(0)
+    data = 5 * wave + 0.1 * rng.standard_normal((40, 50))
+    X = xarray.DataArray(data, dims=("trial", "time"), coords={"time": np.arange(50)})
+    pca = TensorPCA(random_state=0, n_resamples=19).fit(X)
+    ((_, entries),) = pca.summary().parts[0].axes
+    first, second = (int(entry.split(":")[0]) for entry in entries[:2])
+    assert first == np.argmax(np.abs(pca.components_[0][0]))
+    assert abs(second - first) > 5
+    assert pca.components_[0][0][first] * pca.components_[0][0][second] < 0  # the trough comes second
+    assert max(map(len, str(pca.summary()).splitlines()[2:])) <= 80

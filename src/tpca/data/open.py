@@ -33,6 +33,7 @@ from tpca.data.stores import (
     DaskSource,
     dict_source,
     epochs_source,
+    frame_source,
     hdf5_source,
     is_epochs,
     labelled_source,
@@ -127,10 +128,10 @@ def open_stream(
         An array ``(n, d_1, ..., d_k)`` of NumPy, xarray, Zarr, HDF5 or Dask, or of PyTorch, JAX, CuPy and others with
         the array API, whose samples stay on their device; the path of a ``.npy``, ``.npz`` or
         ``.mat`` file, of a folder of ``.npy`` files (read in the order of their names), of a Zarr store or of an HDF5
-        or NetCDF 4 file, with ``::/path/of/array`` for an array inside it; the URL of a Zarr store; a long table (see
-        ``sample``); a list, or an iterable such as a data loader, of samples or of
-        batches, also of sparse samples (``scipy.sparse``, or with ``coords``, ``data`` and ``shape``); synthetic
-        samples; or a stream, also your own: anything with ``dims`` and ``batches``.
+        or NetCDF 4 file, with ``::/path/of/array`` for an array inside it; the URL of a Zarr store; a data frame of
+        numbers, a sample in every row; a long table (see ``sample``); a list, or an iterable such as a data loader, of
+        samples or of batches, also of sparse samples (``scipy.sparse``, or with ``coords``, ``data`` and ``shape``);
+        synthetic samples; or a stream, also your own: anything with ``dims`` and ``batches``.
     items
         What the items of a list or iterable, or the files of a folder, are: ``"batches"`` ``(n, d_1, ..., d_k)`` or
         single ``"samples"`` ``(d_1, ..., d_k)``.  ``"auto"`` takes items of one or two dimensions for samples.  It
@@ -188,7 +189,8 @@ def open_known(
         check_opened(stream, items, shuffle, random_state, nan_policy, sample_dim)
         return stream
     seed = check_integer("random_state", random_state, 0, StreamError) if shuffle else None
-    if columns is not None or table_given:
+    frame = frame_source(source) if columns is None else None
+    if columns is not None or (table_given and frame is None):
         if sample_dim is not None:
             raise StreamError(f"sample_dim={sample_dim!r} is for arrays; the samples of a table are in sample=.")
         if not table_given:
@@ -197,7 +199,9 @@ def open_known(
                 f"{type(source).__name__}; leave them out."
             )
         return open_table(source, columns, seed, nan_policy)
-    stored = ArraySource(untracked(source)) if is_device_array(source) else stored_source(source, items, dims)
+    stored: Source | None = frame
+    if stored is None:
+        stored = ArraySource(untracked(source)) if is_device_array(source) else stored_source(source, items, dims)
     holds_items = isinstance(source, list | tuple) or (stored is not None and stored.kind == "folder")
     if items == "samples" and not holds_items and (stored is not None or isinstance(source, Samples)):
         raise StreamError(

@@ -517,6 +517,18 @@ def is_epochs(source: Any) -> bool:
     return library(source) == "mne" and hasattr(source, "get_data") and hasattr(source, "events")
 
 
+def frame_source(source: Any) -> ArraySource | None:
+    """A data frame of pandas or polars whose columns are all numbers: every row is a sample; ``None`` of any other."""
+    if not (hasattr(source, "columns") and hasattr(source, "dtypes") and hasattr(source, "to_numpy")):
+        return None
+    kinds = [d.is_numeric() if hasattr(d, "is_numeric") else getattr(d, "kind", "O") in "fiu" for d in source.dtypes]
+    if not kinds or not all(kinds):
+        return None
+    index, columns = (getattr(getattr(source, name, None), "name", None) for name in ("index", "columns"))
+    axes = (Axis(str(index or "")), Axis(str(columns or "column"), as_coords(list(source.columns))))
+    return ArraySource(np.asarray(source.to_numpy(), dtype=np.float64), axes, "the data frame")
+
+
 def labels_of_epochs(epochs: Any, y: Any = None) -> Any:
     """What is asked about epochs: a column of their metadata, by its name; the names of their events; or what is given.
 

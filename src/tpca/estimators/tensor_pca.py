@@ -513,11 +513,11 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def plot(self, X: Any = None, y: Any = None, *, pair: Sequence[str | int] | None = None) -> Any:
         """Draw the components, and with ``X`` the scores of samples, over ``y``; a ``matplotlib`` figure."""
-        return self.result_.plot(None if X is None else np.asarray(self.transform(X)), y, pair)
+        return self.result_.plot(None if X is None else self.result_.transform(X), y, pair)
 
     def report(self, path: str | os.PathLike[str], X: Any = None, y: Any = None) -> Path:
         """Write a report, one HTML file that needs no network; returns its path."""
-        return self.result_.report(path, None if X is None else np.asarray(self.transform(X)), y)
+        return self.result_.report(path, None if X is None else self.result_.transform(X), y)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Save the result to a folder; :func:`tpca.load` reads it."""

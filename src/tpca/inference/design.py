@@ -202,7 +202,11 @@ def _asked(
                 "differ, or use target='mean'."
             )
     single = columns.shape[1] == 1
+    given = getattr(y, "columns", None)  # of a data frame; a series has a name
+    given = [getattr(y, "name", None)] if given is None else list(given)
     names = ("y",) if single else tuple(f"y[{j}]" for j in range(columns.shape[1]))
+    if len(set(given)) == len(names) and all(isinstance(name, str) and name for name in given):
+        names = tuple(given)
     few = single and 2 < len(np.unique(columns)) <= FEW_VALUES and bool((columns == np.round(columns)).all())
     return columns, names, (), few
 

@@ -7,11 +7,13 @@ two standard errors to either side.  Two axes are a map, with the significant en
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tpca.errors import SampleError
 from tpca.report.style import COLOURS, INK, pyplot, settings
@@ -58,28 +60,31 @@ def overview(result: Result, scores: Any = None, y: Any = None, pair: Sequence[s
     each, chosen = scores_of(result, scores, y), pair_of(result, pair)
     rows = min(len(result.components), DRAWN)
     panels = len(result.dims) + (chosen is not None) + (each is not None)
-    lines = math.ceil(panels / WIDE)
-    columns = math.ceil(panels / lines)
     last = _has_evidence(result) and len(result.components) > 1
-    height = PANEL[1] * (lines * rows + last) + 0.5
+    columns = math.ceil(panels / math.ceil(panels / WIDE))
+    columns = max(columns, 2) if last else columns
+    lines = math.ceil(panels / columns)
+    verdict = textwrap.fill(headline(result), 36 * columns)
+    height = PANEL[1] * (lines * rows + last) + 0.3 + 0.2 * len(verdict.splitlines())
     with plt.rc_context(figure_settings()):
         figure = plt.figure(figsize=(PANEL[0] * columns, height), layout="constrained")
         grid = figure.add_gridspec(lines * rows + last, columns)
-        figure.get_layout_engine().set(wspace=0.05, hspace=0.05)
-        figure.suptitle(_shortened(headline(result), 34 * columns), x=0.01, ha="left", size=11, weight="bold")
+        figure.suptitle(verdict, x=0.01, ha="left", size=11, weight="bold")
         for c in range(rows):
-            places = iter([grid[lines * c + i // columns, i % columns] for i in range(panels)])
+            # a subfigure for each panel: long names of one take no room from those above and below
+            places = (figure.add_subfigure(grid[lines * c + i // columns, i % columns]) for i in range(panels))
             for mode in range(len(result.dims)):
-                axes = figure.add_subplot(next(places))
+                axes = next(places).subplots()
                 _draw_axis(axes, result, c, mode, FEW)
                 if mode == 0:
-                    axes.set_title(_shortened(title_of(result, c), 34 * columns), loc="left")
+                    title = textwrap.fill(title_of(result, c), 38)
+                    axes.set_title(title, loc="left", size=10)
             if chosen is not None:
-                _draw_map(figure, figure.add_subplot(next(places)), result, c, chosen)
+                _draw_map(next(places).subplots(), result, c, chosen)
             if each is not None:
-                _draw_scores(figure.add_subplot(next(places)), result, c, each)
+                _draw_scores(next(places).subplots(), result, c, each)
         if last:
-            _draw_evidence(figure.add_subplot(grid[-1, :]), result)
+            _draw_evidence(figure.add_subfigure(grid[-1, :]), result)
     return figure
 
 
@@ -145,19 +150,28 @@ def where_picture(result: Result, question: int) -> Picture | None:
 
 
 def evidence_picture(result: Result) -> Picture | None:
-    """How many components: the statistic of each beside what noise gives; of views, the correlations."""
+    """How many components: evidence of each, share of the variance, agreement of halves; of views, correlations."""
     if not _has_evidence(result):
         return None
     figure, axes = _blank()
-    note = _draw_evidence(axes, result)
-    heading = ["component", "strength", "p", "significant"]
+    axes.remove()
+    note = _draw_evidence(figure, result, upright=True)
+    figure.set_size_inches(PICTURE[0], 0.5 + 1.8 * len(figure.axes))
+    heading = ["component", "strength", "p", "significant", "halves agree"]
     rows = [
-        [title_of(result, c), strength_of(result, c), number(own.p_value, 2), "yes" if own.significant else "no"]
+        [
+            title_of(result, c),
+            strength_of(result, c),
+            number(own.p_value, 2),
+            "yes" if own.significant else "no",
+            number(own.half_agreement, 2),
+        ]
         for c, own in enumerate(result.components)
     ]
-    return Picture(
-        "How many components", figure, f"{about(result)}: evidence of each component.", note, (heading, rows)
-    )
+    if result.kind == "views":
+        heading, rows = heading[:-1], [row[:-1] for row in rows]
+    alt = f"{about(result)}: evidence of each component."
+    return Picture("How many components", figure, alt, note, (heading, rows))
 
 
 def _blank(height: float = PICTURE[1]) -> tuple[Any, Any]:
@@ -210,7 +224,7 @@ def _draw_axis(axes: Any, result: Result, c: int, mode: int, most: int = BARS) -
     else:
         axes.fill_between(places, low, high, color=colour, alpha=0.3, lw=0)
         axes.plot(places, vector, color=colour, lw=1.3, marker="o" if len(vector) <= DOTS else "", ms=3.5)
-    if coords is None:
+    if coords is None or coords.dtype.kind in "iu":
         axes.xaxis.get_major_locator().set_params(integer=True)
     elif coords.dtype.kind == "M":
         axes.tick_params(axis="x", labelrotation=30, labelsize=8)
@@ -320,12 +334,12 @@ def _outlined(result: Result, p: Array | None) -> Array | None:
     return None if p is None else np.asarray(p <= 1 - result.confidence)
 
 
-def _draw_map(figure: Any, axes: Any, result: Result, c: int, pair: tuple[int, int]) -> None:
+def _draw_map(axes: Any, result: Result, c: int, pair: tuple[int, int]) -> None:
     cells, p, told = pattern_cells(result, c, pair)
     reach = float(np.abs(cells).max()) or 1.0
     drawn = _draw_cells(axes, result, cells, pair, _outlined(result, p), cmap="RdBu_r", vmin=-reach, vmax=reach)
     axes.set_title(_shortened(told.strip(), 40), size=9, loc="left")
-    figure.colorbar(drawn, ax=axes, label="units of the samples")
+    axes.figure.colorbar(drawn, ax=axes, label="units of the samples")
 
 
 def _draw_cells(axes: Any, result: Result, cells: Array, pair: tuple[int, int], mask: Array | None, **look: Any) -> Any:
@@ -337,18 +351,18 @@ def _draw_cells(axes: Any, result: Result, cells: Array, pair: tuple[int, int], 
     drawn = axes.imshow(shown, aspect="auto", interpolation="nearest", origin=origin, **look)
     axes.grid(visible=False)
     for axis, m, places, tilted in ((axes.yaxis, pair[0], kept[0], 0), (axes.xaxis, pair[1], kept[1], 45)):
-        some = np.unique(
-            np.linspace(0, len(places) - 1, min(len(places), FEW if _by_name(result, m) else 6)).astype(int)
-        )
+        some = np.arange(len(places))  # every name has its place; of numbers a few will do
+        if not _by_name(result, m):
+            some = np.unique(np.linspace(0, len(places) - 1, min(len(places), 6)).astype(int))
         names = [_tick(result, m, int(places[i])) for i in some]
         crowded = tilted if sum(map(len, names)) > 24 else 0
         turned = {"rotation": crowded, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
-        axis.set_ticks(some, names, size=8, **turned)
+        axis.set_ticks(some, names, size=7 if len(some) > FEW else 8, **turned)
     axes.set(xlabel=cut(result.labels.modes[pair[1]], 2 * LONG), ylabel=cut(result.labels.modes[pair[0]], 2 * LONG))
     if mask is not None and mask.any():
         from matplotlib.collections import LineCollection
 
-        lines = LineCollection(_borders(mask[np.ix_(*kept)]), colors=OUTLINE, linewidths=1.2, label="significant")
+        lines = LineCollection(_borders(mask[np.ix_(*kept)]), colors=OUTLINE, linewidths=1.2, clip_on=False)
         axes.add_collection(lines, autolim=False)
     return drawn
 
@@ -358,14 +372,14 @@ def _tick(result: Result, mode: int, place: int) -> str:
     coords = result.labels.axes[mode].coords
     if coords is not None and coords.dtype.kind == "f":
         return f"{coords[place]:.3g}".replace("-", "−")
-    return cut(result.labels.entry(mode, place), FEW)
+    return cut(result.labels.entry(mode, place))
 
 
 def _kept(result: Result, mode: int, high: Array, low: Array) -> Array:
     """Which entries of an axis a map has room for: the largest names, or places spread evenly."""
     length = len(high)
-    if _by_name(result, mode) and length > 2 * BARS:
-        return np.sort(np.argsort(-np.maximum(np.abs(high), np.abs(low)), kind="stable")[: 2 * BARS])
+    if _by_name(result, mode) and length > BARS:
+        return np.sort(np.argsort(-np.maximum(np.abs(high), np.abs(low)), kind="stable")[:BARS])
     return np.unique(np.linspace(0, length - 1, min(length, CELLS)).astype(int))
 
 
@@ -381,7 +395,7 @@ def _borders(mask: Array) -> list[Any]:
 
 def _map_picture(result: Result, c: int, pair: tuple[int, int]) -> Picture:
     figure, axes = _blank()
-    _draw_map(figure, axes, result, c, pair)
+    _draw_map(axes, result, c, pair)
     cells, p, told = pattern_cells(result, c, pair)
     effect, varies = effect_of(result.components[c]), result.target == "variance"
     what = f"The {effect}" if effect else "What the component adds to a sample"
@@ -411,11 +425,16 @@ def _map_picture(result: Result, c: int, pair: tuple[int, int]) -> Picture:
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores ``(n, rows)`` of samples, of views one for each; and y, or a column of it for every component."""
+    """Scores ``(n, rows)`` of samples, of views one for each; y, or a column of it for every component.
+
+    ``places`` are the coordinates of samples along their axis ``name``: their numbers, where data have no others.
+    """
 
     values: Array
     y: Array | None
     columns: Sequence[int]
+    places: NDArray[Any]
+    name: str
 
     def of(self, c: int) -> tuple[Array, Array | None]:
         """Scores of one component (of views, ``(n, views)``), and y."""
@@ -433,13 +452,19 @@ def scores_of(result: Result, scores: Any, y: Any) -> Scores | None:
     rows = len(result.components)
     if values.ndim not in (2, 3) or values.shape[-1] != rows:
         raise SampleError(f"scores must have shape (n, {rows}), as transform gives, got {values.shape}.")
+    name = "sample"
+    places: NDArray[Any] = np.arange(len(values))
+    if hasattr(scores, "dims") and hasattr(scores, "coords"):  # of xarray, as transform gives them
+        name = str(scores.dims[0])
+        given = np.asarray(scores.coords[name]) if name in scores.coords else places
+        places = given if given.dtype.kind in "fiuM" else places
     told = None if y is None else np.asarray(y)
     if told is None:
-        return Scores(values, None, [0] * rows)
+        return Scores(values, None, [0] * rows, places, name)
     if told.ndim not in (1, 2) or len(told) != len(values):
         raise SampleError(f"y must have a number or label for every sample, ({len(values)},), got {np.shape(y)}.")
     told = told[:, None] if told.ndim == 1 else told
-    return Scores(values, told, [min(question_of(result, c), told.shape[1] - 1) for c in range(rows)])
+    return Scores(values, told, [min(question_of(result, c), told.shape[1] - 1) for c in range(rows)], places, name)
 
 
 def _draw_scores(axes: Any, result: Result, c: int, each: Scores) -> str:
@@ -449,7 +474,7 @@ def _draw_scores(axes: Any, result: Result, c: int, each: Scores) -> str:
     n = len(scores)
     few = np.unique(np.linspace(0, n - 1, min(n, SAMPLES)).astype(int))
     drawn = "" if len(few) == n else f" {len(few):,} of {n:,} samples are drawn."
-    dots = {"ls": "", "marker": "o", "ms": 2.6, "alpha": 0.5, "mew": 0}
+    dots = {"ls": "", "marker": "o", "ms": 2.6 if n > DOTS else 4, "alpha": 0.5 if n > DOTS else 0.9, "mew": 0}
     if scores.ndim == 2:  # of views: the second over the first
         axes.plot(scores[few, 0], scores[few, 1], color=colour, **dots)
         first, second = (cut(name) for name in result.labels.modes[:2])
@@ -457,8 +482,10 @@ def _draw_scores(axes: Any, result: Result, c: int, each: Scores) -> str:
         return f"Scores of {first} and {second}, row by row.{drawn}"
     axes.set_ylabel("score of a sample")
     if y is None:
-        axes.plot(few, scores[few], color=colour, **dots)
-        axes.set_xlabel("sample")
+        axes.plot(each.places[few], scores[few], color=colour, **dots)
+        if each.places.dtype.kind == "M":
+            axes.tick_params(axis="x", labelrotation=30, labelsize=8)
+        axes.set_xlabel(cut(each.name, 2 * LONG))
         return f"The score of a sample is its contraction with the vectors.{drawn}"
     if y.dtype.kind in "fiu":
         axes.plot(y[few], scores[few], color=colour, **dots)
@@ -468,7 +495,9 @@ def _draw_scores(axes: Any, result: Result, c: int, each: Scores) -> str:
     beside = np.linspace(-0.3, 0.3, n)  # in the order of the samples, from left to right
     axes.plot((which + beside)[few], scores[few], color=colour, **dots)
     means, errors = zip(*(_mean(scores[which == i]) for i in range(len(names))), strict=True)
-    axes.errorbar(range(len(names)), means, [2 * e for e in errors], fmt="D", ms=5, lw=2, color=OUTLINE, mfc="white")
+    axes.errorbar(
+        range(len(names)), means, [2 * e for e in errors], fmt="D", ms=7, mew=1.5, lw=2.5, color=INK, mfc="white"
+    )
     tilted = sum(map(len, names)) > 30
     axes.set_xticks(
         range(len(names)), [cut(str(name)) for name in names], rotation=45 * tilted, ha="right" if tilted else "center"
@@ -502,46 +531,72 @@ def _has_evidence(result: Result) -> bool:
     return result.kind == "views" or (tested and result.kind == "samples")
 
 
-def _draw_evidence(axes: Any, result: Result) -> str:
-    """The statistic of every component beside its null band; of views, correlations with two standard errors."""
-    from matplotlib.ticker import MaxNLocator
+def _draw_evidence(figure: Any, result: Result, upright: bool = False) -> str:
+    """Evidence of every component beside its null band, its share of the variance, and how far halves agree.
 
-    rows = result.components
-    places = np.arange(1, len(rows) + 1)
-    axes.set_xlabel("component")
-    axes.set_xlim(0.4, len(rows) + 0.6)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    Of views, correlations with two standard errors.  Panels stand side by side, or ``upright`` above each other.
+    """
+    rows, places = result.components, np.arange(1, len(result.components) + 1)
+    drawn: list[tuple[Callable[..., str], Array]] = []
     if result.kind == "views":
-        errors = [2 * c.correlation_error if math.isfinite(c.correlation_error) else 0.0 for c in rows]
-        axes.axhline(0, color=INK, lw=0.8)
-        axes.errorbar(places, [c.strength for c in rows], errors, fmt="o", color=COLOURS[0])
-        axes.set_ylabel("correlation ± 2 s.e.")
-        return "Correlations on held-out rows, with two standard errors."
-    null = result.null_distribution
+        drawn = [(_draw_correlations, np.array([c.strength for c in rows]))]
+    else:
+        drawn = [(_draw_statistics, np.array([c.statistic for c in rows]))]
+        shares, agreements = (
+            np.array([getattr(c, name) for c in rows]) for name in ("variance_ratio", "half_agreement")
+        )
+        drawn += [(_draw_shares, shares)] * bool(np.isfinite(shares).any())
+        drawn += [(_draw_agreements, agreements)] * bool(np.isfinite(agreements).any())
+    grid = (len(drawn), 1) if upright else (1, len(drawn))
+    notes = []
+    for axes, (draw, values) in zip(figure.subplots(*grid, squeeze=False, sharex=True).flat, drawn, strict=True):
+        axes.set_xlim(0.4, len(rows) + 0.6)
+        axes.set_xticks(places if len(places) <= FEW else np.linspace(1, len(rows), 6).astype(int))
+        notes.append(draw(axes, result, places, values))
+        if not upright or axes.get_subplotspec().is_last_row():
+            axes.set_xlabel("component")
+    return " ".join(notes)
+
+
+def _draw_correlations(axes: Any, result: Result, places: Array, values: Array) -> str:
+    errors = [2 * c.correlation_error if math.isfinite(c.correlation_error) else 0.0 for c in result.components]
+    axes.axhline(0, color=INK, lw=0.8)
+    axes.errorbar(places, values, errors, fmt="o", color=COLOURS[0])
+    axes.set_ylabel("correlation ± 2 s.e.")
+    return "Correlations on held-out rows, with two standard errors."
+
+
+def _draw_statistics(axes: Any, result: Result, places: Array, values: Array) -> str:
+    null, level = result.null_distribution, percent(result.confidence)
     top = np.quantile(null, result.confidence, axis=1)
     top = np.where(top > 0, top, 1.0)
     low = np.quantile(null, 1 - result.confidence, axis=1) / top
-    seen = np.array([c.statistic for c in rows]) / top
-    level = percent(result.confidence)
-    axes.bar(
-        places,
-        1 - low,
-        bottom=low,
-        width=0.3,
-        color=INK,
-        alpha=0.35,
-        label=f"noise, {percent(1 - result.confidence)} to {level}",
-    )
-    proven = np.array([c.significant for c in rows])
+    band = f"noise, {percent(1 - result.confidence)} to {level}"
+    axes.bar(places, 1 - low, bottom=low, width=0.5, color=INK, alpha=0.35, label=band)
+    proven = np.array([c.significant for c in result.components])
     for mask, face, name in ((proven, COLOURS[0], "significant"), (~proven, "none", "not significant")):
         if mask.any():
-            axes.plot(places[mask], seen[mask], "o", ms=7, mfc=face, mec=COLOURS[0], mew=1.5, label=name)
-    for place, own, height in zip(places, rows, seen, strict=True):
-        if math.isfinite(own.variance_ratio):
-            told = f"{number(100 * own.variance_ratio, 2)} %"
-            axes.annotate(told, (place, height), (8, 0), textcoords="offset points", va="center", size=9)
-    axes.set_ylim(0, 1.15 * float(np.max(seen[np.isfinite(seen)], initial=1.0)))
-    axes.set_ylabel(f"statistic / {level} point of noise")
-    axes.legend(loc="best", fontsize=8)
-    shares = " Percentages are shares of the variance." if result.target == "variance" else ""
-    return f"A component whose statistic lies above its bar (1) is more than noise, given those before it.{shares}"
+            axes.plot(places[mask], values[mask] / top[mask], "o", ms=7, mfc=face, mec=COLOURS[0], mew=1.5, label=name)
+    axes.set_ylim(0, 1.5 * float(np.max((values / top)[np.isfinite(values)], initial=1.0)))
+    axes.set_ylabel("statistic (noise: below 1)")
+    axes.legend(loc="upper right", fontsize=8, borderaxespad=0.0, handletextpad=0.4)
+    return (
+        f"The statistic is divided by the {level} point of noise: a component above 1 is more than noise, given those "
+        "before it."
+    )
+
+
+def _draw_shares(axes: Any, result: Result, places: Array, values: Array) -> str:  # noqa: ARG001
+    axes.bar(places, 100 * values, width=0.5, color=COLOURS[0])
+    axes.set_ylabel("% of the variance")
+    return "Shares of the variance show where the rest becomes small."
+
+
+def _draw_agreements(axes: Any, result: Result, places: Array, values: Array) -> str:  # noqa: ARG001
+    axes.axhline(0, color=INK, lw=0.8)
+    axes.plot(places, values, "s", ms=6, color=COLOURS[0])
+    axes.set_ylim(min(-0.05, 1.1 * float(np.nanmin(values))), 1.05)
+    axes.set_ylabel("agreement of halves")
+    return (
+        "Agreement is the cosine of the patterns of two halves of the samples: 1 if both show the same, 0 if nothing."
+    )

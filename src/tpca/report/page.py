@@ -105,9 +105,7 @@ def _title(result: Result) -> str:
 
 def _facts(result: Result) -> list[tuple[str, str]]:
     """How the fit was done, in numbers."""
-    facts = [
-        ("Solver", f"{words.SOLVERS.get(result.solver, result.solver)}, {result.settings.get('solver_reason', '')}")
-    ]
+    facts = [("Solver", words.SOLVERS.get(result.solver, result.solver))]
     facts += [("Samples" if result.kind == "samples" else "Rows", f"{result.n_samples:,}")]
     facts += [("Left out", f"{result.n_skipped:,}")] if result.n_skipped else []
     facts += [("Passes over the data", f"{result.n_passes}")] if result.kind == "samples" else []
@@ -119,7 +117,7 @@ def _facts(result: Result) -> list[tuple[str, str]]:
         shares = ", ".join(percent(round(share, 3)) for share in result.rank_one_shares)
         facts.append(("First component, of the estimate with its noise", shares))
     facts += [("Memory of the solver", amount(result.state_bytes))] if result.state_bytes else []
-    return [(name, value.rstrip(", ")) for name, value in facts]
+    return facts
 
 
 def _drawn(picture: Picture) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 MAX_ENTRIES, MAX_COMPONENTS = 5, 10  # of a vector, and components, that are told
 SOLVERS = {"least_squares": "least squares", "race": "race", "paper": "paper's algorithm", "variation": "variation"}
+WIDTH = 80  # columns of a terminal
+NO_BREAK = "\u00a0"
 LOADINGS = "Numbers of columns are loadings: correlations with the score of their view."
 MANY_VIEWS = "With more than two views the correlation is the mean product of all scores; it may exceed 1."
 DIRECTIONS = "Directions are columns of the mixing matrix, in the units of the columns."
@@ -52,9 +55,11 @@ class Summary(str):
         lines = [headline, about]
         for part in parts:
             lines += ["", f"{part.title}: {part.strength}"]
-            widest = max(len(name) for name, _ in part.axes)
-            lines += [f"  {name:<{widest}}  {', '.join(entries)}" for name, entries in part.axes]
-        lines += ["", *(f"- {remark}" for remark in remarks)] if remarks else []
+            widest = max((len(name) for name, _ in part.axes), default=0)
+            for name, entries in part.axes:
+                whole = ", ".join(entry.replace(" ", NO_BREAK) for entry in entries)
+                lines += _wrapped(f"  {name:<{widest}}  {whole}", " " * min(widest + 4, WIDTH // 2))
+        lines += ["", *(line for remark in remarks for line in _wrapped(f"- {remark}", "  "))] if remarks else []
         text = super().__new__(cls, "\n".join(map(printable, lines)))  # what comes from data cannot redraw a terminal
         text.headline, text.about, text.parts, text.remarks = headline, about, parts, remarks
         return text
@@ -73,6 +78,12 @@ class Summary(str):
             body.append(f"<table><caption>{say(f'{part.title}: {part.strength}')}</caption>{''.join(rows)}</table>")
         remarks = "".join(f"<li>{say(remark)}</li>" for remark in self.remarks)
         return f"<div>{''.join(body)}{f'<ul>{remarks}</ul>' if remarks else ''}</div>"
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    """Lines for a terminal; entries are not broken."""
+    lines = textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return [line.replace(NO_BREAK, " ") for line in lines]
 
 
 def summary_of(result: Result) -> Summary:
@@ -213,6 +224,8 @@ def title_of(result: Result, c: int) -> str:
 def strength_of(result: Result, c: int) -> str:
     """How strong a component is, and how surely."""
     own = result.components[c]
+    if not any(v[c].any() for v in result.vectors):
+        return "nothing is left to fit"
     p = "" if math.isnan(own.p_value) else f", p = {number(own.p_value, 2)}"
     if p and not own.significant:
         p += " (not significant)"
@@ -230,16 +243,26 @@ def strength_of(result: Result, c: int) -> str:
 
 
 def entries_of(result: Result, c: int) -> list[tuple[str, list[str]]]:
-    """For every axis its name, and the largest entries of one component."""
+    """For every axis its name, and the largest entries of one component; nothing of one that could not be had."""
+    if not any(v[c].any() for v in result.vectors):
+        return []
     each = enumerate(zip(result.shown, result.errors, strict=True))
     return [(result.labels.modes[m], largest(v[c], e[c], result.labels, m)) for m, (v, e) in each]
 
 
 def largest(vector: Array, errors: Array, labels: Labels, mode: int, most: int = MAX_ENTRIES) -> list[str]:
-    """The entries largest in size, ``Pz: 0.69 ± 0.06``, and how many more there are."""
-    order = np.argsort(-np.abs(vector), kind="stable")[:most]
-    told = [f"{labels.entry(mode, int(i))}: {with_error(float(vector[i]), float(errors[i]))}" for i in order]
-    return told if len(vector) <= most else [*told, f"… {len(vector) - most:,} more"]
+    """The entries largest in size, ``Pz: 0.69 ± 0.06``, and how many more there are.
+
+    Along an axis of numbers or times, an entry beside a larger one says the same again: of each sign, a tenth of the
+    axis to either side is left out.
+    """
+    apart = len(vector) // 10 if labels.axes[mode].ordered else 0
+    chosen: list[int] = []
+    for i in np.argsort(-np.abs(vector), kind="stable").tolist():
+        if len(chosen) < most and all(abs(i - other) > apart or vector[i] * vector[other] < 0 for other in chosen):
+            chosen.append(i)
+    told = [f"{labels.entry(mode, i)}: {with_error(float(vector[i]), float(errors[i]))}" for i in chosen]
+    return told if len(vector) <= len(chosen) else [*told, f"… {len(vector) - len(chosen):,} more"]
 
 
 # A paper's methods ----------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ by once the second moment of all entries is kept, where it fits.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from tpca.checkpoint import kept
 from tpca.engines import Data
 from tpca.errors import MemoryBudgetError, StreamError
 from tpca.inference.flips import p_values
+from tpca.inference.halves import half_agreements
 from tpca.inference.scatter import slope
 from tpca.randomness import generator
 from tpca.solvers.estimate import Component, Estimate, StopReason
@@ -212,21 +214,33 @@ def starts_of(Z: Array, random: int = RANDOM_STARTS) -> list[list[Array]]:
 # Test and errors ------------------------------------------------------------------------------------------------------
 
 
+def leading(rows: Array) -> tuple[list[Array], float]:
+    """About the pattern of largest variance of rows, and its Σ scores²: from power steps, by a few sweeps."""
+    flat = rows.reshape(len(rows), -1)
+    x = np.random.default_rng(0).standard_normal(flat.shape[1])
+    for _ in range(POWER_STEPS):
+        x = (flat @ x) @ flat
+        x = x / max(float(np.linalg.norm(x)), 1e-300)
+    start = [v[0] for v in fits(x.reshape(1, *rows.shape[1:]))[0]]
+    return climbed(rows, [start], FLIP_SWEEPS)
+
+
+def leading_of_some(rows: Array, count: int, some: Array) -> list[list[Array]]:
+    """The leading patterns of some rows, each of what those before it leave."""
+    flat = rows[some].reshape(len(some), -1)
+    flat = flat - flat.mean(axis=0)
+    found: list[list[Array]] = []
+    for _ in range(count):
+        left = without(flat, orthonormal(found, flat.shape[1]))
+        found.append(leading(left.reshape(-1, *rows.shape[1:]))[0])
+    return found
+
+
 def sign_test(Z: Array, n_resamples: int, rng: np.random.Generator) -> Array:
     """The largest variance of rows, and after it those of rows whose entries have random signs."""
-
-    def statistic(rows: Array) -> float:
-        flat = rows.reshape(len(rows), -1)
-        x = np.random.default_rng(0).standard_normal(flat.shape[1])
-        for _ in range(POWER_STEPS):
-            x = (flat @ x) @ flat
-            x = x / max(float(np.linalg.norm(x)), 1e-300)
-        start = [v[0] for v in fits(x.reshape(1, *rows.shape[1:]))[0]]
-        return climbed(rows, [start], FLIP_SWEEPS)[1]
-
     factor = len(Z) / (len(Z) - 1)
-    values = [statistic(Z)]
-    values += [statistic(Z * rng.choice([-1.0, 1.0], size=Z.shape)) * factor for _ in range(n_resamples)]
+    values = [leading(Z)[1]]
+    values += [leading(Z * rng.choice([-1.0, 1.0], size=Z.shape))[1] * factor for _ in range(n_resamples)]
     return np.array(values)
 
 
@@ -257,7 +271,7 @@ def neighbours_alike(rows: Array) -> float:
     size = np.sqrt(np.vecdot(flat, flat)) + 1e-300
     near = np.vecdot(flat[:-1], flat[1:]) / (size[:-1] * size[1:]) + 1 / len(flat)
     r, z = float(near.mean()), float(near.mean() / (near.std(ddof=1) / math.sqrt(len(near)) + 1e-300))
-    return r if r > DEPENDENT[0] and z > DEPENDENT[1] else 0.0
+    return min(r, 1.0) if r > DEPENDENT[0] and z > DEPENDENT[1] else 0.0
 
 
 # The solver -----------------------------------------------------------------------------------------------------------
@@ -408,7 +422,7 @@ class VariationRun(KeptRun):
             raise StreamError("all samples are the same: they do not vary; give samples that differ.")
         if not self._by_passes:
             self._find()
-        p, nulls, advice = self._test()
+        p, nulls, agreements, advice = self._test()
         found = len(self._found)
         errors = np.full((found, 1 + sum(self._data.dims)), math.nan)
         if self._all_rows and n >= 8 and n * self._entries <= TESTED and found:
@@ -434,6 +448,7 @@ class VariationRun(KeptRun):
                     length=math.sqrt(variance),
                     statistic=float(nulls[c][0]) if nulls else math.nan,
                     null=nulls[c][1:] if nulls else None,
+                    half_agreement=float(agreements[c]),
                 )
             )
         zero = tuple(np.zeros(d) for d in self._data.dims)
@@ -472,16 +487,18 @@ class VariationRun(KeptRun):
                 break
             self._found.append(climbed(Z, starts_of(Z)))
 
-    def _test(self) -> tuple[list[float], list[Array], list[str]]:
-        """Of every component p and null distribution, on rows that are held; none if not tested; and advice."""
+    def _test(self) -> tuple[list[float], list[Array], Array, list[str]]:
+        """Of every component p, null distribution and agreement of halves, on rows that are held; and advice."""
         rows, solver, p = self._held(self._taken_out(0)), self.solver, [math.nan] * len(self._found)
+        unknown = np.array(p)
         if len(rows) < 4 or not p:
             action = "Give 4 or more." if self._n < 4 else "A larger memory_limit allows for more."
-            return p, [], [f"Not tested: {len(rows)} samples are too few. {action}"]
+            return p, [], unknown, [f"Not tested: {len(rows)} samples are too few. {action}"]
         if solver.dependence is not None and self._stride == 1 and len(rows) > 8 and (r := neighbours_alike(rows)):
             return (
                 p,
                 [],
+                unknown,
                 [
                     f"Not tested: neighbouring samples are correlated ({r:.2f}), and the test takes them as "
                     "independent. If their order is meaningless, use dependence=None."
@@ -498,4 +515,5 @@ class VariationRun(KeptRun):
             Z = without(rows.reshape(used, -1), self._taken_out(c)).reshape(rows.shape)
             nulls.append(sign_test(Z, asked, rng))
             p[c] = least = max(float(p_values(nulls[c])[0]), least)
-        return p, nulls, advice
+        fitted = functools.partial(leading_of_some, rows, len(p))
+        return p, nulls, half_agreements(used, fitted, [own for own, _ in self._found], signed=False), advice

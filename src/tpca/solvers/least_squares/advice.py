@@ -121,13 +121,13 @@ def _of_samples(found: Conclusion) -> Iterator[str]:
         )
     if look.copies:
         yield (
-            f"{count(look.copies, 'sample is an exact copy', 'samples are exact copies')} of others, which breaks "
-            "every test. Remove them, or give groups= with one label for all copies."
+            f"{count(look.copies, 'sample is an exact copy', 'samples are exact copies')} of others. If one "
+            "measurement is counted twice, p is too small: remove it, or give groups= with one label for all copies."
         )
     if found.loud is not None and len(found.loud) and (quiet := float(found.loud.factors.min())) < LOUD_DIRECTION:
         yield (
             f"{count(len(found.loud), 'direction is', 'directions are')} up to {1 / quiet:.0f} times as loud as the "
-            "others. If they are artefacts, take them out with preprocess=."
+            "others. Artefacts can be taken out with preprocess=."
         )
 
 

@@ -11,13 +11,14 @@ import numpy as np
 
 from tpca.errors import StreamError
 from tpca.inference.flips import draw_signs, entry_p_values, least_p, resampled, usual_resamples
+from tpca.inference.halves import half_agreements
 from tpca.inference.scatter import Errors, errors_of, slopes
 from tpca.inference.units import TOTAL, Dependence, by_pieces, dependence
 from tpca.inference.whitening import LoudDirections, Whitening, learn_whitening, longest_within, loud_directions, sphere
 from tpca.randomness import generator
 from tpca.solvers.estimate import Component, Estimate, StopReason
 from tpca.solvers.least_squares.advice import advice_of
-from tpca.solvers.least_squares.components import deflated, lengths
+from tpca.solvers.least_squares.components import deflated, fits, lengths, outer
 from tpca.tensors.blocks import Array
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ class Conclusion:
         self.loud: LoudDirections | None = None
         self.p, self.entries = math.nan, np.full(parts.dims, math.nan)
         self.tests = [Test()] * len(self.answer.vectors)
+        self.agreements = np.full(len(self.tests), math.nan)
         if not self.why_not:
             self._test()
         self.errors = self._errors()
@@ -142,6 +144,7 @@ class Conclusion:
         C, before = parts.C, self.answer.vectors
         if (whitening := self.answer.whitening) is not None:
             C, before = whitening(C), [whitening.of_vectors(own) for own in before]
+        self.agreements = half_agreements(len(C), functools.partial(_of_units, C, len(before)), before)
         for vectors, size in zip(before[:-1], self.answer.sizes[1:], strict=True):
             if not size > 0:  # nothing is left to test
                 self.tests.append(Test(1.0, 0.0, np.zeros(len(signs) - 1)))
@@ -225,8 +228,8 @@ class Conclusion:
     def components(self) -> list[Component]:
         """Always as many as were asked for."""
         parts, found, lead = self.parts, [], int(self.parts.stacked)
-        each = zip(self.answer.vectors, self.answer.sizes, self.errors, self.tests, strict=True)
-        for vectors, size, error, test in each:
+        each = zip(self.answer.vectors, self.answer.sizes, self.errors, self.tests, self.agreements, strict=True)
+        for vectors, size, error, test, agreement in each:
             errors = error.vectors[lead:]
             if parts.observed is not None:
                 modes = range(parts.observed.ndim)
@@ -243,6 +246,7 @@ class Conclusion:
                     length=float(size),
                     statistic=test.statistic,
                     null=test.null,
+                    half_agreement=float(agreement),
                     effect=self.answer.name,
                     label_amplitudes=self._amplitudes(vectors[0], error.strength) if lead else None,
                 )
@@ -263,3 +267,13 @@ class Conclusion:
         shares = np.append(shares, 1 - shares.sum())
         centred = coefficients - shares @ coefficients
         return {label: float(value) for label, value in zip(design.labels, centred, strict=True)}
+
+
+def _of_units(C: Array, count: int, some: Array) -> list[list[Array]]:
+    """Components of the contributions of some units, as flips are fitted."""
+    left, found = C[some].sum(axis=0)[None], []
+    for _ in range(count):
+        vectors, size = fits(left)
+        found.append([v[0] for v in vectors])
+        left = left - outer(found[-1], float(size[0]))
+    return found
