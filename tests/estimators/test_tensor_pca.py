@@ -366,13 +366,23 @@ OPTIONS = [
     ({"n_resamples": 3}, "n_resamples must be a whole number of at least 19 or 'auto', got 3"),
     ({"whiten": "full"}, "whiten must be 'auto', 'modes' or None, got 'full'"),
     ({"dependence": 0}, "dependence must be a whole number of at least 1, 'auto' or None, got 0"),
-]
+    *(({name: np.array([0.9, 0.95])}, rf"{name} must .*, got array\(\[0.9 , 0.95\]\)") for name in (
+        "n_components", "target", "solver", "confidence", "n_resamples", "whiten", "dependence", "memory_limit",
+        "max_samples", "random_state",
+    )),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("options", "says"), OPTIONS)
 def test_bad_options_are_named(options, says):
     with pytest.raises(SolverError, match=says):
         TensorPCA(**options).fit(DATA)
+
+
+@pytest.mark.parametrize("seed", [None, 0])
+def test_a_checkpoint_that_is_no_folder_is_refused(seed):
+    with pytest.raises(SolverError, match="checkpoint must be a folder, as text or as a path, got 1"):
+        TensorPCA(random_state=seed).fit(DATA, checkpoint=1)
 
 
 N = len(DATA)

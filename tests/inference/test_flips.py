@@ -213,6 +213,17 @@ def test_integers_are_a_dose_and_strings_are_labels(rng):
     assert TensorPCA(target="effect", random_state=0).fit(X, y.astype(str)).label_amplitudes_.shape == (1, 3)
 
 
+def test_an_interval_beside_a_large_p_is_an_upper_limit(rng):
+    """The best rank-one pattern of 30 × 30 numbers of noise is long, and takes the noise along for a signal."""
+    X = rng.standard_normal((60, 30, 30))
+    pca = TensorPCA(random_state=0).fit(X)
+    (low, high), p = pca.strength_intervals_[0], pca.p_values_[0]
+    assert (p > 0.05, low > 0) == (True, True)
+    assert f"Read it as an upper limit, {high:.3g}" in notes(pca)
+    pattern = np.outer(*(np.ones(30) / np.sqrt(30) for _ in range(2)))
+    assert "upper limit" not in notes(TensorPCA(random_state=0).fit(X + 5 * pattern))
+
+
 ADVICE = {
     "a mean that was subtracted": (lambda x: x - x.mean(axis=0), "seems to have been subtracted"),
     "heavy tails": (lambda x: np.sign(x) * np.abs(x) ** 6, "Heavy tails"),

@@ -11,6 +11,7 @@ import numpy as np
 
 from tpca.checkpoint import Checkpoints
 from tpca.errors import check_integer
+from tpca.solvers.options import check_folder
 
 KNOWN = ("strength", "error", "log_evidence", "reward")  # numbers of a record that a line tells
 
@@ -23,7 +24,7 @@ def seed_from(random_state: Any, resumed: str | os.PathLike[str] | None = None) 
     if random_state is None and resumed is not None:
         with warnings.catch_warnings():  # the run itself will say what is wrong with a checkpoint
             warnings.simplefilter("ignore")
-            stored = Checkpoints(resumed).load()
+            stored = Checkpoints(check_folder("checkpoint", resumed)).load()
         if stored is not None:
             return int(stored["settings"]["random_state"])
     if isinstance(random_state, np.random.RandomState):

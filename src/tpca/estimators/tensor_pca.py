@@ -27,7 +27,7 @@ from tpca.result import Result, Score, preprocessed_data
 from tpca.solvers.build import build_solver
 from tpca.solvers.estimate import Component, Estimate, Verdict
 from tpca.solvers.least_squares.solver import LeastSquares
-from tpca.solvers.options import OPTIONS
+from tpca.solvers.options import OPTIONS, same
 from tpca.solvers.race.solver import RaceSolver
 from tpca.solvers.rank_one import oriented
 from tpca.solvers.run import Feed
@@ -193,6 +193,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         checkpoint
             A folder.  A fit that was stopped goes on from what is there, if data and options are the same.
         """
+        self._check_target()
         seed = seed_from(self.random_state, checkpoint)
         data = opened(X, None, nan_policy=self.nan_policy, sample_dim=dim)
         if self.target == "effect" and is_epochs(X):
@@ -250,6 +251,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         test is another chance of a false alarm (``solver="race"`` may be looked at after every batch).  Labels need
         ``classes`` in the first call, as in scikit-learn.
         """
+        self._check_target()
         feed: Feed | None = getattr(self, "_feed", None)
         known = None if feed is None else feed.engine.dims
         batches = self._preprocessed(handed(X, known, self.nan_policy))
@@ -291,10 +293,12 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return self
 
     def _preprocessed(self, data: Any) -> Any:
-        """Data as they are fitted; a target that there is not is refused."""
-        if self.target not in TARGETS:
-            raise SolverError(f"target must be 'mean', 'effect' or 'variance', got {self.target!r}.")
+        """Data as they are fitted."""
         return data if self.preprocess is None else preprocessed_data(data, self.preprocess)
+
+    def _check_target(self) -> None:
+        if not any(same(self.target, known) for known in TARGETS):
+            raise SolverError(f"target must be 'mean', 'effect' or 'variance', got {self.target!r}.")
 
     def _refuse_conditions(self, design: Design) -> None:
         if not design.plain:
@@ -308,7 +312,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         given = {name: getattr(self, name) for name in OPTIONS}
         given["whiten"] = None if self.whiten is False else self.whiten
         defaults = {name: type(self)().get_params()[name] for name in OPTIONS}
-        asked = {name for name in OPTIONS if given[name] != defaults[name]}
+        asked = {name for name in OPTIONS if not same(given[name], defaults[name])}
         if self.verbose:
             known = {**known, "callbacks": (*known.get("callbacks", ()), Lines(self.verbose))}
         solver, reason = build_solver(self.solver, self.target, data, design, given, asked, known)

@@ -44,7 +44,6 @@ MAX_UNITS = 32
 """Bins of neighbours: enough flips for any p in use, few enough to hold."""
 MIN_UNITS = 6
 """Fewer independent units prove nothing at 5 %: 2^(6-1) flips have a least p of 1/32."""
-TOTAL = -1  # number of the sum of all units, kept in float64 where they are in float32
 PIECE = 2**16  # numbers of sums that are copied at a time
 SHRUNK = 0.1  # of the noise level of units towards their average
 UNKNOWN = 1e-8  # share of the usual information below which an entry counts as never observed
@@ -89,13 +88,13 @@ class UnitSums(Accumulator):
 
     SUMS = ("units",)
 
-    def __init__(self, design: Design, units: Units, dtype: Any = np.float64) -> None:
-        super().__init__(design, units, dtype)
+    def __init__(self, design: Design, units: Units) -> None:
+        super().__init__(design, units)
         self.units: dict[int, UnitSum] = {}
 
     def add(self, batch: Any, at: int) -> None:  # noqa: ARG002
         """Add the samples of a batch, unit by unit."""
-        design, units, dtype = self.question
+        design, units = self.question
         places = batch.places
         z, w = design.rows(places)
         unit = units.of(places, design.groups)
@@ -111,15 +110,8 @@ class UnitSums(Accumulator):
             if (observed := some.observed_sums) is not None:
                 c = zs.shape[1]
                 each = (zs[:, :, None] * zs[:, None, :] * ws[:, None, None]).reshape(len(zs), c * c)
-                grams = observed(each).reshape(c, c, *moments.shape[1:]).astype(dtype)
-            one = UnitSum(
-                moments.astype(dtype, copy=False), (zs * ws[:, None]).T @ zs, float(ws.sum()), stop - start, grams
-            )
-            if np.dtype(dtype) != np.float64:
-                whole = UnitSum(
-                    moments, one.gram, one.weight, one.n, None if grams is None else grams.astype(np.float64)
-                )
-                merge_units(self.units, {TOTAL: whole})
+                grams = observed(each).reshape(c, c, *moments.shape[1:])
+            one = UnitSum(moments, (zs * ws[:, None]).T @ zs, float(ws.sum()), stop - start, grams)
             merge_units(self.units, {int(unit[start]): one})
         self.n += len(batch)
 
@@ -148,7 +140,7 @@ class Contributions:
     def __init__(
         self, sums: dict[int, UnitSum], nuisances: Indices, asked: Indices, dims: Sequence[int], stacked: bool = False
     ) -> None:
-        units = [sums[number] for number in sorted(sums) if number != TOTAL]
+        units = [sums[number] for number in sorted(sums)]
         entrywise = any(unit.grams is not None for unit in units)
         self.dims, self.stacked = tuple(dims), stacked
         self.n = sum(unit.n for unit in units)
@@ -165,8 +157,6 @@ class Contributions:
                 yield some, M, np.stack(each) if entrywise else overall[some]
 
         total, gram = _added((M.sum(axis=0), G.sum(axis=0, dtype=np.float64)) for _, M, G in pieces())
-        if TOTAL in sums:
-            total = sums[TOTAL].moments.reshape(total.shape)
         fit = self._fit = _Fit(gram, nuisances, asked)
         self._whole = _Fit(overall.sum(axis=0), nuisances, asked) if entrywise else fit
         q, S = len(asked), self._whole.S[..., 0]
@@ -230,6 +220,12 @@ class Contributions:
     def shape(self) -> tuple[int, ...]:
         """Shape of the estimate."""
         return (self.K.shape[0], *self.dims) if self.stacked else self.dims
+
+    @property
+    def ranks(self) -> Indices:
+        """Places of the units in an order that is theirs alone, that of a fixed projection of C."""
+        drawn = np.random.default_rng(0).standard_normal(self.C[0].size)
+        return np.argsort(np.argsort(self.C.reshape(len(self), -1) @ drawn))
 
     def scales(self, signs: Array, enlarged: float = 1.0) -> Array:
         r"""√f of every row of signs: :math:`f(s) = \sum\tilde y^2\sigma^2 - u(s)^\top(\sum\omega aa^\top)^+u(s)`.

@@ -31,10 +31,9 @@ from tpca.inference.flips import p_values
 from tpca.inference.scatter import slope
 from tpca.randomness import generator
 from tpca.solvers.estimate import Component, Estimate, StopReason
-from tpca.solvers.least_squares.components import best_rank_one, fits, outer
 from tpca.solvers.memory import budget
 from tpca.solvers.options import ClaimingSolver, check_dependence, check_resamples, option
-from tpca.solvers.rank_one import oriented
+from tpca.solvers.rank_one import best_rank_one, fits, oriented, outer
 from tpca.solvers.run import Ask, KeptRun, refuse_all_left_out
 from tpca.tensors.accumulators import Accumulator
 from tpca.tensors.blocks import Array
