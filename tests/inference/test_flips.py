@@ -185,7 +185,7 @@ def test_a_second_component_that_is_not_there_is_rarely_claimed(rng):
 
 
 def notes(pca):
-    return " ".join(pca._found.advice)
+    return " ".join(pca.result_.advice)
 
 
 def test_too_few_units_are_not_tested_and_the_way_out_is_said(rng):
@@ -204,7 +204,7 @@ def test_slow_neighbours_are_not_tested_unless_their_order_means_nothing(rng):
     assert "dependence=None" in notes(pca)
     free = TensorPCA(random_state=0, dependence=None).fit(X)
     assert free.verdict_ != "not tested"
-    np.testing.assert_allclose(free._found.components[0].length, pca._found.components[0].length, rtol=1e-9)
+    np.testing.assert_allclose(free.result_.components[0].length, pca.result_.components[0].length, rtol=1e-9)
 
 
 def test_integers_are_a_dose_and_strings_are_labels(rng):

@@ -22,14 +22,14 @@ def fitted(X, y=None, **given):
 def tensors(pca):
     """Length times pattern of every row, from what the fit holds."""
     rows = []
-    for c, component in enumerate(pca._found.components):
+    for c, component in enumerate(pca.result_.components):
         rows.append(component.length * naive.outer_product([v[c] for v in pca.components_]))
     return np.array(rows)
 
 
 def check_rank_one(pca, D, tol=1e-7, row=0):
     """A row is the best rank-one fit of D: as long as that of many starts, and a fixed point of it."""
-    length = pca._found.components[row].length
+    length = pca.result_.components[row].length
     vectors = [v[row] for v in pca.components_]
     best = naive.rank_one_objective(D, naive.best_rank_one(D, 8, 0))
     assert length == pytest.approx(best, rel=1e-6)
@@ -119,7 +119,7 @@ def test_labels_are_one_more_mode(weighted, rng):
     centred = (means - np.tensordot(shares, means, 1)) * np.sqrt(shares).reshape(-1, 1, 1, 1)
     best = naive.best_rank_one(centred, 8, 0)
     length = naive.rank_one_objective(centred, best)
-    assert pca._found.components[0].length == pytest.approx(length, rel=1e-8)
+    assert pca.result_.components[0].length == pytest.approx(length, rel=1e-8)
     cosines = [abs(v[0] @ u) for v, u in zip(pca.components_, best[1:], strict=True)]
     np.testing.assert_allclose(cosines, 1, atol=1e-9)
     assert pca.entry_p_values_.shape == DIMS
