@@ -377,8 +377,7 @@ def _print_plan(console: Console, made: Plan) -> None:
     heads += [f"{made.samples:,} are"] if made.samples is not None else []
     for head in heads:
         table.add_column(head, justify="left" if head in ("solver", "from") else "right", no_wrap=head != "solver")
-    # What only takes too long is shown with its time: how many samples it needs is still worth knowing.
-    shown = sorted((r for r in made.rows if not r.obstacle or r.endless), key=lambda r: r.samples)
+    shown = sorted((r for r in made.rows if not r.obstacle), key=lambda r: r.samples)
     for row in shown:
         mark = "→ " if row.name == made.recommended else "  "
         cells = [mark + row.title, _count(row.samples), BASIS[row.basis], amount(row.state_bytes)]

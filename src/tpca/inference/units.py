@@ -221,12 +221,6 @@ class Contributions:
         """Shape of the estimate."""
         return (self.K.shape[0], *self.dims) if self.stacked else self.dims
 
-    @property
-    def ranks(self) -> Indices:
-        """Places of the units in an order that is theirs alone, that of a fixed projection of C."""
-        drawn = np.random.default_rng(0).standard_normal(self.C[0].size)
-        return np.argsort(np.argsort(self.C.reshape(len(self), -1) @ drawn))
-
     def scales(self, signs: Array, enlarged: float = 1.0) -> Array:
         r"""√f of every row of signs: :math:`f(s) = \sum\tilde y^2\sigma^2 - u(s)^\top(\sum\omega aa^\top)^+u(s)`.
 

@@ -27,7 +27,7 @@ from scipy.special import ndtri
 from tpca.checkpoint import kept
 from tpca.engines import Data
 from tpca.errors import MemoryBudgetError, StreamError
-from tpca.inference.flips import p_values
+from tpca.inference.flips import own_order, p_values
 from tpca.inference.scatter import slope
 from tpca.randomness import generator
 from tpca.solvers.estimate import Component, Estimate, StopReason
@@ -391,8 +391,10 @@ class VariationRun(KeptRun):
         return orthonormal([vectors for vectors, _ in self._found[:count]], self._entries)
 
     def _held(self, taken_out: Array) -> Array:
-        """The rows that are held, centred, without patterns."""
+        """The rows that are held, centred, without patterns; in an order of their own where theirs means nothing."""
         rows = np.stack([self._rows.rows[place] for place in sorted(self._rows.rows)])
+        if self.solver.dependence is None:
+            rows = rows[own_order(rows)]
         return without(rows - self._rows.mean, taken_out).reshape(-1, *self._data.dims)
 
     # The answer -------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tpca.errors import StreamError
-from tpca.inference.flips import draw_signs, entry_p_values, least_p, resampled, usual_resamples
+from tpca.inference.flips import draw_signs, entry_p_values, least_p, own_order, resampled, usual_resamples
 from tpca.inference.scatter import Errors, errors_of, slopes
 from tpca.inference.units import Dependence, by_pieces, dependence
 from tpca.inference.whitening import LoudDirections, Whitening, learn_whitening, longest_within, loud_directions, sphere
@@ -131,7 +131,7 @@ class Conclusion:
         asked = usual_resamples(math.prod(parts.shape)) if solver.n_resamples == "auto" else solver.n_resamples
         self.signs = draw_signs(len(parts), asked, rng)
         if solver.dependence is None or run.design.groups is not None:
-            self.signs = self.signs[:, parts.ranks]  # the same flips of the same units, whatever their order
+            self.signs = self.signs[:, np.argsort(own_order(parts.C))]
         self.why_not = self._untestable(least_p(len(parts), asked))
         self.p, self.entries = math.nan, np.full(parts.dims, math.nan)
         self.tests = [Test()] * len(self.answer.vectors)
