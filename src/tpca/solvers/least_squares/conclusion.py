@@ -143,8 +143,8 @@ class Conclusion:
         """Why no claim can be made, with what would help; empty if one can."""
         if not self.dependence.testable:
             return (
-                f"Not tested: neighbouring samples are correlated ({self.dependence.likeness:.2f}) over so many that "
-                "too few are independent. If their order is meaningless, use dependence=None; if they belong to "
+                f"Not tested: neighbouring samples are correlated ({self.dependence.correlation:.2f}) over so many "
+                "that too few are independent. If their order is meaningless, use dependence=None; if they belong to "
                 "groups, give groups=."
             )
         if least > self.level * (1 + 1e-9):
@@ -289,7 +289,7 @@ def _of_test(found: Conclusion) -> Iterator[str]:
     dependence, groups, units = found.dependence, len(found.run.design.group_names), len(found.parts)
     if dependence.inflation > INFLATED and dependence.testable:
         yield (
-            f"Neighbouring samples are correlated ({dependence.likeness:.2f}): errors and flips are enlarged by "
+            f"Neighbouring samples are correlated ({dependence.correlation:.2f}): errors and flips are enlarged by "
             f"{dependence.enlarged:.2f}. If their order is meaningless, use dependence=None."
         )
     if groups > units:

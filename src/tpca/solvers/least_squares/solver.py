@@ -136,10 +136,10 @@ class LeastSquares(ClaimingSolver):
 def held_bytes(dims: Sequence[int], units: int, design: Design, partial: bool = False) -> int:
     """Bytes of the sums of so many units, their contributions, and the estimate."""
     c = design.n_columns
-    asked = c - design.n_nuisance if design.stacked else 1
+    interest = c - design.n_nuisance if design.stacked else 1
     sums = c + c * c * partial
-    contributions = COPIES * asked + partial
-    return 8 * math.prod(dims) * (units * (sums + contributions) + c + 4 * asked)
+    contributions = COPIES * interest + partial
+    return 8 * math.prod(dims) * (units * (sums + contributions) + c + 4 * interest)
 
 
 class Answer:
@@ -172,11 +172,11 @@ class Answer:
         a, kappa = parts.coefficients(z, entries=seen is not None)
         A, D = parts.background, parts.D.reshape(kappa.shape[1], -1)
         flat = samples.reshape(n, -1) - a @ A
-        if seen is not None:  # one asked column, κ (n, 1, E)
+        if seen is not None:  # one column of interest, κ (n, 1, E)
             observed = np.asarray(seen, dtype=np.float64).reshape(n, -1)
             flat = flat * observed
             U = flat - kappa[:, 0] * D[0] * observed
-            E = (w[:, None] * kappa[:, 0] * U * parts.alike / parts.S).reshape(samples.shape)
+            E = (w[:, None] * kappa[:, 0] * U * parts.rescaling / parts.S).reshape(samples.shape)
             energy = parts.S**2 * float(np.vdot(E, E))
             return U.reshape(samples.shape), flat, [slopes(E, v) for v in self.vectors], energy
         U = (flat - kappa @ D).reshape(samples.shape)
@@ -406,8 +406,8 @@ class LeastSquaresRun(KeptRun):
     def answers(self) -> list[Answer]:
         """Contributions and components of every question."""
         found = []
-        for name, nuisances, asked in self.design.questions:
-            parts = Contributions(self.sums, nuisances, asked, self._data.dims, self.design.stacked)
+        for name, nuisances, interest in self.design.questions:
+            parts = Contributions(self.sums, nuisances, interest, self._data.dims, self.design.stacked)
             found.append(Answer(name, parts, self.solver))
         return found
 
