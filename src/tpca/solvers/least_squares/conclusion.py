@@ -307,6 +307,8 @@ def _of_test(found: Conclusion) -> Iterator[str]:
 def _of_components(found: Conclusion) -> Iterator[str]:
     sizes, vectors = found.answer.sizes, found.answer.vectors
     for i, j in itertools.combinations(np.flatnonzero(sizes > 0).tolist(), 2):
+        if found.tests[i].p > found.level:  # nobody interprets noise
+            break
         which = f"Components {i + 1} and {j + 1}"
         if j == i + 1 and sizes[j] > EQUAL * sizes[i]:
             yield (
@@ -320,7 +322,7 @@ def _of_components(found: Conclusion) -> Iterator[str]:
             )
     for number, (test, errors) in enumerate(zip(found.tests, found.errors, strict=True)):
         low, high = errors.interval
-        if test.p > found.level and low > 0:
+        if test.p > found.level and low > 0 and all(one.p <= found.level for one in found.tests[:number]):
             yield (
                 f"Component {number + 1} is not significant (p = {test.p:.2g}), yet its interval, {low:.3g} to "
                 f"{high:.3g}, excludes 0: intervals take the pattern as real. Read it as an upper limit, {high:.3g}."
