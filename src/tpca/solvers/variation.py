@@ -256,7 +256,7 @@ def neighbours_alike(rows: Array) -> float:
     size = np.sqrt(np.vecdot(flat, flat)) + 1e-300
     near = np.vecdot(flat[:-1], flat[1:]) / (size[:-1] * size[1:]) + 1 / len(flat)
     r, z = float(near.mean()), float(near.mean() / (near.std(ddof=1) / math.sqrt(len(near)) + 1e-300))
-    return r if r > DEPENDENT[0] and z > DEPENDENT[1] else 0.0
+    return min(r, 1.0) if r > DEPENDENT[0] and z > DEPENDENT[1] else 0.0
 
 
 # The solver -----------------------------------------------------------------------------------------------------------

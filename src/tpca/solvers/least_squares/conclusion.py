@@ -33,6 +33,7 @@ INFLATED = 1.05  # variance inflation
 HEAVY = 9.0  # kurtosis of residuals
 SKEWED = 0.5  # median skewness of entries
 LOUD_SAMPLE = 0.25  # share of all energy in one sample
+LOUD_DIRECTION = 0.35  # factor that brings it to the level of the others
 NO_MEAN = 1e-10  # standard errors
 EQUAL = 0.8  # ratio of the lengths of two components
 ALIKE, SHARED = 0.6, 0.98  # cosines of two components that are hard to tell apart
@@ -133,6 +134,7 @@ class Conclusion:
         if solver.dependence is None or run.design.groups is not None:
             self.signs = self.signs[:, np.argsort(own_order(parts.C))]
         self.why_not = self._untestable(least_p(len(parts), asked))
+        self.loud: LoudDirections | None = None
         self.p, self.entries = math.nan, np.full(parts.dims, math.nan)
         self.tests = [Test()] * len(self.answer.vectors)
         if not self.why_not:
@@ -183,6 +185,7 @@ class Conclusion:
         if self.run.solver.whiten is None or C[0].size < 2:
             return {"plain": lambda: C}
         whitening, loud = self._learnt()
+        self.loud = loud
 
         def white() -> Array:
             return whitening(C.reshape(-1, *parts.dims)).reshape(C.shape)
@@ -378,8 +381,13 @@ def _of_samples(found: Conclusion) -> Iterator[str]:
         )
     if look.copies:
         yield (
-            f"{count(look.copies, 'sample is an exact copy', 'samples are exact copies')} of others, which breaks "
-            "every test. Remove them, or give groups= with one label for all copies."
+            f"{count(look.copies, 'sample is an exact copy', 'samples are exact copies')} of others. If one "
+            "measurement is counted twice, p is too small: remove it, or give groups= with one label for all copies."
+        )
+    if found.loud is not None and len(found.loud) and (quiet := float(found.loud.factors.min())) < LOUD_DIRECTION:
+        yield (
+            f"{count(len(found.loud), 'direction is', 'directions are')} up to {1 / quiet:.0f} times as loud as the "
+            "others. Artefacts can be taken out with preprocess=."
         )
 
 
