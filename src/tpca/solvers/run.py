@@ -323,13 +323,8 @@ class Feed:
                 batch.moved(before)
             self.pour(batch)
 
-    def estimate(self, last: Batch | None = None) -> Estimate:
-        """What the run would say if the samples ended here, or after ``last``; the run itself goes on."""
-        if last is not None:
-            twin = copy.copy(self)
-            twin.engine, twin._run, twin._ask = copy.deepcopy(self.engine), self._run.silent_copy(), None
-            twin.pour(last)
-            return twin.estimate()
+    def estimate(self) -> Estimate:
+        """What the run would say if the samples ended here; the run itself goes on."""
         ending, pending = self._run.silent_copy(), copy.deepcopy(self.engine.pending)
         with calm_blas(math.prod(self.engine.dims)):
             if pending is not None and ending.ask() is not None:
