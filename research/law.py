@@ -131,18 +131,15 @@ class LawEngine:
 
     def _fill_units(self, part: UnitSums, n: int) -> Array:
         """Sums of the units of the next ``n`` samples, each from one draw; for the mean of all samples only."""
-        assert part.question is not None
-        design, units, dtype = part.question
+        design, units = part.question
         if not design.plain:
             raise StreamError("the law of a mean knows no y, weights or groups; draw samples instead.")
         counts = np.unique(units.of(self._place + np.arange(n), None), return_counts=True)
         drawn = np.zeros(self.dims)
         for number, count in zip(*counts, strict=True):
             drawn = self._drawn(self.dims, 1 / math.sqrt(count))
-            moments = (count * drawn)[None].astype(dtype)
-            merge_units(
-                part.units, {int(number): UnitSum(moments, np.array([[float(count)]]), float(count), int(count))}
-            )
+            own = UnitSum(count * drawn[None], np.array([[float(count)]]), float(count), int(count))
+            merge_units(part.units, {int(number): own})
         part.n = n
         return drawn
 

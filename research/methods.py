@@ -154,7 +154,7 @@ class Method:
 
 PASSES, POWER = {"method": "passes"}, {"method": "power", "tol": 0.01}
 _EVERY = (
-    Method("mean", "least squares", root, lambda p: held_bytes(p.dims, LEAST_BINS, "float32", Design()) / 8, step=-1),
+    Method("mean", "least squares", root, lambda p: held_bytes(p.dims, LEAST_BINS, Design()) / 8, step=-1),
     Method("als", "ALS, spectral start", root, held_mean, "ALS"),
     Method("amp", "AMP", root, held_mean, "AMP", least_order=3),
     Method("unfolding", "unfolding", root, held_mean, "Unfolding", step=1),

@@ -12,7 +12,7 @@ from scipy.stats import t as student
 from research.noise.laws import LAWS, Dims, Rng, outer, random_vectors
 from research.noise.nulls import labels
 from research.noise.row import Case, Outcome, Row, claims
-from tpca.solvers.least_squares.components import best_rank_one
+from tpca.solvers.rank_one import best_rank_one
 from tpca.tensors.blocks import Array, unit
 
 POWER_RUNS, COVERAGE_RUNS = 200, 150

@@ -220,7 +220,7 @@ def needed(solver: str, problem: Problem) -> tuple[float, str]:
 
 def _least_state(dims: Sequence[int]) -> int:
     """Bytes that least squares takes at least: where they fit, ``solver="auto"`` takes it."""
-    return held_bytes(dims, LEAST_BINS, "float32", Design())
+    return held_bytes(dims, LEAST_BINS, Design())
 
 
 def _race_row(plan: Plan) -> Row:

@@ -32,7 +32,6 @@ from tpca.errors import JSON_BYTES, SampleError, StreamError, check_regular, rea
 from tpca.files import replacing
 from tpca.inference.design import read_design
 from tpca.labels import Axis, Labels, parse_labels
-from tpca.solvers.checks import doubts
 from tpca.solvers.estimate import Estimate, StopReason, Verdict
 from tpca.solvers.rank_one import oriented
 from tpca.solvers.sources import RowScores, SourcesFit
@@ -202,7 +201,7 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
                 _component({name: getattr(c, name) for name in Component.__struct_fields__ if hasattr(c, name)})
                 for c in rows
             ],
-            advice=[*estimate.advice, *map(_sentence, doubts(estimate.checks))],
+            advice=[*estimate.advice, *(f"{text[:1].upper()}{text[1:]}." for text in estimate.doubts)],
             rank_one_shares=[float(share) for share in estimate.rank_one_shares],
             state_bytes=estimate.state_bytes,
             buffer_bytes=estimate.buffer_bytes,
@@ -601,10 +600,6 @@ def _component(fields: dict[str, Any]) -> Component:
 def _stacked(each: Sequence[Sequence[Array]]) -> list[Array]:
     """Components as rows of every axis."""
     return [np.stack(mode) for mode in zip(*each, strict=True)]
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _mean_score(values: Array) -> Score:

@@ -61,7 +61,7 @@ def test_transform_score_and_inverse():
     back = pca.inverse_transform(scores)
     np.testing.assert_allclose(back[3], direct[3] * np.einsum("a,b,c->abc", *vectors), rtol=1e-9)
     # Of the samples that were fitted the score is the fit's own length, which the strength is a little less than.
-    assert float(pca.score(DATA[:100])) == pytest.approx(pca._found.components[0].length)
+    assert float(pca.score(DATA[:100])) == pytest.approx(pca.result_.components[0].length)
     assert float(pca.score(DATA[:100])) >= pca.strengths_[0]
 
 
@@ -71,7 +71,7 @@ def test_the_score_of_an_effect_is_the_slope_of_scores(rng):
     pca = TensorPCA(target="effect", random_state=0).fit(X, y)
     slope = np.polyfit(y, pca.transform(X)[:, 0], 1)[0]
     assert float(pca.score(X, y)) == pytest.approx(slope)
-    assert slope == pytest.approx(pca._found.components[0].length)
+    assert slope == pytest.approx(pca.result_.components[0].length)
 
 
 def test_the_score_of_variation_is_the_variance_of_scores(rng):
@@ -115,7 +115,7 @@ def test_partial_fit_goes_on_after_looks_and_pickles_with_the_same_bits(target, 
             parts = pickle.loads(pickle.dumps(parts))
     assert bits(parts) == bits(plain)
     whole = TensorPCA(**options).fit(X, known.pop("y", None), **known)
-    np.testing.assert_allclose(parts._found.components[0].length, whole._found.components[0].length, rtol=1e-9)
+    np.testing.assert_allclose(parts.result_.components[0].length, whole.result_.components[0].length, rtol=1e-9)
     for mine, theirs in zip(parts.components_, whole.components_, strict=True):
         np.testing.assert_allclose(mine, theirs, atol=1e-7)
     assert parts.n_samples_seen_ == 100
@@ -128,7 +128,7 @@ def test_units_of_later_batches_count(options):
     for i in range(0, 120, 8):
         parts.partial_fit(DATA[i : i + 8], groups=None if options else groups[i : i + 8])
     whole = TensorPCA(random_state=0, n_resamples=99, **options).fit(DATA[:120], groups=None if options else groups)
-    assert parts._found.n_units == whole._found.n_units == (120 if options == {"dependence": None} else 30)
+    assert parts.result_.n_units == whole.result_.n_units == (120 if options == {"dependence": None} else 30)
     np.testing.assert_allclose(parts.null_distribution_, whole.null_distribution_, rtol=1e-9)
     assert parts.found_
 
@@ -366,13 +366,23 @@ OPTIONS = [
     ({"n_resamples": 3}, "n_resamples must be a whole number of at least 19 or 'auto', got 3"),
     ({"whiten": "full"}, "whiten must be 'auto', 'modes' or None, got 'full'"),
     ({"dependence": 0}, "dependence must be a whole number of at least 1, 'auto' or None, got 0"),
-]
+    *(({name: np.array([0.9, 0.95])}, rf"{name} must .*, got array\(\[0.9 , 0.95\]\)") for name in (
+        "n_components", "target", "solver", "confidence", "n_resamples", "whiten", "dependence", "memory_limit",
+        "max_samples", "random_state",
+    )),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("options", "says"), OPTIONS)
 def test_bad_options_are_named(options, says):
     with pytest.raises(SolverError, match=says):
         TensorPCA(**options).fit(DATA)
+
+
+@pytest.mark.parametrize("seed", [None, 0])
+def test_a_checkpoint_that_is_no_folder_is_refused(seed):
+    with pytest.raises(SolverError, match="checkpoint must be a folder, as text or as a path, got 1"):
+        TensorPCA(random_state=seed).fit(DATA, checkpoint=1)
 
 
 N = len(DATA)

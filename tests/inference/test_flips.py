@@ -185,7 +185,7 @@ def test_a_second_component_that_is_not_there_is_rarely_claimed(rng):
 
 
 def notes(pca):
-    return " ".join(pca._found.advice)
+    return " ".join(pca.result_.advice)
 
 
 def test_too_few_units_are_not_tested_and_the_way_out_is_said(rng):
@@ -204,13 +204,24 @@ def test_slow_neighbours_are_not_tested_unless_their_order_means_nothing(rng):
     assert "dependence=None" in notes(pca)
     free = TensorPCA(random_state=0, dependence=None).fit(X)
     assert free.verdict_ != "not tested"
-    np.testing.assert_allclose(free._found.components[0].length, pca._found.components[0].length, rtol=1e-9)
+    np.testing.assert_allclose(free.result_.components[0].length, pca.result_.components[0].length, rtol=1e-9)
 
 
 def test_integers_are_a_dose_and_strings_are_labels(rng):
     X, y = rng.standard_normal((40, 4, 3)), np.arange(40) % 3
     assert "y.astype(str)" in notes(TensorPCA(target="effect", random_state=0).fit(X, y))
     assert TensorPCA(target="effect", random_state=0).fit(X, y.astype(str)).label_amplitudes_.shape == (1, 3)
+
+
+def test_an_interval_beside_a_large_p_is_an_upper_limit(rng):
+    """The best rank-one pattern of 30 × 30 numbers of noise is long, and takes the noise along for a signal."""
+    X = rng.standard_normal((60, 30, 30))
+    pca = TensorPCA(random_state=0).fit(X)
+    (low, high), p = pca.strength_intervals_[0], pca.p_values_[0]
+    assert (p > 0.05, low > 0) == (True, True)
+    assert f"Read it as an upper limit, {high:.3g}" in notes(pca)
+    pattern = np.outer(*(np.ones(30) / np.sqrt(30) for _ in range(2)))
+    assert "upper limit" not in notes(TensorPCA(random_state=0).fit(X + 5 * pattern))
 
 
 ADVICE = {

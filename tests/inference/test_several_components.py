@@ -43,4 +43,4 @@ def test_components_that_share_a_mode_are_unsure_but_not_nothing(rng):
     assert pca.strengths_ == pytest.approx([4.0, 2.0], rel=0.25)
     assert (pca.strength_intervals_[:, 1] >= pca.strengths_).all()
     assert pca.strength_intervals_[0, 1] > 4.0
-    assert any("nearly alike" in note for note in pca._found.advice)
+    assert any("nearly alike" in note for note in pca.result_.advice)

@@ -1,7 +1,6 @@
 """No answer is impossible, whatever the noise; evidence of samples that turn round slowly is no proof."""
 
 import math
-import warnings
 
 import numpy as np
 import pytest
@@ -12,8 +11,6 @@ from consistent import assert_consistent
 from tpca import RaceSolver, TensorPCA
 from tpca.engines import LocalEngine
 from tpca.solvers.estimate import StopReason
-
-SOLVERS = [RaceSolver]
 
 
 def amplitudes(rng, shape):
@@ -65,14 +62,6 @@ NOISES = [shared, heavy, wild, offset, entry, drift, signs]
 SHAPES = [(60, 6, 11), (60, 2, 2), (50, 4, 5, 3), (40, 3, 3, 3), (30, 2, 3, 2, 3), (9, 5, 4)]
 
 
-@pytest.mark.parametrize("seed", [2, 7])
-def test_the_reported_samples_are_no_signal(seed):
-    """Strengths of -13.8 and 9261 with errors up to 6.7 were claimed once, in noise with one strong direction."""
-    found = RaceSolver().run(shared(np.random.default_rng(seed), (200, 6, 11)))
-    assert_consistent(found)
-    assert found.stop_reason is StopReason.NO_SIGNAL
-
-
 @pytest.mark.parametrize("options", [{}, UNWARNED])
 @pytest.mark.parametrize("seed", [2, 7])
 def test_a_signal_that_turns_round_is_none(seed, options):
@@ -86,16 +75,15 @@ def test_a_signal_that_turns_round_is_none(seed, options):
 
 
 @pytest.mark.parametrize("components", [2, pytest.param(1, marks=pytest.mark.slow)])  # two begin as one does
-@pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("noise", NOISES)
-def test_no_noise_makes_an_impossible_answer(solver, noise, components):
+def test_no_noise_makes_an_impossible_answer(noise, components):
     for seed, shape in enumerate(SHAPES):
         samples = noise(np.random.default_rng(seed), shape)
-        assert_consistent(solver(random_state=seed, n_components=components).run(samples))
+        assert_consistent(RaceSolver(random_state=seed, n_components=components).run(samples))
 
 
 def test_one_strong_direction_never_makes_an_impossible_answer():
-    """Nor a signal, in 20 runs at 5 %: P(5 or more) = 0.003 at most, and none was seen."""
+    """Strengths of -13.8 and 9261 were claimed once.  In 20 runs at 5 %: P(5 or more claims) = 0.003 at most."""
     claims = 0
     for seed in range(20):
         found = RaceSolver(random_state=seed).run(shared(np.random.default_rng(seed), (200, 6, 11)))
@@ -134,8 +122,7 @@ def test_the_limit_is_no_overstatement_where_a_claim_came_to_nothing():
 )
 def test_anything_makes_a_consistent_answer(noise, dims, n, exponent, seed):
     samples = 10.0**exponent * noise(np.random.default_rng(seed), (n, *dims))
-    for solver in SOLVERS:
-        assert_consistent(solver(random_state=seed).run(samples))
+    assert_consistent(RaceSolver(random_state=seed).run(samples))
 
 
 @pytest.mark.parametrize("noise", [shared, drift])
@@ -178,13 +165,5 @@ def test_a_true_signal_stays_found():
     for seed in range(20):
         u, v = (x / np.linalg.norm(x) for x in (rng.standard_normal(6), rng.standard_normal(11)))
         samples = np.outer(u, v) + rng.standard_normal((60, 6, 11))
-        for solver in SOLVERS:
-            found = solver(random_state=seed).run(samples)
-            assert found.found or found.history[-1]["phase"] != "refinement"
-
-
-def test_nothing_of_this_warns():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for noise in NOISES:
-            RaceSolver().run(noise(np.random.default_rng(3), (40, 4, 3)))
+        found = RaceSolver(random_state=seed).run(samples)
+        assert found.found or found.history[-1]["phase"] != "refinement"

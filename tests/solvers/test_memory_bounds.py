@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 from research.studies.race_memory import SHAPES, TIMES, peak_of_a_race
 from tpca import RaceSolver, open_stream
 from tpca.cli import app
-from tpca.cli import fit as fit_command
 from tpca.data import stored as slabs
 from tpca.solvers.least_squares.solver import LeastSquares
 from tpca.solvers.race.strategies.choice import least_bytes, strategies_within
@@ -134,28 +133,11 @@ def test_slabs_with_a_short_first_mode_answer_the_same(tmp_path, monkeypatch):
     assert parts.buffer_bytes < whole.buffer_bytes
 
 
-@pytest.fixture
-def one_chunk(tmp_path):
-    zarr = pytest.importorskip("zarr")
-    path = tmp_path / "x.zarr"
-    array = zarr.open(str(path), mode="w", shape=(64, 5, 6), chunks=(64, 5, 6), dtype="f4")
-    array[:] = np.random.default_rng(0).standard_normal((64, 5, 6))
-    return str(path)
-
-
-def test_info_says_what_reading_takes(one_chunk):
+def test_info_says_what_reading_takes(tmp_path):
+    one_chunk = str(tmp_path / "x.zarr")
+    pytest.importorskip("zarr").create_array(one_chunk, data=np.ones((64, 5, 6), "f4"), chunks=(64, 5, 6))
     told = json.loads(CliRunner().invoke(app, ["info", one_chunk, "--json"]).stdout)
     assert told["chunk_bytes"] == 64 * 5 * 6 * 4
     assert told["reading_bytes"] == 2 * told["chunk_bytes"]  # a chunk, and the batch that is made of it
     words = CliRunner().invoke(app, ["info", one_chunk]).stdout
     assert "chunks of 64 × 5 × 6, 7.68 kB each; reading them takes up to 15.4 kB" in words
-
-
-def test_fit_mentions_large_chunks(one_chunk, tmp_path, monkeypatch):
-    def told(*more):
-        return CliRunner().invoke(app, ["fit", one_chunk, "--out", str(tmp_path / "out"), *more]).stderr
-
-    assert "chunks of" not in told()
-    monkeypatch.setattr(fit_command, "LARGE_CHUNK", 1000)
-    assert "chunks of 7.68 kB: reading takes up to 15.4 kB" in told()
-    assert "chunks of" not in told("--quiet")

@@ -87,8 +87,8 @@ def test_passes_and_second_moments_give_the_answer_of_rows_in_memory(rng, tmp_pa
         "passes": shares(tmp_path / "x.npy", 2, memory_limit=9_000),
         "passing by": shares(open_stream(iter(batches), items="batches"), 2, memory_limit=60_000),
     }
-    assert others["passes"]._found.n_passes > 3
-    assert others["second moments"]._found.n_passes == others["passing by"]._found.n_passes == 1
+    assert others["passes"].result_.n_passes > 3
+    assert others["second moments"].result_.n_passes == others["passing by"].result_.n_passes == 1
     for name, pca in others.items():
         np.testing.assert_allclose(pca.explained_variance_ratio_, held.explained_variance_ratio_, rtol=1e-6)
         for mine, theirs in zip(pca.components_, held.components_, strict=True):
@@ -117,7 +117,7 @@ def test_correlated_neighbours_are_not_tested(rng):
     X = rng.standard_normal((100, 5, 4)).cumsum(axis=0)
     pca = TensorPCA(target="variance", random_state=0).fit(X)
     assert (pca.verdict_, np.isnan(pca.p_values_[0])) == ("not tested", True)
-    assert any("dependence=None" in note for note in pca._found.advice)
+    assert any("dependence=None" in note for note in pca.result_.advice)
     assert TensorPCA(target="variance", dependence=None, random_state=0).fit(X).verdict_ != "not tested"
 
 

@@ -38,7 +38,7 @@ from tpca.solvers.folds import (
     Folds,
     JointMoments,
 )
-from tpca.solvers.least_squares.residuals import Answer, Residuals
+from tpca.solvers.least_squares.solver import Answer, LeastSquares, Residuals
 from tpca.solvers.race.whitening import ModeMoments
 from tpca.solvers.sources import (
     ContrastSums,
@@ -273,7 +273,9 @@ def fitted_mean():
     sums = UnitSums(Design(), Units(1, N))
     sums.add(DenseBatch(SAMPLES), 0)
     none = np.zeros(0, dtype=np.intp)
-    return Answer("", Contributions(sums.units, none, np.array([0]), DIMS), Tangents([UNITS], np.ones(1)))
+    answer = Answer("", Contributions(sums.units, none, np.array([0]), DIMS), LeastSquares())
+    answer.vectors, answer.tangents = [UNITS], Tangents([UNITS], np.ones(1))
+    return answer
 
 
 def scatter_of(samples):
@@ -305,8 +307,8 @@ CASES = {
         lambda x: [x.sum(axis=0), np.array([[float(len(x))]])],
     ),
     "residuals": Case(
-        lambda: Residuals(Design(), [fitted_mean()], np.zeros(0, dtype=np.intp), None),
-        lambda p: [p.scatters[0].squares, np.array([p.scatters[0].energy]), np.array([p.shape.fourth])],
+        lambda: Residuals(Design(), [fitted_mean()], 4, None),
+        lambda p: [p.squares[0], np.array([p.energies[0]]), np.array([p.fourth])],
         scatter_of,
         rtol=1e-10,
     ),

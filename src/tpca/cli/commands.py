@@ -200,7 +200,7 @@ def _described(stream: Stream, path: str) -> dict[str, Any]:
     solver, reason = build_solver("auto", "mean", stream, Design(), {"whiten": "auto"}, frozenset(), {})
     if isinstance(solver, LeastSquares):
         plan = solver.plan(stream, Design())
-        memory = held_bytes(stream.dims, plan.units, plan.dtype, Design(), stream.partial)
+        memory = held_bytes(stream.dims, plan.units, Design(), stream.partial)
     else:
         memory = solver.budget(stream.dims)
     dtype = getattr(stream, "stored_dtype", stream.dtype)

@@ -43,15 +43,12 @@ from tpca.cli.options import (
 from tpca.cli.output import EXIT_CODES, check_file, check_place, check_result, note, put, put_json, write_report
 from tpca.cli.progress import FitProgress
 from tpca.errors import RunInterrupted, SolverError
-from tpca.wording import amount
 
 if TYPE_CHECKING:
-    from tpca.data import Stream
     from tpca.labels import Labels
     from tpca.result import Result
 
 KNOWN = ("y", "nuisance", "weights", "groups")  # of every sample, from files
-LARGE_CHUNK = 2**28  # bytes of a chunk of stored data that are worth a word
 
 
 def fit(
@@ -156,8 +153,6 @@ def _fit_samples(ctx: typer.Context) -> Result:
     known = {name: read_columns(given[name], labels=name == "groups") for name in KNOWN}
     if given["sample"] is None:  # a table has no axes
         check_axis(None, stream, given["dim"], **{f"--{name}": one for name, one in known.items()})
-    if not given["quiet"]:
-        _mention_chunks(path, stream)
     folder = given["checkpoint"] or (None if out is None else out / "checkpoint")
     kept = None if folder is None else Checkpoints(folder, given["checkpoint_every"])
     keeping = {} if kept is None else {name: given[name] for name in ("checkpoint_every", "resume")}
@@ -270,13 +265,3 @@ def _console() -> Any:
     from rich.console import Console
 
     return Console(stderr=True)
-
-
-def _mention_chunks(path: str, stream: Stream) -> None:
-    """Say so if reading takes much more memory than the fit, which nobody would expect."""
-    chunk = getattr(stream, "chunk_bytes", None)
-    if chunk is not None and chunk > LARGE_CHUNK:
-        needed = amount(stream.reading_bytes)  # type: ignore[attr-defined]
-        note(
-            f"note: {path} has chunks of {amount(chunk)}: reading takes up to {needed}; store smaller chunks for less."
-        )

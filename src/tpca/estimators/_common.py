@@ -1,18 +1,131 @@
-"""What an estimator's options ask for: a seed, a solver, and lines of text that say how far a fit is."""
+"""What estimators share: the face of a result, seeds, lines of progress, names of columns."""
 
 from __future__ import annotations
 
 import os
 import sys
 import warnings
-from typing import Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.utils.validation import validate_data
 
 from tpca.checkpoint import Checkpoints
-from tpca.errors import check_integer
+from tpca.errors import SampleError, check_integer
+from tpca.labels import Axis, Coords, Labels
+from tpca.result import Result
+from tpca.solvers.estimate import Verdict
+from tpca.solvers.options import check_folder
+from tpca.tensors.blocks import Array
+
+if TYPE_CHECKING:
+    from tpca.report.words import Summary
 
 KNOWN = ("strength", "error", "log_evidence", "reward")  # numbers of a record that a line tells
+
+F = TypeVar("F")
+
+
+class Fitted:
+    """What all estimators say of a fit: ``result_``, and what is read from it."""
+
+    @property
+    def result_(self) -> Result:
+        """All that is known, to save, show and draw."""
+        raise NotImplementedError
+
+    def _column(self, name: str) -> Array:
+        """A number of every component."""
+        return np.array([getattr(c, name) for c in self.result_.components])
+
+    @property
+    def p_values_(self) -> Array:
+        """The p-value of every component; NaN where it is not known."""
+        return self._column("p_value")
+
+    @property
+    def significant_(self) -> NDArray[np.bool_]:
+        """Which components are proven."""
+        return np.array([c.significant for c in self.result_.components])
+
+    @property
+    def verdict_(self) -> Verdict:
+        """``"signal"``, ``"no signal"`` or ``"not tested"``."""
+        return self.result_.verdict
+
+    @property
+    def found_(self) -> bool:
+        """Whether a signal was proven."""
+        return self.result_.found
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """Samples, or rows, that were used."""
+        return self.result_.n_samples
+
+    @property
+    def n_skipped_(self) -> int:
+        """Those left out."""
+        return self.result_.n_skipped
+
+    def summary(self) -> Summary:
+        """What was found, in a few lines; ``print`` gives text, a notebook shows a table."""
+        return self.result_.summary()
+
+    def plot(self, X: Any = None, y: Any = None, *, pair: Sequence[str | int] | None = None) -> Any:
+        """Draw the components, and with ``X`` the scores of samples, over ``y``; a ``matplotlib`` figure.
+
+        ``pair`` names the two axes of the map, by name or number.
+        """
+        return self.result_.plot(self._scores(X), y, pair)
+
+    def report(self, path: str | os.PathLike[str], X: Any = None, y: Any = None) -> Path:
+        """Write a report, one HTML file that needs no network; returns its path."""
+        return self.result_.report(path, self._scores(X), y)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Save the result to a folder; :func:`tpca.load` reads it."""
+        return self.result_.save(path)
+
+    def _scores(self, X: Any) -> Any:
+        return None if X is None else self.result_.transform(X)
+
+
+class RowsEstimator(Fitted, Generic[F]):
+    """The fit of rows, or one that is under way: ``_fitted``, or what ``_passing.run()`` would give now."""
+
+    _fitted: F | None = None
+    _passing: Any = None
+
+    @property
+    def fit_(self) -> F:
+        """What the fit gave; after ``partial_fit``, what it would give if the rows ended now."""
+        if self._fitted is None:
+            if self._passing is None or not self._passing.n:
+                raise not_fitted(self)
+            self._fitted = self._passing.run()
+        return self._fitted
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._fitted is not None or (self._passing is not None and self._passing.n > 0)
+
+    def _settings(self) -> dict[str, Any]:
+        left_out = ("callbacks", "random_state")
+        return {name: value for name, value in self.get_params(deep=False).items() if name not in left_out}  # type: ignore[attr-defined]
+
+    def _warn(self) -> None:
+        if self.verdict_ is Verdict.NO_SIGNAL:
+            told = f"{self.result_.advice[0]} (p = {float(np.min(self.p_values_)):.3g})"
+            warnings.warn(told, ConvergenceWarning, stacklevel=3)
+
+
+def not_fitted(estimator: object) -> NotFittedError:
+    """What is said where there is nothing to tell yet."""
+    return NotFittedError(f"this {type(estimator).__name__} is not fitted yet; call fit or partial_fit first.")
 
 
 def seed_from(random_state: Any, resumed: str | os.PathLike[str] | None = None) -> int:
@@ -23,7 +136,7 @@ def seed_from(random_state: Any, resumed: str | os.PathLike[str] | None = None) 
     if random_state is None and resumed is not None:
         with warnings.catch_warnings():  # the run itself will say what is wrong with a checkpoint
             warnings.simplefilter("ignore")
-            stored = Checkpoints(resumed).load()
+            stored = Checkpoints(check_folder("checkpoint", resumed)).load()
         if stored is not None:
             return int(stored["settings"]["random_state"])
     if isinstance(random_state, np.random.RandomState):
@@ -53,3 +166,39 @@ class Lines:
 def say(text: str) -> None:
     """One line."""
     sys.stdout.write(f"[TensorPCA] {text}".rstrip() + "\n")
+
+
+def view_labels(X: Any) -> Labels | None:
+    """Names of views and of their columns, where a list of DataFrames or of DataArrays, or one DataFrame, has any."""
+    if hasattr(X, "columns") and getattr(X.columns, "nlevels", 1) > 1:  # the first level names the views
+        parts = [(str(name), X[name]) for name in dict.fromkeys(X.columns.get_level_values(0))]
+    elif isinstance(X, Mapping):
+        parts = [(str(name), view) for name, view in X.items()]
+    elif isinstance(X, list | tuple):
+        parts = [(str(getattr(view, "name", None) or f"view {i}"), view) for i, view in enumerate(X)]
+    else:
+        return None
+    axes = tuple(Axis(name, _columns(view)) for name, view in parts)
+    return None if all(axis.coords is None for axis in axes) else Labels(axes)
+
+
+def _columns(view: Any) -> Coords | None:
+    """What the columns of a view are called: those of a DataFrame, or coordinates along the second axis."""
+    if hasattr(view, "columns"):
+        return np.array([str(name) for name in view.columns])
+    dims, coords = tuple(getattr(view, "dims", ())), getattr(view, "coords", {})
+    return np.asarray(coords[dims[1]]) if len(dims) == 2 and dims[1] in coords else None
+
+
+def check_names(estimator: Any, X: Any, width: int, *, reset: bool) -> None:
+    """Note the columns of a table that is fitted (``reset``), or compare those of another with them."""
+    if reset:
+        estimator.n_features_in_ = width
+    elif width != estimator.n_features_in_:
+        raise SampleError(
+            f"X has {width} features, but {type(estimator).__name__} is expecting {estimator.n_features_in_} features "
+            "as input; give rows with the columns that were fitted."
+        )
+    if not hasattr(X, "shape"):  # a path, a list or batches: without names
+        return
+    validate_data(estimator, X, reset=reset, skip_check_array=True)

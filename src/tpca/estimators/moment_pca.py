@@ -10,9 +10,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from tpca.data.rows import RowsStream, open_rows
 from tpca.engines.opening import Reader, rows_opened
 from tpca.errors import SampleError
-from tpca.estimators._common import seed_from
-from tpca.estimators.learnt import RowsEstimator
-from tpca.estimators.names import check_names
+from tpca.estimators._common import RowsEstimator, check_names, seed_from
 from tpca.labels import Axis, Labels, as_coords
 from tpca.result import Result
 from tpca.solvers.sources import KEEP, PassingTable, RowScores, SourcesFit, SourcesOptions, TableFit

@@ -16,9 +16,7 @@ from tpca.data.base import all_finite, as_array, to_floats
 from tpca.data.rows import open_views
 from tpca.engines.opening import rows_opened
 from tpca.errors import SampleError, SolverError
-from tpca.estimators._common import seed_from
-from tpca.estimators.learnt import RowsEstimator
-from tpca.estimators.names import view_labels
+from tpca.estimators._common import RowsEstimator, seed_from, view_labels
 from tpca.labels import Labels
 from tpca.result import Result, Score
 from tpca.solvers.folds import Clipper, Whitening, clipped

@@ -7,8 +7,7 @@ import functools
 import math
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -19,27 +18,22 @@ from tpca.data.stores import is_epochs, labels_of_epochs
 from tpca.engines import Data, Engine
 from tpca.engines.opening import check_labels, form_of, handed, opened
 from tpca.errors import SampleError, SolverError
-from tpca.estimators._common import Lines, say, seed_from
-from tpca.estimators.learnt import not_fitted
+from tpca.estimators._common import Fitted, Lines, not_fitted, say, seed_from
 from tpca.inference.design import TARGETS, Design, read_design
 from tpca.inference.flips import flips_seconds, usual_resamples
 from tpca.result import Result, Score, preprocessed_data
 from tpca.solvers.build import build_solver
 from tpca.solvers.estimate import Component, Estimate, Verdict
 from tpca.solvers.least_squares.solver import LeastSquares
-from tpca.solvers.options import OPTIONS
+from tpca.solvers.options import OPTIONS, same
 from tpca.solvers.race.solver import RaceSolver
-from tpca.solvers.rank_one import oriented
 from tpca.solvers.run import Feed
 from tpca.tensors.blocks import Array
 from tpca.tensors.namespaces import is_device_array, namespace, to_device
 from tpca.wording import duration
 
-if TYPE_CHECKING:
-    from tpca.report.words import Summary
 
-
-class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fitted, BaseEstimator):  # type: ignore[misc]
     """Rank-one patterns ``strength * v_1 ⊗ ... ⊗ v_k`` in samples ``(n, d_1, ..., d_k)``, with tests and errors.
 
     The answer is the least-squares fit of what was asked, in the units of the data, from all samples, whatever their
@@ -124,7 +118,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     solver_reason_: str
     _feed: Feed | None
     _looks: int  # how often the test of samples that are handed in was looked at
-    _estimate: Estimate | None
+    _result: Result | None
 
     def __init__(
         self,
@@ -193,6 +187,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         checkpoint
             A folder.  A fit that was stopped goes on from what is there, if data and options are the same.
         """
+        self._check_target()
         seed = seed_from(self.random_state, checkpoint)
         data = opened(X, None, nan_policy=self.nan_policy, sample_dim=dim)
         if self.target == "effect" and is_epochs(X):
@@ -225,13 +220,13 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         else:
             self._refuse_conditions(design)
             estimate = solver.run(data)
-        if ignored:
-            told = "y was given, and target='mean' does not use it. For what follows y, use target='effect'."
-            estimate = dataclasses.replace(estimate, advice=(*estimate.advice, told))
         self._feed, self._dim, self._design = None, dim, design
         self.shape_in_ = tuple(data.dims)
         self.n_features_in_ = math.prod(self.shape_in_)
-        self._estimate = self._filled(estimate, self.shape_in_)
+        self._result = self._result_of(estimate)
+        if ignored:
+            told = "y was given, and target='mean' does not use it. For what follows y, use target='effect'."
+            self._result.advice.append(told)
         return self
 
     def partial_fit(
@@ -250,6 +245,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         test is another chance of a false alarm (``solver="race"`` may be looked at after every batch).  Labels need
         ``classes`` in the first call, as in scikit-learn.
         """
+        self._check_target()
         feed: Feed | None = getattr(self, "_feed", None)
         known = None if feed is None else feed.engine.dims
         batches = self._preprocessed(handed(X, known, self.nan_policy))
@@ -285,16 +281,18 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             design = design if before is None else before.followed_by(design)
             feed.know(design)
         feed.take(batches)
-        self._feed, self._design, self._estimate = feed, design, None
+        self._feed, self._design, self._result = feed, design, None
         self.shape_in_, self._dim = batches.dims, None
         self.n_features_in_ = math.prod(batches.dims)
         return self
 
     def _preprocessed(self, data: Any) -> Any:
-        """Data as they are fitted; a target that there is not is refused."""
-        if self.target not in TARGETS:
-            raise SolverError(f"target must be 'mean', 'effect' or 'variance', got {self.target!r}.")
+        """Data as they are fitted."""
         return data if self.preprocess is None else preprocessed_data(data, self.preprocess)
+
+    def _check_target(self) -> None:
+        if not any(same(self.target, known) for known in TARGETS):
+            raise SolverError(f"target must be 'mean', 'effect' or 'variance', got {self.target!r}.")
 
     def _refuse_conditions(self, design: Design) -> None:
         if not design.plain:
@@ -308,7 +306,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         given = {name: getattr(self, name) for name in OPTIONS}
         given["whiten"] = None if self.whiten is False else self.whiten
         defaults = {name: type(self)().get_params()[name] for name in OPTIONS}
-        asked = {name for name in OPTIONS if given[name] != defaults[name]}
+        asked = {name for name in OPTIONS if not same(given[name], defaults[name])}
         if self.verbose:
             known = {**known, "callbacks": (*known.get("callbacks", ()), Lines(self.verbose))}
         solver, reason = build_solver(self.solver, self.target, data, design, given, asked, known)
@@ -328,151 +326,101 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return hasattr(self, "shape_in_")
 
     @property
-    def _found(self) -> Estimate:
+    def result_(self) -> Result:
+        """All that is known, to save, show and draw; of samples that are handed in, worked out when it is looked at."""
         if not hasattr(self, "shape_in_"):
             raise not_fitted(self)
-        if self._estimate is None:
+        if self._result is None:
             assert self._feed is not None
-            self._estimate = self._filled(self._feed.estimate(), self.shape_in_)
             self._looks += 1
+            self._result = self._result_of(self._feed.estimate())
             if self._looks > 1 and self.solver_ == LeastSquares.name:
                 level = (1 - self.confidence) / self._looks
-                note = (
+                self._result.advice.append(
                     f"Tested {self._looks} times while samples came in, and p is for one look: believe p ≤ {level:.2g} "
                     "(Bonferroni), or use solver='race', whose evidence holds however often you look."
                 )
-                self._estimate = dataclasses.replace(self._estimate, advice=(*self._estimate.advice, note))
-        return self._estimate
+        return self._result
 
-    def _filled(self, estimate: Estimate, dims: tuple[int, ...]) -> Estimate:
+    def _result_of(self, estimate: Estimate) -> Result:
         """With as many components as were asked for: those that a solver has not found are zeros."""
-        missing = self._wanted - len(estimate.components)
-        if missing <= 0:
-            return estimate
-        zeros = tuple(np.zeros(d) for d in dims)
+        zeros = tuple(np.zeros(d) for d in self.shape_in_)
         p = math.nan if estimate.verdict is Verdict.NOT_TESTED else 1.0
         nothing = Component(zeros, 0.0, strength_interval=(0.0, 0.0), standard_errors=zeros, p_value=p)
-        return dataclasses.replace(estimate, components=(*estimate.components, *[nothing] * missing))
-
-    @property
-    def _rows(self) -> tuple[Component, ...]:
-        return self._found.components
+        missing = max(0, self._wanted - len(estimate.components))
+        filled = dataclasses.replace(estimate, components=(*estimate.components, *[nothing] * missing))
+        settings: dict[str, Any] = {name: getattr(self, name) for name in (*OPTIONS, "nan_policy", "preprocess")}
+        settings |= {"solver": self.solver_, "solver_reason": self.solver_reason_, "target": self.target}
+        settings |= {"dim": self._dim, "classes": list(self._design.labels)}
+        result = Result.of(filled, f"{estimate.n_samples:,} samples", settings)
+        result.preprocess = self.preprocess
+        return result
 
     @property
     def components_(self) -> list[Array]:
         """Unit vectors, ``(rows, d_m)`` for every mode m, the strongest component first."""
-        each = [oriented(c.vectors) for c in self._rows]
-        return [np.stack([v[m] for v in each]) for m in range(len(self.shape_in_))]
+        return self.result_.vectors
 
     @property
     def standard_errors_(self) -> list[Array]:
         """Standard error of every entry of ``components_``; NaN where the method has none."""
-        unknown = tuple(np.full(d, math.nan) for d in self.shape_in_)
-        each = [c.standard_errors or unknown for c in self._rows]
-        return [np.stack([e[m] for e in each]) for m in range(len(self.shape_in_))]
+        return self.result_.errors
 
     @property
     def strengths_(self) -> Array:
         """Strength of every component."""
-        return np.array([c.strength for c in self._rows])
+        return self._column("strength")
 
     @property
     def strength_intervals_(self) -> Array:
         """Lower and upper end of the confidence interval of every strength; NaN where the method has none."""
-        return np.array([c.strength_interval or (math.nan, math.nan) for c in self._rows])
-
-    @property
-    def p_values_(self) -> Array:
-        """The p-value of every component; NaN where it is not known."""
-        return np.array([c.p_value for c in self._rows])
-
-    @property
-    def significant_(self) -> Array:
-        """Whether every component is proven."""
-        return np.array([c.significant for c in self._rows])
+        return np.array([c.strength_interval or (math.nan, math.nan) for c in self.result_.components])
 
     @property
     def entry_p_values_(self) -> Array | None:
         """Family-wise p of every entry; ``None`` of a method that has none."""
-        each = self._found.entry_p_values
-        if not each:
-            return None
-        return each[0] if len(each) == 1 else np.stack(each)
+        return self.result_.entry_p_values  # type: ignore[no-any-return]
 
     @property
     def null_distribution_(self) -> Array | None:
         """What resampling gave for the statistic of every component, ``(rows, n_resamples)``."""
-        each = [c.null for c in self._rows]
-        return None if any(one is None for one in each) else np.stack(each)  # type: ignore[arg-type]
+        return self.result_.null_distribution  # type: ignore[no-any-return]
 
     @property
     def explained_variance_(self) -> Array:
         """Variance of the samples along every component, as in scikit-learn's PCA; NaN unless it was looked for."""
-        return np.array([c.variance for c in self._rows])
+        return self._column("variance")
 
     @property
     def explained_variance_ratio_(self) -> Array:
         """Its share of the variance of all entries together."""
-        return np.array([c.variance_ratio for c in self._rows])
+        return self._column("variance_ratio")
 
     @property
     def e_value_(self) -> float:
         """Evidence of the race, at its largest; NaN of other solvers."""
-        return float(getattr(self._found, "e_value", math.nan))
+        return self.result_.components[0].e_value
 
     @property
     def effects_(self) -> list[str]:
         """What every component is the effect of: a covariate, one label less another, or labels; empty for the mean."""
-        return [c.effect for c in self._rows]
+        return [c.effect for c in self.result_.components]
 
     @property
     def label_amplitudes_(self) -> Array | None:
         """Amplitude ``(rows, K)`` of every label, in sorted order, of more than two; they average to zero."""
-        each = [c.label_amplitudes for c in self._rows]
-        return None if each[0] is None else np.array([list(one.values()) for one in each if one is not None])
+        each = [list(c.label_amplitudes.values()) for c in self.result_.components if c.label_amplitudes is not None]
+        return np.array(each) if each else None
 
     @property
     def rank_one_share_(self) -> float:
         """Share |fit|²/|D|² of the whole estimate that the first component is; NaN where it is not known."""
-        return next(iter(self._found.rank_one_shares), math.nan)
+        return next(iter(self.result_.rank_one_shares), math.nan)
 
     @property
     def observed_rates_(self) -> list[Array]:
         """Share of the entries of every slice that was observed, ``(d_m,)`` for every mode m."""
-        rates = self._found.observed
-        return [np.ones(d) for d in self.shape_in_] if rates is None else list(rates)
-
-    @property
-    def verdict_(self) -> Verdict:
-        """Whether a signal was proven, was not, or was never tested for."""
-        return self._found.verdict
-
-    @property
-    def found_(self) -> bool:
-        """Whether a signal was proven, by any of the statistics."""
-        return self._found.found
-
-    @property
-    def n_samples_seen_(self) -> int:
-        """Samples that were used."""
-        return self._found.n_samples
-
-    @property
-    def n_skipped_(self) -> int:
-        """Samples that were left out."""
-        return self._found.n_skipped
-
-    @property
-    def result_(self) -> Result:
-        """All that is known, to save, show and draw."""
-        found = self._found
-        settings: dict[str, Any] = {"solver": self.solver_, "solver_reason": self.solver_reason_, "target": self.target}
-        settings |= {name: getattr(self, name) for name in OPTIONS}
-        settings |= {"nan_policy": self.nan_policy, "preprocess": self.preprocess, "dim": self._dim}
-        settings["classes"] = list(self._design.labels)
-        result = Result.of(found, f"{found.n_samples:,} samples", settings)
-        result.preprocess = self.preprocess
-        return result
+        return self.result_.observed or [np.ones(d) for d in self.shape_in_]
 
     # What samples show ------------------------------------------------------------------------------------------------
 
@@ -485,7 +433,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def inverse_transform(self, X: Any) -> Any:
         """Tensors ``(n, d_1, ..., d_k)`` from scores ``(n, rows)``: ``sum_c X[:, c] v_1c ⊗ ... ⊗ v_kc``."""
-        count = len(self._rows)
+        count = self._n_features_out
         scores = X if is_device_array(X) else np.asarray(X, dtype=np.float64)
         if scores.ndim != 2 or scores.shape[1] != count:
             raise SampleError(f"scores must have shape (n, {count}), got {tuple(scores.shape)}.")
@@ -503,25 +451,7 @@ class TensorPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     @property
     def _n_features_out(self) -> int:
-        return len(self._rows)
-
-    # To look at -------------------------------------------------------------------------------------------------------
-
-    def summary(self) -> Summary:
-        """What was found, in a few lines; ``print`` gives text, a notebook shows a table."""
-        return self.result_.summary()
-
-    def plot(self, X: Any = None, y: Any = None, *, pair: Sequence[str | int] | None = None) -> Any:
-        """Draw the components, and with ``X`` the scores of samples, over ``y``; a ``matplotlib`` figure."""
-        return self.result_.plot(None if X is None else self.result_.transform(X), y, pair)
-
-    def report(self, path: str | os.PathLike[str], X: Any = None, y: Any = None) -> Path:
-        """Write a report, one HTML file that needs no network; returns its path."""
-        return self.result_.report(path, None if X is None else self.result_.transform(X), y)
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Save the result to a folder; :func:`tpca.load` reads it."""
-        return self.result_.save(path)
+        return len(self.result_.components)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

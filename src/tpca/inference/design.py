@@ -1,7 +1,7 @@
-r"""What was asked of the samples: the columns of the least-squares design, weights, groups.
+r"""What is known of every sample: the columns of the least-squares design, weights, groups.
 
-A sample :math:`T_i` has asked columns :math:`y_i` and nuisances :math:`a_i`.  For the mean, y is 1 and there are no
-nuisances.  For an effect the nuisances are a constant and what the user names.  K > 2 labels are K − 1 columns, one
+A sample :math:`T_i` has columns of interest :math:`y_i` and nuisances :math:`a_i`.  For the mean, y is 1 and there are
+no nuisances.  For an effect the nuisances are a constant and what the user names.  K > 2 labels are K − 1 columns, one
 question; several covariates are one question each, the others being nuisances.
 
 ====================  ==========================================================
@@ -36,8 +36,8 @@ DETERMINED = 1e-10  # share of a column that is left beside the others, below wh
 class Design:
     """One row for every sample; without ``columns`` and the like, every sample counts the same.
 
-    ``columns`` (n, p + q) has the p nuisances, then the q asked columns, named by ``names``.  Of more than two
-    ``labels`` the asked columns are the indicators of all labels but the last.  ``groups`` are codes of units.
+    ``columns`` (n, p + q) has the p nuisances, then the q columns of interest, named by ``names``.  Of more than two
+    ``labels`` the columns of interest are the indicators of all labels but the last.  ``groups`` are codes of units.
     """
 
     columns: Array | None = None
@@ -59,17 +59,17 @@ class Design:
 
     @property
     def stacked(self) -> bool:
-        """Whether all asked columns are one question: the pattern that separates more than two labels."""
+        """Whether all columns of interest are one question: the pattern that separates more than two labels."""
         return len(self.labels) > 2
 
     @property
     def questions(self) -> tuple[tuple[str, Indices, Indices], ...]:
-        """The name of every question, its nuisance columns, and its asked columns."""
+        """The name of every question, its nuisance columns, and its columns of interest."""
         every = np.arange(self.n_columns)
         if self.stacked or self.n_columns - self.n_nuisance == 1:
             return ((self.names[0], every[: self.n_nuisance], every[self.n_nuisance :]),)
-        asked = every[self.n_nuisance :]
-        return tuple((name, every[every != j], np.array([j])) for name, j in zip(self.names, asked, strict=True))
+        interest = every[self.n_nuisance :]
+        return tuple((name, every[every != j], np.array([j])) for name, j in zip(self.names, interest, strict=True))
 
     def rows(self, places: Indices) -> tuple[Array, Array]:
         """Columns z (n, c) and weights w (n,) of the samples at some places."""
@@ -116,8 +116,8 @@ class Design:
         if self.columns is None:
             return
         w = np.ones(len(self.columns)) if self.weights is None else self.weights
-        for name, others, asked in self.questions:
-            a, y = (self.columns[:, some] * np.sqrt(w)[:, None] for some in (others, asked))
+        for name, others, interest in self.questions:
+            a, y = (self.columns[:, some] * np.sqrt(w)[:, None] for some in (others, interest))
             left = y - a @ np.linalg.lstsq(a, y, rcond=None)[0]
             if (np.sum(left**2, axis=0) <= DETERMINED * np.sum(y**2, axis=0)).any():
                 what = "y" if name in ("", "y") else f"y ({name})"
@@ -160,29 +160,29 @@ def read_design(
     found: tuple[str, ...] = ()
     doses = False
     if target == "effect":
-        asked, names, found, doses = _asked(y, n, labels or (() if like is None else like.labels), part)
-        n = len(asked)
+        labels = labels or (() if like is None else like.labels)
+        interest, names, found, doses = _columns_of_interest(y, n, labels, part)
+        n = len(interest)
         extra = np.zeros((n, 0)) if nuisance is None else _numbers("nuisance", nuisance, n)
-        columns = np.column_stack([np.ones(n), extra, asked])
+        columns = np.column_stack([np.ones(n), extra, interest])
         origin = np.concatenate([[0.0], columns[:, 1:].mean(axis=0)]) if like is None else like.origin
         if origin is None or origin.shape != columns.shape[1:]:
             raise SampleError(
                 f"y and nuisance must have as many columns as in the first batch, got {columns.shape[1]}."
             )
         columns = columns - origin
-    given = {"sample_weight": sample_weight, "groups": groups}
     if n is None:
-        n = next((len(_array(name, one)) for name, one in given.items() if one is not None), None)
+        n = next((len(_array("groups", one)) for one in (sample_weight, groups) if one is not None), None)
     codes, group_names = (None, ()) if groups is None else _read_groups(groups, n)
     weights = None if sample_weight is None else _read_weights(sample_weight, n)
-    p = 0 if columns is None else int(columns.shape[1] - asked.shape[1])
+    p = 0 if columns is None else int(columns.shape[1] - interest.shape[1])
     design = Design(columns, p, names, found, weights, codes, group_names, doses, origin)
     if not part:
         design.check()
     return design
 
 
-def _asked(
+def _columns_of_interest(
     y: Any, n: int | None, known: tuple[str, ...], part: bool
 ) -> tuple[Array, tuple[str, ...], tuple[str, ...], bool]:
     """Columns of y, their names, the labels, and whether these are whole numbers of few values.

@@ -1,6 +1,6 @@
 r"""Units of samples: their sums, and what each contributes to the least-squares estimate.
 
-With weights w, asked columns y and nuisances a of every sample (:mod:`tpca.inference.design`), and z = (a, y),
+With weights w, columns of interest y and nuisances a of every sample (:mod:`tpca.inference.design`), and z = (a, y),
 
 .. math::
     M_{z,g} = \sum_{i \in g} w_i z_i \otimes T_i, \qquad G_g = \sum_{i \in g} w_i z_i z_i^\top
@@ -15,10 +15,10 @@ and unit g contributes :math:`C_g = \sum_{i\in g} w_i\tilde y_i(T_i - Aa_i)
 squares, exactly, whatever A is, since ỹ is orthogonal to a.  For the test A is fitted with weights
 :math:`\omega_g = 1/\sigma^2_g`, so that a loud class does not shift a quiet one;
 :math:`\sigma_g^2 = (e_g + 0.1\bar e)/1.1` with :math:`e_g` the energy per degree of freedom that is left of unit g.
-Of K > 2 labels the K − 1 asked columns become one more mode, with
+Of K > 2 labels the K − 1 columns of interest become one more mode, with
 :math:`\kappa_i = (S/W)^{-1/2}\tilde y_i`, :math:`W = \sum w_i`, in place of ỹ and W in place of S.
 
-Missing entries: G, b and S entry by entry, contributions scaled by S/S_e so that entries are alike.
+Missing entries: G, b and S entry by entry, contributions scaled by S/S_e so that all count the same.
 
 Neighbouring bins may be dependent.  :func:`dependence` says by how much the variance of their sum exceeds that of
 independent ones (variance inflation, VIF): flips and errors are enlarged by its root.
@@ -44,12 +44,11 @@ MAX_UNITS = 32
 """Bins of neighbours: enough flips for any p in use, few enough to hold."""
 MIN_UNITS = 6
 """Fewer independent units prove nothing at 5 %: 2^(6-1) flips have a least p of 1/32."""
-TOTAL = -1  # number of the sum of all units, kept in float64 where they are in float32
 PIECE = 2**16  # numbers of sums that are copied at a time
 SHRUNK = 0.1  # of the noise level of units towards their average
 UNKNOWN = 1e-8  # share of the usual information below which an entry counts as never observed
 LEAST_INDEPENDENT = 5  # units left after inflation
-STUCK = (0.2, 2.0)  # likeness of neighbours, and its z, at both 16 and 8 bins: no binning makes them independent
+STUCK = (0.2, 2.0)  # correlation of neighbours, and its z, at both 16 and 8 bins: no binning makes them independent
 
 
 @kept
@@ -89,13 +88,13 @@ class UnitSums(Accumulator):
 
     SUMS = ("units",)
 
-    def __init__(self, design: Design, units: Units, dtype: Any = np.float64) -> None:
-        super().__init__(design, units, dtype)
+    def __init__(self, design: Design, units: Units) -> None:
+        super().__init__(design, units)
         self.units: dict[int, UnitSum] = {}
 
     def add(self, batch: Any, at: int) -> None:  # noqa: ARG002
         """Add the samples of a batch, unit by unit."""
-        design, units, dtype = self.question
+        design, units = self.question
         places = batch.places
         z, w = design.rows(places)
         unit = units.of(places, design.groups)
@@ -111,15 +110,8 @@ class UnitSums(Accumulator):
             if (observed := some.observed_sums) is not None:
                 c = zs.shape[1]
                 each = (zs[:, :, None] * zs[:, None, :] * ws[:, None, None]).reshape(len(zs), c * c)
-                grams = observed(each).reshape(c, c, *moments.shape[1:]).astype(dtype)
-            one = UnitSum(
-                moments.astype(dtype, copy=False), (zs * ws[:, None]).T @ zs, float(ws.sum()), stop - start, grams
-            )
-            if np.dtype(dtype) != np.float64:
-                whole = UnitSum(
-                    moments, one.gram, one.weight, one.n, None if grams is None else grams.astype(np.float64)
-                )
-                merge_units(self.units, {TOTAL: whole})
+                grams = observed(each).reshape(c, c, *moments.shape[1:])
+            one = UnitSum(moments, (zs * ws[:, None]).T @ zs, float(ws.sum()), stop - start, grams)
             merge_units(self.units, {int(unit[start]): one})
         self.n += len(batch)
 
@@ -142,13 +134,18 @@ class Contributions:
     """What every unit contributes to one question, from sums of units.
 
     ``C`` (G, *shape) are the contributions, for the test; ``D`` (*shape) the estimate; ``shape`` is that of a sample,
-    after the K − 1 contrasts of more than two labels.  ``S`` is the information Σwỹ², that of unit g ``shares[g]``.
+    after the K − 1 contrasts of more than two labels.  ``S`` is the information Σwỹ², of unit g ``information[g]``.
     """
 
     def __init__(
-        self, sums: dict[int, UnitSum], nuisances: Indices, asked: Indices, dims: Sequence[int], stacked: bool = False
+        self,
+        sums: dict[int, UnitSum],
+        nuisances: Indices,
+        interest: Indices,
+        dims: Sequence[int],
+        stacked: bool = False,
     ) -> None:
-        units = [sums[number] for number in sorted(sums) if number != TOTAL]
+        units = [sums[number] for number in sorted(sums)]
         entrywise = any(unit.grams is not None for unit in units)
         self.dims, self.stacked = tuple(dims), stacked
         self.n = sum(unit.n for unit in units)
@@ -165,20 +162,18 @@ class Contributions:
                 yield some, M, np.stack(each) if entrywise else overall[some]
 
         total, gram = _added((M.sum(axis=0), G.sum(axis=0, dtype=np.float64)) for _, M, G in pieces())
-        if TOTAL in sums:
-            total = sums[TOTAL].moments.reshape(total.shape)
-        fit = self._fit = _Fit(gram, nuisances, asked)
-        self._whole = _Fit(overall.sum(axis=0), nuisances, asked) if entrywise else fit
-        q, S = len(asked), self._whole.S[..., 0]
+        fit = self._fit = _Fit(gram, nuisances, interest)
+        self._whole = _Fit(overall.sum(axis=0), nuisances, interest) if entrywise else fit
+        q, S = len(interest), self._whole.S[..., 0]
 
-        # κ = K ỹ in place of ỹ: one for one asked column, (S/W)^(-1/2) for several
+        # κ = K ỹ in place of ỹ: 1 for one column of interest, (S/W)^(-1/2) for several
         self.K = _root(S / self.weight, -0.5) if stacked else np.eye(q)
         self.S = float(self.weight) if stacked else float(S[0, 0])
         # Σ w κκᵀ of every unit, (G, q, q): how much of the estimate is in it, column by column
         self._informations = np.einsum("ij,gjke,lk->gil", self.K, self._whole.left(overall, y=True), self.K)
-        self.shares = np.einsum("gii->g", self._informations) / q
+        self.information = np.einsum("gii->g", self._informations) / q
         self.background = A = fit.background(total)
-        own = fit.solve(fit.contributions(total[None], gram[None], A)[0])  # coefficients of the asked columns
+        own = fit.solve(fit.contributions(total[None], gram[None], A)[0])  # coefficients of the columns of interest
         D = np.einsum("ij,je->ie", _root(S / self.weight, 0.5), own) if stacked else own
         self.D = D.reshape(self.shape)
 
@@ -197,18 +192,18 @@ class Contributions:
             self._shift = A - self.background
         C = np.empty((len(units), q, total.shape[1]))
         self.observed: Array | None = None
-        self.entry_shares: Array | None = None  # S_g of every entry, where entries are missing
+        self.entry_information: Array | None = None  # S_g of every entry, where entries are missing
         self.n_observed = float(self.n)  # samples in which an entry was observed, on average
         if entrywise:
-            self.observed, self.entry_shares = fit.known.reshape(self.dims), np.empty((len(C), C.shape[2]))
+            self.observed, self.entry_information = fit.known.reshape(self.dims), np.empty((len(C), C.shape[2]))
             self.n_observed *= min(1.0, float(np.mean(fit.S[0, 0][fit.known])) / self.S)
         for some, M, G in pieces():
             C[some] = fit.contributions(M, G, A)
             if stacked:
                 C[some] = np.einsum("ij,gje->gie", self.K, C[some])
-            if self.entry_shares is not None:
-                C[some] *= self.alike
-                self.entry_shares[some] = fit.left(G, y=True)[:, 0, 0] * self.alike
+            if self.entry_information is not None:
+                C[some] *= self.rescaling
+                self.entry_information[some] = fit.left(G, y=True)[:, 0, 0] * self.rescaling
         self.C = C.reshape(len(units), *self.shape)
         u = np.einsum("ij,gpje->gpi", self.K, self._whole.left(overall, y=False))  # Σ a ỹ of units, (G, p, q)
         self._u = u.reshape(len(u), -1)
@@ -216,7 +211,7 @@ class Contributions:
         self._inverse = np.linalg.pinv(weighted[np.ix_(nuisances, nuisances)], hermitian=True)
         plain = overall.sum(axis=0)[..., 0][np.ix_(nuisances, nuisances)]
         self._plain_inverse, self._q = np.linalg.pinv(plain, hermitian=True), q
-        self._noise = float(np.sum(self.shares * level))
+        self._noise = float(np.sum(self.information * level))
 
     def __len__(self) -> int:
         return len(self.C)
@@ -224,7 +219,7 @@ class Contributions:
     @property
     def rank(self) -> int:
         """Columns that were fitted."""
-        return len(self._fit.nuisances) + len(self._fit.asked)
+        return len(self._fit.nuisances) + len(self._fit.interest)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -246,25 +241,26 @@ class Contributions:
     def coefficients(self, z: Array, entries: bool = False) -> tuple[Array, Array]:
         """Nuisances a (n, p) and κ (n, q) of samples with columns z; with ``entries`` κ (n, q, E), of every entry."""
         fit = self._fit if entries else self._whole
-        a, y = z[:, fit.nuisances], z[:, fit.asked]
+        a, y = z[:, fit.nuisances], z[:, fit.interest]
         left = y[:, :, None] - np.einsum("np,pqe->nqe", a, fit.b)
         kappa = np.einsum("ij,nje->nie", self.K, left)
         return a, kappa if entries else kappa[..., 0]
 
     @property
-    def alike(self) -> Array | float:
+    def rescaling(self) -> Array | float:
         """S/S_e of every entry: what contributions are scaled by where entries are missing."""
-        return 1.0 if self.observed is None else self._fit.alike(self.S)
+        S = self._fit.S[0, 0]
+        return 1.0 if self.observed is None else np.divide(self.S, S, out=np.zeros_like(S), where=self._fit.known)
 
-    def _explained(self, D: Array, own: Array, entry_shares: Array | None) -> Array:
+    def _explained(self, D: Array, own: Array, entry_information: Array | None) -> Array:
         """What an estimate D (*shape) puts into units, (G, entries of C): S_g D, a matrix S_g for each of K labels."""
-        if entry_shares is not None:
-            return np.asarray(entry_shares * D.ravel())
+        if entry_information is not None:
+            return np.asarray(entry_information * D.ravel())
         return np.asarray(np.einsum("gij,je->gie", own, D.reshape(own.shape[1], -1)).reshape(len(own), -1))
 
     def without_estimate(self) -> Array:
         """C_g − S_g D over S: what unit g contributes to the error of the estimate."""
-        left = self._explained(self.D, self._informations, self.entry_shares)
+        left = self._explained(self.D, self._informations, self.entry_information)
         np.subtract(self.C.reshape(left.shape), left, out=left)
         left /= self.S
         return left.reshape(self.C.shape)
@@ -273,15 +269,15 @@ class Contributions:
         """What is left of units without the estimate, the cosines that fitting alone gives, and degrees of freedom.
 
         Left by ordinary least squares: the background of the test holds a part of the effect where labels that differ
-        in noise are sorted, which would look like neighbours that are alike.  (Where entries are missing, the way back
+        in noise are sorted, which would look like dependent neighbours.  (Where entries are missing, the way back
         from one to the other takes those of a unit as missing at random.)
         """
-        C, u, shares, own = self.C.reshape(len(self), -1), self._u, self.shares, self._informations
-        entry_shares = self.entry_shares
+        C, u, information, own = self.C.reshape(len(self), -1), self._u, self.information, self._informations
+        entry_information = self.entry_information
         if bins is not None:
-            C, u, shares, own = (_summed(x, bins) for x in (C, u, shares, own))
-            entry_shares = None if entry_shares is None else _summed(entry_shares, bins)
-        E = self._explained(C.sum(axis=0) / self.S, own, entry_shares)
+            C, u, information, own = (_summed(x, bins) for x in (C, u, information, own))
+            entry_information = None if entry_information is None else _summed(entry_information, bins)
+        E = self._explained(C.sum(axis=0) / self.S, own, entry_information)
         np.subtract(C, E, out=E)
         fitted = -np.einsum("gij,hji->gh", own, own) / (self._q * self.S)
         if self._shift is not None:
@@ -289,7 +285,7 @@ class Contributions:
             for left, pair in zip(E, pairs, strict=True):
                 left += (pair.T @ self._shift).ravel()
             fitted = fitted - np.einsum("gpi,pr,hri->gh", pairs, self._plain_inverse, pairs) / self._q
-        free = np.maximum(shares + np.diag(fitted), 1e-12 * self.S)
+        free = np.maximum(information + np.diag(fitted), 1e-12 * self.S)
         return E, fitted / np.sqrt(np.outer(free, free)), float(free.sum())
 
     def _energy(self, M: Array, grams: Array, own: Array) -> Array:
@@ -301,7 +297,7 @@ class Contributions:
 
     def _levels(self, energy: Array, overall: Array, counts: Array) -> Array:
         """σ² of every unit relative to the average: energy per degree of freedom, shrunk towards that."""
-        columns = np.concatenate([self._fit.nuisances, self._fit.asked])
+        columns = np.concatenate([self._fit.nuisances, self._fit.interest])
         inverse = np.linalg.pinv(overall.sum(axis=0)[..., 0][np.ix_(columns, columns)], hermitian=True)
         leverage = np.einsum("cd,gdc->g", inverse, overall[..., 0][:, columns][:, :, columns])
         weight = overall[:, columns[0], columns[0], 0]
@@ -315,15 +311,15 @@ class Contributions:
 class _Fit:
     """b and S of one question from G (c, c, E), E being 1 or the entries of a sample."""
 
-    def __init__(self, gram: Array, nuisances: Indices, asked: Indices) -> None:
-        self.nuisances, self.asked = nuisances, asked
+    def __init__(self, gram: Array, nuisances: Indices, interest: Indices) -> None:
+        self.nuisances, self.interest = nuisances, interest
         self.gaa = gram[nuisances][:, nuisances]
         self.inverse = _pinv(self.gaa)
-        gay = gram[nuisances][:, asked]
+        gay = gram[nuisances][:, interest]
         self.b = np.einsum("pre,rqe->pqe", self.inverse, gay)
-        self.S = gram[asked][:, asked] - np.einsum("pqe,pre->qre", gay, self.b)
+        self.S = gram[interest][:, interest] - np.einsum("pqe,pre->qre", gay, self.b)
         largest = np.max(self.S[0, 0])
-        self.known = self.S[0, 0] > UNKNOWN * largest if len(asked) == 1 else np.ones(self.S.shape[-1], bool)
+        self.known = self.S[0, 0] > UNKNOWN * largest if len(interest) == 1 else np.ones(self.S.shape[-1], bool)
 
     def background(self, moments: Array, gram: Array | None = None) -> Array:
         """A (p, E) from sums M (c, E); with G where that is another."""
@@ -333,7 +329,7 @@ class _Fit:
 
     def left(self, grams: Array, y: bool) -> Array:
         """Of units: Σw ỹỹᵀ (G, q, q, E), or Σw aỹᵀ (G, p, q, E)."""
-        n, m, b = self.nuisances, self.asked, self.b
+        n, m, b = self.nuisances, self.interest, self.b
         gaa, gay = grams[:, n][:, :, n], grams[:, n][:, :, m]
         u = gay - np.einsum("gpre,rqe->gpqe", gaa, b)
         if not y:
@@ -343,7 +339,7 @@ class _Fit:
 
     def contributions(self, M: Array, grams: Array, A: Array) -> Array:
         """C (G, q, E)."""
-        n, m = self.nuisances, self.asked
+        n, m = self.nuisances, self.interest
         C = M[:, m]
         if len(n):
             C = C - np.einsum("pqe,gpe->gqe", self.b, M[:, n])
@@ -352,14 +348,10 @@ class _Fit:
 
     def solve(self, total: Array) -> Array:
         """D (q, E) from ΣC (q, E)."""
-        if len(self.asked) == 1:
+        if len(self.interest) == 1:
             known = self.known & (self.S[0] > 0)
             return np.asarray(np.divide(total, self.S[0], out=np.zeros_like(total), where=known))
         return np.asarray(np.einsum("qre,re->qe", _pinv(self.S), total))
-
-    def alike(self, S: float) -> Array:
-        """S/S_e, 0 where nothing was observed."""
-        return np.asarray(np.divide(S, self.S[0, 0], out=np.zeros_like(self.S[0, 0]), where=self.known))
 
 
 def _pinv(stack: Array) -> Array:
@@ -401,13 +393,13 @@ def _summed(values: Array, bins: Indices) -> Array:
 
 @dataclass(frozen=True)
 class Dependence:
-    """How alike neighbouring units are: ``inflation`` of variances, the ``likeness`` r of neighbours.
+    """How dependent neighbouring units are: ``inflation`` of variances, ``correlation`` r of neighbours.
 
     ``testable``: whether enough of them are independent for any proof.
     """
 
     inflation: float = 1.0
-    likeness: float = 0.0
+    correlation: float = 0.0
     testable: bool = True
 
     @property
@@ -419,13 +411,13 @@ class Dependence:
 def dependence(parts: Contributions, vectors: Sequence[Array]) -> Dependence:
     """Variance inflation of bins in their order; ``vectors`` are those of the fit.
 
-    Energy of 32, 16, 8 bins relative to 32, each with the likeness r of neighbours that is left; and lag one of the
+    Energy of 32, 16, 8 bins relative to 32, each with the correlation r of neighbours that is left; and lag one of the
     scores along the fitted pattern, which see a slow direction that the whole tensor hides.
     """
     count = len(parts)
     if count < MIN_UNITS:
         return Dependence()
-    inflation, stuck, likeness = [1.0], [], 0.0
+    inflation, stuck, correlation = [1.0], [], 0.0
     first: tuple[float, float] | None = None
     k = count
     while k >= min(8, count):
@@ -438,7 +430,9 @@ def dependence(parts: Contributions, vectors: Sequence[Array]) -> Dependence:
         z = r / (float(near.std(ddof=1)) / math.sqrt(k - 1) + 1e-300)
         energy = float(np.sum(size**2)) / freedom
         if first is None:
-            first, likeness, scores = (energy, z), r, _scores(E, parts.shape, vectors)
+            first, correlation, scores = (energy, z), r, E.reshape(len(E), *parts.shape)
+            for v in reversed(vectors):
+                scores = scores @ v
         if first[1] > 1:
             inflation.append(energy / max(first[0], 1e-300) * (1 + 2 * max(r, 0.0)))
         stuck.append(z > STUCK[1] and r > STUCK[0])
@@ -449,12 +443,4 @@ def dependence(parts: Contributions, vectors: Sequence[Array]) -> Dependence:
     if r * math.sqrt(count) > 2:
         inflation.append((1 + r) / (1 - r))
     enough = count / max(inflation) >= LEAST_INDEPENDENT and not (len(stuck) > 1 and all(stuck[-2:]))
-    return Dependence(max(inflation), max(likeness, r), enough)
-
-
-def _scores(E: Array, shape: Sequence[int], vectors: Sequence[Array]) -> Array:
-    """Every row contracted with all vectors."""
-    scores = E.reshape(len(E), *shape)
-    for v in reversed(vectors):
-        scores = scores @ v
-    return scores
+    return Dependence(max(inflation), max(correlation, r), enough)

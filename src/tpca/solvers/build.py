@@ -25,18 +25,18 @@ def build_solver(
     data: Data,
     design: Design,
     given: Mapping[str, Any],
-    asked: Set[str],
+    chosen: Set[str],
     known: Mapping[str, Any],
 ) -> tuple[Any, str]:
     """A solver, and why it is that one in a sentence.
 
-    ``given`` are options by name, of which ``asked`` are not the default: one of these that means nothing to the
+    ``given`` are options by name, of which ``chosen`` are not the default: one of these that means nothing to the
     solver is refused.  ``known`` are options that all solvers have.
     """
     if isinstance(solver, type):
         raise SolverError(f"solver must be a solver, got the class {solver.__name__}; make one: {solver.__name__}().")
     if not isinstance(solver, str):
-        return _given(solver, target, asked), "given"
+        return _given(solver, target, chosen), "given"
     if solver not in ("auto", *SOLVERS):
         raise SolverError(f"solver must be 'auto', 'least_squares', 'race' or 'paper', got {solver!r}.")
     if target == "variance":
@@ -44,42 +44,39 @@ def build_solver(
             raise SolverError(
                 f"solver={solver!r} means nothing to target='variance', which has one solver; leave it out."
             )
-        return _made(Variation, given, asked, known, "target='variance'"), "target='variance' has one solver"
+        return _made(Variation, given, chosen, known, "target='variance'"), "target='variance' has one solver"
     if solver != "auto":
-        return _made(SOLVERS[solver], given, asked, known, f"solver={solver!r}"), "asked for"
-    squares = _made(LeastSquares, given, asked, known, "least squares")
-    if data.endless and squares.max_samples is None:
-        return _race(given, asked, known), "the samples never end, and only the race knows when to stop"
-    try:
-        squares.plan(data, design)
-    except MemoryBudgetError as error:
-        if not design.plain and (target != "effect" or refused(design) is not None):
-            raise
-        return _race(given, asked, known), f"the race, since {str(error).split(';')[0]}"
-    return squares, "the sums of all samples fit into memory"
+        return _made(SOLVERS[solver], given, chosen, known, f"solver={solver!r}"), "asked for"
+    squares = _made(LeastSquares, given, chosen, known, "least squares")
+    reason = "the samples never end, and only the race knows when to stop"
+    if not data.endless or squares.max_samples is not None:
+        try:
+            squares.plan(data, design)
+        except MemoryBudgetError as error:
+            if not design.plain and (target != "effect" or refused(design) is not None):
+                raise
+            reason = f"the race, since {str(error).split(';')[0]}"
+        else:
+            return squares, "the sums of all samples fit into memory"
+    return _made(RaceSolver, given, chosen, known, "the race, which was taken"), reason
 
 
-def _race(given: Mapping[str, Any], asked: Set[str], known: Mapping[str, Any]) -> Any:
-    """The race, where it is taken although nobody asked for it."""
-    return _made(RaceSolver, given, asked, known, "the race, which was taken")
-
-
-def _made(kind: type[Any], given: Mapping[str, Any], asked: Set[str], known: Mapping[str, Any], where: str) -> Any:
+def _made(kind: type[Any], given: Mapping[str, Any], chosen: Set[str], known: Mapping[str, Any], where: str) -> Any:
     own = {field.name for field in dataclasses.fields(kind)}
-    for name in sorted(asked - own):
+    for name in sorted(chosen - own):
         raise SolverError(f"{name}={given[name]!r} means nothing to {where}; leave it out.")
     usual = {"max_passes": "auto"} if kind is RaceSolver else {}  # as often as it helps, of what can be read again
     return kind(**{name: value for name, value in {**usual, **given, **known}.items() if name in own})
 
 
-def _given(solver: Any, target: str, asked: Set[str]) -> Any:
+def _given(solver: Any, target: str, chosen: Set[str]) -> Any:
     """A solver that is given as an object."""
     if not isinstance(solver, Solver):
         raise SolverError(
             f"solver must be 'auto', 'least_squares', 'race', 'paper' or an object with run(stream), got {solver!r}."
         )
-    if asked:
-        name = sorted(asked)[0]
+    if chosen:
+        name = sorted(chosen)[0]
         raise SolverError(
             f"{name} means nothing beside a solver that is given; give it to that {type(solver).__name__}."
         )

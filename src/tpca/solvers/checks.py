@@ -6,7 +6,6 @@ Covariance, tails and levels that drift cost power at most.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -66,8 +65,3 @@ def vanished() -> Check:
         "less than half of the reward after the claim",
         "what was found in the first samples is not in those after them: a signal that changes looks like this",
     )
-
-
-def doubts(checks: Sequence[Check]) -> list[str]:
-    """What a verdict must say beside itself."""
-    return [check.meaning for check in checks if check.state == "bad"]

@@ -11,7 +11,7 @@ from typing import Any
 
 from tpca.checkpoint import kept
 from tpca.labels import Labels
-from tpca.solvers.checks import Check, doubts
+from tpca.solvers.checks import Check
 from tpca.tensors.blocks import Array
 
 
@@ -219,7 +219,7 @@ class Estimate:
     @property
     def doubts(self) -> list[str]:
         """What speaks against the verdict, in words."""
-        return doubts(self.checks)
+        return [check.meaning for check in self.checks if check.state == "bad"]
 
     @property
     def found(self) -> bool:

@@ -63,9 +63,21 @@ def check_share(name: str, value: float) -> float:
     return value
 
 
+def check_folder(name: str, value: Any) -> str | os.PathLike[str]:
+    """A path."""
+    if not isinstance(value, str | os.PathLike):
+        raise SolverError(f"{name} must be a folder, as text or as a path, got {value!r}.")
+    return value
+
+
 def _is_number(value: Any) -> bool:
     """Whether it can be compared with numbers; ``True`` would be 1, which is hardly meant."""
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def same(value: Any, other: Any) -> bool:
+    """Whether two values of an option are one; an array, which nobody means, is like none."""
+    return value is other or (isinstance(value, str | Real) and bool(value == other))
 
 
 def check_seconds(name: str, value: Any) -> float:
@@ -92,24 +104,26 @@ def check_positive(name: str, value: float) -> float:
 
 def check_passes(name: str, value: Any) -> int | str:
     """At least 1, or ``"auto"``."""
-    return "auto" if value == "auto" else check_integer(name, value, instead=" or 'auto'")
+    return "auto" if same(value, "auto") else check_integer(name, value, instead=" or 'auto'")
 
 
 def check_whiten(name: str, value: Any) -> str | None:
     """``"auto"``, ``"modes"`` or ``None``."""
-    if value not in ("auto", "modes", None):
+    if not any(same(value, known) for known in ("auto", "modes", None)):
         raise SolverError(f"{name} must be 'auto', 'modes' or None, got {value!r}.")
     return None if value is None else str(value)
 
 
 def check_dependence(name: str, value: Any) -> str | int | None:
     """``"auto"``, ``None`` or so many neighbours."""
-    return value if value in ("auto", None) else check_integer(name, value, instead=", 'auto' or None")
+    if value is None or same(value, "auto"):
+        return None if value is None else "auto"
+    return check_integer(name, value, instead=", 'auto' or None")
 
 
 def check_resamples(name: str, value: Any) -> int | str:
     """``"auto"`` or so many flips."""
-    return "auto" if value == "auto" else check_integer(name, value, 19, instead=" or 'auto'")
+    return "auto" if same(value, "auto") else check_integer(name, value, 19, instead=" or 'auto'")
 
 
 def check_memory(_: str, value: str | float) -> int:
@@ -125,7 +139,7 @@ class CommonOptions:
 
     random_state: int = option(0, check_seed)
     callbacks: Sequence[Callback] = option((), check_callbacks, setting=False)
-    checkpoint: str | os.PathLike[str] | None = option(None, setting=False)
+    checkpoint: str | os.PathLike[str] | None = option(None, check_folder, setting=False)
     checkpoint_every: float = option(60.0, check_seconds, setting=False)
     resume: bool | str = option(False, setting=False)
 

@@ -9,6 +9,9 @@
 :func:`split_blocks`                            blocks as one vector per mode
 :func:`deflated`, :func:`is_ghost`              gradients without known components; what an inaccurate one leaves
 :func:`oriented`, :func:`positive`              definite signs
+:func:`best_rank_one`, :func:`components_of`    the best fits of one tensor, from many starts; several together
+:func:`fits`                                    those of a stack of flips, by one procedure for all
+:func:`beyond`                                  tensors without all that an inaccurate component may leave
 ==============================================  ====================================================================
 
 Eigenvectors of small symmetric matrices, by LAPACK's routines as they are.
@@ -36,6 +39,14 @@ SQUARINGS = 5
 DENSE_ROWS = 64  # a matrix of more rows is left to Lanczos iteration, in a few dozen vectors of memory
 LANCZOS = 40
 ROUGH = 1e-4  # tolerance of vectors that are only to climb from
+FLIP_SWEEPS, FLIP_STEPS = 8, 6
+TRIAL_SWEEPS = 12
+SMALL = 10_000  # entries of a tensor for which many starts cost nothing
+SWEEPS, SWEPT = (200, 20_000), 2e8  # least and most, by the entries that all sweeps may touch: some climbs are slow
+REFINEMENTS = 100
+STILL = 1e-24  # squared change of vectors that counts as none
+OPPOSED = -0.5  # cosine of two components that nearly cancel
+NOTHING = 1e-13  # share of a tensor below which what is left is rounding
 GHOST = 0.9  # overlap above which two vectors count as the same one
 
 Gradient = Callable[[Sequence[Array], int], Array]
@@ -251,6 +262,126 @@ def positive(vectors: Sequence[Array], strength: float) -> tuple[tuple[Array, ..
     *others, last = vectors
     return oriented([*others, -last if strength < 0 else last]), abs(strength)
 
+
+# Components of a tensor ---------------------------------------------------------------------------------------------
+
+
+def fits(stack: Array) -> tuple[list[Array], Array]:
+    """Vectors (b, d_m) and lengths of rank-one fits of a stack (b, *dims), by one procedure for all.
+
+    From power steps along all modes but the longest, which is never decomposed.
+    """
+    dims = stack.shape[1:]
+    order = sorted(range(len(dims)), key=lambda m: -dims[m])
+    stack = np.ascontiguousarray(np.moveaxis(stack, [1 + m for m in order], range(1, 1 + len(dims))))
+    starts = [np.zeros_like(stack, shape=(len(stack), dims[order[0]]))]
+    for place, m in enumerate(order[1:], 1):
+        U = np.moveaxis(stack, place + 1, 1).reshape(len(stack), dims[m], -1)
+        drawn = np.random.default_rng(place).standard_normal((dims[m],)).astype(stack.dtype)
+        x = np.broadcast_to(drawn, (len(stack), dims[m]))
+        for _ in range(FLIP_STEPS):
+            x = np.matvec(U, np.vecmat(x, U))
+            x = x / np.maximum(lengths(x), 1e-300)[:, None]
+        starts.append(x)
+    found, values = alternate(functools.partial(along, stack), starts, FLIP_SWEEPS)
+    return [found[order.index(m)] for m in range(len(dims))], values
+
+
+def best_rank_one(tensor: Array, rough: bool = False) -> tuple[list[Array], float]:
+    """Unit vectors of the best rank-one fit of one tensor that several starts lead to, and its length.
+
+    A ``rough`` one is only to climb from.
+    """
+    dims, sweeps = tensor.shape, 1
+    if tensor.ndim == 1:
+        start = [np.zeros((1, *dims))]
+    elif tensor.ndim == 2:  # its own square gives vectors to half the digits, and a sweep the rest
+        start = list(top_pairs(tensor)[1:])
+    else:
+        rng = np.random.default_rng(0)  # the same for all data: no seed of the user's moves the estimate
+        starts = [[v[0] for v in fits(tensor[None])[0]]]
+        starts += [[units(rng.standard_normal((d,))) for d in dims] for _ in range(40 if tensor.size <= SMALL else 6)]
+        together = len(starts) if tensor.size <= SMALL else 1  # a stack of large tensors would be so many copies
+        tried = []
+        for first in range(0, len(starts), together):
+            some = [np.stack(each) for each in zip(*starts[first : first + together], strict=True)]
+            stack = np.broadcast_to(tensor, (len(some[0]), *tensor.shape))
+            tried.append(alternate(functools.partial(along, stack), some, TRIAL_SWEEPS))
+        found, values = max(tried, key=lambda one: float(np.max(one[1])))
+        best = int(np.argmax(values))
+        start = [v[best : best + 1] for v in found]
+        sweeps = 1 if rough else int(np.clip(SWEPT / tensor.size, *SWEEPS))
+    found, values = alternate(functools.partial(along, tensor[None]), start, sweeps, STILL)
+    return [v[0] for v in found], float(values[0])
+
+
+def outer(vectors: Sequence[Array], strength: float = 1.0) -> Array:
+    """The tensor of one component."""
+    return functools.reduce(np.multiply.outer, vectors[1:], strength * vectors[0])
+
+
+def components_of(D: Array, count: int) -> tuple[list[list[Array]], Array]:
+    """Vectors and lengths of ``count`` components, strongest first; zeros where there is no more to fit."""
+    left, found, sizes = D, [], []
+    whole = float(np.linalg.norm(D))
+    for _ in range(count):
+        vectors, size = best_rank_one(left)
+        if not size > NOTHING * whole:
+            break
+        found.append(vectors)
+        sizes.append(size)
+        left = left - outer(vectors, size)
+    if len(found) > 1 and D.ndim > 2:
+        refined, lengths_ = _refined(D, found, sizes)
+        pairs = [(a, b) for i, a in enumerate(refined) for b in refined[:i]]
+        if all(cosine(a, b) > OPPOSED for a, b in pairs):  # else they run away from each other, and cancel
+            found, sizes = refined, lengths_
+    order = np.argsort(-np.array(sizes), kind="stable")
+    found, sizes = [found[i] for i in order], [sizes[i] for i in order]
+    missing = count - len(found)
+    return found + [[np.zeros(d) for d in D.shape]] * missing, np.array(sizes + [0.0] * missing)
+
+
+def _refined(D: Array, found: list[list[Array]], sizes: list[float]) -> tuple[list[list[Array]], list[float]]:
+    """All components together: each anew, given the others, until none moves."""
+    found, sizes = list(found), list(sizes)
+    left = D - sum(outer(v, s) for v, s in zip(found, sizes, strict=True))
+    for _ in range(REFINEMENTS):
+        moved = 0.0
+        for c, (vectors, size) in enumerate(zip(found, sizes, strict=True)):
+            own = left + outer(vectors, size)
+            fresh, value = alternate(functools.partial(along, own[None]), [v[None] for v in vectors], 2)
+            found[c], sizes[c] = [v[0] for v in fresh], float(value[0])
+            left = own - outer(found[c], sizes[c])
+            moved = max(moved, *(float(np.sum((a - b) ** 2)) for a, b in zip(found[c], vectors, strict=True)))
+        if moved < STILL:
+            break
+    return found, sizes
+
+
+def beyond(C: Array, vectors: Sequence[Array]) -> Array:
+    """Tensors (n, *dims) without what has all modes but one along ``vectors``: what the next component is tested on.
+
+    An error of a component's own vectors lies there, and so is not taken for another one.
+    """
+
+    def on(T: Array, m: int) -> Array:
+        return np.moveaxis(np.multiply.outer(np.tensordot(T, vectors[m], (m + 1, 0)), vectors[m]), -1, m + 1)
+
+    modes = range(len(vectors))
+    out = C - functools.reduce(on, modes, C)
+    for m in modes:
+        part = functools.reduce(on, (j for j in modes if j != m), C)
+        out = out - (part - on(part, m))
+    return out
+
+
+def cosine(one: Sequence[Array], other: Sequence[Array]) -> float:
+    """Of the unit tensors of two components."""
+    return math.prod(float(v @ u) for v, u in zip(one, other, strict=True))
+
+
+# Eigenvectors of small matrices --------------------------------------------------------------------------------------
 
 Matrix = NDArray[Any]  # float32 or float64
 

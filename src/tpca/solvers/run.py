@@ -255,7 +255,7 @@ def drive(run: Run, engine: Engine, keeper: Keeper | None = None) -> Estimate:
             engine.check_unchanged()
         estimate = run.estimate()
         refuse_all_left_out(estimate.n_samples, engine)
-        return _told(estimate, engine)
+        return _completed(estimate, engine)
 
 
 def refuse_all_left_out(n: int, data: Data) -> None:
@@ -268,14 +268,11 @@ def refuse_all_left_out(n: int, data: Data) -> None:
         )
 
 
-def _told(estimate: Estimate, engine: Engine | PushEngine[Any]) -> Estimate:
+def _completed(estimate: Estimate, engine: Engine | PushEngine[Any]) -> Estimate:
     """The estimate with what only the engine knows."""
-    known: dict[str, Any] = {
-        "buffer_bytes": engine.buffer_bytes,
-        "n_skipped": engine.n_skipped,
-        "labels": engine.labels,
-    }
-    return dataclasses.replace(estimate, **known)
+    return dataclasses.replace(
+        estimate, buffer_bytes=engine.buffer_bytes, n_skipped=engine.n_skipped, labels=engine.labels
+    )
 
 
 class Feed:
@@ -292,7 +289,7 @@ class Feed:
         self._run = start(self.engine)
         # What the pending samples are for: asking anew costs more than adding one sample.
         self._ask: Ask[Any] | None = None
-        self._handed = 0  # samples so far, those left out counted
+        self._seen = 0  # samples so far, those left out counted
 
     def know(self, design: Any) -> None:
         """What is known of all samples so far and of those that come next."""
@@ -305,9 +302,9 @@ class Feed:
             self._ask = None
 
     def pour(self, batch: Batch) -> None:
-        """Hand the samples of a batch to the run, round after round."""
+        """Give the samples of a batch to the run, round after round."""
         self.engine.accept(batch)
-        self._handed += len(batch) + batch.dropped
+        self._seen += len(batch) + batch.dropped
         taken = 0
         while taken < len(batch) and (ask := self._ask or self._run.ask()) is not None:
             some = batch[taken : taken + ask.n - self.engine.waiting]
@@ -319,20 +316,15 @@ class Feed:
                     self._run.tell(part)
 
     def take(self, stream: Stream) -> None:
-        """Hand all samples of a stream that is handed in to the run."""
-        handed = self._handed
+        """Give all samples of a stream to the run."""
+        before = self._seen
         for batch in stream.batches():
             if hasattr(batch, "moved"):
-                batch.moved(handed)
+                batch.moved(before)
             self.pour(batch)
 
-    def estimate(self, last: Batch | None = None) -> Estimate:
-        """What the run would say if the samples ended here, or after ``last``; the run itself goes on."""
-        if last is not None:
-            twin = copy.copy(self)
-            twin.engine, twin._run, twin._ask = copy.deepcopy(self.engine), self._run.silent_copy(), None
-            twin.pour(last)
-            return twin.estimate()
+    def estimate(self) -> Estimate:
+        """What the run would say if the samples ended here; the run itself goes on."""
         ending, pending = self._run.silent_copy(), copy.deepcopy(self.engine.pending)
         with calm_blas(math.prod(self.engine.dims)):
             if pending is not None and ending.ask() is not None:
@@ -340,4 +332,4 @@ class Feed:
                 ending.tell(pending)
             ending.close()
             said = ending.estimate()
-        return _told(said, self.engine)
+        return _completed(said, self.engine)

@@ -28,15 +28,14 @@ from scipy.special import ndtri
 from tpca.checkpoint import kept
 from tpca.engines import Data
 from tpca.errors import MemoryBudgetError, StreamError
-from tpca.inference.flips import p_values
+from tpca.inference.flips import own_order, p_values
 from tpca.inference.halves import half_agreements
 from tpca.inference.scatter import slope
 from tpca.randomness import generator
 from tpca.solvers.estimate import Component, Estimate, StopReason
-from tpca.solvers.least_squares.components import best_rank_one, fits, outer
 from tpca.solvers.memory import budget
 from tpca.solvers.options import ClaimingSolver, check_dependence, check_resamples, option
-from tpca.solvers.rank_one import oriented
+from tpca.solvers.rank_one import best_rank_one, fits, oriented, outer
 from tpca.solvers.run import Ask, KeptRun, refuse_all_left_out
 from tpca.tensors.accumulators import Accumulator
 from tpca.tensors.blocks import Array
@@ -406,8 +405,10 @@ class VariationRun(KeptRun):
         return orthonormal([vectors for vectors, _ in self._found[:count]], self._entries)
 
     def _held(self, taken_out: Array) -> Array:
-        """The rows that are held, centred, without patterns."""
+        """The rows that are held, centred, without patterns; in an order of their own where theirs means nothing."""
         rows = np.stack([self._rows.rows[place] for place in sorted(self._rows.rows)])
+        if self.solver.dependence is None:
+            rows = rows[own_order(rows)]
         return without(rows - self._rows.mean, taken_out).reshape(-1, *self._data.dims)
 
     # The answer -------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import naive
 from tpca import TensorPCA
-from tpca.solvers.least_squares.components import best_rank_one, components_of, deflated, fits
+from tpca.solvers.rank_one import best_rank_one, beyond, components_of, fits
 
 DIMS = (4, 3, 2)
 
@@ -22,14 +22,14 @@ def fitted(X, y=None, **given):
 def tensors(pca):
     """Length times pattern of every row, from what the fit holds."""
     rows = []
-    for c, component in enumerate(pca._found.components):
+    for c, component in enumerate(pca.result_.components):
         rows.append(component.length * naive.outer_product([v[c] for v in pca.components_]))
     return np.array(rows)
 
 
 def check_rank_one(pca, D, tol=1e-7, row=0):
     """A row is the best rank-one fit of D: as long as that of many starts, and a fixed point of it."""
-    length = pca._found.components[row].length
+    length = pca.result_.components[row].length
     vectors = [v[row] for v in pca.components_]
     best = naive.rank_one_objective(D, naive.best_rank_one(D, 8, 0))
     assert length == pytest.approx(best, rel=1e-6)
@@ -119,7 +119,7 @@ def test_labels_are_one_more_mode(weighted, rng):
     centred = (means - np.tensordot(shares, means, 1)) * np.sqrt(shares).reshape(-1, 1, 1, 1)
     best = naive.best_rank_one(centred, 8, 0)
     length = naive.rank_one_objective(centred, best)
-    assert pca._found.components[0].length == pytest.approx(length, rel=1e-8)
+    assert pca.result_.components[0].length == pytest.approx(length, rel=1e-8)
     cosines = [abs(v[0] @ u) for v, u in zip(pca.components_, best[1:], strict=True)]
     np.testing.assert_allclose(cosines, 1, atol=1e-9)
     assert pca.entry_p_values_.shape == DIMS
@@ -201,12 +201,26 @@ def test_the_order_of_samples_changes_nothing(target, options, rng):
         for own, expected in zip(pca.components_, first.components_, strict=True):
             np.testing.assert_allclose(own, expected, atol=1e-8)
         np.testing.assert_allclose(pca.strengths_, first.strengths_, rtol=1e-6)
-        if target != "variance":  # whose errors leave out neighbours by turns
-            np.testing.assert_allclose(pca.strength_intervals_, first.strength_intervals_, rtol=1e-6, atol=1e-9)
-            for own, expected in zip(pca.standard_errors_, first.standard_errors_, strict=True):
-                np.testing.assert_allclose(own, expected, rtol=1e-6)
-        # Both p are from so many flips: of one true p they differ by four standard errors once in 10⁴ at most.
-        np.testing.assert_allclose(pca.p_values_, first.p_values_, atol=4 * np.sqrt(0.5 / (flips + 1)))
+        np.testing.assert_allclose(pca.strength_intervals_, first.strength_intervals_, rtol=1e-6, atol=1e-9)
+        for own, expected in zip(pca.standard_errors_, first.standard_errors_, strict=True):
+            np.testing.assert_allclose(own, expected, rtol=1e-6)
+        np.testing.assert_array_equal(pca.p_values_, first.p_values_)
+
+
+@pytest.mark.parametrize("given", ["mean", "effect", "groups", "variance"])
+def test_p_is_the_same_in_any_order(given, rng):
+    """Of noise, where p is no least one; of more samples than are kept for the whitening."""
+    X = rng.standard_normal((400, 4, 3)) * np.exp(rng.standard_normal(3))
+    known = {"mean": {}, "effect": {"y": rng.standard_normal(400)}, "groups": {"groups": np.arange(400) // 8}}
+    known, target = known.get(given, {}), "mean" if given == "groups" else given
+    options = {"target": target, "dependence": "auto" if given == "groups" else None}
+    found = []
+    for order in [np.arange(400), *(rng.permutation(400) for _ in range(3))]:
+        pca = TensorPCA(random_state=0, n_resamples=199 if target != "variance" else 49, **options)
+        pca.fit(X[order], **{name: one[order] for name, one in known.items()})
+        found.append((pca.p_values_[0], pca.result_.p_value, np.asarray(pca.entry_p_values_).tolist()))
+    assert found[1:] == found[:1] * 3
+    assert found[0][0] > 1 / 200
 
 
 # Rank-one fits -------------------------------------------------------------------------------------------------------
@@ -245,11 +259,11 @@ def test_deflation_takes_out_what_has_all_modes_but_one_along_the_vectors(rng):
     v = [_unit(rng, d) for d in (3, 4, 5)]
     x = rng.standard_normal(4)
     inside = np.einsum("i,j,k->ijk", v[0], x, v[2])
-    np.testing.assert_allclose(deflated(inside[None], v), 0, atol=1e-12)
+    np.testing.assert_allclose(beyond(inside[None], v), 0, atol=1e-12)
     P = [np.eye(len(u)) - np.outer(u, u) for u in v]
     C = rng.standard_normal((2, 3, 4, 5))
     keep = np.einsum("nabc,ia,jb,kc->nijk", C, *P)  # none of the modes along v
     for m in range(3):  # one of the modes along v
         maps = [np.outer(v[j], v[j]) if j == m else P[j] for j in range(3)]
         keep = keep + np.einsum("nabc,ia,jb,kc->nijk", C, *maps)
-    np.testing.assert_allclose(deflated(C, v), keep, atol=1e-12)
+    np.testing.assert_allclose(beyond(C, v), keep, atol=1e-12)

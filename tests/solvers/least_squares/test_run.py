@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import zarr
 
-from tpca import TensorPCA, open_stream
+from tpca import Result, TensorPCA, open_stream
 from tpca.engines import DaskEngine, open_engine
 from tpca.errors import TpcaError
 from tpca.inference import flips
@@ -33,15 +33,11 @@ def fitted(source, case, **options):
     return pca.fit(source, **GIVEN[case])
 
 
-def bits(estimate):
+def bits(result):
     """All that is said, as bytes."""
-    found = []
-    for one in estimate.components:
-        arrays = [*one.vectors, *(one.standard_errors or ()), one.null]
-        found += [None if a is None else a.tobytes() for a in arrays]
-        found += [repr((one.strength, one.strength_interval, one.p_value, one.label_amplitudes, one.variance))]
-    found += [p.tobytes() for p in estimate.entry_p_values]
-    return [*found, estimate.n_samples, estimate.n_passes, estimate.advice]
+    arrays = [*result.vectors, *result.errors, result.null_distribution, result.entry_p_values]
+    found = [None if a is None else a.tobytes() for a in arrays]
+    return [*found, repr(result.components), result.n_samples, result.n_passes, result.advice]
 
 
 @pytest.fixture(scope="module")
@@ -65,21 +61,21 @@ def client():
 
 @pytest.mark.parametrize("case", GIVEN)
 def test_files_and_stores_have_the_bits_of_the_array(case, stores):
-    expected = bits(fitted(X, case)._found)
+    expected = bits(fitted(X, case).result_)
     for name in ("x.npy", "x.zarr"):
-        assert bits(fitted(stores / name, case)._found) == expected
+        assert bits(fitted(stores / name, case).result_) == expected
 
 
 @pytest.mark.parametrize("case", GIVEN)
 def test_workers_have_the_bits_of_one_process(case, stores, client, monkeypatch):
-    expected = bits(fitted(stores / "x.zarr", case)._found)
+    expected = bits(fitted(stores / "x.zarr", case).result_)
     both = fitted(DaskEngine(client, stores / "x.zarr"), case)
-    assert bits(both._found) == expected
+    assert bits(both.result_) == expected
     only = [next(iter(client.scheduler_info()["workers"]))]
     one = DaskEngine(client, stores / "x.zarr")
     submit = client.submit
     monkeypatch.setattr(client, "submit", lambda *args, **kw: submit(*args, **{**kw, "workers": only}))
-    assert bits(fitted(one, case)._found) == expected
+    assert bits(fitted(one, case).result_) == expected
 
 
 @pytest.mark.parametrize("missing", [False, True])
@@ -110,7 +106,7 @@ def test_a_fit_goes_on_after_any_round_with_the_same_bits(case, missing, tmp_pat
         if ask.rewind:
             engine.rewind()
         run.tell(engine.reduce(ask.blank, ask.n))
-    expected, rounds = bits(run.estimate()), 0
+    expected, rounds = bits(Result.of(run.estimate())), 0
     run, engine = start()
     while (ask := run.ask()) is not None:
         if ask.rewind:
@@ -122,7 +118,7 @@ def test_a_fit_goes_on_after_any_round_with_the_same_bits(case, missing, tmp_pat
         engine.seek(position)
         rounds += 1
     assert rounds > 3
-    assert bits(run.estimate()) == expected
+    assert bits(Result.of(run.estimate())) == expected
 
 
 class StopError(Exception):
@@ -132,7 +128,7 @@ class StopError(Exception):
 @pytest.mark.parametrize("case", ["mean", "effect", "variance"])
 def test_a_fit_that_was_stopped_goes_on_from_its_folder(case, stores, tmp_path):
     kind = Variation if case == "variance" else LeastSquares
-    expected = bits(fitted(stores / "x.npy", case)._found)
+    expected = bits(fitted(stores / "x.npy", case).result_)
     for after in (1, 3):
         seen = []
 
@@ -147,7 +143,7 @@ def test_a_fit_that_was_stopped_goes_on_from_its_folder(case, stores, tmp_path):
             TensorPCA(solver=solver, target=TARGETS.get(case, "mean")).fit(stores / "x.npy", **GIVEN[case])
         pca = TensorPCA(2, target=TARGETS.get(case, "mean"), random_state=0, n_resamples=19)
         pca.fit(stores / "x.npy", **GIVEN[case], checkpoint=kept["checkpoint"])
-        assert bits(pca._found) == expected
+        assert bits(pca.result_) == expected
 
 
 def test_a_checkpoint_of_other_conditions_is_refused(stores, tmp_path):
@@ -207,8 +203,8 @@ def test_the_peak_is_within_the_limit_and_what_is_held_is_told(case, tmp_path):
 
     fit()  # what is imported is not counted
     pca, peak = peak_of(fit)
-    assert pca._found.state_bytes <= limit
-    assert peak <= limit + 3 * pca._found.buffer_bytes
+    assert pca.result_.state_bytes <= limit
+    assert peak <= limit + 3 * pca.result_.buffer_bytes
 
 
 def test_the_memory_says_how_many_units_there_are(rng):
@@ -216,10 +212,10 @@ def test_the_memory_says_how_many_units_there_are(rng):
     counts = []
     for limit in (None, 700_000, 300_000):
         pca = TensorPCA(memory_limit=limit, random_state=0, n_resamples=19).fit(samples)
-        counts.append(pca._found.n_units)
+        counts.append(pca.result_.n_units)
         np.testing.assert_allclose(
-            pca._found.components[0].length,
-            TensorPCA(random_state=0, n_resamples=19, confidence=0.9).fit(samples)._found.components[0].length,
+            pca.result_.components[0].length,
+            TensorPCA(random_state=0, n_resamples=19, confidence=0.9).fit(samples).result_.components[0].length,
             rtol=1e-9,
         )
     assert counts[0] == 32
@@ -230,10 +226,10 @@ def test_the_memory_says_how_many_units_there_are(rng):
 def test_groups_that_do_not_fit_are_dealt_into_units_and_that_is_said(rng):
     samples, groups = rng.standard_normal((120, 10, 10, 10)) + 1, np.arange(120) // 2
     pca = TensorPCA(memory_limit=1_000_000, random_state=0, n_resamples=99).fit(samples, groups=groups)
-    assert 8 <= pca._found.n_units < 60
+    assert 8 <= pca.result_.n_units < 60
     assert any("60 groups were dealt into" in line and "memory_limit" in line for line in pca.result_.advice)
     whole = TensorPCA(random_state=0, n_resamples=99).fit(samples, groups=groups)
-    assert whole._found.n_units == 60
+    assert whole.result_.n_units == 60
     np.testing.assert_allclose(pca.strength_intervals_, whole.strength_intervals_, rtol=1e-6)  # errors are of groups
 
 

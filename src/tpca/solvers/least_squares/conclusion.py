@@ -1,30 +1,44 @@
-"""From sums of units to what is said: components, p-values of each and of every entry, intervals."""
+"""From sums of units to what is said: components, p-values of each and of every entry, intervals, advice.
+
+Advice is one line each, with a number and one action; it changes nothing.
+"""
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from tpca.errors import StreamError
-from tpca.inference.flips import draw_signs, entry_p_values, least_p, resampled, usual_resamples
+from tpca.inference.flips import draw_signs, entry_p_values, least_p, own_order, resampled, usual_resamples
 from tpca.inference.halves import half_agreements
 from tpca.inference.scatter import Errors, errors_of, slopes
-from tpca.inference.units import TOTAL, Dependence, by_pieces, dependence
+from tpca.inference.units import Dependence, by_pieces, dependence
 from tpca.inference.whitening import LoudDirections, Whitening, learn_whitening, longest_within, loud_directions, sphere
 from tpca.randomness import generator
 from tpca.solvers.estimate import Component, Estimate, StopReason
-from tpca.solvers.least_squares.advice import advice_of
-from tpca.solvers.least_squares.components import deflated, fits, lengths, outer
+from tpca.solvers.rank_one import beyond, fits, outer
 from tpca.tensors.blocks import Array
+from tpca.wording import count
 
 if TYPE_CHECKING:
     from tpca.solvers.least_squares.solver import LeastSquaresRun
 
-ROUNDING = 1e3  # rounding errors, in units of the last place, that a sum may have
+ROUNDING = 1e3 * float(np.finfo(np.float64).eps)  # of a sum, relative
+# What is worth a line of advice
+INFLATED = 1.05  # variance inflation
+HEAVY = 9.0  # kurtosis of residuals
+SKEWED = 0.5  # median skewness of entries
+LOUD_SAMPLE = 0.25  # share of all energy in one sample
+LOUD_DIRECTION = 0.35  # factor that brings it to the level of the others
+NO_MEAN = 1e-10  # standard errors
+EQUAL = 0.8  # ratio of the lengths of two components
+ALIKE, SHARED = 0.6, 0.98  # cosines of two components that are hard to tell apart
+IN_ORDER = 0.8  # correlation of y with the order of the samples
 
 
 def conclude(run: LeastSquaresRun) -> Estimate:
@@ -48,9 +62,9 @@ def conclude(run: LeastSquaresRun) -> Estimate:
         n_samples=run.n,
         state_bytes=run.state_bytes,
         n_passes=1 if run.residuals is None else 2,
-        noise_level=first.noise_level,
+        noise_level=math.nan if run.residuals is None else math.sqrt(run.residuals.square / run.residuals.n_entries),
         entry_p_values=tuple(each.entries for each in found),
-        rank_one_shares=tuple(each.rank_one_share for each in found),
+        rank_one_shares=tuple(_rank_one_share(each.parts.D, each.answer.sizes[0]) for each in found),
         n_units=len(first.parts),
         n_resamples=len(first.signs) - 1,
         inflation=first.dependence.inflation,
@@ -62,22 +76,32 @@ def conclude(run: LeastSquaresRun) -> Estimate:
 def _refuse_constant(run: LeastSquaresRun) -> None:
     """Refuse samples that differ by rounding alone: flips of rounding are no test."""
     parts, look = run.answers[0].parts, run.residuals
-    if look is None or look.shape is None:
+    if look is None:
         noise = float(np.linalg.norm(parts.without_estimate())) / math.sqrt(len(parts))
     elif look.copies < parts.n - 1:
         return
     else:
-        noise = math.sqrt(look.shape.square / parts.n)
-    rounding = ROUNDING * float(np.finfo(run.dtype).eps)
-    if noise <= rounding * (float(np.linalg.norm(parts.background)) + float(np.linalg.norm(parts.D))):
+        noise = math.sqrt(look.square / parts.n)
+    if noise <= ROUNDING * (float(np.linalg.norm(parts.background)) + float(np.linalg.norm(parts.D))):
         raise StreamError(
             "all samples are the same: there is no noise to tell a signal from; give samples that differ."
         )
 
 
+def _rank_one_share(D: Array, size: float) -> float:
+    """|fit|²/|D|²: how much of the estimate is of rank one."""
+    whole = float(np.vdot(D, D))
+    return min(1.0, float(size) ** 2 / whole) if whole > 0 else math.nan
+
+
+def fit_lengths(stack: Array) -> Array:
+    """The statistic: the length of the best rank-one fit of every tensor of a stack, by one procedure for all."""
+    return fits(stack)[1]
+
+
 def _rates(run: LeastSquaresRun) -> tuple[Array, ...] | None:
     """Share of the entries of every slice that was observed."""
-    sums = [unit for number, unit in run.sums.items() if number != TOTAL]
+    sums = run.sums.values()
     if all(unit.grams is None for unit in sums):
         return None
     rates = np.asarray(sum(unit.entrywise()[0, 0] for unit in sums)) / sum(unit.gram[0, 0] for unit in sums)
@@ -107,7 +131,9 @@ class Conclusion:
         if solver.dependence == "auto" and run.design.groups is None:
             self.dependence = dependence(parts, self.answer.vectors[0])
         asked = usual_resamples(math.prod(parts.shape)) if solver.n_resamples == "auto" else solver.n_resamples
-        self.signs = draw_signs(len(parts), asked, rng)
+        free = solver.dependence is None or run.design.groups is not None  # units have no order
+        self.order = own_order(parts.C) if free else np.arange(len(parts))
+        self.signs = draw_signs(len(parts), asked, rng)[:, np.argsort(self.order)]
         self.why_not = self._untestable(least_p(len(parts), asked))
         self.loud: LoudDirections | None = None
         self.p, self.entries = math.nan, np.full(parts.dims, math.nan)
@@ -121,8 +147,8 @@ class Conclusion:
         """Why no claim can be made, with what would help; empty if one can."""
         if not self.dependence.testable:
             return (
-                f"Not tested: neighbouring samples are correlated ({self.dependence.likeness:.2f}) over so many that "
-                "too few are independent. If their order is meaningless, use dependence=None; if they belong to "
+                f"Not tested: neighbouring samples are correlated ({self.dependence.correlation:.2f}) over so many "
+                "that too few are independent. If their order is meaningless, use dependence=None; if they belong to "
                 "groups, give groups=."
             )
         if least > self.level * (1 + 1e-9):
@@ -136,7 +162,7 @@ class Conclusion:
     def _test(self) -> None:
         parts, signs, most = self.parts, self.signs, self.run.chunk
         scale = parts.scales(signs, self.dependence.enlarged)
-        found = resampled(self._versions(), lengths, signs, scale, most)
+        found = resampled(self._versions(), fit_lengths, signs, scale, most)
         self.p = found.adjusted
         self.tests = [Test(found.adjusted_for("plain"), float(found.values[0, 0]), found.values[0, 1:])]
         entries = entry_p_values(parts.C, signs, scale, most)
@@ -144,13 +170,13 @@ class Conclusion:
         C, before = parts.C, self.answer.vectors
         if (whitening := self.answer.whitening) is not None:
             C, before = whitening(C), [whitening.of_vectors(own) for own in before]
-        self.agreements = half_agreements(len(C), functools.partial(_of_units, C, len(before)), before)
+        self.agreements = half_agreements(len(C), lambda some: _of_units(C[self.order[some]], len(before)), before)
         for vectors, size in zip(before[:-1], self.answer.sizes[1:], strict=True):
             if not size > 0:  # nothing is left to test
                 self.tests.append(Test(1.0, 0.0, np.zeros(len(signs) - 1)))
                 continue
-            C = by_pieces(functools.partial(deflated, vectors=vectors), C)
-            later = resampled({"plain": functools.partial(np.asarray, C)}, lengths, signs, scale, most)
+            C = by_pieces(functools.partial(beyond, vectors=vectors), C)
+            later = resampled({"plain": functools.partial(np.asarray, C)}, fit_lengths, signs, scale, most)
             p = max(later.adjusted, self.tests[-1].p)  # given the earlier ones
             self.tests.append(Test(p, float(later.values[0, 0]), later.values[0, 1:]))
 
@@ -176,7 +202,7 @@ class Conclusion:
         """From samples that were kept, or from the contributions themselves: moments that flips leave alone."""
         look = self.run.residuals
         if look is not None and len(look.samples) > 1:
-            rows = np.stack([look.samples[place] for place in sorted(look.samples)]).reshape(-1, *self.parts.dims)
+            rows = np.stack([look.samples[one] for one in sorted(look.samples)]).reshape(-1, *self.parts.dims)
         else:
             rows = sphere(self.parts.C.reshape(-1, *self.parts.dims))
         whitening = learn_whitening(rows, longest=longest_within(self.run.solver.budget()))
@@ -186,13 +212,12 @@ class Conclusion:
         """From samples of the second pass, from groups, or from bins."""
         parts, tangents, look = self.parts, self.answer.tangents, self.run.residuals
         confidence, inflation = self.run.solver.confidence, self.dependence.inflation
-        if look is not None and not look.scatters[self.number].units:
-            scatter = look.scatters[self.number]
-            squares = scatter.squares * (parts.n_observed / max(parts.n_observed - parts.rank, 1))
-            squares = squares * self._within(scatter.energy) * inflation
+        if look is not None and not look.units[self.number]:
+            factor = parts.n_observed / max(parts.n_observed - parts.rank, 1) * self._within(look.energies[self.number])
+            squares = look.squares[self.number] * (factor * inflation)
             return errors_of(tangents, squares, (parts.n - parts.rank) / inflation, confidence)
         if look is not None:
-            changes = np.stack(list(look.scatters[self.number].units.values()))
+            changes = np.stack(list(look.units[self.number].values()))
         else:
             E = parts.without_estimate()
             changes = tangents.changes([slopes(E, v) for v in self.answer.vectors])
@@ -211,19 +236,6 @@ class Conclusion:
         ratio = float(energies.sum()) / freedom / samples
         error = float(energies.std(ddof=1)) / float(energies.mean() + 1e-300) / math.sqrt(len(energies))
         return ratio if ratio - 1 > error else 1.0
-
-    @property
-    def noise_level(self) -> float:
-        """Standard deviation of one entry of one sample."""
-        look = self.run.residuals
-        known = look is not None and look.shape is not None and look.shape.n
-        return math.sqrt(look.shape.square / look.shape.n) if known else math.nan  # type: ignore[union-attr]
-
-    @property
-    def rank_one_share(self) -> float:
-        """|fit|²/|D|²: how much of the estimate is of rank one."""
-        whole = float(np.vdot(self.parts.D, self.parts.D))
-        return min(1.0, float(self.answer.sizes[0]) ** 2 / whole) if whole > 0 else math.nan
 
     def components(self) -> list[Component]:
         """Always as many as were asked for."""
@@ -269,11 +281,141 @@ class Conclusion:
         return {label: float(value) for label, value in zip(design.labels, centred, strict=True)}
 
 
-def _of_units(C: Array, count: int, some: Array) -> list[list[Array]]:
+def _of_units(C: Array, count: int) -> list[list[Array]]:
     """Components of the contributions of some units, as flips are fitted."""
-    left, found = C[some].sum(axis=0)[None], []
+    left, found = C.sum(axis=0)[None], []
     for _ in range(count):
         vectors, size = fits(left)
         found.append([v[0] for v in vectors])
         left = left - outer(found[-1], float(size[0]))
     return found
+
+
+# Advice ---------------------------------------------------------------------------------------------------------------
+
+
+def advice_of(found: Conclusion) -> list[str]:
+    """All that there is to say of one question; of samples and design with the first question only."""
+    each = [_of_test(found), _of_components(found)]
+    if found.number == 0:
+        each += [_of_samples(found), _of_design(found)]
+    return [*([found.why_not] if found.why_not else []), *itertools.chain(*each)]
+
+
+def _of_test(found: Conclusion) -> Iterator[str]:
+    dependence, groups, units = found.dependence, len(found.run.design.group_names), len(found.parts)
+    if dependence.inflation > INFLATED and dependence.testable:
+        yield (
+            f"Neighbouring samples are correlated ({dependence.correlation:.2f}): errors and flips are enlarged by "
+            f"{dependence.enlarged:.2f}. If their order is meaningless, use dependence=None."
+        )
+    if groups > units:
+        yield (
+            f"{groups:,} groups were dealt into {units:,} units, which is what the memory allows. For more, raise "
+            "memory_limit."
+        )
+    if found.p <= found.level < found.tests[0].p:
+        yield (
+            f"There is a signal (p = {found.p:.3g}), but the pattern shown is not itself significant "
+            f"(p = {found.tests[0].p:.3g}): it is seen where loud noise is taken down. whiten='modes' shows it."
+        )
+
+
+def _of_components(found: Conclusion) -> Iterator[str]:
+    sizes, vectors = found.answer.sizes, found.answer.vectors
+    for i, j in itertools.combinations(np.flatnonzero(sizes > 0).tolist(), 2):
+        if found.tests[i].p > found.level:  # nobody interprets noise
+            break
+        which = f"Components {i + 1} and {j + 1}"
+        if j == i + 1 and sizes[j] > EQUAL * sizes[i]:
+            yield (
+                f"{which} are nearly equally strong (ratio {sizes[j] / sizes[i]:.2f}): their vectors may be mixtures; "
+                "interpret them together."
+            )
+        if (shared := _shared(vectors[i], vectors[j])) > ALIKE:
+            yield (
+                f"{which} are nearly alike in all axes but one ({shared:.2f}): how they divide what they share is "
+                f"unsure. Interpret them together, or use n_components={j}."
+            )
+    for number, (test, errors) in enumerate(zip(found.tests, found.errors, strict=True)):
+        low, high = errors.interval
+        if test.p > found.level and low > 0 and all(one.p <= found.level for one in found.tests[:number]):
+            yield (
+                f"Component {number + 1} is not significant (p = {test.p:.2g}), yet its interval, {low:.3g} to "
+                f"{high:.3g}, excludes 0: intervals take the pattern as real. Read it as an upper limit, {high:.3g}."
+            )
+        if test.p <= found.level and low == 0:
+            yield (
+                f"There is a signal (p = {test.p:.3g}), but its strength is not known well: the interval of the "
+                "strength begins at 0. Give more samples."
+            )
+    if not found.why_not and found.errors[0].interval[1] < sizes[0]:
+        yield (
+            f"A fit flatters its own samples: they score {sizes[0]:.3g}, and the strength is at most "
+            f"{found.errors[0].interval[1]:.3g}. Use score on other samples."
+        )
+
+
+def _shared(one: Sequence[Array], other: Sequence[Array]) -> float:
+    """How alike two components are: the product of their two largest cosines, or the largest where that is near 1.
+
+    Two that share a mode are a matrix, which can be divided in many ways.
+    """
+    cosines = sorted(abs(float(v @ u)) for v, u in zip(one, other, strict=True))
+    if len(cosines) < 3:
+        return 0.0
+    return cosines[-1] if cosines[-1] > SHARED else cosines[-1] * cosines[-2]
+
+
+def _of_samples(found: Conclusion) -> Iterator[str]:
+    """What the second pass saw."""
+    look, parts, mean = found.run.residuals, found.parts, found.answer.name == ""
+    if look is None:
+        return
+    size = float(np.linalg.norm(parts.D))
+    if mean and size <= NO_MEAN * np.sqrt(look.square) / parts.n:
+        yield (
+            f"The mean of all samples is zero to rounding ({size:.1e}): it seems to have been subtracted. Give the "
+            "samples as they were, or use target='variance' or 'effect'."
+        )
+    if look.kurtosis > HEAVY:
+        yield (
+            f"Heavy tails: the kurtosis of residuals is {look.kurtosis:.0f} (3 for normal noise). Clipping may help: "
+            "preprocess=lambda x: np.clip(x, low, high)."
+        )
+    if parts.n >= 12 and look.loudest > max(LOUD_SAMPLE, 6 / parts.n) * look.square:
+        yield (
+            f"One sample has {look.loudest / look.square:.0%} of all noise energy. Look at it; leave it out if it is "
+            "damaged."
+        )
+    if mean and look.skewness > SKEWED and parts.n >= 8:
+        yield (
+            f"Entries are skewed (median {look.skewness:.1f}), and p-values of single entries assume symmetric noise: "
+            "do not rely on entry_p_values_ here."
+        )
+    if look.copies:
+        yield (
+            f"{count(look.copies, 'sample is an exact copy', 'samples are exact copies')} of others. If one "
+            "measurement is counted twice, p is too small: remove it, or give groups= with one label for all copies."
+        )
+    if found.loud is not None and len(found.loud) and (quiet := float(found.loud.factors.min())) < LOUD_DIRECTION:
+        yield (
+            f"{count(len(found.loud), 'direction is', 'directions are')} up to {1 / quiet:.0f} times as loud as the "
+            "others. Artefacts can be taken out with preprocess=."
+        )
+
+
+def _of_design(found: Conclusion) -> Iterator[str]:
+    design = found.run.design
+    if design.columns is None:
+        return
+    y = design.columns[:, -1]
+    if design.doses:
+        yield f"y has {len(np.unique(y))} whole numbers, taken as a dose. For labels, give strings: y.astype(str)."
+    if len(y) >= 8 and design.groups is None and found.run.solver.dependence == "auto" and y.std() > 0:
+        r = abs(float(np.corrcoef(np.arange(len(y)), y)[0, 1]))
+        if r > IN_ORDER:
+            yield (
+                f"y follows the order of the samples (correlation {r:.2f}): a drift cannot be told from its effect. "
+                "Mix the order of measurement."
+            )

@@ -1,13 +1,17 @@
-"""LeastSquares: the mean of all samples, or what follows a condition, as rank-one components with a test.
+r"""LeastSquares: the mean of all samples, or what follows a condition, as rank-one components with a test.
 
-Pass 1 adds up :class:`~tpca.inference.units.UnitSums`, round after round.  Where samples can be read again, pass 2
-looks at how each of them scatters about the fit (:class:`~tpca.solvers.least_squares.residuals.Residuals`).  What
-passes by once is judged by its bins alone.
+**Pass 1** adds up :class:`~tpca.inference.units.UnitSums`, round after round; they give every unit's contribution and
+the estimate D.  **Pass 2**, where samples can be read again, sees how each scatters about the fit: with
+:math:`U = T - Aa - \kappa D` what is left of a sample, it contributes :math:`E_i = w_i\kappa_i\otimes U_i/S` to the
+error of D.  That is contracted with all vectors but one and turned into changes of the fit
+(:mod:`tpca.inference.scatter`); only sums of squares over samples, or over the groups that the user gave, are kept: the
+same in any order of the samples.  What passes by once is judged by its units alone.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,34 +19,40 @@ from typing import Any
 
 import numpy as np
 
+from tpca.checkpoint import kept
 from tpca.engines import Data, open_engine
 from tpca.errors import MemoryBudgetError, SampleError, StreamError
 from tpca.inference.design import Design, Units
 from tpca.inference.flips import CHUNK
+from tpca.inference.scatter import LARGEST_SYSTEM, Tangents, slopes
 from tpca.inference.units import MAX_UNITS, Contributions, UnitSum, UnitSums, halved, merge_units
+from tpca.inference.whitening import Whitening, learn_whitening, longest_within, sphere
 from tpca.solvers.estimate import Estimate
 from tpca.solvers.least_squares.conclusion import conclude
-from tpca.solvers.least_squares.residuals import Answer, Residuals
 from tpca.solvers.memory import budget
 from tpca.solvers.options import ClaimingSolver, check_dependence, check_resamples, check_whiten, option
+from tpca.solvers.rank_one import components_of, oriented
 from tpca.solvers.run import Ask, KeptRun, drive, keeper_of, refuse_all_left_out
+from tpca.tensors.accumulators import Accumulator, bytes_held, plus
+from tpca.tensors.blocks import Array
 from tpca.wording import amount, count
 
 LEAST_BINS = 8
 MOST_UNITS = 2048  # groups, or samples, that are units of their own
 COPIES = 2  # of contributions: as they are, and whitened
 FLIP_COPIES = 4  # of flipped tensors, while they are fitted
-KEPT_SAMPLES = 256  # for whitening, spread over the data
+KEPT_SAMPLES = 256  # for whitening
+DIGESTED = 4096  # entries of a sample that tell it from others
+LONGEST_CUBES = 2**20  # entries of samples whose skewness is looked at
 LEAST_ROUND = 64  # samples; of fewer, a round costs more than adding them up
 OF_GROUPS = 64  # samples of a round, where groups are given and their number is not
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is held: ``units`` at most, their ``dtype``, ``kept`` samples for whitening, ``chunk`` numbers of flips."""
+    """What is held: ``units`` at most, ``kept`` samples for whitening, ``chunk`` numbers of flips."""
 
     units: int
-    dtype: str
     kept: int
     chunk: int
 
@@ -100,7 +110,7 @@ class LeastSquares(ClaimingSolver):
         return budget(self.memory_limit)
 
     def plan(self, data: Data, design: Design, growing: bool = False) -> Plan:
-        """As many units as fit, in float32 where samples are large; with ``growing`` there may be any number."""
+        """As many units as fit; with ``growing`` there may be any number of samples."""
         limit, length = self.budget(), None if growing else len(design) or data.length
         wanted = MAX_UNITS
         if design.groups is not None or self.dependence != "auto":
@@ -109,32 +119,184 @@ class LeastSquares(ClaimingSolver):
                 size = self.dependence if isinstance(self.dependence, int) else 1
                 units = -(-max(length, 1) // size) if design.groups is None else len(design.group_names)
                 wanted = min(MOST_UNITS, units)
-        least = min(wanted, LEAST_BINS)
-        tried = [(wanted >> k, dtype) for k in range(12) for dtype in ("float64", "float32")]
-        for units, dtype in tried:
-            if units < least or (units > MAX_UNITS and dtype == "float32"):
-                continue
-            held = held_bytes(data.dims, units, dtype, design, data.partial)
-            if held <= limit:
-                entries = math.prod(data.dims)
-                kept = int(min(KEPT_SAMPLES, max(2, (limit - held) // (16 * entries))))  # float32, whitened copies
-                left = limit - held - 4 * entries * kept
-                return Plan(units, dtype, kept, int(min(CHUNK, max(entries, left // (8 * FLIP_COPIES)))))
-        held = held_bytes(data.dims, least, "float32", design, data.partial)
-        raise MemoryBudgetError(
-            f"the sums of {least} units of samples of shape {tuple(data.dims)} take {amount(held)}, the memory is "
-            f"{amount(limit)}; raise memory_limit, or use solver='race', which holds less."
-        )
+        units, least = wanted, min(wanted, LEAST_BINS)
+        while (held := held_bytes(data.dims, units, design, data.partial)) > limit:
+            if units // 2 < least:
+                raise MemoryBudgetError(
+                    f"the sums of {units} units of samples of shape {tuple(data.dims)} take {amount(held)}, the memory "
+                    f"is {amount(limit)}; raise memory_limit, or use solver='race', which holds less."
+                )
+            units //= 2
+        entries = math.prod(data.dims)
+        kept = int(min(KEPT_SAMPLES, max(2, (limit - held) // (16 * entries))))  # float32, whitened copies
+        left = limit - held - 4 * entries * kept
+        return Plan(units, kept, int(min(CHUNK, max(entries, left // (8 * FLIP_COPIES)))))
 
 
-def held_bytes(dims: Sequence[int], units: int, dtype: str, design: Design, partial: bool = False) -> int:
+def held_bytes(dims: Sequence[int], units: int, design: Design, partial: bool = False) -> int:
     """Bytes of the sums of so many units, their contributions, and the estimate."""
     c = design.n_columns
-    asked = c - design.n_nuisance if design.stacked else 1
-    numbers = c + c * c * partial
-    sums = units * numbers * (8 if dtype == "float64" else 4) + (0 if dtype == "float64" else 8 * numbers)
-    contributions = units * 8 * (COPIES * asked + partial)
-    return math.prod(dims) * (sums + contributions + 8 * (c + 4 * asked))
+    interest = c - design.n_nuisance if design.stacked else 1
+    sums = c + c * c * partial
+    contributions = COPIES * interest + partial
+    return 8 * math.prod(dims) * (units * (sums + contributions) + c + 4 * interest)
+
+
+class Answer:
+    """One question, answered: what units contribute to it (``parts``), and the best rank-one components of D.
+
+    With ``whiten="modes"`` components are those of the whitened estimate, carried back.
+    """
+
+    def __init__(self, name: str, parts: Contributions, solver: Any) -> None:
+        if not np.isfinite(np.vdot(parts.C, parts.C)):
+            raise StreamError("sums of squares of the samples are not finite; divide them by some power of ten.")
+        self.name, self.parts = name, parts
+        self.whitening: Whitening | None = None
+        D = parts.D
+        if solver.whiten == "modes":
+            self.whitening = learn_whitening(sphere(parts.C), int(parts.stacked), longest_within(solver.budget()))
+            D = self.whitening(D[None])[0]
+        found, sizes = components_of(D, solver.n_components)
+        if self.whitening is not None:
+            back = [self.whitening.back(own) for own in found]
+            norms = [[max(float(np.linalg.norm(v)), 1e-300) for v in own] for own in back]
+            found = [[v / norm for v, norm in zip(*each, strict=True)] for each in zip(back, norms, strict=True)]
+            sizes = sizes * [math.prod(each) for each in norms]
+        self.vectors, self.sizes = [list(oriented(v)) for v in found], sizes
+        self.tangents = Tangents(self.vectors, sizes, longest_within(solver.budget(), LARGEST_SYSTEM))
+
+    def left(self, z: Array, w: Array, samples: Array, seen: Any) -> tuple[Array, Array, list[list[Array]], float]:
+        """U (n, *dims), R = U + κD, slopes of E for every component, and the energy Σ|S·E|² of these samples."""
+        parts, n = self.parts, len(samples)
+        a, kappa = parts.coefficients(z, entries=seen is not None)
+        A, D = parts.background, parts.D.reshape(kappa.shape[1], -1)
+        flat = samples.reshape(n, -1) - a @ A
+        if seen is not None:  # one column of interest, κ (n, 1, E)
+            observed = np.asarray(seen, dtype=np.float64).reshape(n, -1)
+            flat = flat * observed
+            U = flat - kappa[:, 0] * D[0] * observed
+            E = (w[:, None] * kappa[:, 0] * U * parts.rescaling / parts.S).reshape(samples.shape)
+            energy = parts.S**2 * float(np.vdot(E, E))
+            return U.reshape(samples.shape), flat, [slopes(E, v) for v in self.vectors], energy
+        U = (flat - kappa @ D).reshape(samples.shape)
+        each = []
+        for vectors in self.vectors:
+            if not parts.stacked:
+                factor = w * kappa[:, 0] / parts.S
+                each.append([factor[:, None] * s for s in slopes(U, vectors)])
+                continue
+            own = slopes(U, vectors[1:])
+            along = own[0] @ vectors[1]
+            factor = w * (kappa @ vectors[0]) / parts.S
+            each.append([(w * along / parts.S)[:, None] * kappa, *(factor[:, None] * s for s in own)])
+        rest = U.reshape(n, -1)
+        return U, flat, each, float((w**2 * np.vecdot(kappa, kappa)) @ np.vecdot(rest, rest))
+
+
+@kept
+class Residuals(Accumulator):
+    """How samples scatter about the fit, question by question, and some of them for whitening.
+
+    ``squares`` are sums of squared changes (c, 1 + Σd) over samples; ``units`` has the change of each group, or of each
+    ``size`` neighbours.  ``energies`` are Σ|S·E|².  For advice, how the residuals of the first question are
+    distributed, and how many samples are ``copies`` of others.  ``samples`` are the ``most`` with the smallest digests:
+    a choice that has nothing to do with their order.
+    """
+
+    SUMS = ("squares", "units", "energies", "n_entries", "square", "fourth", "entry_squares", "entry_cubes", "copies")
+
+    def __init__(self, design: Design, answers: Sequence[Answer], most: int, size: int | None) -> None:
+        super().__init__(design, answers, most, size)
+        self.most = most  # also of one that comes from a worker, without its question
+        self.squares: Any = None
+        self.units: Any = None
+        self.energies: Any = None
+        self.n_entries, self.square, self.fourth, self.loudest = 0, 0.0, 0.0, 0.0
+        self.entry_squares: Any = None
+        self.entry_cubes: Any = None
+        self.samples: dict[int, Any] = {}
+        self.digests: dict[int, None] = {}
+        self.copies = 0
+
+    def add(self, batch: Any, at: int) -> None:  # noqa: ARG002
+        """Look at every sample."""
+        design, answers, _, size = self.question
+        for some, samples, seen in batch.dense_pieces():
+            places = batch.places[some]
+            z, w = design.rows(places)
+            unit = None
+            if design.groups is not None or size is not None:
+                unit = places // size if design.groups is None else design.groups[places]
+            squares, units, energies = [], [], []
+            for number, answer in enumerate(answers):
+                U, R, each, energy = answer.left(z, w, samples, seen)
+                changes = answer.tangents.changes(each)
+                squares.append(np.einsum("nci,nci->ci", changes, changes))
+                units.append({} if unit is None else {int(u): changes[unit == u].sum(axis=0) for u in np.unique(unit)})
+                energies.append(energy)
+                if number == 0:
+                    self._describe(U.reshape(len(U), -1))
+                    self._keep(samples.reshape(len(samples), -1), R.reshape(len(R), -1))
+            sums = ("squares", squares), ("units", units), ("energies", energies)
+            for name, value in sums:
+                setattr(self, name, plus(getattr(self, name), value))
+        self.n += len(batch)
+
+    def merge(self, other: Residuals) -> None:
+        """Take what another one has."""
+        super().merge(other)
+        self.copies += len(self.digests.keys() & other.digests.keys())
+        self.digests |= other.digests
+        self.loudest = max(self.loudest, other.loudest)
+        self.samples |= other.samples
+        self._thin()
+
+    def _describe(self, flat: Array) -> None:
+        """Sums of powers of residuals (n, E)."""
+        squares = flat * flat
+        each = squares.sum(axis=1)
+        self.n_entries += flat.size
+        self.square += float(each.sum())
+        self.fourth += float(np.vdot(squares, squares))
+        self.loudest = max(self.loudest, float(each.max(initial=0.0)))
+        if flat.shape[1] <= LONGEST_CUBES:
+            self.entry_squares = plus(self.entry_squares, squares.sum(axis=0))
+            self.entry_cubes = plus(self.entry_cubes, np.einsum("ne,ne->e", squares, flat))
+
+    def _keep(self, samples: Array, left: Array) -> None:
+        """Digest samples (n, E), and keep what is ``left`` of some without the nuisances, as unit vectors."""
+        last = max(self.samples, default=0) if len(self.samples) >= self.most else math.inf
+        for row, own in zip(np.ascontiguousarray(samples[:, :DIGESTED]), left, strict=True):
+            found = int.from_bytes(hashlib.blake2b(row.tobytes(), digest_size=8).digest())
+            self.copies += found in self.digests
+            self.digests[found] = None
+            if found < last:
+                self.samples[found] = (own / max(np.linalg.norm(own), 1e-300)).astype(np.float32)
+        self._thin()
+
+    def _thin(self) -> None:
+        for one in sorted(self.samples)[self.most :]:
+            del self.samples[one]
+
+    @property
+    def kurtosis(self) -> float:
+        """Of all entries together; 3 for normal noise of one size."""
+        return self.fourth / max(self.square**2, 1e-300) * self.n_entries
+
+    @property
+    def skewness(self) -> float:
+        """Median size of the skewness of entries; 0 where it was not looked at."""
+        vary = np.zeros(0, bool) if self.entry_squares is None else self.entry_squares > 0
+        if not vary.any():
+            return 0.0
+        each = np.abs(self.entry_cubes[vary]) / self.entry_squares[vary] ** 1.5
+        return float(np.median(each)) * math.sqrt(self.n)
+
+    @property
+    def nbytes(self) -> int:
+        """What is kept."""
+        return super().nbytes + bytes_held(self.samples) + 64 * len(self.digests)
 
 
 class LeastSquaresRun(KeptRun):
@@ -179,7 +341,7 @@ class LeastSquaresRun(KeptRun):
         if self._phase == "sums":
             wanted = self._round()
             if wanted > 0:
-                return Ask(UnitSums(self.design, self._units, np.dtype(self._plan.dtype)), wanted)
+                return Ask(UnitSums(self.design, self._units), wanted)
             self._end_sums(self._data.rereadable)
         if self._phase == "residuals":
             wanted = min(max(LEAST_ROUND, -(-self.n // MAX_UNITS)), self.n - self._looked)
@@ -244,17 +406,16 @@ class LeastSquaresRun(KeptRun):
     def answers(self) -> list[Answer]:
         """Contributions and components of every question."""
         found = []
-        for name, nuisances, asked in self.design.questions:
-            parts = Contributions(self.sums, nuisances, asked, self._data.dims, self.design.stacked)
-            found.append(Answer.of(name, parts, self.solver))
+        for name, nuisances, interest in self.design.questions:
+            parts = Contributions(self.sums, nuisances, interest, self._data.dims, self.design.stacked)
+            found.append(Answer(name, parts, self.solver))
         return found
 
     @functools.cached_property
     def _blank(self) -> Residuals:
         """What the second pass fills."""
-        keep = np.unique(np.linspace(0, self.n - 1, min(self._plan.kept, self.n)).astype(np.intp))
         size = self.solver.dependence if isinstance(self.solver.dependence, int) else None
-        return Residuals(self.design, self.answers, keep, size)
+        return Residuals(self.design, self.answers, self._plan.kept, size)
 
     @property
     def residuals(self) -> Residuals | None:
@@ -267,11 +428,6 @@ class LeastSquaresRun(KeptRun):
         if self.n < 2:
             raise StreamError(f"least squares needs two samples, got {count(self.n, 'sample')}; give more.")
         return conclude(self)
-
-    @property
-    def dtype(self) -> str:
-        """In which sums are held."""
-        return self._plan.dtype
 
     @property
     def chunk(self) -> int:
