@@ -439,5 +439,8 @@ class LeastSquaresRun(KeptRun):
         """What was held at most: sums of all units, contributions and a version of them, the estimate."""
         sums = sum(unit.nbytes for unit in self.sums.values())
         own = max(answer.parts.C.nbytes for answer in self.answers)
-        kept = 0 if self._residuals is None else self._residuals.nbytes
+        kept = 0
+        if self._residuals is not None:  # samples for whitening are stacked, and whitened mode by mode
+            copies = 0 if self.solver.whiten is None else 3
+            kept = self._residuals.nbytes + copies * bytes_held(self._residuals.samples)
         return int(sums + 2 * own + kept + 4 * self.answers[0].parts.D.nbytes)
