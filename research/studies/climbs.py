@@ -93,8 +93,8 @@ def planted(params: Params, seed: int) -> SpikedTensor:
 
 
 def constants_of(params: Params) -> Constants:
-    """The ``practical`` constants at a budget, or with a c_2 of its own; the printed Phase I unless told otherwise."""
-    preset = PRESETS["practical" if params.get("vector") == "idle" else "printed"]
+    """The ``practical`` constants at a budget, or with a c_2 of its own; or those of ``idle``."""
+    preset = PRESETS["idle" if params.get("vector") == "idle" else "practical"]
     if "c2" in params:
         return dataclasses.replace(preset, c2=params["c2"])
     root = math.sqrt(params["budget"])
@@ -123,7 +123,7 @@ def _weighted(run: SimulatedRun) -> float:
 def theorem_climb(order: int, dim: int, correlation: float) -> float:
     """Samples of Phases I and II as the theorem adds them up, at budget 1: its logs, caps and rounding included."""
     truth = SpikedTensor.random((dim,) * order, 1.0, correlation=correlation, random_state=0)
-    return float(2**order * theorem_schedule(truth, PRESETS["printed"]).climb())
+    return float(2**order * theorem_schedule(truth, PRESETS["practical"]).climb())
 
 
 def ladder(low: int, high: int, fine: bool) -> list[float]:

@@ -319,7 +319,7 @@ def _whole_run(params: Params) -> dict[str, Any]:
     dims, seed = (params["dim"],) * params["order"], params["seed"]
     truth = SpikedTensor.random(dims, 1.0, correlation=0.0, random_state=seed)
     run = SimulatedRun(truth, generator(seed, "internet-scale"), coarse=COARSE)
-    run.multi_phase(theorem_schedule(truth, PRESETS["printed"]))
+    run.multi_phase(theorem_schedule(truth, PRESETS["practical"]))
     overlap = float(truth.overlaps(run.vectors()).min())
     return {"overlap": overlap, "samples": float(run.samples), "steps": run.steps}
 
@@ -360,7 +360,7 @@ def _planned_large(params: Params) -> dict[str, float]:
     if params.get("kind") != "whole":
         return planned_climb(params)
     truth = SpikedTensor.random((params["dim"],) * params["order"], 1.0, correlation=0.0, random_state=0)
-    schedule = theorem_schedule(truth, PRESETS["printed"])
+    schedule = theorem_schedule(truth, PRESETS["practical"])
     cycles = [*schedule.stages, schedule.ascent]
     return {
         "samples": float(schedule.samples(truth.order)),
