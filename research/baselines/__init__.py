@@ -8,11 +8,11 @@ from typing import Any
 from research.baselines.iterations import ALS, AMP, PowerIteration
 from research.baselines.online import Oja, SymmetricMatrixSGD, VectorSGD
 from research.baselines.peers import PyttbCpAls, TensorLyParafac
-from research.baselines.spectral import Homotopy, PartialTrace, RecursiveUnfolding, Unfolding
+from research.baselines.spectral import Unfolding
 
-_ALL = (Unfolding, RecursiveUnfolding, PartialTrace, Homotopy, PowerIteration, ALS, VectorSGD, SymmetricMatrixSGD, AMP,
+_ALL = (Unfolding, PowerIteration, ALS, VectorSGD, SymmetricMatrixSGD, AMP,
         Oja, TensorLyParafac, PyttbCpAls)  # fmt: skip
 BASELINES: dict[str, type[Any]] = {method.__name__: method for method in _ALL}
 
-__all__ = ["ALS", "AMP", "BASELINES", "Homotopy", "Oja", "PartialTrace", "PowerIteration", "PyttbCpAls",
-           "RecursiveUnfolding", "SymmetricMatrixSGD", "TensorLyParafac", "Unfolding", "VectorSGD"]  # fmt: skip
+__all__ = ["ALS", "AMP", "BASELINES", "Oja", "PowerIteration", "PyttbCpAls",
+           "SymmetricMatrixSGD", "TensorLyParafac", "Unfolding", "VectorSGD"]  # fmt: skip

@@ -18,7 +18,16 @@ from amounts import few_or_many
 from research.__main__ import app
 from research.reproduce import BEGIN, END, STUDIES, as_markdown, as_rows, write_markdown
 from research.studies.climbs import climb, planned_climb
-from research.studies.estimates import Curve, Ratio, power_law, power_law_of, rate_interval, slope_finding, spread
+from research.studies.estimates import (
+    Curve,
+    Ratio,
+    interval_of,
+    power_law,
+    power_law_of,
+    rate_interval,
+    slope_finding,
+    spread,
+)
 from research.studies.runner import pending_jobs, run_studies
 from research.studies.scaling import UNCORRELATED, logarithm
 from research.studies.store import Store, digest, key, stale
@@ -62,16 +71,20 @@ def test_slope_of_a_known_law_is_found_and_covered(runs):
 def test_half_is_interpolated_between_levels():
     assert Curve.gather([(10, 1, 10), (10.001, 3, 10), (20, 9, 10)]).runs.tolist() == [20, 10]  # one level
     curve = Curve.gather([(10, 0, 10), (100, 10, 10)])
-    assert curve.half() == pytest.approx(math.sqrt(1000))
-    assert Curve.gather([(10, 6, 10), (100, 10, 10)]).half() == pytest.approx(10)
-    assert math.isinf(Curve.gather([(10, 0, 10), (100, 4, 10)]).half())
+    assert curve.at() == pytest.approx(math.sqrt(1000))
+    assert curve.at(0.9) == pytest.approx(10 * 10**0.9)
+    half, ninety = interval_of(curve), interval_of(curve, 0.9)
+    assert 10 <= half.low < half.value < half.high <= 100
+    assert half.value < ninety.value
+    assert Curve.gather([(10, 6, 10), (100, 10, 10)]).at() == pytest.approx(10)
+    assert math.isinf(Curve.gather([(10, 0, 10), (100, 4, 10)]).at())
     # Between two rungs, from 0 to 1, the crossing may be anywhere: uniform in log N, so all of 200 draws lie there and
     # their mean is that of the interpolation within 6 standard errors (false alarms below 1e-8).
     draws = np.log([curve.redrawn(np.random.default_rng(seed)) for seed in range(200)])
     assert np.all((draws >= math.log(10)) & (draws <= math.log(100)))
     assert np.mean(draws) == pytest.approx(math.log(1000) / 2, abs=6 * math.log(10) / math.sqrt(12 * 200))
     ratio = Ratio(curve, Curve.gather([(1, 0, 10), (10, 10, 10)]))
-    assert ratio.half() == pytest.approx(10)
+    assert ratio.at() == pytest.approx(10)
 
 
 def test_power_law_with_a_known_correction():
@@ -201,12 +214,15 @@ def test_a_study_without_trials_concludes_nothing(name):
     assert all(f.verdict is Verdict.OPEN for f in STUDIES[name].findings([]))
 
 
-@pytest.mark.parametrize("name", [study.name for study in STUDIES.values() if study.planned])
-def test_stored_samples_are_those_of_todays_schedules(name):
-    """Every N without chance in it is computed again: a table made by other code is noticed."""
-    records = Store(ROOT / "docs" / "reproduction").records(STUDIES[name])
-    assert records
-    assert [record.params for record in stale(STUDIES[name], records)] == []
+@pytest.mark.parametrize("name", list(STUDIES))
+def test_the_stored_table_is_whole_and_of_todays_code(name):
+    """Every trial of the full grid is there, and no other; every N without chance in it is computed again."""
+    study, store = STUDIES[name], Store(ROOT / "docs" / "reproduction")
+    records = store.records(study)
+    assert [record.params for record in stale(study, records)] == []
+    assert store.pending(study, study.grid("full")) == []
+    assert {key(record.params) for record in records} <= {key(params) for params in study.grid("full")}
+    assert set(STUDIES) == {path.stem for path in store.folder.glob("*.jsonl")}
 
 
 def test_other_samples_than_those_planned_are_stale():
