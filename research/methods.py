@@ -66,11 +66,6 @@ def held_mean(problem: Problem) -> float:
     return problem.entries + max(held * small + small + large, 2 * problem.entries / min(problem.dims))
 
 
-def _starts(problem: Problem) -> float:
-    """Four sets of vectors for every start."""
-    return 4.0 * RESTARTS * sum(problem.dims)
-
-
 @dataclass(frozen=True)
 class Method:
     """A method: the floats that it holds, and the baseline that runs it, if it is one.
@@ -108,21 +103,17 @@ class Method:
         return estimate
 
 
-PASSES, POWER = {"method": "passes"}, {"method": "power", "tol": 0.01}
 _EVERY = (
     Method("mean", "least squares", lambda p: held_bytes(p.dims, LEAST_BINS, "float32", Design()) / 8, step=-1),
     Method("als", "ALS, spectral start", held_mean, "ALS"),
     Method("amp", "AMP", held_mean, "AMP", least_order=3),
     Method("unfolding", "unfolding", held_mean, "Unfolding", step=1),
     Method("power-iteration", "power iteration",
-           lambda p: p.entries + 3 * RESTARTS * sum(p.halves) + _starts(p), "PowerIteration", step=-5),
+           lambda p: p.entries + RESTARTS * (3 * sum(p.halves) + 4 * sum(p.dims)), "PowerIteration", step=-5),
     Method("tensorly", "TensorLy parafac", lambda p: 4.5 * p.entries, "TensorLyParafac", step=1),
     Method("pyttb", "pyttb cp_als", lambda p: 3.01 * p.entries, "PyttbCpAls", step=1),
     Method("unfolding-passes", "unfolding, many passes", lambda p: p.halves[0] + 4 * p.halves[1], "Unfolding",
-           step=1, options=POWER),
-    Method("power-passes", "power iteration, many passes", _starts, "PowerIteration", step=-5,
-           options=PASSES),
-    Method("oja", "Oja on the unfolding", lambda p: 3.0 * sum(p.halves), "Oja", "samples", 5),
+           step=1, options={"method": "power", "tol": 0.01}),
     Method("vector-sgd", "vectors by online SGD", lambda p: 4.0 * sum(p.dims), "VectorSGD", "samples", 2),
     Method("paper", "paper's matrices", lambda p: 2.0**p.order * sum(Partition.pairs(p.dims).sizes),
            step=-4, least_order=4),

@@ -3,8 +3,6 @@
 =====================  ==============================================================================
 ``adaptive_samples``   d² max γ⁴ ∏ γ^{-2} of Corollary cor-equal-dim
 ``least_samples``      its min with the form of no correlation
-``odd_memory_samples`` Σ N_m S_m of Corollary cor-equal-dim-odd
-``sub_gaussian_error`` loss after Phase III, Eq. convergence-eq
 ``gaussian_error``     loss after Phase III, Corollary main-result-gaussian-ass-even
 ``cramer_rao``         (d - 1) / (λ² N): squared error of an unbiased estimate of a unit vector
 ``limit_threshold``    least β = λ√N/√Σd at which the best rank-one fit has a maximum near the signal
@@ -44,25 +42,6 @@ def least_samples(dims: Sequence[int], correlations: Sequence[float] | Array, c0
     """
     none = [0.0] * len(Partition.pairs(tuple(dims)))
     return min(adaptive_samples(tuple(dims), gauge(dims, inside, c0)) for inside in (correlations, none))
-
-
-def odd_memory_samples(dims: Sequence[int], correlations: Sequence[float] | Array, c0: float = 1.0) -> float:
-    """λ²Σ N_m S_m of Corollary cor-equal-dim-odd, the printed schedule: max_m D_m² γ_m⁴ ∏γ^{-2}, or of no correlation.
-
-    With equal dims that is max{d⁴ max_{m≥2} γ_m⁴, d² γ_1⁴} ∏γ^{-2}, at most c_0^{2-k̄} d^k̄ up to constants.
-    """
-    partition = Partition.pairs(tuple(dims))
-    sizes = np.array(partition.sizes, dtype=np.float64)
-    forms = []
-    for inside in (correlations, [0.0] * len(partition)):
-        gauges = gauge(dims, inside, c0)
-        forms.append(float(np.max(sizes**2 * gauges**4) * np.prod(gauges**-2.0)))
-    return min(forms)
-
-
-def sub_gaussian_error(order: int, strength: float, steps: float, delta: float) -> float:
-    """log(T)√k̄ / (λ√(δT)): the theorem's loss after Phase III, constants left out (Eq. convergence-eq)."""
-    return math.log(steps) * math.sqrt(order) / (strength * math.sqrt(delta * steps))
 
 
 def gaussian_error(order: int, dim: int, strength: float, steps: float, delta: float) -> float:

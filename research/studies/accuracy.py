@@ -187,16 +187,13 @@ def _method_slopes(records: Records) -> list[Finding]:
         found.append(Finding(f"{kind}, loss over Cramér–Rao at the same N", "at least 1", text, verdict, note))
     worst = [r for r in records if r.params["kind"] == "Phase III"]
     if worst:
-        shares = [r.result["loss"] / _bound(r.params) for r in worst]
+        bounds = [gaussian_error(4, r.params["dim"], 1.0, r.result["samples"] / 4, 0.1) for r in worst]
+        shares = [r.result["loss"] / bound for r, bound in zip(worst, bounds, strict=True)]
         text = f"largest {max(shares):.1e} of it"
         found.append(
             Finding("Phase III, loss over the paper's bound, δ = 0.1", "at most 1", text, Verdict.of(max(shares) <= 1))
         )
     return found
-
-
-def _bound(params: Params) -> float:
-    return gaussian_error(4, params["dim"], 1.0, params["factor"] * params["dim"] ** 2, 0.1)
 
 
 def _phase_three(truth: SpikedTensor, steps: int, rng: np.random.Generator) -> dict[str, Any]:

@@ -110,7 +110,9 @@ class Interval:
         return f"{self.value:.{digits}f} [{self.low:.{digits}f}, {self.high:.{digits}f}]"
 
     def short(self) -> str:
-        """``1.3e+12 [1.1e+12, 1.6e+12]``, for numbers of any size."""
+        """``1.3e+12 [1.1e+12, 1.6e+12]``, for numbers of any size, or "beyond the ladder"."""
+        if not math.isfinite(self.value):
+            return "beyond the ladder"
         return f"{self.value:.2g} [{self.low:.2g}, {self.high:.2g}]"
 
 

@@ -13,7 +13,6 @@ from research.baselines import (
     ALS,
     AMP,
     BASELINES,
-    Oja,
     PowerIteration,
     PyttbCpAls,
     TensorLyParafac,
@@ -32,7 +31,7 @@ from tpca.solvers.rank_one import top_pairs
 from tpca.tensors.blocks import unit
 
 SYMMETRIC = {"SymmetricMatrixSGD"}
-ONLINE = {"VectorSGD", "SymmetricMatrixSGD", "Oja"}
+ONLINE = {"VectorSGD", "SymmetricMatrixSGD"}
 ORDERS = {"AMP": 3, "SymmetricMatrixSGD": 4}  # least order, where not 2
 STRENGTH, COUNT = 3.0, 600
 
@@ -181,8 +180,6 @@ def test_state_of_streaming_methods_by_formula():
             "VectorSGD": (method("VectorSGD"), 3 * 2 * order * d),
             # W; gradients of k̄/2 pairs; five working copies
             "SymmetricMatrixSGD": (method("SymmetricMatrixSGD"), (6 + order // 2) * d * d),
-            # u and w; gradients; new vectors
-            "Oja": (Oja(), 3 * halves),
             "Unfolding": (Unfolding(method="power"), 2.5 * halves),
         }
         for name, (solver, floats) in states.items():
@@ -200,15 +197,6 @@ def test_unfolding_by_passes_is_the_svd():
     assert passes.n_passes == passes.history[-1]["passes"] + 1  # one for the strength
     assert Unfolding(method="power", max_samples=30).run(samples).n_samples == 30
     assert passes.state_bytes < samples[0].nbytes
-
-
-def test_iterations_by_passes_are_those_on_the_mean():
-    _, samples = planted((6,) * 4, count=30)
-    held, passes = PowerIteration().run(samples), PowerIteration(method="passes").run(samples)
-    for a, b in zip(held.vectors, passes.vectors, strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-9)
-    assert held.n_passes == 1 < passes.n_passes
-    assert passes.state_bytes < held.state_bytes
 
 
 # --- each method ------------------------------------------------------------------------------------------------------
@@ -260,16 +248,6 @@ def test_step_sizes_hold_and_then_fall_like_one_over_t(strength):
     assert steps.at(0) == steps.at(steps.hold) == steps.first <= 2 * strength * 0.25 / 16
     far = 1e6 * steps.hold
     assert steps.at(far) * far == pytest.approx(2 / strength, rel=1e-3)
-
-
-def test_oja_error_falls_like_that_of_the_unfolding():
-    """One pass and D_A + D_B floats cost a constant factor only: here less than 4 in squared error."""
-    truth = SpikedTensor.random((8,) * 4, 1.0, random_state=4)
-    errors = []
-    for cls in (Oja, Unfolding):
-        runs = [cls(max_samples=16_000).run(LawEngine(truth, random_state=s)) for s in range(4)]
-        errors.append(np.mean([truth.loss(found.vectors).mean() for found in runs]))
-    assert errors[0] < 4 * errors[1]
 
 
 # --- facts that need no peer ------------------------------------------------------------------------------------------

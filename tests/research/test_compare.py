@@ -83,7 +83,7 @@ def test_what_is_left_out_has_a_reason():
     assert "needs" in reasons["als"]
     assert "only for equal vectors" in reasons["matrix-sgd"]
     assert "race" not in reasons
-    assert left_out(setting, ["race"])["oja"] == "not asked for"
+    assert left_out(setting, ["race"])["als"] == "not asked for"
     with pytest.raises(StudyError, match="no method 'nothing'"):
         left_out(setting, ["nothing"])
 
@@ -98,7 +98,7 @@ def test_the_command():
     content = json.loads(done.stdout)
     assert {row["method"] for row in content["methods"]} == {"als", "race"}
     assert content["samples"] == 111
-    assert content["left_out"]["oja"] == "not asked for"
+    assert content["left_out"]["amp"] == "not asked for"
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,11 @@ from typer.testing import CliRunner
 
 from amounts import few_or_many
 from research.__main__ import app
+from research.baselines import ALS
+from research.own import measure, study_of_method, study_of_schedule
 from research.reproduce import BEGIN, END, STUDIES, as_markdown, as_rows, write_markdown
-from research.studies.climbs import climb, planned_climb
+from research.studies.climbs import climb, constants_of, planned_climb
+from research.studies.diagram import DIAGRAM, boundary
 from research.studies.estimates import (
     Curve,
     Ratio,
@@ -34,8 +37,10 @@ from research.studies.store import Store, digest, key, stale
 from research.studies.structure import CORRELATIONS, HIDDEN, _cycles, adaptive_fits, adaptive_form, best_pairing
 from research.studies.study import Record, Study, Verdict
 from research.study_figures import FIGURES, draw_studies
+from research.theory import limit_alignment, noise_norm
 from tpca.errors import StudyError
 from tpca.model import SpikedTensor
+from tpca.solvers.paper.schedule import theorem_schedule
 from tpca.solvers.paper.vectors import pairings_of
 
 ROOT = Path(__file__).parents[2]
@@ -159,6 +164,62 @@ def test_scores_of_pairings_have_their_joint_law():
     groups, score = best_pairing(hidden, 10**6, np.random.default_rng(0))
     assert set(groups) == set(HIDDEN)
     assert score == pytest.approx(1.0, abs=6 * 8**1.5 / 1000)  # six standard deviations
+
+
+@pytest.mark.parametrize("without", ["", "I", "II", "III"])
+def test_a_phase_that_is_left_out_takes_no_samples(without):
+    """Order 4, d = 8, λ = 1: all phases succeed in 8 of 8 runs (in development 100 of 100 at d = 32)."""
+    params = {"order": 4, "dim": 8, "correlation": 0.0, "budget": 1.0, "without": without, "first": 0, "count": 8}
+    study = STUDIES["phases"]
+    found = study.run(params)
+    assert stale(study, [Record(params, found, 0.1)]) == []
+    assert found["samples"] == pytest.approx(study.planned(params)["samples"], abs=study.planned(params)["rounding"])
+    if not without:
+        assert found["wins"] >= 7
+
+
+def test_boundaries_of_a_planted_diagram():
+    """N₅₀ = 100/λ² for every method, whatever the correlation: the slope is −2, and correlation saves nothing."""
+    records = []
+    for params in DIAGRAM.grid("full"):
+        if "kind" in params or params["order"] != 3:
+            continue
+        samples = [100 / params["strength"] ** 2 * 2 ** (j / 2) for j in range(-4, 5)]
+        wins = [round(params["count"] / (1 + math.exp(-3 * j))) for j in range(-4, 5)]
+        result = {"samples": samples, "wins": wins, "levels": [params["count"]] * 9, "state": 1.0, "passes": 1}
+        records.append(Record(params, result, 0.1))
+    found = DIAGRAM.findings(records)
+    assert len(found) == 8  # four methods, two questions each
+    assert all(finding.verdict is Verdict.AGREES for finding in found)
+    half = boundary(records, 3, "als", "strength")
+    assert [half[x].at() * x * x for x in (0.25, 1.0, 2.0)] == pytest.approx([100] * 3, rel=0.2)
+
+
+def test_the_best_rank_one_fit_has_its_limits():
+    """Order 3, d = 20, six tensors: overlaps have standard deviation 0.01 at β = 3, lengths of noise 0.1."""
+    fit = {"kind": "fit", "order": 3, "dim": 20, "beta": 3.0, "count": 6, "first": 0}
+    assert np.mean(DIAGRAM.run(fit)["values"]) == pytest.approx(limit_alignment(3, 3.0), abs=0.03)
+    noise = DIAGRAM.run({"kind": "noise", "order": 3, "dim": 20, "count": 6, "first": 0})["values"]
+    assert np.mean(noise) == pytest.approx(noise_norm(3), rel=0.15)
+
+
+def test_a_method_and_a_schedule_of_ones_own(tmp_path):
+    """ALS from 2^(j/2)·d^1.5 samples; and the usual schedule, which gives what the studies have."""
+    study = study_of_method("als", ALS().run, 1.5, order=3, dims=(6, 8, 10), runs=2, rungs=(-2, 8))
+    (finding,) = measure(study, tmp_path)
+    assert finding.verdict is Verdict.AGREES
+    records = Store(tmp_path).records(study)
+    assert len(records) == len(study.grid("quick")) == 33
+    assert all(r.result["wins"] == 2 for r in records if r.params["budget"] == 16)  # 16 times d^1.5
+    assert measure(study, tmp_path) == [finding]  # what is stored is not run again
+
+    def usual(truth, budget):
+        return theorem_schedule(truth, constants_of({"budget": budget}))
+
+    own = study_of_schedule("usual", usual, 2, order=4, dims=(16,), runs=4, rungs=(0, 0))
+    (params,) = own.grid("quick")
+    assert own.run(params)["wins"] == climb(params)["wins"]
+    assert own.run(params)["samples"] == pytest.approx(climb(params)["samples"])
 
 
 def squares(version=1):

@@ -11,8 +11,6 @@ from research.theory import (
     limit_alignment,
     limit_threshold,
     noise_norm,
-    odd_memory_samples,
-    sub_gaussian_error,
 )
 from tpca.model import gauge
 
@@ -23,13 +21,11 @@ def test_bounds_take_the_smaller_form_and_know_odd_orders():
     assert least_samples((16,) * 6, [1.0] * 3) == pytest.approx(16**2 * (5 / 16) ** -2)
     assert adaptive_samples(16, gauge((16,) * 6, [1.0, 0.0, 0.0], 1.0)) > 16**4
     assert least_samples((16,) * 6, [1.0, 0.0, 0.0]) == pytest.approx(16**4)
-    # Odd order as printed: d^(k̄−1) without correlation, d³ with identical pairs (γ = 1/4 + 1/16); Σ N_m S_m is d^k̄.
+    # Odd order as printed: d^(k̄−1) without correlation, d³ with identical pairs (γ = 1/4 + 1/16).
     assert least_samples((16,) * 5, [0.0] * 3) == pytest.approx(16**4)
     assert least_samples((16,) * 5, [0.0, 1.0, 1.0]) == pytest.approx(16**2 * (5 / 16) ** 4 * 16 * (5 / 16) ** -4)
-    assert odd_memory_samples((16,) * 5, [0.0] * 3) == pytest.approx(16**5)
     # Unequal dims: D γ⁴ is largest for the smallest pair.
     assert least_samples((4, 4, 8, 8), [0.0, 0.0]) == pytest.approx(16 * 16**-2 * 16 * 64)
-    assert sub_gaussian_error(4, 2.0, 100.0, 0.1) == pytest.approx(np.log(100) * 2 / (2 * np.sqrt(10)))
     # log³(k̄Td/δ)(1 + k̄d²/λ²)√k̄/(√δ T)
     expected = np.log(4 * 100 * 8 / 0.1) ** 3 * (1 + 4 * 64 / 4) * 2 / (np.sqrt(0.1) * 100)
     assert gaussian_error(4, 8, 2.0, 100.0, 0.1) == pytest.approx(expected)
