@@ -18,7 +18,6 @@ from research.studies.race_targets import GOOD, ROWS
 from research.studies.starts import INITIALISATION, selection_rates, start_rates
 from research.studies.store import Store
 from research.studies.study import Records, Study
-from research.theory import least_samples
 from tpca.report.style import COLOURS, INK, MARKERS, drawing, save
 
 Figure = Callable[[Any, Any, Records], None]
@@ -143,24 +142,17 @@ def _diagram(axes: Any, _study: Study, records: Records) -> None:
                     ys, label = [places[x].value for x in xs], method if rate == HALF else None
                     look = {"color": COLOURS[i], "marker": MARKERS[i], "ls": style, "label": label, "markersize": 4}
                     axis.errorbar(xs, ys, errors if rate == HALF else None, capsize=2, **look)
-            _theory(axis, order, dim, by)
+            for (name, line), dashes in zip(theory_lines(order, dim).items(), THEORY, strict=False):
+                at = STRENGTHS if by == "strength" else CORRELATIONS
+                theory = [line(0.0) / x**2 if by == "strength" else line(x) for x in at]
+                axis.plot(at, theory, color=INK, ls=dashes, lw=1, label=name)
             axis.set(yscale="log", ylabel="N", title=f"order {order}, d = {dim}")
-            axis.set(**({"xscale": "log", "xlabel": "λ, no correlation"} if by == "strength" else
-                        {"xlabel": "correlation inside pairs, λ = 1"}))  # fmt: skip
+            axis.set_xlabel("λ, no correlation" if by == "strength" else "correlation inside pairs, λ = 1")
+            if by == "strength":
+                axis.set_xscale("log")
+                axis.set_xticks(STRENGTHS, [f"{x:g}" for x in STRENGTHS])
+                axis.xaxis.set_minor_formatter("")
         row[1].legend(fontsize=7.5, loc="center left", bbox_to_anchor=(1.0, 0.5))
-
-
-def _theory(axis: Any, order: int, dim: int, by: str) -> None:
-    lines = theory_lines(order, dim)
-    for j, (name, value) in enumerate(lines.items()):
-        look = {"color": INK, "ls": ("--", "-.", (0, (5, 3)), (0, (1, 1)))[j], "lw": 1, "label": name}
-        xs = np.array(STRENGTHS if by == "strength" else (0.0, 1.0))
-        if by == "correlation" and "paper" in name and "S" not in name:
-            xs = np.array(CORRELATIONS)
-            pairs = [[0.0] * (order % 2) + [c] * (order // 2) for c in CORRELATIONS]
-            axis.plot(xs, [least_samples((dim,) * order, each) for each in pairs], **{**look, "label": f"{name}, form"})
-        else:
-            axis.plot(xs, value / xs**2 if by == "strength" else value + 0 * xs, **look)
 
 
 def _memory(axis: Any, _study: Study, records: Records) -> None:
@@ -183,6 +175,7 @@ def _memory(axis: Any, _study: Study, records: Records) -> None:
     axis.legend(fontsize=7.5, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
+THEORY = ("--", "-.", (0, (5, 3)), (0, (1, 1)))  # styles of lines
 FORM = "predicted form  d² max γ⁴ ∏γ⁻²  (Cor = 1 left, 0 right)"
 RATIO = "ratio of N at 50 % success: {}"
 FIGURES: dict[str, Figure] = {

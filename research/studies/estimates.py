@@ -117,11 +117,14 @@ class Interval:
 
 
 def interval_of(curve: Curve | Ratio, rate: float = HALF) -> Interval:
-    """N at a rate of success with its bootstrap interval."""
+    """N at a rate of success with its bootstrap interval, which is open where the smallest N of a ladder was enough."""
     rng = generator(0, "crossing")
     drawn = [x for x in (curve.redrawn(rng, rate) for _ in range(100)) if not math.isnan(x)]
     low, high = np.quantile(drawn, [0.025, 0.975], method="nearest") if drawn else (math.nan, math.nan)
-    return Interval(curve.at(rate), float(low), float(high))
+    top, bottom = (curve.top, curve.bottom) if isinstance(curve, Ratio) else (curve, None)
+    low = 0.0 if top.at(rate) == top.samples[0] else float(low)
+    high = math.inf if bottom is not None and bottom.at(rate) == bottom.samples[0] else float(high)
+    return Interval(curve.at(rate), low, high)
 
 
 @dataclass(frozen=True)

@@ -103,14 +103,12 @@ def cell_cost(params: Params) -> float:
 
 
 def run_cell(params: Params) -> dict[str, Any]:
-    """Success counts over a ladder of N, the state and the passes."""
+    """Success counts over a ladder of N, the state and the passes; or the protocol."""
+    if params.get("kind") == "protocol":
+        return _protocol(params)
     began = time.perf_counter()
     result = _race(params) if params["method"] in RACES else _ladder(params)
     return {**result, "runs": params["count"], "seconds_per_run": (time.perf_counter() - began) / params["count"]}
-
-
-def _memory_trial(params: Params) -> dict[str, Any]:
-    return _protocol(params) if params.get("kind") == "protocol" else run_cell(params)
 
 
 class _TurnOver(Exception):  # noqa: N818
@@ -435,7 +433,7 @@ MEMORY = Study(
     "until N ~ d^(k̄/2), where the dial ends. Methods for equal vectors may lie below. The paper's algorithm is a "
     "memory-bounded protocol (Definition def-memory): one pass, and a state M of S bits is all that is kept.",
     _grid,
-    _memory_trial,
+    run_cell,
     lambda params: 5.0 if params.get("kind") == "protocol" else cell_cost(params),
     [_conclusions, protocol_findings],
     planned=lambda params: {} if params.get("kind") == "protocol" else planned_cell(params),
