@@ -58,8 +58,8 @@ def _grid(scale: Scale) -> list[Params]:
                 cell |= {"strength": strength, "correlation": inside, "count": count}
                 trials += [{**cell, "first": count * i} for i in range(1 if quick else 5)]
     for order, dims in LIMITS.items():
-        few = {"order": order, "count": 4 if quick else 20, "first": 0}
-        for dim in dims[:2] if quick else dims:
+        few = {"order": order, "count": 20, "first": 0}
+        for dim in dims[:1] if quick else dims:
             trials += [{**few, "kind": "fit", "dim": dim, "beta": beta} for beta in BETAS]
             trials += [{**few, "kind": "noise", "dim": dim}]
     return trials
