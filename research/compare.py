@@ -158,8 +158,8 @@ def _run(setting: Setting, name: str, truth: SpikedTensor, seed: int, average: A
     limit = setting.samples
     source: Any = LawEngine(truth, random_state=seed) if setting.law else truth.stream(random_state=seed)
     if name in METHODS and METHODS[name].baseline:
-        options: dict[str, Any] = {} if name == "oja" else {"strength": truth.strength}
-        if setting.law and name != "oja":
+        options: dict[str, Any] = {"strength": truth.strength}
+        if setting.law:
             options["batch_size"] = max(1, limit // LAW_STEPS)
         return METHODS[name].run(source, seed, max_samples=limit, **options)
     if name == "paper":

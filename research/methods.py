@@ -1,22 +1,10 @@
-r"""Every published method: what it is for, what it holds, the form of the samples it needs, and how it is run.
-
-Samples are :math:`N = C \cdot form \cdot \sigma^2/\lambda^2` for success in half of all runs, C by the study of memory:
-
-====================================  ========================================================================
-mean, ALS, AMP, unfoldings, Oja       √∏d, which is d^{k̄/2}: the threshold of the balanced unfolding
-                                      (Oja: times (ln √D)²/4, D entries in a block)
-power iteration, vectors by SGD       ∏d / min d, which is d^{k̄-1}: starts overlap by d^{-1/2} (Ben Arous et al. 2021)
-paper's matrices                      :func:`research.theory.least_samples`: d^{k̄-2} without correlation, d^{k̄/2}
-                                      with equal vectors (d^{(k̄+1)/2} at odd order), the smaller of both between
-equal vectors (traces, one matrix)    d^{k̄/2} with d² of state
-====================================  ========================================================================
+"""Every published method: what it is for, what it holds, and how it is run.
 
 State is in floats of 64 bits, as the methods' own files count it; tests hold the formulas to what is measured.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -24,7 +12,6 @@ from typing import Any
 
 import tpca.planning
 from research.baselines import BASELINES
-from research.theory import least_samples
 from tpca.errors import ModelError
 from tpca.inference.design import Design
 from tpca.solvers.estimate import Estimate
@@ -72,26 +59,6 @@ class Problem(tpca.planning.Problem):
 Formula = Callable[[Problem], float]
 
 
-def root(problem: Problem) -> float:
-    """√∏d."""
-    return problem.unit
-
-
-def vectors(problem: Problem) -> float:
-    """∏d / min d."""
-    return problem.entries / min(problem.dims)
-
-
-def matrices(problem: Problem) -> float:
-    """The corollary's min with c_0 = 1; at odd order with the vector block idle in Phase I."""
-    return least_samples(problem.dims, [0.0] * (problem.order % 2) + list(problem.inside_pairs))
-
-
-def pairings(order: int) -> int:
-    """Ways to pair the modes, one left over at odd order: (k̄-1)!! or k̄!!."""
-    return math.prod(range(order - 1 if order % 2 == 0 else order, 0, -2))
-
-
 def held_mean(problem: Problem) -> float:
     """The mean, and a singular pair of its unfolding or the work of a sweep."""
     small, large = problem.halves
@@ -99,32 +66,16 @@ def held_mean(problem: Problem) -> float:
     return problem.entries + max(held * small + small + large, 2 * problem.entries / min(problem.dims))
 
 
-def _starts(problem: Problem) -> float:
-    """Four sets of vectors for every start."""
-    return 4.0 * RESTARTS * sum(problem.dims)
-
-
-def _traces(problem: Problem) -> float:
-    """A matrix for every pairing and pair; the identity, the sum, its mean and the eigenvectors."""
-    return (pairings(problem.order) * (problem.order // 2) + 4) * problem.dims[0] ** 2
-
-
-def _homotopy(problem: Problem) -> float:
-    d, order = problem.dims[0], problem.order
-    return _traces(problem) if order % 2 == 0 else d * d + (pairings(order) + 3) * d
-
-
 @dataclass(frozen=True)
 class Method:
-    """A method: the form of its samples, the floats that it holds, and the baseline that runs it, if it is one.
+    """A method: the floats that it holds, and the baseline that runs it, if it is one.
 
     ``sees`` says what the baseline is given: the ``"mean"`` of all samples, or ``"samples"`` in order.  ``step`` is
-    where the study of memory begins its ladder N = 2^(step/2)·form.
+    where the study of memory begins its ladder of N.
     """
 
     name: str
     title: str
-    form: Formula
     state: Formula
     baseline: str = ""
     sees: str = "mean"
@@ -152,32 +103,21 @@ class Method:
         return estimate
 
 
-PASSES, POWER = {"method": "passes"}, {"method": "power", "tol": 0.01}
 _EVERY = (
-    Method("mean", "least squares", root, lambda p: held_bytes(p.dims, LEAST_BINS, Design()) / 8, step=-1),
-    Method("als", "ALS, spectral start", root, held_mean, "ALS"),
-    Method("amp", "AMP", root, held_mean, "AMP", least_order=3),
-    Method("unfolding", "unfolding", root, held_mean, "Unfolding", step=1),
-    Method("recursive-unfolding", "recursive unfolding", root, held_mean, "RecursiveUnfolding", step=1),
-    Method("power-iteration", "power iteration", vectors,
-           lambda p: p.entries + 3 * RESTARTS * sum(p.halves) + _starts(p), "PowerIteration", step=-5),
-    Method("tensorly", "TensorLy parafac", root, lambda p: 4.5 * p.entries, "TensorLyParafac", step=1),
-    Method("pyttb", "pyttb cp_als", root, lambda p: 3.01 * p.entries, "PyttbCpAls", step=1),
-    Method("unfolding-passes", "unfolding, many passes", root, lambda p: p.halves[0] + 4 * p.halves[1], "Unfolding",
-           step=1, options=POWER),
-    Method("power-passes", "power iteration, many passes", vectors, _starts, "PowerIteration", step=-5,
-           options=PASSES),
-    Method("oja", "Oja on the unfolding", lambda p: p.unit * max(1.0, math.log(p.unit) ** 2 / 16),
-           lambda p: 3.0 * sum(p.halves), "Oja", "samples", 5),
-    Method("vector-sgd", "vectors by online SGD", vectors, lambda p: 4.0 * sum(p.dims), "VectorSGD", "samples", 2),
-    Method("paper", "paper's matrices", matrices, lambda p: 2.0**p.order * sum(Partition.pairs(p.dims).sizes),
+    Method("mean", "least squares", lambda p: held_bytes(p.dims, LEAST_BINS, Design()) / 8, step=-1),
+    Method("als", "ALS, spectral start", held_mean, "ALS"),
+    Method("amp", "AMP", held_mean, "AMP", least_order=3),
+    Method("unfolding", "unfolding", held_mean, "Unfolding", step=1),
+    Method("power-iteration", "power iteration",
+           lambda p: p.entries + RESTARTS * (3 * sum(p.halves) + 4 * sum(p.dims)), "PowerIteration", step=-5),
+    Method("tensorly", "TensorLy parafac", lambda p: 4.5 * p.entries, "TensorLyParafac", step=1),
+    Method("pyttb", "pyttb cp_als", lambda p: 3.01 * p.entries, "PyttbCpAls", step=1),
+    Method("unfolding-passes", "unfolding, many passes", lambda p: p.halves[0] + 4 * p.halves[1], "Unfolding",
+           step=1, options={"method": "power", "tol": 0.01}),
+    Method("vector-sgd", "vectors by online SGD", lambda p: 4.0 * sum(p.dims), "VectorSGD", "samples", 2),
+    Method("paper", "paper's matrices", lambda p: 2.0**p.order * sum(Partition.pairs(p.dims).sizes),
            step=-4, least_order=4),
-    Method("partial-trace", "partial trace", root, _traces, "PartialTrace", step=-3, least_order=3, symmetric=True),
-    Method("homotopy", "homotopy", root, lambda p: 2.3 * p.entries, "Homotopy", step=-5, least_order=3,
-           symmetric=True),
-    Method("homotopy-passes", "homotopy, many passes", root, _homotopy, "Homotopy", step=-5, least_order=3,
-           symmetric=True, options=PASSES),
-    Method("matrix-sgd", "one matrix by SGD", root, lambda p: (p.order / 2 + 6) * p.dims[0] ** 2, "SymmetricMatrixSGD",
+    Method("matrix-sgd", "one matrix by SGD", lambda p: (p.order / 2 + 6) * p.dims[0] ** 2, "SymmetricMatrixSGD",
            "samples", least_order=4, symmetric=True, even=True),
 )  # fmt: skip
 METHODS: dict[str, Method] = {method.name: method for method in _EVERY}

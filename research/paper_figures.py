@@ -1,8 +1,7 @@
-"""Pictures for a reader of the paper: alignments through the phases, curves that collapse, memory against samples."""
+"""Pictures for a reader of the paper: alignments through the phases, and curves that collapse."""
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,12 @@ import numpy as np
 
 from research.simulate import SimulatedRun
 from research.studies.climbs import COARSE, curves
-from research.studies.memory import MEMORY, points_of
 from research.studies.scaling import IDENTICAL, SYMMETRIC, UNCORRELATED, WORST_CASE, Family, logarithm
 from research.studies.store import Store
 from research.studies.study import Records
 from tpca.model import SpikedTensor
 from tpca.randomness import generator
-from tpca.report.style import COLOURS, INK, MARKERS, drawing
+from tpca.report.style import COLOURS, INK, drawing
 from tpca.solvers.paper.schedule import PRESETS, Schedule, stage_bounds, theorem_schedule
 from tpca.tensors.blocks import Array
 
@@ -94,26 +92,3 @@ def _collapse(axis: Any, family: Family, records: Records, order: int) -> None:
     axis.xaxis.set_minor_formatter("")
     axis.set_title(f"order {order}, {'uncorrelated' if family.correlation == 0 else 'identical'}, {ends}", fontsize=9)
     axis.axhline(0.5, color=INK, lw=0.6, ls=":")
-
-
-def draw_frontier(path: Path, store: Store, order: int = 6) -> None:
-    """State against samples of every method at one order, and S·N = d^k̄ (Dudeja & Hsu 2024)."""
-    points = [p for p in points_of(store.records(MEMORY)) if p.order == order and not p.symmetric]
-    dim = max(p.dim for p in points)
-    mine = [p for p in points if p.dim == dim and math.isfinite(p.samples.value)]
-    with drawing() as plt:
-        figure, axis = plt.subplots(figsize=(8.5, 4.8), layout="constrained")
-        for i, method in enumerate(dict.fromkeys(p.method for p in mine)):
-            some = sorted((p for p in mine if p.method == method), key=lambda p: p.state)
-            style = "-" if len(some) > 1 else "none"
-            colour, marker = COLOURS[i % len(COLOURS)], MARKERS[(i + i // len(COLOURS)) % len(MARKERS)]
-            xs, ys = [p.state for p in some], [p.samples.value for p in some]
-            axis.plot(
-                xs, ys, marker=marker, ls=style, color=colour, label=method, markersize=9 if method == "paper" else 6
-            )
-        ends = np.array([min(p.state for p in mine) / 2, max(p.state for p in mine) * 2])
-        axis.plot(ends, float(dim) ** order / ends, color=INK, ls="--", label="S·N = d^k̄")
-        axis.set(xscale="log", yscale="log", xlabel="state S, floats", ylabel="samples N at 50 % success")
-        axis.set_title(f"order {order}, d = {dim}: memory against samples")
-        axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
-        figure.savefig(path, dpi=110, transparent=True)

@@ -11,14 +11,13 @@ import numpy as np
 
 from research.studies.accuracy import CONVERGENCE, phase_laws
 from research.studies.climbs import kind_of
-from research.studies.estimates import Interval, PowerLaw, rate_interval
+from research.studies.diagram import CORRELATIONS, DIAGRAM, DIMS, SHOWN, STRENGTHS, boundary, shown, theory_lines
+from research.studies.estimates import HALF, NINETY, Interval, PowerLaw, interval_of, rate_interval
 from research.studies.memory import MEMORY, points_of
 from research.studies.race_targets import GOOD, ROWS
-from research.studies.scaling import LARGE, large_laws
 from research.studies.starts import INITIALISATION, selection_rates, start_rates
 from research.studies.store import Store
 from research.studies.study import Records, Study
-from research.theory import cramer_rao
 from tpca.report.style import COLOURS, INK, MARKERS, drawing, save
 
 Figure = Callable[[Any, Any, Records], None]
@@ -33,10 +32,11 @@ def draw_studies(studies: Sequence[Study], store: Store, folder: Path) -> dict[s
             continue
         with drawing() as plt:
             wide = study.name in (MEMORY.name, CONVERGENCE.name, INITIALISATION.name)
-            figure, axis = plt.subplots(figsize=(9 if wide else 7.5, 4.6), layout="constrained")
+            size, panels = ((10, 14), (len(DIMS), 2)) if study is DIAGRAM else ((9 if wide else 7.5, 4.6), (1, 1))
+            figure, axes = plt.subplots(*panels, figsize=size, layout="constrained")
             with store.using(study):
-                FIGURES[study.name](axis, study, records)
-            axis.set_title(study.title)
+                FIGURES[study.name](axes, study, records)
+            figure.suptitle(study.title)
             drawn[study.name] = save(figure, folder / f"{study.name}.png")
             save(figure, folder / f"{study.name}.svg")
     return drawn
@@ -95,13 +95,8 @@ def _rates(axis: Any, rates: Mapping[Any, Interval], i: int, label: str) -> None
 
 
 def _convergence(axis: Any, _study: Study, records: Records) -> None:
-    laws = phase_laws(records)
-    names = {(k, dim): "" if k == "refinement" else "Phase III, " for k, dim in laws}
-    _lines(axis, {f"{names[k, d]}{k}, d = {d}": law for (k, d), law in laws.items()}, "samples T₃", "squared error")
-    refinement = [law for (kind, _), law in laws.items() if kind == "refinement"]
-    if refinement:
-        xs = np.array(sorted(refinement[0].points))
-        axis.plot(xs, [cramer_rao(12, 1.0, x) for x in xs], color=INK, linestyle="--", label="Cramér–Rao, d = 12")
+    laws = {f"Phase III, {kind}, d = {d}": law for (kind, d), law in phase_laws(records).items()}
+    _lines(axis, laws, "samples T₃", "squared error")
     axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
@@ -120,16 +115,44 @@ def _race(axis: Any, _study: Study, records: Records) -> None:
     axis.invert_yaxis()
 
 
-def _internet(axis: Any, _study: Study, records: Records) -> None:
-    found = large_laws(records)
-    _lines(axis, {f"order {order}": line for order, (line, _) in found.items()}, "d", "samples at 50 % success")
-    for i, (order, large, _) in enumerate(LARGE):
-        line, measured = found[order]
-        xs = np.geomspace(min(line.points), large, 20)
-        axis.plot(xs, [line.at(int(x)) for x in xs], color=COLOURS[i], linestyle=":", linewidth=1)
-        if math.isfinite(measured):
-            axis.plot([large], [measured], "*", color=COLOURS[i], markersize=13, label=f"order {order}, d = {large}")
+def _phases(axis: Any, _study: Study, records: Records) -> None:
+    rates: dict[str, dict[str, tuple[int, int]]] = {}
+    for r in records:
+        place = rates.setdefault(f"order {r.params['order']}, d = {r.params['dim']}", {})
+        wins, runs = place.get(r.params["without"] or "nothing", (0, 0))
+        place[r.params["without"] or "nothing"] = (wins + r.result["wins"], runs + r.result["runs"])
+    for i, (label, mine) in enumerate(sorted(rates.items())):
+        _rates(axis, {phase: rate_interval(*counts) for phase, counts in mine.items()}, i, label)
+    axis.set(ylim=(-0.03, 1.03), xlabel="phase left out", ylabel="success at the schedule's own N")
     axis.legend(fontsize=9)
+
+
+def _diagram(axes: Any, _study: Study, records: Records) -> None:
+    """By order N₅₀ (full) and N₉₀ (dotted) over λ, and over the correlation; theory dashed."""
+    for row, (order, dim) in zip(axes, DIMS.items(), strict=True):
+        for axis, by in zip(row, ("strength", "correlation"), strict=True):
+            for method in shown(order):
+                i = SHOWN.index(method)
+                curves = boundary(records, order, method, by)
+                for rate, style in ((HALF, "-"), (NINETY, ":")):
+                    places = {x: interval_of(curve, rate) for x, curve in curves.items()}
+                    xs = [x for x, place in places.items() if math.isfinite(place.value)]
+                    gaps = [[places[x].value - places[x].low, places[x].high - places[x].value] for x in xs]
+                    errors = np.nan_to_num(np.maximum(np.reshape(gaps, (-1, 2)), 0), posinf=0).T
+                    ys, label = [places[x].value for x in xs], method if rate == HALF else None
+                    look = {"color": COLOURS[i], "marker": MARKERS[i], "ls": style, "label": label, "markersize": 4}
+                    axis.errorbar(xs, ys, errors if rate == HALF else None, capsize=2, **look)
+            for (name, line), dashes in zip(theory_lines(order, dim).items(), THEORY, strict=False):
+                at = STRENGTHS if by == "strength" else CORRELATIONS
+                theory = [line(0.0) / x**2 if by == "strength" else line(x) for x in at]
+                axis.plot(at, theory, color=INK, ls=dashes, lw=1, label=name)
+            axis.set(yscale="log", ylabel="N", title=f"order {order}, d = {dim}")
+            axis.set_xlabel("λ, no correlation" if by == "strength" else "correlation inside pairs, λ = 1")
+            if by == "strength":
+                axis.set_xscale("log")
+                axis.set_xticks(STRENGTHS, [f"{x:g}" for x in STRENGTHS])
+                axis.xaxis.set_minor_formatter("")
+        row[1].legend(fontsize=7.5, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 def _memory(axis: Any, _study: Study, records: Records) -> None:
@@ -152,6 +175,7 @@ def _memory(axis: Any, _study: Study, records: Records) -> None:
     axis.legend(fontsize=7.5, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
+THEORY = ("--", "-.", (0, (5, 3)), (0, (1, 1)))  # styles of lines
 FORM = "predicted form  d² max γ⁴ ∏γ⁻²  (Cor = 1 left, 0 right)"
 RATIO = "ratio of N at 50 % success: {}"
 FIGURES: dict[str, Figure] = {
@@ -160,8 +184,6 @@ FIGURES: dict[str, Figure] = {
     "odd-order": _laws(),
     "adaptivity": _laws(x=FORM),
     "unequal": _laws(x="d, or of unequal dims max D γ⁴ ∏γ⁻²"),
-    "strength": _laws(x="λ"),
-    "parameterisation": _laws(),
     "block-sizes": _laws(),
     "convergence": _convergence,
     "accuracy": _laws("squared error × N, or × T₃/log T₃"),
@@ -169,9 +191,9 @@ FIGURES: dict[str, Figure] = {
     "initialisation": _initialisation,
     "chances": _chances,
     "paper-noise": _laws(),
-    "noise": _laws("samples until the race proves the signal (median)"),
     "memory": _memory,
     "race": _race,
     "empirical-schedule": _laws(RATIO.format("climb, empirical / theorem"), flat=True),
-    "internet-scale": _internet,
+    "phases": _phases,
+    "diagram": _diagram,
 }

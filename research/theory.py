@@ -1,12 +1,13 @@
 """Numbers of the theory: sample complexities, errors, the Cramér–Rao limit.
 
 =====================  ==============================================================================
-``adaptive_samples``   d² max γ⁴ ∏ γ^{-2}, even order, of Corollary cor-equal-dim
-``least_samples``      its min with the form of no correlation; odd order with an idle vector block
-``odd_memory_samples`` Σ N_m S_m of Corollary cor-equal-dim-odd
-``sub_gaussian_error`` loss after Phase III, Eq. convergence-eq
+``adaptive_samples``   d² max γ⁴ ∏ γ^{-2} of Corollary cor-equal-dim
+``least_samples``      its min with the form of no correlation
 ``gaussian_error``     loss after Phase III, Corollary main-result-gaussian-ass-even
 ``cramer_rao``         (d - 1) / (λ² N): squared error of an unbiased estimate of a unit vector
+``limit_threshold``    least β = λ√N/√Σd at which the best rank-one fit has a maximum near the signal
+``limit_alignment``    its overlap there
+``noise_norm``         length of the best rank-one fit of pure noise, over √d
 =====================  ==============================================================================
 """
 
@@ -16,6 +17,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.optimize import brentq
 
 from tpca.model import gauge
 from tpca.tensors.blocks import Array, Partition
@@ -24,7 +26,8 @@ from tpca.tensors.blocks import Array, Partition
 def adaptive_samples(dims: int | Sequence[int], gauges: Array) -> float:
     """max_m D_m γ_m⁴ ∏ γ^{-2}: λ²N between the extremes, logs and constants left out (Corollary cor-equal-dim).
 
-    ``dims`` are those of all modes, or one d for all of them, in which case this is d² max γ⁴ ∏ γ^{-2}.  Even order.
+    ``dims`` are those of all modes, or one d for all of them (even order), in which case this is d² max γ⁴ ∏ γ^{-2}.
+    At odd order it is what the printed schedule takes: the vector block's turn has the max, d^{k̄-1}.
     """
     if isinstance(dims, int):
         dims = (dims,) * (2 * len(gauges))
@@ -35,36 +38,10 @@ def adaptive_samples(dims: int | Sequence[int], gauges: Array) -> float:
 def least_samples(dims: Sequence[int], correlations: Sequence[float] | Array, c0: float = 1.0) -> float:
     """λ²N of Corollary cor-equal-dim: the smaller of the form of the correlations and that of none (Case II).
 
-    At odd order with the vector block idle in Phase I (:mod:`tpca.solvers.paper.schedule`): that of the pairs,
-    times d_1/c_0.  ``correlations`` has one number for every block.
+    ``correlations`` has one number for every block.
     """
-    partition = Partition.pairs(tuple(dims))
-    if partition.order % 2:
-        pairs = [partition.dims[n] for group in partition.groups[1:] for n in group]
-        return partition.sizes[0] / c0 * least_samples(pairs, list(correlations)[1:], c0)
-    forms = [
-        adaptive_samples(tuple(dims), gauge(dims, inside, c0)) for inside in (correlations, [0.0] * len(partition))
-    ]
-    return min(forms)
-
-
-def odd_memory_samples(dims: Sequence[int], correlations: Sequence[float] | Array, c0: float = 1.0) -> float:
-    """λ²Σ N_m S_m of Corollary cor-equal-dim-odd, the printed schedule: max_m D_m² γ_m⁴ ∏γ^{-2}, or of no correlation.
-
-    With equal dims that is max{d⁴ max_{m≥2} γ_m⁴, d² γ_1⁴} ∏γ^{-2}, at most c_0^{2-k̄} d^k̄ up to constants.
-    """
-    partition = Partition.pairs(tuple(dims))
-    sizes = np.array(partition.sizes, dtype=np.float64)
-    forms = []
-    for inside in (correlations, [0.0] * len(partition)):
-        gauges = gauge(dims, inside, c0)
-        forms.append(float(np.max(sizes**2 * gauges**4) * np.prod(gauges**-2.0)))
-    return min(forms)
-
-
-def sub_gaussian_error(order: int, strength: float, steps: float, delta: float) -> float:
-    """log(T)√k̄ / (λ√(δT)): the theorem's loss after Phase III, constants left out (Eq. convergence-eq)."""
-    return math.log(steps) * math.sqrt(order) / (strength * math.sqrt(delta * steps))
+    none = [0.0] * len(Partition.pairs(tuple(dims)))
+    return min(adaptive_samples(tuple(dims), gauge(dims, inside, c0)) for inside in (correlations, none))
 
 
 def gaussian_error(order: int, dim: int, strength: float, steps: float, delta: float) -> float:
@@ -80,3 +57,39 @@ def gaussian_error(order: int, dim: int, strength: float, steps: float, delta: f
 def cramer_rao(dim: int, strength: float, samples: float) -> float:
     """(d − 1)/(λ² N): the least mean squared error of an unbiased estimate of a unit vector in unit noise."""
     return (dim - 1) / (strength**2 * samples)
+
+
+def limit_threshold(order: int) -> float:
+    """√((k̄−1)^{k̄−1}/(k̄ (k̄−2)^{k̄−2})), 2/√3 at order 3: below it :func:`limit_alignment` has no solution.
+
+    Seddik, Guillaud and Couillet (2022) for random tensors; the same as the fixed point of the state evolution.
+    """
+    return math.sqrt((order - 1) ** (order - 1) / (order * (order - 2) ** (order - 2)))
+
+
+def limit_alignment(order: int, beta: float) -> float:
+    """⟨v̂, v⟩ of the best rank-one fit near the signal as d grows, β = λ√N/√(k̄d): q² = u, u^{k̄−2}(1 − u) = 1/(k̄β²).
+
+    Every contraction with unit vectors leaves the signal ρ = λ√N q^{k̄−1} in noise of d entries: q² = ρ²/(ρ² + d).
+    """
+    if beta < limit_threshold(order):
+        return 0.0
+    worst = (order - 2) / (order - 1)  # where the left side is largest
+    u = brentq(lambda u: u ** (order - 2) * (1 - u) - 1 / (order * beta**2), worst, 1.0)
+    return math.sqrt(u)
+
+
+def noise_norm(order: int) -> float:
+    """√k̄·E₀: best rank-one fit of N(0, 1) noise over √d, from the energy E₀ of the spherical k̄-spin glass.
+
+    E₀ is where the complexity of minima vanishes, ½ log(p−1) − (p−2)/(4(p−1)) u² − I(u) = 0 with
+    I(u) = u√(u²−e²)/e² − log(u + √(u²−e²)) + log e, e = 2√((p−1)/p) (Auffinger, Ben Arous and Černý 2013).
+    """
+    edge = 2 * math.sqrt((order - 1) / order)
+
+    def complexity(u: float) -> float:
+        root = math.sqrt(u * u - edge * edge)
+        rate = u * root / edge**2 - math.log(u + root) + math.log(edge)
+        return 0.5 * math.log(order - 1) - (order - 2) / (4 * (order - 1)) * u * u - rate
+
+    return math.sqrt(order) * float(brentq(complexity, edge, 2 * edge))

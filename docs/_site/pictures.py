@@ -13,7 +13,7 @@ import numpy as np
 
 import tpca
 from research.law import LawEngine
-from research.paper_figures import draw_alignments, draw_collapse, draw_frontier
+from research.paper_figures import draw_alignments, draw_collapse
 from research.studies.memory import MEMORY, points_of
 from research.studies.store import Store
 from tpca.report.style import COLOURS, MARKERS, drawing
@@ -168,7 +168,6 @@ def main():
     paper.mkdir(exist_ok=True)
     draw_alignments(paper / "alignments.png")
     draw_collapse(paper / "collapse.png", store)
-    draw_frontier(paper / "memory.png", store)
 
 
 if __name__ == "__main__":

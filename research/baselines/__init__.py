@@ -6,13 +6,13 @@ The last two run other people's packages, which are imported when they are run: 
 from typing import Any
 
 from research.baselines.iterations import ALS, AMP, PowerIteration
-from research.baselines.online import Oja, SymmetricMatrixSGD, VectorSGD
+from research.baselines.online import SymmetricMatrixSGD, VectorSGD
 from research.baselines.peers import PyttbCpAls, TensorLyParafac
-from research.baselines.spectral import Homotopy, PartialTrace, RecursiveUnfolding, Unfolding
+from research.baselines.spectral import Unfolding
 
-_ALL = (Unfolding, RecursiveUnfolding, PartialTrace, Homotopy, PowerIteration, ALS, VectorSGD, SymmetricMatrixSGD, AMP,
-        Oja, TensorLyParafac, PyttbCpAls)  # fmt: skip
+_ALL = (Unfolding, PowerIteration, ALS, VectorSGD, SymmetricMatrixSGD, AMP,
+        TensorLyParafac, PyttbCpAls)  # fmt: skip
 BASELINES: dict[str, type[Any]] = {method.__name__: method for method in _ALL}
 
-__all__ = ["ALS", "AMP", "BASELINES", "Homotopy", "Oja", "PartialTrace", "PowerIteration", "PyttbCpAls",
-           "RecursiveUnfolding", "SymmetricMatrixSGD", "TensorLyParafac", "Unfolding", "VectorSGD"]  # fmt: skip
+__all__ = ["ALS", "AMP", "BASELINES", "PowerIteration", "PyttbCpAls",
+           "SymmetricMatrixSGD", "TensorLyParafac", "Unfolding", "VectorSGD"]  # fmt: skip

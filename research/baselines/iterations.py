@@ -177,16 +177,13 @@ class PowerIteration(Baseline):
     ----------
     restarts
         Random starts, all run at once.
-    method
-        ``"mean"`` holds the mean, ``"passes"`` reads a re-readable source once per iteration instead.
     """
 
     restarts: int = 10
-    method: str = "mean"
 
     def run(self, source: Any) -> Estimate:
         """Recover the vectors from all samples of ``source``."""
-        samples = AllSamples(source, self.max_samples, hold=self.method == "mean")
+        samples = AllSamples(source, self.max_samples)
         rng = generator(self.random_state, "power iteration")
         replicas = [units(rng.standard_normal((self.restarts, d))) for d in samples.dims]
         best = [block.copy() for block in replicas]

@@ -1,4 +1,4 @@
-r"""Online methods: one pass, sample by sample or in growing batches.
+r"""Online methods: one pass, sample by sample.
 
 **Vectors** (:class:`VectorSGD`), the exact parameterisation:
 
@@ -21,33 +21,18 @@ from :math:`W_0 = I/\sqrt d`; ∇_m R is the sample contracted with W in all pai
 :math:`d^{-1/2}` with every v vᵀ, known to point the right way, so that d^{k̄/2}/λ² samples (up to logarithms) are
 enough where vectors need d^{k̄-1}.  At the end v̂ is the leading eigenvector of W.  Step sizes: D = d², a = d^{-1/2}.
 
-**Oja's rule** (:class:`Oja`) on the balanced unfolding: samples are matrices M_t of D_A × D_B entries with signal
-λ a bᵀ (:mod:`research.baselines.spectral`).  With unit u, w:
-
-.. math:: u \leftarrow \mathrm{unit}(u + \eta_u M_t w), \qquad w \leftarrow \mathrm{unit}(w + \eta_w M_t^\top u),
-          \qquad \eta_u = 1 / \Big\|\sum_{s \le t} M_s w_s\Big\|, \quad \eta_w \text{ likewise.}
-
-That is, u is the direction of the sum of all :math:`M_s w_s`.  While the sum is noise its length is σ√(D_A t), the
-largest step under which overlaps can grow; once it is signal its length is λt, Oja's classical 1/t.  So the step needs
-neither λ nor σ nor an end.  About D (ln √D)² / 4λ² samples are needed before the first overlap, D = √(D_A D_B).
-
-Symbols: ``strength`` is λ/σ; ``replicas[n]`` holds u_n of both signs as rows, ``block`` W, ``blocks`` (u, w),
-``lengths`` the norms of the sums.
+Symbols: ``strength`` is λ/σ; ``replicas[n]`` holds u_n of both signs as rows, ``block`` W.
 
 References: G. Ben Arous, R. Gheissari, A. Jagannath, *Online stochastic gradient descent on non-convex losses from
 high-dimensional inference*, JMLR 2021, whose δ/N is η here and whose information exponent is k̄ for tensor PCA; Ding et
-al., *Near-optimal tensor PCA via normalized stochastic gradient ascent with overparameterization*, 2025 (NSGA, even k);
-E. Oja, *Simplified neuron model as a principal component analyzer*, J. Math. Biology 1982; I. Mitliagkas, C. Caramanis,
-P. Jain, *Memory limited, streaming PCA*, NIPS 2013.
+al., *Near-optimal tensor PCA via normalized stochastic gradient ascent with overparameterization*, 2025 (NSGA, even k).
 Different on purpose: the step of SGD falls like 1/t at the end; the data's scale is free, with σ estimated from the
 gradients.  Vectors differ from mode to mode; the start runs twice, once with mode 0 negated, on the same samples,
 because a start whose overlaps have a negative product only falls back to zero (the theorem is conditional on the sign).
 Gradients of W are symmetrised and averaged over the pairs, for noise need not be symmetric; the strength must be
-positive, as in their model.  A step of Oja's rule takes a sixteenth of the samples before it rather than one, which
-makes no difference to it but in speed.
+positive, as in their model.
 
-State: 4 Σ d_n floats, with gradients; W, the k̄/2 gradients of a step, and working copies of W: O(d²); or D_A + D_B
-floats, as much again for the gradients in flight and for the new vectors.
+State: 4 Σ d_n floats, with gradients; W, the k̄/2 gradients of a step, and working copies of W: O(d²).
 """
 
 from __future__ import annotations
@@ -59,13 +44,12 @@ from typing import Any
 import numpy as np
 
 from research.baselines.base import Baseline, OnePass, StepSizes, check_dims
-from research.baselines.spectral import split_recursively
 from tpca.randomness import generator
 from tpca.solvers.estimate import Estimate
 from tpca.solvers.paper.step import ascent_step, normalise
 from tpca.solvers.race.strategies.strategy import NoiseLevel
 from tpca.solvers.race.strategies.symmetric import symmetrised
-from tpca.solvers.rank_one import leading, split_blocks, units
+from tpca.solvers.rank_one import leading, units
 from tpca.tensors import Query
 from tpca.tensors.blocks import Array, Partition, unit
 
@@ -136,25 +120,3 @@ class SymmetricMatrixSGD(Baseline):
             block = normalise(ascent_step(block, gradient[None], eta))
         _, (vector,) = leading(block[0])
         return samples.estimate([vector] * len(samples.dims), float(samples.mean_rewards[0]))
-
-
-@dataclass(kw_only=True, eq=False)
-class Oja(Baseline):
-    """Streaming power iteration on the balanced unfolding."""
-
-    def run(self, source: Any) -> Estimate:
-        """Recover the vectors from one pass over ``source``."""
-        samples = OnePass(source, self.max_samples)
-        rng = generator(self.random_state, "oja")
-        partition = Partition.halves(samples.dims)
-        blocks = [unit(rng.standard_normal(shape)) for shape in partition.shapes]
-        lengths, size = [0.0, 0.0], 1
-        while (answer := samples.ask(Query(partition, tuple(w[None] for w in blocks)), size)) is not None:
-            for m in (0, 1):
-                gradient = samples.took * answer.gradients[m][0]
-                lengths[m] = lengths[m] or float(np.linalg.norm(gradient))  # a start counts like one sample's noise
-                total = lengths[m] * blocks[m] + gradient
-                lengths[m], blocks[m] = float(np.linalg.norm(total)), unit(total)
-            size = max(1, samples.n // 16)
-        vectors = split_blocks(partition.groups, (blocks[0], blocks[1]), split_recursively)
-        return samples.estimate(vectors, float(samples.mean_rewards[0]))

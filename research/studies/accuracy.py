@@ -14,7 +14,7 @@ from research.baselines import ALS
 from research.law import LawEngine
 from research.simulate import SimulatedRun
 from research.studies.climbs import COARSE
-from research.studies.estimates import PowerLaw, flat, power_law_of, slope_finding
+from research.studies.estimates import PowerLaw, power_law_of, slope_finding
 from research.studies.store import key
 from research.studies.study import Finding, Params, Records, Scale, Study, Verdict
 from research.theory import cramer_rao, gaussian_error
@@ -34,18 +34,16 @@ FACTORS = (256, 1024, 4096)  # T₃ in d²; N = 4·T₃: two blocks, two signs
 
 
 def _phase_grid(scale: Scale) -> list[Params]:
-    """Phase III simulated and on real samples of several noise laws, and the refinement."""
+    """Phase III simulated, and on real samples of several noise laws."""
     quick = scale == "quick"
     simulated = [2**j for j in (range(15, 22, 2) if quick else range(14, 26))]
     dense = [2**j for j in (range(12, 15) if quick else range(11, 16))]
-    refinement = [2.0**j for j in (range(2, 7, 2) if quick else range(2, 8))]
     seeds, few = (4, 2) if quick else (20, 6)
     trials: list[Params] = []
     for dim in (16,) if quick else (16, 32):
         trials += [{"kind": "simulated", "dim": dim, "steps": t, "seed": s} for t in simulated for s in range(seeds)]
     for noise in NOISES:
         trials += [{"kind": noise, "dim": 5, "steps": t, "seed": s} for t in dense for s in range(few)]
-    trials += [{"kind": "refinement", "dim": 12, "factor": f, "seed": s} for f in refinement for s in range(2 * few)]
     return trials
 
 
@@ -53,8 +51,6 @@ def _phase_error(params: Params) -> dict[str, Any]:
     """One error, averaged over the modes."""
     truth = SpikedTensor.random((params["dim"],) * 4, 1.0, random_state=params["seed"])
     rng = generator(params["seed"], key(params))
-    if params["kind"] == "refinement":
-        return _refinement(truth, params)
     leg = Leg(math.log(params["steps"]) ** 2 / (2 * params["steps"]), params["steps"])
     simulated = params["kind"] == "simulated"
     vectors = last_phase(truth, leg, rng).vectors() if simulated else _sampled(truth, leg, params, rng)
@@ -66,44 +62,20 @@ def phase_laws(records: Records) -> dict[tuple[str, int], PowerLaw]:
     groups: dict[tuple[str, int], dict[float, list[float]]] = {}
     for r in records:
         kind, dim = r.params["kind"], r.params["dim"]
-        level = r.params.get("steps") or r.params["factor"] * dim**2
-        if kind == "refinement" or level >= 80 * dim**2:
-            groups.setdefault((kind, dim), {}).setdefault(level, []).append(r.result["loss"])
-    return {
-        (kind, dim): power_law_of(values, flat if kind == "refinement" else math.log)
-        for (kind, dim), values in sorted(groups.items())
-    }
+        if r.params["steps"] >= 80 * dim**2:
+            groups.setdefault((kind, dim), {}).setdefault(r.params["steps"], []).append(r.result["loss"])
+    return {place: power_law_of(values, math.log) for place, values in sorted(groups.items())}
 
 
 def _phase_slopes(records: Records) -> list[Finding]:
-    """Slopes, how the error grows with d, and the refinement against its limit."""
+    """Slopes in T₃."""
     found = []
     for (kind, dim), law in phase_laws(records).items():
-        if kind != "refinement":
-            label = f"Phase III, {'Gaussian, simulated' if kind == 'simulated' else kind}, d = {dim}"
-            note = "outside the assumption." if kind == "student-t" else ""
-            found.append(slope_finding(label, law, -1, note, form="log T₃"))
-    found += _growth(records)
-    ratios = [r.result["ratio"] for r in records if r.params["kind"] == "refinement"]
-    if ratios:
-        mean, error = float(np.mean(ratios)), float(np.std(ratios) / math.sqrt(len(ratios)))
-        verdict, text = Verdict.of(mean < 1 + 3 * error), f"{mean:.2f} ± {error:.2f}"
-        note = f"{len(ratios)} races; what the candidate learnt before the refinement counts too, hence below 1."
-        found.append(Finding("refinement, squared error / Cramér–Rao", "at most 1", text, verdict, note))
+        label = f"Phase III, {'Gaussian, simulated' if kind == 'simulated' else kind}, d = {dim}"
+        runs = sum((r.params["kind"], r.params["dim"]) == (kind, dim) for r in records)
+        note = f"{runs} runs{', outside the assumption' if kind == 'student-t' else ''}."
+        found.append(slope_finding(label, law, -1, note, form="log T₃"))
     return found
-
-
-def _growth(records: Records) -> list[Finding]:
-    """Median loss at d = 32 over that at d = 16, at every T₃ of both fits: 4 by the paper's d², 2 by d."""
-    laws = phase_laws(records)
-    if ("simulated", 16) not in laws or ("simulated", 32) not in laws:
-        return []
-    small, large = (laws["simulated", d].points for d in (16, 32))
-    ratios = [large[t] / small[t] for t in large if t in small]
-    text = f"{min(ratios):.2f} to {max(ratios):.2f}, median {np.median(ratios):.2f}, at {len(ratios)} values of T₃"
-    note = "about 2: the vectors' error has d, as the Cramér–Rao limit has; the bound is loose by d (see accuracy)."
-    label, agree = "Phase III, loss at d = 32 over d = 16", float(np.median(ratios)) <= 4
-    return [Finding(label, "at most 4: Õ(d²/(λ²T₃))", text, Verdict.of(agree), note)]
 
 
 def last_phase(truth: SpikedTensor, leg: Leg, rng: np.random.Generator) -> SimulatedRun:
@@ -129,30 +101,16 @@ def _sampled(truth: SpikedTensor, leg: Leg, params: Params, rng: np.random.Gener
     return block_vectors(partition, tuple(block[0] for block in run.replicas), "power", rng)
 
 
-def _refinement(truth: SpikedTensor, params: Params) -> dict[str, Any]:
-    """A race, its refinement compared with (d−1)/(λ²T₃)."""
-    dim = params["dim"]
-    solver = RaceSolver(
-        random_state=params["seed"], max_samples=int((2 + params["factor"]) * dim**2), memory_limit=8 * 20 * dim**2
-    )
-    estimate = solver.run(LawEngine(truth, random_state=params["seed"]))
-    searched = [h["samples"] for h in estimate.history if h["phase"] == "search"][-1]
-    refined = max(estimate.n_samples - searched, 1)
-    loss = float(np.mean(truth.loss(estimate.vectors)))
-    return {"loss": loss, "samples": refined, "ratio": loss / cramer_rao(dim, truth.strength, refined)}
-
-
 CONVERGENCE = Study(
     "convergence",
     "Squared error against the samples of the last phase",
     "Gaussian noise: at most Õ(d²/(λ²T₃)), slope −1 (times log T₃: the step size is halved log T₃ times). Other "
-    "noise: −½ in the theorem, −1 by erratum 18 of docs/paper.md for all noise of the assumption. The refinement: "
-    "(d−1)/(λ²T₃), the Cramér–Rao limit.",
+    "noise: −½ in the theorem, −1 by erratum 18 of docs/paper.md for all noise of the assumption.",
     _phase_grid,
     _phase_error,
     lambda params: params["steps"] * 1.5e-4 if params["kind"] in NOISES else 0.3,
     [_phase_slopes],
-    planned=lambda params: {} if params["kind"] == "refinement" else {"samples": params["steps"]},
+    planned=lambda params: {"samples": params["steps"]},
 )
 
 
@@ -229,16 +187,13 @@ def _method_slopes(records: Records) -> list[Finding]:
         found.append(Finding(f"{kind}, loss over Cramér–Rao at the same N", "at least 1", text, verdict, note))
     worst = [r for r in records if r.params["kind"] == "Phase III"]
     if worst:
-        shares = [r.result["loss"] / _bound(r.params) for r in worst]
+        bounds = [gaussian_error(4, r.params["dim"], 1.0, r.result["samples"] / 4, 0.1) for r in worst]
+        shares = [r.result["loss"] / bound for r, bound in zip(worst, bounds, strict=True)]
         text = f"largest {max(shares):.1e} of it"
         found.append(
             Finding("Phase III, loss over the paper's bound, δ = 0.1", "at most 1", text, Verdict.of(max(shares) <= 1))
         )
     return found
-
-
-def _bound(params: Params) -> float:
-    return gaussian_error(4, params["dim"], 1.0, params["factor"] * params["dim"] ** 2, 0.1)
 
 
 def _phase_three(truth: SpikedTensor, steps: int, rng: np.random.Generator) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 r"""The trial behind most studies: Phases I and II of the paper's algorithm, simulated, at a given budget.
 
-The *budget* x multiplies the samples that the paper's formulas ask for: step sizes are divided and durations multiplied
+The *budget* x multiplies the samples that the paper's formulas ask for (so a slope in d tests whether its schedule
+suffices uniformly in d, not what the algorithm needs at least): step sizes are divided and durations multiplied
 by √x (``c2`` and ``duration`` of the ``practical`` constants), so that the noise energy of a turn stays what the paper
 makes it and the signal grows with √x.  A trial *succeeds* if the start that the selection picks has every alignment
 above ½, from where Phase III converges.  Samples are counted as the theorem does, all 2^k̄ starts and the
@@ -41,9 +42,15 @@ SEEDS = (20, 40)
 
 
 def climb(params: Params) -> dict[str, Any]:
-    """``count`` simulated climbs: how many succeed, and the samples of one; those of the search and Phase I apart."""
-    runs = [_one(params, rng, truth) for rng, truth in drawn_runs(params)]
+    """``count`` simulated climbs: how many succeed, and the samples of one; those of the search and Phase I apart.
+
+    ``case_one`` counts the searches for c₃ that have found one.
+    """
+    found = [_one(params, rng, truth) for rng, truth in drawn_runs(params)]
+    runs = [run for run, _ in found]
+    searched = {"case_one": sum("Case I (" in schedule.name for _, schedule in found)}
     return {
+        **(searched if params.get("schedule") == "empirical" else {}),
         "wins": sum(bool(np.abs(run.alignments).min() > GOOD) for run in runs),
         "runs": len(runs),
         "samples": _mean([run.samples for run in runs]),
@@ -71,16 +78,16 @@ def drawn_runs(params: Params) -> Iterator[tuple[np.random.Generator, SpikedTens
         yield rng, planted(params, int(rng.integers(2**31)))
 
 
-def _one(params: Params, rng: np.random.Generator, truth: SpikedTensor) -> SimulatedRun:
+def _one(params: Params, rng: np.random.Generator, truth: SpikedTensor) -> tuple[SimulatedRun, Schedule]:
     constants = constants_of(params)
     if params.get("schedule") == "empirical":
-        return simulate_empirical(truth, constants, rng, coarse=COARSE)[0]
+        return simulate_empirical(truth, constants, rng, coarse=COARSE)
     schedule = _schedule(params, truth, constants)
     starts = params.get("starts", "both")
     run = SimulatedRun(truth, rng, starts=starts, coarse=COARSE, spare=constants.idle_vector)
     run.climb(schedule)
     run.select(schedule.selection)
-    return run
+    return run, schedule
 
 
 def planted(params: Params, seed: int) -> SpikedTensor:
@@ -90,8 +97,8 @@ def planted(params: Params, seed: int) -> SpikedTensor:
 
 
 def constants_of(params: Params) -> Constants:
-    """The ``practical`` constants at a budget, or with a c_2 of its own; the printed Phase I unless told otherwise."""
-    preset = PRESETS["practical" if params.get("vector") == "idle" else "printed"]
+    """The ``practical`` constants at a budget, or with a c_2 of its own; or those of ``idle``."""
+    preset = PRESETS["idle" if params.get("vector") == "idle" else "practical"]
     if "c2" in params:
         return dataclasses.replace(preset, c2=params["c2"])
     root = math.sqrt(params["budget"])
@@ -120,7 +127,7 @@ def _weighted(run: SimulatedRun) -> float:
 def theorem_climb(order: int, dim: int, correlation: float) -> float:
     """Samples of Phases I and II as the theorem adds them up, at budget 1: its logs, caps and rounding included."""
     truth = SpikedTensor.random((dim,) * order, 1.0, correlation=correlation, random_state=0)
-    return float(2**order * theorem_schedule(truth, PRESETS["printed"]).climb())
+    return float(2**order * theorem_schedule(truth, PRESETS["practical"]).climb())
 
 
 def ladder(low: int, high: int, fine: bool) -> list[float]:

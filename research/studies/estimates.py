@@ -1,18 +1,18 @@
-r"""From trials to slopes: N at 50 % success, power laws in d, and bootstrap intervals.
+r"""From trials to slopes: N at 50 % and at 90 % success, power laws in d, and bootstrap intervals.
 
-*N₅₀*: for every d, success counts at growing N are made monotone (isotonic regression) and interpolated at ½, linearly
-in log N.  *Slope*: least squares of :math:`\log N_{50}(d) - \log c(d)` on :math:`\log d`, c a known correction such as
-the number of stages.  *Interval*: 95 % of bootstrap slopes, in which both the values of d and the outcomes of the
-trials are drawn again, and the place of the crossing between two rungs of the ladder where success jumps, so that
-neither the noise of counts, nor the coarseness of the ladder, nor a jitter between neighbouring d (h* is rounded up) is
-left out.
+*N₅₀, N₉₀*: for every d, success counts at growing N are made monotone (isotonic regression) and interpolated at ½, or
+at 0.9, linearly in log N.  *Slope*: least squares of :math:`\log N_{50}(d) - \log c(d)` on :math:`\log d`, c a known
+correction such as the number of stages.  *Interval*: 95 % of bootstrap slopes, in which both the values of d and the
+outcomes of the trials are drawn again, and the place of the crossing between two rungs of the ladder where success
+jumps, so that neither the noise of counts, nor the coarseness of the ladder, nor a jitter between neighbouring d (h* is
+rounded up) is left out.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import isotonic_regression
@@ -22,6 +22,7 @@ from tpca.randomness import generator
 from tpca.tensors.blocks import Array
 
 DRAWS = 400
+HALF, NINETY = 0.5, 0.9
 Correction = Callable[[float], float]
 Draw = Callable[[np.random.Generator, float], float]
 
@@ -46,29 +47,29 @@ class Curve:
         rows = np.array([[np.exp(s / r), w, r] for _, (s, w, r) in sorted(levels.items())])
         return cls(*rows.T)
 
-    def half(self) -> float:
-        """N₅₀, or infinity where success never reaches ½; at most the smallest N where it always exceeds ½."""
-        return self._crossing(self.wins, 0.5)
+    def at(self, rate: float = HALF) -> float:
+        """N at which success reaches ``rate``, or infinity where it never does; at most the smallest N of the curve."""
+        return self._crossing(self.wins, rate, 0.5)
 
-    def redrawn(self, rng: np.random.Generator) -> float:
-        """N₅₀ of trials drawn again, and of another place between two rungs of the ladder.
+    def redrawn(self, rng: np.random.Generator, rate: float = HALF) -> float:
+        """That of trials drawn again, and of another place between two rungs of the ladder.
 
         Where success jumps from one rung to the next the crossing lies anywhere between them.
         """
         wins: Array = rng.binomial(self.runs.astype(int), self.wins / self.runs).astype(float)
-        return self._crossing(wins, rng.random())
+        return self._crossing(wins, rate, rng.random())
 
-    def _crossing(self, wins: Array, place: float) -> float:
-        """Where the isotonic success curve crosses ½; ``place`` in [0, 1] is ½ for its linear interpolation."""
+    def _crossing(self, wins: Array, rate: float, place: float) -> float:
+        """Where the isotonic success curve crosses ``rate``; ``place`` in [0, 1] is ½ for its linear interpolation."""
         rates = isotonic_regression(wins / self.runs, weights=self.runs).x
         logs = np.log(self.samples)
-        above = int(np.argmax(rates >= 0.5))
-        if rates[above] < 0.5:
+        above = int(np.argmax(rates >= rate))
+        if rates[above] < rate:
             return math.inf
         if above == 0 or rates[above] == rates[above - 1]:
             return float(self.samples[above])
         jump = rates[above] - rates[above - 1]
-        share = (0.5 - rates[above - 1]) / jump + jump * (place - 0.5)
+        share = (rate - rates[above - 1]) / jump + jump * (place - 0.5)
         return float(np.exp(logs[above - 1] + share * (logs[above] - logs[above - 1])))
 
 
@@ -79,15 +80,15 @@ class Ratio:
     top: Curve
     bottom: Curve
 
-    def half(self) -> float:
-        """The ratio of both N₅₀."""
-        below = self.bottom.half()
-        return self.top.half() / below if math.isfinite(below) else math.nan
+    def at(self, rate: float = HALF) -> float:
+        """The ratio of both N at a rate of success."""
+        below = self.bottom.at(rate)
+        return self.top.at(rate) / below if math.isfinite(below) else math.nan
 
-    def redrawn(self, rng: np.random.Generator) -> float:
+    def redrawn(self, rng: np.random.Generator, rate: float = HALF) -> float:
         """The ratio of trials drawn again."""
-        below = self.bottom.redrawn(rng)
-        return self.top.redrawn(rng) / below if math.isfinite(below) else math.nan
+        below = self.bottom.redrawn(rng, rate)
+        return self.top.redrawn(rng, rate) / below if math.isfinite(below) else math.nan
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,23 @@ class Interval:
             return "—"
         return f"{self.value:.{digits}f} [{self.low:.{digits}f}, {self.high:.{digits}f}]"
 
+    def short(self) -> str:
+        """``1.3e+12 [1.1e+12, 1.6e+12]``, for numbers of any size, or "beyond the ladder"."""
+        if not math.isfinite(self.value):
+            return "beyond the ladder"
+        return f"{self.value:.2g} [{self.low:.2g}, {self.high:.2g}]"
+
+
+def interval_of(curve: Curve | Ratio, rate: float = HALF) -> Interval:
+    """N at a rate of success with its bootstrap interval, which is open where the smallest N of a ladder was enough."""
+    rng = generator(0, "crossing")
+    drawn = [x for x in (curve.redrawn(rng, rate) for _ in range(100)) if not math.isnan(x)]
+    low, high = np.quantile(drawn, [0.025, 0.975], method="nearest") if drawn else (math.nan, math.nan)
+    top, bottom = (curve.top, curve.bottom) if isinstance(curve, Ratio) else (curve, None)
+    low = 0.0 if top.at(rate) == top.samples[0] else float(low)
+    high = math.inf if bottom is not None and bottom.at(rate) == bottom.samples[0] else float(high)
+    return Interval(curve.at(rate), low, high)
+
 
 @dataclass(frozen=True)
 class PowerLaw:
@@ -117,6 +135,10 @@ class PowerLaw:
     intercept: float
     points: dict[float, float]
     correction: Correction
+    ninety: Interval | None = None
+    """The slope of N₉₀, where success was counted."""
+    last: str = ""
+    """N₅₀ and N₉₀ at the largest x."""
 
     def upper(self) -> float:
         """The slope through the larger half of the points, where a prediction for large d should do better."""
@@ -135,9 +157,17 @@ def flat(_: float) -> float:
 
 
 def power_law(curves: Mapping[float, Curve] | Mapping[float, Ratio], correction: Correction = flat) -> PowerLaw:
-    """The slope of N₅₀ against d, from success curves."""
-    points = {x: curves[x].half() for x in sorted(curves)}
-    return _fit(points, lambda rng, x: curves[x].redrawn(rng), correction)
+    """The slope of N₅₀ against d, and that of N₉₀, from success curves."""
+    laws = []
+    for rate in (HALF, NINETY):
+        points = {x: curves[x].at(rate) for x in sorted(curves)}
+        laws.append(_fit(points, lambda rng, x, rate=rate: curves[x].redrawn(rng, rate), correction))  # type: ignore[misc]
+    half, ninety = laws
+    if not curves:
+        return half
+    x = max(curves)
+    told = [f"{name} {interval_of(curves[x], rate).short()}" for name, rate in (("N₅₀", HALF), ("N₉₀", NINETY))]
+    return replace(half, ninety=ninety.slope, last=f"At {x:.3g}: {', '.join(told)}.")
 
 
 def power_law_of(values: Mapping[float, Sequence[float]], correction: Correction = flat) -> PowerLaw:
@@ -188,7 +218,8 @@ def slope_finding(
     """
     at_most = "at most " if bound else ""
     text = f"slope {at_most}{predicted:g}" + (f", {form} divided out" if form else "")
-    measured = law.slope.text()
+    measured = law.slope.text() + (f"; N₉₀ {law.ninety.text()}" if law.ninety is not None else "")
+    reason = f"{reason} {law.last}".strip()
     if not math.isfinite(law.slope.value):
         return Finding(label, text, measured, Verdict.OPEN, "fewer than three values reached 50 % success.")
     if law.slope.holds(predicted):

@@ -103,9 +103,13 @@ INITIALISATION = Study(
 def _chances_grid(scale: Scale) -> list[Params]:
     """Overlaps, failures of the theory preset at its own δ, and selections at every N₀."""
     quick = scale == "quick"
-    trials: list[Params] = [{"kind": "overlap", "order": 6, "dim": 64, "delta": d, "first": 0} for d in DELTAS]
+    trials: list[Params] = [
+        {"kind": "overlap", "order": order, "dim": 64, "delta": d, "first": 0} for order in (5, 6) for d in DELTAS
+    ]
     for first in (0,) if quick else (0, 10, 20, 30):
-        trials += [{**_place(4, 16), "kind": "failures", "delta": d, "first": first} for d in (0.1, 0.4)]
+        places = [_place(order, 16) for order in (4, 5)]
+        trials += [{**place, "kind": "failures", "delta": d, "first": first} for place in places for d in (0.1, 0.4)]
+    for first in (0,) if quick else range(0, 200, 10):
         trials += [
             {**_place(order, 32), "kind": "selection", "budget": budget, "first": first} for order, budget in PLACES
         ]
@@ -121,12 +125,20 @@ def selection_rates(records: Records) -> dict[tuple[int, float], dict[int, Inter
     """Success of the selection where some start is good, by order and budget, then by N₀."""
     found = {}
     for order, budget in PLACES:
-        place = ("selection", order, budget)
-        mine = [r.result for r in records if (r.params["kind"], r.params["order"], r.params.get("budget")) == place]
-        if runs := sum(r["runs"] for r in mine):
-            wins = np.sum([r["wins"] for r in mine], axis=0)
+        if runs := _able(records, order, budget):
+            wins = np.sum([r["wins"] for r in _selections(records, order, budget)], axis=0)
             found[order, budget] = {n: rate_interval(int(w), runs) for n, w in zip(SELECTIONS, wins, strict=True)}
     return found
+
+
+def _selections(records: Records, order: int, budget: float) -> list[dict[str, Any]]:
+    place = ("selection", order, budget)
+    return [r.result for r in records if (r.params["kind"], r.params["order"], r.params.get("budget")) == place]
+
+
+def _able(records: Records, order: int, budget: float) -> int:
+    """Runs in which some start was good."""
+    return sum(result["runs"] for result in _selections(records, order, budget))
 
 
 def _failed(records: Records) -> list[Finding]:
@@ -136,17 +148,20 @@ def _failed(records: Records) -> list[Finding]:
         ("overlap", 1, "start below c₀"),
         ("failures", 2, "climb of the theory preset fails"),
     ):
-        for delta in DELTAS:
-            mine = [r.result for r in records if r.params["kind"] == kind and r.params["delta"] == delta]
-            if mine:
-                rate = rate_interval(sum(r["bad"] for r in mine), sum(r["runs"] for r in mine))
-                verdict = Verdict.of(rate.low <= factor * delta)
-                found.append(Finding(f"{label}, δ = {delta:g}", f"at most {factor * delta:g}", rate.text(), verdict))
+        for order, delta in sorted(
+            {(r.params["order"], r.params["delta"]) for r in records if r.params["kind"] == kind}
+        ):
+            place = (kind, order, delta)
+            mine = [r.result for r in records if (r.params["kind"], r.params["order"], r.params.get("delta")) == place]
+            bad, runs = sum(r["bad"] for r in mine), sum(r["runs"] for r in mine)
+            rate, told = rate_interval(bad, runs), f"at most {factor * delta:g}"
+            text, verdict = f"{bad} of {runs}: {rate.text()}", Verdict.of(rate.low <= factor * delta)
+            found.append(Finding(f"{label}, order {order}, δ = {delta:g}", told, text, verdict))
     for (order, budget), rates in selection_rates(records).items():
-        each = ", ".join(f"{rate.value:.2f} at {n}" for n, rate in rates.items())
-        usual = Constants().selection_samples(order, 1.0)
+        each = ", ".join(f"{rate.text()} at {n}" for n, rate in rates.items() if n in (1, 8, 32, 128))
+        usual, runs = Constants().selection_samples(order, 1.0), _able(records, order, budget)
         where = "the schedule's own N" if budget == 1 else "near N₅₀, where few starts are good"
-        note = f"{where}, of runs with a good start; ours is N₀ = 8 log(2^k̄/δ) = {usual} (erratum 9)."
+        note = f"{where}, {runs} runs with a good start; ours is N₀ = 8 log(2^k̄/δ) = {usual} (erratum 9)."
         label = f"order {order}, budget {budget:g}, success by N₀"
         verdict = Verdict.of(rates[1].high >= 0.9)
         found.append(Finding(label, "0.9 at N₀ = 1", f"success {each}", verdict, note))
@@ -158,12 +173,13 @@ def _place(order: int, dim: int) -> Params:
 
 
 def _overlap(params: Params) -> dict[str, Any]:
-    """Two thousand starts: in how many is some block's overlap below c₀/√(dd′)?"""
-    rng, dim, runs = generator(params["first"], cell_of(params)), params["dim"], 2000
+    """Two thousand starts: in how many is some block's overlap below c₀/√(dd′), or √c₀/√d of a vector?"""
+    rng, dim, runs, odd = generator(params["first"], cell_of(params)), params["dim"], 2000, params["order"] % 2
     c0 = initial_overlap((dim,) * params["order"], params["delta"])
     drawn = rng.standard_normal((runs, params["order"], dim))
     along = np.abs(drawn[..., 0]) / np.linalg.norm(drawn, axis=-1)
-    bad = np.any(along[:, ::2] * along[:, 1::2] < c0 / dim, axis=1)
+    bad = np.any(along[:, odd::2] * along[:, odd + 1 :: 2] < c0 / dim, axis=1)
+    bad |= np.any(along[:, :odd] < math.sqrt(c0 / dim), axis=1)  # the vector block
     return {"bad": int(bad.sum()), "runs": runs}
 
 
@@ -196,7 +212,8 @@ def _selection(params: Params) -> dict[str, Any]:
 CHANCES = Study(
     "chances",
     "δ and N₀: what fails, and how often",
-    "Every block's random start overlaps by at least c₀/√(dd′) with probability 1 − δ (Eq. c0-definition); the "
+    "Every block's random start overlaps by at least c₀/√(dd′) (a vector √(c₀/d)) with probability 1 − δ (Eq. "
+    "c0-definition); the "
     "algorithm fails with probability at most 2δ; N₀ ≳ 1 samples a start tell the starts apart.",
     _chances_grid,
     _chance,

@@ -1,4 +1,4 @@
-"""What structure saves: correlation inside pairs, pairs that are not alike, and strength against samples."""
+"""What structure saves: correlation inside pairs, and pairs that are not alike."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from research.studies.climbs import (
     ladder,
     planned_climb,
 )
-from research.studies.estimates import PowerLaw, power_law, slope_finding
+from research.studies.estimates import Interval, PowerLaw, interval_of, power_law, slope_finding
 from research.studies.study import Finding, Params, Records, Scale, Slope, Study, Verdict
 from research.theory import adaptive_samples
 from tpca.model import SpikedTensor, gauge
@@ -64,7 +64,7 @@ def adaptive_fits(records: Records) -> dict[int, tuple[PowerLaw, float]]:
     found = {}
     for dim in sorted({r.params["dim"] for r in records}):
         each = curves(records, by="correlation", dim=dim)
-        measured = {c: curve.half() for c, curve in each.items() if math.isfinite(curve.half())}
+        measured = {c: curve.at() for c, curve in each.items() if math.isfinite(curve.at())}
         c0 = _fitted(dim, measured) if len(measured) > 2 else 1.0
         found[dim] = (power_law({adaptive_form(dim, c, c0): curve for c, curve in each.items()}), c0)
     return found
@@ -101,42 +101,6 @@ ADAPTIVITY = Study(
     figure=lambda records: {f"d = {dim}": law for dim, (law, _) in adaptive_fits(records).items()},
 )
 
-# ---- strength
-
-SIZES = ((4, 64, 6), (6, 32, 7))  # order and d: the limit ∏d^(1/4) is 64 at order 4 and 181 at order 6
-
-
-def _strengths(scale: Scale) -> list[Params]:
-    """Powers of two from ¼ to the limit."""
-    trials = []
-    for order, dim, last in SIZES:
-        for j in range(-2, last + 1, 4 if scale == "quick" else 1):
-            fixed = {"order": order, "correlation": 0.0, "strength": 2.0**j}
-            trials += Cells((dim,), (dim,), (-8, 2), (10, 10), fixed)(scale)
-    return trials
-
-
-STRENGTH = Study(
-    "strength",
-    "Samples at 50 % success against λ",
-    "λ²N depends on d alone for Ω(1) ≤ λ ≤ ∏d^(1/4) (Assumption ass-pro): N₅₀ of Phases I and II ~ λ^(−2). Below, "
-    "at λ = ¼ and ½, likewise: an average of 1/λ² samples is one of strength 1.",
-    _strengths,
-    climb,
-    climb_cost,
-    [
-        Slope(
-            f"order {order}, d = {dim}",
-            -2,
-            half_law(by="strength", count="climb", order=order, dim=dim),
-            lambda law, _: f"λ²N₅₀: {', '.join(f'{x * x * y:.2g} at {x:g}' for x, y in sorted(law.points.items()))}.",
-            line=f"order {order}, d = {dim}",
-        )
-        for order, dim, _ in SIZES
-    ],
-    planned=planned_climb,
-)
-
 # ---- pairs that are not alike
 
 PATTERNS = ([0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 1.0, 1.0])
@@ -171,20 +135,21 @@ def shape_form(dim: float, correlation: float) -> float:
 
 def _pattern(pattern: list[float], records: Records) -> list[Finding]:
     """One pattern of correlations at d = 256: what both schedules ask for, and what they need."""
-    half, asked = {}, {}
+    half: dict[str, Interval] = {}
+    asked = {}
     truth = SpikedTensor.random((256,) * 6, 1.0, correlation=pattern, random_state=0)
     for name in ("gauged", "case II"):
         each = curves(records, kind="pattern", correlation=pattern, schedule=name)
         if 256.0 not in each:
             return []
-        half[name] = each[256.0].half()
+        half[name] = interval_of(each[256.0])
         asked[name] = 2.0**6 * _asked(truth, name).climb()
     smaller = min(asked, key=lambda name: asked[name])
     taken = 2.0**6 * theorem_schedule(truth, PRESETS["practical"]).climb()
     label = f"d = 256, Cor = {', '.join(f'{c:g}' for c in pattern)}"
     told = f"the smaller is taken and succeeds: the theorem's {asked['gauged']:.1e}, Case II {asked['case II']:.1e}"
-    text = f"N₅₀ {half['gauged']:.1e} and {half['case II']:.1e}; taken {taken:.1e}"
-    agree = math.isclose(taken, asked[smaller], rel_tol=1e-3) and half[smaller] <= taken
+    text = f"N₅₀ {half['gauged'].short()} and {half['case II'].short()}; taken {taken:.1e}"
+    agree = math.isclose(taken, asked[smaller], rel_tol=1e-3) and half[smaller].value <= taken
     return [Finding(label, told, text, Verdict.of(agree), "at a budget of 1, all 2⁶ starts.")]
 
 

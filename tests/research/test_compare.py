@@ -12,8 +12,8 @@ from research.__main__ import app
 from research.baselines import ALS, Unfolding
 from research.compare import NAMES, Outcome, Setting, comparison, left_out
 from research.law import averaged, drawn_average
-from research.methods import METHODS, Problem, matrices
-from research.studies.memory import MEMORY, constants, points_of, run_once
+from research.methods import METHODS, Problem
+from research.studies.memory import MEMORY, constants, points_of, protocol_findings, run_once
 from research.studies.store import Store
 from research.studies.study import Record, Verdict
 from tpca import SpikedTensor
@@ -81,9 +81,9 @@ def test_what_is_left_out_has_a_reason():
     reasons = left_out(setting)
     assert "needs" in reasons["mean"]
     assert "needs" in reasons["als"]
-    assert "only for equal vectors" in reasons["partial-trace"]
+    assert "only for equal vectors" in reasons["matrix-sgd"]
     assert "race" not in reasons
-    assert left_out(setting, ["race"])["oja"] == "not asked for"
+    assert left_out(setting, ["race"])["als"] == "not asked for"
     with pytest.raises(StudyError, match="no method 'nothing'"):
         left_out(setting, ["nothing"])
 
@@ -98,15 +98,16 @@ def test_the_command():
     content = json.loads(done.stdout)
     assert {row["method"] for row in content["methods"]} == {"als", "race"}
     assert content["samples"] == 111
-    assert content["left_out"]["oja"] == "not asked for"
+    assert content["left_out"]["amp"] == "not asked for"
 
 
 @pytest.fixture(scope="module")
 def records():
     study = MEMORY
-    chosen = ("als", "vector-sgd", "partial-trace", "unfolding-passes")
-    trials = [p for p in study.grid("full") if p["order"] == 3 and p["method"] in chosen and p["first"] == 0]
-    trials += [p for p in study.grid("quick") if p["order"] == 3 and p["method"] == "race"]
+    chosen = ("als", "vector-sgd", "unfolding-passes")
+    every, few = ([p for p in study.grid(scale) if "method" in p and p["order"] == 3] for scale in ("full", "quick"))
+    trials = [p for p in every if p["method"] in chosen and p["first"] == 0]
+    trials += [p for p in few if p["method"] == "race"]
     return [Record(p, study.run(p), 0.1) for p in trials]
 
 
@@ -122,6 +123,18 @@ def test_the_study_of_memory(records):
         assert point.state > 0
     found = {f.label: f for f in MEMORY.findings(records)}
     assert found["order 3, S·K·N"].verdict is Verdict.AGREES
+
+
+def test_the_memory_protocol_ends_with_the_same_bits():
+    """Order 4 and 5: S is 64·2^k̄ bits for every entry of a block, and a few for counts and the generator."""
+    for order, dim in ((4, 3), (5, 2)):
+        params = {"kind": "protocol", "order": order, "dim": dim}
+        found = MEMORY.run(params)
+        assert found["same"]
+        assert found["state"] == 2**order * (order // 2 * dim**2 + order % 2 * dim)
+        assert 0 < found["bits"] - 64 * found["state"] < 64 * 2**order + 1000
+        (finding,) = protocol_findings([Record(params, found, 0.1)])
+        assert f"S = {found['bits']} bits" in finding.measured
 
 
 def test_constants_are_made_from_the_store(records, tmp_path):
@@ -173,6 +186,8 @@ def test_a_comparison_is_kept_trial_by_trial(tmp_path):
 def test_bad_problems_are_refused():
     with pytest.raises(ModelError, match="correlation"):
         Problem((4, 4), correlation=2.0)
+    with pytest.raises(ModelError, match="one for each of 3 pairs"):
+        Problem((8,) * 6, correlation=(1.0, 0.0))
     with pytest.raises(ModelError, match="equal vectors need"):
         Problem((4, 5), symmetric=True)
     with pytest.raises(ModelError, match="equal vectors need"):
@@ -194,21 +209,3 @@ def test_state_formulas_hold(order):
             assert 0.5 * formula < outcome.state <= formula
         else:
             assert outcome.state == pytest.approx(formula, rel=0.12, abs=8 * dim), name
-
-
-def test_correlation_helps_the_papers_matrices():
-    """Order 6: d^4 without correlation, d^3 with equal vectors (γ = d^(-1/2) + 1/d, which bends small d)."""
-    none, half, full = (matrices(Problem((1000,) * 6, correlation=c)) for c in (0.0, 0.5, 1.0))
-    assert none == pytest.approx(1e12)
-    assert full < half < none
-    assert full == pytest.approx(1e9, rel=0.2)
-    assert matrices(Problem((100,) * 5, correlation=0.0)) == pytest.approx(1e6)  # d^(k̄-2): the vector block is idle
-
-
-def test_few_correlated_pairs_ask_for_no_more_than_none():
-    """The corollary's min: one pair of three with Cor = 1 makes d² max γ⁴ ∏γ⁻² d^5 against Case II's d^4."""
-    one, all_three, none = (matrices(Problem((256,) * 6, correlation=c)) for c in ((1.0, 0.0, 0.0), (1.0,) * 3, 0.0))
-    assert one == pytest.approx(none)
-    assert all_three < none / 100
-    with pytest.raises(ModelError, match="one for each of 3 pairs"):
-        Problem((8,) * 6, correlation=(1.0, 0.0))

@@ -16,17 +16,31 @@ from typer.testing import CliRunner
 
 from amounts import few_or_many
 from research.__main__ import app
+from research.baselines import ALS
+from research.own import measure, study_of_method, study_of_schedule
 from research.reproduce import BEGIN, END, STUDIES, as_markdown, as_rows, write_markdown
-from research.studies.climbs import climb, planned_climb
-from research.studies.estimates import Curve, Ratio, power_law, power_law_of, rate_interval, slope_finding, spread
+from research.studies.climbs import climb, constants_of, planned_climb
+from research.studies.diagram import DIAGRAM, boundary
+from research.studies.estimates import (
+    Curve,
+    Ratio,
+    interval_of,
+    power_law,
+    power_law_of,
+    rate_interval,
+    slope_finding,
+    spread,
+)
 from research.studies.runner import pending_jobs, run_studies
 from research.studies.scaling import UNCORRELATED, logarithm
 from research.studies.store import Store, digest, key, stale
 from research.studies.structure import CORRELATIONS, HIDDEN, _cycles, adaptive_fits, adaptive_form, best_pairing
 from research.studies.study import Record, Study, Verdict
 from research.study_figures import FIGURES, draw_studies
+from research.theory import limit_alignment, noise_norm
 from tpca.errors import StudyError
 from tpca.model import SpikedTensor
+from tpca.solvers.paper.schedule import theorem_schedule
 from tpca.solvers.paper.vectors import pairings_of
 
 ROOT = Path(__file__).parents[2]
@@ -62,16 +76,20 @@ def test_slope_of_a_known_law_is_found_and_covered(runs):
 def test_half_is_interpolated_between_levels():
     assert Curve.gather([(10, 1, 10), (10.001, 3, 10), (20, 9, 10)]).runs.tolist() == [20, 10]  # one level
     curve = Curve.gather([(10, 0, 10), (100, 10, 10)])
-    assert curve.half() == pytest.approx(math.sqrt(1000))
-    assert Curve.gather([(10, 6, 10), (100, 10, 10)]).half() == pytest.approx(10)
-    assert math.isinf(Curve.gather([(10, 0, 10), (100, 4, 10)]).half())
+    assert curve.at() == pytest.approx(math.sqrt(1000))
+    assert curve.at(0.9) == pytest.approx(10 * 10**0.9)
+    half, ninety = interval_of(curve), interval_of(curve, 0.9)
+    assert 10 <= half.low < half.value < half.high <= 100
+    assert half.value < ninety.value
+    assert Curve.gather([(10, 6, 10), (100, 10, 10)]).at() == pytest.approx(10)
+    assert math.isinf(Curve.gather([(10, 0, 10), (100, 4, 10)]).at())
     # Between two rungs, from 0 to 1, the crossing may be anywhere: uniform in log N, so all of 200 draws lie there and
     # their mean is that of the interpolation within 6 standard errors (false alarms below 1e-8).
     draws = np.log([curve.redrawn(np.random.default_rng(seed)) for seed in range(200)])
     assert np.all((draws >= math.log(10)) & (draws <= math.log(100)))
     assert np.mean(draws) == pytest.approx(math.log(1000) / 2, abs=6 * math.log(10) / math.sqrt(12 * 200))
     ratio = Ratio(curve, Curve.gather([(1, 0, 10), (10, 10, 10)]))
-    assert ratio.half() == pytest.approx(10)
+    assert ratio.at() == pytest.approx(10)
 
 
 def test_power_law_with_a_known_correction():
@@ -148,6 +166,62 @@ def test_scores_of_pairings_have_their_joint_law():
     assert score == pytest.approx(1.0, abs=6 * 8**1.5 / 1000)  # six standard deviations
 
 
+@pytest.mark.parametrize("without", ["", "I", "II", "III"])
+def test_a_phase_that_is_left_out_takes_no_samples(without):
+    """Order 4, d = 8, λ = 1: all phases succeed in 8 of 8 runs (in development 100 of 100 at d = 32)."""
+    params = {"order": 4, "dim": 8, "correlation": 0.0, "budget": 1.0, "without": without, "first": 0, "count": 8}
+    study = STUDIES["phases"]
+    found = study.run(params)
+    assert stale(study, [Record(params, found, 0.1)]) == []
+    assert found["samples"] == pytest.approx(study.planned(params)["samples"], abs=study.planned(params)["rounding"])
+    if not without:
+        assert found["wins"] >= 7
+
+
+def test_boundaries_of_a_planted_diagram():
+    """N₅₀ = 100/λ² for every method, whatever the correlation: the slope is −2, and correlation saves nothing."""
+    records = []
+    for params in DIAGRAM.grid("full"):
+        if "kind" in params or params["order"] != 3:
+            continue
+        samples = [100 / params["strength"] ** 2 * 2 ** (j / 2) for j in range(-4, 5)]
+        wins = [round(params["count"] / (1 + math.exp(-3 * j))) for j in range(-4, 5)]
+        result = {"samples": samples, "wins": wins, "levels": [params["count"]] * 9, "state": 1.0, "passes": 1}
+        records.append(Record(params, result, 0.1))
+    found = DIAGRAM.findings(records)
+    assert len(found) == 8  # four methods, two questions each
+    assert all(finding.verdict is Verdict.AGREES for finding in found)
+    half = boundary(records, 3, "als", "strength")
+    assert [half[x].at() * x * x for x in (0.25, 1.0, 2.0)] == pytest.approx([100] * 3, rel=0.2)
+
+
+def test_the_best_rank_one_fit_has_its_limits():
+    """Order 3, d = 20, six tensors: overlaps have standard deviation 0.01 at β = 3, lengths of noise 0.1."""
+    fit = {"kind": "fit", "order": 3, "dim": 20, "beta": 3.0, "count": 6, "first": 0}
+    assert np.mean(DIAGRAM.run(fit)["values"]) == pytest.approx(limit_alignment(3, 3.0), abs=0.03)
+    noise = DIAGRAM.run({"kind": "noise", "order": 3, "dim": 20, "count": 6, "first": 0})["values"]
+    assert np.mean(noise) == pytest.approx(noise_norm(3), rel=0.15)
+
+
+def test_a_method_and_a_schedule_of_ones_own(tmp_path):
+    """ALS from 2^(j/2)·d^1.5 samples; and the usual schedule, which gives what the studies have."""
+    study = study_of_method("als", ALS().run, 1.5, order=3, dims=(6, 8, 10), runs=2, rungs=(-2, 8))
+    (finding,) = measure(study, tmp_path)
+    assert finding.verdict is Verdict.AGREES
+    records = Store(tmp_path).records(study)
+    assert len(records) == len(study.grid("quick")) == 33
+    assert all(r.result["wins"] == 2 for r in records if r.params["budget"] == 16)  # 16 times d^1.5
+    assert measure(study, tmp_path) == [finding]  # what is stored is not run again
+
+    def usual(truth, budget):
+        return theorem_schedule(truth, constants_of({"budget": budget}))
+
+    own = study_of_schedule("usual", usual, 2, order=4, dims=(16,), runs=4, rungs=(0, 0))
+    (params,) = own.grid("quick")
+    assert own.run(params)["wins"] == climb(params)["wins"]
+    assert own.run(params)["samples"] == pytest.approx(climb(params)["samples"])
+
+
 def squares(version=1):
     """A study that costs nothing."""
     grid = lambda scale: [{"x": x} for x in range(3 if scale == "quick" else 5)]  # noqa: E731
@@ -201,12 +275,15 @@ def test_a_study_without_trials_concludes_nothing(name):
     assert all(f.verdict is Verdict.OPEN for f in STUDIES[name].findings([]))
 
 
-@pytest.mark.parametrize("name", [study.name for study in STUDIES.values() if study.planned])
-def test_stored_samples_are_those_of_todays_schedules(name):
-    """Every N without chance in it is computed again: a table made by other code is noticed."""
-    records = Store(ROOT / "docs" / "reproduction").records(STUDIES[name])
-    assert records
-    assert [record.params for record in stale(STUDIES[name], records)] == []
+@pytest.mark.parametrize("name", list(STUDIES))
+def test_the_stored_table_is_whole_and_of_todays_code(name):
+    """Every trial of the full grid is there, and no other; every N without chance in it is computed again."""
+    study, store = STUDIES[name], Store(ROOT / "docs" / "reproduction")
+    records = store.records(study)
+    assert [record.params for record in stale(study, records)] == []
+    assert store.pending(study, study.grid("full")) == []
+    assert {key(record.params) for record in records} <= {key(params) for params in study.grid("full")}
+    assert set(STUDIES) == {path.stem for path in store.folder.glob("*.jsonl")}
 
 
 def test_other_samples_than_those_planned_are_stale():

@@ -9,7 +9,7 @@ from tpca.engines import LocalEngine, open_engine
 from tpca.errors import SampleError, ScheduleError, SolverError
 from tpca.solvers.estimate import StopReason
 from tpca.solvers.paper.schedule import PRESETS, Leg, Schedule
-from tpca.solvers.paper.solver import PaperRun
+from tpca.solvers.paper.solver import PaperRun, planned_samples
 from tpca.solvers.paper.step import ascent_step
 from tpca.solvers.paper.vectors import block_vectors, gradient_ascent, pairings_of, power_method, sign_starts
 from tpca.tensors.blocks import Partition
@@ -214,6 +214,43 @@ def test_other_orders_and_unsorted_dims_recover(dims, strength, correlation):
     assert [len(v) for v in estimate.vectors] == list(dims)
     for v in estimate.vectors:
         assert np.linalg.norm(v) == pytest.approx(1.0)
+
+
+# Measured on the exact law (docs/reproduction.md, odd-order): all of 200 printed runs at its own N succeed at d = 6, so
+# a run fails with probability 0.015 at most (95 %), and two of ten with 0.01.
+@pytest.mark.slow
+def test_the_default_at_odd_order_succeeds_at_its_own_samples():
+    good = 0
+    for seed in range(10):
+        truth = SpikedTensor.random((6,) * 5, 3.0, correlation=0.0, random_state=seed)
+        estimate = PaperSolver(strength=3.0, random_state=seed).run(truth.stream(random_state=100 + seed))
+        good += bool(truth.overlaps(estimate.vectors).min() >= 0.9)
+        assert estimate.advice == ()
+    assert good >= 9
+
+
+def test_the_default_is_the_printed_schedule_at_odd_order():
+    truth = SpikedTensor.random((3,) * 5, 2.0, random_state=0)
+    asked = planned_samples(truth.dims, 2.0)
+    idle = planned_samples(truth.dims, 2.0, preset="idle")
+    assert PaperSolver(strength=2.0).run(truth.stream()).n_samples in asked.values()
+    assert PaperSolver(strength=2.0, preset="idle").run(truth.stream()).n_samples in idle.values()
+    assert not set(asked.values()) & set(idle.values())
+
+
+@pytest.mark.parametrize("noise", [False, True])
+def test_a_reward_that_does_not_fit_the_strength_is_said(noise):
+    """Of pure noise the mean reward is 0 ± 0.05, and of a climb that has arrived 2 ± 0.1; λ/2 is 1 (10 deviations)."""
+    truth = SpikedTensor.random((4,) * 4, 1e-9 if noise else 2.0, random_state=0)
+    estimate = PaperSolver(strength=2.0, random_state=0).run(truth.stream(random_state=1))
+    assert estimate.stop_reason is StopReason.SCHEDULE_DONE
+    if noise:
+        (line,) = estimate.advice
+        assert f"{estimate.strength:.2g}" in line
+        assert "strength=2 was given" in line
+        assert "random_state" in line
+    else:
+        assert estimate.advice == ()
 
 
 def test_theorem_schedule_recovers():

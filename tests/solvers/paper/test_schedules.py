@@ -17,7 +17,7 @@ from tpca.solvers.paper.schedule import (
 )
 from tpca.tensors.blocks import Partition
 
-THEORY, PRACTICAL, PRINTED = PRESETS["theory"], PRESETS["practical"], PRESETS["printed"]
+THEORY, PRACTICAL, IDLE = PRESETS["theory"], PRESETS["practical"], PRESETS["idle"]
 
 
 def test_samples_are_counted_as_the_theorem_counts_them():
@@ -109,19 +109,19 @@ def test_odd_theory_vector_block_reaches_its_target():
 def test_idle_vector_is_the_even_schedule_of_the_pairs():
     """Order 5, d = 40: the pairs have order 4 and strength λ√(c₀/d), the vector moves in Phase II alone, after them."""
     partition, pairs, left = Partition.pairs((40,) * 5), Partition.pairs((40,) * 4), 2.0 / math.sqrt(40)
-    schedule = empirical_schedule(partition, 2.0, PRACTICAL, c3=None)
-    even = empirical_schedule(pairs, left, PRACTICAL, c3=None)
+    schedule = empirical_schedule(partition, 2.0, IDLE, c3=None)
+    even = empirical_schedule(pairs, left, IDLE, c3=None)
     assert [legs[0] for legs in schedule.stages] == [Leg(0.0, 0)] * len(even.stages)
     assert [legs[1:] for legs in schedule.stages] == list(even.stages)
     assert schedule.ascent[1:] == even.ascent
     signal = 2.0 * (2 / 3) ** 2
     assert schedule.ascent[0].step_size == pytest.approx(min(signal / 40, 1 / (signal + 1)))
-    assert schedule.selection == PRACTICAL.selection_samples(5, 2.0)
+    assert schedule.selection == IDLE.selection_samples(5, 2.0)
     assert len(schedule.estimation) == 3
-    assert search_steps(partition, 2.0, PRACTICAL) == search_steps(pairs, left, PRACTICAL)
+    assert search_steps(partition, 2.0, IDLE) == search_steps(pairs, left, IDLE)
     truth = SpikedTensor.random((40,) * 5, 2.0, correlation=0.3, random_state=0)
-    of_pairs = theorem_schedule(SpikedTensor(truth.vectors[1:], left), PRACTICAL)
-    assert [legs[1:] for legs in theorem_schedule(truth, PRACTICAL).stages] == list(of_pairs.stages)
+    of_pairs = theorem_schedule(SpikedTensor(truth.vectors[1:], left), IDLE)
+    assert [legs[1:] for legs in theorem_schedule(truth, IDLE).stages] == list(of_pairs.stages)
 
 
 @pytest.mark.parametrize(("order", "printed", "idle"), [(5, 4, 3), (7, 6, 5)])
@@ -134,9 +134,9 @@ def test_idle_vector_saves_a_factor_d(order, printed, idle):
         )
         return math.log2(many / few) / 4
 
-    assert exponent(PRACTICAL) == pytest.approx(idle, abs=0.13)
+    assert exponent(IDLE) == pytest.approx(idle, abs=0.13)
     # Case II printed has 1/k for the theorem's 1/(k-1), which makes its Phase II larger than d^(k̄-2) by d^(1/k).
-    assert exponent(PRINTED) == pytest.approx(printed, abs=0.13)
+    assert exponent(PRACTICAL) == pytest.approx(printed, abs=0.13)
 
 
 def test_the_theorem_takes_the_smaller_schedule():
@@ -185,7 +185,7 @@ def test_theorem_schedule_order_five_by_hand():
 
 
 def test_odd_order_vector_block_uses_its_own_gauge():
-    schedule = empirical_schedule(Partition.pairs((40,) * 5), 1.0, PRINTED, c3=None)
+    schedule = empirical_schedule(Partition.pairs((40,) * 5), 1.0, PRACTICAL, c3=None)
     rises = [math.log(2) + math.log(40) / 4] + [2 * math.log(2) + math.log(1600) / 4] * 2
     cycles = math.ceil(max(rises))
     zeta1, zeta2 = (math.exp(r / cycles) for r in rises[:2])
@@ -194,6 +194,21 @@ def test_odd_order_vector_block_uses_its_own_gauge():
     assert schedule.stages[0][0].step_size == pytest.approx(signal / (high * 40))
     high, signal = zeta2 / 40, (1 / math.sqrt(40)) * (1 / 40)
     assert schedule.stages[0][1].step_size == pytest.approx(signal / (high * 1600))
+
+
+def test_the_printed_step_breaks_the_condition_of_phase_one():
+    """Erratum 21: Theorem thm-phase-I-tensor-PCA needs Tη² ≤ LB²/(64 c₁ log), and T and η as printed have 1/(c₂ D).
+
+    LB = γ/4 and γ = c₀/d, so that c₂ would have to grow as 1/c₀²; with identical vectors γ = d^(-1/2) is enough.
+    """
+    dims, dim = (4096,) * 6, 4096
+    c0, c2 = initial_overlap(dims, 0.1), 6 * math.log(6 * dim / 0.1)
+    for correlation, holds in ((0.0, False), (1.0, True)):
+        truth = SpikedTensor.random(dims, 1.0, correlation=correlation, random_state=0)
+        leg = gauged_schedule(truth, THEORY).stages[0][0]
+        assert leg.steps * leg.step_size**2 * c2 * dim**2 == pytest.approx(1.0, rel=1e-6)
+        low = block_gauge(truth, c0)[0] / 4
+        assert (leg.steps * leg.step_size**2 <= low**2 / 64) == holds
 
 
 def test_phase_one_targets_are_capped():

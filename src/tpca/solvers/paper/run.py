@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +17,8 @@ from tpca.solvers.paper.schedule import Constants, Leg, Schedule, decay_length, 
 from tpca.solvers.paper.step import ascent_step, normalise, step_rewards
 from tpca.solvers.paper.vectors import MARGIN, score_query, sign_starts
 from tpca.solvers.run import Keeper
-from tpca.tensors import Accumulator, Gradients, Query, SampleGradients
+from tpca.tensors import Gradients, Query, SampleGradients
 from tpca.tensors.blocks import Array, Partition, Replicas
-
-A = TypeVar("A", bound=Accumulator)
 
 
 class StreamEndedError(Exception):
@@ -97,10 +95,6 @@ class PaperRun:
         for name in self.STATE:
             setattr(self, name, state[name])
 
-    def _reduce(self, blank: A, n: int) -> A:
-        """The next ``n`` samples."""
-        return self.engine.reduce(blank, n)
-
     def search_reference(
         self, strength: float, constants: Constants, pairings: Sequence[Partition] = ()
     ) -> float | None:
@@ -113,7 +107,7 @@ class PaperRun:
         margin = MARGIN if len(tried) > 1 else 1.0
         for test in search_steps(self.partition, strength, constants):
             wanted = math.ceil(margin * test.samples)
-            part = self._reduce(Gradients(queries), wanted)
+            part = self.engine.reduce(Gradients(queries), wanted)
             self.samples += part.n
             if part.n < wanted:
                 raise StreamEndedError
@@ -215,7 +209,7 @@ class PaperRun:
             query = Query(self.partition, self.replicas, gradients_of=(block,))
             count = len(self.replicas[0])
             fit = max(1, min(steps - served, BATCH_ENTRIES // (count * math.prod(self.partition.dims))))
-            gradients = self._reduce(SampleGradients(query), fit * count).gradients
+            gradients = self.engine.reduce(SampleGradients(query), fit * count).gradients
             if not len(gradients):
                 raise StreamEndedError
             self.samples += gradients.shape[0] * count

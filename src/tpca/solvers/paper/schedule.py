@@ -1,4 +1,4 @@
-r"""The constants that the paper hides behind ≍ and ≳, by name.
+r"""The paper's schedules: step sizes and durations of every phase and block, and the constants behind its ≍.
 
 ============================  =====================================================  ==============  =========
 field                         where it stands                                        theory          practical
@@ -18,60 +18,31 @@ field                         where it stands                                   
 ``estimation``                T^{(3)} = this · form                                  1               100
 ``estimation_power``          2: form = (k d d')² log⁴ / λ²; 1: form = d d' / λ², ≥ 100  2            1
 ``estimation_step``           η^{(3)} = this · log²T / (λ T)                         1               1/2
-``idle_vector``               odd order: w_1 stands still in Phase I                 no              yes
+``idle_vector``               odd order: w_1 stands still in Phase I                 no              no
 ============================  =====================================================  ==============  =========
 
 ``theory`` keeps every factor that the paper prints with its ≍ read as =; the proofs' own constants (8192 c_1, ...) are
-larger still.  ``practical`` sets to one what only the proofs need and leaves the vector block of an odd order idle in
-Phase I (:mod:`~tpca.solvers.paper.schedule`); ``printed`` has the same constants and the printed Phase I.
-Erratum 6 of docs/paper.md is the reason for ``target_cap`` and ``search_slack``: at order 4 the target 2γ^{1-1/(k-1)}
-is 2, and the c_3 test a coin flip.
-
-What a schedule is: step sizes and durations for every phase and block, as plain numbers.
+larger still.  ``practical`` sets to one what only the proofs need.  Errata are those of docs/paper.md; erratum 6 is the
+reason for ``target_cap`` and ``search_slack``: at order 4 the target 2γ^{1-1/(k-1)} is 2, and the c_3 test a coin flip.
 
 The theorem counts samples as (Theorem main-theorem)
 
 .. math:: N = 2^{\bar k}\Big(N_0 + \sum_m T^{(1)}_m + T^{(2)}_m\Big) + 2\sum_m T^{(3)}_m .
 
-Phase III is the same in both configurations: :math:`\eta^{(3)} = \log^2 T^{(3)}/(\lambda T^{(3)})` for every block.
+K is the number of blocks (k even, k+1 odd), D_m the entries of block m (d d', or d_1 for the vector block of an odd
+order): parities differ in nothing else.  Every leg of every schedule is one formula (:func:`_leg`), with the signal s
+that the other blocks leave, the alignment LB that a block begins with and the alignment UB that it is to reach:
 
-Odd order with the vector block idle in Phase I: N ~ d^{k̄-2} instead of d^{k̄-1}.
+.. math:: \eta = \frac1c\min\Big\{\frac{s}{UB\,D_m}, \frac{LB}{s+1}\Big\}, \qquad T = \frac{UB}{s\,\eta} .
 
-The printed schedule gives the vector :math:`w_1` a turn in every cycle.  Its signal is
-:math:`\lambda\prod_{m\ge2}\alpha_m \sim \lambda d^{-(\bar k-1)/2}` and a turn that just keeps an alignment
-:math:`\alpha_1 \sim d_1^{-1/2}` takes :math:`\alpha_1^2 d_1/s^2 \sim d^{\bar k-1}/\lambda^2` samples.  Nothing needs
-it.  Contracted with any unit vector :math:`w_1`, samples of order 2k+1 are samples of order 2k,
+**Theorem** (main-theorem, main-theorem-odd; it needs the truth, so it is for studies).  Phase I: LB = ζ^{h-1}γ,
+UB = ζ^hγ, :math:`s = \lambda^I_{m,h} = \lambda\prod_{i\ne m}\zeta_i^{h-1}\gamma_i/4`, c = c_2.  Phase II: LB = UB = 1,
+D_m times k̄, :math:`s = \lambda^{II}_m = \lambda(1-1/\lfloor\bar k/2\rfloor)^{K-m}
+\prod_{i<m}\gamma_i^{1-1/(\lfloor\bar k/2\rfloor-1)}` (Eq. block-eff-SNR; errata 1, 8).  Corollary cor-equal-dim takes
+the smaller of two: that, or Case II, which counts on no correlation.
 
-.. math:: T(w_1) = \lambda' \, v_2 \otimes \dots \otimes v_{\bar k} + E(w_1), \qquad
-          \lambda' = \lambda\langle w_1, v_1\rangle \approx \lambda\sqrt{c_0/d_1},
-
-with noise as before (a contraction with a unit vector keeps Assumption ass-base, and i.i.d. N(0, 1) entries).  So the
-even theorem at strength λ' serves the k pairs, in :math:`d^{2k-2}/\lambda'^2 = d^{2k-1}/(c_0\lambda^2)` samples: that
-is :math:`d^{\bar k-2}`, and :math:`S\cdot N \sim d^{\bar k}` with the ordinary product.  Correlation inside pairs helps
-as it does at order 2k.  In Phase II the pairs come first, as always; then :math:`w_1` meets a signal of order λ and
-needs :math:`d_1/\lambda^2` samples.  The c_3 search is that of the pairs at strength λ', too.
-
-The theorem's schedule (Theorem main-theorem and main-theorem-odd).  It needs the truth, so it is for studies only.
-
-.. math::
-    \eta^{(1)}_{m,h} = \frac1{c_2}\min\Big\{\frac{\lambda^I_{m,h}}{\zeta_m^h\gamma_m D_m},
-                        \frac{\zeta_m^{h-1}\gamma_m}{\lambda^I_{m,h}+1}\Big\}, \quad
-    T^{(1)}_{m,h} = \frac{\zeta_m^h\gamma_m}{\eta\lambda^I}, \quad
-    \eta^{(2)}_m = \frac1{c_2}\min\Big\{\frac{\lambda^{II}_m}{\bar k D_m}, \frac1{\lambda^{II}_m+1}\Big\}, \quad
-    T^{(2)}_m = \frac1{\eta\lambda^{II}}
-
-with D_m the number of entries of block m (d d', or d_1 for the vector block of an odd order), K blocks,
-:math:`\lambda^I_{m,h} = \lambda\prod_{i\ne m}\zeta_i^{h-1}\gamma_i/4` and
-:math:`\lambda^{II}_m = \lambda(1-1/\lfloor\bar k/2\rfloor)^{K-m}\prod_{i<m}\gamma_i^{1-1/(\lfloor\bar k/2\rfloor-1)}`
-(Eq. block-eff-SNR).  Alignments are capped at ``target_cap`` (erratum 6).  Erratum 8: the sketch's T^{(2)} ≍ 1/(λ² D)
-reads D/λ². Erratum 1: inside a phase the blocks j > m are new and i < m old, as the loop order says.
-
-Corollary cor-equal-dim takes the smaller of two: that schedule, or Case II of the empirical section, which counts on no
-correlation.  Where few pairs are correlated, max γ⁴ makes the first the larger one.
-
-The empirical schedule: no truth, only λ ≍ 1 (paper, Sections para-setting-empirical and -odd).
-
-A reference parameter c_3, an estimate of :math:`|\prod_m Cor_m|^{1/K}`, decides between two cases:
+**Empirical** (Sections para-setting-empirical and -odd; no truth, only λ ≍ 1).  A reference parameter c_3, an estimate
+of :math:`|\prod_m Cor_m|^{1/K}`, decides between two cases:
 
 * Case I, c_3 found: :math:`\tildeγ_m = c_3 D_m^{-1/4}` (vector block: c_3 d_1^{-1/2}, by the convention d_0 = d_1),
   Phase I in two parts: h_1* cycles that lift the common overlap from c_3^K to c_3, then h_2* cycles that lift to
@@ -79,17 +50,21 @@ A reference parameter c_3, an estimate of :math:`|\prod_m Cor_m|^{1/K}`, decides
 * Case II, no c_3: :math:`\tildeγ_m = c_0^{|m|/2} D_m^{-1/2}` with |m| the number of modes of the block (c_0 for a pair,
   c_0^{1/2} for the vector block), h* cycles.
 
-Step sizes and durations, in both cases (Eq. empirical-sample-size-caseI/II, empirical-set-size-caseI/II):
+In both c = c_2 h*², and :math:`\lambda^{II}_m = \lambda(1-1/K)^{K-m}\prod_{i<m} D_i^{-e+e/(K-1)}`, e = 1/4 in Case I
+and 1/2 in Case II (Eq. empirical-sample-size-caseI/II, empirical-set-size-caseI/II; errata 4, 5, 11, 16).
 
-.. math::
-    \eta^{(1)} = \frac{1}{c_2 h^{*2}}\frac{\tilde\lambda^I}{UB \cdot D_m}, \quad
-    T^{(1)} = \frac{UB}{\tilde\lambda^I\eta}, \qquad
-    \eta^{(2)} = \frac{\tilde\lambda^{II}}{c_2 k D_m}, \quad
-    T^{(2)} = \frac1{\tilde\lambda^{II}\eta}.
+**Phase III** is the same in all: :math:`\eta^{(3)} = \log^2 T^{(3)}/(\lambda T^{(3)})` for every block.
 
-Here K is the number of blocks (k even, k+1 odd), D_m the entries of block m.  Even and odd order differ only in the
-blocks. Errata: the odd Case II prints (d_{2m-1} d_{2m}) where block m owns modes 2m-2 and 2m-1; Case I's second UB is
-UB^I.
+**Ours, ``idle``: the vector block of an odd order stands still in Phase I**, N ~ d^{k̄-2} instead of d^{k̄-1}.  The
+printed schedule gives w_1 a turn in every cycle, whose signal is :math:`\lambda\prod_{m\ge2}\alpha_m \sim \lambda
+d^{-(\bar k-1)/2}`: just to keep :math:`\alpha_1 \sim d_1^{-1/2}` it takes :math:`\alpha_1^2 d_1/s^2 \sim d^{\bar
+k-1}/\lambda^2` samples.  Contracted with any unit vector w_1, samples of order 2k+1 are samples of order 2k and of
+strength :math:`\lambda' = \lambda\langle w_1, v_1\rangle \approx \lambda\sqrt{c_0/d_1}`, with noise as before, so the
+even schedule at λ' serves the k pairs, and w_1 moves in Phase II, after them.  Its price: a vector that stands still
+has nothing but its start, and where both of its starts are poor the run fails.  At its own N, order 5 without
+correlation, 181, 153 and 161 of 200 runs succeed at d = 6, 16 and 64, and all 200 of the printed schedule
+(docs/reproduction.md, odd-order).  Up to d = 64 it takes as many samples as the printed one for half of the runs, and
+2 to 4 times as many for nine of ten; the factor d wins at larger d.
 """
 
 from __future__ import annotations
@@ -175,10 +150,9 @@ PRESETS = {
         estimation=100.0,
         estimation_power=1,
         estimation_step=0.5,
-        idle_vector=True,
     ),
 }
-PRESETS["printed"] = replace(PRESETS["practical"], idle_vector=False)
+PRESETS["idle"] = replace(PRESETS["practical"], idle_vector=True)
 
 
 def preset_constants(preset: str | Constants) -> Constants:
@@ -251,6 +225,46 @@ def estimation_legs(partition: Partition, strength: float, constants: Constants,
 IDLE = Leg(0.0, 0)
 
 
+def _leg(
+    constants: Constants,
+    signal: float,
+    size: float,
+    divisor: float,
+    low: float = 1.0,
+    high: float = 1.0,
+    bound: float = math.inf,
+) -> Leg:
+    """η and T of a block of D = ``size`` entries from the alignment LB = ``low`` to UB = ``high``; η at most ``bound``.
+
+    The bound LB/(s+1) is Corollary coro-gen-phase-I's; in the empirical schedules it matters for strengths well above
+    one only.
+    """
+    eta = min(signal / (high * size), low / (signal + 1), bound) / divisor
+    return Leg(eta, math.ceil(constants.duration * high / (signal * eta)))
+
+
+def _ascent(
+    partition: Partition, strength: float, constants: Constants, count: int, keep: float, reach: Sequence[float]
+) -> tuple[Leg, ...]:
+    """Phase II: s = λ · keep^{K−m} ∏_{i<m} reach_i, where ``reach`` is what Phase I has lifted the blocks to.
+
+    ``count`` is the k̄ of the theorem or the k of the empirical sections.
+    """
+    divisor, penalty = constants.step_divisor(count, partition.dims), float(count**constants.block_penalty)
+    legs = []
+    for m, size in enumerate(partition.sizes):
+        signal = strength * keep ** (len(partition) - 1 - m) * math.prod(reach[:m])
+        legs.append(_leg(constants, signal, penalty * size, divisor))
+    return tuple(legs)
+
+
+def _others(values: Sequence[float], m: int) -> float:
+    return math.prod(v for i, v in enumerate(values) if i != m)
+
+
+# ---- odd order with the vector block idle in Phase I
+
+
 def rests(partition: Partition, constants: Constants) -> bool:
     """Whether there is a vector block, the first, that stands still in Phase I."""
     return constants.idle_vector and partition.order % 2 == 1 and len(partition.groups[0]) == 1
@@ -272,26 +286,23 @@ def vector_strength(partition: Partition, strength: float, constants: Constants)
 def with_idle_vector(
     partition: Partition, strength: float, constants: Constants, of_pairs: Callable[[float], Schedule]
 ) -> Schedule:
-    """The pairs' schedule at strength λ', ``of_pairs(λ')``, and the vector's turn at the end of Phase II."""
-    pairs = of_pairs(vector_strength(partition, strength, constants))
+    """The pairs' schedule at strength λ', ``of_pairs(λ')``, and the vector's turn at the end of Phase II, as printed.
+
+    All pairs are there by then: λ^II_1 = λ(1 − 1/K)^{K−1}.
+    """
+    pairs, count = of_pairs(vector_strength(partition, strength, constants)), len(partition)
+    vector = _ascent(partition, strength, constants, partition.order // 2, 1 - 1 / count, [1.0] * count)[0]
     return replace(
         pairs,
         name=f"{pairs.name}, vector idle in Phase I",
         stages=tuple((IDLE, *legs) for legs in pairs.stages),
-        ascent=(_vector_leg(partition, strength, constants), *pairs.ascent),
+        ascent=(vector, *pairs.ascent),
         selection=constants.selection_samples(partition.order, strength),
         estimation=estimation_legs(partition, strength, constants, pairs=partition.order // 2),
     )
 
 
-def _vector_leg(partition: Partition, strength: float, constants: Constants) -> Leg:
-    """Phase II of w_1, as printed: λ^II_1 = λ(1 − 1/K)^{K−1}, all pairs being there."""
-    count, size = len(partition), partition.sizes[0]
-    signal = strength * (1 - 1 / count) ** (count - 1)
-    penalty = (partition.order // 2) ** constants.block_penalty
-    divisor = constants.step_divisor(partition.order // 2, partition.dims)
-    eta = min(signal / (penalty * size), 1 / (signal + 1)) / divisor
-    return Leg(eta, math.ceil(constants.duration / (signal * eta)))
+# ---- the theorem
 
 
 def theorem_schedule(truth: SpikedTensor, constants: Constants, cycles: int | None = None) -> Schedule:
@@ -321,15 +332,25 @@ def theorem_schedule(truth: SpikedTensor, constants: Constants, cycles: int | No
 
 def gauged_schedule(truth: SpikedTensor, constants: Constants, cycles: int | None = None) -> Schedule:
     """The theorem's own schedule from the truth's γ_m."""
-    partition = Partition.pairs(truth.dims)
+    partition, strength, pairs = Partition.pairs(truth.dims), truth.strength, truth.order // 2
+    divisor = constants.step_divisor(truth.order, truth.dims)
+    stages = []
+    for lows, highs in stage_bounds(truth, constants, cycles):
+        expected = [low / constants.signal_loss for low in lows]
+        stages.append(
+            tuple(
+                _leg(constants, strength * _others(expected, m), size, divisor, lows[m], highs[m])
+                for m, size in enumerate(partition.sizes)
+            )
+        )
+    gauges = block_gauge(truth, constants.start_overlap(truth.dims))
+    reach = [min(float(g ** (1 - 1 / (pairs - 1))), constants.target_cap) for g in gauges]
     return Schedule(
         name="theorem",
-        stages=tuple(
-            _stage(truth, partition, constants, lows, highs) for lows, highs in stage_bounds(truth, constants, cycles)
-        ),
-        ascent=_ascent(truth, partition, constants),
-        selection=constants.selection_samples(truth.order, truth.strength),
-        estimation=estimation_legs(partition, truth.strength, constants, pairs=truth.order),
+        stages=tuple(stages),
+        ascent=_ascent(partition, strength, constants, truth.order, 1 - 1 / pairs, reach),
+        selection=constants.selection_samples(truth.order, strength),
+        estimation=estimation_legs(partition, strength, constants, pairs=truth.order),
     )
 
 
@@ -348,34 +369,7 @@ def stage_bounds(
     return list(itertools.pairwise(levels))
 
 
-def _stage(
-    truth: SpikedTensor, partition: Partition, constants: Constants, lows: list[float], highs: list[float]
-) -> tuple[Leg, ...]:
-    """A cycle of Phase I, one leg per block."""
-    legs = []
-    c2 = constants.step_divisor(truth.order, truth.dims)
-    for m, size in enumerate(partition.sizes):
-        others = math.prod(low / constants.signal_loss for i, low in enumerate(lows) if i != m)
-        signal = truth.strength * others
-        eta = min(signal / (highs[m] * size), lows[m] / (signal + 1)) / c2
-        legs.append(Leg(eta, math.ceil(constants.duration * highs[m] / (eta * signal))))
-    return tuple(legs)
-
-
-def _ascent(truth: SpikedTensor, partition: Partition, constants: Constants) -> tuple[Leg, ...]:
-    """Phase II, one leg per block."""
-    legs = []
-    gauges = block_gauge(truth, constants.start_overlap(truth.dims))
-    root = 1 / (truth.order // 2 - 1)
-    keep = 1 - 1 / (truth.order // 2)
-    c2 = constants.step_divisor(truth.order, truth.dims)
-    penalty = truth.order**constants.block_penalty
-    for m, size in enumerate(partition.sizes):
-        reached = math.prod(min(g ** (1 - root), constants.target_cap) for g in gauges[:m])
-        signal = truth.strength * keep ** (len(partition) - 1 - m) * reached
-        eta = min(signal / (penalty * size), 1 / (signal + 1)) / c2
-        legs.append(Leg(eta, math.ceil(constants.duration / (eta * signal))))
-    return tuple(legs)
+# ---- without the truth
 
 
 @dataclass(frozen=True)
@@ -388,21 +382,19 @@ class SearchStep:
 
 
 def search_steps(partition: Partition, strength: float, constants: Constants) -> tuple[SearchStep, ...]:
-    r"""The tests τ = 0 … T̃ (Algorithm search-c_3-even / -odd).
+    r"""The tests τ = 0 … T̃ (Algorithm search-c_3-even / -odd; erratum 5).
 
     Test τ takes :math:`N_1 \gtrsim κ^{-2Kτ}\prod_m d_{short}/λ^2` samples (d_1 for the vector block of an odd order)
-    and compares the mean score with κ^{Kτ} λ; the paper has λ ≍ 1.  The score's noise variance is at most ∏ d_short,
-    so at
-    ``search_samples`` = 32 the slack threshold lies at least 2.8 standard deviations from zero: without any correlation
-    a test passes with probability 0.5 %.  Errata: the loop runs to T̃ (printed T̂); the odd search uses the odd score.
+    and compares the mean score with κ^{Kτ} λ; the paper has λ ≍ 1.  The score's noise variance is at most ∏ d_short, so
+    at ``search_samples`` = 32 the slack threshold lies at least 2.8 standard deviations from zero: without any
+    correlation a test passes with probability 0.5 %.
     """
     check_order(partition.order)
     if rests(partition, constants):
         return search_steps(without_vector(partition), vector_strength(partition, strength, constants), constants)
     blocks = len(partition)
-    odd = partition.order % 2
     log_dim = math.fsum(math.log(d) for d in partition.dims) / partition.order
-    reach = (0.5 - (1.5 if odd else 1.0) / blocks) * log_dim
+    reach = (0.5 - (1.5 if partition.order % 2 else 1.0) / blocks) * log_dim
     last = math.ceil(max(0.0, reach) / math.log(1 / constants.kappa))
     variance = math.prod(shape[0] for shape in partition.shapes)
     steps = []
@@ -416,145 +408,87 @@ def search_steps(partition: Partition, strength: float, constants: Constants) ->
 def empirical_schedule(
     partition: Partition, strength: float, constants: Constants, c3: float | None, search: int = 0
 ) -> Schedule:
-    """Case I if ``c3`` was found, else Case II."""
+    """Case I if ``c3`` was found, else Case II.  What Phase I reaches is capped like its targets (erratum 6)."""
     check_order(partition.order)
     if rests(partition, constants):
         pairs = without_vector(partition)
         return with_idle_vector(
             partition, strength, constants, lambda left: empirical_schedule(pairs, left, constants, c3, search)
         )
-    case = _Case(partition, strength, constants)
+    if c3 is None:
+        name, stages = "empirical, Case II", _case_two(partition, strength, constants)
+    else:
+        name, stages = f"empirical, Case I (c3 = {c3:.3g})", _case_one(partition, strength, constants, c3)
+    blocks, rank = len(partition), len(partition) - 1
+    exponents = [0.25 if c3 is not None and len(group) == 2 else 0.5 for group in partition.groups]
+    sizes = zip(exponents, partition.sizes, strict=True)
+    reach = [min(size ** (-e * (1 - 1 / rank)), constants.target_cap) for e, size in sizes]
     return Schedule(
-        name="empirical, Case II" if c3 is None else f"empirical, Case I (c3 = {c3:.3g})",
-        stages=case.stages_two() if c3 is None else case.stages_one(c3),
-        ascent=case.ascent(0.5 if c3 is None else 0.25),
+        name=name,
+        stages=stages,
+        ascent=_ascent(partition, strength, constants, partition.order // 2, 1 - 1 / blocks, reach),
         selection=constants.selection_samples(partition.order, strength),
         estimation=estimation_legs(partition, strength, constants, pairs=partition.order // 2),
         search=search,
     )
 
 
-@dataclass(frozen=True)
-class _Case:
-    """The numbers both cases share, and their Phases I and II; ``rank`` is K − 1: the paper's k − 1, or k if odd."""
+def _case_two(partition: Partition, strength: float, constants: Constants) -> tuple[tuple[Leg, ...], ...]:
+    """Phase I of Case II (Eq. esti-block-eff-SNR-caseII): s = λ ∏ ζ^{h−1}γ̃/4, UB = γ̃ζ^h/4; a vector's UB is γ̃ζ^h/2.
 
-    partition: Partition
-    strength: float
-    constants: Constants
+    Erratum 11: for the vector block of an odd order the proofs need the 2 that its ζ has (printed 4).
+    """
+    c0, loss, rank = constants.start_overlap(partition.dims), constants.signal_loss, len(partition) - 1
+    blocks = [(len(group), size) for group, size in zip(partition.groups, partition.sizes, strict=True)]
+    gauges = [c0 ** (count / 2) / math.sqrt(size) for count, size in blocks]
+    lifts = [count * math.log(2 / math.sqrt(c0)) + math.log(size) / (2 * rank) for count, size in blocks]
+    return _cycles(partition, strength, constants, gauges, lifts, loss, [loss ** (count / 2) for count, _ in blocks])
 
-    @property
-    def rank(self) -> int:
-        return len(self.partition) - 1
 
-    @property
-    def divisor(self) -> float:
-        """c_2, in the empirical sections k log(k d/δ)."""
-        return self.constants.step_divisor(self.partition.order // 2, self.partition.dims)
+def _case_one(partition: Partition, strength: float, constants: Constants, c3: float) -> tuple[tuple[Leg, ...], ...]:
+    """Phase I of Case I, both parts (Eq. esti-block-eff-SNR-caseI); at odd order step sizes are divided by k, too."""
+    blocks, rank = len(partition), len(partition) - 1
+    sizes = zip(partition.groups, partition.sizes, strict=True)
+    roots = [float(size ** (0.25 if len(group) == 2 else 0.5)) for group, size in sizes]
+    gauges = [c3 / root for root in roots]
+    penalty = float((partition.order // 2) ** constants.block_penalty) if partition.order % 2 else 1.0
+    cycles = math.ceil(math.log(4.0) + rank * math.log(1 / c3))
+    signals = [strength * c3 * _others(gauges, m) / constants.signal_loss**rank for m in range(blocks)]
+    divisor = constants.step_divisor(partition.order // 2, partition.dims) * penalty * cycles**constants.stage_penalty
+    start = []
+    for h in range(1, cycles + 1):
+        highs = [min(math.exp(h) * c3**rank * gauge / 4, constants.target_cap) for gauge in gauges]
+        legs = zip(signals, partition.sizes, highs, strict=True)
+        start.append(tuple(_leg(constants, s, size, divisor, top / math.e, top, top * s) for s, size, top in legs))
+    lifts = [math.log(1 / c3) + math.log(root) / rank for root in roots]
+    return (*start, *_cycles(partition, strength, constants, gauges, lifts, 1.0, [1.0] * blocks, penalty))
 
-    @property
-    def pairs_penalty(self) -> float:
-        """The factor k, the number of pairs, in Phase II step sizes and at odd order in those of Case I."""
-        return float((self.partition.order // 2) ** self.constants.block_penalty)
 
-    def stages_two(self) -> tuple[tuple[Leg, ...], ...]:
-        """Phase I of Case II (Eq. esti-block-eff-SNR-caseII): λ̃ = λ ∏ ζ^{h−1}γ̃/4, UB = γ̃ζ^h/4.
+def _cycles(
+    partition: Partition,
+    strength: float,
+    constants: Constants,
+    gauges: list[float],
+    lifts: list[float],
+    loss: float,
+    goals: list[float],
+    penalty: float = 1.0,
+) -> tuple[tuple[Leg, ...], ...]:
+    """Geometric cycles with ζ_m = exp(lift_m/h*), h* = ⌈max lift⌉.
 
-        Erratum: for the vector block of an odd order the proofs need UB = γ̃ζ^h/2, as its ζ says (printed 4).
-        """
-        c0, loss = self.constants.start_overlap(self.partition.dims), self.constants.signal_loss
-        counts, sizes = [len(g) for g in self.partition.groups], self.partition.sizes
-        gauges = [c0 ** (c / 2) / math.sqrt(s) for c, s in zip(counts, sizes, strict=True)]
-        lifts = [
-            c * math.log(2 / math.sqrt(c0)) + math.log(s) / (2 * self.rank) for c, s in zip(counts, sizes, strict=True)
-        ]
-        return self._cycles(gauges, lifts, loss, [loss ** (c / 2) for c in counts])
-
-    def stages_one(self, c3: float) -> tuple[tuple[Leg, ...], ...]:
-        """Phase I of Case I, both parts (Eq. esti-block-eff-SNR-caseI)."""
-        blocks, loss, roots = len(self.partition), self.constants.signal_loss, self._roots()
-        gauges = [c3 / root for root in roots]
-        cycles = math.ceil(math.log(4.0) + self.rank * math.log(1 / c3))
-        signals = [self.strength * c3 * _others(gauges, m) / loss**self.rank for m in range(blocks)]
-        penalty = self.pairs_penalty if self.partition.order % 2 else 1.0
-        start = []
-        for h in range(1, cycles + 1):
-            highs = self._capped([math.exp(h) * c3**self.rank * g / 4 for g in gauges])
-            etas = [
-                min(signal / (high * size), high * signal)
-                for signal, high, size in zip(signals, highs, self.partition.sizes, strict=True)
-            ]
-            start.append(self._legs(signals, highs, [high / math.e for high in highs], etas, cycles, penalty))
-        lifts = [math.log(1 / c3) + math.log(root) / self.rank for root in roots]
-        return (*start, *self._cycles(gauges, lifts, 1.0, [1.0] * blocks, penalty))
-
-    def ascent(self, exponent: float) -> tuple[Leg, ...]:
-        """Phase II: λ̃^II_m = λ(1−1/K)^{K−m} ∏_{i<m} D_i^{−e+e/(K−1)} with e = 1/2 (Case II) or 1/4 (Case I).
-
-        What Phase I reaches is capped like its targets (erratum 6).
-        """
-        blocks = len(self.partition)
-        exponents = [exponent if len(g) == 2 else 0.5 for g in self.partition.groups]
-        reach = self._capped(
-            [s ** (-e * (1 - 1 / self.rank)) for e, s in zip(exponents, self.partition.sizes, strict=True)]
-        )
+    Cycle h counts on alignments γ̃ζ^{h−1}/``loss`` of the other blocks and lifts its own to γ̃ζ^h/``goals[m]``.
+    """
+    cycles, cap = max(1, math.ceil(max(lifts))), constants.target_cap
+    zetas = [math.exp(lift / cycles) for lift in lifts]
+    divisor = constants.step_divisor(partition.order // 2, partition.dims) * penalty * cycles**constants.stage_penalty
+    stages = []
+    for h in range(1, cycles + 1):
+        before = [gauge * zeta ** (h - 1) for gauge, zeta in zip(gauges, zetas, strict=True)]
+        after = [gauge * zeta**h for gauge, zeta in zip(gauges, zetas, strict=True)]
+        expected = [min(alignment / loss, cap) for alignment in before]
         legs = []
-        for m, size in enumerate(self.partition.sizes):
-            signal = self.strength * (1 - 1 / blocks) ** (blocks - 1 - m) * math.prod(reach[:m])
-            eta = min(signal / (self.pairs_penalty * size), 1 / (signal + 1)) / self.divisor
-            legs.append(Leg(eta, math.ceil(self.constants.duration / (signal * eta))))
-        return tuple(legs)
-
-    def _cycles(
-        self, gauges: list[float], lifts: list[float], loss: float, goals: list[float], penalty: float = 1.0
-    ) -> tuple[tuple[Leg, ...], ...]:
-        """Geometric cycles with ζ_m = exp(lift_m/h*), h* = ⌈max lift⌉.
-
-        Cycle h counts on alignments γ̃ζ^{h−1}/``loss`` of the other blocks and lifts its own to γ̃ζ^h/``goals[m]``.
-        """
-        cycles = max(1, math.ceil(max(lifts)))
-        zetas = [math.exp(lift / cycles) for lift in lifts]
-        stages = []
-        for h in range(1, cycles + 1):
-            before = [g * z ** (h - 1) for g, z in zip(gauges, zetas, strict=True)]
-            after = [g * z**h for g, z in zip(gauges, zetas, strict=True)]
-            expected = self._capped([b / loss for b in before])
-            signals = [self.strength * _others(expected, m) for m in range(len(gauges))]
-            highs = self._capped([a / goal for a, goal in zip(after, goals, strict=True)])
-            lows = self._capped([b / goal for b, goal in zip(before, goals, strict=True)])
-            sizes = self.partition.sizes
-            etas = [signal / (high * size) for signal, high, size in zip(signals, highs, sizes, strict=True)]
-            stages.append(self._legs(signals, highs, lows, etas, cycles, penalty))
-        return tuple(stages)
-
-    def _legs(
-        self,
-        signals: list[float],
-        highs: list[float],
-        lows: list[float],
-        etas: list[float],
-        cycles: int,
-        penalty: float,
-    ) -> tuple[Leg, ...]:
-        """η = min(given, LB/(λ̃+1)) / (c_2 h*²) and T = UB/(λ̃ η) for every block.
-
-        The second bound is Corollary coro-gen-phase-I's; it only matters for strengths well above one.
-        """
-        divisor = self.divisor * penalty * cycles**self.constants.stage_penalty
-        legs = []
-        for signal, high, low, given in zip(signals, highs, lows, etas, strict=True):
-            eta = min(given, low / (signal + 1)) / divisor
-            legs.append(Leg(eta, math.ceil(self.constants.duration * high / (signal * eta))))
-        return tuple(legs)
-
-    def _capped(self, alignments: list[float]) -> list[float]:
-        """No alignment above ``target_cap``: at order 4 the formulas pass one (erratum 6)."""
-        return [min(a, self.constants.target_cap) for a in alignments]
-
-    def _roots(self) -> list[float]:
-        """(d d')^{1/4} of Case I; d_1^{1/2} for the vector block, by d_0 = d_1."""
-        sizes = zip(self.partition.groups, self.partition.sizes, strict=True)
-        return [float(s ** (0.25 if len(g) == 2 else 0.5)) for g, s in sizes]
-
-
-def _others(values: list[float], m: int) -> float:
-    return math.prod(v for i, v in enumerate(values) if i != m)
+        for m, size in enumerate(partition.sizes):
+            low, high = (min(alignments[m] / goals[m], cap) for alignments in (before, after))
+            legs.append(_leg(constants, strength * _others(expected, m), size, divisor, low, high))
+        stages.append(tuple(legs))
+    return tuple(stages)

@@ -1,4 +1,6 @@
-r"""The paper's initialisation (Eq. init-setting and init-setting-odd), all sign combinations.
+r"""Starts, pairings, and the way from blocks to vectors.
+
+**The paper's initialisation** (Eq. init-setting and init-setting-odd), all sign combinations.
 
 .. math::
     W_m^{(0)} = \pm\frac{1}{2\sqrt{d}}\,(I\;0) \;\pm\; \frac12\,\bar u\,\bar u'^\top, \qquad
@@ -11,25 +13,21 @@ At odd order half of them are the other half over again: −w_1 with a pair's W_
 second choice of the vector block is another random vector instead of −w_1: a vector that stands still in Phase I has
 nothing but its start, and of two starts the better one counts.
 
-Which modes make a pair: the reference-parameter search over all pairings at once.
+**Which modes make a pair**: the reference-parameter search over all pairings at once.  The paper pairs neighbours and
+profits from Cor(v_1, v_2), Cor(v_3, v_4), … alone: with v_1 = v_3 it gains nothing.  The score of the c_3 search (Eq.
+esti-cor-event), :math:`\langle\bigotimes_m (I\;0), T\rangle`, has mean :math:`\lambda\prod_m Cor_m` for every pairing,
+and one sample serves all :math:`(\bar k-1)!!` of them (15 at order 6), at one number each.  So a test of the search
+takes the pairing with the largest |mean score| and compares that with the threshold.  With ``MARGIN`` times as many
+samples the threshold is 4 standard deviations of a score, which one of 15 pairings passes by chance with probability
+0.1 %.
 
-The paper pairs neighbours and profits from Cor(v_1, v_2), Cor(v_3, v_4), … alone: with v_1 = v_3 it gains nothing.  The
-score of the c_3 search (Eq. esti-cor-event), :math:`\langle\bigotimes_m (I\;0), T\rangle`, has mean
-:math:`\lambda\prod_m Cor_m` for every pairing, and one sample serves all :math:`(\bar k-1)!!` of them (15 at order 6),
-at one number each.  So a test of the search takes the pairing with the largest |mean score| and compares that with the
-threshold.  With ``MARGIN`` times as many samples the threshold is 4 standard deviations of a score, which one of 15
-pairings passes by chance with probability 0.1 %.
+**From a block to its vectors**: the estimator step of the paper (Section simple-top-eig).  A converged block is close
+to :math:`v v'^\top`: v is the top eigenvector of :math:`W W^\top` and v' that of :math:`W^\top W`.  Two ways, as in the
+paper: the power method, and gradient ascent on :math:`\langle v, W W^\top v\rangle` (Eq. compute-top-eigenvector-GA).
+Erratum 2: at odd order block m yields :math:`\hat v_{2m-2}, \hat v_{2m-1}`.
 
-From a block to its vectors: the estimator step of the paper (Section simple-top-eig).
-
-A converged block is close to :math:`v v'^\top`: v is the top eigenvector of :math:`W W^\top` and v' that of
-:math:`W^\top W`.  Two ways, as in the paper: the power method, and gradient ascent on
-:math:`\langle v, W W^\top v\rangle` (Eq. compute-top-eigenvector-GA).  Erratum 2: at odd order block m yields
-:math:`\hat v_{2m-2}, \hat v_{2m-1}`.
-
-Either vector alone is known up to sign; the two are given the signs with which
-:math:`\langle W, \hat v \hat v'^\top\rangle \ge 0`, so that the tensor of all vectors has the sign of the tensor of
-all blocks (erratum 13).
+Either vector alone is known up to sign; the two are given the signs with which :math:`\langle W, \hat v \hat
+v'^\top\rangle \ge 0`, so that the tensor of all vectors has the sign of the tensor of all blocks (erratum 13).
 """
 
 from __future__ import annotations
