@@ -2,7 +2,6 @@
 
 import json
 
-import h5py
 import numpy as np
 import pytest
 import zarr
@@ -13,14 +12,12 @@ from tpca import SpikedTensor
 
 def test_generated_files_hold_what_was_planted(tmp_path):
     small = ("--dims", "8,7,6", "--strength", "2", "--samples", "400", "--random-state", "3")
-    for suffix in ("npy", "zarr", "h5"):
+    for suffix in ("npy", "zarr"):
         assert run("generate", *small, "--out", f"d.{suffix}", cwd=tmp_path).returncode == 0
     truth = SpikedTensor.random((8, 7, 6), 2.0, random_state=3)
     samples = np.load(tmp_path / "d.npy")
     np.testing.assert_array_equal(samples, next(iter(truth.stream(random_state=3, batch_size=400))))
     np.testing.assert_array_equal(samples, zarr.open_array(tmp_path / "d.zarr", mode="r")[:])
-    with h5py.File(tmp_path / "d.h5") as file:
-        np.testing.assert_array_equal(samples, file["samples"][:])
     with np.load(tmp_path / "d.npy.truth.npz") as stored:
         assert float(stored["strength"]) == 2.0
         np.testing.assert_array_equal(stored["mode_2"], truth.vectors[2])
