@@ -28,7 +28,6 @@ import jobs_race  # noqa: E402
 import jobs_simulate  # noqa: E402
 import jobs_small  # noqa: E402
 import jobs_startup  # noqa: E402
-import jobs_views  # noqa: E402
 import suite  # noqa: E402
 from suite import Row  # noqa: E402
 from threadpoolctl import threadpool_limits  # noqa: E402
@@ -44,7 +43,6 @@ FAMILIES = {
     "inference": jobs_inference.rows,
     "peers": jobs_peers.rows,
     "online": jobs_online.rows,
-    "views": jobs_views.rows,
     "arrays": jobs_arrays.rows,
     "moments": jobs_moments.rows,
     "simulate": jobs_simulate.rows,

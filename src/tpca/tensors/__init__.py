@@ -5,7 +5,7 @@ from tpca.tensors.contraction import contract, contract_all
 from tpca.tensors.dense import Batch, DenseBatch, DeviceBatch
 from tpca.tensors.gradients import Gradients
 from tpca.tensors.query import Answer, Query, RankOne, SubBatches
-from tpca.tensors.rows import Scores, ViewsBatch
+from tpca.tensors.rows import RowsBatch, Scores
 from tpca.tensors.slabs import SlabBatch
 from tpca.tensors.sparse import SparseBatch
 
@@ -19,13 +19,13 @@ __all__ = [
     "Query",
     "RankOne",
     "Rewards",
+    "RowsBatch",
     "SampleGradients",
     "Scores",
     "SlabBatch",
     "SparseBatch",
     "SubBatches",
     "TensorSum",
-    "ViewsBatch",
     "contract",
     "contract_all",
 ]
