@@ -174,6 +174,8 @@ def real_views(nutrimouse):
     means, errors, worst = np.split(standardised(cancer), 3, axis=1)
     yield "breast cancer, 57 rows, 10 means and 10 worst values", [means, worst]
     yield "breast cancer, 10 errors and 10 worst values", [errors, worst]
+    body, blood = np.split(standardised(datasets.load_diabetes().data[::8]), [4], axis=1)
+    yield "diabetes, 56 rows, 4 measures of the body and 6 of blood", [body, blood]
     images = datasets.load_digits().images[::20]
     yield (
         "digits, 90 rows, left and right half",

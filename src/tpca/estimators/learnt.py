@@ -105,4 +105,5 @@ class RowsEstimator(Generic[F]):
 
 def not_fitted(estimator: object) -> NotFittedError:
     """What is said where there is nothing to tell yet."""
-    return NotFittedError(f"this {type(estimator).__name__} is not fitted yet; call fit or partial_fit first.")
+    first = "fit or partial_fit" if hasattr(estimator, "partial_fit") else "fit"
+    return NotFittedError(f"this {type(estimator).__name__} is not fitted yet; call {first} first.")

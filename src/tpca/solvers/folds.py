@@ -410,6 +410,10 @@ class Whitening:
         """Gradients ``(c, d)`` among z of those among the columns."""
         return self._solved(gradients, 0)
 
+    def directions(self, weights: Array) -> Array:
+        """Directions ``(c, d)`` among z of weights on columns."""
+        return np.asarray(weights @ self.lower, dtype=np.float64)
+
     def _solved(self, rows: Array, transposed: Literal[0, 1]) -> Array:
         lower: Any = self.lower
         solved = solve_triangular(lower, rows.T.astype(lower.dtype), trans=transposed, lower=True, check_finite=False)

@@ -33,9 +33,9 @@ least V in its own scores among y³ (light tails), tanh y and tanh 2y (heavy one
 *Test*, on rows that the weights have not seen, the first fold: at order 3 skewness over its standard error, from the
 scatter of y³ - 3y, also right for rows that are symmetric and not Gaussian; at order 4 kurtosis, by the normal
 approximation of Anscombe and Glynn (1983) for Gaussian rows.  Of r p-values, Holm's (1979) adjusted ones are reported.
-Mean and whitening are those of all rows, which does no harm: Gaussian rows are their covariance times a frame that is
-uniform whatever it is, so that held-out scores along weights which depend on it and on other rows still point in all
-directions alike; and signs of symmetric rows leave covariances alone.  All components are then fitted to all rows.
+All components are then fitted to all rows.  Only the leading directions of ``whiten_rank`` are those of all rows from
+the beginning, which does no harm: Gaussian rows are their covariance times a frame that is uniform whatever it is, and
+signs of symmetric rows leave covariances alone.
 
 *Errors.*  At the final weights the gradient is κ_k a_k, a_k the column of A, and depends on the error of w in second
 order only, but for its length.  With a = c/κ and h = g - E[g] - E[g']y,
@@ -417,20 +417,21 @@ def fit_sources(stream: RowsStream, reader: Reader, asked: SourcesOptions) -> So
     if asked.whiten_rank is not None and asked.whiten_rank < stream.dims[0]:
         turn = _leading_turn(table, asked.whiten_rank)
         passes = Passes(FoldedRows(stream, folds, look.means, [turn]), reader, room)
-    white = learn_whitenings(passes, look, 1, [turn], asked.shrinkage, [NONE])[0][NONE][0]
-    # Divided by n and not by n - 1, so that scores of the rows have variance 1.
-    white = Whitening(white.mean, white.lower * np.asarray(((look.n - 1) / look.n) ** 0.5, white.lower.dtype))
+    out = [NONE, 0] if tested else [NONE]
+    whitenings, _ = learn_whitenings(passes, look, 1, [turn], asked.shrinkage, out)
+    climb = Climb(passes, whitenings[out[-1]][0], asked.order, OTHERS if tested else ALL)
     rng = generator(asked.random_state, "moments of a table")
-    climb = Climb(passes, white, asked.order, OTHERS if tested else ALL)
-    vectors, strengths = climb.refined(
-        search(climb.gradient, climb.starts(asked, rng), asked.n_components, asked.order, rng)
-    )
+    reached = search(climb.gradient, climb.starts(asked, rng), asked.n_components, asked.order, rng)
+    vectors, strengths = climb.refined(reached)
     p = np.full(len(vectors), np.nan)
     if tested:
-        held = passes.total(HeldScores([[white.weights(vectors)]])).joined(0)[1][:, 0]
+        weights = climb.white.weights(vectors)
+        held = passes.total(HeldScores([[weights]])).joined(0)[1][:, 0]
         p = holm(moment_p_values(held, asked.order, np.sign(strengths)))
-        vectors, _ = Climb(passes, white, asked.order).refined(vectors)
-    weights = white.weights(vectors)
+        climb = Climb(passes, whitenings[NONE][0], asked.order)
+        vectors, _ = climb.refined(units(climb.white.directions(weights)))
+    weights = climb.white.weights(vectors)
+    weights *= (look.n / (look.n - 1)) ** 0.5  # scores of the rows have variance 1, divided by n
     weights = weights if turn is None else weights @ turn.T
     fit = _concluded(table, weights, p, asked, look, engine.n_skipped)
     engine.check_unchanged()
@@ -478,12 +479,12 @@ class Climb:
     """Gradients of the moment of some rows, where to start, and the last climb with them."""
 
     def __init__(self, passes: Passes, white: Whitening, order: int, part: str = ALL) -> None:
-        self._passes, self._white, self._order, self._part = passes, white, order, part
+        self.white, self._passes, self._order, self._part = white, passes, order, part
 
     def _sums(self, vectors: Array, chosen: NDArray[np.int_], tried: Any) -> tuple[Array, Array]:
         """Gradients among whitened columns, and V of all that are tried."""
-        sums = self._passes.total(ContrastSums(self._white.weights(vectors), chosen, tuple(tried), self._part))
-        return self._white.whitened(sums.gradients()), sums.variances()
+        sums = self._passes.total(ContrastSums(self.white.weights(vectors), chosen, tuple(tried), self._part))
+        return self.white.whitened(sums.gradients()), sums.variances()
 
     def gradient(self, vectors: Array) -> Array:
         """Of the cumulant."""
@@ -493,7 +494,7 @@ class Climb:
     def starts(self, asked: SourcesOptions, rng: np.random.Generator) -> Array:
         """Where vectors start: what a slice of the moment shows, and random ones, orthonormal in sets of q."""
         q = self._passes.dims[0]
-        weights, count = self._white.weights(np.eye(q)), asked.n_components + RANDOM_STARTS
+        weights, count = self.white.weights(np.eye(q)), asked.n_components + RANDOM_STARTS
         sets = [np.linalg.qr(rng.standard_normal((q, q)))[0].T for _ in range(-(-count // q))]
         sums = self._passes.total(Slices(weights, None, self._part))
         matrix = sums.matrix / sums.count - (q + 2) * np.eye(q)
