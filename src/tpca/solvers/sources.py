@@ -94,26 +94,17 @@ EXTRA = 10  # columns beside the leading directions in the iteration that finds 
 # What passes add up ---------------------------------------------------------------------------------------------------
 
 
-def _square(y: Array) -> tuple[Array, Array]:
-    return y * y, 2 * y
+def _tanh(y: Array, steep: float) -> tuple[Array, Array]:
+    g = np.tanh(steep * y)
+    return g, steep * (1 - g * g)
 
 
-def _cube(y: Array) -> tuple[Array, Array]:
-    square = y * y
-    return square * y, 3 * square
-
-
-def _tanh(y: Array) -> tuple[Array, Array]:
-    g = np.tanh(y)
-    return g, 1 - g * g
-
-
-def _steeper(y: Array) -> tuple[Array, Array]:
-    g = np.tanh(2 * y)
-    return g, 2 * (1 - g * g)
-
-
-FUNCTIONS = (_square, _cube, _tanh, _steeper)  # g and g'
+FUNCTIONS: tuple[Callable[[Array], tuple[Array, Array]], ...] = (  # g and g'
+    lambda y: (y * y, 2 * y),
+    lambda y: (y * y * y, 3 * y * y),
+    lambda y: _tanh(y, 1.0),
+    lambda y: _tanh(y, 2.0),
+)
 FUNCTION_OF = {3: 0, 4: 1}  # whose gradients are those of the cumulant of an order
 CONTRASTS = (1, 2, 3)  # of which sources of order 4 choose
 
