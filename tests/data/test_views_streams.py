@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stream_suite import Tensor, Workspace, dask_array, hdf5, npy, strided, zarr_array
-from tpca import TpcaError, open_views
+from tpca import TensorPCA, TpcaError, open_views
 from tpca.data.rows import RowsStream
 from tpca.errors import SampleError, StreamError
 from tpca.tensors import RowsBatch
@@ -325,6 +325,11 @@ class TestRefused:
 
         with pytest.raises(RuntimeError, match="the disk is gone"):
             list(open_views(broken()).batches())
+
+
+def test_views_are_no_samples():
+    with pytest.raises(SampleError, match="views are no samples of a tensor: TensorCCA fits views"):
+        TensorPCA().fit(open_views(data()))
 
 
 class TestTables:

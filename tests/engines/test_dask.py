@@ -720,7 +720,7 @@ class TestViews:
         views[0][40:90] = np.inf  # more than a whole batch
         stream = open_views([zarr_array(v, work, chunks=(30, v.shape[1])) for v in views], nan_policy="omit")
         assert cut_samples(stream.layout, stream.dtype, TensorSum(), 0, None).leaves == 8
-        options = {"random_state": 0, "memory_limit": "1MB", "nan_policy": "omit"}
+        options = {"random_state": 0, "memory_limit": "2MB", "nan_policy": "omit"}
         here = cca_told(TensorCCA(**options).fit(stream))
         with using(2, monkeypatch):
             assert cca_told(TensorCCA(**options).fit(DaskEngine(client, stream))) == here

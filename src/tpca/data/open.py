@@ -184,8 +184,6 @@ def open_known(
     if not (is_labelled(source) or is_table(source)) and hasattr(source, "batches") and hasattr(source, "dims"):
         stream: Stream = source if isinstance(source, Stream) else OwnStream(source)
         check_opened(stream, items, shuffle, random_state, nan_policy, sample_dim)
-        if stream.kind in ("views", "rows"):
-            raise StreamError(f"{stream.kind} are no samples of a tensor: TensorCCA fits views, MomentPCA a table.")
         return stream
     seed = check_integer("random_state", random_state, 0, StreamError) if shuffle else None
     if columns is not None or is_table(source):

@@ -533,7 +533,8 @@ def fit_views(
     """Components of stored views; ``reader`` makes an engine over a stream."""
     engine, length = reader(stream), stream.length or 0
     needed = _bytes(stream, asked)
-    refuse_memory(needed, asked.memory_limit, f"covariances of views of {', '.join(map(str, stream.dims))} columns")
+    what = f"covariances and resampled scores of views of {', '.join(map(str, stream.dims))} columns"
+    refuse_memory(needed, asked.memory_limit, what)
     look = engine.reduce(FirstLook(stream.dims))
     if look.n < MIN_ROWS:
         raise SolverError(f"at least {MIN_ROWS} rows are needed to learn from and to judge by, got {look.n}.")
