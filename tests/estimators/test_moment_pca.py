@@ -155,6 +155,12 @@ def test_manners():
     assert ica.n_features_in_ == 4
     with pytest.raises(SampleError, match="X has 3 features, but MomentPCA is expecting 4"):
         ica.transform(ROWS[:, :3])
+    whole = tpca.MomentPCA(4, order=3, random_state=0).fit(ROWS)
+    back = whole.inverse_transform(whole.transform(ROWS))
+    assert min(np.corrcoef(a, b)[0, 1] for a, b in zip(back.T, ROWS.T, strict=True)) > 0.99
+    with pytest.raises(SampleError, match=r"scores must have shape \(n, 4\), got \(4000, 3\)"):
+        whole.inverse_transform(ROWS[:, :3])
+    assert repr(ica) == "MomentPCA(n_components=2, order=4, random_state=0, whiten_rank=3)"
 
 
 def test_rows_with_missing_entries_are_left_out():

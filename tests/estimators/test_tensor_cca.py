@@ -709,3 +709,19 @@ def test_columns_have_p_values_and_scores_give_views_back():
     back = cca.inverse_transform(cca.transform(views))
     assert np.corrcoef(back[0][:, 0], views[0][:, 0])[0, 1] > 0.9
     assert cca.plot(views).axes
+
+
+def test_of_many_rows_the_normal_law_tells_what_rearrangements_would(monkeypatch):
+    """As above, with folds that are too long to be rearranged; columns of a series are not tested then."""
+    monkeypatch.setattr("tpca.solvers.views.EXACT_ROWS", 50)
+    planted = Planted(0, (5, 4))
+    planted.directions = [np.eye(5)[:, :1], np.eye(4)[:, :1]]
+    cca = TensorCCA(random_state=0).fit(planted.draw(600))
+    assert cca.p_values_[0] < 0.01
+    first, second = cca.loading_p_values_
+    assert max(first[0, 0], second[0, 0]) <= 0.01
+    assert min(first[0, 1:].min(), second[0, 1:].min()) > 0.005
+    rng = np.random.default_rng(0)
+    cca = quietly(TensorCCA(random_state=0).fit, [autoregressive(rng, 400, 4, 0.8) for _ in "ab"])
+    assert 0 < cca.p_values_[0] <= 1
+    assert np.isnan(cca.loading_p_values_[0]).all()

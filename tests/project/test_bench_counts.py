@@ -245,6 +245,6 @@ def test_the_stored_run_is_complete_and_honest(stored):
         assert row["job"]
     families = {row["family"] for row in stored["rows"]}
     assert families == {
-        *("small", "peers", "race", "files", "dask", "online", "views", "moments", "simulate", "startup", "growth"),
+        *("small", "peers", "race", "files", "dask", "online", "moments", "simulate", "startup", "growth"),
         "arrays",
     }
