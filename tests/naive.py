@@ -82,17 +82,6 @@ def top_pair(matrix):
     return u[:, 0], vt[0]
 
 
-def outer_samples(views, weights=None):
-    """Samples ``weights[j] * views[0][j] ⊗ views[1][j] ⊗ ...``, built one by one."""
-    samples = []
-    for j in range(len(views[0])):
-        sample = np.float64(1.0 if weights is None else weights[j])
-        for view in views:
-            sample = np.multiply.outer(sample, view[j].astype(np.float64))
-        samples.append(sample)
-    return np.stack(samples)
-
-
 def dense_samples(coords, values, sample, n, dims):
     """Sparse samples, built entry by entry; entries with the same coordinates add up."""
     samples = np.zeros((n, *dims))

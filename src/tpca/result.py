@@ -34,7 +34,7 @@ from tpca.inference.design import read_design
 from tpca.labels import Axis, Labels, parse_labels
 from tpca.solvers.estimate import Estimate, StopReason, Verdict
 from tpca.solvers.rank_one import oriented
-from tpca.solvers.sources import RowScores, SourcesFit
+from tpca.solvers.sources import SourcesFit
 from tpca.solvers.views import ViewsFit, standardised
 from tpca.tensors import Rewards, Scores
 from tpca.tensors.blocks import Array
@@ -111,7 +111,6 @@ class Settings(msgspec.Struct):
     target: Literal["mean", "effect", "variance"] = "mean"
     model: Literal["sources", "mixture", "topics"] = "sources"
     order: Literal[3, 4] = 3
-    clip: float | None = None
     nan_policy: Literal["raise", "omit", "zero"] = "raise"
     dim: str | int | None = None
     classes: list[str] = []
@@ -267,7 +266,6 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
             advice=[advice] if reason is StopReason.NO_SIGNAL else [],
             n_samples=fit.n_samples,
             n_skipped=fit.n_skipped,
-            state_bytes=fit.state_bytes,
             vectors=[fit.weights],
             errors=[fit.errors],
             loadings=[fit.directions],
@@ -379,12 +377,13 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
 
         Of samples on a device the scores are an array of the same library there.
         """
-        if self.kind == "views":
-            return self._views_engine(X).reduce(Scores([self.vectors], self.means)).joined()
-        if self.kind == "table":
-            stream, open_ = rows_opened(X, lambda source: open_rows(source, "raise"))
-            self._check_widths(stream.dims)
-            return open_(stream).reduce(RowScores(self.vectors[0], self.means[0])).scores
+        if self.kind != "samples":
+            stream, reads = rows_opened(X, open_views if self.kind == "views" else open_rows)
+            if stream.dims != tuple(self.dims):
+                what = f"{stream.kind} must have the columns that were fitted"
+                raise SampleError(f"{what}, {tuple(self.dims)}, got {stream.dims}.")
+            scores = reads(stream).reduce(Scores(self.vectors, self.means)).joined()
+            return scores if self.kind == "views" else scores[0]
         engine = self._engine(X)
         rewards = engine.reduce(Rewards(self.vectors)).rewards
         if engine.n_skipped:
@@ -407,7 +406,7 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
             raise SampleError("a fit of a table has no score; look at the scores that transform gives.")
         if self.kind == "views":
             views = self.transform(X)
-            each = standardised(np.stack([view.T for view in views]), self.settings.get("clip"))  # (views, c, n)
+            each = standardised(np.stack([view.T for view in views]))  # (views, c, n)
             return _mean_score(np.prod(each, axis=0).sum(axis=0))
         if self.target == "mean":
             pieces = reward_pieces(self._engine(X), self.vectors)
@@ -463,16 +462,6 @@ class Result(Record, kw_only=True, eq=False, tag_field="format", tag="tpca resul
         policy = str(self.settings.get("nan_policy", "raise"))
         engine = reader(X, tuple(self.dims), policy, dim, self.labels if self.names else None)
         return engine if self.preprocess is None else open_engine(preprocessed_data(engine, self.preprocess))
-
-    def _views_engine(self, X: Any) -> Engine:
-        stream, open_ = rows_opened(X, lambda source: open_views(source, nan_policy="raise"))
-        self._check_widths(stream.dims)
-        return open_(stream)
-
-    def _check_widths(self, dims: tuple[int, ...]) -> None:
-        if tuple(dims) != tuple(self.dims):
-            what = "views" if self.kind == "views" else "rows"
-            raise SampleError(f"{what} must have the columns that were fitted, {tuple(self.dims)}, got {tuple(dims)}.")
 
     # Files ------------------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,6 @@ from damage_kinds import table_of
 from tpca import RaceSolver, SpikedTensor, open_stream
 from tpca.checkpoint import VERSION, Checkpoints
 from tpca.data.base import Source, read_cost
-from tpca.data.rows import open_views
 from tpca.data.stored import StoredStream
 from tpca.errors import CheckpointError, StreamError
 from tpca.solvers import LeastSquares
@@ -198,10 +197,6 @@ def holed(samples):
     return samples
 
 
-def as_views(samples):
-    return [np.ascontiguousarray(samples.mean(axis=tuple(m for m in (1, 2, 3) if m != mode))) for mode in (1, 2, 3)]
-
-
 def as_sparse(samples):
     return [scipy.sparse.coo_matrix(np.where(np.abs(s[0]) > 1, s[0], 0)) for s in samples]
 
@@ -226,12 +221,10 @@ SOURCES = {
         saved_zarr(holed(x), f), nan_policy="zero", shuffle=True, random_state=1
     ),
     "zarr": saved_zarr,
-    "views": lambda x, _: open_views(as_views(x)),
     "sparse list": lambda x, _: as_sparse(x),
     "iterable": lambda x, _: open_stream((x[i : i + 7] for i in range(0, len(x), 7)), items="batches"),
     "iterable of samples": lambda x, _: open_stream(iter(x), items="samples"),
     "iterable, skipping": lambda x, _: open_stream(iter(holed(x)), items="samples", nan_policy="omit"),
-    "iterable of views": lambda x, _: open_views(zip(*(np.split(v, 40) for v in as_views(x)), strict=True)),
     "iterable of sparse": lambda x, _: iter(as_sparse(x)),
 }
 

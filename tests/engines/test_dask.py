@@ -41,7 +41,6 @@ from tpca.solvers.least_squares.solver import LeastSquares
 from tpca.solvers.paper.schedule import Leg, Schedule
 from tpca.solvers.paper.solver import PaperSolver
 from tpca.solvers.race.solver import RaceSolver
-from tpca.solvers.views import Effort
 from tpca.tensors import Gradients, Query, TensorSum, accumulators
 from tpca.tensors.blocks import Partition
 from traffic import bytes_sent, count_bytes
@@ -715,11 +714,8 @@ def cca_told(cca):
 class TestViews:
     @pytest.fixture(autouse=True)
     def _few_passes(self, monkeypatch):
-        few = Effort(random=8, second=4, finalists=2, sweeps=2, tolerance=0.0)
-        for name in ("LANCZOS", "FEW_SWEEPS", "NEXT_SWEEPS"):
-            monkeypatch.setattr(f"tpca.solvers.views.{name}", 2)
-        for name in ("JUDGED", "REPORTED"):
-            monkeypatch.setattr(f"tpca.solvers.views.{name}", few)
+        monkeypatch.setattr("tpca.solvers.views.LAST_SWEEPS", 2)
+        monkeypatch.setattr("tpca.solvers.views.RANDOM", 6)
 
     def test_whitening_starts_and_climb_on_workers(self, client, work, monkeypatch):
         monkeypatch.setattr(vectors, "BATCH_ENTRIES", 30 * sum(DIMS))
@@ -729,7 +725,7 @@ class TestViews:
         views[0][40:90] = np.inf  # more than a whole batch
         stream = open_views([zarr_array(v, work, chunks=(30, v.shape[1])) for v in views], nan_policy="omit")
         assert cut_samples(stream.layout, stream.dtype, TensorSum(), 0, None).leaves == 8
-        options = {"random_state": 0, "memory_limit": "1MB", "clip": 3.0, "nan_policy": "omit"}
+        options = {"random_state": 0, "memory_limit": "2MB", "nan_policy": "omit"}
         here = cca_told(TensorCCA(**options).fit(stream))
         with using(2, monkeypatch):
             assert cca_told(TensorCCA(**options).fit(DaskEngine(client, stream))) == here
@@ -796,7 +792,7 @@ def nothing_read_here():
         raise AssertionError("a batch was read in this process")
 
     with pytest.MonkeyPatch.context() as patch:
-        for kind, name in itertools.product((stored.StoredStream, views_module.StoredViews), ("batch", "batches")):
+        for kind, name in itertools.product((stored.StoredStream, views_module.RowsStream), ("batch", "batches")):
             patch.setattr(kind, name, refuse)
         yield
 

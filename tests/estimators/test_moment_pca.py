@@ -1,6 +1,5 @@
 """MomentPCA: what it finds, what it claims of nothing, and that all ways to give it rows are one."""
 
-import pickle
 import warnings
 
 import numpy as np
@@ -13,7 +12,6 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 import tpca
 from amounts import few_or_many
 from tpca.data import rows as table_rows
-from tpca.data import rows as vectors
 from tpca.errors import SampleError, StreamError
 from tpca.solvers import sources
 
@@ -82,7 +80,6 @@ NOTHING = {
     "order 4": (gaussian, {"order": 4, "n_components": 3}),
     "heavy tails, order 3": (lambda rng: rng.standard_t(5, (300, 3)), {"order": 3, "n_components": 2}),
     "rank": (gaussian, {"order": 4, "whiten_rank": 2, "n_components": 2}),
-    "passing": (lambda rng: iter(rng.standard_normal((8, 500, 3))), {"order": 4, "n_components": 2}),
 }
 
 
@@ -111,8 +108,7 @@ def test_without_rows_to_judge_there_is_no_test():
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    for module in (table_rows, vectors):
-        monkeypatch.setattr(module, "BATCH_ENTRIES", 4 * 700)
+    monkeypatch.setattr(table_rows, "BATCH_ENTRIES", 4 * 700)
 
 
 @pytest.mark.parametrize("options", [{"order": 4}, {"order": 3, "whiten_rank": 3, "n_components": 3}])
@@ -124,7 +120,7 @@ def test_all_ways_to_give_rows_are_one(options, tmp_path, small_batches):
     whole = tpca.MomentPCA(**own).fit(rows)
     np.save(tmp_path / "rows.npy", rows)
     zarr.save_array(str(tmp_path / "rows.zarr"), rows)
-    ways = [sparse.csr_array(rows), tmp_path / "rows.npy", tmp_path / "rows.zarr", da.from_array(rows, chunks=(450, 4))]
+    ways = [tmp_path / "rows.npy", tmp_path / "rows.zarr", da.from_array(rows, chunks=(450, 4)), np.split(rows, 4)]
     for way in ways:
         again = tpca.MomentPCA(**own).fit(way)
         same(whole, again)
@@ -143,40 +139,28 @@ def test_workers_give_the_bits_of_one_process(tmp_path, small_batches):
     same(here, there, 1e-12)
 
 
-@pytest.mark.parametrize("order", [3, 4])
-def test_rows_that_pass_by_once(order, monkeypatch):
-    monkeypatch.setattr(sources, "FIRST_ROWS", 400)
-    whole, resumed, counts = (tpca.MomentPCA(4, order=order, random_state=0) for _ in range(3))
-    for start in range(0, 4000, 90):
-        some = ROWS[start : start + 90]
-        whole.partial_fit(some)
-        resumed = pickle.loads(pickle.dumps(resumed)).partial_fit(some)
-        counts.partial_fit(sparse.csr_array(some))
-        if start in (0, 90, 990):
-            assert whole.n_samples_seen_ == start + 90  # to look changes nothing
-    assert resumed.components_.tobytes() == whole.components_.tobytes()
-    assert resumed.standard_errors_.tobytes() == whole.standard_errors_.tobytes()
-    stream = tpca.MomentPCA(4, order=order, random_state=0).fit(iter([ROWS[:1], ROWS[1:2000], ROWS[2000:]]))
-    for one in (whole, counts, stream):
-        assert one.significant_.all()
-        assert mixed(one) < {3: 0.15, 4: 0.3}[order]
-        same(one, whole, 1e-6)
-
-
-def test_few_rows_that_pass_by_are_fitted_as_stored_ones():
-    parts = tpca.MomentPCA(4, order=3, random_state=0).partial_fit(ROWS[:300]).partial_fit(ROWS[300:900])
-    same(parts, tpca.MomentPCA(4, order=3, random_state=0).fit(ROWS[:900]))
+def test_what_a_table_must_be():
+    with pytest.raises(StreamError, match=r"a sparse table .* give table.toarray\(\), or .*TruncatedSVD"):
+        tpca.MomentPCA().fit(sparse.csr_array(ROWS))
+    with pytest.raises(StreamError, match=r"1000 rows of an iterable take more than 0.02 MB.*save them to files"):
+        tpca.MomentPCA(memory_limit=2e4).fit(iter(np.split(ROWS, 4)))
 
 
 def test_manners():
     ica = tpca.MomentPCA(2, order=4, random_state=0, whiten_rank=3)
     assert clone(ica).get_params() == ica.get_params()
-    with pytest.raises(NotFittedError, match="call fit or partial_fit first"):
+    with pytest.raises(NotFittedError, match="call fit first"):
         ica.transform(ROWS)
     ica.fit(ROWS)
     assert ica.n_features_in_ == 4
     with pytest.raises(SampleError, match="X has 3 features, but MomentPCA is expecting 4"):
         ica.transform(ROWS[:, :3])
+    whole = tpca.MomentPCA(4, order=3, random_state=0).fit(ROWS)
+    back = whole.inverse_transform(whole.transform(ROWS))
+    assert min(np.corrcoef(a, b)[0, 1] for a, b in zip(back.T, ROWS.T, strict=True)) > 0.99
+    with pytest.raises(SampleError, match=r"scores must have shape \(n, 4\), got \(4000, 3\)"):
+        whole.inverse_transform(ROWS[:, :3])
+    assert repr(ica) == "MomentPCA(n_components=2, order=4, random_state=0, whiten_rank=3)"
 
 
 def test_rows_with_missing_entries_are_left_out():
@@ -186,9 +170,6 @@ def test_rows_with_missing_entries_are_left_out():
     assert (without.n_skipped_, without.n_samples_seen_) == (2, 1498)
     kept = tpca.MomentPCA(4, order=3, random_state=0, validation_fraction=0).fit(np.delete(rows, [3, 700], axis=0))
     np.testing.assert_allclose(without.components_, kept.components_, rtol=1e-6)
-    passing = tpca.MomentPCA(4, order=3, random_state=0, nan_policy="omit")
-    passing.partial_fit(rows[:900]).partial_fit(rows[900:])
-    assert (passing.n_skipped_, passing.n_samples_seen_) == (2, 1498)
 
 
 SOURCES = {

@@ -40,9 +40,6 @@ class TwiceCCA(TensorCCA):
     def fit(self, X, y=None):
         return super().fit(views(X))
 
-    def partial_fit(self, X, y=None):
-        return super().partial_fit(views(X))
-
     def transform(self, X):
         scores = super().transform(views(X))
         return scores if isinstance(X, Views) else np.hstack(scores)

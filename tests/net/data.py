@@ -127,15 +127,13 @@ def views(dims, n, seed, strengths, skewed=False):
     return {"X": tables}
 
 
-def sources(d, n, seed, law="exponential", gaussian=0, counts=False):
+def sources(d, n, seed, law="exponential", gaussian=0):
     """A table of mixed independent sources, the last few of them Gaussian."""
     rng = np.random.default_rng(seed)
     draw = {"exponential": rng.exponential, "laplace": rng.laplace, "uniform": rng.uniform}[law]
     S = draw(size=(n, d))
     if gaussian:
         S[:, d - gaussian :] = rng.standard_normal((n, gaussian))
-    if counts:  # few entries that are not zero: a sparse table
-        return {"X": scipy.sparse.csr_array(np.floor(S * (rng.random((n, d)) < 0.4) * 4))}
     return {"X": S @ rng.standard_normal((d, d)).T}
 
 

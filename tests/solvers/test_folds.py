@@ -1,4 +1,4 @@
-"""Folds, whitening without the rows that judge it, and clipping."""
+"""Folds, and whitening without the rows that judge it."""
 
 import numpy as np
 import pytest
@@ -6,18 +6,7 @@ import pytest
 from tpca.data.rows import open_views
 from tpca.engines import LocalEngine
 from tpca.errors import SampleError
-from tpca.solvers.folds import (
-    NONE,
-    Clipper,
-    FirstLook,
-    FoldedViews,
-    FoldMoments,
-    Folds,
-    Whitening,
-    auto_shrinkage,
-    clipped,
-    turn_of,
-)
+from tpca.solvers.folds import NONE, FirstLook, FoldedRows, FoldMoments, Folds, Whitening, auto_shrinkage, turn_of
 
 
 def look_at(views):
@@ -63,16 +52,16 @@ def test_neighbours_that_are_correlated_are_seen_in_two_views():
     for seed in range(10):
         rng = np.random.default_rng(seed)
         series = [autoregressive(rng, 200, 4, 0.5) for _ in range(2)]
-        assert look_at(series).serial
-        assert not look_at([series[0], rng.standard_normal((200, 4))]).serial  # one does no harm
+        assert look_at(series).neighbours
+        assert not look_at([series[0], rng.standard_normal((200, 4))]).neighbours  # one does no harm
     # Rows in random order: z above 3 in both views in 2e-6 of all fits.
     assert not any(
-        look_at([s.standard_normal((100, 4)) for _ in "ab"]).serial for s in map(np.random.default_rng, range(50))
+        look_at([s.standard_normal((100, 4)) for _ in "ab"]).neighbours for s in map(np.random.default_rng, range(50))
     )
 
 
 def test_copies_in_a_row_are_no_series(rng):
-    assert not look_at([np.repeat(rng.standard_normal((60, 4)), 5, axis=0) for _ in range(2)]).serial
+    assert not look_at([np.repeat(rng.standard_normal((60, 4)), 5, axis=0) for _ in range(2)]).neighbours
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
@@ -80,18 +69,19 @@ def test_whitening_is_that_of_the_shrunk_covariance_of_the_other_rows(share, rng
     views = [rng.standard_normal((90, 4)) @ rng.standard_normal((4, 4)) + 3, rng.standard_normal((90, 3))]
     look = look_at(views)
     folds = Folds.of(look, 90, 0.2)
-    stream = FoldedViews(open_views(views), folds, look.means, [None, None], None)
-    moments = LocalEngine(stream).reduce(FoldMoments((4, 3), folds.count))
+    stream = FoldedRows(open_views(views), folds, look.means, [None, None])
+    moments = LocalEngine(stream).reduce(FoldMoments((0,), 4, folds.count))
     for fold in (NONE, 2):
         rows = views[0] if fold == NONE else views[0][folds.number != fold]
-        n, mean, covariance = moments.of(moments.without(fold), 0)
+        n, mean, covariance = moments.of(moments.without(fold))
         assert n == len(rows)
         np.testing.assert_allclose(mean + look.means[0], rows.mean(axis=0), atol=1e-12)
         np.testing.assert_allclose(covariance, np.cov(rows.T), atol=1e-10)
         white = Whitening.learn(mean, covariance, n, share, "view 0")
         shrunk = (1 - share) * np.cov(rows.T) + share * np.trace(np.cov(rows.T)) / 4 * np.eye(4)
-        np.testing.assert_allclose(white.factor.T @ shrunk @ white.factor, np.eye(4), atol=1e-9)
-        np.testing.assert_allclose(white.back @ white.factor.T, np.eye(4), atol=1e-9)
+        weights = white.weights(np.eye(4))
+        np.testing.assert_allclose(weights @ shrunk @ weights.T, np.eye(4), atol=1e-9)
+        np.testing.assert_allclose(white.whitened(np.eye(4)), weights.T, atol=1e-9)  # gradients by the chain rule
 
 
 def test_wide_rows_are_their_coordinates(rng):
@@ -111,62 +101,3 @@ def test_auto_shrinkage_is_that_of_scikit_learn(rng):
     # scikit-learn's formula is of later print, which differs by terms of 2/d.
     assert auto_shrinkage(rows.T @ rows / 40, 40) == pytest.approx(oas(rows)[1], abs=0.05)
     assert auto_shrinkage(np.eye(4), 10) == 1.0
-
-
-class TestClipper:
-    def test_clean_rows_are_not_touched(self):
-        # Distances of 10 normal columns: the median of chi_10 is 3.06, and P(chi_10 > 3 · 3.06) = 1e-13 for a row.
-        rows = np.random.default_rng(0).standard_normal((1000, 10))
-        assert Clipper(rows, 3.0)(rows) is rows
-
-    def test_columns_of_any_place_and_unit(self):
-        rows = np.random.default_rng(0).standard_normal((1000, 10)) * 10.0 ** np.arange(-1, 9) + 1e5
-        assert Clipper(rows, 3.0)(rows) is rows
-
-    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-    def test_a_gross_outlier_is_drawn_back_along_its_direction(self, dtype):
-        rows = np.random.default_rng(0).standard_normal((1000, 10)).astype(dtype)
-        clean, rows[500] = rows.copy(), 1e4
-        clipper = Clipper(rows, 3.0)
-        found = clipper(rows)
-        assert found.dtype == dtype
-        assert rows[500, 0] == 1e4  # the caller's array is left alone
-        np.testing.assert_array_equal(np.delete(found, 500, axis=0), np.delete(clean, 500, axis=0))
-        before, after = rows[500] - clipper.center, found[500] - clipper.center
-        assert before @ after / np.linalg.norm(before) / np.linalg.norm(after) == pytest.approx(1)
-        # Three typical distances in units of the median deviation, 0.67: a length of about 3 · 3.06.
-        assert np.linalg.norm(after) == pytest.approx(3 * 3.06, rel=0.1)
-
-    def test_outliers_do_not_move_the_limit(self):
-        rows = np.random.default_rng(0).standard_normal((1000, 10))
-        clean = Clipper(rows, 3.0)
-        rows[:100] = 1e8
-        far = Clipper(rows, 3.0)
-        # With a tenth of the rows far off the median distance is the 5/9 quantile of the others': 3.16, not 3.06.
-        assert np.linalg.norm(far(rows)[0] - far.center) < 1.3 * np.linalg.norm(clean(rows)[0] - clean.center)
-
-    def test_views_where_most_rows_are_the_same_keep_the_others(self):
-        rows = np.zeros((100, 3))
-        rows[:40] = np.random.default_rng(0).standard_normal((40, 3))
-        found = Clipper(rows, 3.0)(rows)
-        changed = np.flatnonzero((found != rows).any(axis=1))
-        assert len(changed) <= 4
-        constant = np.full((50, 3), 0.1)
-        np.testing.assert_array_equal(Clipper(constant, 3.0)(constant), constant)
-
-    def test_columns_that_hardly_ever_move(self):
-        rows = np.random.default_rng(0).standard_normal((1000, 4))
-        rows[:, 1], rows[:, 2] = 7.0, 0.0
-        rows[::20, 2] = 1.0
-        found = Clipper(rows, 3.0)(rows)
-        np.testing.assert_array_equal(found[:, 1], 7.0)
-        assert np.isfinite(found).all()
-        assert np.mean(found[::20, 2]) > 0.5
-
-    def test_no_rows(self):
-        with pytest.raises(SampleError, match="clip needs rows to tell what is far, got none"):
-            Clipper(np.empty((0, 3)), 3.0)
-
-    def test_nothing_to_clip_with(self, rng):
-        views = [rng.standard_normal((5, 2)), rng.standard_normal((5, 3))]
-        assert all(one is other for one, other in zip(clipped(views, None), views, strict=True))

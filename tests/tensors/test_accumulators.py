@@ -18,7 +18,6 @@ from research.law import LawEngine
 from stream_suite import Workspace, npy, pieces, zarr_array
 from tpca import SpikedTensor, open_stream
 from tpca.data import open_views, stored
-from tpca.data import rows as table_rows
 from tpca.data import rows as vectors
 from tpca.data.rows import open_rows, row_keys
 from tpca.engines import DaskEngine, LocalEngine, PushEngine, groups
@@ -28,30 +27,13 @@ from tpca.inference.design import Design, Units
 from tpca.inference.scatter import Tangents
 from tpca.inference.units import Contributions, UnitSums
 from tpca.randomness import generator
-from tpca.solvers.folds import (
-    Clipper,
-    Collected,
-    FirstLook,
-    FirstRows,
-    FoldedViews,
-    FoldMoments,
-    Folds,
-    JointMoments,
-)
+from tpca.solvers import folds
+from tpca.solvers.folds import Beside, Collected, FirstLook, FoldedRows, FoldMoments, Folds, HeldScores
 from tpca.solvers.least_squares.solver import Answer, LeastSquares, Residuals
 from tpca.solvers.race.whitening import ModeMoments
-from tpca.solvers.sources import (
-    ContrastSums,
-    PowerSums,
-    RowImage,
-    RowMeans,
-    RowScores,
-    Scatter,
-    Slices,
-    SplitRows,
-)
+from tpca.solvers.sources import HELD, OTHERS, ContrastSums, Influence, Slices
 from tpca.solvers.variation import Rows, SlopeMoments
-from tpca.solvers.views import Beside, HeldScores, Products, Relations, WithColumns
+from tpca.solvers.views import Products, Relations, WithColumns
 from tpca.tensors import (
     Accumulator,
     DenseBatch,
@@ -59,14 +41,13 @@ from tpca.tensors import (
     Query,
     RankOne,
     Rewards,
+    RowsBatch,
     SampleGradients,
     Scores,
     TensorSum,
-    ViewsBatch,
     accumulators,
 )
 from tpca.tensors.blocks import Partition
-from tpca.tensors.rows import RowsBatch
 
 DIMS, N = (3, 4, 5), 37
 ROWS, BATCH = 61, 10  # of views, and of a batch of them
@@ -78,11 +59,9 @@ VIEW_MEANS = [np.linspace(-1.0, 1.0, d) for d in DIMS]
 BASIS = RNG.standard_normal((sum(DIMS), 4))
 MEANS = [view.mean(axis=0) for view in VIEWS]
 KNOWN = RankOne(0.7, tuple(RNG.standard_normal(d) for d in DIMS))
-CLIP = 0.8
 FOLD = np.random.default_rng(3).integers(0, 4, ROWS).astype(np.int8)  # three folds, and rows that are never held out
-TABLE = np.random.default_rng(1).poisson(0.4, (ROWS, sum(DIMS))).astype(float)  # rows, and counts of words
+TABLE = np.random.default_rng(1).standard_normal((ROWS, sum(DIMS)))
 WEIGHTS = np.random.default_rng(2).standard_normal((2, sum(DIMS)))
-CENTRE, HELD = TABLE.mean(axis=0), np.random.default_rng(4).random(ROWS) < 0.3
 SINGLES, PAIR = Partition.singles(DIMS), Partition(DIMS, ((2, 0), (1,)))
 
 
@@ -166,7 +145,7 @@ def folded(views):
 def products_of(views, mode=1):
     """Of one start that leaves out the second fold, and one that leaves out nothing."""
     pairs = zip(views, VECTORS, OFFSETS, strict=True)
-    scores = [np.clip(view @ v.T - offset, -CLIP, CLIP) for view, v, offset in pairs]
+    scores = [view @ v.T - offset for view, v, offset in pairs]
     product = np.prod([s for i, s in enumerate(scores) if i != mode], axis=0)
     product[FOLD == 1, 0] = 0
     return [product.T @ views[mode], product.sum(axis=0), np.array([np.sum(FOLD != 1), ROWS])]
@@ -179,10 +158,9 @@ def beside_of(views):
     return [np.stack([side.T @ own for own in scores]), np.stack([own.sum(axis=0) for own in scores])]
 
 
-def fold_moments_of(views):
-    parts = [[view[fold == FOLD] for fold in range(4)] for view in views]
-    sums = [np.stack([own.sum(axis=0) for own in part]) for part in parts]
-    return [np.bincount(FOLD), *sums, *(np.stack([own.T @ own for own in part]) for part in parts)]
+def fold_moments_of(rows):
+    parts = [rows[fold == FOLD] for fold in range(4)]
+    return [np.bincount(FOLD), np.stack([p.sum(axis=0) for p in parts]), np.stack([p.T @ p for p in parts])]
 
 
 def held_scores_of(views):
@@ -203,12 +181,7 @@ def look_of(views):
             z = (z - z.mean(axis=0)) / np.where(z.std(axis=0) > 0, z.std(axis=0), 1)
             u = np.sum(z[1:] * z[:-1], axis=1)
             own += [u.sum(), u @ u]
-    means, low, high = ([f(view, axis=0) for view in views] for f in (np.mean, np.min, np.max))
-    return [np.arange(ROWS), row_keys(views) >> np.uint64(12), *means, *low, *high, alike]
-
-
-def clippers_of(clippers):
-    return [array for c in clippers for array in (c.center, c.scale)]
+    return [np.arange(ROWS), row_keys(views) >> np.uint64(12), *(view.mean(axis=0) for view in views), alike]
 
 
 def relations_of(views):
@@ -216,27 +189,24 @@ def relations_of(views):
     return [scores.T @ scores, *(scores.T @ view for view in views)]
 
 
-def power_sums_of(rows):
-    """Powers of scores."""
-    y = (rows[HELD] - CENTRE) @ WEIGHTS.T
-    return [np.array([(y**p).sum(axis=0) for p in range(7)])]
+def contrast_sums_of(rows):
+    """Moments of y³ and tanh 2y, and rows times scores and functions of them, without those of the first fold."""
+    rows = rows[FOLD != 0]
+    y = rows @ WEIGHTS.T
+    each = [(y**3, 3 * y**2), (np.tanh(2 * y), 2 * np.cosh(2 * y) ** -2.0)]
+    moments = [[a.sum(axis=0) for a in (g, g**2, y * g, slope, y)] for g, slope in each]
+    own = np.stack([y[:, 0] ** 3, np.tanh(2 * y[:, 1])])
+    return [np.array(moments), np.stack([y.T @ rows, own @ rows]), rows.sum(axis=0)]
 
 
-def contrast_sums_of(rows, blocks=4):
-    """Moments of y³ and tanh 2y, and rows times scores and functions of them, by blocks of sixteen rows in turn."""
-    moments, products = np.zeros((blocks, 2, 5, 2)), np.zeros((blocks, 2, 2, rows.shape[1]))
-    shift = np.zeros((blocks, rows.shape[1]))
-    for i, x in enumerate(rows - CENTRE):
-        block, y = i // 16 % blocks, WEIGHTS @ x
-        for place, (g, slope) in enumerate([(y**3, 3 * y**2), (np.tanh(2 * y), 2 * np.cosh(2 * y) ** -2.0)]):
-            moments[block, place] += [g, g**2, y * g, slope, y]
-        products[block] += [np.outer(y, x), np.outer([y[0] ** 3, np.tanh(2 * y[1])], x)]
-        shift[block] += x
-    return [moments, products, shift]
+def influence_of(rows):
+    y = rows @ WEIGHTS.T
+    h = y**2 - 0.5 - 0.1 * y
+    return [(h**2).T @ rows**2, (h**2 * y).T @ rows, np.sum(h**2 * y**2, axis=0)]
 
 
 def slices_of(rows, direction):
-    z = (rows - CENTRE) @ WEIGHTS.T
+    z = rows[FOLD == 0] @ WEIGHTS.T
     factors = np.sum(z**2, axis=1) if direction is None else z @ direction
     return [np.einsum("n,na,nb->ab", factors, z, z), np.einsum("na,na,nb->b", z, z, z)]
 
@@ -259,10 +229,6 @@ class Case:
     rtol: float = 1e-12
     table: bool = False
     folds: bool = False
-
-
-def view_clippers():
-    return [Clipper(view[:BATCH], 2.0) for view in VIEWS]
 
 
 UNITS = [v[0] / np.linalg.norm(v[0]) for v in VECTORS]
@@ -327,25 +293,19 @@ CASES = {
         lambda: Gradients(HALF, SCALE), answered, lambda x: gradients_of(x, HALF), rtol=float(np.finfo(np.half).eps)
     ),
     "sub-batches": Case(lambda: Gradients(PARTED, SCALE, EDGES), parted, sub_batches_of),
-    "sub-batches of views": Case(
-        lambda: Gradients(PARTED, SCALE, EDGES), parted, lambda x: sub_batches_of(naive.outer_samples(x)), views=True
-    ),
     "rewards": Case(lambda: Rewards(VECTORS), lambda p: [p.rewards], rewards_of),
     "sample gradients": Case(lambda: SampleGradients(FRESH), lambda p: [p.gradients], sample_gradients_of),
     "mode moments": Case(
         lambda: ModeMoments(DIMS, (0, 2), 2**16), lambda p: [p.moments[0], p.moments[2]], mode_moments_of
     ),
-    "gradients of views": Case(
-        lambda: Gradients(QUERIES, SCALE), answered, lambda x: gradients_of(naive.outer_samples(x), QUERIES), views=True
-    ),
     "scores": Case(
-        lambda: Scores([VECTORS, [v[:1] for v in VECTORS]], MEANS, 3),
-        lambda p: [*p.joined(0), *p.joined(1)],
-        lambda x: [(v - m)[::3] @ w[:c].T for c in (2, 1) for v, m, w in zip(x, MEANS, VECTORS, strict=True)],
+        lambda: Scores(VECTORS, MEANS),
+        lambda p: p.joined(),
+        lambda x: [(v - m) @ w.T for v, m, w in zip(x, MEANS, VECTORS, strict=True)],
         views=True,
     ),
     "products": Case(
-        lambda: Products(VECTORS, OFFSETS, 1, CLIP, np.array([1, -1])),
+        lambda: Products(VECTORS, OFFSETS, 1, np.array([1, -1])),
         lambda p: [p.total, p.mass, p.seen],
         products_of,
         views=True,
@@ -366,16 +326,16 @@ CASES = {
         folds=True,
     ),
     "moments of folds": Case(
-        lambda: FoldMoments(DIMS, 3),
-        lambda p: [p.counts, *p.sums, *p.squares],
-        fold_moments_of,
+        lambda: FoldMoments((1,), DIMS[1], 3),
+        lambda p: [p.counts, p.sums, p.squares],
+        lambda x: fold_moments_of(x[1]),
         views=True,
         folds=True,
     ),
     "joint moments": Case(
-        lambda: JointMoments((sum(DIMS),), 3),
-        lambda p: [p.counts, *p.sums, *p.squares],
-        lambda x: fold_moments_of([np.hstack(x)]),
+        lambda: FoldMoments((0, 1, 2), sum(DIMS), 3),
+        lambda p: [p.counts, p.sums, p.squares],
+        lambda x: fold_moments_of(np.hstack(x)),
         views=True,
         folds=True,
     ),
@@ -394,56 +354,31 @@ CASES = {
     ),
     "first look": Case(
         lambda: FirstLook(DIMS),
-        lambda p: [p.keys[0], p.keys[1] >> np.uint64(12), *p.means, *p.low, *p.high, p.alike],
+        lambda p: [p.keys[0], p.keys[1] >> np.uint64(12), *p.means, p.alike],
         look_of,
         views=True,
     ),
-    "collected": Case(lambda: Collected(1, None), lambda p: [np.concatenate(p.parts)], lambda x: [x[1]], views=True),
-    "powers": Case(lambda: PowerSums(WEIGHTS, CENTRE, True), lambda p: [p.powers], power_sums_of, table=True),
+    "collected": Case(lambda: Collected(1), lambda p: [np.concatenate(p.parts)], lambda x: [x[1]], views=True),
     "contrasts": Case(
-        lambda: ContrastSums(WEIGHTS, CENTRE, np.array([1, 3]), (1, 3), 4),
+        lambda: ContrastSums(WEIGHTS, np.array([1, 3]), (1, 3), OTHERS),
         lambda p: [p.moments, p.products, p.shift],
         contrast_sums_of,
         table=True,
     ),
-    "row means": Case(
-        lambda: RowMeans(sum(DIMS), True),
-        lambda p: [p.total, np.array(p.squares)],
-        lambda x: [x[HELD].sum(axis=0), np.sum(x[HELD] ** 2)],
-        table=True,
-    ),
-    "row scatter": Case(
-        lambda: Scatter(sum(DIMS), False),
-        lambda p: [p.mean, p.second_moment, p.low, p.high],
-        lambda x: (
-            [f(x[~HELD]) for f in (lambda r: r.mean(0), lambda r: np.cov(r.T, ddof=0))]
-            + [x[~HELD].min(axis=0), x[~HELD].max(axis=0)]
-        ),
-        table=True,
-    ),
-    "row image": Case(
-        lambda: RowImage(WEIGHTS, CENTRE),
-        lambda p: [p.image],
-        lambda x: [WEIGHTS @ np.cov(x.T, ddof=0) * len(x)],
+    "influence": Case(
+        lambda: Influence(WEIGHTS, 0, np.array([[0.5, 0.5], [0.1, 0.1]])),
+        lambda p: [p.squares, p.cross, p.own],
+        influence_of,
         table=True,
     ),
     "slices": Case(
-        lambda: Slices(WEIGHTS, CENTRE, np.array([0.3, -1.0])),
+        lambda: Slices(WEIGHTS, np.array([0.3, -1.0]), HELD),
         lambda p: [p.matrix, p.trace],
         lambda x: slices_of(x, np.array([0.3, -1.0])),
         table=True,
     ),
     "traces": Case(
-        lambda: Slices(WEIGHTS, CENTRE, None), lambda p: [p.matrix, p.trace], lambda x: slices_of(x, None), table=True
-    ),
-    "row scores": Case(
-        lambda: RowScores(WEIGHTS, CENTRE),
-        lambda p: [p.scores],
-        lambda x: [(x - CENTRE) @ WEIGHTS.T],
-        table=True,
-    ),
-    "first rows": Case(
-        lambda: FirstRows(2.0), lambda p: clippers_of(p.clippers), lambda x: clippers_of(view_clippers()), views=True
+        lambda: Slices(WEIGHTS, None, HELD), lambda p: [p.matrix, p.trace], lambda x: slices_of(x, None), table=True
     ),
 }
 OF_FEW = ("sample gradients", "mode moments")  # a law draws their samples one by one
@@ -457,10 +392,10 @@ def small(monkeypatch):
     monkeypatch.setattr(stored, "BATCH_ENTRIES", 5 * SAMPLES[0].size)
     monkeypatch.setattr(stored, "FILE_SAMPLES", 1)
     monkeypatch.setattr(vectors, "BATCH_ENTRIES", BATCH * sum(DIMS))
-    monkeypatch.setattr(table_rows, "BATCH_ENTRIES", BATCH * sum(DIMS))
     monkeypatch.setattr(groups, "GROUP_ENTRIES", 10 * sum(DIMS))
     monkeypatch.setattr(groups, "GROUP_SAMPLES", 2)
     monkeypatch.setattr(accumulators, "REPLICA_SAMPLES", 0.1)
+    monkeypatch.setattr(folds, "GROUP_ROWS", 0.1)
 
 
 @pytest.fixture(scope="module")
@@ -489,7 +424,7 @@ def opened(case, store, places):
     """A fresh stream."""
     if case.table:
         parts = [TABLE[i : i + BATCH] for i in range(0, ROWS, BATCH)]
-        return SplitRows(open_rows({"array": TABLE, "iterable": iter(parts), **places[2]}[store]), HELD)
+        return in_folds(open_rows({"array": TABLE, "iterable": iter(parts), **places[2]}[store]))
     if case.views:
         parts = [tuple(view[i : i + BATCH] for view in VIEWS) for i in range(0, ROWS, BATCH)]
         stream = open_views({"array": VIEWS, "iterable": iter(parts), **places[1]}[store])
@@ -499,18 +434,16 @@ def opened(case, store, places):
 
 
 def in_folds(stream):
-    zeros = [np.zeros(d) for d in DIMS]
-    return FoldedViews(stream, Folds(FOLD, np.arange(ROWS), 3), zeros, [None] * 3, None)
+    zeros = [np.zeros(d) for d in stream.dims]
+    return FoldedRows(stream, Folds(FOLD, np.arange(ROWS), 3), zeros, [None] * len(zeros))
 
 
 def batches_of(case):
-    if case.table:
-        firsts = range(0, ROWS, BATCH)
-        places = [np.arange(i, min(i + BATCH, ROWS)) for i in firsts]
-        return [RowsBatch(TABLE[own], own, int(own[0]), 0, HELD[own]) for own in places]
-    if case.views:
-        batches = [ViewsBatch([v[i : i + BATCH] for v in VIEWS], None, i) for i in range(0, ROWS, BATCH)]
-        return list(map(in_folds(open_views(VIEWS)).made, batches)) if case.folds else batches
+    if case.views or case.table:
+        given = [TABLE] if case.table else VIEWS
+        batches = [RowsBatch([v[i : i + BATCH] for v in given], i) for i in range(0, ROWS, BATCH)]
+        stream = open_rows(TABLE) if case.table else open_views(VIEWS)
+        return list(map(in_folds(stream).made, batches)) if case.folds or case.table else batches
     return [DenseBatch(SAMPLES[i : i + 5], i) for i in range(0, N, 5)]
 
 

@@ -19,7 +19,6 @@ from tpca.tensors import (
     SlabBatch,
     SparseBatch,
     TensorSum,
-    ViewsBatch,
 )
 from tpca.tensors.blocks import Partition
 
@@ -63,12 +62,7 @@ def sparse(rng, dims, n, dtype):
     return SparseBatch(*parts), naive.dense_samples(*parts)
 
 
-def views(rng, dims, n, dtype):
-    rows, weights = [rng.standard_normal((n, d)).astype(dtype) for d in dims], rng.uniform(0.5, 2, n)
-    return ViewsBatch(rows, weights), naive.outer_samples(rows, weights)
-
-
-KINDS = (dense, device, slabs, sparse, views)
+KINDS = (dense, device, slabs, sparse)
 every_kind = pytest.mark.parametrize("kind", KINDS)
 shapes = st.lists(st.integers(2, 5), min_size=2, max_size=4).map(tuple)
 
@@ -177,7 +171,6 @@ def test_slices_sums_scores_and_places(kind, dims, n, start, stop, seed):
         kept.finish()
         np.testing.assert_allclose(kept.total, expected.sum(axis=0), atol=1e-10)
         assert part.nbytes > 0 or kind is sparse
-    if len(expected) and kind is not views:  # which are added up, and looked at, in rows
         total = part.weighted_sums(weights[some])
         np.testing.assert_allclose(total, np.tensordot(weights[some].T, expected, 1), atol=1e-10)
         found = np.zeros(expected.shape)
@@ -199,9 +192,8 @@ def test_every_replica_gets_the_sample_whose_turn_it_is(kind, rng):
             np.testing.assert_allclose(found[j - 2], expected, atol=1e-10)
 
 
-@pytest.mark.parametrize("kind", [sparse, views])
-def test_samples_that_are_never_built_are_not_given_one_by_one(kind, rng):
-    batch, _ = kind(rng, (3, 4), 5, np.float64)
+def test_samples_that_are_never_built_are_not_given_one_by_one(rng):
+    batch, _ = sparse(rng, (3, 4), 5, np.float64)
     query = Query(Partition.singles((3, 4)), (np.ones((1, 3)), np.ones((1, 4))), gradients_of=(0,))
     with pytest.raises(StreamError, match="PaperSolver needs samples one by one"):
         batch.sample_gradients(query, 0)

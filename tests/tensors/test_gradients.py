@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tpca.tensors import DenseBatch, Gradients, Query, ViewsBatch
+from tpca.tensors import DenseBatch, Gradients, Query, SparseBatch
 from tpca.tensors.blocks import Partition
 
 DIMS = (3, 4, 5)
@@ -13,9 +13,12 @@ def samples_of(n, dtype=np.float64):
     return np.random.default_rng(0).standard_normal((n, *DIMS)).astype(dtype)
 
 
-def views_of(n):
-    """Samples that cannot be added up."""
-    return ViewsBatch([np.random.default_rng(0).standard_normal((n, d)) for d in DIMS])
+def sparse_of(n):
+    """Samples that are not added up."""
+    coords = np.stack([np.repeat(entries, n) for entries in np.indices(DIMS).reshape(3, -1)])
+    values = np.random.default_rng(0).standard_normal(coords.shape[1])
+    order = np.argsort(owners := np.tile(np.arange(n), 60), kind="stable")
+    return SparseBatch(coords[:, order], values[order], owners[order], n, DIMS)
 
 
 def query_of(count=2, dtype=np.float64):
@@ -31,7 +34,7 @@ def answered(batches, query, scale=1.0):
     return kept.answers[0]
 
 
-@pytest.mark.parametrize("batch", [DenseBatch(samples_of(5)), views_of(5)])
+@pytest.mark.parametrize("batch", [DenseBatch(samples_of(5)), sparse_of(5)])
 def test_what_does_not_fit_into_half_precision_is_infinite_and_not_a_warning(batch):
     answer = answered([batch], query_of(dtype=np.float16), 1e8)
     assert all(np.isinf(g).any() for g in answer.gradients.values())
@@ -58,7 +61,7 @@ def test_bytes_are_those_of_the_arrays_held_and_a_closed_group_holds_the_smaller
         kept.close()  # 36 numbers in float64 are 288 bytes: less than a sum in double precision, more than in single
         assert kept.nbytes == min(288, 60 * np.dtype(dtype).itemsize)
     slow = Gradients([query, query])
-    slow.add(views_of(1))
+    slow.add(sparse_of(1))
     assert slow.nbytes == 2 * 8 * 3 * (3 + 4 + 5)
 
 

@@ -41,6 +41,8 @@ def opened(X: Any, dims: tuple[int, ...] | None, **options: Any) -> Stream | Eng
         check_opened(X.stream if isinstance(X, StreamEngine) else Stream(), **options)
         return X
     stream = open_known(X, dims, **options)
+    if stream.kind in ("views", "rows"):
+        raise SampleError(f"{stream.kind} are no samples of a tensor: TensorCCA fits views, MomentPCA a table.")
     client = active_client() if stream.kind == "dask" and stream.readable_elsewhere else None
     return stream if client is None else DaskEngine(client, stream)
 

@@ -96,22 +96,19 @@ class Fitted:
 
 
 class RowsEstimator(Fitted, Generic[F]):
-    """The fit of rows, or one that is under way: ``_fitted``, or what ``_passing.run()`` would give now."""
+    """The fit of rows, ``fit_``."""
 
     _fitted: F | None = None
-    _passing: Any = None
 
     @property
     def fit_(self) -> F:
-        """What the fit gave; after ``partial_fit``, what it would give if the rows ended now."""
+        """What the fit gave."""
         if self._fitted is None:
-            if self._passing is None or not self._passing.n:
-                raise not_fitted(self)
-            self._fitted = self._passing.run()
+            raise not_fitted(self)
         return self._fitted
 
     def __sklearn_is_fitted__(self) -> bool:
-        return self._fitted is not None or (self._passing is not None and self._passing.n > 0)
+        return self._fitted is not None
 
     def _settings(self) -> dict[str, Any]:
         left_out = ("callbacks", "random_state")
@@ -125,7 +122,8 @@ class RowsEstimator(Fitted, Generic[F]):
 
 def not_fitted(estimator: object) -> NotFittedError:
     """What is said where there is nothing to tell yet."""
-    return NotFittedError(f"this {type(estimator).__name__} is not fitted yet; call fit or partial_fit first.")
+    first = "fit or partial_fit" if hasattr(estimator, "partial_fit") else "fit"
+    return NotFittedError(f"this {type(estimator).__name__} is not fitted yet; call {first} first.")
 
 
 def seed_from(random_state: Any, resumed: str | os.PathLike[str] | None = None) -> int:

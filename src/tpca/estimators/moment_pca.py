@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from tpca.data.rows import RowsStream, open_rows
-from tpca.engines.opening import Reader, rows_opened
+from tpca.data.rows import KEPT_BYTES, open_rows
+from tpca.engines.opening import rows_opened
 from tpca.errors import SampleError
 from tpca.estimators._common import RowsEstimator, check_names, seed_from
 from tpca.labels import Axis, Labels, as_coords
 from tpca.result import Result
-from tpca.solvers.sources import KEEP, PassingTable, RowScores, SourcesFit, SourcesOptions, TableFit
+from tpca.solvers.folds import MEMORY
+from tpca.solvers.sources import SourcesFit, SourcesOptions, fit_sources
+from tpca.tensors import Scores
 from tpca.tensors.blocks import Array
 
 NOT_OF_THE_FIT = ("random_state", "nan_policy")
@@ -24,7 +27,7 @@ class MomentPCA(RowsEstimator[SourcesFit], ClassNamePrefixFeaturesOutMixin, Tran
 
     Rows ``x`` are whitened to ``z``, and directions ``u`` found along which ``E[(u·z)³]``, or the fourth cumulant
     ``E[(u·z)⁴] - 3``, is largest.  Gradients ``E[(u·z)² z]`` and ``E[(u·z)³ z] - 3u`` cost O(n·d) a pass, where the
-    tensors have d³ or d⁴ entries.  Sparse rows stay sparse.
+    tensors have d³ or d⁴ entries.
 
     Parameters
     ----------
@@ -39,12 +42,12 @@ class MomentPCA(RowsEstimator[SourcesFit], ClassNamePrefixFeaturesOutMixin, Tran
         Shrinkage of the covariance towards a multiple of the identity, for fewer rows than columns, constant columns or
         a covariance of less than full rank, which are refused without it.
     validation_fraction : float in [0, 1)
-        Share of the rows of stored data that only judge; 0 leaves out the test, and ``verdict_`` is ``"not tested"``.
+        Share of the rows that only judge; 0 leaves out the test, and ``verdict_`` is ``"not tested"``.
     confidence : float
         At most ``1 - confidence`` of all fits to independent Gaussian rows claim a source.
     memory_limit : int or str, optional
-        Bound on the solver's state, in bytes or as ``"64MB"``; what takes more is refused.  Whitened rows of fewer
-        columns are kept between passes if they fit (by default into 256 MB).
+        Bound on what is held, in bytes or as ``"64MB"``: covariances, which are refused if they take more, and rows
+        kept between passes, which are read again if they do not fit (default 256 MB, and nothing is refused).
     nan_policy : {"raise", "omit"}
         What to do about rows with NaN or Inf.
     random_state : int, Generator, RandomState or None
@@ -63,8 +66,8 @@ class MomentPCA(RowsEstimator[SourcesFit], ClassNamePrefixFeaturesOutMixin, Tran
         Chance of any such claim without a moment (adjusted for their number, Holm); NaN where there was no test.
     mean_ : array ``(d,)``
         What is subtracted from rows.
-    n_samples_seen_, n_skipped_, n_features_in_, state_bytes_ : int
-        Rows used; rows left out; columns; bytes of the largest sums held.
+    n_samples_seen_, n_skipped_, n_features_in_ : int
+        Rows used; rows left out; columns.
     verdict_, found_ : Verdict, bool
     result_ : Result
         All of this and more: ``save``, ``summary``, ``plot``, ``report``, ``to_xarray``, ``methods``.
@@ -108,46 +111,28 @@ class MomentPCA(RowsEstimator[SourcesFit], ClassNamePrefixFeaturesOutMixin, Tran
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Fit a table ``(n, d)``: an array, a path, a ``scipy.sparse`` matrix, a DataFrame, or an iterable of batches.
+        """Fit a table ``(n, d)``: an array, a path, a DataFrame, or an iterable of batches, which are kept in memory.
 
         A Dask array is worked on where it is, by the workers of the active client, if there is one; give
         ``DaskEngine(client, tpca.data.open_rows(path))`` to have workers read files.
         """
-        asked = self._asked()
-        stream, reader = _opened(X, self.nan_policy)
+        own = {name: value for name, value in self.get_params(deep=False).items() if name not in NOT_OF_THE_FIT}
+        asked = SourcesOptions(**own, random_state=seed_from(self.random_state))
+        kept = KEPT_BYTES if asked.memory_limit is None else asked.memory_limit
+        opened = partial(open_rows, nan_policy=self.nan_policy, memory_limit=kept)
+        stream, reader = rows_opened(X, opened, MEMORY if asked.memory_limit is None else asked.memory_limit)
+        fitted = fit_sources(stream, reader, asked)  # what is refused leaves the last fit alone
         check_names(self, X, stream.dims[0], reset=True)
-        self._fitted = self._passing = None
-        if stream.rereadable:
-            self._fitted = TableFit(stream, reader, asked).run()
-        else:
-            passing = PassingTable(stream.dims[0], stream.dtype, asked)
-            for batch in stream.batches():
-                passing.pour(batch)
-            self._fitted = passing.run()
+        self._fitted = fitted
         self._warn()
-        return self
-
-    def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Take some more rows; the first ten for every column are kept to begin with, no row after them.
-
-        The same as ``fit`` on an iterable of the same rows.
-        """
-        asked, first = self._asked(), self._passing is None
-        stream = open_rows(iter([X]), self.nan_policy)
-        check_names(self, X, stream.dims[0], reset=first)
-        if self._passing is None:
-            self._passing = PassingTable(stream.dims[0], stream.dtype, asked)
-        for batch in stream.batches():
-            self._passing.pour(batch)
-        self._fitted = None
         return self
 
     def transform(self, X: Any) -> Array:
         """Scores ``(n, n_components)``; ``X`` is whatever :meth:`fit` takes."""
         weights, mean = self.components_, self.mean_
-        stream, reader = _opened(X, "raise")
+        stream, reader = rows_opened(X, open_rows)
         check_names(self, X, stream.dims[0], reset=False)
-        return reader(stream).reduce(RowScores(weights, mean)).scores
+        return reader(stream).reduce(Scores([weights], [mean])).joined()[0]
 
     def inverse_transform(self, X: Any) -> Array:
         """Rows ``(n, d)`` from scores ``(n, n_components)``: ``mean_ + X @ directions_``."""
@@ -155,11 +140,6 @@ class MomentPCA(RowsEstimator[SourcesFit], ClassNamePrefixFeaturesOutMixin, Tran
         if scores.ndim != 2 or scores.shape[1] != len(self.directions_):
             raise SampleError(f"scores must have shape (n, {len(self.directions_)}), got {scores.shape}.")
         return np.asarray(scores @ self.directions_ + self.mean_)
-
-    def _asked(self) -> SourcesOptions:
-        """The options, checked."""
-        own = {name: value for name, value in self.get_params(deep=False).items() if name not in NOT_OF_THE_FIT}
-        return SourcesOptions(**own, random_state=seed_from(self.random_state))
 
     @property
     def components_(self) -> Array:
@@ -192,11 +172,6 @@ class MomentPCA(RowsEstimator[SourcesFit], ClassNamePrefixFeaturesOutMixin, Tran
         return self.fit_.centre
 
     @property
-    def state_bytes_(self) -> int:
-        """Bytes of the largest sums held."""
-        return self.fit_.state_bytes
-
-    @property
     def _n_features_out(self) -> int:
         return len(self.components_)
 
@@ -206,12 +181,3 @@ class MomentPCA(RowsEstimator[SourcesFit], ClassNamePrefixFeaturesOutMixin, Tran
         names = getattr(self, "feature_names_in_", None)
         columns = Axis("column", None if names is None else as_coords(names))
         return Result.of_table(self.fit_, self._settings(), Labels((columns,)))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-
-def _opened(X: Any, nan_policy: str) -> tuple[RowsStream, Reader]:
-    return rows_opened(X, lambda source: open_rows(source, nan_policy), KEEP)

@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-import copy
-import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from tpca.data.base import all_finite, as_array, to_floats
-from tpca.data.rows import open_views
+from tpca.data.rows import KEPT_BYTES, open_views
 from tpca.engines.opening import rows_opened
 from tpca.errors import SampleError, SolverError
 from tpca.estimators._common import RowsEstimator, seed_from, view_labels
 from tpca.labels import Labels
 from tpca.result import Result, Score
-from tpca.solvers.folds import Clipper, Whitening, clipped
+from tpca.solvers.folds import MEMORY
 from tpca.solvers.options import Callback, check_callbacks
-from tpca.solvers.race.solver import RaceSolver
-from tpca.solvers.race.strategies.flow import state_floats
-from tpca.solvers.run import Feed
-from tpca.solvers.views import Direction, ViewsFit, ViewsOptions, fit_views
-from tpca.tensors.blocks import Array, Partition
-from tpca.tensors.rows import ViewsBatch
+from tpca.solvers.views import ViewsFit, ViewsOptions, fit_views
+from tpca.tensors.blocks import Array
 
-RACE_MEMORY, RACE_COLUMNS = 64e6, 8  # a race on views is given room for so many columns of the flow, if that is less
-# Rows from which one-pass data learn their whitening: this many, and this many times the columns of the widest view.
-FIRST_ROWS, ROWS_PER_COLUMN = 500, 10
 NOT_OF_THE_FIT = ("random_state", "nan_policy", "callbacks")
-NOT_ONE_PASS = ("validation_fraction", "n_resamples", "dependence")
 
 
 class TensorCCA(RowsEstimator[ViewsFit], TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[misc, call-arg]
@@ -55,13 +45,9 @@ class TensorCCA(RowsEstimator[ViewsFit], TransformerMixin, BaseEstimator, auto_w
         Shrinkage of every view's covariance towards a multiple of the identity: 0 is plain CCA, 1 no whitening.
         ``"auto"`` chooses by the rows that are fitted: oracle approximating shrinkage, or, with fewer than ten rows a
         column, the share and target (the identity, or variances of columns) that suit rows left out in turn.
-    clip : float, optional
-        Bound on the influence of a row: rows farther than ``clip`` typical distances from the centre are drawn back,
-        and scores of stored data count at most ``clip`` standard deviations.  By default nothing is clipped.  Moments
-        of high order have heavy tails: 2 is a good choice for real data.
     validation_fraction : float
-        Share of the rows of stored data that are held out at a time, to judge by: with 0.2 there are five folds, and
-        every row is judged by a fit, whitening included, that has not seen it.
+        Share of the rows that are held out at a time, to judge by: with 0.2 there are five folds, and every row is
+        judged by a fit, whitening included, that has not seen it.
     confidence : float
         At most ``1 - confidence`` of all fits of independent views claim a component.
     n_resamples : int or "auto"
@@ -71,15 +57,14 @@ class TensorCCA(RowsEstimator[ViewsFit], TransformerMixin, BaseEstimator, auto_w
         are shifted instead of permuted.  ``None``: their order is meaningless.
     memory_limit : int or str, optional
         Bound on what is held, in bytes or as ``"64MB"``: covariances, which are refused if they take more, and rows
-        kept between passes, which are read again if they do not fit (default 256 MB, and nothing is refused).  For
-        one-pass data, the bound on the solver's state (default 1 to 64 MB).
+        kept between passes, which are read again if they do not fit (default 256 MB, and nothing is refused).  Batches
+        on their way and some resampled scores, up to 20 MB, come on top.
     nan_policy : {"raise", "omit"}
         What to do about rows with NaN or Inf.
     random_state : int, Generator, RandomState or None
-        Of random starts.  Stored data give the same components whatever it is, and whatever the order of their rows.
+        Of random starts.  The components are the same whatever it is, and whatever the order of the rows.
     callbacks : sequence of callables, optional
-        Each is called with a dictionary after every pass over stored rows, and after every round of those that pass
-        by once.
+        Each is called with a dictionary after every pass over the rows.
 
     Attributes
     ----------
@@ -90,10 +75,10 @@ class TensorCCA(RowsEstimator[ViewsFit], TransformerMixin, BaseEstimator, auto_w
         are not determined one by one.  Signs are such that scores of views agree, as far as can be.
     loading_p_values_ : list of arrays ``(n_components, d_i)``
         Of every column: chance that any column of any view is as related to the scores of the other views (family-wise,
-        from the rearrangements of the test).  NaN for long series, and for one-pass data.
+        from the rearrangements of the test).  NaN for series of more than 20 000 rows.
     means_ : list of arrays ``(d_i,)``
     correlations_, correlation_errors_ : arrays ``(n_components,)``
-        Mean product of the standardised scores on held-out rows (one-pass data: on rows not yet used), standard errors.
+        Mean product of the standardised scores on held-out rows, and standard errors.
     p_values_, significant_ : arrays ``(n_components,)``
         Chance of as much if views are independent; of a further component at least that of those before.
     moments_ : array ``(n_components,)``
@@ -129,7 +114,6 @@ class TensorCCA(RowsEstimator[ViewsFit], TransformerMixin, BaseEstimator, auto_w
         n_components: int = 1,
         shrinkage: float | str = "auto",
         *,
-        clip: float | None = None,
         validation_fraction: float = 0.2,
         confidence: float = 0.95,
         n_resamples: int | str = "auto",
@@ -141,7 +125,6 @@ class TensorCCA(RowsEstimator[ViewsFit], TransformerMixin, BaseEstimator, auto_w
     ) -> None:
         self.n_components = n_components
         self.shrinkage = shrinkage
-        self.clip = clip
         self.validation_fraction = validation_fraction
         self.confidence = confidence
         self.n_resamples = n_resamples
@@ -156,57 +139,21 @@ class TensorCCA(RowsEstimator[ViewsFit], TransformerMixin, BaseEstimator, auto_w
 
         ``groups`` has a label for every row: rows of different groups are independent, and whole groups are held out
         and permuted.  Dask arrays are worked on where they are, by the workers of the active Dask client, if there is
-        one; give ``DaskEngine(client, open_views(paths))`` to have workers read files.
+        one; give ``DaskEngine(client, open_views(paths))`` to have workers read files.  Rows of an iterable of batches
+        are kept in memory.
         """
-        asked, callbacks = self._asked(), check_callbacks("callbacks", self.callbacks or ())
-        stream, reader = rows_opened(X, lambda source: open_views(source, nan_policy=self.nan_policy), asked.memory)
-        if not stream.rereadable:
-            self._refuse_idle(groups)
-        seed = seed_from(self.random_state)  # before anything is forgotten: what is refused leaves the last fit alone
-        if stream.rereadable:
-            fitted: ViewsFit = fit_views(stream, reader, asked, seed, groups, callbacks)
-        else:
-            passing = PassingViews(stream.dims, asked, seed, callbacks)
-            for batch in stream.batches():
-                passing.pour(batch)
-            fitted = passing.run()
-        self._fitted, self._passing = fitted, None
-        self._note(X, stream.dims)
-        self._warn()
-        return self
-
-    def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Take one more batch of all views; the whitening is learnt from the first rows, then one pass."""
-        asked = self._asked()
-        self._refuse_idle(None)
-        given = list(X.values()) if isinstance(X, Mapping) else X
-        stream = open_views([tuple(given)], nan_policy=self.nan_policy)
-        if self._passing is None:
-            callbacks = check_callbacks("callbacks", self.callbacks or ())
-            self._passing = PassingViews(stream.dims, asked, seed_from(self.random_state), callbacks)
-            self._note(X if isinstance(X, Mapping) else list(X), stream.dims)
-        if stream.dims != self.shape_in_:
-            raise SampleError(f"views must have widths {self.shape_in_} as in the first batch, got {stream.dims}.")
-        for batch in stream.batches():
-            self._passing.pour(batch)
-        self._fitted = None
-        return self
-
-    def _note(self, X: Any, dims: tuple[int, ...]) -> None:
-        self.shape_in_, self.n_features_in_ = dims, sum(dims)
+        own = {name: value for name, value in self.get_params(deep=False).items() if name not in NOT_OF_THE_FIT}
+        asked, callbacks = ViewsOptions(**own), check_callbacks("callbacks", self.callbacks or ())
+        kept = KEPT_BYTES if asked.memory_limit is None else asked.memory_limit
+        opened = partial(open_views, nan_policy=self.nan_policy, memory_limit=kept)
+        stream, reader = rows_opened(X, opened, MEMORY if asked.memory_limit is None else asked.memory_limit)
+        # What is refused leaves the last fit alone.
+        self._fitted = fit_views(stream, reader, asked, seed_from(self.random_state), groups, callbacks)
+        self.shape_in_, self.n_features_in_ = stream.dims, sum(stream.dims)
         self._view_names = tuple(map(str, X)) if isinstance(X, Mapping) else ()
         self._labels = view_labels(X)
-
-    def _asked(self) -> ViewsOptions:
-        """The options, checked."""
-        own = {name: value for name, value in self.get_params(deep=False).items() if name not in NOT_OF_THE_FIT}
-        return ViewsOptions(**own)
-
-    def _refuse_idle(self, groups: Any) -> None:
-        usual = type(self)()
-        given = [name for name in NOT_ONE_PASS if getattr(self, name) != getattr(usual, name)]
-        for name in given + ["groups"] * (groups is not None):
-            raise SolverError(f"{name} means nothing to views that pass by once; leave it out, or fit arrays or files.")
+        self._warn()
+        return self
 
     # What it learnt ---------------------------------------------------------------------------------------------------
 
@@ -267,14 +214,17 @@ class TensorCCA(RowsEstimator[ViewsFit], TransformerMixin, BaseEstimator, auto_w
         scores: list[Any] = self.result_.transform(self._in_order(X))
         if self._output is None:
             return scores
-        package = __import__(self._output)
-        names = np.split(self.get_feature_names_out(), len(scores))
-        views = list(X.values()) if isinstance(X, Mapping) else X
-        index = getattr(views[0], "index", None) if isinstance(views, list | tuple) else getattr(views, "index", None)
-        more = {"index": index} if self._output == "pandas" and index is not None else {}
+        named = list(zip(scores, np.split(self.get_feature_names_out(), len(scores)), strict=True))
         if self._output == "polars":
-            return [package.DataFrame(own, schema=list(name)) for own, name in zip(scores, names, strict=True)]
-        return [package.DataFrame(own, columns=name, **more) for own, name in zip(scores, names, strict=True)]
+            import polars as pl  # type: ignore[import-not-found]
+
+            return [pl.DataFrame(own, schema=list(names)) for own, names in named]
+        import pandas as pd
+
+        views = list(X.values()) if isinstance(X, Mapping) else X
+        first = views[0] if isinstance(views, list | tuple) else views
+        index = first.index if hasattr(first, "iloc") else None
+        return [pd.DataFrame(own, columns=names, index=index) for own, names in named]
 
     def set_output(self, *, transform: str | None = None) -> Self:
         """Have ``transform`` give arrays (``"default"``), or DataFrames (``"pandas"``, ``"polars"``)."""
@@ -297,12 +247,9 @@ class TensorCCA(RowsEstimator[ViewsFit], TransformerMixin, BaseEstimator, auto_w
     def predict(self, X: Any) -> list[NDArray[Any]]:
         """The views, arrays ``(n, d_i)``, with every missing one (``None``) predicted from those that are there.
 
-        The best linear prediction from the scores of the others, learnt from all rows of the fit.  Of stored data only:
-        rows that pass by once are gone when the weights are known.
+        The best linear prediction from the scores of the others, learnt from all rows of the fit.
         """
         fit, views = self.fit_, list(self._in_order(X))
-        if fit.slopes is None:
-            raise SolverError("predict needs a fit of stored views, and these passed by once; fit arrays or files.")
         if len(views) != len(self.shape_in_):
             raise SampleError(
                 f"there must be {len(self.shape_in_)} views, None for each that is missing, got {len(views)}."
@@ -327,8 +274,6 @@ class TensorCCA(RowsEstimator[ViewsFit], TransformerMixin, BaseEstimator, auto_w
     def inverse_transform(self, X: Sequence[Any]) -> list[Array]:
         """Views ``(n, d_i)`` from their scores ``(n, n_components)``: the best linear prediction of each by its own."""
         fit = self.fit_
-        if fit.slopes is None:
-            raise SolverError("inverse_transform needs a fit of stored views; fit arrays or files.")
         scores, columns = fit.slopes
         count, found = len(scores) // len(fit.means), []
         for i, (own, mean) in enumerate(zip(X, fit.means, strict=True)):
@@ -355,115 +300,3 @@ def _checked(view: Any, number: int, width: int) -> NDArray[Any]:
     if not all_finite(rows):
         raise SampleError(f"view {number} contains NaN or Inf; clean it, or leave its rows out.")
     return rows
-
-
-# Views that pass by once ----------------------------------------------------------------------------------------------
-
-
-class PassingViews:
-    """The whitening is learnt from the first rows; then these race, and all that follow."""
-
-    def __init__(
-        self, dims: tuple[int, ...], asked: ViewsOptions, seed: int, callbacks: Sequence[Callback] = ()
-    ) -> None:
-        self.n = self.n_skipped = 0
-        self._dims, self._asked, self._seed, self._callbacks = dims, asked, seed, callbacks
-        self._waiting: list[ViewsBatch] = []
-        self._race: _Race | None = None
-
-    def pour(self, batch: ViewsBatch) -> None:
-        """Take some more rows."""
-        self.n += len(batch)
-        self.n_skipped += batch.dropped
-        if self._race is not None:
-            self._race.pour(batch)
-            return
-        self._waiting.append(batch)
-        if self.n >= max(FIRST_ROWS, ROWS_PER_COLUMN * max(self._dims)):
-            self._race, self._waiting = self._start(self._waiting), []
-
-    def run(self) -> ViewsFit:
-        """What is known now; more may follow."""
-        race = self._race if self._race is not None else self._start(copy.copy(self._waiting))
-        return race.told(self._asked, self.n, self.n_skipped)
-
-    def _start(self, waiting: Sequence[ViewsBatch]) -> _Race:
-        """Learn the whitening from the rows that waited, and race on them and all that follow."""
-        asked, dims = self._asked, self._dims
-        rows = [np.concatenate(view) for view in zip(*(batch.views for batch in waiting), strict=True)]
-        clippers = None if asked.clip is None else [Clipper(view, asked.clip) for view in rows]
-        whitenings = []
-        for i, view in enumerate(clipped(rows, clippers)):
-            if len(view) < 2:
-                raise SampleError(f"at least two rows are needed to whiten view {i}, got {len(view)}.")
-            still = np.ptp(view, axis=0) == 0
-            covariance = np.cov(view.astype(np.float64).T)
-            mean = view.mean(axis=0, dtype=np.float64)
-            whitenings.append(Whitening.learn(mean, covariance, len(view), asked.shrinkage, f"view {i}", still))
-        # Enough memory for a search, little enough to be quick: rows are cheap, and more columns cost time.
-        usual = min(RACE_MEMORY, max(1e6, 8.0 * state_floats(Partition.halves(dims), RACE_COLUMNS)))
-        solver = RaceSolver(
-            random_state=self._seed,
-            memory_limit=usual if asked.memory_limit is None else asked.memory_limit,
-            n_components=asked.n_components,
-            confidence=asked.confidence,
-            whiten=None,  # they are
-            callbacks=self._callbacks,
-        )
-        race = _Race(solver, whitenings, clippers)
-        for batch in waiting:
-            race.pour(batch)
-        return race
-
-
-class _Race:
-    """One-pass views, whitened and fed to a race."""
-
-    def __init__(self, solver: RaceSolver, whitenings: list[Whitening], clippers: list[Clipper] | None) -> None:
-        self._whitenings, self._clippers = whitenings, clippers
-        dims = tuple(len(white.mean) for white in whitenings)
-        self._feed = Feed(solver.start, dims)
-        self._n, self._sums, self._squares = 0, [np.zeros(d) for d in dims], [np.zeros((d, d)) for d in dims]
-
-    def pour(self, batch: ViewsBatch) -> None:
-        white = []
-        for i, (view, own) in enumerate(zip(clipped(batch.views, self._clippers), self._whitenings, strict=True)):
-            rows = (view - own.mean.astype(view.dtype)) @ own.factor.astype(view.dtype)
-            self._sums[i] += rows.sum(axis=0, dtype=np.float64)
-            self._squares[i] += rows.T @ rows
-            white.append(rows)
-        self._n += len(batch)
-        self._feed.pour(ViewsBatch(white))
-
-    def told(self, asked: ViewsOptions, n: int, n_skipped: int) -> ViewsFit:
-        """What the race found; a guess in the first place if it proved nothing."""
-        estimate, white = self._feed.estimate(), self._whitenings
-        found, dims = [], [len(own.mean) for own in white]
-        for one in [c for c in estimate.components if c.significant]:
-            assert one.strength_interval is not None
-            error = (one.strength_interval[1] - one.strength) / float(ndtri(0.5 + asked.confidence / 2))
-            # The whitening knew only the first rows: divided by the spread of the scores, a strength is a correlation.
-            spread = math.prod(self._spread(i, v) for i, v in enumerate(one.vectors))
-            p = float(ndtr(-one.strength / error)) if error > 0 else 0.0
-            found.append(self._direction(one.vectors, (one.strength, one.strength / spread, error / spread, p)))
-        proven = len(found)
-        if not proven:
-            found.append(self._direction(estimate.vectors, (math.nan, math.nan, math.nan, 1.0)))
-        found += [Direction.nothing(dims)] * (asked.n_components - len(found))
-        return ViewsFit([own.mean for own in white], tuple(found), np.arange(len(found)) < proven, n, n_skipped)
-
-    def _direction(self, vectors: Sequence[Array], numbers: tuple[float, float, float, float]) -> Direction:
-        """Of every view the largest loading is positive, but for the last, which takes the sign that is left."""
-        pairs = list(zip(self._whitenings, vectors, strict=True))
-        loadings = [own.loadings(v[None])[0] for own, v in pairs]
-        signs = [1.0 if own[np.argmax(np.abs(own))] >= 0 else -1.0 for own in loadings]
-        signs[-1] = float(np.prod(signs[:-1]))
-        weights = tuple(s * (own.factor @ v) for s, (own, v) in zip(signs, pairs, strict=True))
-        unknown = tuple(np.full(len(v), math.nan) for v in vectors)
-        return Direction(weights, tuple(s * own for s, own in zip(signs, loadings, strict=True)), *numbers, unknown)
-
-    def _spread(self, view: int, v: Array) -> float:
-        """The standard deviation of the scores along v over all rows."""
-        mean = self._sums[view] / max(self._n, 1)
-        covariance = (self._squares[view] - self._n * np.multiply.outer(mean, mean)) / max(self._n - 1, 1)
-        return math.sqrt(float(v @ covariance @ v))

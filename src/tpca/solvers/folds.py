@@ -1,6 +1,8 @@
 r"""What fits of views and of tables share: rows in folds, whitening learnt without the rows that judge it.
 
-*Folds.*  Every row belongs to one fold, which is held out once.  By default the fold follows from what is in the row
+A table is one view.
+
+*Folds.*  Every row belongs to one fold.  By default the fold follows from what is in the row
 (:func:`tpca.data.rows.row_keys`), so that neither the order of the rows nor a seed matters, and copies stay together.
 With ``groups`` whole groups are held out; where neighbouring rows are correlated, folds are runs of neighbours.
 
@@ -12,13 +14,13 @@ correlated, the series as a whole, which is shifted.  Neighbours are correlated 
 with columns of mean 0 and variance 1 and pairs of copies left out.  One view whose rows are correlated does no harm:
 permuting the rows of the others is still right.
 
-*Whitening.*  With the shrunk covariance :math:`C_s = (1-s)\,C + s\,\frac{\mathrm{tr}\,C}{d}\,I = LL^\top` of the rows
-that are not held out, :math:`z = L^{-1}(x-\mu)`.  No row is ever whitened: weights on the columns are
-:math:`w = L^{-\top}v`, and a gradient among z is :math:`L^{-1}` times one among x.  ``shrinkage="auto"`` is the oracle
-approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010, Eq. 23), from the same rows.  Of less than ten rows a
-column, much depends on the share, and on the target T in :math:`C_s = (1-s)\,C + s\,T`: the variances of the columns
-where their units differ, a multiple of the identity where loud columns are those that matter.  Then both are chosen by
-folds of the same rows (:meth:`JointMoments.best_shrinkages`).
+*Whitening.*  With the shrunk covariance :math:`C_s = (1-s)\,C + s\,T = LL^\top` of the rows that are not held out,
+:math:`z = L^{-1}(x-\mu)`.  No row is ever whitened: weights on the columns are :math:`w = L^{-\top}v`, and a gradient
+among z is :math:`L^{-1}` times one among x.  The target T is :math:`\frac{\mathrm{tr}\,C}{d}\,I`, and
+``shrinkage="auto"`` the oracle approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010, Eq. 23).  Of less than
+ten rows a column much depends on the share, and on the target: the variances of the columns where their units differ, a
+multiple of the identity where loud columns are those that matter.  Then both are chosen by folds of the same rows
+(:func:`best_shrinkages`).
 
 *Wide views*, of more columns than rows: what is fitted lies in the span of :math:`T^{-1}x` of all rows.  So rows become
 their coordinates there, :math:`x = V y` with V from inner products of rows, and weights on columns are V times those on
@@ -27,27 +29,31 @@ coordinates.  It is exact; where both targets are tried, V spans both.
 
 from __future__ import annotations
 
-import copy
-import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, block_diag, cholesky, eigh, solve_triangular
 
-from tpca.data.rows import KeptVectors, MadeVectors, ViewsStream, mixed, row_keys
+from tpca.data.rows import KeptRows, MadeRows, RowsStream, mixed, row_keys
 from tpca.engines import Engine, LocalEngine
 from tpca.errors import MemoryBudgetError, SampleError, SolverError
 from tpca.randomness import generator
+from tpca.solvers.options import Callback
 from tpca.solvers.rank_one import leading, units
-from tpca.tensors import Accumulator, ViewsBatch
+from tpca.tensors import Accumulator
 from tpca.tensors.blocks import Array
+from tpca.tensors.rows import RowsBatch
 
 A = TypeVar("A", bound=Accumulator)
+Outs = NDArray[np.int_]  # for every start the fold that it leaves out
+Reader = Callable[[RowsStream], Engine]
+
+MEMORY = 256e6  # bytes of rows that are kept between passes, if nothing else is asked for
 MAX_FOLDS = 10
 LIKE = 3.0  # z above which neighbours count as correlated: one of 700 views in random order
 SHARES = (3e-4, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.45, 0.6, 0.75, 0.9, 0.98)  # tried where rows are few
@@ -57,50 +63,44 @@ TARGETS = (False, True)  # whether variances are the target, or their mean
 ROWS_PER_COLUMN = 10  # fewer rows are few
 FEW_COLUMNS, MOST_COLUMNS = 600, 1500  # of all views: one fold judges the shrinkage of more, and none of even more
 NONE = -1  # the fold of a fit that leaves nothing out
+GROUP_ROWS = 32  # for every column, at least, where a group holds covariances
+TOGETHER = 256  # rows whose products are added to a covariance at a time
+STILL = 1e-12  # spread of a constant column, in units of its mean, at most; of single precision some of its roundings
+LANCZOS = 6  # passes of the iteration that finds leading directions
+
+
+# Rows in folds --------------------------------------------------------------------------------------------------------
 
 
 class FirstLook(Accumulator):
-    """Keys and numbers of all rows; of views also means, extremes, and how alike neighbouring rows are."""
+    """Keys and numbers of all rows, means of columns, and, of several views, how alike neighbouring rows are."""
 
     SUMS, LISTS = ("sums", "pairs", "alike"), ("_keys", "_numbers")
 
-    def __init__(self, dims: Sequence[int], clippers: Sequence[Clipper] | None = None) -> None:
-        super().__init__(dims, clippers)
+    def __init__(self, dims: Sequence[int]) -> None:
+        super().__init__(dims)
         self._keys: list[NDArray[np.uint64]] = []
         self._numbers: list[NDArray[np.int64]] = []
         self.sums = [np.zeros(d) for d in dims]
-        self.low, self.high = [np.full(d, np.inf) for d in dims], [np.full(d, -np.inf) for d in dims]
         self.pairs, self.alike = 0, np.zeros((len(dims), 2))  # Σ and Σ² of u
 
-    def add(self, batch: Any, at: int = 0) -> None:  # noqa: ARG002
+    def add(self, batch: RowsBatch, at: int = 0) -> None:  # noqa: ARG002
         """Take the rows of a batch."""
-        table = not isinstance(batch, ViewsBatch)
-        keys = row_keys([batch.rows] if table else batch.views)
+        keys = row_keys(batch.views)
         self._keys.append(keys)
         self._numbers.append(batch.places)
-        self.n += len(batch)
-        if table or not len(batch):
-            return
         different = keys[1:] != keys[:-1]
         self.pairs += int(np.count_nonzero(different))
-        for i, view in enumerate(clipped(batch.views, self.question[1])):
+        self.n += len(batch)
+        for i, view in enumerate(batch.views if len(batch) else ()):
             mean = view.mean(axis=0, dtype=np.float64)
             self.sums[i] += len(view) * mean
-            self.low[i], self.high[i] = (
-                np.minimum(self.low[i], view.min(axis=0)),
-                np.maximum(self.high[i], view.max(axis=0)),
-            )
-            centred = view - mean.astype(view.dtype)
-            spread = np.sqrt(np.mean(centred**2, axis=0, dtype=np.float64))
-            centred /= np.where(spread > 0, spread, 1).astype(view.dtype)
-            u = np.vecdot(centred[1:], centred[:-1])[different].astype(np.float64)
-            self.alike[i] += u.sum(), u @ u
-
-    def merge(self, other: FirstLook) -> None:
-        """Take the rows that come after."""
-        super().merge(other)
-        for i in range(len(self.sums)):
-            self.low[i], self.high[i] = np.minimum(self.low[i], other.low[i]), np.maximum(self.high[i], other.high[i])
+            if len(batch.views) > 1:
+                centred = view - mean.astype(view.dtype)
+                spread = np.sqrt(np.mean(centred**2, axis=0, dtype=np.float64))
+                centred /= np.where(spread > 0, spread, 1).astype(view.dtype)
+                u = np.vecdot(centred[1:], centred[:-1])[different].astype(np.float64)
+                self.alike[i] += u.sum(), u @ u
 
     @property
     def keys(self) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
@@ -113,11 +113,12 @@ class FirstLook(Accumulator):
         return [total / max(self.n, 1) for total in self.sums]
 
     @property
-    def serial(self) -> bool:
-        """Whether neighbouring rows are correlated in at least two views."""
+    def neighbours(self) -> float:
+        """The correlation of neighbouring rows, the second largest of all views; 0 if it may be chance."""
         total, squares = self.alike.T
         z = total / np.sqrt(np.maximum(squares - total**2 / max(self.pairs, 1), 1e-300))
-        return int(np.count_nonzero(z > LIKE)) > 1
+        each = np.where(z > LIKE, total / max(self.pairs, 1) / [len(own) for own in self.sums], 0.0)
+        return float(np.sort(each)[-2]) if len(each) > 1 else 0.0
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ class Folds:
     @classmethod
     def of(cls, look: FirstLook, length: int, share: float, groups: Any = None, serial: bool = False) -> Folds:
         """Folds of a share of the rows each, as many as there can be."""
-        count = max(1, min(MAX_FOLDS, int(1 / share + 1e-9)))
+        count = fold_count(share)
         numbers, keys = look.keys
         number, unit = np.full(length, count, np.int8), np.arange(length)
         if groups is not None:
@@ -156,16 +157,18 @@ class Folds:
         return cls(number, unit, count, serial)
 
 
-class FoldedBatch(ViewsBatch):
-    """Centred rows of all views in the order of their folds: those of fold f are ``held()[f]``.
+def fold_count(share: float) -> int:
+    """How many folds of a share of the rows there are."""
+    return max(1, min(MAX_FOLDS, int(1 / share + 1e-9)))
 
-    ``room`` bytes a row are left for scores of kept batches: of all modes only one changes at a time.
-    """
 
-    def __init__(self, views: Sequence[NDArray[Any]], places: NDArray[np.int64], edges: Any, room: float = 0.0) -> None:
-        super().__init__(views, None, 0, 0, places)
-        self._edges, self._room = edges, room
-        self._known: dict[int, tuple[Array, NDArray[Any]]] = {}
+class FoldedBatch(RowsBatch):
+    """Centred rows of all views in the order of their folds: those of fold f are ``held[f]``."""
+
+    def __init__(self, views: Sequence[NDArray[Any]], places: NDArray[np.int64], edges: NDArray[np.int_]) -> None:
+        super().__init__(views, places=places)
+        self._edges = edges
+        self.held = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
 
     def __getitem__(self, some: slice) -> FoldedBatch:
         start, stop, _ = some.indices(len(self))
@@ -174,53 +177,33 @@ class FoldedBatch(ViewsBatch):
         part.first = self.first
         return part
 
-    def held(self) -> list[slice]:
-        """The rows of every fold."""
-        return [slice(int(a), int(b)) for a, b in zip(self._edges, self._edges[1:], strict=False)]
-
-    def along(self, view: int, weights: Array) -> NDArray[Any]:
-        """Scores ``(n, c)`` of a view; those of the last time are kept if there is room."""
-        known = self._known.get(view)
-        if known is None or known[0] is not weights:
-            rows = self.views[view]
-            known = weights, rows @ weights.T.astype(rows.dtype)
-            self._known.pop(view, None)
-            if len(weights) * len(self.views) * rows.itemsize <= self._room:
-                self._known[view] = known
-        return known[1]
-
-    def forget(self, view: int) -> None:
-        """Keep no scores of a view whose weights are about to change."""
-        self._known.pop(view, None)
+    def leave_out(self, columns: NDArray[Any], out: Outs) -> Array:
+        """Set what is left out to zero, column by column; for every column how many rows stay."""
+        counts = np.full(len(out), float(len(self)))
+        for fold, rows in enumerate(self.held if np.any(out != NONE) else ()):
+            columns[rows, out == fold] = 0
+            counts[out == fold] -= rows.stop - rows.start
+        return counts
 
 
-class FoldedViews(MadeVectors, ViewsStream):
-    """A stream of views: clipped if wanted, centred, wide ones as their coordinates, in the order of folds."""
+class FoldedRows(MadeRows):
+    """A stream of rows: centred, as their coordinates where ``turns`` say so, in the order of folds."""
 
-    def __init__(
-        self,
-        stream: ViewsStream,
-        folds: Folds,
-        means: Sequence[Array],
-        turns: Sequence[Array | None],
-        clippers: Sequence[Clipper] | None,
-    ) -> None:
+    def __init__(self, stream: RowsStream, folds: Folds, means: Sequence[Array], turns: Sequence[Array | None]) -> None:
         super().__init__(stream)
         self._number, self._count = folds.number, folds.count
-        self._means, self._turns, self._clippers = list(means), list(turns), clippers
+        self._means, self._turns = list(means), list(turns)
         self.dims = tuple(d if t is None else t.shape[1] for d, t in zip(stream.dims, turns, strict=True))
-        self.room = 0.0
 
-    def made(self, batch: ViewsBatch) -> FoldedBatch:
+    def made(self, batch: RowsBatch) -> FoldedBatch:
         """One batch."""
         folds = self._number[batch.places]
         order = np.argsort(folds, kind="stable")
         views = []
-        for view, mean, turn in zip(clipped(batch.views, self._clippers), self._means, self._turns, strict=True):
+        for view, mean, turn in zip(batch.views, self._means, self._turns, strict=True):
             rows = view[order] - mean.astype(view.dtype)
             views.append(rows if turn is None else rows @ turn.astype(view.dtype))
-        edges = np.searchsorted(folds[order], np.arange(self._count + 1))
-        made = FoldedBatch(views, batch.places[order], edges, self.room)
+        made = FoldedBatch(views, batch.places[order], np.searchsorted(folds[order], np.arange(self._count + 1)))
         made.first, made.dropped = batch.first, batch.dropped
         return made
 
@@ -228,42 +211,62 @@ class FoldedViews(MadeVectors, ViewsStream):
 class Passes:
     """Passes over rows in folds, which are kept here if they fit ``memory``; workers keep what fits themselves."""
 
-    def __init__(
-        self,
-        stream: FoldedViews,
-        reader: Callable[[Any], Engine],
-        memory: float,
-        after_pass: Callable[[int], None] | None = None,
-    ) -> None:
-        self.dims, self._after_pass = stream.dims, after_pass
-        self._engine, length = reader(stream), stream.length or 0
-        row = sum(stream.dims) * np.dtype(stream.dtype).itemsize
-        if isinstance(self._engine, LocalEngine) and length * row <= memory:
-            stream.room = memory / max(length, 1) - row  # scores take up what rows leave
-            self._engine = LocalEngine(KeptVectors(stream))
+    def __init__(self, stream: FoldedRows, reader: Reader, memory: float, callbacks: Sequence[Callback] = ()) -> None:
+        self.dims, self.dtype = stream.dims, np.dtype(stream.dtype)
+        self.phase, self._callbacks, self._rows = "reading", tuple(callbacks), 0
+        self._engine = reader(stream)
+        size = (stream.length or 0) * sum(stream.dims) * self.dtype.itemsize
+        if isinstance(self._engine, LocalEngine) and size <= memory:
+            self._engine = LocalEngine(KeptRows(stream))
 
     def total(self, blank: A) -> A:
         """An accumulator of all rows."""
         self._engine.rewind()
         whole = self._engine.reduce(blank)
-        if self._after_pass is not None:
-            self._after_pass(whole.n)
+        self._rows += whole.n
+        for callback in self._callbacks:
+            callback({"phase": self.phase, "samples": self._rows})
         return whole
 
 
-class Collected(Accumulator):
-    """All rows of one view, as they are after clipping."""
+class HeldScores(Accumulator):
+    """Scores of the rows of folds: ``weights[f][i]`` are ``(c, d_i)``; ``joined(f)`` has places and scores."""
 
     LISTS = ("parts",)
 
-    def __init__(self, view: int, clippers: Sequence[Clipper] | None) -> None:
-        super().__init__(view, clippers)
+    def __init__(self, weights: Sequence[Sequence[Array]]) -> None:
+        super().__init__(list(weights))
+        self.parts: list[list[list[NDArray[Any]]]] = []  # of every batch, for every fold: places, scores of every view
+
+    def add(self, batch: FoldedBatch, at: int = 0) -> None:  # noqa: ARG002
+        """Take the rows of a batch."""
+        pairs = list(zip(self.question[0], batch.held, strict=False))
+        self.parts.append(
+            [
+                [batch.places[rows], *(x[rows] @ w.T.astype(x.dtype) for x, w in zip(batch.views, own, strict=True))]
+                for own, rows in pairs
+            ]
+        )
+        self.n += len(batch)
+
+    def joined(self, fold: int) -> tuple[NDArray[np.int64], Array]:
+        """Places of the rows of a fold, and their scores ``(c, views, n)``."""
+        places, *views = (np.concatenate(each) for each in zip(*(part[fold] for part in self.parts), strict=True))
+        return places, np.stack([view.T for view in views], axis=1).astype(np.float64)
+
+
+class Collected(Accumulator):
+    """All rows of one view, as they are."""
+
+    LISTS = ("parts",)
+
+    def __init__(self, view: int) -> None:
+        super().__init__(view)
         self.parts: list[NDArray[Any]] = []
 
-    def add(self, batch: ViewsBatch, at: int = 0) -> None:  # noqa: ARG002
+    def add(self, batch: RowsBatch, at: int = 0) -> None:  # noqa: ARG002
         """Take the rows of a batch."""
-        view, clippers = self.question
-        self.parts.append(clipped(batch.views, clippers)[view])
+        self.parts.append(batch.views[self.question[0]])
         self.n += len(batch)
 
 
@@ -279,38 +282,110 @@ def turn_of(rows: NDArray[Any], mean: Array, scaled: bool = False) -> Array:
     return np.asarray(centred.T @ (left[:, there] / np.sqrt(values[there])))
 
 
+# Leading directions ---------------------------------------------------------------------------------------------------
+
+
+class Beside(Accumulator):
+    """All views side by side, times weights, times themselves transposed; for F folds ``(F, D, c)``."""
+
+    SUMS = ("image", "mass")
+
+    def __init__(self, weights: Array, offsets: Array, dims: Sequence[int], out: Outs) -> None:
+        super().__init__(weights, offsets, dims, out)
+        self.image, self.mass = np.zeros(weights.shape), np.zeros(offsets.shape)
+
+    def add(self, batch: FoldedBatch, at: int = 0) -> None:  # noqa: ARG002
+        """Take the rows of a batch."""
+        weights, offsets, dims, out = self.question
+        count, width, columns = weights.shape
+        cuts = np.cumsum(dims)[:-1]
+        flat = np.split(weights.transpose(1, 0, 2).reshape(width, -1), cuts)
+        scores: Any = sum(view @ w.astype(view.dtype) for view, w in zip(batch.views, flat, strict=True))
+        scores = scores - offsets.reshape(-1).astype(scores.dtype)
+        batch.leave_out(scores, np.repeat(out, columns))
+        self.mass += scores.sum(axis=0, dtype=np.float64).reshape(count, columns)
+        for view, own in zip(batch.views, np.split(self.image, cuts, axis=1), strict=True):
+            own += (view.T @ scores).reshape(-1, count, columns).transpose(1, 0, 2)
+        self.n += len(batch)
+
+
+def leading_directions(image: Callable[[Array], Array], shape: tuple[int, int, int], passes: int = LANCZOS) -> Array:
+    """Leading eigenvectors ``(F, c, D)`` of F matrices, known by their products with blocks ``(F, D, c)``.
+
+    By block Lanczos iteration: the best within all images so far, which a pass more brings nearer than any number of
+    columns more would where noise stands out nearly as much.
+    """
+    count, width, columns = shape
+    rng = generator(0, "leading directions")
+    known = images = np.empty((count, width, 0))
+    block = np.repeat(np.linalg.qr(rng.standard_normal((width, columns)))[0][None], count, axis=0)
+    for _ in range(passes):
+        found = image(block)
+        known, images = np.concatenate([known, block], axis=2), np.concatenate([images, found], axis=2)
+        for _ in range(2):  # twice, for the sake of rounding
+            found = np.linalg.qr(found - known @ (known.transpose(0, 2, 1) @ found))[0]
+        block = found[:, :, : width - known.shape[2]]
+        if not block.shape[2]:
+            break
+    product = known.transpose(0, 2, 1) @ images
+    axes = np.linalg.eigh((product + product.transpose(0, 2, 1)) / 2)[1][:, :, ::-1]
+    return np.asarray((known @ axes[:, :, :columns]).transpose(0, 2, 1))
+
+
 # Whitening ------------------------------------------------------------------------------------------------------------
 
 
 class FoldMoments(Accumulator):
-    """For every view and fold: rows, their sum, and the sum of xxᵀ; rows are centred already, by the mean of all."""
+    """For every fold: rows, their sum, and the sum of xxᵀ, of some ``views`` side by side.
+
+    Rows are centred already, by the mean of all.
+    """
 
     SUMS = ("counts", "sums", "squares")
 
-    def __init__(self, dims: Sequence[int], count: int) -> None:
-        super().__init__(dims, count)
+    def __init__(self, views: Sequence[int], width: int, count: int) -> None:
+        super().__init__(views, width, count)
         self.counts = np.zeros(count + 1, np.int64)  # the last are those never held out
-        self.sums = [np.zeros((count + 1, d)) for d in dims]
-        self.squares = [np.zeros((count + 1, d, d)) for d in dims]
+        self.sums, self.squares = np.zeros((count + 1, width)), np.zeros((count + 1, width, width))
+        self._waiting: list[list[NDArray[Any]]] = [[] for _ in self.counts]
 
     def add(self, batch: FoldedBatch, at: int = 0) -> None:  # noqa: ARG002
-        """Take the rows of a batch."""
-        held = batch.held()
-        for fold, rows in enumerate([*held, slice(held[-1].stop, len(batch))]):
-            self.counts[fold] += rows.stop - rows.start
-            for view, sums, squares in zip(batch.views, self.sums, self.squares, strict=True):
-                sums[fold] += view[rows].sum(axis=0, dtype=np.float64)
-                squares[fold] += view[rows].T @ view[rows]
+        """Take the rows of a batch; products are done of many rows at a time, as adding d² numbers takes longer."""
+        chosen = [batch.views[i] for i in self.question[0]]
+        whole = chosen[0] if len(chosen) == 1 else np.concatenate(chosen, axis=1)
+        for fold, rows in enumerate([*batch.held, slice(batch.held[-1].stop, len(batch))]):
+            self._waiting[fold].append(whole[rows])
+            if sum(map(len, self._waiting[fold])) >= TOGETHER:
+                self._multiply(fold)
         self.n += len(batch)
 
-    def of(self, folds: Sequence[int], view: int) -> tuple[int, Array, Array]:
-        """Count, mean and covariance of the rows of a view in some folds."""
+    def _multiply(self, fold: int) -> None:
+        rows = np.concatenate(self._waiting[fold])
+        self._waiting[fold] = []
+        self.counts[fold] += len(rows)
+        self.sums[fold] += rows.sum(axis=0, dtype=np.float64)
+        self.squares[fold] += rows.T @ rows
+
+    def close(self) -> None:
+        """Nothing waits any more."""
+        for fold, waiting in enumerate(self._waiting):
+            if waiting:
+                self._multiply(fold)
+
+    finish = close
+
+    def least_samples(self, sum_bytes: int | None) -> int:  # noqa: ARG002
+        """Few groups: each holds d² numbers a fold."""
+        return int(GROUP_ROWS * self.question[1])
+
+    def of(self, folds: Sequence[int]) -> tuple[int, Array, Array]:
+        """Count, mean and covariance of the rows of some folds."""
         some = list(folds)
         n = int(self.counts[some].sum())
-        mean = self.sums[view][some].sum(axis=0) / max(n, 1)
-        covariance = self.squares[view][some[0]].copy()
+        mean = self.sums[some].sum(axis=0) / max(n, 1)
+        covariance = self.squares[some[0]].copy()
         for fold in some[1:]:
-            covariance += self.squares[view][fold]
+            covariance += self.squares[fold]
         covariance -= n * np.multiply.outer(mean, mean)
         covariance /= max(n - 1, 1)
         return n, mean, covariance
@@ -320,74 +395,103 @@ class FoldMoments(Accumulator):
         return [fold for fold in range(len(self.counts)) if fold not in out]
 
 
-class JointMoments(FoldMoments):
-    """The same of all views side by side."""
+@dataclass(frozen=True)
+class Whitening:
+    """Of one view: z = L⁻¹(x - ``mean``), with L ``lower``, which has the precision of the rows."""
 
-    def add(self, batch: FoldedBatch, at: int = 0) -> None:
-        """Take the rows of a batch."""
-        whole = copy.copy(batch)
-        whole.views = (np.concatenate(batch.views, axis=1),)
-        super().add(whole, at)
+    mean: Array
+    lower: NDArray[Any]
 
-    def best_shrinkages(self, turns: Sequence[Array | None], dims: Sequence[int], out: int) -> list[Shrinkage]:
-        r"""For every view, from the rows without the fold ``out``, of which one fold more is left out in turn.
+    def weights(self, vectors: Array) -> Array:
+        """Weights ``(c, d)`` on columns of directions ``(c, d)`` among z."""
+        return self._solved(vectors, 1)
 
-        Of three kinds: the same share for all views, towards the identity or towards the variances; and for each view
-        what makes the rows left out most likely,
+    def whitened(self, gradients: Array) -> Array:
+        """Gradients ``(c, d)`` among z of those among the columns."""
+        return self._solved(gradients, 0)
 
-        .. math:: -2\log L = n\log\det C_s + \sum_j x_j^\top C_s^{-1} x_j ,
+    def directions(self, weights: Array) -> Array:
+        """Directions ``(c, d)`` among z of weights on columns."""
+        return np.asarray(weights @ self.lower, dtype=np.float64)
 
-        with one factor for the odds s/(1-s) of all.  That is chosen for which views are most correlated in pairs there,
-        along the directions of the largest sum of covariances of all pairs, of two views the canonical ones.  They are
-        few on purpose: the best of many pairs of shares was worse in planted cases, as it is best by chance.
+    def _solved(self, rows: Array, transposed: Literal[0, 1]) -> Array:
+        lower: Any = self.lower
+        solved = solve_triangular(lower, rows.T.astype(lower.dtype), trans=transposed, lower=True, check_finite=False)
+        return np.asarray(solved.T, dtype=np.float64)
+
+    @classmethod
+    def learn(
+        cls,
+        mean: Array,
+        covariance: Array,
+        n: int,
+        share: float | str,
+        of: str,
+        still: NDArray[np.bool_] | None = None,
+        target: Array | None = None,
+        dtype: Any = np.float64,
+    ) -> Whitening:
+        """From the covariance of n rows, which is used up; ``still`` columns are constant and in the way.
+
+        The ``target`` is a multiple of the identity by default.
         """
-        parts = [slice(a, b) for a, b in itertools.pairwise(np.cumsum([0, *dims]))]
-        inner = [fold for fold in range(len(self.counts) - 1) if fold != out and self.counts[fold] > 2]
-        likely = [dict.fromkeys(itertools.starmap(Shrinkage, itertools.product(SHARES, TARGETS)), 0.0) for _ in dims]
-        folds = []
-        for fold in inner[:1] if sum(dims) > FEW_COLUMNS else inner:
-            (_, mean, seen), (n, others, judged) = self.of(self.without(out, fold), 0), self.of([fold], 0)
-            judged *= n - 1
-            shift, axes = others - mean, {}
-            for (view, part), own in itertools.product(enumerate(parts), TARGETS):
-                # Axes A with AᵀTA = I and AᵀCA = Λ, in which whitening is a scaling: (1-s)Λ + s.
-                target = target_of(seen[part, part], turns[view], own)
-                values, axes[view, own] = eigh(seen[part, part], target.inside)
-                moment = judged[part, part] + n * np.multiply.outer(shift[part], shift[part])
-                squares = np.vecdot(axes[view, own].T @ moment, axes[view, own].T)
-                for s in SHARES:
-                    levels = (1 - s) * np.maximum(values, 0) + s
-                    outside = (len(target.levels) - len(values)) * math.log(s)
-                    log_det = np.log(target.levels).sum() + np.log(levels).sum() + outside
-                    likely[view][Shrinkage(s, own)] -= n * log_det + np.sum(squares / levels)
-            folds.append((seen, judged, axes))
-        best = [max(each, key=each.__getitem__) for each in likely]
-        kinds = [[[one.times(factor) for one in best] for factor in FACTORS]]
-        kinds += [[[Shrinkage(share, own)] * len(dims) for share in SAME_SHARES] for own in TARGETS]
-        reached = [self._correlations(kind, folds, parts) for kind in kinds]
-        kind = int(np.argmax([max(own) for own in reached]))
-        return kinds[kind][int(np.argmax(reached[kind]))]
+        still = np.zeros(len(mean), bool) if still is None else still
+        if n < 2:
+            raise SampleError(f"at least two rows are needed to whiten {of}, got {n}.")
+        if still.all():
+            raise SampleError(f"{of} is constant: all its rows are the same; leave it out.")
+        share = auto_shrinkage(covariance, n) if isinstance(share, str) else float(share)
+        level = np.trace(covariance) / len(mean)
+        covariance *= 1 - share
+        if target is None:
+            covariance[np.diag_indices(len(mean))] += share * level
+        else:
+            covariance += share * target
+        try:
+            lower = cholesky(covariance, lower=True, overwrite_a=True, check_finite=False)
+            if np.any(np.diag(lower) <= 1e-7 * np.linalg.norm(lower, axis=1)) or (still.any() and share == 0):
+                raise LinAlgError
+        except LinAlgError:
+            why = f"{n} rows cannot tell {len(mean)} columns apart"
+            why = f"column {int(np.argmax(still))} is constant" if still.any() else why
+            way_out = "leave such columns out, or set shrinkage above 0"
+            raise SampleError(f"{of} cannot be whitened: {why}; {way_out}.") from None
+        return cls(mean, lower.astype(dtype, copy=False))
 
-    @staticmethod
-    def _correlations(
-        tried: Sequence[Sequence[Shrinkage]], folds: Sequence[Any], parts: Sequence[slice]
-    ) -> list[float]:
-        """Sums of correlations of pairs of views over all folds, of shrinkages with the same targets."""
-        squares = np.zeros((len(tried), len(parts), len(parts)))
-        for seen, judged, axes in folds:
-            axis = block_diag(*(axes[view, one.own] for view, one in enumerate(tried[0])))
-            inside = axis.T @ seen @ axis
-            spectrum = np.maximum(np.diag(inside), 0)
-            for part in parts:
-                inside[part, part] = 0
-            for square, shrinkages in zip(squares, tried, strict=True):
-                shares = np.repeat([one.share for one in shrinkages], [part.stop - part.start for part in parts])
-                scale = 1 / np.sqrt((1 - shares) * spectrum + shares)
-                _, (top,) = leading(scale[:, None] * inside * scale + np.eye(len(scale)), 1, generator(0, "shares"))
-                weights = np.stack([axis[:, part] @ (scale * top)[part] for part in parts])
-                square += weights @ judged @ weights.T
-        spread = np.sqrt(np.maximum(np.diagonal(squares, axis1=1, axis2=2), 1e-300))
-        return [float(np.sum(np.triu(one / np.outer(by, by), 1))) for one, by in zip(squares, spread, strict=True)]
+
+def learn_whitenings(
+    passes: Passes, look: FirstLook, count: int, turns: Sequence[Array | None], shrinkage: float | str, out: list[int]
+) -> tuple[dict[int, list[Whitening]], list[Array]]:
+    """For every fold in ``out``, which is left out, a whitening of every view; and variances of all columns.
+
+    Covariances of a view are given up before those of the next are added up.  Where rows are few, those of all views
+    side by side choose the shrinkage.
+    """
+    dims, few = passes.dims, shrinkage == "auto" and is_few(look.n, passes.dims)
+    parts = [slice(a, b) for a, b in itertools.pairwise(np.cumsum([0, *dims]))] if few else [slice(None)] * len(dims)
+    found, variances = {fold: list[Whitening]() for fold in out}, list[Array]()
+    precision = max(STILL, 16 * float(np.finfo(passes.dtype).eps))
+    moments, shares = None, {fold: [Shrinkage(shrinkage)] * len(dims) for fold in out}
+    if few:
+        moments = passes.total(FoldMoments(range(len(dims)), sum(dims), count))
+        shares = {fold: best_shrinkages(moments, turns, dims, fold) for fold in out}
+    for i, (part, turn, mean) in enumerate(zip(parts, turns, look.means, strict=True)):
+        moments = moments if few else passes.total(FoldMoments((i,), dims[i], count))
+        assert moments is not None
+        for fold in out:
+            n, shift, covariance = moments.of(moments.without(fold))
+            covariance = covariance[part, part].copy() if few else covariance
+            own = column_variances(covariance, turn)
+            if fold == NONE:
+                variances.append(own)
+            still = own <= (precision * mean) ** 2 if turn is None else None
+            share, scaled = shares[fold][i]
+            target = target_of(covariance, turn, True).inside if scaled else None
+            name = f"view {i}" if len(dims) > 1 else "the table"
+            white = Whitening.learn(shift[part], covariance, n, share, name, still, target, passes.dtype)
+            found[fold].append(white)
+        moments = moments if few else None
+    return found, variances
 
 
 class Shrinkage(NamedTuple):
@@ -410,7 +514,7 @@ class Target(NamedTuple):
 
 def is_few(n: int, dims: Sequence[int]) -> bool:
     """Whether n rows are so few that their shrinkage is to be chosen by folds, if that can be afforded."""
-    return n < ROWS_PER_COLUMN * max(dims) and sum(dims) <= MOST_COLUMNS
+    return len(dims) > 1 and n < ROWS_PER_COLUMN * max(dims) and sum(dims) <= MOST_COLUMNS
 
 
 def column_variances(covariance: Array, turn: Array | None) -> Array:
@@ -426,64 +530,6 @@ def target_of(covariance: Array, turn: Array | None, own: bool) -> Target:
     return Target(levels, np.diag(levels) if turn is None else (turn.T * levels) @ turn)
 
 
-@dataclass(frozen=True)
-class Whitening:
-    """Of one view: z = (x - mean) @ factor; weights of directions v are factor @ v."""
-
-    mean: Array
-    factor: Array
-
-    @classmethod
-    def learn(
-        cls,
-        mean: Array,
-        covariance: Array,
-        n: int,
-        shrinkage: float | str,
-        of: str,
-        still: NDArray[Any] | None = None,
-        target: Target | None = None,
-    ) -> Whitening:
-        """From the covariance of n rows, which is used up; ``still`` columns are constant and in the way.
-
-        The ``target`` is a multiple of the identity by default.
-        """
-        width = len(mean)
-        if n < 2:
-            raise SampleError(f"at least two rows are needed to whiten {of}, got {n}.")
-        if still is not None and still.all():
-            raise SampleError(f"{of} is constant: all its rows are the same; leave it out.")
-        share = auto_shrinkage(covariance, n) if isinstance(shrinkage, str) else float(shrinkage)
-        level = np.trace(covariance) / width
-        covariance *= 1 - share
-        if target is None:
-            covariance[np.diag_indices(width)] += share * level
-        else:
-            covariance += share * target.inside
-        try:
-            lower = cholesky(covariance, lower=True, check_finite=False)
-            if np.any(np.diag(lower) <= 1e-7 * np.sqrt(np.diag(covariance))) or (
-                still is not None and still.any() and share == 0
-            ):
-                raise LinAlgError
-        except LinAlgError:
-            why = f"{n} rows cannot tell {width} columns apart"
-            why = f"column {int(np.argmax(still))} is constant" if still is not None and still.any() else why
-            way_out = "leave such columns out, or set shrinkage above 0"
-            raise SampleError(f"{of} cannot be whitened: {why}; {way_out}.") from None
-        factor = solve_triangular(lower, np.eye(width), lower=True, check_finite=False).T
-        return cls(mean, np.ascontiguousarray(factor))
-
-    @functools.cached_property
-    def back(self) -> Array:
-        """L: columns of a view times it are what z stands for."""
-        return np.asarray(solve_triangular(self.factor, np.eye(len(self.factor)), check_finite=False).T)
-
-    def loadings(self, vectors: Array) -> Array:
-        """Correlations ``(c, d)`` of columns with scores along directions ``(c, d)``, in the shrunk covariance."""
-        return np.asarray((vectors @ self.back.T) / np.linalg.norm(self.back, axis=1))
-
-
 def auto_shrinkage(covariance: Array, count: int) -> float:
     """Oracle approximating shrinkage: between 0 and 1, falling with the number of rows."""
     width = len(covariance)
@@ -493,6 +539,65 @@ def auto_shrinkage(covariance: Array, count: int) -> float:
     return 1.0 if bottom <= 0 else min(1.0, top / bottom)
 
 
+def best_shrinkages(moments: FoldMoments, turns: Sequence[Array | None], dims: Sequence[int], out: int) -> Any:
+    r"""For every view, from the rows without the fold ``out``, of which one fold more is left out in turn.
+
+    Of three kinds: the same share for all views, towards the identity or towards the variances; and for each view
+    what makes the rows left out most likely,
+
+    .. math:: -2\log L = n\log\det C_s + \sum_j x_j^\top C_s^{-1} x_j ,
+
+    with one factor for the odds s/(1-s) of all.  That is chosen for which views are most correlated in pairs there,
+    along the directions of the largest sum of covariances of all pairs, of two views the canonical ones.  They are
+    few on purpose: the best of many pairs of shares was worse in planted cases, as it is best by chance.
+    """
+    parts = [slice(a, b) for a, b in itertools.pairwise(np.cumsum([0, *dims]))]
+    inner = [fold for fold in range(len(moments.counts) - 1) if fold != out and moments.counts[fold] > 2]
+    likely = [dict.fromkeys(itertools.starmap(Shrinkage, itertools.product(SHARES, TARGETS)), 0.0) for _ in dims]
+    folds = []
+    for fold in inner[:1] if sum(dims) > FEW_COLUMNS else inner:
+        (_, mean, seen), (n, others, judged) = moments.of(moments.without(out, fold)), moments.of([fold])
+        judged *= n - 1
+        shift, axes = others - mean, {}
+        for (view, part), own in itertools.product(enumerate(parts), TARGETS):
+            # Axes A with AᵀTA = I and AᵀCA = Λ, in which whitening is a scaling: (1-s)Λ + s.
+            target = target_of(seen[part, part], turns[view], own)
+            values, axes[view, own] = eigh(seen[part, part], target.inside)
+            moment = judged[part, part] + n * np.multiply.outer(shift[part], shift[part])
+            squares = np.vecdot(axes[view, own].T @ moment, axes[view, own].T)
+            for s in SHARES:
+                levels = (1 - s) * np.maximum(values, 0) + s
+                outside = (len(target.levels) - len(values)) * math.log(s)
+                log_det = np.log(target.levels).sum() + np.log(levels).sum() + outside
+                likely[view][Shrinkage(s, own)] -= n * log_det + np.sum(squares / levels)
+        folds.append((seen, judged, axes))
+    best = [max(each, key=each.__getitem__) for each in likely]
+    kinds = [[[one.times(factor) for one in best] for factor in FACTORS]]
+    kinds += [[[Shrinkage(share, own)] * len(dims) for share in SAME_SHARES] for own in TARGETS]
+    reached = [_correlations(kind, folds, parts) for kind in kinds]
+    kind = int(np.argmax([max(own) for own in reached]))
+    return kinds[kind][int(np.argmax(reached[kind]))]
+
+
+def _correlations(tried: Sequence[Sequence[Shrinkage]], folds: Sequence[Any], parts: Sequence[slice]) -> list[float]:
+    """Sums of correlations of pairs of views over all folds, of shrinkages with the same targets."""
+    squares = np.zeros((len(tried), len(parts), len(parts)))
+    for seen, judged, axes in folds:
+        axis = block_diag(*(axes[view, one.own] for view, one in enumerate(tried[0])))
+        inside = axis.T @ seen @ axis
+        spectrum = np.maximum(np.diag(inside), 0)
+        for part in parts:
+            inside[part, part] = 0
+        for square, shrinkages in zip(squares, tried, strict=True):
+            shares = np.repeat([one.share for one in shrinkages], [part.stop - part.start for part in parts])
+            scale = 1 / np.sqrt((1 - shares) * spectrum + shares)
+            _, (top,) = leading(scale[:, None] * inside * scale + np.eye(len(scale)), 1, generator(0, "shares"))
+            weights = np.stack([axis[:, part] @ (scale * top)[part] for part in parts])
+            square += weights @ judged @ weights.T
+    spread = np.sqrt(np.maximum(np.diagonal(squares, axis1=1, axis2=2), 1e-300))
+    return [float(np.sum(np.triu(one / np.outer(by, by), 1))) for one, by in zip(squares, spread, strict=True)]
+
+
 def check_shrinkage(name: str, value: float | str) -> float | str:
     """A share, or ``"auto"``."""
     if value != "auto" and (isinstance(value, str) or not 0 <= value <= 1):
@@ -500,67 +605,7 @@ def check_shrinkage(name: str, value: float | str) -> float | str:
     return value
 
 
-def refuse_memory(needed: float, limit: float | None, what: str, way: str = "") -> None:
+def refuse_memory(needed: float, limit: float | None, what: str) -> None:
     """Refuse what takes more than ``limit``."""
     if limit is not None and needed > limit:
-        raise MemoryBudgetError(
-            f"{what} take {needed / 1e6:.3g} MB, memory_limit is {limit / 1e6:.3g} MB; {way}raise it."
-        )
-
-
-# Clipping -------------------------------------------------------------------------------------------------------------
-
-
-class Clipper:
-    """Draws far rows of one view back: a robust centre and typical distance from the first rows it saw."""
-
-    def __init__(self, rows: NDArray[Any], clip: float) -> None:
-        if len(rows) == 0:
-            raise SampleError("clip needs rows to tell what is far, got none; give rows without NaN or Inf.")
-        self.center = np.median(rows, axis=0).astype(np.float64)
-        spread = np.median(np.abs(rows - self.center), axis=0)
-        largest = float(spread.max())
-        # Columns that hardly ever move count by their mean distance, so that they neither vanish nor dominate.
-        fallback = np.mean(np.abs(rows - self.center), axis=0) if largest == 0 else np.full(rows.shape[1], largest)
-        self.scale = np.where(spread > 1e-3 * largest, spread, np.where(fallback > 0, fallback, 1.0))
-        distance = self._distance(rows)
-        typical = float(np.median(distance))
-        if typical == 0 and distance.any():  # most rows are the same: the typical row is one of the others
-            typical = float(np.median(distance[distance > 0]))
-        self._limit = clip * typical
-
-    def __call__(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """The rows, none farther than the limit."""
-        distance = self._distance(rows)
-        far = distance > self._limit
-        if not far.any():
-            return rows
-        drawn, center = rows.copy(), self.center.astype(rows.dtype)
-        drawn[far] = center + (rows[far] - center) * (self._limit / distance[far, None]).astype(rows.dtype)
-        return drawn
-
-    def _distance(self, rows: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray(np.linalg.norm((rows - self.center) / self.scale, axis=1))
-
-
-class FirstRows(Accumulator):
-    """Clippers learnt from the first batch, with the bound ``clip``."""
-
-    def __init__(self, clip: float) -> None:
-        super().__init__(clip)
-        self.clippers: list[Clipper] | None = None
-
-    def add(self, batch: ViewsBatch, at: int = 0) -> None:  # noqa: ARG002
-        """Learn from a batch, if it is the first."""
-        if self.clippers is None:
-            self.clippers = [Clipper(view, self.question[0]) for view in batch.views]
-        self.n += len(batch)
-
-    def merge(self, other: FirstRows) -> None:
-        """What comes later does not matter."""
-        self.clippers, self.n = self.clippers or other.clippers, self.n + other.n
-
-
-def clipped(views: Sequence[NDArray[Any]], clippers: Sequence[Clipper] | None) -> list[NDArray[Any]]:
-    """The views with far rows drawn back, if there is anything to do that."""
-    return list(views) if clippers is None else [c(view) for c, view in zip(clippers, views, strict=True)]
+        raise MemoryBudgetError(f"{what} take {needed / 1e6:.3g} MB, memory_limit is {limit / 1e6:.3g} MB; raise it.")

@@ -12,11 +12,11 @@ the sum being over components (λ_c, u_c) found before.  It has many local optim
 
 * *shared*: leading directions of all views put side by side (MAXVAR, Kettenring 1971): what is related in pairs needs
   far fewer rows to be seen there than in a moment of high order;
-* *random*: many, of which those that are highest after a few sweeps go on, twice.
+* *random*: some, of which those that are highest after a few sweeps go on.
 
 With few rows the highest moments are those of single rows, and every sweep leads away from what the views share.  So
 there are three steps on the way, and held-out rows choose: the highest top that was reached from any start (``TOP``), a
-few sweeps from the shared starts (``FEW``), and the shared starts as they are (``UNMOVED``).
+few sweeps from the shared starts, and the shared starts as they are.
 
 Each of K folds (:mod:`tpca.solvers.folds`) is held out once: whitening and climb see all other rows, for all folds in
 step, and the fold's rows are scored with what was reached.  All of them say how far to climb.  The same is then done on
@@ -50,8 +50,9 @@ rearrangements, gives family-wise p.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,62 +60,64 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri, stdtr
 
-from tpca.data.rows import ViewsStream
-from tpca.engines import Engine
+from tpca.data.rows import RowsStream
 from tpca.errors import SolverError, check_integer
 from tpca.inference.flips import first_p, rearrangements
 from tpca.randomness import generator
 from tpca.solvers.folds import (
+    FEW_COLUMNS,
+    GROUP_ROWS,
+    MEMORY,
     NONE,
+    Beside,
     Collected,
     FirstLook,
-    FirstRows,
     FoldedBatch,
-    FoldedViews,
-    FoldMoments,
+    FoldedRows,
     Folds,
-    JointMoments,
+    HeldScores,
+    Outs,
     Passes,
-    Shrinkage,
+    Reader,
     Whitening,
     check_shrinkage,
-    column_variances,
+    fold_count,
     is_few,
+    leading_directions,
+    learn_whitenings,
     refuse_memory,
-    target_of,
     turn_of,
 )
-from tpca.solvers.options import Callback, check_memory, check_options, check_positive, check_share, option
+from tpca.solvers.options import Callback, check_memory, check_options, check_resamples, check_share, option
 from tpca.solvers.rank_one import alternate, deflated, is_ghost, oriented, units
 from tpca.tensors import Accumulator, RankOne
-from tpca.tensors.accumulators import bytes_held
 from tpca.tensors.blocks import Array
 
-Outs = NDArray[np.int_]  # for every start the fold that it leaves out
-MEMORY = 256e6  # bytes of rows that are kept between passes, and of what is held for them
 MIN_ROWS = 20
 SAME = 0.7  # overlap above which a vector is that of an earlier component
 SAME_TOP = 0.99  # overlap of all vectors at which two climbs count as one
-TOP, FEW, UNMOVED = range(3)
-SHARED, EXTRA, LANCZOS = 6, 4, 6  # shared starts, columns beside them, and passes of the iteration that finds them
-FEW_SWEEPS, FIRST_SWEEPS, NEXT_SWEEPS = 5, 2, 3
-ENTRIES = 2**15  # of all random starts: wide views have fewer of them
+SHARED, EXTRA = 6, 4  # shared starts, and columns beside them in the iteration that finds them
+RANDOM, SECOND, FINALISTS = (
+    16,
+    6,
+    3,
+)  # random starts, those of them that go on, and those of all that climb to their tops
+FIRST_SWEEPS, FEW_SWEEPS, LAST_SWEEPS = 2, 5, 200
 RESAMPLES, MAX_RESAMPLES = 199, 29_999
 EXACT_ROWS = 4000  # held-out rows of a fold up to which they are resampled; above, sums of units have Student's law
 BINS = 32  # units of a long series
-COLUMN_NUMBERS = 2**25  # numbers of resampled scores that the test of columns may hold
+COLUMN_NUMBERS = 2**25  # of resampled scores that the test of columns may hold
 # Standard errors by which a shorter climb must be better.  Products have heavy tails, and the mean of m rows that are
 # far out, all others being nothing beside them, is about the root of m of its standard errors: three decide nothing.
 CLEARLY = 2.0
 MAX_Z = float(-ndtri(1e-4))
-PAIRED = 0.05  # p at which views that share nothing in an odd moment are said to be related in pairs
 
 
 # What passes add up ---------------------------------------------------------------------------------------------------
 
 
 class Products(Accumulator):
-    """Sums of x_m times the products of all other scores, each of at most ``clip`` in size, for S starts.
+    """Sums of x_m times the products of all other scores, for S starts.
 
     ``weights[i]`` are ``(S, d_i)``, of scores x·w - ``offsets[i]``; ``out`` says which fold a start leaves out.
     ``mass`` is the sum of the products alone, ``seen`` the rows that count.
@@ -122,83 +125,23 @@ class Products(Accumulator):
 
     SUMS = ("total", "mass", "seen")
 
-    def __init__(
-        self, weights: Sequence[Array], offsets: Sequence[Array], mode: int, clip: float | None, out: Outs
-    ) -> None:
-        super().__init__(list(weights), list(offsets), mode, clip, out)
+    def __init__(self, weights: Sequence[Array], offsets: Sequence[Array], mode: int, out: Outs) -> None:
+        super().__init__(list(weights), list(offsets), mode, out)
         self.total = np.zeros(weights[mode].shape)
         self.mass, self.seen = np.zeros(len(out)), np.zeros(len(out))
 
     def add(self, batch: FoldedBatch, at: int = 0) -> None:  # noqa: ARG002
         """Take the rows of a batch."""
-        weights, offsets, mode, clip, out = self.question
-        batch.forget(mode)
+        weights, offsets, mode, out = self.question
         product: Any = None
-        for i, (w, offset) in enumerate(zip(weights, offsets, strict=True)):
+        for i, (view, w, offset) in enumerate(zip(batch.views, weights, offsets, strict=True)):
             if i != mode:
-                scores = batch.along(i, w) - offset.astype(batch.views[i].dtype)
-                scores = scores if clip is None else np.clip(scores, -clip, clip)
+                scores = view @ w.T.astype(view.dtype) - offset.astype(view.dtype)
                 product = scores if product is None else product * scores
-        self.seen += len(batch) - _left_out(batch, product, out)
+        self.seen += batch.leave_out(product, out)
         self.mass += product.sum(axis=0, dtype=np.float64)
         self.total += product.T @ batch.views[mode]
         self.n += len(batch)
-
-
-class Beside(Accumulator):
-    """All views side by side, times weights, times themselves transposed; for F folds ``(F, D, c)``."""
-
-    SUMS = ("image", "mass")
-
-    def __init__(self, weights: Array, offsets: Array, dims: Sequence[int], out: Outs) -> None:
-        super().__init__(weights, offsets, dims, out)
-        self.image, self.mass = np.zeros(weights.shape), np.zeros(offsets.shape)
-
-    def add(self, batch: FoldedBatch, at: int = 0) -> None:  # noqa: ARG002
-        """Take the rows of a batch."""
-        weights, offsets, dims, out = self.question
-        count, width, columns = weights.shape
-        cuts = np.cumsum(dims)[:-1]
-        flat = np.split(weights.transpose(1, 0, 2).reshape(width, -1), cuts)
-        scores: Any = sum(view @ w.astype(view.dtype) for view, w in zip(batch.views, flat, strict=True))
-        scores = scores - offsets.reshape(-1).astype(scores.dtype)
-        _left_out(batch, scores, np.repeat(out, columns))
-        self.mass += scores.sum(axis=0, dtype=np.float64).reshape(count, columns)
-        for view, own in zip(batch.views, np.split(self.image, cuts, axis=1), strict=True):
-            own += (view.T @ scores).reshape(-1, count, columns).transpose(1, 0, 2)
-        self.n += len(batch)
-
-
-class HeldScores(Accumulator):
-    """Scores of the rows of every fold: ``weights[f][i]`` are ``(c, d_i)``; ``joined(f)`` has places and scores."""
-
-    def __init__(self, weights: Sequence[Sequence[Array]]) -> None:
-        super().__init__(list(weights))
-        self.parts: list[list[tuple[Any, list[NDArray[Any]]]]] = [[] for _ in weights]
-
-    def add(self, batch: FoldedBatch, at: int = 0) -> None:  # noqa: ARG002
-        """Take the rows of a batch."""
-        for own, weights, rows in zip(self.parts, self.question[0], batch.held(), strict=False):
-            scores = [view[rows] @ w.T.astype(view.dtype) for view, w in zip(batch.views, weights, strict=True)]
-            own.append((batch.places[rows], scores))
-        self.n += len(batch)
-
-    def merge(self, other: HeldScores) -> None:
-        """Take the rows that come after."""
-        for own, others in zip(self.parts, other.parts, strict=True):
-            own += others
-        self.n += other.n
-
-    @property
-    def nbytes(self) -> int:
-        """The scores."""
-        return bytes_held(self.parts)
-
-    def joined(self, fold: int) -> tuple[NDArray[np.int64], Array]:
-        """Places of the rows of a fold, and their scores ``(c, views, n)``."""
-        places = np.concatenate([part[0] for part in self.parts[fold]])
-        views = [np.concatenate(view).T for view in zip(*(part[1] for part in self.parts[fold]), strict=True)]
-        return places, np.stack(views, axis=1).astype(np.float64)
 
 
 class WithColumns(Accumulator):
@@ -235,46 +178,16 @@ class Relations(Accumulator):
 
     def add(self, batch: FoldedBatch, at: int = 0) -> None:  # noqa: ARG002
         """Take the rows of a batch."""
-        scores = np.concatenate([x @ w.T for x, w in zip(batch.views, self.question[0], strict=True)], axis=1)
+        scores = np.concatenate(
+            [x @ w.T.astype(np.float64) for x, w in zip(batch.views, *self.question, strict=True)], axis=1
+        )
         self.scores += scores.T @ scores
         for own, view in zip(self.columns, batch.views, strict=True):
             own += scores.T @ view
         self.n += len(batch)
 
 
-def _left_out(batch: FoldedBatch, columns: NDArray[Any], out: Outs) -> Array:
-    """Set what is left out to zero, column by column; for every column how many rows those are."""
-    counts = np.zeros(len(out))
-    if np.any(out != NONE):
-        for fold, rows in enumerate(batch.held()):
-            columns[rows, out == fold] = 0
-            counts[out == fold] = rows.stop - rows.start
-    return counts
-
-
 # The climb ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How much goes into a climb: ``random`` starts, of which ``second`` go on, and ``finalists`` of all starts.
-
-    Finalists make so many ``sweeps``, or rest when their squared change is below ``tolerance``; the best of them makes
-    ``last_sweeps`` more, or rests at ``last_tolerance``.
-    """
-
-    random: int
-    second: int
-    finalists: int
-    sweeps: int
-    tolerance: float
-    last_sweeps: int = 0
-    last_tolerance: float = 0.0
-
-
-# What is only judged needs not be as close to the top as what is reported, which goes on from there.
-JUDGED = Effort(random=32, second=8, finalists=3, sweeps=15, tolerance=1e-5)
-REPORTED = Effort(random=16, second=4, finalists=4, sweeps=60, tolerance=1e-9, last_sweeps=200, last_tolerance=1e-12)
 
 
 @dataclass(frozen=True)
@@ -321,33 +234,24 @@ class Climb:
         self,
         passes: Passes,
         whitenings: Mapping[int, Sequence[Whitening]],
-        clip: float | None = None,
         known: Mapping[int, Sequence[RankOne]] | None = None,
     ) -> None:
-        self._passes, self._dims, self._whitenings, self._clip = passes, passes.dims, whitenings, clip
-        self._known = known or {}
-        self._weights: dict[int, tuple[Array, Array, Array]] = {}
-
-    def weights(self, view: int, vectors: Array, out: Outs) -> tuple[Array, Array]:
-        """Weights on columns, and offsets of scores, of some directions; the last are kept, as scores of them are."""
-        last = self._weights.get(view)
-        if last is None or last[0] is not vectors:
-            weights, offsets = np.empty(vectors.shape), np.empty(len(vectors))
-            for fold in np.unique(out):
-                own, white = out == fold, self._whitenings[fold][view]
-                weights[own] = vectors[own] @ white.factor.T
-                offsets[own] = weights[own] @ white.mean
-            last = self._weights[view] = vectors, weights, offsets
-        return last[1:]
+        self._passes, self._dims, self._whitenings, self._known = passes, passes.dims, whitenings, known or {}
 
     def gradient(self, vectors: Sequence[Array], mode: int, out: Outs) -> Array:
         """g_m of every start."""
-        weights, offsets = zip(*(self.weights(i, v, out) for i, v in enumerate(vectors)), strict=True)
-        sums = self._passes.total(Products(weights, offsets, mode, self._clip, out))
+        weights, offsets = [np.zeros(v.shape) for v in vectors], [np.zeros(len(out)) for _ in vectors]
+        for fold in np.unique(out):
+            own = out == fold
+            for i, white in enumerate(self._whitenings[fold]):
+                if i != mode:
+                    weights[i][own] = white.weights(vectors[i][own])
+                    offsets[i][own] = weights[i][own] @ white.mean
+        sums = self._passes.total(Products(weights, offsets, mode, out))
         gradient = np.empty(vectors[mode].shape)
         for fold in np.unique(out):
             own, white = out == fold, self._whitenings[fold][mode]
-            raw = (sums.total[own] - np.multiply.outer(sums.mass[own], white.mean)) @ white.factor
+            raw = white.whitened(sums.total[own] - np.multiply.outer(sums.mass[own], white.mean))
             raw /= np.maximum(sums.seen[own], 1)[:, None]
             gradient[own] = deflated(raw, [v[own] for v in vectors], mode, self._known.get(fold, ()))
         return gradient
@@ -372,85 +276,66 @@ class Climb:
         heights = np.sum(self.gradient(starts.vectors, 0, starts.out) * starts.vectors[0], axis=1)
         return Starts([*others, last * np.where(heights < 0, -1.0, 1.0)[:, None]], starts.out, np.abs(heights))
 
-    def random(self, count: int, folds: Sequence[int], seed: int) -> Starts:
-        """So many random starts for every fold."""
-        out = np.repeat(folds, count)
+    def random(self, folds: Sequence[int], seed: int) -> Starts:
+        """Random starts of every fold, those that are highest after some sweeps."""
+        out = np.repeat(folds, RANDOM)
         draws = (generator(seed, f"random starts {i}").standard_normal((len(out), d)) for i, d in enumerate(self._dims))
-        return Starts([units(each) for each in draws], out, np.zeros(len(out)))
+        return self.climb(Starts([units(v) for v in draws], out, np.zeros(len(out))), FIRST_SWEEPS).best(SECOND)
 
     def shared(self, folds: Sequence[int]) -> Starts:
-        """Leading directions of all views side by side, cut into one vector per view; the same whatever the seed.
+        """Leading directions of all views side by side, cut into one vector per view; the same whatever the seed."""
+        dims, out, cuts = self._dims, np.asarray(folds), np.cumsum(self._dims)[:-1]
 
-        By block Lanczos iteration: the best within all images so far, which a pass more brings nearer than any number
-        of columns more would where noise stands out nearly as much.
-        """
-        dims, out, rng = self._dims, np.asarray(folds), generator(0, "shared starts")
-        width, count, cuts = sum(dims), min(SHARED + EXTRA, *dims), np.cumsum(dims)[:-1]
-        known = images = np.empty((len(out), width, 0))
-        block = np.repeat(np.linalg.qr(rng.standard_normal((width, count)))[0][None], len(out), axis=0)
-        for _ in range(LANCZOS):
-            image = self._side_by_side(block, out, cuts)
-            known, images = np.concatenate([known, block], axis=2), np.concatenate([images, image], axis=2)
-            for _ in range(2):  # twice, for the sake of rounding
-                image = np.linalg.qr(image - known @ (known.transpose(0, 2, 1) @ image))[0]
-            block = image[:, :, : width - known.shape[2]]
-            if not block.shape[2]:
-                break
-        product = known.transpose(0, 2, 1) @ images
-        axes = np.linalg.eigh((product + product.transpose(0, 2, 1)) / 2)[1][:, :, ::-1]
-        best = (known @ axes[:, :, : min(SHARED, count)]).transpose(0, 2, 1)
+        def image(block: Array) -> Array:
+            """The second moment of all whitened views side by side, times a block ``(F, D, c)``."""
+            weights, offsets, found = np.empty(block.shape), np.zeros((len(out), block.shape[2])), np.empty(block.shape)
+            for f, fold in enumerate(out):
+                pairs = zip(np.split(block[f], cuts), np.split(weights[f], cuts), strict=True)
+                for white, (part, own) in zip(self._whitenings[fold], pairs, strict=True):
+                    own[:] = white.weights(part.T).T
+                    offsets[f] += white.mean @ own
+            sums = self._passes.total(Beside(weights, offsets, dims, out))
+            for f, fold in enumerate(out):
+                pairs = zip(np.split(sums.image[f], cuts), np.split(found[f], cuts), strict=True)
+                for white, (part, own) in zip(self._whitenings[fold], pairs, strict=True):
+                    own[:] = white.whitened((part - np.multiply.outer(white.mean, sums.mass[f])).T).T
+            return found
+
+        count = min(SHARED + EXTRA, *dims)
+        best = leading_directions(image, (len(out), sum(dims), count))[:, :SHARED]
         vectors = [units(part).reshape(-1, part.shape[2]) for part in np.split(best, cuts, axis=2)]
         return Starts(vectors, np.repeat(out, best.shape[1]), np.zeros(best.shape[0] * best.shape[1]))
 
-    def _side_by_side(self, block: Array, out: Outs, cuts: Any) -> Array:
-        """The second moment of all whitened views side by side, times a block ``(F, D, c)``."""
-        weights, offsets = np.empty(block.shape), np.zeros((len(out), block.shape[2]))
-        for f, fold in enumerate(out):
-            parts = zip(self._whitenings[fold], np.split(block[f], cuts), np.split(weights[f], cuts), strict=True)
-            for white, part, own in parts:
-                own[:] = white.factor @ part
-                offsets[f] += white.mean @ own
-        sums = self._passes.total(Beside(weights, offsets, self._dims, out))
-        image = np.empty(block.shape)
-        for f, fold in enumerate(out):
-            parts = zip(self._whitenings[fold], np.split(sums.image[f], cuts), np.split(image[f], cuts), strict=True)
-            for white, part, own in parts:
-                own[:] = white.factor.T @ (part - np.multiply.outer(white.mean, sums.mass[f]))
-        return image
-
-    def top(self, starts: Starts, folds: Sequence[int], seed: int, effort: Effort) -> Starts:
+    def top(self, starts: Starts, folds: Sequence[int], seed: int, sweeps: int, tolerance: float) -> Starts:
         """The tops that are reached from some starts and from random ones."""
-        count = max(effort.second, min(effort.random, ENTRIES // sum(self._dims)))
-        random = self.climb(self.random(count, folds, seed), FIRST_SWEEPS)
-        reached = self.climb(starts.joined(random.best(effort.second)), NEXT_SWEEPS)
-        top = self.climb(reached.best(effort.finalists), effort.sweeps, effort.tolerance)
-        return self.climb(top.best(1), effort.last_sweeps, effort.last_tolerance) if effort.last_sweeps else top
+        reached = self.climb(starts.joined(self.random(folds, seed)), FIRST_SWEEPS)
+        return self.climb(reached.best(FINALISTS), sweeps, tolerance)
 
-    def steps(self, folds: Sequence[int]) -> tuple[list[Starts], Starts, Starts]:
-        """The three steps, each with all folds, the tops, and the shared starts; without any seed."""
+    def steps(self, folds: Sequence[int]) -> list[Starts]:
+        """The three steps, each with all folds, the tops first; without any seed."""
         shared = self.shared(folds)
         few = self.climb(shared, FEW_SWEEPS)
-        tops = self.top(few, folds, 0, JUDGED)
-        return [tops, few, self.still(shared)], tops, shared
+        # What is only judged needs not be as close to the top as what is reported, which goes on from there.
+        return [self.top(few, folds, 0, 15, 1e-5), few, self.still(shared)]
 
     def on_all_rows(self, step: int, tops: Starts, seed: int) -> RankOne:
         """One step on the way, on all rows: to the top from the ``tops`` of folds and some more random starts."""
-        if step == TOP:
+        if step == 0:
             starts = Starts(tops.vectors, np.full(len(tops.out), NONE), tops.heights)
-            return self.top(starts, [NONE], seed, REPORTED).top(NONE)
+            reached = self.top(starts, [NONE], seed, 60, 1e-9)
+            return self.climb(reached.best(1), LAST_SWEEPS, 1e-12).top(NONE)
         shared = self.shared([NONE])
-        return (self.climb(shared, FEW_SWEEPS) if step == FEW else self.still(shared)).top(NONE)
+        return (self.climb(shared, FEW_SWEEPS) if step == 1 else self.still(shared)).top(NONE)
 
 
 # What held-out rows say -----------------------------------------------------------------------------------------------
 
 
-def standardised(scores: Any, clip: float | None) -> Array:
-    """Scores ``(..., n)`` of mean 0 and variance 1, at most ``clip`` in size."""
+def standardised(scores: Any) -> Array:
+    """Scores ``(..., n)`` of mean 0 and variance 1."""
     scores = np.asarray(scores, dtype=np.float64)
     spread = scores.std(axis=-1, keepdims=True)
-    each = (scores - scores.mean(axis=-1, keepdims=True)) / np.where(spread > 0, spread, 1.0)
-    return np.asarray(each if clip is None else np.clip(each, -clip, clip))
+    return np.asarray((scores - scores.mean(axis=-1, keepdims=True)) / np.where(spread > 0, spread, 1.0))
 
 
 def choose(products: Array) -> int:
@@ -488,15 +373,18 @@ class Held:
     name: str
 
     @classmethod
-    def of(cls, places: NDArray[np.int64], scores: Array, folds: Folds, fold: int, clip: float | None) -> Held:
+    def of(cls, places: NDArray[np.int64], scores: Array, folds: Folds, fold: int) -> Held:
         """In an order that does not depend on that of the rows, unless neighbours are correlated."""
         unit = folds.unit[places]
         order = np.argsort(places) if folds.serial else np.lexsort((places, unit))
-        return cls(
-            places[order], unit[order], standardised(scores[..., order], clip), folds.serial, f"shufflings {fold}"
-        )
+        return cls(places[order], unit[order], standardised(scores[..., order]), folds.serial, f"shufflings {fold}")
 
-    def orders(self, n_resamples: int) -> Any:
+    @property
+    def exact(self) -> bool:
+        """Whether rows are few enough to be resampled."""
+        return len(self.places) <= EXACT_ROWS
+
+    def orders(self, n_resamples: int) -> Iterator[NDArray[np.int64]]:
         """Rearrangements ``(m, views, n)`` of the rows, some at a time; always the same ones."""
         views = self.scores.shape[1]
         return rearrangements(self.unit, views, n_resamples, generator(0, self.name), self.serial)
@@ -508,7 +396,7 @@ class Held:
         n, mean = products.shape[1], float(products[chosen].mean())
         if n < 3 or not products[chosen].std() > 0:
             return 1.0
-        if n > EXACT_ROWS:
+        if not self.exact:
             unit = np.arange(n) * BINS // n if self.serial else np.unique(self.unit, return_inverse=True)[1]
             sums = np.bincount(unit, products[chosen] - mean)
             error = math.sqrt(len(sums) / (len(sums) - 1) * float(sums @ sums)) / n
@@ -521,23 +409,29 @@ class Held:
             reached.append(product.mean(axis=2).max(axis=0))
         return first_p(np.concatenate(reached))
 
-    def pairs_p_value(self, level: int) -> float:
-        """The chance of scores as related in pairs by accident: the mean of y_i y_j over all pairs of views."""
-        scores = self.scores[level]
-        # The sum over all pairs is (square of the sum - sum of squares) / 2, and shuffling leaves the squares alone.
-        reached = [np.array([np.mean(scores.sum(axis=0) ** 2)])]
-        for orders in self.orders(RESAMPLES):
-            total = sum(scores[view][orders[:, view]] for view in range(len(scores)))
-            reached.append(np.mean(total**2, axis=1))
-        return first_p(np.concatenate(reached))
+    def write_factors(self, level: int, factors: NDArray[np.float32]) -> int:
+        """Into ``(views, rows, 1 + m)``: what columns of a view are multiplied with, products of all others' scores.
+
+        As they are, then rearranged; how many there are.
+        """
+        scores, at = self.scores[level], 0
+        others = [[i for i in range(len(scores)) if i != view] for view in range(len(scores))]
+        repeated = len(np.unique(self.unit)) < len(self.unit)  # rows of small units may come twice
+        as_it_is = np.broadcast_to(np.arange(len(self.places)), (1, len(scores), len(self.places)))
+        for orders in itertools.chain([as_it_is], self.orders(factors.shape[2] - 1)):
+            arranged = [own[orders[:, i]] for i, own in enumerate(scores)]
+            for i, own in enumerate(factors):
+                product = np.prod([arranged[other] for other in others[i]], axis=0)
+                where = self.places[orders[:, i]], np.arange(at, at + len(orders))[:, None]
+                if repeated:
+                    np.add.at(own, where, product)
+                else:
+                    own[where] = product
+            at += len(orders)
+        return at
 
 
 # The fit --------------------------------------------------------------------------------------------------------------
-
-
-def check_resamples(name: str, value: Any) -> int | str:
-    """A whole number, or ``"auto"``."""
-    return "auto" if value == "auto" else check_integer(name, value, 19)
 
 
 def check_dependence(name: str, value: Any) -> str | None:
@@ -553,16 +447,14 @@ class ViewsOptions:
 
     n_components: int = option(1, check_integer)
     shrinkage: float | str = option("auto", check_shrinkage)
-    clip: float | None = option(None, check_positive)
     validation_fraction: float = option(0.2, check_share)
     confidence: float = option(0.95, check_share)
     n_resamples: int | str = option("auto", check_resamples)
-    dependence: str | None = option("auto")
+    dependence: str | None = option("auto", check_dependence)
     memory_limit: Any = option(None, check_memory)
 
     def __post_init__(self) -> None:
         check_options(self)
-        check_dependence("dependence", self.dependence)
 
     @property
     def resamples(self) -> int:
@@ -571,10 +463,9 @@ class ViewsOptions:
             return self.n_resamples
         return min(max(RESAMPLES, math.ceil(2 / (1 - self.confidence))), MAX_RESAMPLES)
 
-    @property
-    def memory(self) -> float:
-        """Bytes for rows that are kept."""
-        return MEMORY if self.memory_limit is None else float(self.memory_limit)
+    def column_resamples(self, views: int, rows: int) -> int:
+        """As many, if the factors of all rows fit."""
+        return min(self.resamples, COLUMN_NUMBERS // (views * rows))
 
 
 @dataclass(frozen=True)
@@ -583,19 +474,17 @@ class Direction:
 
     weights: tuple[Array, ...]
     loadings: tuple[Array, ...]
+    loading_p_values: tuple[Array, ...]
     moment: float
     correlation: float
     correlation_error: float
     p_value: float
-    loading_p_values: tuple[Array, ...] = ()
-    pairs_p_value: float = math.nan
-    """Where an odd number of views proves nothing: the chance of views as related in pairs by accident."""
 
     @classmethod
     def nothing(cls, dims: Sequence[int]) -> Direction:
         """Where there is no further one."""
         zeros, ones = tuple(np.zeros(d) for d in dims), tuple(np.ones(d) for d in dims)
-        return cls(zeros, zeros, 0.0, 0.0, math.nan, 1.0, ones)
+        return cls(zeros, zeros, ones, 0.0, 0.0, math.nan, 1.0)
 
 
 @dataclass(frozen=True)
@@ -607,9 +496,10 @@ class ViewsFit:
     significant: NDArray[np.bool_]
     n_samples: int
     n_skipped: int
-    serial: bool = False
-    slopes: tuple[Array, list[Array]] | None = None
-    """Σyyᵀ and Σyxᵀ of all scores, to predict a missing view; not known of views that passed by once."""
+    neighbours: float
+    """The correlation of neighbouring rows, if the test allowed for one; else 0."""
+    slopes: tuple[Array, list[Array]]
+    """Σyyᵀ and Σyxᵀ of all scores, to predict a missing view."""
 
     def of_every(self, name: str) -> list[Array]:
         """A field of all components, view by view, ``(C, d_i)``."""
@@ -618,33 +508,22 @@ class ViewsFit:
 
     @property
     def advice(self) -> list[str]:
-        """What to do where nothing was proven, and what neighbouring rows are like."""
+        """What neighbouring rows are like, and what to do where nothing was proven."""
         told, views = [], len(self.means)
-        if not self.significant.any():
-            nothing, pairs = "No direction shared by all views was proven", self.components[0].pairs_p_value
-            why = f"the moment of an odd number of views ({views}) is zero for a factor of a symmetric law"
-            if views % 2 == 0:
-                told.append(f"{nothing}: give more rows, or other views.")
-            elif pairs <= PAIRED:
-                told.append(
-                    f"{nothing}, though they are related in pairs (p = {pairs:.2g}): {why}, and more rows do not help. "
-                    "Give an even number of views, as two of them (canonical correlation of a pair)."
-                )
-            else:
-                told.append(f"{nothing}: give more rows, or other views; {why}, so try an even number, too.")
-        if self.serial:
+        if self.neighbours:
             told.append(
-                "Neighbouring rows are correlated, so series were shifted for the test. If their order is meaningless, "
-                "use dependence=None."
+                f"Neighbouring rows are correlated ({self.neighbours:.2f}), so runs of them were held out, and shifted "
+                "for the test. If their order is meaningless, use dependence=None."
             )
+        if not self.significant.any():
+            nothing = "No direction shared by all views was proven: give more rows, or other views"
+            odd = f"; the moment of an odd number of views ({views}) is zero for a factor of a symmetric law, so try "
+            told.append(f"{nothing}{odd + 'an even number, too' if views % 2 else ''}.")
         return told
 
 
-Reader = Callable[[ViewsStream], Engine]
-
-
 def fit_views(
-    stream: ViewsStream,
+    stream: RowsStream,
     reader: Reader,
     asked: ViewsOptions,
     seed: int = 0,
@@ -652,38 +531,42 @@ def fit_views(
     callbacks: Sequence[Callback] = (),
 ) -> ViewsFit:
     """Components of stored views; ``reader`` makes an engine over a stream."""
-    told = _Told(callbacks)
-    engine, length, clippers = reader(stream), stream.length or 0, None
-    auto, folds_at_most = asked.shrinkage == "auto", int(1 / asked.validation_fraction) + 2
-    few = auto and is_few(length, [min(d, 2 * length) for d in stream.dims])
-    narrow = [min(d, (1 + few) * length) for d in stream.dims]
-    needed = (
-        8 * (2 * folds_at_most + 1) * sum(d * d for d in narrow) + few * 24 * (folds_at_most + 2) * sum(narrow) ** 2
-    )
-    needed += 8 * max((3 * (1 + few) * length * d for d in stream.dims if d > length), default=0)
-    refuse_memory(needed, asked.memory_limit, f"covariances of views of {', '.join(map(str, stream.dims))} columns")
-    if asked.clip is not None:
-        assert stream.layout is not None
-        clippers = engine.reduce(FirstRows(asked.clip), int(stream.layout.bounds[1])).clippers
-        engine.rewind()
-    look = engine.reduce(FirstLook(stream.dims, clippers))
+    engine, length = reader(stream), stream.length or 0
+    needed = _bytes(stream, asked)
+    what = f"covariances and resampled scores of views of {', '.join(map(str, stream.dims))} columns"
+    refuse_memory(needed, asked.memory_limit, what)
+    look = engine.reduce(FirstLook(stream.dims))
     if look.n < MIN_ROWS:
         raise SolverError(f"at least {MIN_ROWS} rows are needed to learn from and to judge by, got {look.n}.")
-    serial = asked.dependence == "auto" and groups is None and look.serial
-    few = auto and is_few(look.n, [min(d, 2 * look.n) for d in stream.dims])
-    folds = Folds.of(look, length, asked.validation_fraction, groups, serial)
-    turns: list[Array | None] = []
+    neighbours = look.neighbours if asked.dependence == "auto" and groups is None else 0.0
+    folds = Folds.of(look, length, asked.validation_fraction, groups, neighbours > 0)
+    few = asked.shrinkage == "auto" and is_few(look.n, [min(d, 2 * look.n) for d in stream.dims])
+    turns: list[Array | None] = [None] * len(stream.dims)
     for i, d in enumerate(stream.dims):
-        rows = None
         if d > look.n * (1 + few):
             engine.rewind()
-            rows = np.concatenate(engine.reduce(Collected(i, clippers)).parts)
-        turns.append(None if rows is None else turn_of(rows, look.means[i], few))
-    folded = FoldedViews(stream, folds, look.means, turns, clippers)
-    passes = Passes(folded, reader, max(0.0, asked.memory - (needed if asked.memory_limit else 0)), told.after_pass)
-    fit = _Fit(passes, folds, look, turns, asked, seed, told).run(engine.n_skipped)
+            turns[i] = turn_of(np.concatenate(engine.reduce(Collected(i)).parts), look.means[i], few)
+    room = MEMORY if asked.memory_limit is None else asked.memory_limit - needed
+    passes = Passes(FoldedRows(stream, folds, look.means, turns), reader, room, callbacks)
+    fit = _Fit(passes, folds, look, turns, asked, seed).run(engine.n_skipped, neighbours)
     engine.check_unchanged()
     return fit
+
+
+def _bytes(stream: RowsStream, asked: ViewsOptions) -> float:
+    """What a fit holds beside rows: L of every view and fold; to learn them, sums and covariances; factors of rows."""
+    length, folds = stream.length or 0, fold_count(asked.validation_fraction) + 1
+    few = asked.shrinkage == "auto" and is_few(length, [min(d, 2 * length) for d in stream.dims])
+    dims = [min(d, (1 + few) * length) for d in stream.dims]
+    widest = sum(dims) if few else max(dims)
+    groups = max(1, length // (GROUP_ROWS * widest)).bit_length()
+    inner = few * (1 if widest > FEW_COLUMNS else folds - 2)
+    learning = 8 * widest**2 * (folds * groups + 3 * inner + 4)
+    wide = max((3 * 8 * (1 + few) * length * d for d in stream.dims if d > length), default=0)
+    exact, views = length < (folds - 1) * EXACT_ROWS, len(dims)
+    factors = 4 * (views + 1) * length * (1 + asked.column_resamples(views, length)) if exact else 0
+    kept = np.dtype(stream.dtype).itemsize * folds * sum(d * d for d in dims)
+    return float(kept + max(learning, factors) + wide)
 
 
 class _Fit:
@@ -697,50 +580,29 @@ class _Fit:
         turns: Sequence[Array | None],
         asked: ViewsOptions,
         seed: int,
-        told: _Told,
     ) -> None:
-        self._passes, self._folds, self._asked, self._seed, self._told = passes, folds, asked, seed, told
+        self._passes, self._folds, self._asked, self._seed = passes, folds, asked, seed
         self._look, self._turns = look, turns
-        moments = passes.total(FoldMoments(passes.dims, folds.count))
-        self._check(moments)
-        self._folded = [fold for fold in range(folds.count) if moments.counts[fold]]
-        self._variances, self._whitenings = list[Array](), dict[int, list[Whitening]]()
-        joint = None
-        if asked.shrinkage == "auto" and is_few(moments.n, passes.dims):
-            joint = passes.total(JointMoments((sum(passes.dims),), folds.count))
-        for fold in (NONE, *self._folded):
-            white, each = list[Whitening](), [Shrinkage(asked.shrinkage)] * len(turns)
-            if joint is not None:
-                each = joint.best_shrinkages(turns, passes.dims, fold)
-            for i, turn in enumerate(turns):
-                n, mean, covariance = moments.of(moments.without(fold), i)
-                if fold == NONE:
-                    self._variances.append(column_variances(covariance, turn))
-                still = look.low[i] == look.high[i] if turn is None else None
-                if still is not None and fold != NONE:  # columns that move only in the rows held out
-                    still = still | (np.diag(covariance) <= 0)
-                target = target_of(covariance, turn, True) if each[i].own else None
-                white.append(Whitening.learn(mean, covariance, n, each[i].share, f"view {i}", still, target))
-            self._whitenings[fold] = white
-
-    def _check(self, moments: FoldMoments) -> None:
-        n, share = moments.n, self._asked.validation_fraction
-        learnt = n - int(moments.counts[:-1].max())
-        if learnt < 2:
+        counts = np.bincount(folds.number[look.keys[0]], minlength=folds.count + 1)[: folds.count]
+        self._folded = [int(fold) for fold in np.flatnonzero(counts)]
+        if (learnt := look.n - int(counts.max())) < 2:
             raise SolverError(
-                f"validation_fraction={share} leaves {learnt} of {n} rows to learn from; hold out fewer, or give more."
+                f"validation_fraction={asked.validation_fraction} leaves {learnt} of {look.n} rows to learn from; hold "
+                "out fewer, or give more."
             )
-        if np.count_nonzero(moments.counts[:-1]) < 2 <= self._folds.count:
+        if len(self._folded) < 2 <= folds.count:
             raise SolverError("all rows are of one group, or of one kind: there is nothing to judge by; give more.")
+        out = [NONE, *self._folded]
+        self._whitenings, self._variances = learn_whitenings(passes, look, folds.count, turns, asked.shrinkage, out)
 
-    def run(self, n_skipped: int) -> ViewsFit:
+    def run(self, n_skipped: int, neighbours: float) -> ViewsFit:
         """As many components as were asked for; each is significant only if those before it are."""
         asked, found, earlier = self._asked, list[Direction](), dict[int, list[RankOne]]()
         dims, p = [len(mean) for mean in self._look.means], 0.0
         vectors: list[tuple[Array, ...]] = []
         for number in range(asked.n_components):
-            self._told.component = number + 1
-            one, own = self._component(earlier, number == 0)
+            self._passes.phase = f"component {number + 1}"
+            one, own = self._component(earlier)
             if any(is_ghost(own[NONE].vectors, before, SAME) for before in vectors):
                 break
             p = max(p, one.p_value)
@@ -749,89 +611,54 @@ class _Fit:
             for fold, rank_one in own.items():
                 earlier.setdefault(fold, []).append(rank_one)
         found, slopes = self._with_relations(found)
+        found += [Direction.nothing(dims)] * (asked.n_components - len(found))
         significant = np.array([one.p_value <= 1 - asked.confidence for one in found])
-        for _ in range(asked.n_components - len(found)):
-            found.append(Direction.nothing(dims))
-        significant = np.append(significant, np.zeros(len(found) - len(significant), bool))
-        counts = (self._look.n, n_skipped, self._folds.serial)
-        return ViewsFit(self._look.means, tuple(found), significant, *counts, slopes)
+        return ViewsFit(self._look.means, tuple(found), significant, self._look.n, n_skipped, neighbours, slopes)
 
-    def _component(self, earlier: dict[int, list[RankOne]], first: bool) -> tuple[Direction, dict[int, RankOne]]:
-        asked, told, folds = self._asked, self._told, self._folded
-        told.phase = "folds"
+    def _component(self, earlier: dict[int, list[RankOne]]) -> tuple[Direction, dict[int, RankOne]]:
+        """The next one, with weights on coordinates; and what was reached without every fold."""
+        asked = self._asked
         # What the rows that a climb sees say of the earlier components is subtracted: nothing of others gets in.
-        climb = Climb(self._passes, self._whitenings, asked.clip, earlier)
-        steps, tops, shared = climb.steps(folds)
-        held = self._held(steps, shared, earlier)
-        count = len(steps)
+        climb = Climb(self._passes, self._whitenings, earlier)
+        steps = climb.steps(self._folded)
+        held, count = self._held(steps, earlier), len(steps)
         products = np.concatenate([np.prod(each.scores[:count], axis=1) for each in held], axis=1)
         chosen = choose(products)
         mean = float(products[chosen].mean())
         error = float(products[chosen].std(ddof=1)) / math.sqrt(products.shape[1])
-        aside = slice(count, 2 * count)
-        p = combined([each.p_value(aside, chosen, asked.resamples) for each in held])
-        proven, pairs = p <= 1 - asked.confidence, math.nan
-        if first and len(self._passes.dims) % 2 and not proven:
-            pairs = combined([each.pairs_p_value(-1) for each in held])
-        told.phase = "all rows"
-        best = climb.on_all_rows(chosen, tops, self._seed)
-        told.judged(mean, error, proven)
-        own = {fold: steps[chosen].top(fold) for fold in folds} | {NONE: best}
-        whole = RankOne(best.strength, oriented(best.vectors))
-        weights = tuple(w.factor @ v for w, v in zip(self._whitenings[NONE], whole.vectors, strict=True))
+        p = combined([each.p_value(slice(count, None), chosen, asked.resamples) for each in held])
+        best = climb.on_all_rows(chosen, steps[0], self._seed)
+        own = {fold: steps[chosen].top(fold) for fold in self._folded} | {NONE: best}
+        pairs = zip(self._whitenings[NONE], oriented(best.vectors), strict=True)
+        weights = tuple(white.weights(v[None])[0] for white, v in pairs)
         columns = self._columns_p(held, count + chosen)
-        return Direction(weights, (), best.strength, mean, error, p, columns, pairs), own
+        return Direction(weights, (), columns, best.strength, mean, error, p), own
 
-    def _held(self, steps: Sequence[Starts], shared: Starts, earlier: Mapping[int, Sequence[RankOne]]) -> list[Held]:
-        """Scores of every fold along what was reached without it: of all steps, the same aside, and of the pairs."""
-        asked: list[list[Array]] = [[np.zeros((1, d)) for d in self._passes.dims]] * (self._folds.count)
+    def _held(self, steps: Sequence[Starts], earlier: Mapping[int, Sequence[RankOne]]) -> list[Held]:
+        """Scores of every fold along what was reached without it: of all steps, and of the same aside."""
+        asked: list[list[Array]] = [[np.zeros((1, d)) for d in self._passes.dims]] * self._folds.count
         for fold in self._folded:
             own = [step.top(fold).vectors for step in steps]
-            pairs = tuple(v[shared.out == fold][0] for v in shared.vectors)
-            each = [*own, *(_aside(vectors, earlier.get(fold, ())) for vectors in own), pairs]
-            white = self._whitenings[fold]
-            asked[fold] = [np.stack(mode) @ w.factor.T for mode, w in zip(zip(*each, strict=True), white, strict=True)]
+            each = [*own, *(_aside(vectors, earlier.get(fold, ())) for vectors in own)]
+            pairs = zip(zip(*each, strict=True), self._whitenings[fold], strict=True)
+            asked[fold] = [white.weights(np.stack(mode)) for mode, white in pairs]
         scores = self._passes.total(HeldScores(asked))
-        return [Held.of(*scores.joined(fold), self._folds, fold, self._asked.clip) for fold in self._folded]
+        return [Held.of(*scores.joined(fold), self._folds, fold) for fold in self._folded]
 
     def _columns_p(self, held: Sequence[Held], level: int) -> tuple[Array, ...]:
-        """Family-wise p of every column, from the rearrangements of the test."""
-        views, rows = len(self._turns), len(self._folds.number)
-        total = sum(len(each.places) for each in held)
-        exact = all(len(each.places) <= EXACT_ROWS for each in held)
-        most = int(min(self._asked.resamples, COLUMN_NUMBERS // (views * rows) - 1))
-        exact = exact and most >= RESAMPLES // 2
+        """Family-wise p of every column, from the rearrangements of the test; of many rows, by the normal law."""
+        views, rows, exact = len(self._turns), len(self._folds.number), all(each.exact for each in held)
         if not exact and self._folds.serial:
             return tuple(np.full(len(mean), math.nan) for mean in self._look.means)
-        factors = [np.zeros((rows, 1 + most if exact else 1), np.float32) for _ in range(views)]
-        for each in held:
-            scores, at, repeated = each.scores[level], 0, len(np.unique(each.unit)) < len(each.unit)
-            everything = np.broadcast_to(np.arange(len(each.places)), (1, views, len(each.places)))
-            for orders in [everything, *(each.orders(most) if exact else ())]:
-                stop = min(at + len(orders), factors[0].shape[1])
-                for i in range(views):
-                    product = np.ones(orders[:, 0].shape)
-                    for other in range(views):
-                        if other != i:
-                            product *= scores[other][orders[:, other]]
-                    where = each.places[orders[: stop - at, i]], np.arange(at, stop)[:, None]
-                    if repeated:  # rows of small units may come twice
-                        np.add.at(factors[i], where, product[: stop - at])
-                    else:
-                        factors[i][where] = product[: stop - at]
-                at = stop
-            if at < factors[0].shape[1]:  # fewer rearrangements than asked for: those there are, again
-                for own in factors:
-                    again = 1 + np.arange(factors[0].shape[1] - at) % max(at - 1, 1)
-                    own[each.places, at:] = own[each.places][:, again]
-        sums = self._passes.total(WithColumns(factors, self._passes.dims))
-        sizes = []
-        for total_, squares, variance, turn in zip(sums.total, sums.squares, self._variances, self._turns, strict=True):
-            columns = np.asarray(total_ if turn is None else total_ @ turn.T)
-            level_ = np.sqrt(np.maximum(variance * total, 1e-300))
-            if not exact and turn is None:
-                level_ = np.sqrt(np.maximum(squares - columns[0] ** 2 / total, 1e-300))
-            sizes.append(np.where(variance > 0, np.abs(columns) / level_, 0.0))
+        most = self._asked.column_resamples(views, rows) if exact else 0
+        factors = np.zeros((views, rows, 1 + most), np.float32)
+        there = min(one.write_factors(level, factors) for one in held)  # short series have few shifts
+        sums = self._passes.total(WithColumns(list(factors[:, :, :there]), self._passes.dims))
+        total, sizes = sum(len(one.places) for one in held), []
+        for own, squares, variance, turn in zip(sums.total, sums.squares, self._variances, self._turns, strict=True):
+            columns = _on_columns(own, turn)
+            spread = variance * total if exact or turn is not None else squares - columns[0] ** 2 / total
+            sizes.append(np.where(variance > 0, np.abs(columns) / np.sqrt(np.maximum(spread, 1e-300)), 0.0))
         if not exact:
             count = sum(own.shape[1] for own in sizes)
             return tuple(np.minimum(1.0, 2 * count * ndtr(-own[0])) for own in sizes)
@@ -839,37 +666,33 @@ class _Fit:
         return tuple((1 + np.sum(largest[1:, None] >= own[0] * (1 - 1e-6), axis=0)) / len(largest) for own in sizes)
 
     def _with_relations(self, found: list[Direction]) -> tuple[list[Direction], tuple[Array, list[Array]]]:
-        """Loadings, and signs for which scores agree; sums from which a missing view is predicted."""
+        """Weights on columns, loadings, and signs for which scores agree; sums that predict a missing view."""
         views, count = len(self._turns), len(found)
         weights = [np.stack([one.weights[i] for one in found]) for i in range(views)]
         sums = self._passes.total(Relations(weights))
-        signs = _signs(sums.scores, views)
-        each = signs.T.ravel()  # view by view, as the scores
-        scores = np.multiply.outer(each, each) * sums.scores
-        columns = [each[:, None] * own for own in sums.columns]
-        columns = [own if turn is None else own @ turn.T for own, turn in zip(columns, self._turns, strict=True)]
-        spread = np.sqrt(np.maximum(np.diag(scores), 1e-300))
+        columns = [_on_columns(own, turn) for own, turn in zip(sums.columns, self._turns, strict=True)]
+        turned = [_on_columns(own, turn) for own, turn in zip(weights, self._turns, strict=True)]
+        mine = [slice(i * count, (i + 1) * count) for i in range(views)]
         loadings = []
-        for i, (own, variance) in enumerate(zip(columns, self._variances, strict=True)):
-            mine = slice(i * count, (i + 1) * count)
-            level = np.sqrt(np.maximum(variance * (sums.n - 1), 1e-300))
-            loadings.append(np.where(variance > 0, own[mine] / level / spread[mine, None], 0.0))
-        if views % 2 == 0:  # all signs may be turned: the largest loading of the first view is positive
-            for c in range(count):
-                if loadings[0][c][np.argmax(np.abs(loadings[0][c]))] < 0:
-                    signs[c] *= -1
-                    loadings = [np.where(np.arange(count)[:, None] == c, -own, own) for own in loadings]
-                    each = np.where(np.arange(views * count) % count == c, -1.0, 1.0)
-                    scores = np.multiply.outer(each, each) * scores
-                    columns = [each[:, None] * own for own in columns]
-        told = []
-        for c, one in enumerate(found):
-            turned = []
-            for i, turn in enumerate(self._turns):
-                own = signs[c, i] * one.weights[i]
-                turned.append(own if turn is None else turn @ own)
-            told.append(replace(one, weights=tuple(turned), loadings=tuple(own[c] for own in loadings)))
-        return told, (scores, columns)
+        for own, part, variance in zip(columns, mine, self._variances, strict=True):
+            level = np.sqrt(np.multiply.outer(np.diag(sums.scores)[part], variance * (sums.n - 1)))
+            loadings.append(np.where(level > 0, own[part] / np.where(level > 0, level, 1.0), 0.0))
+        signs = np.stack([_signs(sums.scores[c, c::count], loadings[0][c]) for c in range(count)])
+        each = signs.T.ravel()  # view by view, as the scores
+        told = [
+            replace(
+                one,
+                weights=tuple(signs[c, i] * turned[i][c] for i in range(views)),
+                loadings=tuple(signs[c, i] * loadings[i][c] for i in range(views)),
+            )
+            for c, one in enumerate(found)
+        ]
+        return told, (np.multiply.outer(each, each) * sums.scores, [each[:, None] * own for own in columns])
+
+
+def _on_columns(rows: Array, turn: Array | None) -> Array:
+    """Numbers ``(c, r)`` for coordinates, as those for columns ``(c, d)``."""
+    return rows if turn is None else np.asarray(rows @ turn.T)
 
 
 def _aside(vectors: Sequence[Array], known: Sequence[RankOne]) -> list[Array]:
@@ -886,38 +709,14 @@ def _aside(vectors: Sequence[Array], known: Sequence[RankOne]) -> list[Array]:
     return [units(v[None])[0] for v in left]
 
 
-def _signs(scores: Array, views: int) -> Array:
-    """Signs ``(C, k̄)`` that make the scores of views agree with those of the first, as far as their product allows.
+def _signs(relations: Array, loadings: Array) -> Array:
+    """Signs of a component's views: scores agree with those of the first as far as the product of all scores allows.
 
-    The product of all scores keeps its sign, so that of the signs is 1.
+    It keeps its sign, so that of the signs is 1.  An even number may be turned together: the largest of the first
+    view's ``loadings`` is positive.
     """
-    count = len(scores) // views
-    first = np.sign([[scores[c, i * count + c] for i in range(views)] for c in range(count)])
-    signs = np.where(np.reshape(first, (count, views)) < 0, -1.0, 1.0)
-    odd = signs.prod(axis=1) < 0
-    if views % 2:
-        signs[odd] *= -1
-    else:
-        signs[odd, -1] *= -1
-    return signs
-
-
-class _Told:
-    """Counts rows and tells the callbacks what is being done, pass after pass."""
-
-    def __init__(self, callbacks: Sequence[Callback]) -> None:
-        self.component, self.phase = 1, "reading"
-        self._callbacks, self._rows = tuple(callbacks), 0
-        self._known: dict[str, Any] = {}
-
-    def after_pass(self, rows: int) -> None:
-        """One more pass over so many rows."""
-        self._rows += rows
-        for callback in self._callbacks:
-            callback({"phase": f"component {self.component}, {self.phase}", "samples": self._rows, **self._known})
-
-    def judged(self, correlation: float, error: float, proven: bool) -> None:
-        """What held-out rows say of a component."""
-        self._known = {"strength": correlation, "strength_error": error, "found": proven, "measure": "correlation"}
-        self.phase = "judged"
-        self.after_pass(0)
+    signs = np.where(relations < 0, -1.0, 1.0)
+    if len(signs) % 2:
+        return np.asarray(signs * signs.prod())
+    signs[-1] *= signs.prod()
+    return -signs if loadings[np.argmax(np.abs(loadings))] * signs[0] < 0 else signs

@@ -3,7 +3,7 @@
 from tpca.tensors.accumulators import Accumulator, Gradients, Rewards, SampleGradients, TensorSum
 from tpca.tensors.contraction import Answer, Query, RankOne, SubBatches, contract, contract_all
 from tpca.tensors.dense import Batch, DenseBatch, DeviceBatch
-from tpca.tensors.rows import Scores, ViewsBatch
+from tpca.tensors.rows import RowsBatch, Scores
 from tpca.tensors.slabs import SlabBatch
 from tpca.tensors.sparse import SparseBatch
 
@@ -17,13 +17,13 @@ __all__ = [
     "Query",
     "RankOne",
     "Rewards",
+    "RowsBatch",
     "SampleGradients",
     "Scores",
     "SlabBatch",
     "SparseBatch",
     "SubBatches",
     "TensorSum",
-    "ViewsBatch",
     "contract",
     "contract_all",
 ]
