@@ -284,15 +284,6 @@ def test_of_a_drifting_signal_the_average_is_found():
     assert first.overlaps(estimate.vectors)[1:].min() > 0.97
 
 
-def test_a_claim_drops_no_search_before_the_refinement():
-    """A claim may be luck: if its evidence falls again, the others must have gone on meanwhile."""
-    truth = SpikedTensor.random((12,) * 3, 1.0, random_state=0)
-    history = RaceSolver(random_state=0).run(LawEngine(truth, random_state=0)).history
-    searching = [record for record in history if record["phase"] == "search"]
-    assert sum(record["found"] for record in searching) > 1
-    assert all(record["evidence"].keys() == {"whole", "symmetric"} for record in searching)
-
-
 # On fresh seeds one pass found 3 of 40, eight passes 24 of 40: a difference of 15.8 +- 3.1 in 30 runs, less than 3 by
 # chance in 1e-5.  Overlaps: one of some 150 signals found on such seeds was below 0.7 (0.65, by the first pass) before
 # further passes went on from what the first had found; since then it is at 0.97.
@@ -387,7 +378,7 @@ def test_history_tells_the_race():
     assert [h["samples"] for h in estimate.history] == sorted(h["samples"] for h in estimate.history)
     assert estimate.history[-1]["samples"] == estimate.n_samples
     search = [h for h in estimate.history if h["phase"] == "search"]
-    assert {"candidate", "log_evidence", "strength", "attempt", "found"} <= set(search[0])
+    assert {"candidate", "log_evidence", "needed", "strength", "strength_error", "found"} <= set(search[0])
     assert search[-1]["found"]
     assert not search[0]["found"]
     assert len(seen) == len(estimate.history)
