@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from amounts import few_or_many
 from research.law import LawEngine
@@ -13,9 +12,9 @@ from tpca.errors import MemoryBudgetError, PartitionError, SolverError, StreamEr
 from tpca.model import Samples
 from tpca.solvers.estimate import StopReason
 from tpca.solvers.memory import default_memory, parse_memory
-from tpca.solvers.race.candidate import Ascent
 from tpca.solvers.race.rounds import SUB_BATCHES
-from tpca.tensors import Gradients
+from tpca.solvers.race.strategies.replicas import Climbs
+from tpca.tensors.blocks import unit
 
 KINDS = {"weak": {}, "paired": {"correlation": 1.0}, "equal": {"correlation": 1.0, "symmetric": True}}
 
@@ -82,28 +81,16 @@ def test_a_negative_strength_is_found_as_well(dims, kind, runs):
 
 
 @few_or_many(6, 60)
-@pytest.mark.slow
-def test_pure_noise_is_claimed_to_be_a_signal_in_at_most_five_percent_of_runs(runs):
-    for dims in [(6,) * 3, (4,) * 4]:
-        claims = 0
-        for seed in range(runs):
-            estimate = RaceSolver(random_state=seed, max_samples=600).run(LawEngine(None, dims=dims, random_state=seed))
-            claims += estimate.stop_reason is not StopReason.NO_SIGNAL
-        # If the rate were 5 %: P(X >= 12 of 60) = 4e-5, P(X >= 5 of 6) = 2e-6.
-        assert claims < {60: 12, 6: 5}[runs]
-
-
-@few_or_many(6, 30)
 @pytest.mark.parametrize(
-    "noise", ["correlated", *(pytest.param(one, marks=pytest.mark.slow) for one in ("rademacher", "bounded"))]
+    "noise", ["correlated", *(pytest.param(one, marks=pytest.mark.slow) for one in ("gaussian", "rademacher"))]
 )
-def test_other_noise_does_not_raise_the_rate_of_false_claims(noise, runs):
+def test_pure_noise_is_claimed_to_be_a_signal_in_at_most_five_percent_of_runs(noise, runs):
     claims = 0
     for seed in range(runs):
         samples = Samples((6, 6, 6), noise=noise, random_state=seed)
-        estimate = RaceSolver(random_state=seed, max_samples=400).run(samples)
-        claims += estimate.stop_reason is not StopReason.NO_SIGNAL
-    assert claims < {30: 8, 6: 4}[runs]  # 5 %: P(X >= 8 of 30) = 1e-4, P(X >= 4 of 6) = 9e-5
+        claims += RaceSolver(random_state=seed, max_samples=400).run(samples).found
+    # If the rate were 5 %: P(X >= 12 of 60) = 4e-5, P(X >= 4 of 6) = 9e-5.
+    assert claims < {60: 12, 6: 4}[runs]
 
 
 def test_no_signal_is_said_with_a_limit_on_the_strength():
@@ -213,11 +200,8 @@ def test_too_little_memory_is_refused_with_the_minimum_that_works(dims):
 
 
 def test_memory_can_be_written_in_several_ways():
-    assert parse_memory("64MB") == 64_000_000
-    assert parse_memory("1.5 GiB") == 3 * 2**29
-    assert parse_memory(1000) == 1000
-    assert default_memory((10,) * 4) == 10**6  # small tensors: the least
-    assert default_memory((40,) * 4) == 4 * 8 * 40**4  # four samples
+    assert [parse_memory(m) for m in ("64MB", "1.5 GiB", 1000)] == [64_000_000, 3 * 2**29, 1000]
+    assert [default_memory((d,) * 4) for d in (10, 40)] == [10**6, 4 * 8 * 40**4]  # the least; four samples
     for bad in ("64 parsecs", "MB", "-3MB", 0, math.nan):
         with pytest.raises(SolverError, match="memory_limit must be"):
             parse_memory(bad)
@@ -318,9 +302,9 @@ def test_more_passes_make_vectors_accurate_that_the_first_has_found(monkeypatch)
             continue
         better.append(float(truth.loss(estimate.vectors).mean()))
         # Where the vectors that have climbed prove nothing the first claim stands.
-        away = tuple(np.roll(v, 1) - v * (np.roll(v, 1) @ v) for v in truth.vectors)
+        away = tuple(unit(np.roll(v, 1) - v * (np.roll(v, 1) @ v)) for v in truth.vectors)
         with monkeypatch.context() as patch:
-            patch.setattr(Ascent, "vectors", tuple(v / np.linalg.norm(v) for v in away))
+            patch.setattr(Climbs, "propose", lambda _, away=away: away)
             stands = solver.run(samples)
         assert stands.found
         assert stands.n_passes > 1
@@ -343,21 +327,15 @@ def test_more_passes_are_not_fooled_by_noise(runs):
     assert claims < {40: 10, 6: 4}[runs]  # 5 %: P(X >= 10 of 40) = 3e-5, P(X >= 4 of 6) = 9e-5
 
 
-def test_a_partition_can_be_given_by_hand():
-    truth = SpikedTensor.random((5,) * 5, 1.0, random_state=0)
-    estimate = RaceSolver(random_state=0, partition=[(2, 3, 4), (0, 1)]).run(LawEngine(truth, random_state=1))
-    assert truth.loss(estimate.vectors).max() < 0.05
-    with pytest.raises(PartitionError, match="exactly once"):
-        RaceSolver(partition=[(0, 1), (2, 3)]).run(LawEngine(truth))
-    with pytest.raises(PartitionError, match="two groups"):
-        RaceSolver(partition=[(0, 1, 2), (3,), (4,)]).run(LawEngine(truth))
-
-
-@pytest.mark.parametrize("partition", [[(0, 1), (2, 3)], [(0,), (1, 2, 3)]])
-def test_any_two_groups_serve(partition):
+@pytest.mark.parametrize("partition", [[(0, 1), (2, 3)], [(0,), (1, 2, 3)], [(1, 2, 3), (0,)]])
+def test_a_partition_into_two_groups_can_be_given_by_hand(partition):
     truth = SpikedTensor.random((6,) * 4, 2.0, random_state=0)
-    estimate = RaceSolver(random_state=0, partition=partition).run(LawEngine(truth, random_state=1))
-    assert truth.loss(estimate.vectors).max() < 0.05
+    solver = RaceSolver(random_state=0, partition=partition, memory_limit=20_000)
+    assert truth.loss(solver.run(LawEngine(truth, random_state=1)).vectors).max() < 0.05
+    with pytest.raises(PartitionError, match="exactly once"):
+        RaceSolver(partition=[(0, 1), (2,)]).run(LawEngine(truth))
+    with pytest.raises(PartitionError, match="two groups"):
+        RaceSolver(partition=[(0, 1), (2,), (3,)]).run(LawEngine(truth))
 
 
 def test_tolerance_is_the_error_at_which_it_stops():
@@ -461,18 +439,6 @@ def test_samples_that_are_all_the_same_are_refused(rank_one):
     samples = np.repeat(sample[None], 60, axis=0)
     samples += 1e-3 * np.random.default_rng(1).standard_normal(samples.shape)
     assert RaceSolver().run(samples).found
-
-
-def test_naive_ks_check_of_the_batch_law():
-    # The mean of n samples has entries N(signal, 1/n): Kolmogorov–Smirnov, false-alarm rate 1e-5.
-    from tpca.tensors import Query
-    from tpca.tensors.blocks import Partition
-
-    partition = Partition.singles((3, 4))
-    query = Query(partition, (np.eye(3)[:1], np.eye(4)[:1]))
-    engine = LawEngine(None, dims=(3, 4), random_state=0)
-    drawn = np.array([engine.reduce(Gradients([query]), 25).answers[0].rewards[0] for _ in range(2000)])
-    assert stats.kstest(5 * drawn, stats.norm.cdf).pvalue > 1e-5
 
 
 @few_or_many(10, 40)

@@ -6,7 +6,7 @@ phase       the next samples go to                                it ends
 scale       the probe                                             after three samples: search
 search      all strategies and candidates                         found and accurate: refinement; no more: trial
 trial       the candidates only (the held-out part, if any)       found: refinement; else, or not accurate: again
-again       the ascent and the main strategy, a pass at once      ascent at rest: trial; else: again
+again       the climbs and the main strategy, a pass at once      climbs at rest: trial; else: again
 refinement  the refinement                                        accurate as asked, or no more: done
 ==========  ====================================================  ===============================================
 
@@ -31,7 +31,6 @@ from tpca.checkpoint import kept
 from tpca.errors import SampleError, StreamError
 from tpca.solvers.checks import Check, level, steadiness, vanished
 from tpca.solvers.estimate import Estimate, Evidence, StopReason
-from tpca.solvers.race.candidate import Ascent
 from tpca.solvers.race.probe import Probe
 from tpca.solvers.race.refinement import Refinement
 from tpca.solvers.race.rounds import (
@@ -45,6 +44,7 @@ from tpca.solvers.race.rounds import (
     sub_batch_edges,
 )
 from tpca.solvers.race.strategies.choice import Search, refinement_floats, strategies_within, sub_batches_within
+from tpca.solvers.race.strategies.replicas import Climbs
 from tpca.solvers.race.strategies.strategy import Part, round_bytes
 from tpca.solvers.race.whitening import (
     Noise,
@@ -271,12 +271,12 @@ class Race:
             return self.refine(self.claim(best))
         return Done(StopReason.NO_SIGNAL, self.searches) if self.standing is None else self.refine(self.standing)
 
-    def read_again(self, search: Search, ascent: Ascent) -> Again:
-        """The next pass: one step of the ascent, and one of subspace iteration, on the strategies' part."""
+    def read_again(self, search: Search, climbs: Climbs) -> Again:
+        """The next pass: one step of the climbs, and one of subspace iteration, on the strategies' part."""
         self.limit, self.before = self.racing, max(self.before, self.position)
         self.passes, self.samples, self.begins, self.rewind = self.passes + 1, 0, 0, True
         search.strategy.restart()
-        return Again([search], ascent)
+        return Again([search], climbs)
 
     def estimate(self) -> Estimate:
         """What was found, or that nothing was, in the units of the data.
@@ -463,10 +463,10 @@ class Trial(Phase):
         if look is None or (found and best.candidate.accuracy >= ACCURATE):
             return race.conclude(best)
         # None of this may depend on samples of the held-out part, on which what comes of it will be tried.
-        ascent = Ascent(best.candidate.vectors, look.propose())
+        climbs = Climbs([best.candidate.vectors, look.propose()])
         race.standing = race.claim(best) if found else None
         fresh = main.candidate.again((1 - race.limits.confidence) / 2)
-        return race.read_again(Search(main.strategy, fresh), ascent)
+        return race.read_again(Search(main.strategy, fresh), climbs)
 
 
 @kept
@@ -476,15 +476,15 @@ class Again(Phase):
 
     name = "again"
     searches: list[Search]
-    ascent: Ascent
+    climbs: Climbs
 
     def size(self, race: Race) -> float:
         """All of it."""
         return race.racing
 
     def parts(self, race: Race) -> list[Part]:
-        """The ascent, and the main strategy, unless a signal stands."""
-        return [self.ascent] if race.standing is not None else [self.ascent, self.searches[0].strategy]
+        """The climbs, and the main strategy, unless a signal stands."""
+        return [self.climbs] if race.standing is not None else [self.climbs, self.searches[0].strategy]
 
     def tell(self, race: Race) -> Phase:
         """What has come to rest, or the last pass left, is tried on the held-out part.
@@ -492,12 +492,12 @@ class Again(Phase):
         Every trial raises the bar for the next, so there is none of what still moves, nor a second one of the same.
         """
         (search,) = self.searches
-        proposed = self.ascent.vectors if race.standing is None else race.standing.vectors
+        best = self.climbs.propose()
         if race.standing is None and (look := search.strategy.read()) is not None:
-            proposed = look.propose()
-        if not (self.ascent.challenge(proposed) or race.passes == race.max_passes):
-            return race.read_again(search, self.ascent)
-        search.candidate.install(self.ascent.vectors)
+            self.climbs.challenge(look.propose())
+        if not self.climbs.rest and race.passes < race.max_passes:
+            return race.read_again(search, self.climbs)
+        search.candidate.install(best)
         race.record(search)
         race.limit = race.limits.per_pass
         return Trial(self.searches, rested=True)

@@ -15,6 +15,9 @@ counts as much as the noise of one sample.  The replica with the largest fading 
 That is why they beat the paper's pairs of modes at equal state (k̄d against about k̄d²/2 floats each), and why replicas
 and answers are kept in 16 bits.
 
+**Climbs**, on samples that are read again.  With sums forgotten before it a pass is one step of tensor power iteration
+on the mean of its samples, and the score is the reward on them: it says which replica fits best, and proves nothing.
+
 **Symmetric pairs**, for vectors that are equal inside each of the paper's pairs of modes.  Blocks are asked about as
 :math:`C_m = \mathrm{unit}(S(W_m) + 2I/\sqrt d)`, S(W) being W with squared singular values, so that the identity is
 never forgotten (padded with zeros when the two modes differ in length), and the symmetric part of the gradient is what
@@ -37,6 +40,8 @@ FADING = 0.9  # of the sum of rewards that says which replica is read
 SLICE = 256  # entries of one block updated at a time: bounds the working copy in 64 bits
 PULL = 2.0  # weight of the identity against a unit block
 POWER = 2.0  # of singular values
+REST = 0.99  # overlap with vectors of the pass before above which they rest
+SAME = 0.5  # overlap of every mode above which a proposal is about the same signal
 
 
 def singles_floats(dims: Sequence[int], replicas: int) -> float:
@@ -139,6 +144,38 @@ class Singles:
     def arrays(self) -> list[Array]:
         """Blocks of all replicas, the lengths of their sums, and scores."""
         return [*self._blocks, self._lengths, self._scores]
+
+
+@kept
+class Climbs(Singles):
+    """Replicas that climb on samples that are read again, a step a pass; a new proposal takes the place of the worst.
+
+    They *rest* when nothing moves any more: every vector of each overlaps with that of the pass before by ``REST``.
+    """
+
+    name = "climbs"
+
+    def __init__(self, starts: Sequence[tuple[Array, ...]]) -> None:
+        partition = Partition.singles(tuple(len(v) for v in starts[0]))
+        super().__init__(partition, [np.stack(mode).astype(np.float32) for mode in zip(*starts, strict=True)])
+        self.rest = False
+
+    def absorb(self, answers: tuple[Answer, ...], n: int) -> None:
+        """One step of all, from the mean gradients over all samples of the pass."""
+        before = [block.copy() for block in self._blocks]
+        super().restart()
+        super().absorb(answers, n)
+        moved = [np.abs(np.vecdot(a, b)).min() for a, b in zip(before, self._blocks, strict=True)]
+        self.rest = bool(min(moved) > REST)
+
+    def challenge(self, vectors: tuple[Array, ...]) -> None:
+        """Let a proposal climb in place of the worst, unless it is about the same signal as one of them."""
+        inner = [np.abs(block @ v) for block, v in zip(self._blocks, vectors, strict=True)]
+        if np.min(inner, axis=0).max() < SAME:
+            worst = int(np.argmin(self._scores))
+            for block, v in zip(self._blocks, vectors, strict=True):
+                block[worst] = v
+            self.rest = False
 
 
 @kept
