@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 # Share of a pass over stored data that may have gone by when another race begins in the middle of it.
 YOUNG = 0.5
 MAX_GHOSTS = 3  # races that end with what another one left, before the search for more is given up
-# A component is known well when it was refined with so many samples, to such an error: what an inaccurate one leaves
-# behind would be found as another component, and bend all others (docs/race.md).
+# The next race begins when the last component was refined with so many samples, to such an error: what an inaccurate
+# one leaves behind would be found as another component, and bend all others (docs/race.md).
 MIN_REFINED, WELL = 60, 0.1
 
 
@@ -51,7 +51,7 @@ class RaceRun:
         self.noise = Noise(solver, data, self.limits.per_pass)
         self.races: list[Race] = []
         self.state_bytes, self.started = 0, 0
-        self.known: list[int] = []  # numbers of the races whose component is known well
+        self.introduced: dict[int, int] = {}  # how often the others were told of a race's component: once, and for good
         self._asked: list[tuple[Race, int]] = []
         if not self.noise.wanted:
             self._begin()
@@ -138,7 +138,9 @@ class RaceRun:
 
     def state(self) -> dict[str, Any]:
         """All that the next step needs."""
-        return {name: getattr(self, name) for name in ("limits", "noise", "races", "state_bytes", "started", "known")}
+        return {
+            name: getattr(self, name) for name in ("limits", "noise", "races", "state_bytes", "started", "introduced")
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from there."""
@@ -153,23 +155,20 @@ class RaceRun:
         return twin
 
     def _forget_bent(self) -> None:
-        """Once a component is known well, others whose sums have held it, or what was wrong with it, may start over.
+        """When a component is found the sums of the others hold it still, and once it is known well, what was wrong.
 
-        Those do that it bends by more than half their own error.
+        Both times those others start over that it bends by more than half their error; the second time it does, too.
         """
         refining = [race for race in self.races if race.refinement is not None and not race.done]
         for race in refining:
-            if race.number in self.known or not _known_well(race):
+            assert race.refinement is not None
+            times = self.introduced.get(race.number, 0)
+            if times > 1 or (times == 1 and race.refinement.samples < MIN_REFINED):
                 continue
-            self.known.append(race.number)
-            for other in refining:
-                own, theirs = race.component, other.component
-                if other is race or own is None or theirs is None or other.refinement is None:
-                    continue
-                inner = np.abs(overlaps(own.vectors, theirs.vectors))
-                overlap = max(float(np.delete(inner, i).prod()) for i in range(len(inner)))
-                if own.strength * overlap > 0.5 * other.refinement.error() * theirs.strength:
-                    other.refinement.start_over()
+            self.introduced[race.number] = times + 1
+            for one, other in itertools.permutations(refining, 2):
+                if race is one or (race is other and times):
+                    _start_over_if_bent(one, other)
 
     def _beside(self, race: Race) -> tuple[RankOne, ...]:
         """Components that are subtracted from what a race sees.
@@ -203,9 +202,16 @@ class RaceRun:
             return False
         if last.done:
             return True
-        return _known_well(last) and (not self.limits.stored or last.position <= YOUNG * self.limits.per_pass)
+        refined = last.refinement
+        well = refined.settled and refined.samples >= MIN_REFINED and refined.error() <= WELL
+        return well and (not self.limits.stored or last.position <= YOUNG * self.limits.per_pass)
 
 
-def _known_well(race: Race) -> bool:
-    refined = race.refinement
-    return refined is not None and refined.settled and refined.samples >= MIN_REFINED and refined.error() <= WELL
+def _start_over_if_bent(one: Race, other: Race) -> None:
+    """Forget the sums of ``other`` if ``one``, which was in them, bends its vectors by more than half their error."""
+    if one.component is None or other.component is None or other.refinement is None:
+        return
+    inner = np.abs(overlaps(one.component.vectors, other.component.vectors))
+    overlap = max(float(np.delete(inner, i).prod()) for i in range(len(inner)))
+    if one.component.strength * overlap > 0.5 * other.refinement.error() * other.component.strength:
+        other.refinement.start_over()
