@@ -434,7 +434,7 @@ CASES = {
     "found in the first pass, better in a later one": Case(
         (7,) * 4, ["flow"], PASSES, 60, {"strength": 1.8}, {"memory_limit": 11_000, "max_passes": 4}, later=True
     ),
-    "singles": Case((4,) * 5, ["singles"], ONE_PASS, 150, solver={"memory_limit": 10_000}),
+    "singles": Case((5,) * 5, ["singles"], ONE_PASS, 150, solver={"memory_limit": 13_000}),
     "symmetric": Case(
         (4,) * 4,
         ["whole", "symmetric", "symmetric pairs"],
