@@ -147,38 +147,6 @@ def test_one_component_is_the_race_without_others():
         np.testing.assert_allclose(v, w, atol=0.05)
 
 
-def test_the_sign_of_every_component_is_definite():
-    truth = planted((16, 17, 18), seed=5)
-    estimate = RaceSolver(random_state=7, n_components=3, max_samples=900).run(LawEngine(truth, random_state=1))
-    assert len(estimate.components) == 3
-    for part in estimate.components:
-        assert all(v[np.argmax(np.abs(v))] > 0 for v in part.vectors[:-1])
-        assert part.strength > 0
-
-
-@pytest.mark.parametrize(
-    ("dims", "memory"),
-    [
-        *(((12,) * 4, 30_000), ((6,) * 5, 24_000)),
-        *(pytest.param(*one, marks=pytest.mark.slow) for one in (((20,) * 3, 30_000), ((5,) * 6, 24_000))),
-    ],
-)
-@pytest.mark.slow
-def test_memory_holds_for_all_components_together(dims, memory):
-    truth = planted(dims, 0, (12.0, 8.0, 5.0))
-    states = set()
-    for n in (700, 1000):
-        estimate = RaceSolver(random_state=0, memory_limit=memory, n_components=3, max_samples=n).run(
-            LawEngine(truth, random_state=1)
-        )
-        assert len(estimate.components) == 3
-        assert estimate.state_bytes <= memory
-        states.add(estimate.state_bytes)
-    assert max(states) >= 0.6 * memory
-    # Constant in the number of samples, but for rewards of up to eight sub-batches (and sizes) of three candidates.
-    assert max(states) - min(states) <= 3 * 2 * 8 * 8
-
-
 @pytest.mark.parametrize("groups", [((0,), (1,), (2,)), ((2, 0), (1,)), ((0, 1, 2),)])
 @pytest.mark.parametrize("store", [np.float16, np.float64])
 def test_deflation_in_the_contraction_is_that_of_the_samples(groups, store):

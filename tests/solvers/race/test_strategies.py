@@ -7,7 +7,7 @@ import pytest
 from research.law import LawEngine
 from tpca import SpikedTensor
 from tpca.solvers.memory import held_bytes
-from tpca.solvers.race.strategies.flow import BlockFlow, Columns, Wide, state_floats
+from tpca.solvers.race.strategies.flow import BlockFlow, state_floats
 from tpca.solvers.race.strategies.replicas import Singles, SymmetricPairs, singles_floats, symmetric_pairs_floats
 from tpca.solvers.race.strategies.strategy import WholeSum, whole_floats
 from tpca.solvers.race.strategies.symmetric import Symmetric, pairings, symmetric_floats
@@ -92,43 +92,6 @@ def test_working_copies_stay_below_what_is_declared(name):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak <= strategy.working_bytes + 24_000
-
-
-def test_half_precision_columns_do_what_full_ones_would():
-    rng = np.random.default_rng(0)
-    columns = Columns(5, (6, 7), level=0.3, rng=rng)
-    exact, seen = np.zeros((5, 42)), 0
-    for n in (1, 2, 4, 8, 16, 32):
-        mix, gradient = rng.standard_normal((5, 5)).astype(np.float32), rng.standard_normal((5, 6, 7)) / math.sqrt(n)
-        columns.add(mix, gradient.astype(np.float16), n, anew=seen == 0)
-        exact += n * mix @ gradient.reshape(5, -1)
-        seen += n
-    scale = np.abs(exact).max()
-    assert columns.store.dtype == np.float16
-    np.testing.assert_allclose(columns.unit * columns.flat.astype(float), exact, atol=4e-3 * scale)
-    p, blocks = rng.standard_normal((2, 5)).astype(np.float32), rng.standard_normal((2, 42)).astype(np.float32)
-    for room in (10**6, 500, 1):  # whole, in parts, a column at a time
-        wide = Wide(columns, columns.unit, room)
-        assert wide.whole == (room == 10**6)
-        np.testing.assert_allclose(wide.times(p), p @ exact, atol=2e-2 * scale)
-        np.testing.assert_allclose(wide.weigh(blocks), blocks @ exact.T, atol=4e-2 * scale)
-    orthonormal = columns.inverse_root() @ columns.flat.astype(np.float32)
-    np.testing.assert_allclose(orthonormal @ orthonormal.T, np.eye(5), atol=1e-3)
-
-
-@pytest.mark.parametrize("modes", [(1,), (0, 2)])
-@pytest.mark.parametrize("room", [10**6, 1])
-def test_top_weights_are_those_of_the_svd(room, modes):
-    rng = np.random.default_rng(1)
-    columns = Columns(4, (5, 6, 3), level=1.0, rng=rng)
-    signal = np.einsum("r,i,j,k->rijk", *(rng.standard_normal(d) for d in (4, 5, 6, 3)))
-    columns.add(np.eye(4, dtype=np.float32), signal + 0.1 * rng.standard_normal(signal.shape), 1, anew=True)
-    front = np.moveaxis(columns.store.astype(float), [1 + i for i in modes], range(len(modes)))
-    side = math.prod(front.shape[: len(modes)])
-    left, _, _ = np.linalg.svd(front.reshape(side, -1), full_matrices=False)
-    expected = np.linalg.svd((left[:, 0] @ front.reshape(side, -1)).reshape(4, -1))[0][:, 0]
-    found = Wide(columns, 1.0, room).top_weights(modes, room)
-    assert abs(found @ expected) == pytest.approx(1.0, abs=1e-4)
 
 
 def test_pairings_are_all_there_are():
