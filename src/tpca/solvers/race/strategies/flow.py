@@ -335,8 +335,8 @@ class FlowLook:
         first, second = (np.float32((c.unit / self._largest) ** 2) * c.gram for c in self.flow.sums)
         starts = list(top_eigenvectors(first + second, EIGENVECTORS))
         for wide, columns, group in zip(self._wide, self.flow.sums, self.partition.groups, strict=True):
-            some = (itertools.combinations(range(len(group)), count) for count in range(1, len(group)))
-            for modes in itertools.chain(*some):
+            sides = range(1, len(group)) if len(group) < 4 else (1,)  # of six modes there are 62 unfoldings in all
+            for modes in itertools.chain(*(itertools.combinations(range(len(group)), side) for side in sides)):
                 side = math.prod(columns.store.shape[1 + i] for i in modes)
                 needed = SQUARE * side**2 + 8 * columns.store.size // side  # a matrix over them and one over the rest
                 if needed <= self._room:
