@@ -5,11 +5,11 @@ What each earns is the median of samples until proven, in u = d^{k̄/2} (docs/ra
 =================  ================================  ===============================================================
 strategy           holds                             earns
 =================  ================================  ===============================================================
-*whole*            the sum of all samples            0.9 u at order 3 (48³); nothing beats it where it fits
-*flow*             two blocks of r columns           1.1 u (24⁴), 1.7 u in 40·d³ floats (10⁶)
-*singles*          one vector per mode and replica   3.4 u in 50·d² floats (10⁶), where no flow of 8 columns fits
-*symmetric*        a sum of partial traces           equal vectors: 0.4 u for 1.1 (24⁴), 0.1 for 1.7 (10⁶)
-*symmetric pairs*  the paper's blocks, pulled to I   equal pairs: 1.0 u for 1.1 (24⁴), 0.7 for 1.7 (10⁶)
+*whole*            the sum of all samples            1.0 u at order 3 (48³); nothing beats it where it fits
+*flow*             two blocks of r columns           1.2 u (24⁴), 1.6 u in 40·d³ floats (10⁶)
+*singles*          one vector per mode and replica   3.5 u in 50·d² floats (10⁶), where no flow of 8 columns fits
+*symmetric*        a sum of partial traces           equal vectors: 0.3 u for 1.2 (24⁴), 0.2 for 1.6 (10⁶)
+*symmetric pairs*  the paper's blocks, pulled to I   equal pairs: 0.9 u for 1.2 (24⁴), 0.8 for 1.6 (10⁶)
 =================  ================================  ===============================================================
 
 One of the first three is the main strategy; the two for structure join where they take a small share of the memory.
